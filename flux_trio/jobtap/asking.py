@@ -125,14 +125,13 @@ class Asking:
         self.closed = True
         allowed = self.allowed
         if (
-            self.priority is None
-            and self.reject is None
+            self.reject is None
             and self.error is None
             and self.operations is None
             and self.resource_set is None
             and allowed is None
-        ):
-            return NOTHING_SAID
+        ):  # nearly always
+            return NOTHING_SAID if self.priority is None else HookAnswer(self.priority)
         return HookAnswer(
             priority=self.priority,
             reject=self.reject,

@@ -30,13 +30,29 @@ from flux_trio.protocols import (
     DESTROY,
     EVENT_PREFIX,
     AskHook,
+    AskJobs,
     HookAnswer,
     HookAnswered,
+    JobsAnswered,
     JobView,
     PluginInterests,
 )
 
 _CHAINS_MAX: Final = 4096  # topics of updates and events are other people's words
+
+
+class Series:
+    """Calls of handlers, one after another, that went well; they are traced together.
+
+    A look at the clock and a record for each call would cost more than most handlers do.
+    """
+
+    __slots__ = ("began", "is_traced", "notes")
+
+    def __init__(self, is_traced: bool, began: float) -> None:
+        self.is_traced = is_traced
+        self.began = began  # by the instance's clock: the first call that is not traced yet
+        self.notes: list[dict[str, Any]] = []
 
 
 class Dispatcher(Caller):
@@ -77,6 +93,15 @@ class Dispatcher(Caller):
         if question.only is not None:
             chain = [entry for entry in chain if entry.owner.name == question.only]
         return self._advance(Asking(question, hook_of(question.topic), chain, self._answered))
+
+    def ask_jobs(self, question: AskJobs) -> JobsAnswered:
+        hook, chain, done = hook_of(question.topic), self._chain(question.topic), self._answered
+        series = Series(self.given.is_traced(), self._now())
+        answers = [
+            self._ask_rest(Asking(each, hook, chain, done), series) for each in question.questions()
+        ]
+        self._note_calls(series)
+        return JobsAnswered(question.ticket, tuple(answers))
 
     def cancel(self, ticket: int) -> None:
         asking = self._thinking.pop(ticket, None)
@@ -156,15 +181,19 @@ class Dispatcher(Caller):
         return chain
 
     def _advance(self, asking: Asking) -> HookAnswer | None:
-        """Ask the rest of the chain; the answer, or None when it comes later."""
+        """Ask the rest of the chain; return the answer, or None when it comes later."""
+        series = Series(self.given.is_traced(), self._now())
+        answer = self._ask_rest(asking, series)
+        self._note_calls(series)
+        return answer
+
+    def _ask_rest(self, asking: Asking, series: Series) -> HookAnswer | None:
         question, arg = asking.question, asking.arg
         topic, view = question.topic, question.job
         jobid = None if view is None else view.id
         watchdog, outer = self.watchdog, self._asking
         self._asking = asking
-        is_traced = self.given.is_traced()
-        notes: list[dict[str, Any]] = []  # of calls that went well
-        began, t_began = self._now(), perf_counter()
+        t_began = perf_counter()
         try:
             for entry in asking.rest:
                 watchdog.running = (entry, view)
@@ -187,38 +216,34 @@ class Dispatcher(Caller):
                     t_ended = perf_counter()
                     spent = t_ended - t_began
                     entry.spent(spent)
-                    if is_traced:
+                    if series.is_traced:
                         result = None if said is None else shown(said)
-                        notes.append(note_of(entry, topic, jobid, result, None, spent))
+                        series.notes.append(note_of(entry, topic, jobid, result, None, spent))
                     t_began = t_ended
                     continue
-                began = self._note_calls(notes, began)
-                call = Call(entry, mark, began, t_began)
+                self._note_calls(series)
+                call = Call(entry, mark, series.began, t_began)
                 if said is not None and error is None and is_awaitable(said):
                     self._start_thinking(asking, call, said)
                     return None
-                began, t_began = self._conclude(asking, call, said, error)
+                series.began, t_began = self._conclude(asking, call, said, error)
                 if asking.is_decided:
                     break
         finally:
             watchdog.running, self._asking = None, outer
-        self._note_calls(notes, began)
         return asking.answer()
 
-    def _note_calls(self, notes: list[dict[str, Any]], began: float) -> float:
-        """Trace calls that came one after another, once; the time now, by the instance's clock.
-
-        All at once, and not each with a look at the clock: ten plugins a state must cost little.
-        """
+    def _note_calls(self, series: Series) -> None:
+        """Trace the calls of `series` since the last time, with one look at the clock."""
+        notes = series.notes
         if not notes:
-            return began
+            return
         now = self._now()
-        if now == began:  # a clock that stands still while a handler runs is a virtual one
+        if now == series.began:  # a clock that stands still while a handler runs is a virtual one
             for note in notes:
                 note["duration"] = 0.0
         self._note_all(HOOK, notes)
-        notes.clear()
-        return now
+        series.notes, series.began = [], now
 
     def _start_thinking(self, asking: Asking, call: Call, said: Awaitable[Any]) -> None:
         asking.scope = trio.CancelScope()

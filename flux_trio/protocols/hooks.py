@@ -9,7 +9,7 @@ answer; others come as inputs at any time. The topics are those of jobtap.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -195,6 +195,22 @@ class AskHook(msgspec.Struct, frozen=True):
     previous: JobState | None = None  # for job.state.*: the state before the transition
 
 
+class AskJobs(msgspec.Struct, frozen=True):
+    """Ask the plugins that handle `topic` about many jobs: one question for each, in order.
+
+    The question about jobs[i] has the ticket `ticket` + i. `JobsAnswered` has the answers.
+    """
+
+    ticket: int
+    topic: str
+    jobs: tuple[JobView, ...]
+
+    def questions(self) -> Iterator[AskHook]:
+        """Yield the questions one by one."""
+        for place, job in enumerate(self.jobs):
+            yield AskHook(self.ticket + place, self.topic, job)
+
+
 @dataclass(frozen=True, slots=True)
 class UpdateAsked:
     """A user asks to set the jobspec's `key` to `value`."""
@@ -239,6 +255,16 @@ class HookPostponed(msgspec.Struct, frozen=True):
     ticket: int
 
 
+class JobsAnswered(msgspec.Struct, frozen=True):
+    """The answers to the AskJobs with this ticket, one for each job: input of the job manager.
+
+    An answer that is None comes later, as `HookAnswered`.
+    """
+
+    ticket: int
+    answers: tuple[HookAnswer | None, ...]
+
+
 class CancelHook(msgspec.Struct, frozen=True):
     """The job manager no longer waits for the answer with this ticket: its output."""
 
@@ -257,9 +283,11 @@ class TellPlugins(msgspec.Struct, frozen=True):
     args: Any = None
 
 
-PluginAction = AskHook | CancelHook | TellPlugins
+PluginAction = AskHook | AskJobs | CancelHook | TellPlugins
 """Outputs of the job manager for plugins. They are processed before its next input; the reply to an
-AskHook is `HookAnswered` or `HookPostponed`."""
+AskHook is `HookAnswered` or `HookPostponed`, the reply to an AskJobs is `JobsAnswered`."""
+
+PluginReply = HookAnswered | HookPostponed | JobsAnswered
 
 
 class PluginsChanged(msgspec.Struct, frozen=True):
@@ -314,6 +342,9 @@ class Plugins(Protocol):
 
     def ask(self, question: AskHook) -> HookAnswer | None:
         """Return the answer; None if it comes later, as HookAnswered."""
+
+    def ask_jobs(self, question: AskJobs) -> JobsAnswered:
+        """Return the answers about many jobs; a plugin is asked about one job after another."""
 
     def cancel(self, ticket: int) -> None:
         """Stop waiting for this answer."""

@@ -9,10 +9,12 @@ from flux_trio.cores.job_manager.calls import JobManagerAction
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.protocols import (
     AskHook,
+    AskJobs,
     CancelHook,
     HookAnswered,
     HookPostponed,
     PluginAction,
+    PluginReply,
     Plugins,
     TellPlugins,
 )
@@ -47,11 +49,13 @@ class PluginTurns:
         news = self._plugins.news()
         return inputs if news is None else [news, *inputs]
 
-    def _do(self, action: PluginAction) -> HookAnswered | HookPostponed | None:
+    def _do(self, action: PluginAction) -> PluginReply | None:
         match action:
             case AskHook(ticket=ticket):
                 answer = self._plugins.ask(action)
                 return HookPostponed(ticket) if answer is None else HookAnswered(ticket, answer)
+            case AskJobs():
+                return self._plugins.ask_jobs(action)
             case TellPlugins(topic=topic, job=job, args=args):
                 self._plugins.tell(topic, job, args)
             case CancelHook(ticket=ticket):

@@ -13,6 +13,7 @@ from flux_trio.protocols import (
     AskHook,
     HookAnswer,
     JobState,
+    PostEvent,
     Reprioritize,
     SetPriority,
 )
@@ -197,3 +198,62 @@ def test_sweep_that_is_ahead_of_the_disk_waits_for_it() -> None:
         "job-manager.stats-get",
         "sched.prioritize",
     ]
+
+
+def test_jobs_of_a_slice_are_asked_about_by_one_action() -> None:
+    m = pending(*range(1, SLICE_JOBS + 11))
+    m.plugins.answers[GET] = HookAnswer(priority=3)
+    m.put(AGAIN)
+    assert [len(each.jobs) for each in m.plugins.asked_jobs] == [SLICE_JOBS, 10]
+    tickets = [each.ticket for each in m.plugins.questions if each.topic == GET]
+    assert tickets == sorted(set(tickets))
+
+
+def test_each_job_of_a_batch_goes_by_its_own_answer_in_order() -> None:
+    """One posts, one is refused, one fails, one has no priority, one answers later."""
+    m = pending(1, 2, 3, 4, 5, 6)
+    answers = {
+        1: HookAnswer(priority=7, operations=(PostEvent(6, "memo", {"by": 1}, "plug"),)),
+        2: HookAnswer(reject="no"),
+        3: HookAnswer(error="plugin x failed"),
+        4: HookAnswer(priority=UNAVAILABLE),
+        6: HookAnswer(priority=8),
+    }
+
+    def ask(question: AskHook) -> HookAnswer | None:
+        assert question.job is not None
+        if question.topic != GET:
+            return HookAnswer(priority=20)
+        if question.job.id == 5:
+            m.plugins.asked[GET] = question
+        return answers.get(question.job.id)
+
+    m.plugins.waiting.add(GET)
+    m.plugins.ask = ask  # type: ignore[method-assign]
+    assert m.put(AGAIN) == [
+        "log 3: job ƒ4: plugin x failed",
+        "log 3: job ƒ5: priority unavailable, but it had one: kept",
+        "sched.prioritize [[1, 7], [6, 8]]",
+    ]
+    assert m.names(6)[-2:] == ["priority", "memo"]  # what waited comes behind the answer
+    m.urgency(5, 20)
+    assert m.job(5).priority == 16, "the event waits for the answer"
+    m.answer(GET, priority=9)
+    assert [each.name for each in m.log(5)][-3:] == ["priority", "urgency", "priority"]
+    assert m.job(5).priority == 20
+
+
+def test_fatal_exception_of_a_batch_does_not_wait_for_an_answer_that_comes_later() -> None:
+    m = pending(1, 2)
+    end = PostEvent(2, "exception", {"type": "x", "severity": 0, "note": "", "userid": 1}, "plug")
+
+    def ask(question: AskHook) -> HookAnswer | None:
+        assert question.job is not None
+        if question.topic != GET:
+            return HookAnswer()
+        return HookAnswer(operations=(end,)) if question.job.id == 1 else None
+
+    m.plugins.waiting.add(GET)
+    m.plugins.ask = ask  # type: ignore[method-assign]
+    assert "cancel hook" in " ".join(m.put(AGAIN))
+    assert m.job(2).exception is not None

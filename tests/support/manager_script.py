@@ -45,9 +45,11 @@ from flux_trio.protocols import (
     CONF_UPDATE,
     STATE_TOPICS,
     AskHook,
+    AskJobs,
     HookAnswer,
     HookAnswered,
     Job,
+    JobsAnswered,
     JobState,
     JobView,
     PluginInterests,
@@ -94,6 +96,7 @@ class ScriptedPlugins:
         self.subscriptions: set[int] = set()
         self.asked: dict[str, AskHook] = {}  # questions not answered, by topic; the last of each
         self.questions: list[AskHook] = []  # all there were
+        self.asked_jobs: list[AskJobs] = []  # those about many jobs at once
         self.heard: list[str] = []  # topics asked and told
         self.everything = False
         self._did = did
@@ -122,6 +125,11 @@ class ScriptedPlugins:
             return None
         saying = self.answers.get(question.topic, HookAnswer())
         return saying if isinstance(saying, HookAnswer) else saying(question)
+
+    def ask_jobs(self, question: AskJobs) -> JobsAnswered:
+        self.asked_jobs.append(question)
+        answers = [self.ask(each) for each in question.questions()]
+        return JobsAnswered(question.ticket, tuple(answers))
 
     def cancel(self, ticket: int) -> None:
         self._did.append(f"cancel hook {ticket}")

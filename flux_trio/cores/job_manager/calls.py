@@ -20,12 +20,11 @@ from flux_trio.formats import LOST_AND_FOUND, ResourceSet, format_fluid
 from flux_trio.formats.meanings import JobId, KvsKey, Meaning, Usec
 from flux_trio.messages import Errno, Request, Response, respond_error
 from flux_trio.protocols import (
-    HookAnswered,
-    HookPostponed,
     Operation,
     PluginAction,
     PluginInterests,
     PluginReplayed,
+    PluginReply,
     PluginsChanged,
 )
 
@@ -302,13 +301,7 @@ OtherCall: TypeAlias = (
 """Calls for users, queues and the kvs."""
 
 JobManagerInput: TypeAlias = (
-    CommonInput
-    | HookAnswered
-    | HookPostponed
-    | Operation
-    | PluginInterests
-    | PluginsChanged
-    | UserFound
+    CommonInput | Operation | PluginInterests | PluginReply | PluginsChanged | UserFound
 )
 JobManagerCall: TypeAlias = JobCall | OtherCall
 JobManagerTimer: TypeAlias = Literal["purge", "sweep"]

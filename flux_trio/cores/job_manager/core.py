@@ -44,10 +44,10 @@ from flux_trio.messages import (
 from flux_trio.protocols import (
     Annotate,
     HookAnswered,
-    HookPostponed,
     JobView,
     LinkEvent,
     PluginInterests,
+    PluginReply,
     PluginsChanged,
     PostEvent,
     Reprioritize,
@@ -117,7 +117,7 @@ class JobManagerCore(CorePart):
             inputs = inputs[1:]
         if self.is_turning:
             for reply in inputs:
-                assert isinstance(reply, HookAnswered | HookPostponed)
+                assert isinstance(reply, PluginReply)
                 self._parts.hooks.take(reply)
             if inputs:
                 return list(self._parts.hooks.take_actions())

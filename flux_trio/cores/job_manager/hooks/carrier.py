@@ -179,13 +179,14 @@ class Carrier:
             case _:
                 assert_never(sweep)
 
-    def do_each(self, sweep: Sweep, job: ActiveJob) -> None:
-        """Do with `job` what `sweep` is for."""
+    def do_some(self, sweep: Sweep, jobs: list[ActiveJob]) -> None:
+        """Do with these jobs, in order, what `sweep` is for."""
         match sweep:
             case PresentAll(arrival):
-                self._parts.arrivals.present(job, arrival)
+                for job in jobs:
+                    self._parts.arrivals.present(job, arrival)
             case AskPriorities():
-                self._parts.priorities.ask(job)
+                self._parts.priorities.ask_some(jobs)
             case _:
                 assert_never(sweep)
 

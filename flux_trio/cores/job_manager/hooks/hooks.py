@@ -12,7 +12,7 @@ action follows when that is answered.
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, assert_never
 
 import msgspec
 
@@ -45,6 +45,7 @@ from flux_trio.protocols import (
     THINKING,
     UPDATED,
     AskHook,
+    AskJobs,
     CancelHook,
     HookAnswer,
     HookAnswered,
@@ -52,10 +53,12 @@ from flux_trio.protocols import (
     HookPostponed,
     InvalidTransition,
     JobEvent,
+    JobsAnswered,
     JobState,
     JobView,
     Operation,
     PluginAction,
+    PluginReply,
     PostEvent,
     Reprioritize,
     TellPlugins,
@@ -104,7 +107,7 @@ class Hooks(Part):
     """Open questions by ticket; `carrier` is set once all parts are made."""
 
     open: dict[int, OpenQuestion]
-    at_once: set[int]  # of them, and of `configuring`, those that may be answered in this turn
+    at_once: set[int]  # of replies that may come in this turn: an AskJobs has one
     actions: list[PluginAction]  # to be done before anything else is taken in
     configuring: dict[int, ConfigurationThen]
     last_ticket: int
@@ -145,6 +148,17 @@ class Hooks(Part):
         self.last_ticket += 1
         self._put(job, AskHook(self.last_ticket, topic, view or job.snapshot(), args, only), then)
         return None
+
+    def ask_jobs(self, jobs: list[ActiveJob], topic: str, then: Then) -> None:
+        """Ask `topic` of jobs that have no hook being asked, all at once, if plugins handle it."""
+        if not jobs or not self.interests.handled(topic):
+            return
+        first = self.last_ticket + 1
+        for ticket, job in enumerate(jobs, first):
+            self._open(job, ticket, then)
+        self.last_ticket += len(jobs)
+        self.at_once.add(first)
+        self.actions.append(AskJobs(first, topic, tuple(job.snapshot() for job in jobs)))
 
     def ask_state(
         self,
@@ -203,23 +217,35 @@ class Hooks(Part):
         """Whether plugins have not been put all questions, to answer at once or later."""
         return bool(self.at_once)
 
-    def take(self, reply: HookAnswered | HookPostponed) -> None:
+    def take(self, reply: PluginReply) -> None:
         """What plugins say to a question; one that nobody waits for any more is dropped."""
         self.at_once.discard(reply.ticket)
-        if isinstance(reply, HookPostponed):
-            self._postponed(reply.ticket)
-            return
-        configuring = self.configuring.pop(reply.ticket, None)
-        if configuring is not None:
-            self.carrier.configured(configuring, reply.answer)
-            return
-        question = self.open.pop(reply.ticket, None)
+        match reply:
+            case HookPostponed():
+                self._postponed(reply.ticket)
+            case JobsAnswered():
+                for ticket, answer in enumerate(reply.answers, reply.ticket):
+                    if answer is None:
+                        self._postponed(ticket)
+                    else:
+                        self._answered(ticket, answer)
+            case HookAnswered():
+                configuring = self.configuring.pop(reply.ticket, None)
+                if configuring is not None:
+                    self.carrier.configured(configuring, reply.answer)
+                else:
+                    self._answered(reply.ticket, reply.answer)
+            case _:
+                assert_never(reply)
+
+    def _answered(self, ticket: int, answer: HookAnswer) -> None:
+        question = self.open.pop(ticket, None)
         if question is not None:
             job = question.job
             if job.hook in THINKING:
                 self._ledger.dirty[job.id] = job  # what was due meanwhile was left
             self._ledger.step_hook(job, HookEvent.ANSWER)
-            self._go_on(question, reply.answer)
+            self._go_on(question, answer)
 
     def abandon(self, job: ActiveJob) -> None:
         """Nobody waits for the answer any more: a fatal exception ends the hook."""
@@ -239,10 +265,13 @@ class Hooks(Part):
             self.went_back = {}
 
     def _put(self, job: ActiveJob, question: AskHook, then: Then) -> None:
-        self._ledger.step_hook(job, HookEvent.ASK)
-        job.ticket = question.ticket
-        self.open[question.ticket] = OpenQuestion(job, then)
+        self._open(job, question.ticket, then)
         self._emit(question)
+
+    def _open(self, job: ActiveJob, ticket: int, then: Then) -> None:
+        self._ledger.step_hook(job, HookEvent.ASK)
+        job.ticket = ticket
+        self.open[ticket] = OpenQuestion(job, then)
 
     def _emit(self, question: AskHook) -> None:
         self.at_once.add(question.ticket)

@@ -29,8 +29,8 @@ class Sweeper(Protocol):
     def choose(self, sweep: Sweep) -> Iterable[ActiveJob]:
         """The jobs that `sweep` is about, now that its turn has come."""
 
-    def do_each(self, sweep: Sweep, job: ActiveJob) -> None:
-        """Do with `job` what `sweep` is for."""
+    def do_some(self, sweep: Sweep, jobs: list[ActiveJob]) -> None:
+        """Do with these jobs, in order, what `sweep` is for."""
 
     def swept(self, sweep: Sweep) -> None:
         """No job of `sweep` is left."""
@@ -87,8 +87,11 @@ class Sweeps(Part):
             self.jobids = None
             self.open.popleft()
             self.sweeper.swept(sweep)
+            return
+        jobs = []
         while self.jobids and self.left:
             self.left -= 1
             job = self._ledger.jobs.get(self.jobids.popleft())
             if job is not None:
-                self.sweeper.do_each(sweep, job)
+                jobs.append(job)
+        self.sweeper.do_some(sweep, jobs)

@@ -8,7 +8,8 @@ job waits in PRIORITY until a plugin sets one; a job in SCHED keeps its old prio
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from functools import lru_cache
+from typing import Any, Final
 
 from flux_trio.cores.job_manager.hooks.hooks import Hooks
 from flux_trio.cores.job_manager.hooks.waiting import AskPriorities, AskPriority, PriorityGot
@@ -35,6 +36,9 @@ from flux_trio.protocols import (
 
 UNAVAILABLE_TEXT: Final = "priority unavailable"
 """The reason of a job that waits in PRIORITY for a plugin to set its priority."""
+
+CONTEXTS_MAX: Final = 1024
+"""Priorities whose event contexts are kept: many jobs have the same few."""
 
 _RANKED = JobState.PRIORITY | JobState.SCHED
 
@@ -65,8 +69,7 @@ class Priorities(Part):
         if priority is None:
             self._miss(job)
         elif priority != job.priority or job.state == JobState.PRIORITY:
-            context = rfc21.write(rfc21.PriorityContext(priority))
-            self._ledger.log_now(job, _PRIORITY, context)
+            self._ledger.log_now(job, _PRIORITY, _context_of(priority))
 
     def ask_all(self) -> None:
         """Call job.priority.get for jobs in PRIORITY or SCHED; tell the scheduler all at once."""
@@ -83,6 +86,16 @@ class Priorities(Part):
     def asked_all(self) -> None:
         """All jobs have been asked about: the scheduler may be told of the new priorities."""
         self._scheduler.requests.holds_prioritize = False
+
+    def ask_some(self, jobs: Iterable[ActiveJob]) -> None:
+        """Ask for the priorities of these jobs, of all that have no open question at once."""
+        free = []
+        for job in jobs:
+            if job.is_asked:
+                self._hooks.when_free(job, AskPriority())
+            elif job.state & _RANKED:
+                free.append(job)
+        self._hooks.ask_jobs(free, PRIORITY_GET, PriorityGot())
 
     def ask(self, job: ActiveJob) -> None:
         """Ask for the priority of one job, when no other hook of it is under way."""
@@ -107,6 +120,12 @@ class Priorities(Part):
         else:
             text = f"job {format_fluid(job.id, 'f58')}: {UNAVAILABLE_TEXT}, but it had one: kept"
             self._ledger.send(Log(Level.ERR, text))
+
+
+@lru_cache(maxsize=CONTEXTS_MAX)
+def _context_of(priority: int) -> dict[str, Any]:
+    """Return the context of a priority event; events of many jobs share it."""
+    return rfc21.write(rfc21.PriorityContext(priority))
 
 
 def effective_priority(job: ActiveJob, said: Said) -> int | None:
