@@ -159,7 +159,7 @@ async def test_wrong_answer_suspends_scheduling_and_nothing_else(
 # the clauses broken; the cores of each rank in R; what the log says
 BAD_R: dict[str, tuple[str, dict[int, int] | None, str]] = {
     "what another job holds": (
-        "invariant.no-double-allocation",
+        "invariant.no-double-allocation 25.resources.7",
         {0: 1, 1: 1},
         "expected what no other job holds, got rank0/core0, which job {running} has",
     ),
@@ -169,7 +169,7 @@ BAD_R: dict[str, tuple[str, dict[int, int] | None, str]] = {
         "expected what the instance has, ranks 0-1, got rank2/core0",
     ),
     "a core that there is not": (
-        "20.overview.3",
+        "20.overview.3 25.resources.7",
         {1: 3},
         "expected what the instance has, rank1/core[0-1], got rank1/core2",
     ),
@@ -215,7 +215,7 @@ async def test_what_a_job_held_may_be_granted_again(autojump_clock: MockClock) -
         sched.frees = False
         execution.tell(running, "finish", "release")
         await settle()
-        await sched.grant(pending, {0: 2})
+        await sched.grant(pending, {0: 1})
         assert s.log() == []
         assert "alloc" in await s.events(pending)
         sched.say(FREE, {"id": running})
