@@ -52,7 +52,9 @@ def test_no_account_without_anything_new() -> None:
     assert len(accounts(m)) == before
 
 
-@pytest.mark.parametrize(("count", "given"), [(quiescence.JOBS_MAX, 1), (quiescence.JOBS_MAX + 1, 0)])
+@pytest.mark.parametrize(
+    ("count", "given"), [(quiescence.JOBS_MAX, 1), (quiescence.JOBS_MAX + 1, 0)]
+)
 def test_no_account_of_more_jobs_than_a_turn_has_time_for(count: int, given: int) -> None:
     m = ManagerScript()
     m.submit(*range(1, count + 1))

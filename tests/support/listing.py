@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -61,7 +61,7 @@ class ListedJobs:
         self.journal = None
         self.turn(error)
 
-    def store_log(self, jobid: int, events: Iterable[Event]) -> None:
+    def store_log(self, jobid: int, events: Sequence[Event]) -> None:
         """The job manager appends to the job's eventlog, and keeps the index of jobs."""
         text = format_eventlog(events)
         record = folded(jobid, (self.kvs.value(key(jobid, "eventlog")) or "") + text)
