@@ -1,4 +1,4 @@
-"""A job that is not over: what its eventlog tells, and what the job manager keeps beside it."""
+"""An active job: the state from its eventlog, and what the job manager keeps beside it."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ _LEFT_BY_NO_EXCEPTION = (JobState.NEW, JobState.CLEANUP, JobState.INACTIVE)
 
 
 class ActiveJob(ActiveFacts, Job):
-    """A job that is not over, with what the job manager keeps beside its eventlog."""
+    """An active job, with what the job manager keeps beside its eventlog."""
 
     __slots__ = (
         "asked",  # the state that plugins know it to be in
-        "deferred",  # what waits for a hook's answer, in order; None: nothing does
-        "hook",  # where it stands with plugins; only `Ledger.step_hook` changes it
-        "introduced",  # plugins were asked about it in this life, and have not been told of its end
+        "deferred",  # operations that wait for a hook's answer, in order, or None
+        "hook",  # its hook state; only `Ledger.step_hook` changes it
+        "introduced",  # plugins know of it, and have not been told of its end
         "kept_jobspec",  # without the environment, as submitted
-        "question",  # number of the last question about its state, whose answer alone counts
+        "question",  # number of the last question about its state; only the answer to it counts
         "ticket",  # of the last question to plugins
     )
 
@@ -50,13 +50,13 @@ class ActiveJob(ActiveFacts, Job):
     jobspec_updates: dict[str, Any] | None
 
     allocating = Rare[int | None](None)
-    """The number of the commit of R that a plugin gave it, None when there is none."""
+    """The number of the commit of R from a plugin, if one is under way."""
     stepped = Rare(0.0)
-    """Seconds that the wall clock was set by since it got its resources, in this life."""
+    """Seconds that the wall clock was set by since the job got resources, or since the start."""
     sent_updates = Rare[dict[str, Any] | None](None)
-    """The jobspec_updates that the last sched.alloc went by."""
+    """The jobspec_updates of the last sched.alloc."""
     waiting_for = Rare[str | None](None)
-    """Why a plugin holds the job in its state, None when none does."""
+    """Why a plugin holds the job in its state, if one does."""
 
     def __init__(self, jobid: int, jobspec: KeptJobspec) -> None:
         super().__init__(jobid)
@@ -75,23 +75,23 @@ class ActiveJob(ActiveFacts, Job):
 
     @property
     def queue(self) -> str | None:
-        """Its queue (RFC 33); None for the anonymous one."""
+        """Return its queue (RFC 33); None is the anonymous queue."""
         updates = self.jobspec_updates
         return self.queue_by(updates) if updates else self.kept_jobspec.queue
 
     def queue_by(self, updates: dict[str, Any] | None) -> str | None:
-        """What its queue is with these jobspec-updates."""
+        """Return its queue with these jobspec-updates."""
         return updates[QUEUE_KEY] if updates and QUEUE_KEY in updates else self.kept_jobspec.queue
 
     def has_jobspec(self, updates: Mapping[str, Any]) -> bool:
-        """Whether the jobspec is as `updates` would make it."""
+        """Return whether `updates` would change nothing in the jobspec."""
         updated = self.current_jobspec()
         for path, value in updates.items():
             updated = apply_update(updated, path, value)
         return updated == self.current_jobspec()
 
     def snapshot(self) -> JobSnapshot:
-        """The job as it is now, for plugins."""
+        """Return the job as it is now, for plugins."""
         return JobSnapshot(
             self.id,
             self.userid,
@@ -110,7 +110,7 @@ class ActiveJob(ActiveFacts, Job):
         )
 
     def snapshot_with(self, updates: dict[str, Any]) -> JobSnapshot:
-        """The job as it would be with these jobspec-updates, for plugins."""
+        """Return the job as it would be with these jobspec-updates, for plugins."""
         merged = (self.jobspec_updates or {}) | updates
         return msgspec.structs.replace(self.snapshot(), jobspec_updates=merged)
 
@@ -121,26 +121,26 @@ class ActiveJob(ActiveFacts, Job):
 
     @property
     def is_asked(self) -> bool:
-        """A hook is being asked: what comes for the job waits for the answer."""
+        """Return whether a hook is under way: events of the job wait for its answer."""
         return self.hook in ASKING
 
     @property
     def is_held(self) -> bool:
-        """Plugins hold it in its state, for the reason in `waiting_for`."""
+        """Return whether plugins hold the job in its state, for the reason in `waiting_for`."""
         return self.hook in HOLDING
 
 
 def is_over(eventlog: str | None) -> bool:
-    """Whether a stored eventlog is that of a finished job; False for one that is not there."""
+    """Return whether a stored eventlog is that of a finished job; False for an absent one."""
     try:
         events = parse_eventlog(eventlog or "")
     except FormatError:
-        return True  # nothing else can be done with such a job
+        return True  # a job with an invalid eventlog cannot be active
     return bool(events) and events[-1].name == JobEvent.CLEAN
 
 
 def revive(job: Job, jobspec: KeptJobspec) -> ActiveJob:
-    """The job as the job manager keeps it; what ran before it may run now."""
+    """Return `job`, which was read back, as the job manager keeps it."""
     active = ActiveJob(job.id, jobspec)
     for name in Job.__slots__:
         setattr(active, name, getattr(job, name))
@@ -149,7 +149,7 @@ def revive(job: Job, jobspec: KeptJobspec) -> ActiveJob:
 
 
 def ended(job: ActiveJob, t_inactive: float) -> Ended:
-    """What is kept of a job that became inactive, seconds since the Unix epoch."""
+    """Return the index entry of a job that became inactive then, seconds since the Unix epoch."""
     result = job.result
     assert result is not None, f"{job} is active"
     updated = job.jobspec_updates
@@ -159,5 +159,5 @@ def ended(job: ActiveJob, t_inactive: float) -> Ended:
 
 
 def ends_wait(job: ActiveJob, name: str, context: dict[str, Any] | None) -> bool:
-    """Whether the event is an exception that moves `job`, whatever hook of it is being asked."""
+    """Return whether the event is an exception that ends `job` also while a hook is under way."""
     return rfc21.is_fatal(name, context) and job.state not in _LEFT_BY_NO_EXCEPTION

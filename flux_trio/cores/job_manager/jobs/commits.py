@@ -1,8 +1,8 @@
-"""What waits for the kvs: lines of eventlogs, and the messages that tell of these events.
+"""Commits of events, and the messages that wait for them.
 
-All events of a turn go in one commit at its end. A message that may reveal an event is sent once
+All events of a turn are in one commit at its end. A message that may reveal an event is sent when
 the commit of its turn, and every commit before it, is durable: `send` and `ask_when_durable`. A
-message that reveals none is sent in its turn: `answer_at_once` and `ask`.
+message that reveals no event is sent in its turn: `answer_at_once` and `ask`.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from flux_trio.formats import Event, format_eventlog, job_key
 from flux_trio.formats.meanings import JobId, JobNote, KvsOp
 from flux_trio.messages import Errno, FluxError, Payload, Request, Response, service_of
 
-# Jobs in one commit; a turn with more (everybody's jobs are canceled) makes several, in order.
+# Ops in one commit; a turn with more (a cancel of all jobs) makes several commits, in order.
 COMMIT_OPS_MAX = 20_000
 
 WAITING_BYTES_MAX: Final = 32 << 20
-"""Bytes of events that may wait for the kvs before requests that would log more are refused. The
-kvs holds twice as much (`HELD_BYTES_MAX`): the rest is for events that no request asks for."""
+"""Bytes of events that may wait for the kvs; beyond it, requests that would log more are refused.
+The kvs holds twice as much (`HELD_BYTES_MAX`), which leaves room for events without a request."""
 
 
 class Uncommitted(msgspec.Struct, frozen=True):
@@ -45,17 +45,17 @@ class Uncommitted(msgspec.Struct, frozen=True):
 
 
 class Commits(Part):
-    """The turn's events and messages, and what earlier turns have left to wait for a commit."""
+    """The turn's events and messages, and the messages of earlier turns that wait for commits."""
 
     messages: list[JobManagerAction]  # of this turn
-    questions: list[JobManagerAction]  # of this turn, that reveal no event
+    questions: list[JobManagerAction]  # requests of this turn that reveal no event
     notes: list[tuple[str, JobNote]]  # of this turn, for the trace
-    logged: dict[JobId, list[Event]]  # what this turn adds to its eventlog
+    logged: dict[JobId, list[Event]]  # lines of this turn, by job
     over: list[Ended]  # jobs that became inactive in this turn
-    ops: list[KvsOp]  # what this turn stores beside eventlogs
+    ops: list[KvsOp]  # ops of this turn, beside eventlogs
     uncommitted: deque[Uncommitted]  # the oldest first
-    waiting_bytes: int  # of events in them
-    gone: set[str]  # peers that went in this turn
+    waiting_bytes: int  # bytes of events in `uncommitted`
+    gone: set[str]  # peers that have left in this turn
 
     def __init__(self, outbox: JobManagerOutbox) -> None:
         self.outbox = outbox
@@ -71,21 +71,21 @@ class Commits(Part):
 
     @property
     def now(self) -> float:
-        """The time of this turn, seconds since the Unix epoch."""
+        """Return the time of this turn, seconds since the Unix epoch."""
         return self.outbox.now
 
     @property
     def commits(self) -> int:
-        """How many are under way."""
+        """Return how many commits are under way."""
         return len(self.uncommitted)
 
     def send(self, message: JobManagerAction | None) -> None:
-        """Send `message` once everything logged so far is durable; None is nothing to send."""
+        """Send `message` when all events so far are durable; None stands for no message."""
         if message is not None:
             self.messages.append(message)
 
     def ask_when_durable(self, topic: str, payload: Payload, call: JobManagerCall) -> None:
-        """Send a request once everything logged so far is durable."""
+        """Send a request when all events so far are durable."""
         self.messages.append(Request(topic, payload, self.outbox.calls.open(call)))
 
     def answer_at_once(self, response: Response | None) -> None:
@@ -94,17 +94,17 @@ class Commits(Part):
             self.questions.append(response)
 
     def ask(self, topic: str, payload: Payload, call: JobManagerCall) -> None:
-        """Send a request that reveals no event in this turn, right after the turn's commit.
+        """Send a request that reveals no uncommitted event, right after the turn's commit.
 
-        In this order one round of the kvs has both.
+        In this order one round of the kvs takes both.
         """
         self.questions.append(Request(topic, payload, self.outbox.calls.open(call)))
 
     def check_room(self) -> None:
         """Refuse a request that would log an event while too many bytes of events wait.
 
-        The kvs takes them late, mostly because its disk is full. Raises FluxError(ENOSPC). What
-        must be logged for existing jobs is logged in any case: it is a few events for each.
+        Mostly the disk is full then. Raises FluxError(ENOSPC). Events of existing jobs that no
+        request asks for are always logged: they are few for each job.
         """
         if self.waiting_bytes > WAITING_BYTES_MAX:
             text = f"{self.waiting_bytes} bytes of events wait to be stored; see queue status"
@@ -123,31 +123,31 @@ class Commits(Part):
             events.append(event)
 
     def note_all(self, kind: str, notes: Sequence[dict[str, Any]]) -> None:
-        """Put records into the trace, in their place among this turn's."""
+        """Put records into the trace, in order with the turn's other records."""
         self.notes.extend(zip(repeat(kind), notes))
 
-    # --- peers that go
+    # --- peers that leave
 
     def unsend(self, service: str) -> None:
-        """Drop requests by job id to `service`, whose holder is gone, that wait for a commit.
+        """Drop requests without a matchtag to `service`, which is gone, that wait for a commit.
 
-        They would come to the next holder before it has said hello. Requests with a matchtag stay,
-        since somebody waits for an answer.
+        The next service would get them before its hello. Requests with a matchtag stay, since a
+        part waits for the answer.
         """
         for waiting in (*(commit.messages for commit in self.uncommitted), self.messages):
             waiting[:] = [each for each in waiting if not _is_by_job_id(each, service)]
 
     def forget(self, sender: str) -> None:
-        """Drop answers to a peer that is gone and that wait for a commit (6.disconnect.2).
+        """Drop answers to a peer that is gone, if they wait for a commit (6.disconnect.2).
 
-        What earlier turns have left is looked at once a turn, however many peers go in it.
+        Messages of earlier turns are searched once a turn, for all peers that have left in it.
         """
         self.messages = _without_answers(self.messages, {sender})
         if self.uncommitted:
             self.gone.add(sender)
 
     def _leave_gone(self) -> None:
-        """Take out the answers of earlier turns to peers that have gone in this one."""
+        """Drop the answers of earlier turns to peers that have left in this one."""
         gone, self.gone = self.gone, set()
         if gone:
             for commit in self.uncommitted:
@@ -156,7 +156,7 @@ class Commits(Part):
     # --- the end of a turn, and of a commit
 
     def end_turn(self) -> None:
-        """Commit the turn's events; without any, send its messages when no commit is under way."""
+        """Commit the turn's events; without events, send its messages if no commit is under way."""
         self._leave_gone()
         send_all = self.outbox.send_all
         if self.notes:
@@ -180,15 +180,15 @@ class Commits(Part):
         send_all(questions)
 
     def _commit(self, ops: list[list[str]]) -> None:
-        nbytes = sum([len(op[-1]) for op in ops])  # JSON: few characters are not ASCII
+        nbytes = sum([len(op[-1]) for op in ops])  # JSON, so nearly all characters are ASCII
         self.uncommitted.append(Uncommitted(nbytes))
         self.waiting_bytes += nbytes
         self.outbox.ask(*commit_ops(ops), EventsStored())
 
     def stored(self, response: Response) -> None:
-        """The oldest commit is answered: the messages that waited for it go out."""
+        """The oldest commit is answered: send the messages that waited for it."""
         if response.errnum:
-            # nothing of this turn has been told to anyone: stopping here loses nothing
+            # no message has told of these events: to stop here loses nothing
             self.outbox.send(Exit(f"cannot store events: {response.error_text}"))
             return
         self._leave_gone()
@@ -198,7 +198,7 @@ class Commits(Part):
 
 
 def _without_answers(messages: list[JobManagerAction], gone: set[str]) -> list[JobManagerAction]:
-    """`messages` without responses to the peers that are gone."""
+    """Return `messages` without responses to the peers that are gone."""
     return [
         each
         for each in messages

@@ -1,7 +1,7 @@
-"""Jobspecs kept small: those of one user are alike, so each is kept as what differs from another.
+"""Jobspecs in little memory: each is kept as its difference from a similar one of the same user.
 
-Most jobs only wait, and nobody looks at their jobspecs meanwhile. What differs is found by zlib
-(RFC 1951, with the other jobspec as its dictionary); equal jobspecs are one object.
+Jobs mostly wait, and their jobspecs are seldom read. The difference is made by zlib (RFC 1951, with
+the similar jobspec as its dictionary); equal jobspecs are one object.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ import msgspec
 from flux_trio.cores.job_index import name_mark
 from flux_trio.cores.state import Part
 
-_WINDOW_BITS: Final = -13  # 8 kB: two jobspecs as people write them; negative: without a header
+_WINDOW_BITS: Final = -13  # 8 kB, about two jobspecs; negative: without a header
 _MEMORY_LEVEL: Final = 4
-_LEVEL: Final = 1  # of 9: the others take longer and find little more
+_LEVEL: Final = 1  # of 9: higher levels are slower and save little more
 
 GAIN_MIN: Final = 2
-"""By that factor what is kept must be smaller; else the jobspec is what the next ones are like."""
+"""A difference must be smaller by this factor; else the jobspec is kept whole for later ones."""
 
 
 SHARED_MAX: Final = 256
 """Different jobspecs that may come between two equal ones."""
 
 TEXTS_MAX: Final = 64
-"""Jobspecs that are kept whole for a while: a job's is looked at several times in each state."""
+"""Jobspecs that are kept whole for a while: a job's is read several times in a state."""
 
 
 class Whole(msgspec.Struct, frozen=True, gc=False):
-    """One jobspec that others are like, as JSON."""
+    """A jobspec as JSON, from which differences are made."""
 
     text: bytes
 
@@ -41,8 +41,8 @@ class KeptJobspec(msgspec.Struct, frozen=True, gc=False):
     """One jobspec, as JSON."""
 
     like: Whole
-    difference: bytes  # from `like`; empty when there is none
-    queue: str | None  # what it says of its queue
+    difference: bytes  # from `like`; empty if the jobspec is `like` itself
+    queue: str | None  # the queue in it
     name: int  # the mark of its name: see `job_index`
 
     @property
@@ -51,12 +51,12 @@ class KeptJobspec(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def json(self) -> dict[str, Any]:
-        """The same decoded; shared by all who ask, and not to be changed."""
+        """Return the same decoded; callers share it and must not change it."""
         return _decoded(self.text)
 
 
 class Jobspecs(Part):
-    """What the jobspecs of each user are like: for each one jobspec, kept whole."""
+    """For each user, one whole jobspec from which differences are made."""
 
     like: dict[int, Whole]  # by userid
 
@@ -65,7 +65,7 @@ class Jobspecs(Part):
         self.keep = lru_cache(maxsize=SHARED_MAX)(self._keep)  # derived: equal ones are one object
 
     def _keep(self, userid: int, jobspec: bytes) -> KeptJobspec:
-        """A jobspec of a user's job, as JSON."""
+        """Keep `jobspec`, JSON, of a job of the user."""
         queue, name = _queue_in(jobspec), name_mark(jobspec)
         like = self.like.get(userid)
         if like is not None:
@@ -89,7 +89,7 @@ class _Jobspec(msgspec.Struct):
 
 
 def _queue_in(jobspec: bytes) -> str | None:
-    """None as well for what is no jobspec: ingest lets none pass."""
+    """Return the queue; None also for an invalid jobspec, which ingest refuses."""
     try:
         queue = msgspec.json.decode(jobspec, type=_Jobspec).attributes.system.queue
     except msgspec.MsgspecError:

@@ -18,11 +18,11 @@ from flux_trio.messages import Errno, FluxError, Request, respond_stream
 
 
 class Journal(Part):
-    """Followers, what each wants, and what this turn has for them."""
+    """The followers, the events that each wants, and the events of this turn."""
 
     followers: dict[tuple[Peer, Matchtag], tuple[Request, frozenset[str] | None]]
     entries: list[journal.Entry]  # of this turn
-    names: set[str]  # of events among them
+    names: set[str]  # names of these events
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -33,7 +33,6 @@ class Journal(Part):
         ledger.on_annotated.append(self._annotated)
 
     def follow(self, request: Request) -> None:
-        """Open a stream."""
         if not request.is_streaming:
             raise FluxError(Errno.EPROTO, "events-journal needs the streaming flag")
         allow = journal.FOLLOW.read(request).allow
@@ -42,7 +41,7 @@ class Journal(Part):
         self._ledger.send(respond_stream(request, journal.write([])))
 
     def forget(self, sender: str) -> None:
-        """A follower is gone."""
+        """Forget a peer that is gone."""
         for key in [key for key in self.followers if key[0] == sender]:
             del self.followers[key]
 

@@ -1,7 +1,7 @@
 """The ledger: the active jobs, and the one place that logs their events.
 
-An event is folded into its job at once, written at the end of the turn with all others of that
-turn in one commit, and told to nobody before that commit is done: the turn's messages wait for it.
+An event is folded into its job at once. At the end of the turn all its events are written in one
+commit; messages that may tell of them wait for that commit.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ from flux_trio.trace import Kind
 
 _EVENT: Final[str] = Kind.EVENT.value  # looked up once: every event is traced
 
-# Looked at by few, of many events: so by a set, not by one comparison after another.
+# a set, since every event is looked up in it
 _FURTHER = frozenset({JobEvent.CLEAN, JobEvent.EXCEPTION, JobEvent.MEMO})
 
 MAX_JOBID_KEY: Final = "job-manager.max-jobid"
-"""The greatest job id there was when jobs were last purged: an id is not used again."""
+"""The greatest job id at the last purge: no id is used again."""
 
 RECENT_MAX: Final = 10_000
 """Inactive jobs that plugins may still look up."""
@@ -61,22 +61,22 @@ Told = Callable[[ActiveJob, Event], None]
 
 
 class Ledger(Commits):
-    """Jobs by id, and the events that are logged to them.
+    """The active jobs by id, and the events that are logged.
 
     `owner` is the instance owner's userid.
     """
 
     jobs: dict[JobId, ActiveJob]
     running: dict[JobId, ActiveJob]  # those of `jobs` that are in RUN or CLEANUP
-    ninactive: int  # finished jobs that are stored; nothing else is kept of them
-    unheard: set[JobId]  # ids of an earlier life whose jobs ingest submits only now
-    last_stored: JobId  # the greatest id of an earlier life: ids up to it are not used again
-    recent: dict[JobId, ActiveJob]  # those that became inactive last
+    ninactive: int  # number of finished jobs in the kvs
+    unheard: set[JobId]  # ids up to `last_stored` whose jobs ingest submits only now
+    last_stored: JobId  # the greatest id from before this start
+    recent: dict[JobId, ActiveJob]  # jobs that became inactive last
     max_jobid: JobId
-    resumed: list[ActiveJob]  # read back, to be looked at when all have been
-    dirty: dict[JobId, ActiveJob]  # jobs whose due action is to be looked at
+    resumed: list[ActiveJob]  # jobs that were read back, until all are
+    dirty: dict[JobId, ActiveJob]  # jobs for which an action may be due
     hook_story: Story[HookEvent]
-    nlogged: int  # events so far
+    nlogged: int  # number of events so far
 
     def __init__(self, outbox: JobManagerOutbox, owner: int, edition: Edition) -> None:
         super().__init__(outbox)
@@ -85,7 +85,7 @@ class Ledger(Commits):
         self.jobs = {}
         self.tally = Tally()  # of `jobs`
         self.users = UserJobs(owner)  # of `jobs`
-        self.asked_bytes = JobBytes()  # of events that users asked for
+        self.asked_bytes = JobBytes()  # of events that users requested
         self.posted_bytes = JobBytes()  # of events that plugins posted
         self.memo_bytes = JobBytes()  # of memos, as JSON
         self.running = {}
@@ -102,21 +102,22 @@ class Ledger(Commits):
         self.on_logged: list[Told] = []
         self.on_annotated: list[Callable[[ActiveJob], None]] = []
         self._on_event: dict[str, list[Told]] = {}  # by name
-        self.abandon_hook: Callable[[ActiveJob], None]  # set by the part that asks hooks,
-        self.ask_hooks: Told  # which also hears of each event last
+        self.abandon_hook: Callable[[ActiveJob], None]  # set by `Hooks`
+        self.ask_hooks: Told  # set by `Hooks`, which is told of each event last
 
     def tell_of(self, name: str, told: Told) -> None:
-        """Have `told` called with each event of one name; `on_logged` are with all."""
+        """Call `told` with each event of one name; those in `on_logged` are called with all."""
         self._on_event.setdefault(name, []).append(told)
 
     def log(self, job: ActiveJob, name: str, context: dict[str, Any] | None = None) -> None:
-        """Log an event of `job`, after the answer when a hook of it is being asked.
+        """Log an event of `job`; while a hook of the job is under way, after the hook's answer.
 
-        A fatal exception that moves the job does not wait for the answer, except while the job is
-        validated: it is none before that. Raises InvalidTransition when RFC 21 has no place for it.
+        A fatal exception that ends the job does not wait for the answer, except while the job is
+        validated: before that it is not a job. Raises InvalidTransition if RFC 21 does not allow
+        the event.
         """
         while job.hook in THINKING and ends_wait(job, name, context):
-            self.abandon_hook(job)  # what waited for it may be asked about in turn
+            self.abandon_hook(job)  # an event that waited for it may lead to the next hook
         if job.is_asked:
             if job.deferred is None:
                 job.deferred = deque()
@@ -125,7 +126,7 @@ class Ledger(Commits):
         self.log_now(job, name, context)
 
     def log_now(self, job: ActiveJob, name: str, context: dict[str, Any] | None = None) -> None:
-        """Log an event of `job`, whatever hook is being asked."""
+        """Log an event of `job` at once, also while a hook is under way."""
         event = Event(self.outbox.now, name, context)
         self._apply(job, event)
         self.add_event(job.id, event)
@@ -137,24 +138,24 @@ class Ledger(Commits):
     def raise_exception(
         self, job: ActiveJob, kind: str, severity: int, note: str, userid: int | None = None
     ) -> None:
-        """Log an exception, raised by the instance owner unless `userid` says who."""
+        """Log an exception that `userid` has raised, by default the instance owner."""
         raised_by = self.owner if userid is None else userid
         context = rfc21.Exceptional(kind, severity, note, raised_by)
         self.log(job, JobEvent.EXCEPTION, rfc21.write(context))
 
     def admit(self, job: ActiveJob, event: Event) -> None:
-        """A new job, with the submit event that ingest has logged."""
+        """Add a new job, with the submit event that ingest has logged."""
         job.apply(event)
         self._add(job)
         self._tell(job, event)
 
     def resume(self, job: ActiveJob) -> None:
-        """A job that an earlier life of the job manager left active."""
+        """Add a job that was read back."""
         self._add(job)
         self.resumed.append(job)
 
     def leave_to_ingest(self, jobids: Container[int]) -> None:
-        """Of jobs read back in NEW: these ids are on their way from ingest, which waits for us."""
+        """Drop jobs that were read back in NEW and that ingest submits: `jobids`."""
         for job in self.resumed:
             if job.state == JobState.NEW and job.id in jobids:
                 self._remove(job)
@@ -162,7 +163,7 @@ class Ledger(Commits):
         self.resumed = [job for job in self.resumed if job.id in self.jobs]
 
     def was_used(self, jobid: int) -> bool:
-        """Whether a job had this id: one of an earlier life, one that is active or was recently."""
+        """Return whether a job has used this id."""
         if jobid in self.jobs or jobid in self.recent:
             return True
         return jobid <= self.last_stored and jobid not in self.unheard
@@ -183,29 +184,29 @@ class Ledger(Commits):
         return job
 
     def refuse(self, request: Request, absent: Absent) -> None:
-        """Answer a request about a job that is not active, once it is known whether it was."""
+        """Answer a request about a job that is not active: it has finished or is unknown."""
         if absent.jobid in self.recent or absent.jobid > self.max_jobid:
             self.send(absent.refusal(request, is_inactive=absent.jobid in self.recent))
             return
         self.ask(*look_up(job_key(absent.jobid, EVENTLOG)), Refusal(request, absent))
 
     def used(self, jobid: int) -> None:
-        """An earlier life has used this id, and all before it."""
+        """Note that `jobid`, and all ids before it, were used before this start."""
         self.last_stored = max(self.last_stored, jobid)
         self.max_jobid = max(self.max_jobid, jobid)
 
     def discard(self, job: ActiveJob) -> None:
-        """A job that was refused: it never was (RFC 21, Invalidate Event)."""
+        """Remove a job that was refused (RFC 21, Invalidate Event)."""
         self._remove(job)
         self.dirty.pop(job.id, None)
         self.logged.pop(job.id, None)
         event = Event(self.now, JobEvent.INVALIDATE)
         job.apply(event)
-        job.asked = job.state  # plugins are told job.destroy alone
-        self._tell(job, event)  # to no eventlog, but followers have seen the submit event
+        job.asked = job.state  # plugins are told of job.destroy only
+        self._tell(job, event)  # it is in no eventlog, but followers have seen the submit event
 
     def remove(self, job: ActiveJob) -> None:
-        """Remove what is stored of a refused job (RFC 21, Invalidate Event)."""
+        """Remove the stored values of a refused job (RFC 21, Invalidate Event)."""
         self.send(Request(*commit_ops(refusal_ops(job.id)), flags=NORESPONSE))
 
     def annotate(self, job: ActiveJob, annotations: dict[str, Any] | None) -> None:
@@ -216,12 +217,12 @@ class Ledger(Commits):
                 tell(job)
 
     def merge_annotations(self, job: ActiveJob, update: dict[str, Any]) -> None:
-        """Change some of its annotations; None removes a key (RFC 27, Alloc Annotate)."""
+        """Change some annotations of a job; None removes a key (RFC 27, Alloc Annotate)."""
         if job.is_active:
             self.annotate(job, merge_annotations(job.annotations or {}, update))
 
     def hold(self, job: ActiveJob, reason: str) -> None:
-        """A plugin holds `job` in its state, and says why."""
+        """Let a plugin hold `job` in its state, for `reason`."""
         self.step_hook(job, HookEvent.HOLD)
         job.waiting_for = reason
         self.tally.held(job.id, job.queue, reason)
@@ -230,14 +231,14 @@ class Ledger(Commits):
         )
 
     def release(self, job: ActiveJob) -> None:
-        """Nothing holds `job` in its state any more, and nothing says so."""
+        """No plugin holds `job` in its state any more: remove the reason."""
         self.step_hook(job, HookEvent.RELEASE)
         job.waiting_for = None
         self.tally.released(job.id)
         self.annotate(job, without_reason(job.annotations or {}) or None)
 
     def step_hook(self, job: ActiveJob, event: HookEvent) -> None:
-        """Where `job` stands with plugins; on InvalidTransition it is unchanged."""
+        """Step the hook state of `job`; on InvalidTransition it is unchanged."""
         job.hook = self.hook_story.step(HOOK, job.id, job.hook, event)
 
     def _add(self, job: ActiveJob) -> None:
@@ -258,13 +259,13 @@ class Ledger(Commits):
         self.tally.went(job.id, job.queue, job.state)
 
     def _count_memos(self, job: ActiveJob) -> None:
-        """Whoever has written them."""
+        """Count the memos of a job, of users and plugins."""
         size = len(msgspec.json.encode(job.memo)) if job.memo else 0
         if size or self.memo_bytes.of_job(job.id):
             self.memo_bytes.put(job.userid, job.id, size)
 
     def _apply(self, job: ActiveJob, event: Event) -> None:
-        """Fold it in, and count the job as what it is now."""
+        """Fold an event into `job`, and count the job in its new state and queue."""
         state, updates = job.state, job.jobspec_updates
         job.apply(event)
         if job.jobspec_updates is not updates:
@@ -275,9 +276,9 @@ class Ledger(Commits):
                 self.running[job.id] = job
 
     def _go_further(self, job: ActiveJob, event: Event) -> None:
-        """What these events mean besides."""
+        """Do what else follows from an event of _FURTHER."""
         if event.name == JobEvent.CLEAN:
-            # it is inactive: its eventlog tells of it, and for a while what plugins look up
+            # the job is inactive; plugins may look it up for a while
             self._remove(job)
             self.ninactive += 1
             self.recent[job.id] = job
@@ -285,7 +286,7 @@ class Ledger(Commits):
         elif event.name == JobEvent.MEMO:
             self._count_memos(job)
         elif event.context is not None:
-            # exec learns of cancels by it (readings: How exec learns of cancels)
+            # it tells exec of cancels (readings: How exec learns of cancels)
             raised = rfc21.read_exception(event.context)
             told = job_requests.JobException(job.id, raised.type, raised.severity)
             payload = job_requests.JOB_EXCEPTION.write(told)
@@ -295,27 +296,27 @@ class Ledger(Commits):
             self.send(event_of_job)
 
     def forget_oldest(self) -> ActiveJob | None:
-        """Drop the job that was inactive for longest when there are too many; the job dropped."""
+        """Drop and return the oldest job of `recent`, if there are too many."""
         if len(self.recent) <= RECENT_MAX:
             return None
         return self.recent.pop(next(iter(self.recent)))
 
     def forget_inactive(self, jobid: int) -> ActiveJob | None:
-        """Drop a job that is purged; the job if plugins could still look it up."""
+        """Drop a purged job; return it if plugins could still look it up."""
         return self.recent.pop(jobid, None)
 
-    # --- what plugins and users look up
+    # --- lookups of plugins and users
 
     def get(self, jobid: int) -> ActiveJob | None:
-        """An active job, or one that became inactive a short while ago."""
+        """Return an active job, or one of `recent`."""
         return self.jobs.get(jobid) or self.recent.get(jobid)
 
     def known(self) -> Iterator[ActiveJob]:
-        """Active jobs and those that became inactive a short while ago."""
+        """Yield the active jobs, then those of `recent`."""
         return chain(self.jobs.values(), self.recent.values())
 
     def active_of(self, userid: int) -> list[ActiveJob]:
-        """The active jobs of one user, or of all for USERID_UNKNOWN; a guest's without a scan."""
+        """Return the active jobs of a user, or all for USERID_UNKNOWN; fast for a guest."""
         if userid == USERID_UNKNOWN:
             return list(self.jobs.values())
         if userid == self.owner:
@@ -323,7 +324,7 @@ class Ledger(Commits):
         return [self.jobs[jobid] for jobid in self.users.jobids(userid)]
 
     def active(self) -> Iterable[ActiveJob]:
-        """All that are not inactive, oldest first."""
+        """Return the active jobs, the oldest first."""
         return list(self.jobs.values())
 
     def _tell(self, job: ActiveJob, event: Event) -> None:

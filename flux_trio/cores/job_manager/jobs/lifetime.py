@@ -1,7 +1,7 @@
-"""A new end of the instance: a job ends when its duration is over, and no later than the instance.
+"""A new end of the instance: a job ends when its duration is over, and not after the instance.
 
-The resource service tells of it by the event `resource-expiration`. Jobs that wait get an end when
-they are granted something. Left out: the durations in jobspecs, which nobody has changed.
+The event `resource-expiration` of the resource service tells the new end. Jobs that wait get their
+end when they are granted resources. Left out: the durations in jobspecs, which do not change.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from flux_trio.protocols import JobEvent, JobState
 
 
 class Lifetime(Part):
-    """Gives running jobs their new expirations."""
+    """Gives running jobs new expirations."""
 
     def __init__(self, ledger: Ledger, hooks: Hooks, scheduler: SchedulerSide) -> None:
         self._ledger = ledger
@@ -33,7 +33,7 @@ class Lifetime(Part):
         self._scheduler = scheduler
 
     def event(self, event: Event) -> None:
-        """What is published; a guest may publish the same, to no effect."""
+        """Take resource-expiration; the same event of a guest is ignored."""
         if event.topic != topics.RESOURCE_EXPIRATION_EVENT or not event.rolemask & ROLE_OWNER:
             return
         try:
@@ -46,7 +46,7 @@ class Lifetime(Part):
                 self._hooks.when_free(job, ProposeExpiration(end))
 
     def propose(self, job: ActiveJob, end: float) -> None:
-        """Ask the scheduler for the new end of a job, if it is another."""
+        """Ask the scheduler for the new end of a job, if it has changed."""
         resources = job.granted
         if job.state != JobState.RUN or resources is None:
             return
@@ -60,7 +60,7 @@ class Lifetime(Part):
                 self.answered(job.id, expiration, accepted=True)
 
     def answered(self, jobid: int, expiration: int, *, accepted: bool) -> None:
-        """The scheduler has said whether it agrees."""
+        """Take the scheduler's answer."""
         if not accepted:
             text = f"job {jobid}: scheduler refused expiration {expiration}"
             self._ledger.send(Log(Level.WARNING, text))

@@ -1,11 +1,10 @@
-"""Jobs that are damaged are set aside: `job.<id>` becomes `job-lost+found.<id>`, as in flux-core.
+"""Damaged jobs are set aside: `job.<id>` becomes `job-lost+found.<id>`, as in flux-core.
 
-A job is set aside when a value of a finished job, or its place in the index of finished jobs, is
-damaged (the kvs tells of it by an event), or when an eventlog cannot be understood. Its values are
-copied with what can be read of damaged ones, some at a time; then one commit adds the `reason`, and
-takes away the job's directory and its place in the index of jobs. A crash in between leaves the job
-where it was, until its damage is found again. An active job whose values are damaged is not set
-aside: somebody waits for it.
+A job is set aside if a value of a finished job, or its index entry, is damaged (an event of the kvs
+tells of it), or if its eventlog is invalid. Its values, and the readable parts of damaged values,
+are copied, some at a time. Then one commit adds the `reason`, and removes the job's directory and
+its index entry. After a crash in between, the job is at its old place until the damage is found
+again. An active job whose values are damaged is not set aside, since its user waits for it.
 """
 
 from __future__ import annotations
@@ -32,23 +31,23 @@ from flux_trio.formats.meanings import JobId
 from flux_trio.messages import ROLE_OWNER, Event, FluxError, Level, Response, topics
 from flux_trio.messages.types import PRIVATE
 
-PAGE_VALUES: Final = 16  # copied at once; output is in pieces of 256 KiB
-PAGE_ROWS: Final = 10_000  # of the index of finished jobs, looked through at once
+PAGE_VALUES: Final = 16  # copied at a time; a piece of output has 256 KiB
+PAGE_ROWS: Final = 10_000  # index entries that are searched at a time
 
 _ENDED_KEY: Final = re.compile(rf"{ENDED}\.[0-9a-f]{{16}}\.[0-9a-f]{{16}}")
 
 
 class LostAndFound(Part):
-    """Sets jobs aside, each in steps of its own."""
+    """Sets jobs aside, each in several steps."""
 
-    jobs: set[JobId]  # on their way
+    jobs: set[JobId]  # jobs that are being set aside
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self.jobs = set()
 
     def event(self, event: Event) -> None:
-        """kvs-damaged: set a finished job aside. A guest may publish the same, to no effect."""
+        """Take kvs-damaged: set a finished job aside. The same event of a guest is ignored."""
         if not event.rolemask & ROLE_OWNER:
             return
         found = kvs.DAMAGE.read(event)
@@ -63,7 +62,7 @@ class LostAndFound(Part):
             self._read_values(Aside(jobid, key, reason), "")
 
     def take(self, step: AsideStep, response: Response) -> None:
-        """The answer to one question; it leads to the next."""
+        """Take the answer of one step; go on with the next."""
         job = step.job
         try:
             match step:
@@ -130,7 +129,7 @@ class LostAndFound(Part):
 
 
 def _job_of(key: str) -> int | None:
-    """The job whose value, or place in the index of finished jobs, is at `key`."""
+    """Return the job whose value or index entry has this key."""
     directory = job_directory_of(key)
     if directory is not None:
         return parse_fluid(directory)

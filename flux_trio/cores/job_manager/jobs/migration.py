@@ -1,8 +1,9 @@
-"""The index of jobs made from all eventlogs, once: for a state directory that has none.
+"""The index of jobs is made from all eventlogs, once, for a state directory without an index.
 
-Versions before the index (`services.job_index`) kept jobs alone. Every eventlog is folded, in
-pages, and each page's part of the index is one commit. A mark is there from the first commit to the
-last: a crash between them makes the next life begin again, which changes nothing of what is there.
+Versions before the index (`cores/job_index.py`) stored jobs only. The eventlogs are folded page by
+page; a commit stores the part of the index for a page. A mark is in the kvs from the first commit
+to the last: after a crash in between, the next start begins again, and stores the same entries
+again.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ MIGRATION_KEY: Final = "job-manager.migration"
 PAGE_KEYS: Final = 4000  # each job has one eventlog and at least one key more
 _NAMES: Final = (EVENTLOG, "jobspec")
 _EVENTLOG: Final = f".{EVENTLOG}"
-_KEY_PERIODS: Final = 5  # of job.<dothex>.eventlog; those of guests are deeper
+_KEY_PERIODS: Final = 5  # in job.<dothex>.eventlog; keys of guests have more
 
 
 class Migration(Part):
-    """Makes the index; `done` once all of it is durable."""
+    """Makes the index; `done` is set when it is durable."""
 
     done: bool
 
@@ -45,11 +46,11 @@ class Migration(Part):
         self.done = False
 
     def start(self) -> None:
-        """Begin with the first page."""
+        """Store the mark, then begin with the first page."""
         self._commit([["put", MIGRATION_KEY, "1"]], "")
 
     def take(self, step: MigrationStep, response: Response) -> None:
-        """The answer to one question; it leads to the next. Raises FluxError."""
+        """Take the answer of one step; go on with the next. Raises FluxError."""
         match step:
             case MigrationStored(after):
                 check(response)

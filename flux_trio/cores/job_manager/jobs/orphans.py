@@ -1,10 +1,10 @@
-"""Prologs and epilogs that an earlier life of the job manager left open.
+"""Prologs and epilogs that were open when the job manager stopped.
 
-No eventlog says whose they are. A plugin that goes on with one says so by starting it again in
-job.create, job.new or the hook of the job's state, which logs nothing. One that no plugin takes up
-would hold its job for ever, as it does in flux-core; here it is finished with a nonzero status, and
-since nobody knows how far a prolog came, its job gets a fatal exception; for an epilog the
-exception is a note (severity 1).
+The eventlog does not tell which plugin has started them. A plugin that goes on with one starts it
+again in job.create, job.new or the hook of the job's state; this logs no event. In flux-core, one
+that no plugin starts again holds its job for ever. Here it is finished with a nonzero status. Since
+it is unknown how far a prolog came, its job gets a fatal exception; for an epilog the exception is
+a note (severity 1).
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from flux_trio.formats.meanings import JobId
 from flux_trio.protocols import JobEvent
 
 LOST_STATUS: Final = 1 << 8
-"""The wait status of one that nobody goes on with: exit code 1."""
+"""The wait status of one that no plugin starts again: exit code 1."""
 
 _KINDS = {"prolog": JobEvent.PROLOG_FINISH, "epilog": JobEvent.EPILOG_FINISH}
 _SEVERITIES = {"prolog": 0, "epilog": 1}
 
 
 class Orphans(Part):
-    """By job, until its hooks have been asked."""
+    """Open prologs and epilogs of jobs whose hooks have not answered yet."""
 
     open: dict[JobId, set[tuple[str, str]]]  # kind and description, by job id
 
@@ -35,19 +35,19 @@ class Orphans(Part):
         self.open = {}
 
     def note(self, job: ActiveJob) -> None:
-        """A job that was read back, before plugins see it."""
+        """Note the open ones of a job that was read back, before plugins see it."""
         found = {("prolog", each) for each in job.prologs or ()}
         found |= {("epilog", each) for each in job.epilogs or ()}
         if found:
             self.open[job.id] = found
 
     def claimed(self, job: ActiveJob, event: str, description: str) -> None:
-        """A plugin has posted the start event of what is open."""
+        """A plugin has started one again, so it is not an orphan."""
         kind = event.partition("-")[0]
         self.open.get(job.id, set()).discard((kind, description))
 
     def finish(self, job: ActiveJob) -> None:
-        """The plugins have seen the job: what none of them took up is over."""
+        """The plugins have seen the job: finish those that no plugin has started again."""
         for kind, description in sorted(self.open.pop(job.id, ())):
             context = rfc21.write(rfc21.Completed(description, LOST_STATUS))
             self._ledger.log(job, _KINDS[kind], context)

@@ -1,15 +1,15 @@
-"""Purging: finished jobs are taken away for good, the oldest first, or those that are named.
+"""Purging: finished jobs are removed for good, the oldest first, or one job by its id.
 
 `job-manager.purge` and `job-manager.purge-id` are flux-core's, and so are `[job-manager]
-inactive-age-limit` and `inactive-num-limit`, by which the same is done every PURGE_S seconds. All
-that is stored of a job goes in one commit: its directory with its output, and its place in the
-index of finished jobs. The same commit writes the greatest job id down, so that no id is used
-again. When it is durable, the event `job-purge-inactive` tells of it.
+inactive-age-limit` and `inactive-num-limit`, by which jobs are purged every PURGE_S seconds. One
+commit removes everything of a job: its directory with its output, and its index entry. The same
+commit stores the greatest job id, so that no id is used again. When it is durable, the event
+`job-purge-inactive` tells of it.
 
-A commit takes away at most one job whose output is long, since others wait for the commit: a
-gigabyte takes seconds. One purge is under way at a time, so that no job is counted twice; the
-others wait, no more than their senders may have open. A purge by the configuration goes by the
-limits of now at every page: when they are lifted, it ends.
+A commit removes at most one job with long output, since others wait for the commit: a gigabyte
+takes seconds. One purge is under way at a time, so that no job is counted twice; the others wait,
+as many as their senders may have open. A purge by the configuration uses the present limits at
+every page: when they are lifted, it ends.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ from flux_trio.messages.types import PRIVATE
 from flux_trio.protocols import Job
 
 PURGE_S: Final = 2.0  # flux-core's heartbeat, by which it purges
-PAGE_JOBS: Final = 200  # of one commit
-EVERY_JOB: Final = 1 << 62  # a batch as large as there are jobs
+PAGE_JOBS: Final = 200  # jobs of one commit
+EVERY_JOB: Final = 1 << 62  # a batch without a limit
 
 
 class Purge(Part):
-    """Answers purge requests, and keeps to the configured limits.
+    """Answers purge requests, and purges by the configured limits.
 
     `forgotten` is called with each job that plugins could still look up.
     """
@@ -105,15 +105,15 @@ class Purge(Part):
         )
 
     def purge_id(self, request: Request) -> None:
-        """job-manager.purge-id: one job."""
+        """job-manager.purge-id: purge one job."""
         wanted = job_requests.PURGE_ID.read(request)
         if wanted.id in self._ledger.jobs:
             raise FluxError(Errno.EINVAL, "cannot purge active job")
-        job_key(wanted.id, "eventlog")  # no job has another id
+        job_key(wanted.id, "eventlog")  # raises FormatError for an invalid id
         self._begin(Named(request, wanted.id, wanted.force))
 
     def forget(self, sender: str) -> None:
-        """A peer is gone: of its purges the one under way comes to the end of its commit."""
+        """Drop the purges of a peer that is gone; one that is under way ends after its commit."""
         others = list(self.purges)[1:]
         for purge in others:
             if purge.request is not None and purge.request.sender == sender:
@@ -122,7 +122,7 @@ class Purge(Part):
     # --- limits
 
     def configure(self, config: JobManagerConfig) -> None:
-        """Go by these limits from now on; they have been checked."""
+        """Take the limits of `config`, which has been checked."""
         age = config.inactive_age_limit
         self.age_limit = UNLIMITED if age is None else parse_duration(age)
         number = config.inactive_num_limit
@@ -133,7 +133,7 @@ class Purge(Part):
             self._look_again()
 
     def look(self) -> None:
-        """The timer has fired: purge what is beyond the limits."""
+        """The timer has fired: purge jobs beyond the limits."""
         if not any(purge.request is None for purge in self.purges):
             self._begin(Run(None, 0, UNLIMITED, EVERY_JOB, force=True))
         self._look_again()
@@ -160,7 +160,7 @@ class Purge(Part):
                 self._ledger.ask(*look_up(job_key(purge.jobid, EVENTLOG)), NamedRead(purge))
 
     def take(self, step: PurgeStep, response: Response) -> None:
-        """The answer to one question; it leads to the next, or to the answer."""
+        """Take the answer of one step; go on with the next, or answer the request."""
         try:
             match step:
                 case RunRead():
@@ -195,7 +195,7 @@ class Purge(Part):
         self._next()
         if request is not None:
             self._ledger.send(respond_error(request, error.errnum, error.text))
-        elif error.errnum != Errno.ENOSPC:  # that the kvs has logged, and the next look is soon
+        elif error.errnum != Errno.ENOSPC:  # the kvs has logged ENOSPC, and the next purge is soon
             text = f"cannot purge inactive jobs: {error.text}"
             self._ledger.outbox.send(Log(Level.ERR, text))
 
@@ -207,7 +207,7 @@ class Purge(Part):
         before, num_limit = self._limits(run)
         surplus = 0 if num_limit < 0 else max(0, self._ledger.ninactive - num_limit)
         if not run.force:
-            surplus = max(0, surplus - run.count)  # those counted are still there
+            surplus = max(0, surplus - run.count)  # counted jobs are still stored
         number = len(jobs)
         for place, job in enumerate(jobs):
             if place >= surplus and job.usec >= before:
@@ -217,7 +217,7 @@ class Purge(Part):
         if run.force and number:
             keys = [job_key(job.id, output_key(1)) for job in jobs[:number]]
             sized = RunSized(run, tuple(jobs[:number]), goes_on)
-            # the answer ends with the first that is there
+            # the answer ends with the first key that exists
             self._ledger.ask(*look_up_all(keys, chars_max=1), sized)
             return
         run = _counted(run, number)
@@ -227,14 +227,14 @@ class Purge(Part):
             self._end(run.request, run.count)
 
     def _take_sizes(self, sized: RunSized, response: Response) -> None:
-        # one by one where something is damaged
+        # job by job if a value is damaged
         number = 1 if response.errnum else len(values_in(response))
         jobs = sized.jobs[:number]
         goes_on = sized.goes_on or number < len(sized.jobs)
         self._remove(jobs, RunStored(_counted(sized.run, number), jobs, goes_on))
 
     def _limits(self, run: Run) -> tuple[int, int]:
-        """Those of the configuration may have changed while it is under way."""
+        """Return the limits of `run`; those of the configuration may have changed meanwhile."""
         if run.request is None:
             return self._before(self.age_limit), self.num_limit
         return run.before, run.num_limit
@@ -256,7 +256,7 @@ class Purge(Part):
             raise FluxError(Errno.ENOENT, "id not found")
         job = Job(jobid)
         events = fold_eventlog(job, eventlog)
-        if job.result is None:  # it came meanwhile, or its eventlog was left alone
+        if job.result is None:  # it is new, or was left out at the start
             raise FluxError(Errno.EINVAL, "cannot purge active job")
         usec = ended_at(events[-1].timestamp)
         over = Ended(jobid, usec, job.userid, int(job.result), UNKNOWN, UNKNOWN)
@@ -265,12 +265,12 @@ class Purge(Part):
         else:
             self._end(named.request, 1)
 
-    # --- what is common
+    # --- both
 
     def _remove(self, jobs: Sequence[Ended], stored: RunStored | NamedStored) -> None:
         ops = [op for job in jobs for op in purge_ops(job)]
         ops.append(["put", MAX_JOBID_KEY, str(self._ledger.max_jobid)])
-        # On a full disk it is refused at once: to wait behind all that does would look like a hang.
+        # on a full disk the purge is refused at once, rather than wait behind all other commits
         self._ledger.ask(*commit_ops(ops, wait=False), stored)
 
     def _tell(self, jobs: Sequence[Ended]) -> None:

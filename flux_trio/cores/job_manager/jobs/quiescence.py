@@ -1,8 +1,8 @@
-"""At rest: what the job manager waits for when nothing of its own is under way, for the trace.
+"""Accounts for the trace: the state of the job manager when it has no open call of its own.
 
-{"service", "scheduler": "detached", "greeted" or "ready", "exec": a service's name or "",
-"outstanding": open sched.alloc requests, "waiting": jobs that are to be asked for, "jobs": [[id,
-state, reason], ...]}, where the reason is a plugin's, "" for none.
+An account has {"service", "scheduler": "detached", "greeted" or "ready", "exec": a service's name
+or "", "outstanding": open sched.alloc requests, "waiting": eligible jobs without a request, "jobs":
+[[id, state, reason], ...]}. The reason is that of a plugin that holds the job, or "".
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from flux_trio.protocols import HOOK, JobState
 from flux_trio.trace import Kind
 
 JOBS_PER_EVENT: Final = 4
-"""An account names every active job: so many for each event logged since the last one, at most."""
+"""Active jobs in an account, at most, for each event that was logged since the last account."""
 
 JOBS_MAX: Final = 1000
-"""No account is given of more: it would take longer than a turn may, and stay in the trace."""
+"""With more active jobs there is no account: it would take too long, and fill the trace."""
 
 _STATES: Final = {state: state.name for state in JobState}  # reading a member's name is slow
 
 
 class Quiescence(Part):
-    """Gives an account when something has happened since the last, and not too often."""
+    """Sends an account if events were logged since the last one, but not too often."""
 
-    told: int  # events up to the last account
+    told: int  # number of events at the last account
 
     def __init__(self, ledger: Ledger, scheduler: SchedulerSide, execution: ExecSide) -> None:
         self._ledger = ledger
@@ -40,7 +40,7 @@ class Quiescence(Part):
         self.told = 0
 
     def end_turn(self) -> None:
-        """Send the account, if the job manager has asked nobody anything that is not answered."""
+        """Send an account if one is due and no call is open."""
         jobs = self._ledger.jobs
         nevents = self._ledger.nlogged - self.told
         due = nevents and len(jobs) <= min(nevents * JOBS_PER_EVENT, JOBS_MAX)

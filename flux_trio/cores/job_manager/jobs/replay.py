@@ -1,11 +1,11 @@
-"""Restart: all state from the eventlogs (RFC 16, Content Consumed/Produced by Job Manager).
+"""Restart: all state comes from the eventlogs (RFC 16, Content Consumed/Produced by Job Manager).
 
-The index of active jobs (`services.job_index`) is read page by page, and of each of these jobs the
-eventlog, which is folded, the jobspec, and R of those that hold resources. Finished jobs are only
-counted, so that a start takes as long as there are active jobs. Requests that come meanwhile wait.
+The index of active jobs (`cores/job_index.py`) is read page by page; of each job on a page the
+eventlog, the jobspec, and R if the job holds resources. Finished jobs are only counted, so that a
+start takes as long as there are active jobs. Requests wait meanwhile.
 
-A job whose eventlog turns out to be over, because a crash came between two commits, is put into the
-index of finished jobs. A state directory of an earlier version has no index: then `migration` makes
+After a crash between two commits, a finished job may be in the index of active jobs; it is moved to
+that of finished jobs. A state directory of an earlier version has no index: then `migration` makes
 it first, from all eventlogs.
 """
 
@@ -52,20 +52,20 @@ from flux_trio.formats import FormatError, job_key, parse_fluid, parse_r
 from flux_trio.messages import Errno, FluxError, Level, Response
 from flux_trio.protocols import Job
 
-LAST_KEYS: Final = 16  # of the job directories, backwards: the first that is a job's tells its id
+LAST_KEYS: Final = 16  # the last job directories; the last that is a job's has the greatest id
 DIRECTORY: Final = "job"
 _PARTS: Final = (EVENTLOG, "jobspec", "R")
 
 
-EVENTLOG_SMALL_BYTES: Final = 8192  # an eventlog that no user made long
+EVENTLOG_SMALL_BYTES: Final = 8192  # an eventlog without many events of users
 
 
 class Replay(Part):
-    """Reads what an earlier life left; `done` once everything has been read."""
+    """Reads the stored state; `done` is set when everything is read."""
 
     has_jobs: bool  # whether there is any job directory
-    has_index: bool  # whether any job is in the index of active ones
-    is_migrating: bool  # an earlier life has begun to make the index
+    has_index: bool  # whether there is any active job in the index
+    is_migrating: bool  # a migration has begun and is not done
     done: bool
 
     def __init__(self, ledger: Ledger, lost_found: LostAndFound) -> None:
@@ -78,11 +78,11 @@ class Replay(Part):
         self.done = False
 
     def start(self) -> None:
-        """Ask for what to begin with."""
+        """Ask for the first values."""
         self._ledger.ask(*look_up_all([MAX_JOBID_KEY, MIGRATION_KEY]), MarksRead())
 
     def take(self, step: ReplayStep, response: Response) -> None:
-        """The answer to one question; it leads to the next."""
+        """Take the answer of one step; go on with the next."""
         try:
             match step:
                 case MarksRead():
@@ -113,7 +113,7 @@ class Replay(Part):
         self._ledger.ask(*page, LastRead())
 
     def _go_on_without_marks(self, error: FluxError) -> None:
-        """Few state files have any: more likely is that only pages of finished jobs are damaged."""
+        """Go on if the marks are damaged: few state files have any."""
         self._take_marks([None, None])
         text = f"the greatest id of a purged job is not known, it may be used again: {error.text}"
         self._ledger.outbox.send(Log(Level.CRIT, text))
@@ -123,7 +123,7 @@ class Replay(Part):
             try:
                 jobid = parse_fluid(".".join(key.split(".")[:5]))
             except FormatError:
-                continue  # somebody else's
+                continue  # not a job's directory
             self.has_jobs = True
             self._ledger.used(jobid)
             break
@@ -142,10 +142,10 @@ class Replay(Part):
 
     def _take_jobs(self, read: JobsRead, values: list[str | None]) -> None:
         for jobid, (eventlog, jobspec, r) in values_by_job(read.jobids, values, len(_PARTS)):
-            if jobid <= self._ledger.last_stored:  # ingest submits what it has stored since
+            if jobid <= self._ledger.last_stored:  # ingest submits jobs that it has stored since
                 self._fold(jobid, eventlog, jobspec, r)
         if read.after is None:
-            # after what was repaired: the commit of this turn comes first
+            # counted after the repairs: the commit of this turn comes first
             self._ledger.ask(*count_below(ENDED), EndedCount())
         else:
             self._ask_active(read.after)
@@ -168,7 +168,7 @@ class Replay(Part):
     # --- one job
 
     def _fold(self, jobid: int, eventlog: str | None, jobspec: str | None, r: str | None) -> None:
-        if eventlog is None:  # it was refused, and a crash left half of it
+        if eventlog is None:  # a crash came while a refused job was removed
             self._ledger.store([["unlink", active_key(jobid)]])
             return
         job = Job(jobid)
@@ -186,7 +186,7 @@ class Replay(Part):
             self._ledger.over.append(ended(active, events[-1].timestamp))
             return
         self._ledger.resume(active)
-        if len(eventlog) > EVENTLOG_SMALL_BYTES:  # who has asked for it is not known any more
+        if len(eventlog) > EVENTLOG_SMALL_BYTES:  # it is not known which user has caused it
             size = len(eventlog.encode())
             self._ledger.asked_bytes.put(job.userid, jobid, size)
             self._ledger.posted_bytes.put(job.userid, jobid, size)
@@ -194,7 +194,7 @@ class Replay(Part):
             self._take_resources(active, r)
 
     def _take_resources(self, job: ActiveJob, r: str | None) -> None:
-        """Without it others may be granted the same."""
+        """Take R of a job with resources, so that a grant of the same is found."""
         try:
             if r is None:
                 raise FluxError(Errno.ENOENT, f"R: {job_key(job.id, 'R')}: no such key")

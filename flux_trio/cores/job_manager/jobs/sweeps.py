@@ -1,6 +1,6 @@
-"""Work on many jobs, a slice a turn, so that requests that come meanwhile are answered between.
+"""Sweeps: work on many jobs, a slice in each turn, so that requests do not wait for all of it.
 
-An answer waits for the commits before it; so a sweep waits, too, when it is ahead of the disk.
+An answer waits for the commits before it; so a sweep waits if too many commits are under way.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from flux_trio.cores.state import Part
 from flux_trio.formats.meanings import JobId
 
 SLICE_JOBS: Final = 300
-"""Jobs a turn: below 25 ms with hooks of 50 us each, since a request may have to wait for two
-slices. With smaller ones the commits cost more than they bring."""
+"""Jobs in a turn: below 25 ms with hooks of 50 us each, since a request may have to wait for two
+slices. Smaller slices would need too many commits."""
 
 COMMITS_MAX: Final = 3
-"""Commits under way with which no other slice is begun; the kvs takes up several at once."""
+"""With so many commits under way, no slice is begun; the kvs takes several at once."""
 
 
 class Sweeper(Protocol):
-    """Does what sweeps are for."""
+    """Does the work of sweeps."""
 
     def choose(self, sweep: Sweep) -> Iterable[ActiveJob]:
-        """The jobs that `sweep` is about, now that its turn has come."""
+        """Return the jobs of `sweep`, which begins now."""
 
     def do_some(self, sweep: Sweep, jobs: list[ActiveJob]) -> None:
-        """Do with these jobs, in order, what `sweep` is for."""
+        """Do the work of `sweep` for these jobs, in order."""
 
     def swept(self, sweep: Sweep) -> None:
-        """No job of `sweep` is left."""
+        """`sweep` is done for all of its jobs."""
 
 
 class Sweeps(Part):
-    """One after another; `sweeper` is set once all parts are made."""
+    """The sweeps, one after another; `sweeper` is set when all parts are made."""
 
     open: deque[Sweep]
-    jobids: deque[JobId] | None  # those left of the first sweep; None until it has begun
-    left: int  # jobs that this turn may still look at
+    jobids: deque[JobId] | None  # jobs left of the first sweep; None until it has begun
+    left: int  # jobs that this turn may still do
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -51,27 +51,27 @@ class Sweeps(Part):
         self.left = 0
 
     def begin(self, sweep: Sweep) -> None:
-        """Choose the jobs when the turn of `sweep` comes, and do each that is active still."""
+        """Queue `sweep`. Its jobs are chosen when it begins; inactive jobs are left out later."""
         self.open.append(sweep)
 
     @property
     def is_open(self) -> bool:
-        """Whether there is more to do."""
+        """Return whether a sweep is under way."""
         return bool(self.open)
 
     def start_turn(self) -> None:
-        """A slice may be done."""
+        """Allow one slice in this turn."""
         self.left = SLICE_JOBS
 
     def step(self) -> bool:
-        """Do what this turn allows; whether anything was done."""
+        """Do what this turn allows; return whether anything was done."""
         if not self.open or not self.left or self._is_ahead:
             return False
         self._do(self.open[0])
         return True
 
     def end_turn(self) -> None:
-        """Set the timer for the rest; a commit that is answered makes a turn as well."""
+        """Set the timer for the next slice; the answer to a commit begins a turn, too."""
         if self.open and not self._is_ahead:
             self._ledger.outbox.set_timer("sweep", self._ledger.now)
 
@@ -80,7 +80,7 @@ class Sweeps(Part):
         return self._ledger.commits >= COMMITS_MAX
 
     def _do(self, sweep: Sweep) -> None:
-        """A slice, or the end: it comes once plugins have answered about the last jobs."""
+        """Do a slice, or end the sweep when plugins have answered about its last jobs."""
         if self.jobids is None:
             self.jobids = deque(job.id for job in self.sweeper.choose(sweep))
         if not self.jobids:

@@ -1,6 +1,6 @@
-"""How many active jobs there are: by queue and state, and by what plugins hold them for.
+"""Counts of active jobs: by queue and state, and by the reason for which plugins hold them.
 
-Counted as jobs change, so that neither a request nor a turn has to look at every job.
+Jobs are counted as they change, so that neither a request nor a turn looks at every job.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from flux_trio.cores.state import Part
 from flux_trio.formats.meanings import JobId
 from flux_trio.protocols import JobState
 
-Name = str | None  # of a queue; None: the anonymous one
+Name = str | None  # of a queue; None: the anonymous queue
 
 
 class Tally(Part):
-    """The counts; the part that changes a job tells of it."""
+    """The counts; the ledger reports each change of a job."""
 
     states: dict[Name, Counter[JobState]]
-    held_jobs: dict[JobId, tuple[Name, str]]  # id → queue and reason it is counted under
+    held_jobs: dict[JobId, tuple[Name, str]]  # by job id: the queue and the reason that count it
     held_for: dict[Name, Counter[str]]
 
     def __init__(self) -> None:
@@ -27,20 +27,20 @@ class Tally(Part):
         self.held_for = {}
 
     def jobs(self, states: int, queue: Name = None) -> int:
-        """How many are in any of `states`, a mask; in every queue unless one is named."""
+        """Return the number of jobs in `states`, a mask; in all queues unless one is named."""
         counted = self.states.values() if queue is None else [self._of(queue)]
         return sum(n for each in counted for state, n in each.items() if state & states)
 
     def reasons(self, queue: Name) -> dict[str, int]:
-        """Why jobs of `queue` are held, and how many for each reason."""
+        """Return the reasons that jobs of `queue` are held for, with the number of jobs."""
         return dict(self.held_for.get(queue, ()))
 
     def came(self, queue: Name, state: JobState) -> None:
-        """One more is active."""
+        """Count a job that is active now."""
         self._of(queue)[state] += 1
 
     def went(self, jobid: int, queue: Name, state: JobState) -> None:
-        """It is active no more."""
+        """Count a job no longer: it is inactive."""
         self.states[queue][state] -= 1
         self.released(jobid)
 
@@ -50,20 +50,20 @@ class Tally(Part):
         states[after] += 1
 
     def requeued(self, jobid: int, state: JobState, before: Name, after: Name) -> None:
-        """From one queue to another."""
+        """Move a job from one queue to another."""
         self.states[before][state] -= 1
         self._of(after)[state] += 1
         if jobid in self.held_jobs:
             self.held(jobid, after, self.held_jobs[jobid][1])
 
     def held(self, jobid: int, queue: Name, reason: str) -> None:
-        """A plugin holds it, or for another reason than before."""
+        """A plugin holds the job, or gives another reason."""
         self.released(jobid)
         self.held_jobs[jobid] = (queue, reason)
         self.held_for.setdefault(queue, Counter())[reason] += 1
 
     def released(self, jobid: int) -> None:
-        """Nothing holds it, if anything did."""
+        """No plugin holds the job."""
         counted = self.held_jobs.pop(jobid, None)
         if counted is None:
             return

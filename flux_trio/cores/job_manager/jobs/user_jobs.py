@@ -1,4 +1,4 @@
-"""How many active jobs each user has, and how many bytes they have together."""
+"""Counts of the active jobs of each user, and of their bytes."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from flux_trio.cores.job_manager.jobs.jobspecs import KeptJobspec
 from flux_trio.cores.state import Part
 from flux_trio.formats.meanings import JobId
 
-EVENT_OVERHEAD_BYTES: Final = 80  # of a line of the eventlog beside its context: time, name, quotes
+EVENT_OVERHEAD_BYTES: Final = 80  # of a line of the eventlog without its context
 
 
 def event_bytes(context: dict[str, Any] | None) -> int:
-    """About how long an event makes an eventlog."""
+    """Return about how many bytes an event adds to an eventlog."""
     return EVENT_OVERHEAD_BYTES + len(msgspec.json.encode(context or {}))
 
 
 class UserJobs(Part):
-    """Counts the jobs of everybody but the instance owner, who has no limit."""
+    """Counts the jobs of all users but the instance owner, who has no limit."""
 
     sizes: dict[int, dict[JobId, int]]  # userid → job id → bytes of its jobspec
-    totals: dict[int, int]  # userid → the sum of those
+    totals: dict[int, int]  # userid → the sum of these bytes
 
     def __init__(self, owner: int) -> None:
         self._owner = owner
@@ -31,21 +31,21 @@ class UserJobs(Part):
         self.totals = {}
 
     def of(self, userid: int) -> tuple[int, int]:
-        """The number of active jobs of a user, and the bytes of their jobspecs."""
+        """Return the number of active jobs of a user, and the bytes of their jobspecs."""
         return len(self.sizes.get(userid, ())), self.totals.get(userid, 0)
 
     def jobids(self, userid: int) -> Collection[int]:
         return self.sizes.get(userid, {}).keys()
 
     def came(self, userid: int, jobid: int, jobspec: KeptJobspec) -> None:
-        """A job is active."""
+        """Count a job that is active now."""
         if userid != self._owner:
             size = len(jobspec.text)
             self.sizes.setdefault(userid, {})[jobid] = size
             self.totals[userid] = self.totals.get(userid, 0) + size
 
     def went(self, userid: int, jobid: int) -> None:
-        """It is active no more."""
+        """Count a job no longer: it is inactive."""
         if userid != self._owner:
             sizes = self.sizes[userid]
             self.totals[userid] -= sizes.pop(jobid)
@@ -54,7 +54,7 @@ class UserJobs(Part):
 
 
 class JobBytes(Part):
-    """Bytes of something that few active jobs have, and their sum for each user."""
+    """Bytes that few active jobs have, and their sum for each user."""
 
     sizes: dict[JobId, int]
     totals: dict[int, int]  # by userid
@@ -64,20 +64,20 @@ class JobBytes(Part):
         self.totals = {}
 
     def of_job(self, jobid: int) -> int:
-        """How many a job has."""
+        """Return the bytes of a job."""
         return self.sizes.get(jobid, 0)
 
     def of_user(self, userid: int) -> int:
-        """How many all active jobs of a user have."""
+        """Return the bytes of all active jobs of a user."""
         return self.totals.get(userid, 0)
 
     def went(self, userid: int, jobid: int) -> None:
-        """A job of the user is active no more."""
+        """Forget the bytes of a job, which is no longer active."""
         if jobid in self.sizes:
             self.put(userid, jobid, 0)
 
     def put(self, userid: int, jobid: int, size: int) -> None:
-        """A job of the user has so many now; 0 is none."""
+        """Set the bytes of a job; 0 also for a job that is no longer active."""
         total = self.of_user(userid) - self.of_job(jobid) + size
         for sizes, key, number in ((self.sizes, jobid, size), (self.totals, userid, total)):
             if number:
