@@ -374,7 +374,7 @@ def test_job_canceled_between_start_request_and_r_is_not_started() -> None:
 def test_past_that_cannot_be_read_fails_the_job() -> None:
     script = ExecScript(kvs={job_key(7, "eventlog"): "{"})
     (exception, _) = told(script.start(7, simulated(), resources(starttime=50.0)))
-    assert exception[3].startswith("the job's past cannot be read: ")
+    assert exception[3].startswith("the job's eventlogs cannot be read: ")
 
 
 # The job manager goes away

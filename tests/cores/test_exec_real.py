@@ -216,7 +216,7 @@ def test_job_of_a_guest_does_not_run_with_the_rights_of_the_owner() -> None:
     script = ExecScript()
     script.put_resources(7, resources())
     (exception, release) = told(script(start_request(7, jobspec("id"), userid=2000)))
-    assert exception[3] == "processes run as user 1000 only, the job is user 2000's"
+    assert exception[3] == "the job is user 2000's, but processes can run only as user 1000"
     assert release == RELEASE
 
 

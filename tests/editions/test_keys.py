@@ -8,7 +8,13 @@ import pytest
 
 import flux_trio
 from flux_trio.editions import rfc21, rfc24, rfc27, rfc28, rfc32, rfc33
-from tests.support.payload_keys import constants_in, keys_of, named_keys, payloads_by_hand
+from tests.support.payload_keys import (
+    codecs_named,
+    constants_in,
+    keys_of,
+    named_keys,
+    payloads_by_hand,
+)
 
 ROOT = Path(flux_trio.__file__).parent
 JOBSPEC = "attributes of a jobspec (RFC 14, 25), which is a format and no payload"
@@ -44,6 +50,17 @@ def test_nobody_names_a_payload_key(name: str) -> None:
 @ALL_FILES
 def test_every_payload_is_of_a_type_of_editions(name: str) -> None:
     assert payloads_by_hand(FILES[name]) == []
+
+
+@ALL_FILES
+def test_what_editions_differ_in_is_asked_of_an_edition(name: str) -> None:
+    """A core that named one of the codecs itself would speak one edition only."""
+    assert codecs_named(FILES[name], [rfc27, rfc28, rfc32]) == []
+
+
+def test_a_codec_that_is_named_is_found() -> None:
+    source = "from flux_trio.editions.rfc27 import ALLOC, Alloc\nrfc28.ACQUIRE.write(each)"
+    assert codecs_named(source, [rfc27, rfc28]) == ["rfc27.ALLOC", "rfc28.ACQUIRE"]
 
 
 @pytest.mark.parametrize(

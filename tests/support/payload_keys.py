@@ -9,6 +9,8 @@ from types import ModuleType
 
 import msgspec
 
+from flux_trio.editions import Codec
+
 LOOK_UPS = ("get", "pop", "setdefault")
 SENDERS = ("respond", "respond_stream", "Request", "Response", "EventMessage", "ask", "call")
 CONVERTERS = ("expect_payload", "convert", "decode", "asdict", "to_builtins", "Decoder", "codec")
@@ -47,6 +49,24 @@ def named_keys(source: str, keys: frozenset[str], constants: dict[str, str]) -> 
         for text in _texts(node, constants, payloads)
         if text in keys
     ]
+
+
+def codecs_named(source: str, modules: Iterable[ModuleType]) -> list[str]:
+    """The codecs of the modules that `source` names, as `module.CODEC`."""
+    codecs = {
+        f"{module.__name__.rpartition('.')[2]}.{name}"
+        for module in modules
+        for name, value in vars(module).items()
+        if isinstance(value, Codec)
+    }
+    named = []
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Attribute(value=ast.Name(id=module), attr=name):
+                named.append(f"{module}.{name}")
+            case ast.ImportFrom(module=str(path), names=names):
+                named += [f"{path.rpartition('.')[2]}.{each.name}" for each in names]
+    return sorted(codecs.intersection(named))
 
 
 def constants_in(paths: Iterable[Path]) -> dict[str, str]:

@@ -22,7 +22,7 @@ from flux_trio.cores.turns import Log
 from flux_trio.formats import FormatError, job_key, parse_r
 from flux_trio.messages import FluxError, Level, Response
 
-PAST: Final = "the job's past"
+EVENTLOGS: Final = "the job's eventlogs"
 ENVIRONMENT: Final = "the job's environment"
 
 
@@ -110,7 +110,7 @@ class Preparing(Part):
                 case _:
                     assert_never(key)
         except (FluxError, FormatError) as error:
-            what = ENVIRONMENT if key is StoredKey.JOBSPEC else PAST
+            what = ENVIRONMENT if key is StoredKey.JOBSPEC else EVENTLOGS
             self._starts.fail(job, f"{what} cannot be read: {error}")
             return
         if not job.lookups:
@@ -131,6 +131,6 @@ class Preparing(Part):
         try:
             job.read_eventlog(value_in(response) or "")
         except FluxError as error:
-            self._outbox.send(Log(Level.ERR, f"{PAST} cannot be read: {error}"))
+            self._outbox.send(Log(Level.ERR, f"{EVENTLOGS} cannot be read: {error}"))
         if job.expiration != before:
             self._runs.arm(job)

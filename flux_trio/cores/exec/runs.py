@@ -51,7 +51,7 @@ class Runs(Part):
             self._starts.fail(job, NO_PROCESSES)
         elif job.userid != self._manager.owner:  # it would run with the owner's rights
             owner = self._manager.owner
-            note = f"processes run as user {owner} only, the job is user {job.userid}'s"
+            note = f"the job is user {job.userid}'s, but processes can run only as user {owner}"
             self._starts.fail(job, note)
         else:
             self._real.begin(job)

@@ -113,7 +113,7 @@ class Storing(Part):
         if refused:
             job.is_stored = False
             name = format_fluid(job.id, "f58")
-            text = f"job {name}: what it left is not stored, the shell host keeps it: {refused}"
+            text = f"job {name}: its output is not stored, the shell host keeps it: {refused}"
             self._outbox.send(Log(Level.ERR, text))
         self._starts.finish(job, job.status)
 
