@@ -1,5 +1,5 @@
-"""Services: what runs the cores under Trio; one module each, with a function `run`.
+"""Services run the cores under Trio: a module for each, with a function `run`.
 
-A core (`flux_trio.cores`) holds the whole state of its service and decides; the service hands it
-what one turn of the loop found waiting and performs its actions. `runner` is the one loop.
+A core (`flux_trio.cores`) holds the whole state of its service and decides. The service hands it
+the inputs of each turn and performs its actions; the loop is in `runner`.
 """

@@ -1,4 +1,4 @@
-"""The execution service as a module: its core, its shell host's client, a reader of files."""
+"""The execution service: its core, the client of its shell host, and a reader of output files."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from flux_trio.services.runner import run_core
 from flux_trio.services.shell_client import ShellClient
 from flux_trio.shell.protocol import output_name
 
-# Reads that wait for the one worker: at most one for each attached client and each job that ends.
+# reads that wait for the worker: at most one for each stream of output and each job that ends
 READS_MAX: Final = 1 << 20
-BATCH_BYTES_MAX: Final = 1 << 20  # read in one visit to the thread, beside what the last one adds
+BATCH_BYTES_MAX: Final = 1 << 20  # of one visit to the thread; the last read may go beyond it
 
 
 async def run(
@@ -35,9 +35,9 @@ async def run(
 ) -> None:
     """Serve `job-exec.*` until cancelled.
 
-    `directory` is the shell host's; without one only simulated jobs can run. `environment` is added
-    to that of every task, as it is then: FLUX_URI, so that commands in a job reach the instance,
-    may be put there once it is known. Jobs that run when this ends go on, and are found again.
+    `directory` is the shell host's; without it only simulated jobs can run. `environment` is added
+    to that of a task when the task starts; so FLUX_URI, by which commands in a job reach the
+    instance, may be added later. Jobs that run when the service ends go on, and are found again.
     """
     handle.register(topics.JOB_EXEC)
     handle.subscribe(topics.JOB_EXCEPTION_EVENT)
@@ -71,7 +71,7 @@ async def run(
 async def _read_outputs(
     directory: Path, reads: trio.MemoryReceiveChannel[ReadOutput], handle: Handle
 ) -> None:
-    """Read what is asked for, in order, away from the loop; a batch has a bound in bytes."""
+    """Do the reads in order, in a thread; a batch of reads is bounded in bytes."""
     async for first in reads:
         waiting, nbytes = [first], _nbytes(first)
         while nbytes < BATCH_BYTES_MAX and reads.statistics().current_buffer_used:
@@ -101,6 +101,6 @@ def _read(directory: Path, jobid: int, part: FilePart) -> list[Chunk]:
     try:
         with path.open("rb") as output:
             data = os.pread(output.fileno(), part.nbytes, part.offset)
-    except FileNotFoundError:  # a task that was never launched, a job that is acknowledged
+    except FileNotFoundError:  # the task was never launched, or its job is acknowledged
         return []
     return [Chunk(part.taskid, part.stream, part.offset, data)] if data else []

@@ -1,9 +1,7 @@
-"""The inventory of this instance: as configured, that of the job it is in, or this machine.
+"""The inventory of this instance: from the configuration, its enclosing job, or this machine.
 
-The only file here that looks.
-
-Left out: comparing all targets with their machines (flux-core's `verify`), since most targets are
-names here: only those that are named like this machine are; and gpus of the machine.
+Left out: gpus of the machine, and a comparison of all targets with their machines (flux-core's
+`verify`): here most targets are only names, so only those with this machine's name are compared.
 """
 
 from __future__ import annotations
@@ -25,15 +23,15 @@ from flux_trio.messages import FluxError
 def find_inventory(
     config: ResourceConfig, allocated: ResourceSet | None = None
 ) -> tuple[ResourceSet, Idset]:
-    """All resources, and the targets that start out excluded.
+    """Return all resources, and the targets that are excluded at the start.
 
-    `allocated` is R of the job that the instance runs in: its ranks become ours (20.rerank.1).
-    Raises FormatError or FluxError that names the key of `[resource]` that is wrong.
+    `allocated` is R of the job that the instance runs in: its ranks become this instance's
+    (20.rerank.1). Raises FormatError or FluxError that names the invalid key of `[resource]`.
     """
     if config.config:
         inventory = inventory_from_config(config.config)
     elif allocated is not None:
-        inventory = replace(allocated.rerank(), nslots=None)  # slots are the job's, not ours
+        inventory = replace(allocated.rerank(), nslots=None)  # the slots belong to the job
     else:
         cores = Idset.of(os.sched_getaffinity(0))
         inventory = inventory_of_machine(socket.gethostname(), cores, config.targets)
@@ -48,10 +46,10 @@ def find_inventory(
 def missing_cores(
     config: ResourceConfig, inventory: ResourceSet, hostname: str, cores: Idset
 ) -> dict[int, str]:
-    """What the machine `hostname`, which has `cores`, lacks: a text for each target it is short of.
+    """Return what the machine `hostname`, which has `cores`, lacks: a text for each such target.
 
-    Only targets of `[[resource.config]]` that bear the machine's name are looked at, and none with
-    `noverify`.
+    Only targets of `[[resource.config]]` with the machine's name are compared; with `noverify` no
+    target is.
     """
     if not config.config or config.noverify:
         return {}

@@ -17,7 +17,7 @@ async def run(
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve `job-list.*` and `job-info.*` until cancelled; `config` says which queue is listed."""
+    """Serve `job-list.*` and `job-info.*` until cancelled; `config` has the default queue."""
     handle.register(topics.JOB_LIST)
     handle.register(topics.JOB_INFO)
     handle.subscribe(topics.SERVICE_BACK_EVENT)

@@ -1,4 +1,4 @@
-"""The job manager under Trio: its core, the plugins that the core asks, requests about plugins."""
+"""The job manager under Trio: its core, its plugins, and the requests about plugins."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ async def run(
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve `job-manager.*` until cancelled, asking `plugins` in order, then the configured ones.
+    """Serve `job-manager.*` until cancelled, with `plugins`, then the configured plugins, in order.
 
-    `config` has the queues, `users` are asked by userid who may use them; plugins by name are
-    looked for in `search_path`. Raises PluginError for one that cannot be loaded.
+    `config` has the queues; `users` finds the name and the groups of a userid. Plugins that are
+    given by name are searched in `search_path`. Raises PluginError for a plugin that cannot be
+    loaded.
     """
     config, plugins = config or Config(), list(plugins)
     assert isinstance(handle, LocalHandle)  # the job manager runs in the broker's process
@@ -42,7 +43,7 @@ async def run(
         if not core.note_all(kind, notes):
             handle.note_all([(kind, data) for data in notes])
 
-    with handle.beside("jobtap") as asker:  # whatever plugins ask of services
+    with handle.beside("jobtap") as asker:  # plugins send their requests through it
         given = Given(
             tell=handle.post,
             note_all=note_all,
@@ -81,7 +82,7 @@ async def run(
 
 
 async def _load_configured(host: PluginHost, loader: Loader, config: Config) -> None:
-    """`[job-manager] plugins`, in order. Raises PluginError that names the directive."""
+    """Load `[job-manager] plugins`, in order. Raises PluginError that names the directive."""
     for index, directive in enumerate(config.job_manager.plugins):
         try:
             if directive.remove is not None:
@@ -94,7 +95,7 @@ async def _load_configured(host: PluginHost, loader: Loader, config: Config) -> 
 
 
 class _Machine:
-    """The core, without the requests that are about plugins or to them; counters are checked."""
+    """The core for the runner; requests about plugins or to them go to `PluginMethods`."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """The kvs service: `KvsCore` under Trio, with a store that may wait for a disk.
 
 A store that waits works on a thread, one call at a time, so that the instance goes on meanwhile.
-Between calls it is tended in small slices (`tending.py`).
+Between calls, maintenance is done in small slices (`kvs_tending.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from flux_trio.services.kvs_tending import TEND_AFTER_S, Tending, tend
 from flux_trio.services.runner import run_core
 from flux_trio.store.stores import Store, StoreError
 
-CLOSE_S_MAX: Final = 10.0  # after which the file is left as after SIGKILL, which is no loss
+CLOSE_S_MAX: Final = 10.0  # then the file is left as it is, as after SIGKILL: no data is lost
 ROUND_ACTIONS_MAX: Final = 2  # the core has one round at the store: a StoreOps and a Fetch
 
 
@@ -31,10 +31,10 @@ async def run(
 ) -> None:
     """Serve `kvs.*` from the store that `store_factory` opens, until cancelled.
 
-    Raises StoreError when it cannot be opened and FluxError(EEXIST) when there is a kvs already,
-    both before `task_status.started()`.
+    Before `task_status.started()`, raises StoreError if the store cannot be opened, and
+    FluxError(EEXIST) if there is a kvs already.
     """
-    store = store_factory()  # nothing else runs before there is a kvs, so it may block
+    store = store_factory()  # it may block: no service runs before the kvs
     try:
         handle.register(topics.KVS)
         handle.subscribe(topics.SERVICE_BACK_EVENT)
@@ -49,7 +49,7 @@ async def run(
 
 
 class _AtOnce:
-    """The core with a store that waits for nothing: its rounds end in the turn they begin in."""
+    """The core with a store that does not wait: a round ends in the turn in which it begins."""
 
     def __init__(self, store: Store) -> None:
         self._core = KvsCore()
@@ -83,11 +83,11 @@ async def _serve_from_disk(
 async def _store_in_order(
     handle: Handle, store: Store, work: trio.MemoryReceiveChannel[StoreOps | Fetch]
 ) -> None:
-    """Do what the core asks, a round in one visit to the thread; tend the store in between."""
+    """Perform each round in one visit to the thread; maintain the store between rounds."""
     tending = Tending(trio.current_time() + TEND_AFTER_S)
     while True:
         actions: list[StoreOps | Fetch] = []
-        if not work.statistics().current_buffer_used:  # what waits goes before
+        if not work.statistics().current_buffer_used:  # rounds that wait come first
             with trio.move_on_at(tending.at):
                 actions.append(await work.receive())
         while work.statistics().current_buffer_used:

@@ -1,7 +1,7 @@
-"""What a store on disk needs now and then: its free pages given back, all of it read.
+"""Maintenance of a store on disk: free pages are given back, and all values are read.
 
-A sweep reads every value, a slice at a time, so that damage to a job that nobody asks for shows
-while a copy may still be had. A commit waits for one slice at most, about a millisecond.
+A sweep reads every value, a slice at a time, so that damage is found early, while a copy of the
+value may still exist. A commit waits for at most one slice, about a millisecond.
 """
 
 from __future__ import annotations
@@ -12,34 +12,34 @@ from typing import Final
 from flux_trio.cores.kvs.ops import Damaged
 from flux_trio.store.stores import Store, StoreError
 
-TEND_AFTER_S: Final = 60.0  # of the start, which has other work
+TEND_AFTER_S: Final = 60.0  # after the start, which has other work
 SLICE_S: Final = 0.1  # between two slices: about 1 % of a core, and 600 keys a second
 SWEEP_S: Final = 24 * 3600.0  # from the end of one sweep to the next
-IDLE_S: Final = 10.0  # between two looks at the free pages when no sweep is under way
-PAGES_KEPT: Final = 1024  # free pages that the next commits will use
-PAGES_MAX: Final = 256  # of a slice
+IDLE_S: Final = 10.0  # between two checks of free pages while no sweep is under way
+PAGES_KEPT: Final = 1024  # free pages that are kept for the next commits
+PAGES_MAX: Final = 256  # given back in a slice
 
 
 @dataclass(frozen=True, slots=True)
 class Tending:
-    """Where it stands. Times are those of Trio's clock."""
+    """The state of the maintenance. Times are those of Trio's clock."""
 
-    at: float  # of the next slice
-    sweep_at: float = 0.0  # not before this the next sweep begins
+    at: float  # when the next slice is due
+    sweep_at: float = 0.0  # the next sweep does not begin before it
     after: str = ""  # the last key that the sweep has read, "" at its beginning
 
 
 @dataclass(frozen=True, slots=True)
 class Tended:
-    """What a slice has done."""
+    """The result of a slice."""
 
     before: Tending
     damaged: list[Damaged]
-    after: str | None  # None when no sweep is under way
-    free: int  # pages
+    after: str | None  # None if no sweep is under way
+    free: int  # free pages
 
     def then(self, now: float) -> Tending:
-        """When the next slice is due, and where it begins."""
+        """Return when the next slice is due, and where it begins."""
         swept = self.before.at >= self.before.sweep_at and self.after is None
         sweep_at = now + SWEEP_S if swept else self.before.sweep_at
         busy = self.after is not None or self.free > PAGES_KEPT
@@ -50,7 +50,7 @@ def tend(store: Store, tending: Tending) -> Tended:
     """Do one slice."""
     try:
         free = store.reclaim(PAGES_KEPT, PAGES_MAX)
-    except StoreError:  # on a full disk there is no room for this; any other error meets a commit
+    except StoreError:  # the disk is full; any other error comes again at a commit
         free = 0
     if tending.at < tending.sweep_at:
         return Tended(tending, [], None, free)

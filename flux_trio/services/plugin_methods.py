@@ -1,7 +1,7 @@
-"""Requests about plugins, and those to them: `job-manager.jobtap`, `-list` and `-query`, and the
+"""Requests about plugins and to plugins: `job-manager.jobtap`, `-list` and `-query`, and the
 methods that plugins serve, `job-manager.PLUGIN.METHOD`.
 
-Each is a task, since plugins may take their time; loading and removing wait for one another.
+Each request is a task, since a plugin may take long; loads and removals wait for each other.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Answer = Callable[[Request], Awaitable[Payload]]
 
 
 class PluginMethods:
-    """Takes such requests; answers through `send`."""
+    """Takes these requests; answers through `send`."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class PluginMethods:
         }
 
     def take(self, request: Request) -> bool:
-        """Whether `request` is one of these: then it will be answered."""
+        """Return whether `request` is one of these; then it is answered."""
         answer = self._own.get(request.topic)
         if answer is not None:
             self._begin(request, answer, owner_only=True)
@@ -119,7 +119,7 @@ class PluginMethods:
         return plugin_requests.CHANGED.write(changed)
 
     def _find(self, what: str, order: str) -> tuple[Plugin, str]:
-        """What is not there, or cannot be run, removes nothing."""
+        """Load the plugin before another is removed: a failure removes no plugin."""
         if order not in ORDERS:
             raise PluginError(f"expected an order of {', '.join(ORDERS)}, got {order}")
         return self._loader.find(what)

@@ -1,4 +1,4 @@
-"""The job manager's core with its plugins: those that answer at once do so within the turn."""
+"""The job manager's core with its plugins: a plugin that answers at once does so in the turn."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from flux_trio.protocols import (
 
 
 class PluginTurns:
-    """Does for the core what it wants of plugins, in order, and returns its other actions.
+    """Performs the core's actions for plugins, in order, and returns its other actions.
 
-    What follows from the answer to a question comes before the next question.
+    The actions that follow from an answer are performed before the next question.
     """
 
     def __init__(self, core: JobManagerCore, plugins: Plugins) -> None:
@@ -45,7 +45,7 @@ class PluginTurns:
         return actions
 
     def _with_news(self, inputs: list[Any]) -> list[Any]:
-        """`inputs` behind what plugins want to hear, if that has changed."""
+        """Return `inputs`, after the interests of plugins if these have changed."""
         news = self._plugins.news()
         return inputs if news is None else [news, *inputs]
 

@@ -1,4 +1,4 @@
-"""The resource service: `ResourceCore` under Trio, and beside it the processes of the check."""
+"""The resource service: `ResourceCore` under Trio, and the processes of the check command."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ async def run(
 ) -> None:
     """Serve `resource.*` until cancelled; `exclude` is the exclude group (RFC 28).
 
-    `missing` says what this machine lacks of targets, `check` which command looks at them.
-    Requests wait until the eventlog of earlier runs is read from the kvs; ServiceExit when it
-    cannot be. FluxError(EEXIST) when the name is taken.
+    `missing` says by target what this machine lacks, `check` is the check command. Requests wait
+    until the eventlog of earlier runs is read from the kvs. Raises ServiceExit if it cannot be
+    read, FluxError(EEXIST) if there is a resource service already.
     """
     handle.register(topics.RESOURCE)
     if check is None:

@@ -1,8 +1,8 @@
-"""Runs the check command of `[resource.check]`: so many processes at once, each with a time limit.
+"""Runs the check command of `[resource.check]` in a few processes at a time, with a time limit.
 
-It gets the target in its environment, `FLUX_TRIO_RANK` and `FLUX_TRIO_HOST`. Exit code 0 means that
-the target is well. With any other end the target is down, and the first line of standard output, or
-else of standard error, is the reason.
+The environment has the target: `FLUX_TRIO_RANK` and `FLUX_TRIO_HOST`. Exit code 0 means that the
+target has no problem. Otherwise the target is down, and the reason is the first line of standard
+output, or else of standard error.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from flux_trio.durations import Durations
 from flux_trio.formats import parse_duration
 from flux_trio.local_process import Ending, open_process, run_to_end
 
-KILL_TIMEOUT_S: Final = 5.0  # from SIGTERM, when the time is over, to SIGKILL
+KILL_TIMEOUT_S: Final = 5.0  # from SIGTERM, at the time limit, to SIGKILL
 REASON_CHARACTERS_MAX: Final = 200
 
 Post = Callable[[Checked | NotChecked], None]
 
 
 class CheckRunner:
-    """The processes of a check. `post` takes each result.
+    """The processes of the check command. `post` takes each result.
 
-    At most `max-running` processes run at once; what waits is bounded by the number of targets, as
-    a sweep names each once.
+    At most `max-running` processes run at a time. A sweep names each target once, so at most as
+    many checks wait as there are targets.
     """
 
     def __init__(
@@ -42,11 +42,11 @@ class CheckRunner:
         self._to_run, self._runs = trio.open_memory_channel[RunCheck](ntargets)
 
     def run_nowait(self, check: RunCheck) -> None:
-        """Run the command for a target as soon as there is room."""
+        """Run the command for a target as soon as fewer than `max-running` run."""
         self._to_run.send_nowait(check)
 
     async def serve(self) -> None:
-        """Run what is asked for, until cancelled; then no process is left."""
+        """Run the checks until cancelled; then no process is left."""
         async with trio.open_nursery() as nursery:
             for _ in range(self._config.max_running):
                 nursery.start_soon(self._work)
@@ -60,7 +60,7 @@ class CheckRunner:
             "FLUX_TRIO_RANK": str(check.target),
             "FLUX_TRIO_HOST": check.host,
         }
-        first: dict[str, str] = {}  # line with a word in it, by stream
+        first: dict[str, str] = {}  # first line that is not blank, by stream
 
         def take(stream: str, line: str) -> None:
             if line.strip():

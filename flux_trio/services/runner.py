@@ -1,4 +1,4 @@
-"""The one loop that runs a core under Trio: receive what waits, hand it over, do what it says."""
+"""The loop that runs a core under Trio: receive inputs, hand them over, perform the actions."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from flux_trio.cores.turns import (
 )
 from flux_trio.messages import Event, Request, Response
 
-STALE_MAX: Final = 64  # timers cleared or set again that may stay in the heap, beside one for one
+STALE_MAX: Final = 64  # outdated entries that the heap may have beyond the number of timers
 
 
 class Timers:
-    """The timers a core has set: at most one a key, fired in order of time."""
+    """The timers of a core: at most one for a key, fired in order of time."""
 
     def __init__(self) -> None:
         self._at: dict[Hashable, tuple[float, int]] = {}
@@ -36,7 +36,7 @@ class Timers:
         self._count = 0
 
     def set(self, key: Hashable, at: float) -> None:
-        """Fire `key` at `at`, instead of when it was set to before."""
+        """Fire `key` at `at`; this replaces an earlier time."""
         self._count += 1
         self._at[key] = (at, self._count)
         heapq.heappush(self._heap, (at, self._count, key))
@@ -49,16 +49,16 @@ class Timers:
         self._at.pop(key, None)
 
     def next_at(self) -> float | None:
-        """When the next one fires; None when none is set."""
+        """Return when the next timer fires; None if no timer is set."""
         while self._heap:
             at, count, key = self._heap[0]
             if self._at.get(key) == (at, count):
                 return at
-            heapq.heappop(self._heap)  # was cleared or set again
+            heapq.heappop(self._heap)  # cleared, or set again
         return None
 
     def pop_due(self, now: float) -> list[TimerFired]:
-        """Those whose time has come, earliest first; they are no longer set."""
+        """Remove and return the timers whose time has come, the earliest first."""
         due = []
         while (at := self.next_at()) is not None and at <= now:
             key = heapq.heappop(self._heap)[2]
@@ -68,7 +68,7 @@ class Timers:
 
 
 def no_other_actions(action: Any) -> None:
-    """What a service without actions of its own performs."""
+    """Reject an action; for a core without actions of its own."""
     raise TypeError(f"nobody performs {action!r}")
 
 
@@ -79,14 +79,14 @@ async def run_core(
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Run `core` until cancelled, or until it says Exit (raises ServiceExit with its reason).
+    """Run `core` until cancelled, or until its action Exit (raises ServiceExit with the reason).
 
-    Timers that are due get a turn of their own, after the turn of the messages that waited.
+    Timers that are due get a turn of their own, after the turn of the waiting messages.
 
-    `perform` takes the core's own actions; it must not block. What it learns later comes back
-    through `handle.post`.
+    `perform` takes the core's own actions; it must not block. Their results come back through
+    `handle.post`.
     """
-    timers = Timers()  # by the time that passes
+    timers = Timers()  # by Trio's clock, which cannot be set
     steps = Steps(handle.now)
 
     def do(actions: list[Any]) -> None:
@@ -110,7 +110,7 @@ async def run_core(
             wait_s = min(left_s, wait_s_max(handle.now))
             inputs = await handle.receive_for(wait_s)
             if not inputs and wait_s == left_s:
-                # By Trio's clock it is time; by rounding it may be just before `at` on the other.
+                # due by Trio's clock; on the other clock it may be just before `at`, by rounding
                 passed = at
         by = steps.found()
         now = handle.now()
@@ -121,7 +121,7 @@ async def run_core(
             inputs.insert(0, ClockStepped(by))
         if inputs:
             do(core.turn(now, inputs))
-        # Only now: what came may have cleared a timer that is due, or set it to another time.
+        # only now, since an input may have cleared a timer that is due, or set it again
         if due := timers.pop_due(passed):
             do(core.turn(now, due))
 

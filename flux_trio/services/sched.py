@@ -20,10 +20,10 @@ async def run(
     policy: str | None = None,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve `sched.*` until cancelled; ServiceExit when RFC 27 or 28 say to leave.
+    """Serve `sched.*` until cancelled. Raises ServiceExit where RFC 27 or 28 tell it to end.
 
-    With `policy` it is that one for all queues. Raises FluxError before `task_status.started()`:
-    EINVAL for a policy that there is not, EEXIST when there is a scheduler already.
+    `policy` overrides that of all queues. Raises FluxError before `task_status.started()`: EINVAL
+    for an unknown policy, EEXIST if there is a scheduler already.
     """
     try:
         sched, queues = scheduler_policies(config, policy)

@@ -1,9 +1,8 @@
-"""The exec service's connection to its shell host: made, and made again, for as long as it runs.
+"""The exec service's connection to its shell host, which is made again whenever it is lost.
 
-A host that answers is used; where there is none, one is started. A connection alone is no answer: a
-host that hangs, or ends as it begins, has one too. So each connection begins with `List`, and is
-used from the response on. What is sent before that is dropped: `ShellConnected` tells the core to
-say all that matters again.
+If a host answers, it is used; otherwise one is started. A host that hangs, or is about to end, may
+still accept a connection. So the client first sends `List`, and uses the connection from the answer
+on. Requests before that are dropped: at `ShellConnected` the core sends all of them again.
 """
 
 from __future__ import annotations
@@ -33,17 +32,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-RETRY_S: Final = 0.05  # while another host is coming up or going down
-START_S_MAX: Final = 10.0  # then the exec service is told that there is no host
+RETRY_S: Final = 0.05  # while another host starts or ends
+START_S_MAX: Final = 10.0  # then the exec service is told that no host answers
 FAILED_RETRY_S: Final = 1.0
 
 
 class ShellUnavailableError(Exception):
-    """No shell host answers and none can be started."""
+    """No shell host answers, and it cannot be started."""
 
 
 class ShellClient:
-    """What the exec service holds of the shell host in `directory`; `post` takes its words."""
+    """The client of the shell host in `directory`; `post` takes its messages."""
 
     def __init__(self, directory: Path, post: Callable[[ShellInput], None]) -> None:
         self._directory = directory
@@ -51,12 +50,12 @@ class ShellClient:
         self._stream: ShellStream[ShellNotice] | None = None
 
     def send(self, request: ShellRequest) -> None:
-        """Send, never waiting; dropped without a connection."""
+        """Send `request` without waiting; drop it if there is no connection."""
         if self._stream is not None:
             self._stream.send(request)
 
     async def run(self) -> None:
-        """Keep a connection until cancelled; then tell the host to end, if nothing runs."""
+        """Keep a connection until cancelled; then tell the host to end if it runs no job."""
         while True:
             try:
                 stream, first = await self._open()
@@ -74,7 +73,7 @@ class ShellClient:
             self._post(ShellLost(reason))
 
     async def _listen(self, stream: ShellStream[ShellNotice]) -> str:
-        """Post what comes until the connection ends; returns why it did."""
+        """Post the messages until the connection ends; return why it has ended."""
         reason = "the shell host closed the connection"
         try:
             async with trio.open_nursery() as nursery:
@@ -92,7 +91,10 @@ class ShellClient:
         return reason
 
     async def _open(self) -> tuple[ShellStream[ShellNotice], list[ShellNotice]]:
-        """A host that answers, started if need be, and its answer. Raises ShellUnavailableError."""
+        """Return a host that answers, and its answer; start it first if need be.
+
+        Raises ShellUnavailableError.
+        """
         with trio.move_on_after(START_S_MAX):
             while True:
                 connection = await self._connect()
@@ -111,7 +113,7 @@ class ShellClient:
         )
 
     async def _connect(self) -> trio.SocketStream | None:
-        """A connection, or None when nobody listens, for whatever reason: starting one tells."""
+        """Return a connection; None if no host listens."""
         connection = trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             with socket_address(self._directory) as address:
@@ -129,7 +131,7 @@ class ShellClient:
         return stream
 
     async def _launch(self) -> int:
-        """Start a host, unless one is running; its exit status. Raises ShellUnavailableError."""
+        """Start a host, unless one runs; return the exit status. Raises ShellUnavailableError."""
         command = [sys.executable, "-m", "flux_trio.shell.host", str(self._directory)]
         try:
             result = await trio.run_process(
@@ -148,7 +150,7 @@ class ShellClient:
 async def _first_answer(
     connection: trio.SocketStream, stream: ShellStream[ShellNotice]
 ) -> list[ShellNotice]:
-    """What a host says to `List`; nothing if it closes the connection, which is closed then."""
+    """Return the answer to `List`; empty if the host closes the connection."""
     answer: list[ShellNotice] = []
     try:
         await connection.send_all(frame(List()))

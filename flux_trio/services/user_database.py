@@ -1,4 +1,4 @@
-"""The users of this machine, as its name service knows them."""
+"""The users of this machine, from its name service."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flux_trio.cores.job_manager.requests.admissions import User
 
 
 async def unix_user(userid: int) -> User:
-    """Name and groups; asked in a thread, since a name service may be a network away."""
+    """Return the name and groups of a user; in a thread, since the name service may be remote."""
     return await trio.to_thread.run_sync(_look_up, userid)
 
 
