@@ -192,9 +192,7 @@ def test_what_the_kvs_refuses_never_changes_the_result_and_stays_with_the_shell_
     assert to_shell(actions) == []
     (log,) = [action for action in actions if isinstance(action, Log)]
     assert log.level == Level.ERR
-    assert (
-        log.text == "job ƒ8: its output is not stored, the shell host keeps it: no disk"
-    )
+    assert log.text == "job ƒ8: its output is not stored, the shell host keeps it: no disk"
 
 
 def test_output_that_is_refused_in_the_middle_ends_there_with_a_note() -> None:
