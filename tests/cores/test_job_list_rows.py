@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from flux_trio.cores.job_list.choosing import LOOKS_MAX, SLICE_JOBS
 from flux_trio.cores.job_list.details import FACTS_MAX, Details
 from flux_trio.cores.job_list.exchange import Exchange
-from flux_trio.cores.job_list.listing import LOOKS_MAX, SLICE_JOBS
 from flux_trio.cores.job_list.records import Record
 from flux_trio.formats import ResourceSet
 from flux_trio.messages import Errno, topics

@@ -140,7 +140,7 @@ class JobListCore(CorePart):
                     assert_never(message)
         for record in self._records.settle():
             self._details.forget(record.id)
-            self._listings.ended(record.id)
+            self._listings.chooser.ended(record.id)
             self._watches.ended(record.id)
         self._answer(requests)
         return self._exchange.take_actions()

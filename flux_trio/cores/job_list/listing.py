@@ -9,30 +9,25 @@ name or queue is not known yet. A row leaves out the keys whose values are not k
 
 from __future__ import annotations
 
-from array import array
 from collections import deque
 from itertools import takewhile
 from typing import Final
 
-import msgspec
-
-from flux_trio.cores.job_index import UNKNOWN, cut_name, ended_at, mark_of
+from flux_trio.cores.job_list.choosing import SLICE_JOBS, Chooser
 from flux_trio.cores.job_list.details import Details
-from flux_trio.cores.job_list.exchange import Exchange, IdRead, Listed, SliceRead
-from flux_trio.cores.job_list.finished import NEWEST, Finished, Place
+from flux_trio.cores.job_list.exchange import Exchange, IdRead, SliceRead
+from flux_trio.cores.job_list.finished import Finished
+from flux_trio.cores.job_list.one_list import Listing
 from flux_trio.cores.job_list.records import Record, Records
 from flux_trio.cores.job_list.rows import Sized, in_pages, row_of
 from flux_trio.cores.job_list.stats import job_stats
 from flux_trio.cores.kvs_calls import values_in
 from flux_trio.cores.sharing import Allowance
 from flux_trio.cores.state import Part
-from flux_trio.cores.streams import Credit, Stream, StreamKey, Streams
+from flux_trio.cores.streams import Credit, Streams
 from flux_trio.editions import job_list
-from flux_trio.editions.job_list import Facts, Row
-from flux_trio.editions.journal import Ended
-from flux_trio.formats.meanings import JobId, JobIds
+from flux_trio.editions.job_list import Facts
 from flux_trio.messages import (
-    USERID_UNKNOWN,
     Errno,
     FluxError,
     Request,
@@ -42,13 +37,11 @@ from flux_trio.messages import (
     respond_error,
     respond_stream,
 )
-from flux_trio.protocols import ACTIVE, JobState
+from flux_trio.protocols import ACTIVE
 
-SLICE_JOBS: Final = 64  # twice as many lookups at most; made in 2 ms
 JOB_CHARS: Final = 8192  # of values; this many more count as one more job
 LIST_JOBS: Final = 16  # that each list counts as, for reading its request
 GUEST_REST_S: Final = 0.016  # after a slice for a guest, so that most calls of others do not wait
-LOOKS_MAX: Final = 4096  # at jobs a turn, for a slice: about 2 ms
 ROWS_MAX: Final = 20_000  # of a list in one response: no frame holds more
 LIST_BYTES_MAX: Final = 12 << 20  # of the same, as JSON: a frame holds 16 MiB
 STREAMS_OF_USER_MAX: Final = 64  # lists with credit open at once; beyond it EAGAIN
@@ -56,62 +49,12 @@ STREAMS_OF_USER_MAX: Final = 64  # lists with credit open at once; beyond it EAG
 UNKNOWN_JOB: Final = "unknown job id"
 
 
-class _Listing(Stream):
-    """One list that is being made."""
-
-    wanted: job_list.List
-    states: int  # a mask
-    queues: frozenset[str]  # empty: any queue
-    rows_left: int | None  # None: no limit
-    active: JobIds | None = None  # ids, in order, once it is begun
-    at: int = 0  # of the next of them
-    arrived: set[JobId] = msgspec.field(default_factory=set)  # those of `active` that ended since
-    place: Place = NEWEST  # of the finished job that was looked at last
-    # jobs to be read again, in parts
-    retried: deque[tuple[Listed, ...]] = msgspec.field(default_factory=deque)
-    rows: list[Row] = msgspec.field(default_factory=list)  # of a list in one response
-    nbytes: int = 0  # of them
-    pages: deque[list[Row]] = msgspec.field(default_factory=deque)  # not sent yet
-    is_over: bool = False  # only the jobs in `retried` are left
-    reading: bool = False  # the values of a slice are being read
-    is_queued: bool = False  # it is in the queue of its user
-
-    def wants(self, record: Record, facts: Facts) -> bool:
-        """Return whether the job is to be listed, by its record and its facts."""
-        wanted = self.wanted
-        if not record.state & self.states or not self._wants_user(record.userid):
-            return False
-        result = record.result
-        if result is not None and wanted.results and not result & wanted.results:
-            return False
-        if wanted.name and facts.name != cut_name(wanted.name):
-            return False
-        return not self.queues or facts.queue in self.queues
-
-    def may_want(self, job: Ended) -> bool:
-        """Return whether a finished job may be listed, by its entry in the index."""
-        wanted = self.wanted
-        if not self._wants_user(job.userid):
-            return False
-        if wanted.results and job.result != UNKNOWN and not job.result & wanted.results:
-            return False
-        if wanted.name and job.name not in (UNKNOWN, mark_of(cut_name(wanted.name))):
-            return False
-        if not self.queues or job.queue == UNKNOWN:
-            return True
-        return any(job.queue == mark_of(queue) for queue in self.queues)
-
-    def _wants_user(self, userid: int) -> bool:
-        return self.wanted.userid in (USERID_UNKNOWN, userid) or userid == USERID_UNKNOWN
-
-
 class Listings(Part):
     """Answers list requests."""
 
-    _open: Streams[_Listing]
-    _begun: dict[StreamKey, _Listing]
-    _of_user: dict[int, deque[_Listing]]
-    _unfilled: list[_Listing]
+    _open: Streams[Listing]
+    _of_user: dict[int, deque[Listing]]
+    _unfilled: list[Listing]
     _counting: list[Request]
     _streams: Allowance
     _taken: int
@@ -124,9 +67,8 @@ class Listings(Part):
         self._records = records
         self._finished = finished
         self._details = details
+        self.chooser = Chooser(records, finished)
         self._open = Streams()
-        # Begun lists that tell of finished jobs: one of each user, and those with credit.
-        self._begun = {}
         self._of_user = {}  # the first of each user is being made
         self._unfilled = []  # lists that need more of the index of finished jobs
         self._counting = []  # requests that need all of it
@@ -145,7 +87,7 @@ class Listings(Part):
             if not request.is_streaming:
                 raise FluxError(Errno.EPROTO, f"{request.topic}: credit is for streams")
             self._streams.take(request.userid)
-        listing = _Listing(
+        listing = Listing(
             request,
             Credit(wanted.credit),
             wanted,
@@ -201,11 +143,6 @@ class Listings(Part):
         """Begin a turn: reset the count of jobs that were taken into lists."""
         self._taken = 0
 
-    def ended(self, jobid: int) -> None:
-        """Note a job that is over, so that no list has it twice."""
-        for listing in self._begun.values():
-            listing.arrived.add(jobid)
-
     def filled(self) -> None:
         """Go on with requests that waited for more of the index of finished jobs."""
         unfilled, self._unfilled = self._unfilled, []
@@ -230,7 +167,7 @@ class Listings(Part):
             self._take_values(listing, read, values)
         self._go_on_soon(listing.request.userid)
 
-    def _take_values(self, listing: _Listing, read: SliceRead, values: list[str | None]) -> None:
+    def _take_values(self, listing: Listing, read: SliceRead, values: list[str | None]) -> None:
         """Add the jobs whose values have come; the kvs may have left out the last ones."""
         self._taken += sum(len(text) for text in values if text) // JOB_CHARS
         unread = {jobid for jobid, _ in read.keys[len(values) :]}
@@ -258,7 +195,7 @@ class Listings(Part):
 
     # --- making a list
 
-    def _queue(self, listing: _Listing) -> None:
+    def _queue(self, listing: Listing) -> None:
         """Put `listing` after the other lists of its user."""
         if listing.is_queued:
             return
@@ -286,7 +223,7 @@ class Listings(Part):
                 return
         self._of_user.pop(userid, None)
 
-    def _has_room(self, listing: _Listing) -> bool:
+    def _has_room(self, listing: Listing) -> bool:
         """Send the pages that are ready; return whether more may be made."""
         while listing.pages and listing.credit.allows(1):
             listing.credit.spend()
@@ -297,13 +234,13 @@ class Listings(Part):
             return False
         return not listing.pages and bool(listing.credit.allows(1))
 
-    def _slice(self, listing: _Listing) -> None:
+    def _slice(self, listing: Listing) -> None:
         """Choose the next jobs, and read their values."""
         if listing.retried:
             jobs = listing.retried.popleft()
             is_filled = True
         else:
-            chosen, is_filled = self._choose(listing)
+            chosen, is_filled = self.chooser.choose(listing)
             jobs = tuple(chosen)
         userid = listing.request.userid
         if jobs:
@@ -324,58 +261,7 @@ class Listings(Part):
             self._unfilled.append(listing)
             self.go_on(userid)
 
-    def _choose(self, listing: _Listing) -> tuple[list[Listed], bool]:
-        """Return the next candidates, and False if further finished jobs are not known yet."""
-        if listing.active is None:
-            listing.active = array("Q", self._records.in_order(listing.states))
-            if listing.states & JobState.INACTIVE:
-                self._begun[listing.stream] = listing
-        wanted = SLICE_JOBS if listing.rows_left is None else min(SLICE_JOBS, listing.rows_left)
-        found: list[Listed] = []
-        looks = self._choose_active(listing, found, wanted)
-        if len(found) == wanted or looks == LOOKS_MAX:
-            return found, True
-        if not listing.states & JobState.INACTIVE:
-            listing.is_over = True
-            return found, True
-        return found, self._choose_finished(listing, found, wanted, LOOKS_MAX - looks)
-
-    def _choose_active(self, listing: _Listing, found: list[Listed], wanted: int) -> int:
-        """Add candidates to `found`; return how many jobs were looked at."""
-        assert listing.active is not None
-        states, userid = listing.states, listing.wanted.userid
-        end = min(len(listing.active), listing.at + LOOKS_MAX)
-        begun = listing.at
-        while listing.at < end and len(found) < wanted:
-            jobid = listing.active[listing.at]
-            listing.at += 1
-            record = self._records.jobs.get(jobid)
-            if record is None:
-                listing.arrived.discard(jobid)  # it is over: it is listed with the finished jobs
-            elif record.state & states and userid in (USERID_UNKNOWN, record.userid):
-                found.append(record)
-        return listing.at - begun
-
-    def _choose_finished(
-        self, listing: _Listing, found: list[Listed], wanted: int, looks: int
-    ) -> bool:
-        """Add candidates to `found`; return False if further jobs are not known yet."""
-        jobs, are_all = self._finished.before(listing.place, looks)
-        since = ended_at(listing.wanted.since)
-        for job in jobs:
-            if job.usec <= since:
-                listing.is_over = True
-                return True
-            listing.place = (job.usec, job.id)
-            is_elsewhere = job.id in listing.arrived or job.id in self._records.jobs
-            if not is_elsewhere and listing.may_want(job):
-                found.append(job)
-                if len(found) == wanted:
-                    return True
-        listing.is_over = are_all
-        return are_all or len(jobs) == looks
-
-    def _add(self, listing: _Listing, known: list[tuple[Record, Facts]]) -> None:
+    def _add(self, listing: Listing, known: list[tuple[Record, Facts]]) -> None:
         """Add rows of the jobs that are wanted."""
         self._taken += len(known)
         rows = []
@@ -393,7 +279,7 @@ class Listings(Part):
         else:
             self._add_to_response(listing, rows)
 
-    def _add_to_response(self, listing: _Listing, rows: list[Sized]) -> None:
+    def _add_to_response(self, listing: Listing, rows: list[Sized]) -> None:
         """Add rows to a list in one response; refuse the list if it is too long."""
         listing.rows += [row for row, _ in rows]
         listing.nbytes += sum(size for _, size in rows)
@@ -403,7 +289,7 @@ class Listings(Part):
             text = f"more than {most}: expected a request with the streaming flag"
             self._exchange.send(respond_error(listing.request, Errno.EMSGSIZE, text))
 
-    def _unread(self, listing: _Listing, read: SliceRead, error: FluxError) -> None:
+    def _unread(self, listing: Listing, read: SliceRead, error: FluxError) -> None:
         """Handle a failed read: with a damaged key, read halves and leave that job out."""
         if error.errnum != Errno.EBADMSG:
             self._close(listing)
@@ -424,7 +310,7 @@ class Listings(Part):
         rest = 0.0 if not lists or lists[0].request.is_owner else GUEST_REST_S
         self._exchange.set_timer(userid, self._exchange.now + rest)
 
-    def _end(self, listing: _Listing) -> None:
+    def _end(self, listing: Listing) -> None:
         self._taken += LIST_JOBS
         self._close(listing)
         if listing.request.is_streaming:
@@ -432,9 +318,9 @@ class Listings(Part):
         else:
             self._exchange.send(respond(listing.request, job_list.rows(listing.rows)))
 
-    def _close(self, listing: _Listing) -> None:
+    def _close(self, listing: Listing) -> None:
         self._open.remove(listing)
-        self._begun.pop(listing.stream, None)
+        self.chooser.forget(listing)
         if listing.credit.left is not None:
             self._streams.give_back(listing.request.userid)
 

@@ -1,0 +1,69 @@
+"""One list that is being made, and the jobs that it wants. Data."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import msgspec
+
+from flux_trio.cores.job_index import UNKNOWN, cut_name, mark_of
+from flux_trio.cores.job_list.exchange import Listed
+from flux_trio.cores.job_list.finished import NEWEST, Place
+from flux_trio.cores.job_list.records import Record
+from flux_trio.cores.streams import Stream
+from flux_trio.editions import job_list
+from flux_trio.editions.job_list import Facts, Row
+from flux_trio.editions.journal import Ended
+from flux_trio.formats.meanings import JobId, JobIds
+from flux_trio.messages import (
+    USERID_UNKNOWN,
+)
+
+
+class Listing(Stream):
+    """One list that is being made."""
+
+    wanted: job_list.List
+    states: int  # a mask
+    queues: frozenset[str]  # empty: any queue
+    rows_left: int | None  # None: no limit
+    active: JobIds | None = None  # ids, in order, once it is begun
+    at: int = 0  # of the next of them
+    arrived: set[JobId] = msgspec.field(default_factory=set)  # those of `active` that ended since
+    place: Place = NEWEST  # of the finished job that was looked at last
+    # jobs to be read again, in parts
+    retried: deque[tuple[Listed, ...]] = msgspec.field(default_factory=deque)
+    rows: list[Row] = msgspec.field(default_factory=list)  # of a list in one response
+    nbytes: int = 0  # of them
+    pages: deque[list[Row]] = msgspec.field(default_factory=deque)  # not sent yet
+    is_over: bool = False  # only the jobs in `retried` are left
+    reading: bool = False  # the values of a slice are being read
+    is_queued: bool = False  # it is in the queue of its user
+
+    def wants(self, record: Record, facts: Facts) -> bool:
+        """Return whether the job is to be listed, by its record and its facts."""
+        wanted = self.wanted
+        if not record.state & self.states or not self._wants_user(record.userid):
+            return False
+        result = record.result
+        if result is not None and wanted.results and not result & wanted.results:
+            return False
+        if wanted.name and facts.name != cut_name(wanted.name):
+            return False
+        return not self.queues or facts.queue in self.queues
+
+    def may_want(self, job: Ended) -> bool:
+        """Return whether a finished job may be listed, by its entry in the index."""
+        wanted = self.wanted
+        if not self._wants_user(job.userid):
+            return False
+        if wanted.results and job.result != UNKNOWN and not job.result & wanted.results:
+            return False
+        if wanted.name and job.name not in (UNKNOWN, mark_of(cut_name(wanted.name))):
+            return False
+        if not self.queues or job.queue == UNKNOWN:
+            return True
+        return any(job.queue == mark_of(queue) for queue in self.queues)
+
+    def _wants_user(self, userid: int) -> bool:
+        return self.wanted.userid in (USERID_UNKNOWN, userid) or userid == USERID_UNKNOWN
