@@ -5,6 +5,7 @@ lists the rooms that may not import trio, a clock, randomness or I/O: they are m
 
     cli             the command `flux-trio`
     testing         helpers for users' tests: instances, plugin harness, watched blocks
+    faults          worlds of cores that fall apart in every order, from one seed
     sim             simulated runs of a workload, repeatable from a seed
     instance        one instance: broker, services, store, clock, addresses
     module_process  a module in its own process

@@ -7,14 +7,15 @@ Between calls, maintenance is done in small slices (`kvs_tending.py`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import trio
 
 from flux_trio.broker import Handle
 from flux_trio.cores.kvs.core import KvsCore
-from flux_trio.cores.kvs.ops import Fetch, Fetched, Stored, StoreOps
+from flux_trio.cores.kvs.ops import Fetch, StoreOps
 from flux_trio.messages import Level, topics
+from flux_trio.services.kvs_at_once import KvsAtOnce, execute
 from flux_trio.services.kvs_tending import TEND_AFTER_S, Tending, tend
 from flux_trio.services.runner import run_core
 from flux_trio.store.stores import Store, StoreError
@@ -43,31 +44,9 @@ async def run(
         if store.waits_for_disk:
             await _serve_from_disk(handle, store, task_status)
         else:
-            await run_core(handle, _AtOnce(store), task_status=task_status)
+            await run_core(handle, KvsAtOnce(store), task_status=task_status)
     finally:
         await _close(handle, store)
-
-
-class _AtOnce:
-    """The core with a store that does not wait: a round ends in the turn in which it begins."""
-
-    def __init__(self, store: Store) -> None:
-        self._core = KvsCore()
-        self._store = store
-
-    def start(self, now: float) -> list[Any]:
-        return self._core.start(now)
-
-    def turn(self, now: float, inputs: list[Any]) -> list[Any]:
-        actions: list[Any] = []
-        while inputs:
-            todo, inputs = self._core.turn(now, inputs), []
-            for action in todo:
-                if isinstance(action, StoreOps | Fetch):
-                    inputs.append(_execute(self._store, action))
-                else:
-                    actions.append(action)
-        return actions
 
 
 async def _serve_from_disk(
@@ -94,7 +73,7 @@ async def _store_in_order(
             actions.append(work.receive_nowait())
         if actions:
             done = await trio.to_thread.run_sync(
-                lambda todo: [_execute(store, a) for a in todo], actions
+                lambda todo: [execute(store, a) for a in todo], actions
             )
             for result in done:
                 handle.post(result)
@@ -103,23 +82,6 @@ async def _store_in_order(
             tending = tended.then(trio.current_time())
             for found in tended.damaged:
                 handle.post(found)
-
-
-def _execute(store: Store, action: StoreOps | Fetch) -> Stored | Fetched:
-    try:
-        if isinstance(action, StoreOps):
-            store.commit(action.ops)
-            return Stored()
-        return Fetched(
-            store.lookup(action.keys),
-            [store.dir(prefix) for prefix in action.prefixes],
-            pages=[store.page(page) for page in action.pages],
-            counts=[store.count(prefix) for prefix in action.counted],
-        )
-    except StoreError as error:
-        if isinstance(action, StoreOps):
-            return Stored(error.errnum, error.text)
-        return Fetched([], [], error.errnum, error.text)
 
 
 async def _close(handle: Handle, store: Store) -> None:

@@ -9,10 +9,11 @@ import pytest
 from flux_trio.cores.job_manager.jobs import commits
 from flux_trio.messages import Errno, Response
 from flux_trio.protocols import JobState
-from tests.support.asking import asked
+from tests.support.asking import asked, gone
 from tests.support.manager_script import (
     DENY,
     JOBSPEC,
+    NAME,
     PRIORITIZE,
     START,
     USERID,
@@ -130,6 +131,21 @@ def test_messages_of_a_later_turn_do_not_overtake_a_commit() -> None:
         "job-manager.urgency -> {'old_urgency': 16}",
     ]
     assert m.commit() == ["event job-exception 1 cancel 3", "job-manager.raise -> {}"]
+
+
+def test_request_whose_commit_ends_in_the_turn_of_the_loss_is_not_sent() -> None:
+    """It would come to the next scheduler, or execution service, before that has said hello."""
+    m = ManagerScript(commits_wait=True, peers=True)
+    m.submit(1, 2)
+    durable = m.kvs.take(m.commits.popleft(), NAME)
+    did = m.put(*durable, gone(NAME, "sched"))
+    assert [line for line in did if line.startswith("sched.")] == []
+    assert m.attach_sched()[-2:] == ["sched.alloc 1", "sched.alloc 2"]
+    m.alloc(1)
+    durable = m.kvs.take(m.commits.popleft(), NAME)
+    did = m.put(*durable, gone(NAME, "job-exec"))
+    assert [line for line in did if line.startswith("job-exec.")] == []
+    assert "job-exec.start 1" in m.attach_exec()
 
 
 def test_commit_that_fails_ends_the_service_and_tells_nobody() -> None:

@@ -112,8 +112,10 @@ def requests_go_out_in_order(record: Record, seen: Seen) -> Said:
     if life is None or asked_of(seen, jobid).first_alloc:
         return None
     since = max(life.t, queues.t if queues else 0.0) + LATE_S
+    ranked = max(life.since, life.prioritized)
     for sending in sendings:
-        if sending.t >= since and sending.n > link_of(seen).answered:
+        is_later = sending.t >= since and sending.n > ranked  # the clock may have been set back
+        if is_later and sending.n > link_of(seen).answered:
             if sending.rank <= rank_of(life):
                 return True
             text = (

@@ -254,7 +254,16 @@ def satisfiability_is_judged_anew_after_shrink(record: Record, seen: Seen) -> Sa
 
 
 def _is_constrained(jobspec: Any) -> bool:
-    return not system(jobspec).keys().isdisjoint({"constraints", "queue"})
+    is_of_nodes = isinstance(jobspec, dict) and _has_nodes(jobspec.get("resources"))
+    return is_of_nodes or not system(jobspec).keys().isdisjoint({"constraints", "queue"})
+
+
+def _has_nodes(vertices: Any) -> bool:
+    return any(
+        vertex.get("type") == "node" or _has_nodes(vertex.get("with"))
+        for vertex in (vertices if isinstance(vertices, list) else ())
+        if isinstance(vertex, dict)
+    )
 
 
 CONSTRAINED: Final = view(
@@ -264,7 +273,7 @@ CONSTRAINED: Final = view(
     key=job_id,
     fold=lambda _was, _part, record, _seen: _is_constrained(payload(record).get("jobspec")) or None,
 )
-"""Whether a jobspec names a queue or has constraints."""
+"""Whether a jobspec asks for nodes, names a queue or has constraints."""
 
 
 @RULES.judge("28.criteria.3", ALLOC_ANSWER, views=[AS_RECEIVED, PENDING, CONSTRAINED])

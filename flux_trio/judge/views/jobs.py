@@ -6,12 +6,13 @@ Left out: what dependencies, prologs and epilogs wait for.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any, Final
 
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.selector import (
+    ANY_DISCONNECT,
     ANY_TOPIC,
     EVENT,
     SEND,
@@ -74,6 +75,8 @@ class Life(Live, frozen=True, gc=False):
     t: float
     """When it entered its state or got its priority, the later; seconds since the Unix epoch."""
     t_submit: float
+    is_logged: bool = True
+    """Its submit event was logged; until then only the request to submit it is known."""
     userid: int = -1
     priority: int = -1
     """By its last priority event; -1 before the first."""
@@ -113,8 +116,14 @@ def next_state(state: JobState, record: Record) -> JobState:
     return MOVES[state].get(name_of(record), state)
 
 
-def _lives(record: Record, _seen: Seen) -> Iterable[tuple[int, Any]]:
-    """job-manager.submit tells of many when they were submitted."""
+def _lives(record: Record, seen: Seen) -> Iterable[tuple[int, Any]]:
+    """job-manager.submit tells of many when they were submitted.
+
+    If the job manager goes before it has logged their submit events, the submission has failed.
+    """
+    if seen.facts.is_manager_gone(record):
+        lives: Mapping[int, Life] = seen.all(LIFE)
+        return [(jobid, None) for jobid, life in lives.items() if not life.is_logged]
     jobs = payload(record).get("jobs")
     jobs = jobs if isinstance(jobs, list) else []
     found = [job for job in jobs if isinstance(job, dict)]
@@ -133,11 +142,15 @@ def number(value: Any, unless: float) -> float:
 
 def _fold_life(life: Life | None, submitted: Any, record: Record, _seen: Seen) -> Life | None:
     if submitted is not None:
-        return life or Life(NEW, record.n, record.t, number(submitted.get("t_submit"), record.t))
+        t_submit = number(submitted.get("t_submit"), record.t)
+        return life or Life(NEW, record.n, record.t, t_submit, is_logged=False)
+    if record.kind != EVENT:
+        return None
     name, context = payload(record).get("name"), context_of(record)
     if name == "submit":
         t_submit = record.t if life is None else life.t_submit
-        return Life(NEW, record.n, record.t, t_submit, integer(context.get("userid")))
+        userid = integer(context.get("userid"))
+        return Life(NEW, record.n, record.t, t_submit, userid=userid)
     if life is None:
         return None
     state = next_state(life.state, record)
@@ -165,7 +178,7 @@ LIFE: Final = view(
     logged(ANY_TOPIC),
     key=job_id,
     parts=_lives,
-    many=received("request", topics.JOB_SUBMIT),
+    many=(*received("request", topics.JOB_SUBMIT), *sent("request", ANY_DISCONNECT)),
     fold=_fold_life,
 )
 """By job id; jobs that are INACTIVE, or whose submit event the trace has not, are left out."""

@@ -281,6 +281,14 @@ def is_pending(asked: Asked, seen: Seen) -> bool:
     return asked.alloc > link_of(seen).lost
 
 
+def has_grant(asked: Asked, seen: Seen) -> bool:
+    """Whether SUCCESS was taken up and the scheduler not lost since: an alloc event must follow.
+
+    A job manager that loses the scheduler before it has logged alloc may ask again instead.
+    """
+    return asked.granted > link_of(seen).lost
+
+
 def is_freeing(asked: Asked, seen: Seen) -> bool:
     """Whether a sched.free is open."""
     return asked.free > link_of(seen).lost

@@ -129,12 +129,14 @@ class Commits(Part):
     # --- peers that leave
 
     def unsend(self, service: str) -> None:
-        """Drop requests without a matchtag to `service`, which is gone, that wait for a commit.
+        """Drop requests without a matchtag to `service`, which is gone, that have not been sent.
 
-        The next service would get them before its hello. Requests with a matchtag stay, since a
-        part waits for the answer.
+        They wait for a commit, or for the end of the turn in which it was answered. The next
+        service would get them before its hello. Requests with a matchtag stay, since a part waits
+        for the answer.
         """
-        for waiting in (*(commit.messages for commit in self.uncommitted), self.messages):
+        unsent = [commit.messages for commit in self.uncommitted]
+        for waiting in (*unsent, self.messages, self.outbox.actions):
             waiting[:] = [each for each in waiting if not _is_by_job_id(each, service)]
 
     def forget(self, sender: str) -> None:

@@ -1,0 +1,29 @@
+"""Faults from one seed: a world of cores that falls apart in every order, and is judged.
+
+A world has the cores of all modules on the instance's router, and no Trio. One generator decides
+which module runs next, which messages have reached it, and how many of them it takes in one turn.
+`Plan` says which jobs and faults there are; `run_plan` plays it and checks its properties.
+"""
+
+from flux_trio.faults.drawing import draw_plan
+from flux_trio.faults.plan import ClockJump, Crash, Do, Fault, JobPlan, Linger, Plan, Unload, When
+from flux_trio.faults.running import Outcome, run_plan
+from flux_trio.faults.shrinking import shrink
+from flux_trio.faults.world import CoresWorld
+
+__all__ = [
+    "ClockJump",
+    "CoresWorld",
+    "Crash",
+    "Do",
+    "Fault",
+    "JobPlan",
+    "Linger",
+    "Outcome",
+    "Plan",
+    "Unload",
+    "When",
+    "draw_plan",
+    "run_plan",
+    "shrink",
+]

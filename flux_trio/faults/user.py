@@ -1,0 +1,104 @@
+"""The owner of a world: submits the jobs of a plan at their times, and does the rest of it."""
+
+from __future__ import annotations
+
+from typing import Any, Final, assert_never
+
+from flux_trio.cores.turns import SetTimer, TimerFired
+from flux_trio.faults.plan import Do, JobPlan
+from flux_trio.formats import Jobspec
+from flux_trio.messages import Errno, Request, Response, topics
+
+RETRY_S: Final = 0.5
+_LATER: Final = (Errno.ENOSYS, Errno.EAGAIN)
+"""Answers after which the owner asks again: a service is not there, or is not ready."""
+
+
+class Owner:
+    """A core that speaks for the owner; `ids` are the ids of the submitted jobs, by place."""
+
+    def __init__(
+        self, jobs: tuple[JobPlan, ...], actions: tuple[Do, ...], ids: dict[int, int]
+    ) -> None:
+        self._todo: dict[int, JobPlan | Do] = dict(enumerate((*jobs, *actions)))
+        self.ids = ids
+        self.refused: dict[int, str] = {}  # jobs that were refused, by place
+        self.waiting: dict[int, int] = {}  # matchtag of an open request → place
+        self._matchtag = 0
+
+    def start(self, now: float) -> list[Any]:
+        """See `Core`."""
+        return [SetTimer(place, now + each.at) for place, each in self._todo.items()]
+
+    def turn(self, now: float, inputs: list[Any]) -> list[Any]:
+        """See `Core`."""
+        actions: list[Any] = []
+        for each in inputs:
+            match each:
+                case TimerFired(key=int() as place):
+                    actions += self._do(now, place)
+                case Response():
+                    actions += self._answered(now, each)
+        return actions
+
+    def _do(self, now: float, place: int) -> list[Any]:
+        asked = self._todo[place]
+        if isinstance(asked, JobPlan):
+            return [self._request(place, topics.INGEST_SUBMIT, _submission(asked))]
+        if asked.what in ("cancel", "urgency") and asked.job not in self.ids:
+            if asked.job in self.refused:
+                return []
+            return [SetTimer(place, now + RETRY_S)]
+        return [self._request(place, *_method(asked, self.ids.get(asked.job, 0)))]
+
+    def _request(self, place: int, topic: str, payload: dict[str, Any]) -> Request:
+        self._matchtag += 1
+        self.waiting[self._matchtag] = place
+        return Request(topic, payload, self._matchtag)
+
+    def _answered(self, now: float, response: Response) -> list[Any]:
+        place = self.waiting.pop(response.matchtag)
+        if response.errnum in _LATER:
+            return [SetTimer(place, now + RETRY_S)]
+        if isinstance(self._todo[place], JobPlan):
+            if response.errnum:
+                self.refused[place] = response.error_text
+            elif isinstance(response.payload, dict):
+                self.ids[place] = response.payload["id"]
+        return []
+
+
+def _submission(job: JobPlan) -> dict[str, Any]:
+    attributes = {"system.exec.test.run_duration": job.run}
+    jobspec = Jobspec.from_command(
+        ["true"],
+        ntasks=None if job.nnodes else job.ntasks,
+        nnodes=job.nnodes or None,
+        duration=job.limit,
+        attributes=attributes,
+    )
+    return {"jobspec": jobspec.to_json(), "urgency": job.urgency}
+
+
+def _method(asked: Do, jobid: int) -> tuple[str, dict[str, Any]]:
+    """Return topic and payload of a request."""
+    targets = {"targets": str(asked.rank)}
+    match asked.what:
+        case "cancel":
+            return topics.JOB_RAISE, {"id": jobid, "severity": 0, "type": "cancel"}
+        case "urgency":
+            return topics.JOB_URGENCY, {"id": jobid, "urgency": asked.value}
+        case "drain":
+            return topics.RESOURCE_DRAIN, targets
+        case "undrain":
+            return topics.RESOURCE_UNDRAIN, targets
+        case "down":
+            return topics.RESOURCE_DOWN, targets
+        case "up":
+            return topics.RESOURCE_UP, targets
+        case "queue-stop":
+            return topics.JOB_QUEUE_START, {"start": False}
+        case "queue-start":
+            return topics.JOB_QUEUE_START, {"start": True}
+        case _:
+            assert_never(asked.what)

@@ -1,0 +1,49 @@
+"""The kvs core with a store that does not wait: a round ends in the turn in which it begins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flux_trio.cores.kvs.core import KvsCore
+from flux_trio.cores.kvs.ops import Fetch, Fetched, Stored, StoreOps
+from flux_trio.store.stores import Store, StoreError
+
+
+class KvsAtOnce:
+    """A core; see `flux_trio.cores.turns.Core`."""
+
+    def __init__(self, store: Store) -> None:
+        self._core = KvsCore()
+        self._store = store
+
+    def start(self, now: float) -> list[Any]:
+        return self._core.start(now)
+
+    def turn(self, now: float, inputs: list[Any]) -> list[Any]:
+        actions: list[Any] = []
+        while inputs:
+            todo, inputs = self._core.turn(now, inputs), []
+            for action in todo:
+                if isinstance(action, StoreOps | Fetch):
+                    inputs.append(execute(self._store, action))
+                else:
+                    actions.append(action)
+        return actions
+
+
+def execute(store: Store, action: StoreOps | Fetch) -> Stored | Fetched:
+    """Do at the store what the core asks for; an error of the store is in the result."""
+    try:
+        if isinstance(action, StoreOps):
+            store.commit(action.ops)
+            return Stored()
+        return Fetched(
+            store.lookup(action.keys),
+            [store.dir(prefix) for prefix in action.prefixes],
+            pages=[store.page(page) for page in action.pages],
+            counts=[store.count(prefix) for prefix in action.counted],
+        )
+    except StoreError as error:
+        if isinstance(action, StoreOps):
+            return Stored(error.errnum, error.text)
+        return Fetched([], [], error.errnum, error.text)

@@ -1,0 +1,67 @@
+"""Plans are kept as TOML, and what a seed draws is drawn again."""
+
+from __future__ import annotations
+
+import pytest
+
+from flux_trio.faults import Crash, Do, JobPlan, Plan, When, draw_plan, run_plan, shrink
+from flux_trio.faults.plan import plan_from_toml, plan_to_toml
+from flux_trio.formats import FormatError
+from flux_trio.messages import topics
+from flux_trio.protocols.alloc import ALLOC, AllocEvent, AllocState
+
+STUCK = "invariant.nobody-stuck"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_plan_is_read_as_it_was_written(seed: int) -> None:
+    plan = draw_plan(seed)
+    assert plan_from_toml(plan_to_toml(plan)) == plan
+    assert draw_plan(seed) == plan
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("seed = 1\nversion = 2", "version: expected version 1 of a plan, got 2"),
+        ("seed = 'x'", "seed: expected"),
+        ("seed = 1\njobs = [{ntasks = 0}]", "jobs[0].ntasks: expected"),
+        ("seed = 1\nfaults = [{type = 'crash', module = 'kvs', when = 1}]", "faults[0].module"),
+        ("seed = 1\nhaste = 1", "haste"),
+        ("seed =", "expected"),
+    ],
+)
+def test_wrong_plan_is_refused_with_its_place(text: str, said: str) -> None:
+    with pytest.raises(FormatError) as refused:
+        plan_from_toml(text)
+    assert said in str(refused.value)
+
+
+def test_shrinking_keeps_what_breaks() -> None:
+    """The crash matters, and the one job that a request names."""
+    jobs = tuple(JobPlan(at=float(place), ntasks=1 + place % 3) for place in range(16))
+    actions = tuple(Do(float(place), "cancel", job=place) for place in range(0, 16, 3))
+    crash = Crash("sched", When(topics.SCHED_ALLOC), back=1.0)
+    plan = Plan(1, jobs=jobs, actions=actions, faults=(Crash("job-list", 7), crash), late=0.3)
+    tried = []
+
+    def is_broken(plan: Plan) -> bool:
+        tried.append(plan)
+        named = {each.job: plan.jobs[each.job] for each in plan.actions}
+        return crash in plan.faults and jobs[9] in named.values()
+
+    small = shrink(plan, "", is_broken)
+    kept = (jobs[9],)
+    assert small == Plan(1, jobs=kept, actions=(Do(9.0, "cancel", job=0),), faults=(crash,))
+    assert len(tried) <= 150
+
+
+def test_planted_mistake_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job manager that does not ask again after the scheduler was lost."""
+    monkeypatch.setitem(ALLOC.rows[AllocState.PENDING], AllocEvent.LOST, AllocState.PENDING)
+    found = next(each for seed in range(100) if (each := run_plan(draw_plan(seed))).broken)
+    assert STUCK in found.broken
+    small = shrink(found.plan, STUCK)
+    assert STUCK in run_plan(small).broken
+    assert len(small.jobs) <= 3
+    assert len(small.faults) == 1

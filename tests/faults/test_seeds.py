@@ -1,0 +1,49 @@
+"""Whatever a seed draws, every property holds: the clauses, and that all comes to rest."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+
+import pytest
+
+from flux_trio.faults import draw_plan, run_plan
+from flux_trio.faults.running import play
+from flux_trio.trace import Record, record_to_json
+from tests.support import reborn
+
+SEEDS = 30 if reborn.is_on else 300
+IN_ONE = 15  # seeds of one test
+SAME_SEEDS = 20 if reborn.is_on else 200
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, IN_ONE))
+def test_every_property_holds(first: int) -> None:
+    problems = {
+        seed: outcome.problems
+        for seed in range(first, first + IN_ONE)
+        if (outcome := run_plan(draw_plan(seed))).problems
+    }
+    assert problems == {}
+
+
+def digest(seeds: int) -> str:
+    """Of the traces of some seeds, byte for byte."""
+    traces = hashlib.sha256()
+
+    def take(record: Record) -> None:
+        traces.update(record_to_json(record))
+
+    for seed in range(seeds):
+        play(draw_plan(seed, njobs=2), [take])
+    return traces.hexdigest()
+
+
+def test_same_seed_gives_the_same_trace_in_another_process() -> None:
+    script = f"from tests.faults.test_seeds import digest; print(digest({SAME_SEEDS}))"
+    command = [sys.executable, "-c", script]
+    env = os.environ | {"PYTHONHASHSEED": "42"}
+    other = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    assert other.stdout.strip() == digest(SAME_SEEDS)
