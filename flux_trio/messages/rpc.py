@@ -5,6 +5,7 @@ Both sides of an RPC use these functions; they do not interpret payloads.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, Generic, TypeVar
 
 from msgspec import structs
@@ -132,6 +133,10 @@ class Calls(Generic[Purpose]):
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def __iter__(self) -> Iterator[Purpose]:
+        """Yield the purposes of the open calls, the oldest first."""
+        return iter(self._open.values())
 
     def open(self, purpose: Purpose) -> int:
         """Return a fresh matchtag and keep `purpose` for it until its last response."""

@@ -11,7 +11,7 @@ from flux_trio.cores.ingest.core import BATCH_JOBS_MAX, TEXT_BYTES_MAX, IngestCo
 from flux_trio.cores.job_index import active_key, refusal_ops
 from flux_trio.cores.turns import Exit, Log
 from flux_trio.formats import Jobspec, format_fluid, parse_event
-from flux_trio.messages import Errno, Flag, Request, Response
+from flux_trio.messages import Errno, Flag, Request, Response, topics
 from tests.support.asking import (
     GUEST_USERID,
     OWNER_USERID,
@@ -88,6 +88,30 @@ def test_turn_is_one_commit_then_one_submit_then_the_answers() -> None:
         ("alice", 1, 0, {"id": first}),
         ("bob", 2, 0, {"id": second}),
         ("alice", 3, 0, {"id": third}),
+    ]
+
+
+def test_submitter_that_has_gone_is_not_answered_and_its_job_stays() -> None:
+    """6.disconnect.2"""
+    script = Script()
+    (commit,) = script(submission(1), submission(2, by="bob"))
+    script(gone(topics.JOB_INGEST, "alice"))
+    (submit,) = script.answer(commit, {})
+    _, second = ids_of(submit)
+    assert told(script.answer(submit, {"errors": []})) == [("bob", 2, 0, {"id": second})]
+
+
+def test_submitter_that_goes_while_its_limit_is_asked_about_is_not_answered() -> None:
+    """6.disconnect.2"""
+    script = Script()
+    (commit,) = script(submission(1))
+    (submit,) = script.answer(commit, {})
+    (jobid,) = ids_of(submit)
+    _, *_ = script.answer(submit, {"errors": [[jobid, "too many"]], "full": [OWNER_USERID]})
+    (room,) = script(submission(2), submission(3, by="bob"))
+    script(gone(topics.JOB_INGEST, "alice"))
+    assert told(script.answer(room, {"refusals": ["too many", "too many"]})) == [
+        ("bob", 3, Errno.EINVAL, "too many")
     ]
 
 

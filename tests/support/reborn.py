@@ -26,11 +26,13 @@ CORES: Final[dict[str, str]] = {
 """The cores that can be put down: class by module."""
 
 
-BYTES_A_TURN: Final = 20_000
-"""A core with a large state stays a turn longer for each so many bytes of it."""
+EVERY_TURN_BYTES: Final = 4_000_000
+"""A core is replaced after every turn until so many bytes of state are written: some 400 turns of
+a test with a few jobs. Nearly all tests end before."""
 
-LIVES_A_TURN: Final = 200
-"""And a turn longer for each so many times that it was replaced: some tests take 20,000 turns."""
+BYTES_A_TURN: Final = 500_000
+"""From then on it stays a turn longer for each so many further bytes: tests with 20,000 turns, or
+with 20,000 jobs, are there to find bounds, and would take minutes."""
 
 is_on = False
 """Whether cores are replaced in this run."""
@@ -58,7 +60,7 @@ def replace(shell: Any, make: Callable[[], Any]) -> int:
     encoded = msgspec.json.encode(put_down(old))
     data = msgspec.json.decode(encoded)
     parts = [part for part in parts_of(old).values() if part is not shell]
-    lives: int = shell.__dict__["_lives"] + 1
+    written: int = shell.__dict__["_written"] + len(encoded)
     new = make()
     take_up(new, data)
     for part in parts:
@@ -66,8 +68,8 @@ def replace(shell: Any, make: Callable[[], Any]) -> int:
     shell.__dict__.clear()
     shell.__dict__.update(new.__dict__)
     shell.__dict__["_inner"] = new
-    shell.__dict__["_lives"] = lives
-    return 1 + len(encoded) // BYTES_A_TURN + lives // LIVES_A_TURN
+    shell.__dict__["_written"] = written
+    return 1 + max(0, written - EVERY_TURN_BYTES) // BYTES_A_TURN
 
 
 def let_be_reborn(cls: Any) -> None:
@@ -77,7 +79,7 @@ def let_be_reborn(cls: Any) -> None:
     def remember(self: Any, *args: Any, **kwargs: Any) -> None:
         init(self, *args, **kwargs)
         self.__dict__["_made_by"] = (args, kwargs)
-        self.__dict__["_lives"] = 0
+        self.__dict__["_written"] = 0
         self.__dict__["_stays"] = 1
 
     def make(shell: Any) -> Any:

@@ -42,6 +42,7 @@ from flux_trio.messages import (
     respond_error,
     tells_return_of,
     topics,
+    without_response,
 )
 from flux_trio.protocols import (
     URGENCY_DEFAULT,
@@ -78,7 +79,7 @@ class RoomTold(msgspec.Struct, frozen=True):
     """Answers job-manager.submit-room, for submissions of a user who has met a limit."""
 
     userid: int
-    requests: tuple[Request, ...]
+    requests: list[Request]
 
 
 class BatchStored(msgspec.Struct, frozen=True):
@@ -122,7 +123,7 @@ class IngestCore(CorePart):
         farewell = topics.disconnect_of(topics.JOB_INGEST)
         self._methods = Methods(
             for_owner={},
-            for_all={topics.INGEST_SUBMIT: self._submit, farewell: _forget},
+            for_all={topics.INGEST_SUBMIT: self._submit, farewell: self._disconnect},
             stats=(topics.stats_of(topics.JOB_INGEST), self._stats),
         )
 
@@ -167,6 +168,21 @@ class IngestCore(CorePart):
         # batches that the kvs stores or the job manager decides on
         return submission.stats(submission.Stats(len(self._outbox.calls)))
 
+    def _disconnect(self, request: Request) -> None:
+        """A submitter is gone: its jobs stay, and none of them is answered (6.disconnect.2)."""
+        batches = [self._batch]
+        for call in self._outbox.calls:
+            match call:
+                case BatchStored(batch) | BatchDecided(batch):
+                    batches.append(batch)
+                case RoomTold(_, requests):
+                    requests[:] = [_silenced(each, request.sender) for each in requests]
+        for batch in batches:
+            for jobid, each in batch.requests.items():
+                batch.requests[jobid] = _silenced(each, request.sender)
+        for unchecked in self._unchecked.values():
+            unchecked[:] = [_silenced(each, request.sender) for each in unchecked]
+
     def _submit(self, request: Request) -> None:
         new, text = _read(request)
         if request.userid in self._full:
@@ -180,7 +196,7 @@ class IngestCore(CorePart):
         for userid, requests in unchecked.items():
             sizes = [_limited_bytes(request) for request in requests]
             payload = submission.ROOM_WANTED.write(submission.RoomWanted(userid, sizes))
-            call = RoomTold(userid, tuple(requests))
+            call = RoomTold(userid, requests)
             self._outbox.ask(topics.JOB_SUBMIT_ROOM, payload, call)
 
     def _checked(self, check: RoomTold, response: Response) -> None:
@@ -303,6 +319,10 @@ def _read(request: Request) -> tuple[submission.Submit, bytes]:
     return new, text
 
 
+def _silenced(request: Request, sender: str) -> Request:
+    return without_response(request) if request.sender == sender else request
+
+
 def _limited_bytes(request: Request) -> int:
     """Return the bytes that count for the user's limit: the jobspec without the environment."""
     new = submission.SUBMIT.read(request)
@@ -320,10 +340,6 @@ def _check_guest(new: submission.Submit) -> None:
     if new.flags & JobFlag.WAITABLE:
         text = "only the instance owner can submit with FLUX_JOB_WAITABLE"
         raise FluxError(Errno.EINVAL, text)
-
-
-def _forget(_request: Request) -> None:
-    """A submitter is gone: its jobs stay, and the broker drops the answers to it."""
 
 
 def _check_jobspec(text: bytes) -> None:
