@@ -36,11 +36,11 @@ class RuleFile:
         self._lines = source.splitlines()
         self._clauses = clauses
         self._ids = {rule.clause for rule in module.RULES.all}
-        self.is_current = any(rule.is_current for rule in module.RULES.all)
+        self.is_other = any(rule.is_current or rule.is_routed for rule in module.RULES.all)
 
     def _anchor(self, id_: str) -> str:
-        """The anchor of a clause; one may have a rule for each edition."""
-        return _anchor(f"current.{id_}" if self.is_current else id_)
+        """The anchor of a clause; one may have other rules for other traces."""
+        return _anchor(f"{self.name}.{id_}" if self.is_other else id_)
 
     @cached_property
     def placed(self) -> dict[str, str]:
@@ -136,7 +136,7 @@ def write() -> None:
 
 def _index(files: Iterable[RuleFile], found: Mapping[str, str]) -> str:
     names = [name.removesuffix(".md") for name in found]
-    classic = [each for each in files if not each.is_current]
+    classic = [each for each in files if not each.is_other]
     where = {id_: each.name for each in classic for id_ in each.placed}
     reasons, clauses = load_unjudged(), load_clauses()
     judged = [f"- [{id_}]({where[id_]}.md#{_anchor(id_)})" for id_ in clauses if id_ in where]

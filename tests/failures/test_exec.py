@@ -282,9 +282,9 @@ WRONG: dict[str, tuple[str, Say, str]] = {
         lambda e, _: e.tell(99, "finish"),
         "no active job has id 99",
     ),
-    "second start": ("", lambda e, j: e.tell(j, "start"), "start in state RUNNING"),
+    "second start": ("32.start.3", lambda e, j: e.tell(j, "start"), "start in state RUNNING"),
     "second finish": (
-        "32.start.23 32.start.39",
+        "32.start.3 32.start.23 32.start.39",
         lambda e, j: e.tell(j, "finish", "finish"),
         "finish in state FINISHED",
     ),

@@ -13,11 +13,12 @@ import msgspec
 
 from flux_trio.judge import Judgement, judge_trace, load_clauses
 from flux_trio.judge.known import load_shipped, sort_known
-from flux_trio.judge.rules import CURRENT_RULES
+from flux_trio.judge.rules import CURRENT_RULES, ROUTED_RULES
 from flux_trio.trace import read_trace
 
 DATA: Final = Path(__file__).parent.parent / "data" / "messages"
 KNOWN: Final = load_shipped("flux-core-0.88")
+RULES: Final = (*CURRENT_RULES, *ROUTED_RULES)
 _CLAUSES: Final = load_clauses()
 
 Told = dict[str, Any]
@@ -45,7 +46,7 @@ def recording(number: str) -> Told:
 def judged(told: Told, *, at_rest: bool = False) -> Judgement:
     """Judge a recording by the current edition, without what is known of flux-core 0.88."""
     source = read_trace([msgspec.json.encode(told).decode()])
-    judgement = judge_trace(source, CURRENT_RULES, _CLAUSES, classic=False, at_rest=at_rest)
+    judgement = judge_trace(source, RULES, _CLAUSES, classic=False, at_rest=at_rest)
     return sort_known(judgement, KNOWN)
 
 

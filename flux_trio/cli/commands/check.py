@@ -87,11 +87,11 @@ def check(
     """
     from flux_trio.judge import judge_trace, load_clauses, pick_records
     from flux_trio.judge.known import sort_known
-    from flux_trio.judge.rules import ALL_RULES, CURRENT_RULES
+    from flux_trio.judge.rules import ALL_RULES, CURRENT_RULES, ROUTED_RULES
 
     clauses, is_classic = load_clauses(), edition == "classic"
     departures = [each for name in known for each in _departures(name)]
-    rules = ALL_RULES if is_classic else CURRENT_RULES
+    rules = (*(ALL_RULES if is_classic else CURRENT_RULES), *ROUTED_RULES)
     with _opened(trace) as source:
         judgement = judge_trace(source, rules, clauses, classic=is_classic, at_rest=at_rest)
     judgement = sort_known(judgement, departures)

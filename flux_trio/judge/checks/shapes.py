@@ -74,6 +74,7 @@ OBJECT: Final = Shape("an object", lambda value: isinstance(value, dict))
 ARRAY: Final = Shape("an array", lambda value: isinstance(value, list))
 IDSET: Final = Shape("an idset (RFC 22)", _is_idset)
 JOB_ID: Final = between(0, 2**64 - 1)  # readings: Job ids
+USERID: Final = between(0, 2**32 - 1)
 PRIORITY: Final = between(0, 4294967295)
 
 Objects: TypeAlias = Callable[[Record, Seen], Iterable[tuple[str, dict[str, Any]]]]

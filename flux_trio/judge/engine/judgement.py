@@ -7,7 +7,7 @@ broken.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from flux_trio.judge.clauses.registry import Clause
@@ -69,8 +69,15 @@ def judge_trace(
     the errors of the source.
     """
     rules = list(rules)
-    left_out = dict(_left_out(rules, source.shown, clauses, classic=classic))
-    monitor = Monitor([rule for rule in rules if rule.clause not in left_out], clauses)
+    reasons = [_reason(rule, source.shown, clauses, classic=classic) for rule in rules]
+    used = [rule for rule, why in zip(rules, reasons, strict=True) if not why]
+    judged = {rule.clause for rule in used}
+    left_out = {
+        rule.clause: why
+        for rule, why in zip(rules, reasons, strict=True)
+        if why and rule.clause not in judged
+    }
+    monitor = Monitor(used, clauses)
     nrecords = 0
     for record in source.records:
         monitor.observe(record)
@@ -100,20 +107,20 @@ def _in_order(rules: Iterable[Rule], clauses: Mapping[str, Clause]) -> list[str]
     return [id_ for id_ in clauses if id_ in judged] + [id_ for id_ in judged if id_ not in clauses]
 
 
-def _left_out(
-    rules: Iterable[Rule], shown: Shown, clauses: Mapping[str, Clause], *, classic: bool
-) -> Iterator[tuple[str, str]]:
-    for rule in rules:
-        clause = clauses.get(rule.clause)
-        is_other = clause is not None and clause.newest is not None and not rule.is_current
-        if not classic and is_other and clause is not None:
-            yield rule.clause, f"{clause.newest} in the current edition"
-        elif rule.needs_crossing and not shown.crossings:
-            yield rule.clause, "the trace does not show what crossed"
-        elif rule.needs_headers and not shown.headers:
-            yield rule.clause, "the trace does not show matchtags, flags and userids"
-        elif not shown.events and _reads_events(rule.selectors, rule.views):
-            yield rule.clause, "the trace does not show the events of jobs"
+def _reason(rule: Rule, shown: Shown, clauses: Mapping[str, Clause], *, classic: bool) -> str:
+    """Return why a rule is not applied; "" if it is."""
+    clause = clauses.get(rule.clause)
+    if not classic and clause is not None and clause.newest is not None and not rule.is_current:
+        return f"{clause.newest} in the current edition"
+    if rule.is_routed and shown.headers:
+        return "the trace shows matchtags, by which another rule judges"
+    if rule.needs_crossing and not shown.crossings:
+        return "the trace does not show what crossed"
+    if rule.needs_headers and not shown.headers:
+        return "the trace does not show matchtags, flags and userids"
+    if not shown.events and _reads_events(rule.selectors, rule.views):
+        return "the trace does not show the events of jobs"
+    return ""
 
 
 def _reads_events(selectors: Iterable[object], views: Iterable[View]) -> bool:

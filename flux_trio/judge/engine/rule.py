@@ -129,7 +129,8 @@ class Rule:
     for a record that removes all states of the rule (`scheduler_lost`, `exec_lost`). `debts` yields
     the actions that are due and not done yet, `debt` returns the one of a state of the rule. At the
     end of a trace at rest they are violations. A rule that `is_current` reads its clause as the
-    current edition has it, and is applied to traces of that edition alone.
+    current edition has it, and is applied to traces of that edition alone. A rule that `is_routed`
+    is applied to traces of a router alone, which have no matchtags.
     """
 
     clause: str
@@ -149,17 +150,20 @@ class Rule:
     debt: Debt | None = None
     debts: Debts | None = None
     is_current: bool = False
+    is_routed: bool = False
 
 
 class Rules:
     """The rules of one file; its methods are decorators that register a rule.
 
-    With `current` the rules read their clauses as the current edition of the RFCs has them.
+    With `current` the rules read their clauses as the current edition of the RFCs has them; with
+    `routed` they read traces without matchtags.
     """
 
-    def __init__(self, *, current: bool = False) -> None:
+    def __init__(self, *, current: bool = False, routed: bool = False) -> None:
         self.all: list[Rule] = []
         self._is_current = current
+        self._is_routed = routed
 
     def rule(
         self,
@@ -178,6 +182,7 @@ class Rules:
             rule = Rule(
                 clause=clause,
                 is_current=self._is_current,
+                is_routed=self._is_routed,
                 selectors=_flat(selectors),
                 key=key,
                 apply=apply,
@@ -224,6 +229,7 @@ class Rules:
             rule = Rule(
                 clause=clause,
                 is_current=self._is_current,
+                is_routed=self._is_routed,
                 selectors=_flat(selectors),
                 judge=judge,
                 views=tuple(views),
@@ -255,6 +261,7 @@ class Rules:
             rule = Rule(
                 clause=clause,
                 is_current=self._is_current,
+                is_routed=self._is_routed,
                 selectors=_flat(selectors),
                 trait=trait,
                 by_trait=by_trait,
@@ -284,6 +291,7 @@ class Rules:
             rule = Rule(
                 clause=clause,
                 is_current=self._is_current,
+                is_routed=self._is_routed,
                 selectors=_flat(selectors),
                 subjects=of,
                 each=each,

@@ -21,15 +21,20 @@ def _collect() -> tuple[Rule, ...]:
 
 _COLLECTED: Final = _collect()
 
-ALL_RULES: Final = tuple(rule for rule in _COLLECTED if not rule.is_current)
+ALL_RULES: Final = tuple(r for r in _COLLECTED if not r.is_current and not r.is_routed)
 """Every rule of the classic edition, in the order of files and of clauses in them."""
+
+ROUTED_RULES: Final = tuple(rule for rule in _COLLECTED if rule.is_routed)
+"""Rules for the traces of a router, of either edition, beside the others."""
 
 _REREAD: Final = {rule.clause for rule in _COLLECTED if rule.is_current}
 
 CURRENT_RULES: Final = tuple(
-    rule for rule in _COLLECTED if rule.is_current or rule.clause not in _REREAD
+    rule
+    for rule in _COLLECTED
+    if rule.is_current or (rule.clause not in _REREAD and not rule.is_routed)
 )
 """Every rule for traces of the current edition. A clause that this edition states otherwise has a
 rule of its own here, or is left out (`judge_trace`)."""
 
-__all__ = ["ALL_RULES", "CURRENT_RULES"]
+__all__ = ["ALL_RULES", "CURRENT_RULES", "ROUTED_RULES"]

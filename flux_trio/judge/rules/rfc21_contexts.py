@@ -11,6 +11,7 @@ from flux_trio.judge.checks.shapes import (
     OBJECT,
     PRIORITY,
     STRING,
+    USERID,
     Shape,
     between,
     list_of,
@@ -25,7 +26,6 @@ from flux_trio.trace import Record
 RULES: Final = Rules()
 
 URGENCY: Final = between(0, 31)
-USERID: Final = between(0, 2**32 - 1)
 SEVERITY: Final = between(0, 7)
 RANKS: Final = Shape(
     'an idset (RFC 22) or "all"', lambda value: value == "all" or IDSET.fits(value)
@@ -77,9 +77,7 @@ def _require_all(clause: str, event: str, **shapes: Shape) -> None:
 
 
 _require_all("21.events.20", "urgency", urgency=URGENCY, userid=USERID)
-_require_all("21.events.24", "prolog-finish", description=STRING, status=INTEGER)
 _require_all("21.events.29", "release", ranks=RANKS, final=BOOLEAN)
-_require_all("21.events.26", "epilog-finish", description=STRING, status=INTEGER)
 
 
 def _require_empty(clause: str, event: str) -> None:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from flux_trio.judge.checks.shapes import INTEGER, STRING
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
     ANY_TOPIC,
@@ -34,7 +35,8 @@ from flux_trio.judge.views.eventlogs import (
     log_of,
     stored_events,
 )
-from flux_trio.judge.views.jobs import LIFE, context_of
+from flux_trio.judge.views.jobs import CLEANUP, LIFE, context_of
+from flux_trio.judge.views.scheduling import ASKED, asked_of, is_pending
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 
@@ -48,10 +50,11 @@ UNLINKS: Final = sent("request", topics.KVS_COMMIT, mark=WITH_UNLINK)
 # --- the first event and the last
 
 
-@RULES.by(LOGGING, "21.events.3", EVENTS, views=(LIFE,))
+@RULES.by(LOGGING, "21.events.3", EVENTS, views=(LIFE, LOG))
 def submit_comes_first(logging: Logging, record: Record, seen: Seen) -> Said:
     if logging.name == "submit":
-        return not logging.has_log
+        log = log_of(record, seen)
+        return log is None or broken_event(record, "expected first, and once", log.submitted)
     if logging.has_log:
         return None
     life = seen.at(LIFE, job_id(record))
@@ -72,7 +75,18 @@ def one_beginning_and_one_end(record: Record, seen: Seen) -> Said:
     return broken_event(record, "expected once for a job", log.ended) if log.ended else True
 
 
-@RULES.by(LOGGING, "21.events.31", EVENTS, views=(LOG,))
+def _unclean(seen: Seen) -> Iterable[Broken]:
+    """Jobs in CLEANUP that hold no resources, and for which nothing else is awaited."""
+    for jobid, life in seen.all(LIFE).items():
+        log: Log | None = seen.at(LOG, jobid)
+        if log is None or life.state != CLEANUP or life.held or log.epilogs or log.prologs:
+            continue
+        if life.frees or not is_pending(asked_of(seen, jobid), seen):
+            text = f"job {jobid} is in CLEANUP and holds no resources: no clean event follows"
+            yield Broken(text, (life.since,), job=jobid)
+
+
+@RULES.by(LOGGING, "21.events.31", EVENTS, views=(LOG, LIFE, ASKED), debts=_unclean)
 def clean_is_empty_and_last(logging: Logging, record: Record, seen: Seen) -> Said:
     if logging.has_ended:
         log = log_of(record, seen)
@@ -209,6 +223,23 @@ def _matches(record: Record, seen: Seen, field: str, opening: str) -> Said:
     return broken_event(record, text, log.submitted)
 
 
+def _require_match(clause: str, action: str, field: str) -> None:
+    """Register `clause`: a finish event has status, and the description of a start before it."""
+
+    @RULES.judge(clause, logged(f"{action}-finish"), views=(LOG,))
+    def judge(record: Record, seen: Seen) -> Said:
+        context = context_of(record)
+        for key, shape in (("description", STRING), ("status", INTEGER)):
+            if not shape.fits(context.get(key)):
+                got = f"got {context[key]!r:.80}" if key in context else "it is missing"
+                return broken_event(record, f"{key}: expected {shape.words}, {got}")
+        return _matches(record, seen, field, f"{action}-start")
+
+
+_require_match("21.events.24", "prolog", "prologs")
+_require_match("21.events.26", "epilog", "epilogs")
+
+
 @RULES.judge("21.events.22", sent("request", "<exec>.start"), views=(LOG,))
 def a_prolog_holds_the_start_request(record: Record, seen: Seen) -> Said:
     return _is_held(record, seen, "prologs")
@@ -216,12 +247,12 @@ def a_prolog_holds_the_start_request(record: Record, seen: Seen) -> Said:
 
 @RULES.judge(
     "21.events.25",
-    logged("epilog-start"),
+    logged("epilog-start", "free"),
     sent("request", topics.SCHED_FREE),
     views=(LOG,),
 )
 def an_epilog_holds_the_free_request(record: Record, seen: Seen) -> Said:
-    if record.kind == EVENT:
+    if record.kind == EVENT and name_of(record) != "free":
         found = context_of(record).get("description")
         is_text = isinstance(found, str)
         return is_text or broken_event(record, f"description: expected a string, got {found!r}")
@@ -236,5 +267,6 @@ def _is_held(record: Record, seen: Seen, field: str) -> Said:
     if not left:
         return True
     (description, n), *_ = left
-    text = f"expected no request before {field[:-1]} {description} has finished"
+    name = "free event" if record.kind == EVENT else "request"
+    text = f"expected no {name} before {field[:-1]} {description} has finished"
     return Broken(f"job {job_id(record)}: {text}", (n,))

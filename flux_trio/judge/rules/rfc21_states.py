@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, job_id, logged, sent
 from flux_trio.judge.engine.selector import name_of, topic_of
 from flux_trio.judge.views.eventlogs import LOG, broken_event, log_of
-from flux_trio.judge.views.jobs import DURABLE, LIFE, JobState, Life, is_durable, is_fatal
+from flux_trio.judge.views.jobs import (
+    DURABLE,
+    LIFE,
+    JobState,
+    Life,
+    is_durable,
+    is_fatal,
+    is_late,
+)
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 
@@ -26,14 +35,31 @@ def _life(record: Record, seen: Seen) -> Life | None:
 # --- the states of each event
 
 
-def _require_state(clause: str, places: Mapping[str, tuple[JobState, ...]]) -> None:
-    """`clause`: each of these events is logged in one of these states."""
+def missing(record: Record, life: Life, name: str) -> Broken | None:
+    """Return a violation if this event comes in the state that the event `name` would end."""
+    if not is_late(life.state, name_of(record)):
+        return None
+    text = f"expected a {name} event first, since it is in {life.state}"
+    return replace(broken_event(record, text, life.since), is_missing=True)
 
-    @RULES.judge(clause, logged(*places), views=(LIFE,))
+
+def _require_state(
+    clause: str, places: Mapping[str, tuple[JobState, ...]], ended: JobState | None = None
+) -> None:
+    """`clause`: each of these events is logged in one of these states.
+
+    The first of them ends the state `ended`: an event of a later state comes after it.
+    """
+    name = next(iter(places))
+    later = ONWARD[ONWARD.index(name) + 1 :] if ended else ()
+
+    @RULES.judge(clause, logged(*places, *later), views=(LIFE,))
     def judge(record: Record, seen: Seen) -> Said:
         life = _life(record, seen)
         if life is None:
             return None
+        if name_of(record) in later:
+            return missing(record, life, name) if life.state == ended else None
         expected = places[name_of(record)]
         if life.state in expected:
             return True
@@ -41,17 +67,39 @@ def _require_state(clause: str, places: Mapping[str, tuple[JobState, ...]]) -> N
         return broken_event(record, f"expected in {words}, came in {life.state}", life.since)
 
 
-_require_state("21.states.1", {"validate": (NEW,)})
-_require_state("21.states.3", {"priority": (PRIORITY, SCHED)})
-_require_state("21.states.4", {"alloc": (SCHED,)})
-_require_state("21.states.5", {"start": (RUN, CLEANUP), "finish": (RUN, CLEANUP)})
+ONWARD: Final = ("validate", "depend", "priority", "alloc", "start", "finish")
+"""The events that move a job onward, in their order."""
+
+_require_state("21.states.1", {"validate": (NEW,)}, NEW)
+_require_state("21.states.3", {"priority": (PRIORITY, SCHED)}, PRIORITY)
+_require_state("21.states.4", {"alloc": (SCHED,)}, SCHED)
 
 
-@RULES.judge("21.states.2", logged("depend"), views=(LIFE, LOG))
+@RULES.judge("21.states.5", logged("start", "finish"), views=(LIFE, LOG))
+def start_then_finish(record: Record, seen: Seen) -> Said:
+    """One of them may be left out after a fatal exception."""
+    life, log = _life(record, seen), log_of(record, seen)
+    if life is None or log is None:
+        return None
+    if life.state not in (RUN, CLEANUP):
+        return broken_event(record, f"expected in RUN or CLEANUP, came in {life.state}", life.since)
+    if name_of(record) == "start":
+        if log.finished:
+            return broken_event(record, "expected before the finish event", log.finished)
+    elif not log.started and not log.fatal:
+        return broken_event(record, "expected a start event before it", life.since)
+    elif log.released and not log.fatal:
+        return broken_event(record, "expected before the final release event", log.released)
+    return True
+
+
+@RULES.judge("21.states.2", logged("depend", *ONWARD[2:]), views=(LIFE, LOG))
 def depend_when_nothing_is_left(record: Record, seen: Seen) -> Said:
     life, log = _life(record, seen), log_of(record, seen)
     if life is None or log is None:
         return None
+    if name_of(record) != "depend":
+        return missing(record, life, "depend") if life.state == DEPEND else None
     if life.state != DEPEND:
         return broken_event(record, f"expected in DEPEND, came in {life.state}", life.since)
     if log.dependencies:
@@ -71,6 +119,10 @@ def everything_is_back_before_clean(record: Record, seen: Seen) -> Said:
         return broken_event(record, f"expected in {words}, came in {life.state}", life.since)
     if name == "clean" and life.held:
         return broken_event(record, "expected after free, since the job holds resources", life.held)
+    if name != "clean" and life.frees:
+        return broken_event(record, "expected nothing but clean after the free event", life.since)
+    if name == "free" and log.started and not log.released:
+        return broken_event(record, "expected a final release event first", log.started)
     return True
 
 
@@ -120,11 +172,11 @@ def no_transition_without_an_event(record: Record, seen: Seen) -> Said:
 
 # --- exceptions
 
-ONWARD: Final = ("validate", "depend", "priority", "alloc", "prolog-start")
+TO_RUN: Final = ("validate", "depend", "priority", "alloc", "prolog-start")
 """Events of a job that is on its way to run."""
 
 
-@RULES.judge("21.exceptions.2", logged(*ONWARD, "exception"), views=(LOG,))
+@RULES.judge("21.exceptions.2", logged(*TO_RUN, "exception"), views=(LOG,))
 def nothing_goes_on_after_a_fatal_exception(record: Record, seen: Seen) -> Said:
     log = log_of(record, seen)
     if name_of(record) == "exception":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from flux_trio.judge.checks.owners import require_owner
 from flux_trio.judge.checks.shapes import JOB_ID, OBJECT, PRIORITY, between, require_key
 from flux_trio.judge.engine.rule import (
     Broken,
@@ -55,7 +56,7 @@ def resources_are_asked_for(record: Record, _seen: Seen) -> Said:
 
 
 require_key(RULES, "27.alloc.2", ASKED_FOR, key="id", shape=JOB_ID)
-require_key(RULES, "27.alloc.4", ASKED_FOR, key="userid", shape=between(0, 2**32 - 1))
+require_owner(RULES, "27.alloc.4", ASKED_FOR)
 require_key(RULES, "27.alloc.5", ASKED_FOR, key="jobspec", shape=OBJECT)
 
 

@@ -48,7 +48,7 @@ def _is_answer(record: Record, seen: Seen) -> bool:
     return by_scheduler and not errnum(record) and job_id(record) is not None
 
 
-def _cancel_unanswered(seen: Seen) -> Iterable[Broken]:
+def cancel_unanswered(seen: Seen) -> Iterable[Broken]:
     if not seen.facts.is_ready:
         return
     for jobid in seen.all(SCHED_JOBS):
@@ -59,7 +59,7 @@ def _cancel_unanswered(seen: Seen) -> Iterable[Broken]:
 
 
 @RULES.judge(
-    "27.alloccancel.1", ANSWERED, views=[SCHED_JOBS], needs_crossing=True, debts=_cancel_unanswered
+    "27.alloccancel.1", ANSWERED, views=[SCHED_JOBS], needs_crossing=True, debts=cancel_unanswered
 )
 def cancel_is_answered_cancel(record: Record, seen: Seen) -> Said:
     known, kind = sched_job(seen, job_id(record)), payload(record).get("type")
@@ -117,7 +117,7 @@ require_silence(RULES, "27.cancel.4", topics.SCHED_CANCEL, "one in answer to sch
 
 
 @RULES.judge(
-    "27.cancel.5", CANCELS, views=[SCHED_JOBS], needs_crossing=True, debts=_cancel_unanswered
+    "27.cancel.5", CANCELS, views=[SCHED_JOBS], needs_crossing=True, debts=cancel_unanswered
 )
 def the_request_ends_after_cancel(record: Record, seen: Seen) -> Said:
     known = sched_job(seen, job_id(record))

@@ -154,14 +154,31 @@ def _asked_for(record: Record, seen: Seen) -> Said:
     return Broken(f"{what}: expected nothing, since no start request of it was taken up")
 
 
-@RULES.judge("32.background.1", _said("start"), views=(STARTS,), needs_crossing=True)
+@RULES.judge("32.background.1", _said("start"), views=(STARTS,))
 def launched_at_the_job_managers_request(record: Record, seen: Seen) -> Said:
     return _asked_for(record, seen) if payload(record).get("type") == "start" else None
 
 
-@RULES.judge("32.start.3", SAID, views=(STARTS,), needs_crossing=True)
+_ONCE: Final = {
+    "start": ("start", "finish"),
+    "reattached": ("reattached", "finish"),
+    "finish": ("finish",),
+}
+"""Responses that come once, with those that they may not follow."""
+
+
+@RULES.judge("32.start.3", SAID, views=(STARTS,))
 def answers_belong_to_an_open_stream(record: Record, seen: Seen) -> Said:
-    return None if errnum(record) else _asked_for(record, seen)
+    if errnum(record):
+        return None
+    start, kind = seen.at(STARTS, job_id(record)), payload(record).get("type")
+    before = _ONCE.get(str(kind), ()) if start is not None else ()
+    for each in before:
+        if n := start.place(each):
+            return Broken(
+                f"{kind} response of job {job_id(record)}: expected none after {each}", (n,)
+            )
+    return _asked_for(record, seen)
 
 
 @RULES.judge("32.start.37", SAID, views=(LINK, STARTS))

@@ -27,7 +27,7 @@ def _debts_of_events(
         all_left: Mapping[Any, tuple[Expected, ...]] = seen.all(EXPECTED)
         for (job, kind), left in all_left.items():
             for expected in left:
-                if kind == name and when(expected) and expected.n > link_of(seen).lost:
+                if kind == name and when(expected) and expected.n > link_of(seen).gone:
                     text = f"job {job}: expected a {name} event after the {name} response"
                     yield Broken(f"{text}, none was logged", (expected.n,), job=job)
 

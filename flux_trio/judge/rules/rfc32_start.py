@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from flux_trio.judge.checks.owners import require_owner
 from flux_trio.judge.checks.shapes import (
     BOOLEAN,
     JOB_ID,
     OBJECT,
-    between,
     require_key,
     require_object,
 )
@@ -43,7 +43,7 @@ SENT: Final = sent("request", START)
 require_object(RULES, "32.start.4", SENT)
 require_key(RULES, "32.impl.2", SENT, key="id")
 require_key(RULES, "32.start.5", SENT, key="id", shape=JOB_ID)
-require_key(RULES, "32.start.6", SENT, key="userid", shape=between(0, 2**32 - 1))
+require_owner(RULES, "32.start.6", SENT)
 require_key(RULES, "32.start.7", SENT, key="jobspec", shape=OBJECT)
 require_key(RULES, "32.start.8", SENT, key="reattach", shape=BOOLEAN)
 

@@ -57,6 +57,8 @@ class ExecLink(Live, frozen=True, gc=False):
     the same service again, or is gone itself."""
     disconnected: Place = 0
     """The former."""
+    gone: Place = 0
+    """The job manager is gone itself."""
     fatal: Place = 0
     """The error; 0 again after the next hello."""
     hellos: tuple[Hello, ...] = ()
@@ -75,7 +77,7 @@ def _fold_link(link: ExecLink | None, _part: None, record: Record, seen: Seen) -
     if record.kind == MODULE:
         data = payload(record)
         is_end = data.get("module") == seen.facts.manager and data.get("what") != "started"
-        return link.but(lost=record.n) if is_end else link
+        return link.but(lost=record.n, gone=record.n) if is_end else link
     found = message(record)
     if isinstance(found, Response):
         if found.topic != topics.EXEC_HELLO:
@@ -94,7 +96,8 @@ def _fold_link(link: ExecLink | None, _part: None, record: Record, seen: Seen) -
     if found.topic == topics.JOB_MANAGER_DISCONNECT:
         is_exec = found.sender == seen.facts.exec_peer
         return link.but(lost=record.n, disconnected=record.n) if is_exec else link
-    return link.but(lost=record.n) if found.sender == seen.facts.manager else link
+    is_gone = found.sender == seen.facts.manager
+    return link.but(lost=record.n, gone=record.n) if is_gone else link
 
 
 def answered_hello(link: ExecLink, response: Response) -> Hello | None:

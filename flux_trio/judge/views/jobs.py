@@ -66,6 +66,19 @@ MOVES: Final[dict[JobState, dict[str, JobState]]] = {
 }
 
 
+_ORDER: Final = (NEW, DEPEND, PRIORITY, SCHED, RUN, CLEANUP)
+_NEEDS: Final = {
+    "depend": DEPEND,
+    "priority": PRIORITY,
+    "alloc": SCHED,
+    "start": RUN,
+    "finish": RUN,
+}
+"""The state that an event needs at least."""
+_AFTER: Final = {"depend": PRIORITY, "priority": SCHED, "alloc": RUN, "finish": CLEANUP}
+"""The state after an event, also if the event before it is missing."""
+
+
 class Life(Live, frozen=True, gc=False):
     """An active job. Places of records are 0 for what has not happened."""
 
@@ -110,10 +123,19 @@ def is_bypass(record: Record) -> bool:
 
 
 def next_state(state: JobState, record: Record) -> JobState:
-    """The state after an event (RFC 21)."""
+    """The state after an event (RFC 21), also if the event before it is missing."""
     if is_fatal(record) and state != INACTIVE:
         return CLEANUP
-    return MOVES[state].get(name_of(record), state)
+    name = name_of(record)
+    if name in _AFTER and is_late(state, name):
+        return _AFTER[name]
+    return MOVES[state].get(name, state)
+
+
+def is_late(state: JobState, name: str) -> bool:
+    """Whether an event comes in a state before its own: the event between them is missing."""
+    needed = _NEEDS.get(name)
+    return needed is not None and _ORDER.index(state) < _ORDER.index(needed)
 
 
 def _lives(record: Record, seen: Seen) -> Iterable[tuple[int, Any]]:

@@ -1,0 +1,30 @@
+"""Rules of the form "message M has the userid of the job's owner": that of its submit event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from flux_trio.judge.checks.shapes import USERID
+from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, job_id, payload
+from flux_trio.judge.engine.selector import Selector, topic_of
+from flux_trio.judge.views.jobs import LIFE, Life
+from flux_trio.trace import Record
+
+
+def require_owner(rules: Rules, clause: str, *selectors: Iterable[Selector]) -> None:
+    """Register `clause`: each such message has userid, and it is the job's owner."""
+
+    @rules.judge(clause, *selectors, views=[LIFE])
+    def judge(record: Record, seen: Seen) -> Said:
+        content, what = payload(record), f"{topic_of(record)} of job {job_id(record)}"
+        if not content:
+            return None  # no object, which another clause asks for
+        if "userid" not in content:
+            return Broken(f"{what}: expected key userid, {USERID.words}; it is missing")
+        userid = content["userid"]
+        if not USERID.fits(userid):
+            return Broken(f"{what}: userid: expected {USERID.words}, got {userid!r:.80}")
+        life: Life | None = seen.at(LIFE, job_id(record))
+        if life is None or life.userid in (-1, userid):
+            return True
+        return Broken(f"{what}: userid: expected {life.userid}, got {userid}")

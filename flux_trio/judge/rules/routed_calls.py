@@ -1,0 +1,139 @@
+"""RFC 6 in the trace of a router, which shows no matchtags: requests and responses are counted.
+
+A router's trace may begin in the middle: calls are counted only if it begins with the instance, so
+with the first message of a module that starts. What is answered more than once, and what is not
+answered at all, is left to the rules of RFC 27, 28 and 32.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.rule import (
+    ANY_TOPIC,
+    Broken,
+    Rules,
+    Said,
+    Seen,
+    View,
+    message,
+    no_key,
+    sent,
+    view,
+)
+from flux_trio.judge.engine.selector import ANY_DISCONNECT, topic_of
+from flux_trio.judge.engine.view import Live
+from flux_trio.messages import Request, Response, service_of, topics
+from flux_trio.trace import Record
+
+RULES: Final = Rules(routed=True)
+
+BEGINNINGS: Final = (topics.EXEC_HELLO, topics.SCHED_HELLO, topics.RESOURCE_ACQUIRE)
+STREAMS: Final = (topics.SCHED_HELLO, topics.RESOURCE_ACQUIRE)
+"""Requests with several responses: an error is the last one."""
+OTHERS: Final = (
+    topics.SCHED_ALLOC,
+    topics.SCHED_FREE,
+    topics.SCHED_CANCEL,
+    topics.SCHED_PRIORITIZE,
+    topics.JOB_JOURNAL,
+    topics.INFO_WATCH,
+    topics.KVS_WATCH,
+)
+_DISCONNECT: Final = f".{topics.DISCONNECT}"
+_NO_CALLS: Final = (topics.START_METHOD, topics.DISCONNECT, "shutdown")
+"""The methods of messages that are answered otherwise, or not at all."""
+
+
+class Calls(Live, frozen=True, gc=False):
+    """The open requests of one client with one topic, and whether there were any."""
+
+    open: tuple[Place, ...] = ()
+    had: bool = False
+
+
+def _is_call(topic: str) -> bool:
+    method = topic.rpartition(".")[2]
+    return topic not in OTHERS and method not in _NO_CALLS and not method.endswith("-cancel")
+
+
+def _key(record: Record) -> tuple[str, str] | None:
+    found = message(record)
+    if not isinstance(found, (Request, Response)) or not _is_call(found.topic):
+        return None
+    return (found.routes[0] if found.routes else "", found.topic)
+
+
+def _fold(calls: Calls | None, _part: None, record: Record, _seen: Seen) -> Calls | None:
+    calls = calls or Calls()
+    found = message(record)
+    if isinstance(found, Request) and found.topic.endswith(_DISCONNECT):
+        return None
+    if isinstance(found, Request):
+        return Calls((*calls.open, record.n), True)
+    assert isinstance(found, Response)
+    goes_on = found.topic in STREAMS and not found.errnum
+    return calls if goes_on else Calls(calls.open[1:], calls.had)
+
+
+def _of_gone(record: Record, seen: Seen) -> list[tuple[tuple[str, str], None]]:
+    """The calls of a client that has gone, to the service that is told so."""
+    found = message(record)
+    assert isinstance(found, Request)
+    service = service_of(found.topic)
+    keys: Any = seen.all(CALLS)
+    return [
+        (key, None)
+        for key in keys
+        if found.sender and key[0] == found.sender and service_of(key[1]) == service
+    ]
+
+
+CALLS: Final[View] = view(
+    "calls",
+    sent("request", ANY_TOPIC),
+    sent("response", ANY_TOPIC),
+    key=_key,
+    parts=_of_gone,
+    many=sent("request", ANY_DISCONNECT),
+    fold=_fold,
+)
+"""By client and topic."""
+
+BEGUN: Final = view(
+    "begun",
+    sent("request", ANY_TOPIC),
+    sent("response", ANY_TOPIC),
+    key=no_key,
+    fold=lambda was, _part, record, _seen: topic_of(record) in BEGINNINGS if was is None else was,
+    state=bool,
+)
+"""Whether the trace begins with the instance."""
+
+
+def _unanswered(seen: Seen) -> list[Broken]:
+    pairs: Any = seen.all(CALLS).items() if seen.at(BEGUN) else ()
+    return [
+        Broken(f"{topic} of {client or 'a client'} was never answered", (calls.open[-1],))
+        for (client, topic), calls in pairs
+        if len(calls.open) > (topic == topics.RESOURCE_ACQUIRE)  # whose stream does not end
+    ]
+
+
+@RULES.judge("6.request.1", sent("response", ANY_TOPIC), views=[CALLS, BEGUN])
+def a_response_is_of_a_request(record: Record, seen: Seen) -> Said:
+    key = _key(record)
+    if key is None or not (seen.at(BEGUN) or topic_of(record) in BEGINNINGS):
+        return None
+    calls: Calls | None = seen.at(CALLS, key)
+    if calls is not None and calls.open:
+        return True
+    client, topic = key
+    text = f"{topic}: a response to {client or 'a client'}, which has no open request of this topic"
+    return Broken(text, party=record.party)
+
+
+@RULES.judge("6.response.2", sent("response", ANY_TOPIC), views=[CALLS, BEGUN], debts=_unanswered)
+def a_request_is_answered(record: Record, _seen: Seen) -> Said:
+    return _key(record) is not None

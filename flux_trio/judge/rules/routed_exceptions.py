@@ -1,0 +1,63 @@
+"""Exceptions in the trace of a router, which shows the job-exception event of each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, job_id, logged, sent, view
+from flux_trio.judge.engine.selector import payload
+from flux_trio.judge.engine.view import Live
+from flux_trio.judge.views.jobs import context_of
+from flux_trio.messages import topics
+from flux_trio.trace import Record
+
+RULES: Final = Rules(routed=True)
+
+PUBLISHED: Final = sent("event", topics.JOB_EXCEPTION_EVENT)
+What = tuple[Any, Any]
+"""The type and severity of an exception."""
+
+
+class Raised(Live, frozen=True, gc=False):
+    """The exceptions of a job that are published or logged, and not both."""
+
+    published: tuple[tuple[What, Place], ...] = ()
+    logged: tuple[What, ...] = ()
+
+
+def _what(found: dict[str, Any]) -> What:
+    return str(found.get("type")), str(found.get("severity"))
+
+
+def _fold(raised: Raised | None, _part: None, record: Record, _seen: Seen) -> Raised:
+    raised = raised or Raised()
+    if record.message is not None:
+        what = _what(payload(record))
+        if what in raised.logged:
+            at = raised.logged.index(what)
+            return raised.but(logged=raised.logged[:at] + raised.logged[at + 1 :])
+        return raised.but(published=(*raised.published, (what, record.n)))
+    what = _what(context_of(record))
+    for each in raised.published:
+        if each[0] == what:
+            left = tuple(other for other in raised.published if other is not each)
+            return raised.but(published=left)
+    return raised.but(logged=(*raised.logged, what))
+
+
+RAISED: Final = view("raised", PUBLISHED, logged("exception"), key=job_id, fold=_fold)
+"""By job id."""
+
+
+def _unlogged(seen: Seen) -> Iterable[Broken]:
+    for jobid, raised in seen.all(RAISED).items():
+        for (type_, severity), n in raised.published:
+            text = f"job {jobid}: {type_} of severity {severity} was published as job-exception"
+            yield Broken(f"{text}, and no such exception event is logged", (n,), job=jobid)
+
+
+@RULES.judge("21.criteria.7", PUBLISHED, views=[RAISED], debts=_unlogged)
+def exceptions_that_are_published_are_logged(record: Record, _seen: Seen) -> Said:
+    return job_id(record) is not None

@@ -1,0 +1,177 @@
+"""What was submitted, in the trace of a router, which shows job-manager.submit and no commits.
+
+The submit event has the submission's urgency, userid and flags; the scheduler and the execution
+service get its jobspec, with its updates and perhaps without the environment.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from flux_trio.judge.checks.jobspecs import system
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.rule import (
+    Broken,
+    Rules,
+    Said,
+    Seen,
+    errnum,
+    job_id,
+    logged,
+    payload,
+    received,
+    sent,
+    view,
+)
+from flux_trio.judge.engine.selector import name_of, topic_of
+from flux_trio.judge.views.eventlogs import decoded, encoded
+from flux_trio.judge.views.jobs import LIFE, NEW, Life, context_of
+from flux_trio.judge.views.submitted import ENDS, UPDATES, updated, updates_of
+from flux_trio.messages import Request, topics
+from flux_trio.trace import Record
+
+RULES: Final = Rules(routed=True)
+
+ENVIRONMENT: Final = "environment"
+
+
+_KEYS: Final = ("urgency", "userid", "flags")
+
+
+class Submission(NamedTuple):
+    """A job as it was submitted, and its submit event; either may come first."""
+
+    n: Place
+    submitted: tuple[tuple[str, str], ...] | None = None
+    """The urgency, userid and flags of the request in JSON, as far as it has them."""
+    logged: tuple[tuple[str, str], ...] | None = None
+    """Those of the event."""
+    jobspec: str = ""
+
+
+def _jobs(record: Record) -> list[tuple[int, Any]]:
+    jobs = payload(record).get("jobs")
+    objects = [job for job in (jobs if isinstance(jobs, list) else []) if isinstance(job, dict)]
+    return [(job["id"], job) for job in objects if type(job.get("id")) is int]
+
+
+def _values(found: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    return tuple((key, encoded(found[key])) for key in _KEYS if key in found)
+
+
+def _fold(was: Submission | None, job: Any, record: Record, _seen: Seen) -> Submission | None:
+    was = was or Submission(record.n)
+    if job is not None:
+        return was._replace(submitted=_values(job), jobspec=encoded(job.get("jobspec")))
+    is_submit = name_of(record) == "submit"
+    return was._replace(logged=_values(context_of(record))) if is_submit else None
+
+
+SUBMISSIONS: Final = view(
+    "submissions",
+    logged("submit", *ENDS),
+    key=job_id,
+    parts=lambda record, _seen: _jobs(record),
+    many=received("request", topics.JOB_SUBMIT),
+    fold=_fold,
+)
+"""By job id, of active jobs."""
+
+
+def _require_same(clause: str, key: str) -> None:
+    """Register `clause`: the submit event has the value that the submission has."""
+
+    @RULES.judge(
+        clause, logged("submit"), received("request", topics.JOB_SUBMIT), views=[SUBMISSIONS]
+    )
+    def judge(record: Record, seen: Seen) -> Said:
+        kept = None
+        jobs = _jobs(record) if record.message is not None else [(job_id(record), None)]
+        for jobid, job in jobs:
+            known: Submission | None = seen.at(SUBMISSIONS, jobid)
+            other = None if known is None else known.submitted if job is None else known.logged
+            if known is None or other is None:
+                continue
+            here = _values(context_of(record) if job is None else job)
+            values = [dict(each).get(key, "nothing") for each in (here, other)]
+            if values[0] != values[1]:
+                text = f"{key} of the submission and of the submit event: {' and '.join(values)}"
+                return Broken(f"job {jobid}: {text}", (known.n,))
+            kept = True
+        return kept
+
+
+_require_same("21.events.4", "urgency")
+_require_same("21.events.5", "userid")
+_require_same("21.events.6", "flags")
+
+
+# --- what is refused
+
+
+def _fold_open(
+    open_: tuple[tuple[int, ...], ...] | None, _part: None, record: Record, _seen: Seen
+) -> tuple[tuple[int, ...], ...] | None:
+    if isinstance(record.message, Request):
+        return (*(open_ or ()), tuple(jobid for jobid, _ in _jobs(record)))
+    return (open_ or ())[1:] or None
+
+
+def _client(record: Record) -> str:
+    return next(iter(getattr(record.message, "routes", ())), "")
+
+
+OPEN: Final = view(
+    "open submissions",
+    received("request", topics.JOB_SUBMIT),
+    sent("response", topics.JOB_SUBMIT),
+    key=_client,
+    fold=_fold_open,
+)
+"""By client: the job ids of each request that is not answered, in their order."""
+
+
+@RULES.judge("33.validation.4", sent("response", topics.JOB_SUBMIT), views=[OPEN, LIFE])
+def what_is_refused_is_not_active(record: Record, seen: Seen) -> Said:
+    open_ = seen.at(OPEN, _client(record))
+    if not errnum(record) or not open_:
+        return None
+    for jobid in open_[0]:
+        life: Life | None = seen.at(LIFE, jobid)
+        if life is not None and life.state != NEW:
+            text = f"job {jobid} is in {life.state}, but its submission is refused"
+            return Broken(f"{text}: error {errnum(record)}", (life.since,), job=jobid)
+    return True
+
+
+# --- the jobspec
+
+
+def _plain(jobspec: Any) -> Any:
+    """Return a jobspec without its environment, which may be left out."""
+    if ENVIRONMENT not in system(jobspec):
+        return jobspec
+    others = {key: value for key, value in system(jobspec).items() if key != ENVIRONMENT}
+    return jobspec | {"attributes": jobspec["attributes"] | {"system": others}}
+
+
+def _require_jobspec(clause: str, topic: str) -> None:
+    """Register `clause`: such a request has the jobspec that was submitted, with its updates."""
+
+    @RULES.judge(clause, sent("request", topic), views=[SUBMISSIONS, UPDATES])
+    def judge(record: Record, seen: Seen) -> Said:
+        submission: Submission | None = seen.at(SUBMISSIONS, job_id(record))
+        got = payload(record).get("jobspec")
+        if submission is None or submission.submitted is None or not isinstance(got, dict):
+            return None
+        original = decoded(submission.jobspec)
+        updates = updates_of(seen, job_id(record))
+        expected = updated(original, updates) if isinstance(original, dict) else original
+        if _plain(expected) == _plain(got):
+            return True
+        text = f"{topic_of(record)} of job {job_id(record)}: jobspec: expected the submitted one"
+        return Broken(f"{text}, got {got!r:.80}", (submission.n,))
+
+
+_require_jobspec("33.defaults.7", topics.SCHED_ALLOC)
+_require_jobspec("32.start.7", "<exec>.start")
