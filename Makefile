@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test reborn check bench kill fuzz-wire mutate-tables docs clean
+.PHONY: demo test reborn check bench kill fuzz-wire mutate-tables docs clean edits
 
 $(READY): pyproject.toml .ci/constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -41,6 +41,10 @@ kill: $(READY)
 # Bad frames, payloads and bytes at the door: COUNT of them; SEED shows them again.
 fuzz-wire: $(READY)
 	$(BIN)/python -m tests.fuzz $(or $(COUNT),1000000) $(SEED)
+
+# Edits of recordings of flux-core, judged: which are not named; about a minute of one processor.
+edits: $(READY)
+	$(BIN)/python -m tests.planter.edits --write
 
 # Each row of the state tables wrong, one at a time: which test notices? TABLE=ALLOC for one table.
 mutate-tables: $(READY)
