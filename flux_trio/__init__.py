@@ -8,6 +8,7 @@ lists the rooms that may not import trio, a clock, randomness or I/O: they are m
     faults          worlds of cores that fall apart in every order, from one seed
     sim             simulated runs of a workload, repeatable from a seed
     instance        one instance: broker, services, store, clock, addresses
+    state_directory the files of an instance: state, tokens, addresses
     module_process  a module in its own process
     services        the Trio shells of the cores: they receive, call the core, act
     store           the stores of the kvs: SQLite and memory

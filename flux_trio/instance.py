@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import functools
 import gc
-import os
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-import msgspec
 import trio
 
 from flux_trio._version import __version__
@@ -34,32 +32,25 @@ from flux_trio.broker import (
     Processes,
     Router,
     Supervisor,
-    TokenEntry,
-    Tokens,
     local_user,
     serve_connection,
 )
-from flux_trio.client import SOCKET_FILE, TOKEN_FILE, TOKEN_VARIABLE, URI_FILE, URI_VARIABLE
+from flux_trio.client import SOCKET_FILE, TOKEN_VARIABLE, URI_VARIABLE
 from flux_trio.clock import LOOK_S, Clock, Steps
 from flux_trio.config import Config
 from flux_trio.cores.job_manager.requests.admissions import User
-from flux_trio.formats import FormatError, Idset, ResourceSet
+from flux_trio.formats import Idset, ResourceSet
 from flux_trio.jobtap import Plugin, search_path
 from flux_trio.jobtap.builtins import builtin_plugins
 from flux_trio.messages import ROLE_LOCAL, ROLE_OWNER, ROLE_USER, FluxError, Level, topics
 from flux_trio.module_process import PROCESS_MODULES, main_of, module_command, module_environment
 from flux_trio.services import ingest, job_list, job_manager, kvs, resource
 from flux_trio.services.user_database import unix_user
+from flux_trio.state_directory import STATE_FILE, address_files, open_to_guests, tokens_in
 from flux_trio.store.sqlite_store import SqliteStore
 from flux_trio.store.stores import MemoryStore, Store
 from flux_trio.trace import Kind, Sink, Trace
 from flux_trio.transports import Connection, Credentials, serve_unix, serve_websocket
-
-STATE_FILE: Final = "state.sqlite"
-TOKENS_FILE: Final = "tokens.json"
-SOCKET_MODE_OWNER: Final = 0o600
-SOCKET_MODE_ALL: Final = 0o666  # access is checked for each connection
-STATEDIR_MODE_ALL: Final = 0o711  # gives access to the socket by name; other files are private
 
 COLLECT_AT: Final = (20_000, 2, 50)
 """Thresholds of Python's garbage collector (`gc.set_threshold`). An instance creates hardly any
@@ -145,7 +136,7 @@ class Instance:
         self._given = given
         self._userid = given.userid
         self._environment: dict[str, str] = {}  # of module processes
-        self.tokens = _tokens(given)
+        self.tokens = tokens_in(given.statedir, given.make_token)
         self.supervisor = Supervisor(self.router, nursery, self.now, self.log, given.userid)
         self.processes = Processes(
             self.tokens,
@@ -244,7 +235,7 @@ async def open_instance(config: Config, given: Surroundings) -> AsyncIterator[In
                 await _bring_up(instance, given, config, nursery)
                 if given.clock is not None:
                     nursery.start_soon(instance.watch_clock)
-                with _address_files(instance, given.statedir):
+                with address_files(given.statedir, instance.uri, instance.owner_token):
                     yield instance
         finally:
             with trio.CancelScope(shield=True):
@@ -332,44 +323,17 @@ def _rare_collections() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-@contextmanager
-def _address_files(instance: Instance, statedir: Path | None) -> Iterator[None]:
-    """Keep files in `statedir` by which commands find the instance, during the block.
-
-    They are removed while the store is still locked, so no other instance can have written them.
-    """
-    if statedir is None or not instance.uri:
-        yield
-        return
-    token, uri = statedir / TOKEN_FILE, statedir / URI_FILE
-    try:
-        write_private(token, instance.owner_token)
-        write_private(uri, instance.uri)
-        yield
-    finally:
-        for path in (uri, token, statedir / SOCKET_FILE):
-            path.unlink(missing_ok=True)
-
-
 async def _listen_locally(
     instance: Instance, statedir: Path, config: Config, owner: int, nursery: trio.Nursery
 ) -> None:
     """Open the Unix socket; if that fails, for example for a long path, only log a warning."""
     path = statedir / SOCKET_FILE
     who_is = functools.partial(local_user, owner=owner, access=config.access)
-    mode = _open_to_guests(statedir, config)
+    mode = open_to_guests(statedir, config)
     try:
         await nursery.start(serve_unix, path, mode, who_is, instance.serve)
     except OSError as error:
         instance.write_log(Level.WARNING, "broker", f"no Unix socket at {path}: {error}")
-
-
-def _open_to_guests(statedir: Path, config: Config) -> int:
-    """Make `statedir` accessible if guests are allowed; return the mode of the socket in it."""
-    if not config.access.allow_guest_user:
-        return SOCKET_MODE_OWNER
-    statedir.chmod(STATEDIR_MODE_ALL)
-    return SOCKET_MODE_ALL
 
 
 async def _take_down(instance: Instance) -> None:
@@ -413,48 +377,3 @@ def _module_specs(
         for name in PROCESS_MODULES
     ]
     return local + local_or_process
-
-
-def _tokens(given: Surroundings) -> Tokens:
-    if given.statedir is None:
-        return Tokens(given.make_token, lambda _entries: None)
-    path = given.statedir / TOKENS_FILE
-
-    def save(entries: list[TokenEntry]) -> None:
-        write_private(path, msgspec.json.encode(entries).decode())
-
-    guests = [
-        entry for entry in _stored_tokens(path) if not entry.rolemask & ROLE_OWNER
-    ]  # the owner gets a new token
-    return Tokens(given.make_token, save, guests)
-
-
-def _stored_tokens(path: Path) -> list[TokenEntry]:
-    """Return the tokens stored by an earlier run; FormatError if the file is damaged."""
-    if not path.exists():
-        return []
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=list[TokenEntry])
-    except msgspec.DecodeError as error:
-        raise FormatError.of_msgspec(error).at(str(path)) from None
-
-
-def write_private(path: Path, text: str) -> None:
-    """Replace a file that only this user can read by `text`, atomically.
-
-    Raises OSError that names the file.
-    """
-    draft = path.with_name(path.name + ".new")
-    try:
-        draft.unlink(missing_ok=True)
-        with open(draft, "x", opener=_open_private) as file:
-            file.write(text)
-        draft.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            draft.unlink()
-        raise OSError(error.errno, error.strerror, str(path)) from error
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, mode=0o600)

@@ -15,24 +15,22 @@ import trio.testing
 from trio.testing import MockClock
 
 from flux_trio.broker import ModuleCrashed, ModuleNotStarted
+from flux_trio.client import TOKEN_FILE, URI_FILE
 from flux_trio.config import BrokerConfig, Config, ExecConfig
 from flux_trio.formats import Jobspec, format_fluid, parse_eventlog
 from flux_trio.instance import (
     MODULES,
-    TOKEN_FILE,
-    TOKENS_FILE,
-    URI_FILE,
     Instance,
     ListenError,
     Surroundings,
     durable_store,
     open_instance,
-    write_private,
 )
 from flux_trio.jobtap import Job, Plugin, Reject, on
 from flux_trio.messages import Errno, Flag, FluxError, Level, Request, topics
 from flux_trio.protocols import ACTIVE, JobState
 from flux_trio.sim import make_machine
+from flux_trio.state_directory import TOKENS_FILE, write_private
 from flux_trio.store.stores import MemoryStore, StoreError
 from flux_trio.trace import Record
 from flux_trio.transports import connect_websocket

@@ -1,0 +1,100 @@
+"""The state directory of an instance: its files, and who may open them.
+
+The state file is the kvs's; tokens survive a restart; the other files tell commands where the
+instance listens.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from flux_trio.broker import TokenEntry, Tokens
+from flux_trio.client import SOCKET_FILE, TOKEN_FILE, URI_FILE
+from flux_trio.config import Config
+from flux_trio.formats import FormatError
+from flux_trio.messages import ROLE_OWNER
+
+STATE_FILE: Final = "state.sqlite"
+TOKENS_FILE: Final = "tokens.json"
+SOCKET_MODE_OWNER: Final = 0o600
+SOCKET_MODE_ALL: Final = 0o666  # access is checked for each connection
+STATEDIR_MODE_ALL: Final = 0o711  # gives access to the socket by name; other files are private
+
+
+@contextmanager
+def address_files(statedir: Path | None, uri: str, token: str) -> Iterator[None]:
+    """Keep files in `statedir` by which commands find the instance, during the block.
+
+    They are removed while the store is still locked, so no other instance can have written them.
+    """
+    if statedir is None or not uri:
+        yield
+        return
+    token_file, uri_file = statedir / TOKEN_FILE, statedir / URI_FILE
+    try:
+        write_private(token_file, token)
+        write_private(uri_file, uri)
+        yield
+    finally:
+        for path in (uri_file, token_file, statedir / SOCKET_FILE):
+            path.unlink(missing_ok=True)
+
+
+def open_to_guests(statedir: Path, config: Config) -> int:
+    """Make `statedir` accessible if guests are allowed; return the mode of the socket in it."""
+    if not config.access.allow_guest_user:
+        return SOCKET_MODE_OWNER
+    statedir.chmod(STATEDIR_MODE_ALL)
+    return SOCKET_MODE_ALL
+
+
+def tokens_in(statedir: Path | None, make_token: Callable[[], str]) -> Tokens:
+    """Return the tokens, which are stored in `statedir` unless it is None. Raises FormatError."""
+    if statedir is None:
+        return Tokens(make_token, lambda _entries: None)
+    path = statedir / TOKENS_FILE
+
+    def save(entries: list[TokenEntry]) -> None:
+        write_private(path, msgspec.json.encode(entries).decode())
+
+    guests = [
+        entry for entry in _stored_tokens(path) if not entry.rolemask & ROLE_OWNER
+    ]  # the owner gets a new token
+    return Tokens(make_token, save, guests)
+
+
+def _stored_tokens(path: Path) -> list[TokenEntry]:
+    """Return the tokens stored by an earlier run; FormatError if the file is damaged."""
+    if not path.exists():
+        return []
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=list[TokenEntry])
+    except msgspec.DecodeError as error:
+        raise FormatError.of_msgspec(error).at(str(path)) from None
+
+
+def write_private(path: Path, text: str) -> None:
+    """Replace a file that only this user can read by `text`, atomically.
+
+    Raises OSError that names the file.
+    """
+    draft = path.with_name(path.name + ".new")
+    try:
+        draft.unlink(missing_ok=True)
+        with open(draft, "x", opener=_open_private) as file:
+            file.write(text)
+        draft.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            draft.unlink()
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, mode=0o600)
