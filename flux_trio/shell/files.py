@@ -22,7 +22,7 @@ _INPUT_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC
 
 @contextmanager
 def open_streams(
-    own: Mapping[str, Path],
+    own: Mapping[str, str],
     asked: Mapping[str, str],
     cwd: str,
     emptied: set[str] | None,
@@ -37,7 +37,7 @@ def open_streams(
     """
     with ExitStack() as files:
 
-        def opened(path: str | Path, flags: int) -> int:
+        def opened(path: str, flags: int) -> int:
             # opening a FIFO without a peer would block the host, and with it all jobs
             descriptor = os.open(path, flags | os.O_NONBLOCK, 0o600)
             files.callback(os.close, descriptor)
@@ -45,7 +45,8 @@ def open_streams(
             return descriptor
 
         if pipe is None:
-            pipe = opened(_place(cwd, asked.get("stdin", os.devnull)), _INPUT_FLAGS)
+            path = _place(cwd, asked["stdin"]) if "stdin" in asked else os.devnull
+            pipe = opened(path, _INPUT_FLAGS)
         descriptors = [pipe]
         for stream in STREAMS:
             descriptor = opened(own[stream], _OUTPUT_FLAGS)

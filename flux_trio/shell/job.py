@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
 from flux_trio.shell.protocol import Failure
@@ -122,7 +121,8 @@ class ShellJob:
 def start_time(pid: int) -> int | None:
     """Return when process `pid` started, in clock ticks since boot; None if it has gone."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as stat:  # noqa: PTH123 - a Path is slow
+            fields = stat.read().rpartition(b")")[2].split()
     except OSError:
         return None
     return int(fields[19])

@@ -75,7 +75,7 @@ class ShellJobs:
     def __init__(self, directory: Path) -> None:
         self.inputs = JobInputs()
         self.cgroups = JobCgroups(name_of_host(directory))
-        self._directory = directory
+        self._directory = str(directory)
         self._jobs: dict[int, ShellJob] = {}
         self._children: dict[int, Process] = {}
         self._tasks: dict[int, int] = {}  # process id → job, including ended tasks
@@ -91,7 +91,7 @@ class ShellJobs:
 
     def recover(self) -> list[Process]:
         """Read every record; return the processes of an earlier host that still run."""
-        for path in (self._directory / JOBS_NAME).glob(f"*{RECORD_SUFFIX}"):
+        for path in Path(self._directory, JOBS_NAME).glob(f"*{RECORD_SUFFIX}"):
             jobid = jobid_of(path)
             try:
                 lines = None if jobid is None else read_record(path)
@@ -367,7 +367,7 @@ class ShellJobs:
 
     def _size(self, job: ShellJob, taskid: int, stream: str) -> int:
         try:
-            return self._output_path(job.id, taskid, stream).stat().st_size
+            return os.stat(self._output_path(job.id, taskid, stream)).st_size  # noqa: PTH116
         except OSError:  # it is missing or unreadable
             return 0
 
@@ -379,11 +379,13 @@ class ShellJobs:
             STDERR.write(f"job {job.id}: cannot record {line}: {error}")
         job.apply(line)
 
-    def _record(self, jobid: int) -> Path:
-        return self._directory / JOBS_NAME / f"{jobid}{RECORD_SUFFIX}"
+    # Paths are text: a job needs about 15, and each Path takes as long as its file to open.
 
-    def _output_path(self, jobid: int, taskid: int, stream: str) -> Path:
-        return self._directory / output_name(jobid, taskid, stream)
+    def _record(self, jobid: int) -> str:
+        return f"{self._directory}/{JOBS_NAME}/{jobid}{RECORD_SUFFIX}"
+
+    def _output_path(self, jobid: int, taskid: int, stream: str) -> str:
+        return f"{self._directory}/{output_name(jobid, taskid, stream)}"
 
 
 def _ended_child() -> int | None:

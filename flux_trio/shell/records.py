@@ -58,20 +58,20 @@ _decode_line = msgspec.json.Decoder[Line](Line).decode
 _encode_line = msgspec.json.Encoder().encode
 
 
-def create_record(path: Path, line: Accepted) -> None:
+def create_record(path: str, line: Accepted) -> None:
     """Create a record with its first line. On OSError (FileExistsError) nothing is created."""
     descriptor = os.open(path, _RECORD_FLAGS | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         _write(descriptor, line)
     except OSError as error:
         remove(path)
-        error.filename = str(path)  # the error of a write has no file name
+        error.filename = path  # the error of a write has no file name
         raise
     finally:
         os.close(descriptor)
 
 
-def append_record(path: Path, line: Line) -> None:
+def append_record(path: str, line: Line) -> None:
     """Append a line. Raises OSError."""
     descriptor = os.open(path, _RECORD_FLAGS)
     try:
@@ -95,10 +95,11 @@ def jobid_of(record: Path) -> int | None:
     return int(stem) if stem.isascii() and stem.isdecimal() and str(int(stem)) == stem else None
 
 
-def remove(path: Path) -> None:
+def remove(path: str) -> None:
     """Remove a file; if that fails, log it and leave the file."""
     try:
-        path.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            os.unlink(path)  # noqa: PTH108 - a Path takes as long again
     except OSError as error:
         STDERR.write(f"cannot remove {path}: {error.strerror}")
 

@@ -19,7 +19,7 @@ class ShortageError(Exception):
     """The host cannot start a task now; the text names the shortage."""
 
 
-def is_shortage(error: OSError, own: Collection[Path], command: str, *, has_limits: bool) -> bool:
+def is_shortage(error: OSError, own: Collection[str], command: str, *, has_limits: bool) -> bool:
     """Whether `error` is a shortage of the host, and not an error of the job.
 
     `own` are the host's files for the task. A full disk below a file that the job names is an error
@@ -28,14 +28,15 @@ def is_shortage(error: OSError, own: Collection[Path], command: str, *, has_limi
     """
     filename = "" if error.filename is None else str(error.filename)
     if error.errno in _NO_SPACE:
-        return filename in map(str, own)
+        return filename in own
     return error.errno in _LACKS and not (has_limits and filename == command)
 
 
-def describe_shortage(error: OSError, own: Collection[Path]) -> str:
+def describe_shortage(error: OSError, own: Collection[str]) -> str:
     """Return a text that names the shortage, the same for all jobs; `own` as in `is_shortage`."""
     what = "no process can be made"
     if error.filename is not None:
-        path = Path(error.filename)
-        what = f"no file of a job can be opened in {path.parent}" if path in own else str(path)
+        path = str(error.filename)
+        place = Path(path).parent
+        what = f"no file of a job can be opened in {place}" if path in own else path
     return f"{what}: {error.strerror}"

@@ -211,4 +211,4 @@ def test_only_what_the_host_lacks_is_waited_for(
     number: int, filename: str | None, has_limits: bool, waits: bool
 ) -> None:
     error = OSError(number, "text", filename)
-    assert is_shortage(error, [Path(OWN)], COMMAND, has_limits=has_limits) is waits
+    assert is_shortage(error, [OWN], COMMAND, has_limits=has_limits) is waits
