@@ -28,7 +28,7 @@ from flux_trio.formats.fluid import (
 )
 from flux_trio.formats.hostlist import HOSTS_MAX, Hostlist
 from flux_trio.formats.idset import IDS_MAX, Idset
-from flux_trio.formats.jobspec import Jobspec, apply_update
+from flux_trio.formats.jobspec import Jobspec, apply_update, parse_jobspec
 from flux_trio.formats.jobspec_resources import ResourceRequest
 from flux_trio.formats.jobspec_tasks import Task
 from flux_trio.formats.jobspec_wanted import Wanted
@@ -84,6 +84,7 @@ __all__ = [
     "parse_event",
     "parse_eventlog",
     "parse_fluid",
+    "parse_jobspec",
     "parse_r",
     "parse_size",
     "parse_taskmap",

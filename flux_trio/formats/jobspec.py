@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from flux_trio.formats.constraint import Constraint
@@ -190,6 +191,20 @@ class Jobspec:
             return self.json
         system = {key: value for key, value in self.system.items() if key != "environment"}
         return apply_update(self.json, "attributes.system", system)
+
+
+CACHED_BYTES_MAX: Final = 1 << 14  # of the text of a jobspec that is kept as it was parsed
+
+
+def parse_jobspec(text: bytes) -> Jobspec:
+    """Parse version 1 as `Jobspec.parse`; the last few texts are not parsed again.
+
+    Many jobs that are submitted together have equal jobspecs.
+    """
+    return _parse_cached(text) if len(text) <= CACHED_BYTES_MAX else Jobspec.parse(text)
+
+
+_parse_cached = lru_cache(maxsize=16)(Jobspec.parse)
 
 
 def apply_update(jobspec: Mapping[str, object], key: str, value: object) -> Object:

@@ -122,7 +122,7 @@ async def run_core(
         if inputs:
             do(core.turn(now, inputs))
         # only now, since an input may have cleared a timer that is due, or set it again
-        if due := timers.pop_due(passed):
+        if at is not None and (due := timers.pop_due(passed)):
             do(core.turn(now, due))
 
 

@@ -18,11 +18,11 @@ from flux_trio.editions.rfc32 import Report
 from flux_trio.formats import (
     Event,
     FormatError,
-    Jobspec,
     ResourceSet,
     apply_update,
     format_fluid,
     parse_eventlog,
+    parse_jobspec,
 )
 from flux_trio.formats.meanings import JobId, JsonObject, Matchtag, Meaning, Time
 from flux_trio.messages import Errno, FluxError, Request, check_user
@@ -89,7 +89,7 @@ class Job(msgspec.Struct, eq=False):
         Messages leave the environment out (RFC 27, Alloc). All else comes from the jobspec of the
         start request.
         """
-        environment = Jobspec.parse(text.encode()).environment if text else {}
+        environment = parse_jobspec(text.encode()).environment if text else {}
         if environment:
             path = "attributes.system.environment"
             self.jobspec = apply_update(self.jobspec, path, environment)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+import msgspec
+
 from flux_trio.cores.exec.calls import RETRY, ExecOutbox, TimerKey, TimerKind
 from flux_trio.cores.exec.job import Job, Jobs, Phase
 from flux_trio.cores.exec.output import limit_of
@@ -19,7 +21,7 @@ from flux_trio.cores.exec.vocabulary import ToShell
 from flux_trio.cores.exec.warning import warning_of
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
-from flux_trio.formats import FormatError, Idset, Jobspec
+from flux_trio.formats import FormatError, Idset, parse_jobspec
 from flux_trio.messages import Level
 from flux_trio.shell.protocol import (
     STREAMS,
@@ -88,7 +90,7 @@ class RealJobs(Part):
 
     def _lay_out(self, job: Job) -> None:
         assert job.resources is not None
-        jobspec = Jobspec.parse(job.jobspec)
+        jobspec = parse_jobspec(msgspec.json.encode(job.jobspec))
         job.warning = warning_of(jobspec)
         job.output_limit = limit_of(jobspec, self._output_limit)
         placements = place_tasks(jobspec, job.resources)
