@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -33,6 +34,8 @@ def codec(shape: type[StructT], *, without: frozenset[str] = frozenset()) -> Cod
 
     The edition does not have the keys in `without`.
     """
+    if not without:
+        return Codec(_writer(shape, without), partial(expect_payload, shape=shape))
 
     def read(message: Carrier) -> StructT:
         held = message.payload if isinstance(message.payload, dict) else {}

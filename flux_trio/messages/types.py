@@ -7,6 +7,7 @@ has (topic, payload, route) follow from the value and are not stored in it.
 from __future__ import annotations
 
 from enum import IntFlag
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -127,6 +128,7 @@ class Control(msgspec.Struct, frozen=True, gc=False):
 Message = Request | Response | Event | Control
 
 
+@lru_cache(maxsize=1024)  # for each message; an instance has about 150 topics
 def service_of(topic: str) -> str:
     """Return the service name: the topic up to its first period (RFC 3, Request Message Type)."""
     return topic.partition(".")[0]

@@ -68,8 +68,14 @@ class Table(Generic[S, E]):
         try:
             return self.rows[state][event]
         except KeyError:
-            allowed = [e.value for e in self.rows[state]]
-            raise InvalidTransition(self.name, state, event, allowed) from None
+            raise self.refusal(state, event) from None
+
+    def refusal(
+        self, state: S, event: E, who: str = "", story: list[str] | None = None
+    ) -> InvalidTransition:
+        """Build the error for a pair without a row."""
+        allowed = [e.value for e in self.rows[state]]
+        return InvalidTransition(self.name, state, event, allowed, who, story)
 
     def allows(self, state: S, event: E) -> bool:
         """Return whether the table has a row for `event` in `state`."""
@@ -92,11 +98,10 @@ class Story(Generic[E]):
     def step(self, table: Table[S, E], jobid: int, state: S, event: E) -> S:
         """Return the state of job `jobid` after `event`. InvalidTransition names the job."""
         try:
-            after = table.step(state, event)
-        except InvalidTransition as error:
+            after = table.rows[state][event]
+        except KeyError:
             past = [each.value for its, each in self.events if its == jobid]
-            who = f"job {jobid}"
-            raise InvalidTransition(table.name, state, event, error.allowed, who, past) from None
+            raise table.refusal(state, event, f"job {jobid}", past) from None
         self.events.append((jobid, event))
         return after
 

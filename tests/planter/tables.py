@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any, Final
 
 from flux_trio import protocols
-from flux_trio.protocols import InvalidTransition, Table
+from flux_trio.protocols import InvalidTransition, Story, Table
 from tests.planter.mutants import Mutant, Note
 
 AnyTable = Table[Any, Any]
@@ -62,7 +62,7 @@ def probe(note: Note, set_aside: Note) -> None:
 
 
 class _Probe:
-    """Stands before `Table.step`, `Table.allows` and `Table.rows`."""
+    """Stands before `Table.step`, `Story.step`, `Table.allows` and `Table.rows`."""
 
     def __init__(self, note: Note, set_aside: Note) -> None:
         self._note = note
@@ -71,7 +71,7 @@ class _Probe:
         self._is_asked = False
 
     def install(self) -> None:
-        step, allows = Table.step, Table.allows
+        step, told_step, allows = Table.step, Story.step, Table.allows
 
         @wraps(step)
         def noted_step(table: AnyTable, state: Any, event: Any) -> Any:
@@ -79,6 +79,20 @@ class _Probe:
             try:
                 self._note_row(table, state, event)
                 return step(table, state, event)
+            except InvalidTransition:
+                self._note_all(table, state)  # the error's text names them
+                raise
+            finally:
+                self._is_asked = False
+
+        @wraps(told_step)
+        def noted_told_step(
+            story: Story[Any], table: AnyTable, jobid: int, state: Any, event: Any
+        ) -> Any:
+            self._is_asked = True
+            try:
+                self._note_row(table, state, event)
+                return told_step(story, table, jobid, state, event)
             except InvalidTransition:
                 self._note_all(table, state)  # the error's text names them
                 raise
@@ -102,6 +116,8 @@ class _Probe:
         def set_rows(table: AnyTable, value: Any) -> None:
             table.__dict__["rows"] = value
 
+        story: Any = Story
+        story.step = noted_told_step
         changed: Any = Table
         changed.step, changed.allows = noted_step, noted_allows
         changed.rows = property(rows, set_rows)
