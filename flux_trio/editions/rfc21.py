@@ -44,9 +44,20 @@ class JobEvent(StrEnum):
     MEMO = "memo"
 
 
-Urgency = Annotated[int, msgspec.Meta(ge=0, le=31)]
-Priority = Annotated[int, msgspec.Meta(ge=0, le=4294967295)]
-Severity = Annotated[int, msgspec.Meta(ge=0, le=7)]
+URGENCY_MIN: Final = 0
+URGENCY_HOLD: Final = 0
+URGENCY_DEFAULT: Final = 16
+URGENCY_EXPEDITE: Final = 31
+URGENCY_MAX: Final = 31
+PRIORITY_MIN: Final = 0
+PRIORITY_MAX: Final = 4294967295
+SEVERITY_FATAL: Final = 0
+SEVERITY_MAX: Final = 7
+EVENTLOG_VERSION: Final = 1
+
+Urgency = Annotated[int, msgspec.Meta(ge=URGENCY_MIN, le=URGENCY_MAX)]
+Priority = Annotated[int, msgspec.Meta(ge=PRIORITY_MIN, le=PRIORITY_MAX)]
+Severity = Annotated[int, msgspec.Meta(ge=SEVERITY_FATAL, le=SEVERITY_MAX)]
 
 
 class Submit(msgspec.Struct):
@@ -157,7 +168,11 @@ def write(context: msgspec.Struct) -> dict[str, Any]:
 
 def is_fatal(name: str, context: Mapping[str, Any] | None) -> bool:
     """Return whether an event is an exception of severity 0."""
-    return name == JobEvent.EXCEPTION and context is not None and context.get("severity") == 0
+    return (
+        name == JobEvent.EXCEPTION
+        and context is not None
+        and context.get("severity") == SEVERITY_FATAL
+    )
 
 
 def read_exception(context: Mapping[str, Any]) -> Raised:

@@ -14,13 +14,12 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from flux_trio.editions.codec import Carrier, Codec, codec, read_r
+from flux_trio.editions.rfc21 import Priority
 from flux_trio.formats import ResourceSet
 from flux_trio.formats.meanings import JobId, Stamp, Time
 from flux_trio.messages import Errno, FluxError, Payload, Request, expect_payload
 
 LIMIT_MAX: Final = 2**31 - 1
-
-Priority = Annotated[int, msgspec.Meta(ge=0, le=4294967295)]
 
 
 class AllocType(IntEnum):

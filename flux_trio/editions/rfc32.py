@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, TypeAlias
 import msgspec
 
 from flux_trio.editions.codec import Carrier, Codec, codec, convert, read_r
+from flux_trio.editions.rfc21 import Severity
 from flux_trio.formats import ResourceSet
 from flux_trio.formats.meanings import JobId, JsonObject
 from flux_trio.messages import Errno, FluxError, Payload, expect_payload
@@ -95,7 +96,7 @@ class Released(msgspec.Struct, frozen=True):
 class Raised(msgspec.Struct, frozen=True):
     """An exception; the note is optional on the wire."""
 
-    severity: Annotated[int, msgspec.Meta(ge=0, le=7)]
+    severity: Severity
     type: str
     note: str = ""
 

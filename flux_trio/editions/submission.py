@@ -10,12 +10,9 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from flux_trio.editions.codec import Carrier, Codec, codec
+from flux_trio.editions.rfc21 import URGENCY_DEFAULT, Urgency
 from flux_trio.formats.meanings import JobId, JsonObject, Stamp
 from flux_trio.messages import Payload, expect_payload
-
-URGENCY_DEFAULT: Final = 16
-
-Urgency = Annotated[int, msgspec.Meta(ge=0, le=31)]
 
 
 class Submit(msgspec.Struct):

@@ -5,7 +5,18 @@ conversation uses it. A pair that is not in the table raises `InvalidTransition`
 built from its eventlog. The service cores decide what to do in a state; this package does not act.
 """
 
-from flux_trio.editions.rfc21 import JobEvent, check_context
+from flux_trio.editions.rfc21 import (
+    EVENTLOG_VERSION,
+    PRIORITY_MAX,
+    PRIORITY_MIN,
+    URGENCY_DEFAULT,
+    URGENCY_EXPEDITE,
+    URGENCY_HOLD,
+    URGENCY_MAX,
+    URGENCY_MIN,
+    JobEvent,
+    check_context,
+)
 from flux_trio.protocols.acquire import ACQUIRE, AcquireEvent, AcquireState
 from flux_trio.protocols.alloc import (
     ALLOC,
@@ -70,17 +81,9 @@ from flux_trio.protocols.hooks import (
 )
 from flux_trio.protocols.job import (
     ACTIVE,
-    EVENTLOG_VERSION,
     JOB,
     PENDING,
-    PRIORITY_MAX,
-    PRIORITY_MIN,
     RUNNING,
-    URGENCY_DEFAULT,
-    URGENCY_EXPEDITE,
-    URGENCY_HOLD,
-    URGENCY_MAX,
-    URGENCY_MIN,
     Job,
     JobFacts,
     JobFlag,

@@ -12,20 +12,11 @@ from enum import IntEnum, IntFlag
 from typing import TYPE_CHECKING, Any, Final
 
 from flux_trio.editions import rfc21
-from flux_trio.editions.rfc21 import JobEvent
+from flux_trio.editions.rfc21 import EVENTLOG_VERSION, PRIORITY_MIN, URGENCY_DEFAULT, JobEvent
 from flux_trio.formats import Event
 from flux_trio.formats.meanings import JobId, Stamp, Time
 from flux_trio.protocols.rare import Rare
 from flux_trio.protocols.table import InvalidTransition, Member, Table
-
-URGENCY_MIN: Final = 0
-URGENCY_HOLD: Final = 0
-URGENCY_DEFAULT: Final = 16
-URGENCY_EXPEDITE: Final = 31
-URGENCY_MAX: Final = 31
-PRIORITY_MIN: Final = 0
-PRIORITY_MAX: Final = 4294967295
-EVENTLOG_VERSION: Final = 1
 
 
 class JobState(IntEnum):

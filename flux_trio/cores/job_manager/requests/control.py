@@ -130,7 +130,7 @@ class Control(Part):
 
 def _check_exception(asked: job_requests.Raise | job_requests.RaiseAll) -> None:
     kind = asked.type
-    if not 0 <= asked.severity <= 7:
+    if not rfc21.SEVERITY_FATAL <= asked.severity <= rfc21.SEVERITY_MAX:
         raise FluxError(Errno.EINVAL, "invalid exception severity")
     check_note(kind, asked.note)
     if not kind or any(char.isspace() for char in kind):
