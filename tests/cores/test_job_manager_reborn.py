@@ -8,14 +8,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from flux_trio.config import Config, parse_config
-from flux_trio.cores.job_manager.core import JobManagerCore
+from flux_trio.config import parse_config
 from flux_trio.cores.turns import ClockStepped
 from flux_trio.editions.rfc27 import AllocType
 from flux_trio.messages import topics
 from tests.support.asking import OWNER_USERID
-from tests.support.manager_script import USERID, ManagerScript, alloc_answer
-from tests.support.reborn_twin import Twins
+from tests.support.manager_script import USERID, alloc_answer
+from tests.support.manager_twins import TwinScript
 
 QUEUES = """
 [queues.batch]
@@ -23,21 +22,6 @@ QUEUES = """
 [policy.jobspec.defaults.system]
 queue = "batch"
 """
-
-
-class ManagerTwins(Twins):
-    @property
-    def is_turning(self) -> bool:
-        is_turning: bool = self.core.is_turning
-        assert self.twin.is_turning == is_turning
-        return is_turning
-
-
-class TwinScript(ManagerScript):
-    """The script with twins in place of its core."""
-
-    def _make_core(self, config: Config | None) -> Any:
-        return ManagerTwins(lambda: JobManagerCore(OWNER_USERID, config))
 
 
 class Reborn(RuleBasedStateMachine):
