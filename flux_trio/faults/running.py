@@ -127,8 +127,8 @@ def _run(world: CoresWorld, moments: Moments) -> bool:
 
 
 def _left_over(played: Played) -> list[str]:
-    active = [format_fluid(each, "f58") for each in sorted(played.active)]
-    problems = [f"inactive: {each} is active at rest" for each in active]
+    submitted = sorted(played.active.intersection(played.owner.ids.values()))
+    problems = [f"inactive: {format_fluid(each, 'f58')} is active at rest" for each in submitted]
     problems += [f"answered: request {tag} of the owner is not" for tag in played.owner.waiting]
     return problems
 

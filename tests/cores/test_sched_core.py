@@ -107,6 +107,7 @@ class TestStart:
         assert (raised.payload["id"], raised.payload["severity"]) == (8, 0)
         assert "core0 of rank0 is allocated already" in raised.payload["note"]
         assert ready.topic == "job-manager.sched-ready"
+        script.turn(answer(ready, {"count": 1}))
         assert ("sched.free", {"id": 8}) in sent(script.turn(tell("free", id=8)))
 
     def test_a_job_whose_r_is_nowhere_gets_an_exception(self) -> None:
@@ -282,11 +283,15 @@ class TestAlloc:
         assert isinstance(log, Log)
         assert answers(script.turn(tell("free", id=1))) == [success(2, "rank0/core0")]
 
-    def test_an_early_request_is_judged_once_there_are_resources(self) -> None:
-        """28.grow.7."""
+    def test_requests_before_ready_were_meant_for_an_earlier_scheduler(self) -> None:
+        """28.grow.7: they come again, and are judged only then."""
         script = SchedScript()
-        assert script.turn(alloc(1), alloc(2, jobspec(9))) == []
-        done = answers(script.attach(machine(1, 1)))
+        early = [alloc(1), alloc(2, jobspec(9)), tell("cancel", id=1), tell("free", id=3)]
+        ignored = [each.text for each in script.turn(*early)]
+        assert ignored[0] == "ignored sched.alloc of job 1: sched-ready is not answered"
+        assert len(ignored) == len(early)
+        assert answers(script.attach(machine(1, 1))) == []
+        done = answers(script.turn(alloc(1), alloc(2, jobspec(9))))
         assert [(payload["id"], payload["type"]) for payload in done] == [(2, 2), (1, 0)]
 
     def test_only_the_owner_may_ask(self, script: SchedScript) -> None:

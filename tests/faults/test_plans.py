@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from flux_trio.faults import Crash, Do, JobPlan, Plan, When, draw_plan, run_plan, shrink
@@ -10,6 +12,7 @@ from flux_trio.formats import FormatError
 from flux_trio.messages import topics
 from flux_trio.protocols.alloc import ALLOC, AllocEvent, AllocState
 
+PLANS = Path(__file__).parent / "plans"
 STUCK = "invariant.nobody-stuck"
 
 
@@ -18,6 +21,11 @@ def test_plan_is_read_as_it_was_written(seed: int) -> None:
     plan = draw_plan(seed)
     assert plan_from_toml(plan_to_toml(plan)) == plan
     assert draw_plan(seed) == plan
+
+
+@pytest.mark.parametrize("path", sorted(PLANS.glob("*.toml")), ids=lambda path: path.stem)
+def test_plan_that_has_broken_a_property_breaks_none(path: Path) -> None:
+    assert run_plan(plan_from_toml(path.read_text())).problems == ()
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from flux_trio.cores.sched.greeting import Greeter
 from flux_trio.cores.sched.requests import Shapes
 from flux_trio.cores.sched.reranking import Reranking
 from flux_trio.cores.state import CorePart
-from flux_trio.cores.turns import ClockStepped, CommonInput, Note, TimerFired
+from flux_trio.cores.turns import ClockStepped, CommonInput, Log, Note, TimerFired
 from flux_trio.editions import CLASSIC, Edition, flux
 from flux_trio.editions.rfc27 import AllocAnswer, AllocType, FreeAnswer, SchedAnnotations, jobid_in
 from flux_trio.editions.rfc28 import (
@@ -49,6 +49,7 @@ from flux_trio.messages import (
     Errno,
     Event,
     FluxError,
+    Level,
     Request,
     Response,
     respond,
@@ -90,8 +91,8 @@ class SchedCore(CorePart):
         self._shrunk = 0  # bit set of shrunk ranks whose holders do not know of it yet
         self._methods = Methods(
             for_owner={
-                topics.SCHED_ALLOC: self._alloc,
-                topics.SCHED_FREE: self._free,
+                topics.SCHED_ALLOC: partial(self._when_ready, self._alloc),
+                topics.SCHED_FREE: partial(self._when_ready, self._free),
                 topics.SCHED_EXPIRATION: self._expiration,
                 topics.SCHED_CANCEL: partial(self._silently, self._cancel),
                 topics.SCHED_PRIORITIZE: partial(self._silently, self._prioritize),
@@ -261,8 +262,7 @@ class SchedCore(CorePart):
         except ValueError as error:  # FormatError is one
             self._deny(asked.id, f"invalid jobspec: {error}")
             return
-        # before the first grow the resources are not known (28.grow.7)
-        shortfall = self._context.schedule.shortfall(job.shape) if self._greeter.is_ready else None
+        shortfall = self._context.schedule.shortfall(job.shape)
         if shortfall is not None:
             self._deny(asked.id, shortfall)
         else:
@@ -320,10 +320,25 @@ class SchedCore(CorePart):
         self._context.schedule.extend(asked.id, min(asked.expiration or math.inf, horizon))
         self._context.send(respond(request))
 
+    def _when_ready(self, method: Callable[[Request], None], request: Request) -> None:
+        """Call a method unless the request was meant for an earlier scheduler.
+
+        The job manager sends no request before it has answered sched-ready. One that comes earlier
+        was sent before the job manager knew that the earlier scheduler had gone; the job manager
+        sends it again after sched-ready. The resources are known by then (28.grow.7).
+        """
+        if self._greeter.is_ready:
+            method(request)
+        else:
+            text = (
+                f"ignored {request.topic} of job {jobid_in(request)}: sched-ready is not answered"
+            )
+            self._context.send(Log(Level.INFO, text))
+
     def _silently(self, method: Callable[[Request], None], request: Request) -> None:
         """Call a method whose request gets no answer, and no error either (27.cancel.4)."""
         try:
-            method(request)
+            self._when_ready(method, request)
         except (FluxError, InvalidTransition) as error:
             self._context.log_error(str(error))
 

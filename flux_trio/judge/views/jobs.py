@@ -15,6 +15,7 @@ from flux_trio.judge.engine.selector import (
     ANY_DISCONNECT,
     ANY_TOPIC,
     EVENT,
+    RECV,
     SEND,
     errnum,
     job_id,
@@ -24,8 +25,9 @@ from flux_trio.judge.engine.selector import (
     received,
     sent,
 )
+from flux_trio.judge.engine.trait import ERROR
 from flux_trio.judge.engine.view import Live, Seen, view
-from flux_trio.messages import Response, topics
+from flux_trio.messages import Request, Response, topics
 from flux_trio.trace import Record
 
 ANY_JOB: Final = "any job"
@@ -138,14 +140,45 @@ def is_late(state: JobState, name: str) -> bool:
     return needed is not None and _ORDER.index(state) < _ORDER.index(needed)
 
 
+def _submission(record: Record) -> tuple[str, int]:
+    """Return who submits, and the matchtag."""
+    found: Any = record.message
+    if isinstance(found, Request):
+        return found.sender, found.matchtag
+    return (record.party if record.kind == RECV else record.peer), found.matchtag
+
+
+def _fold_submission(_old: Any, _part: None, record: Record, _seen: Seen) -> Any:
+    if isinstance(record.message, Request):
+        return tuple(jobid for jobid, _ in _submitted(record))
+    return None
+
+
+SUBMISSIONS: Final = view(
+    "submissions",
+    received("request", topics.JOB_SUBMIT),
+    received("response", topics.JOB_SUBMIT),
+    key=_submission,
+    fold=_fold_submission,
+)
+"""By peer and matchtag: the ids of the jobs of a job-manager.submit whose answer did not come."""
+
+
 def _lives(record: Record, seen: Seen) -> Iterable[tuple[int, Any]]:
     """job-manager.submit tells of many when they were submitted.
 
-    If the job manager goes before it has logged their submit events, the submission has failed.
+    If the job manager goes before it has logged their submit events, or before it has answered,
+    the submission has failed: who submits takes the jobs back.
     """
+    if isinstance(record.message, Response):
+        return [(jobid, None) for jobid in seen.at(SUBMISSIONS, _submission(record)) or ()]
     if seen.facts.is_manager_gone(record):
         lives: Mapping[int, Life] = seen.all(LIFE)
         return [(jobid, None) for jobid, life in lives.items() if not life.is_logged]
+    return _submitted(record)
+
+
+def _submitted(record: Record) -> list[tuple[int, Any]]:
     jobs = payload(record).get("jobs")
     jobs = jobs if isinstance(jobs, list) else []
     found = [job for job in jobs if isinstance(job, dict)]
@@ -200,7 +233,12 @@ LIFE: Final = view(
     logged(ANY_TOPIC),
     key=job_id,
     parts=_lives,
-    many=(*received("request", topics.JOB_SUBMIT), *sent("request", ANY_DISCONNECT)),
+    many=(
+        *received("request", topics.JOB_SUBMIT),
+        *sent("request", ANY_DISCONNECT),
+        *sent("response", topics.JOB_SUBMIT, mark=ERROR),
+    ),
+    reads=(SUBMISSIONS,),
     fold=_fold_life,
 )
 """By job id; jobs that are INACTIVE, or whose submit event the trace has not, are left out."""
