@@ -70,6 +70,8 @@ def test_a_codec_that_is_named_is_found() -> None:
         "jobid = request.payload",
         'respond(request, {"count": 1})',
         'self._outbox.ask(topics.KVS_COMMIT, {"ops": ops}, Stored())',
+        'payload = {"count": 1}\nrespond(request, payload)',
+        'payload: Payload = {"count": 1}\nrespond(request, payload)',
     ],
 )
 def test_a_payload_that_is_read_or_written_by_hand_is_found(source: str) -> None:

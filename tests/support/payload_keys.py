@@ -87,20 +87,36 @@ def constants_in(paths: Iterable[Path]) -> dict[str, str]:
 
 def payloads_by_hand(source: str) -> list[str]:
     """Each place in `source` that reads or writes a payload without an edition's type."""
+    tree = ast.parse(source)
+    made = set(_named_dictionaries(tree))
     return [
         f"{getattr(node, 'lineno', 0)}: {ast.unparse(node)}"
-        for node in ast.walk(ast.parse(source))
-        if _is_by_hand(node)
+        for node in ast.walk(tree)
+        if _is_by_hand(node, made)
     ]
 
 
-def _is_by_hand(node: ast.AST) -> bool:
+def _is_by_hand(node: ast.AST, made: set[str]) -> bool:
     match node:
         case ast.Name(id="expect_payload") | ast.Attribute(attr="payload"):
             return True
         case ast.Call(func=func, args=args) if _name(func) in SENDERS:
-            return any(isinstance(each, ast.Dict) and each.keys for each in args)
+            return any(_is_dictionary(each) or _name(each) in made for each in args)
     return False
+
+
+def _named_dictionaries(tree: ast.AST) -> Iterator[str]:
+    """The local names that are given a dictionary with keys."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if _is_dictionary(value):
+                yield name
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.Dict() as value) if value.keys:
+                yield name
+
+
+def _is_dictionary(node: ast.expr) -> bool:
+    return isinstance(node, ast.Dict) and bool(node.keys)
 
 
 def _is_for_trace(function: ast.expr) -> bool:
