@@ -277,9 +277,10 @@ def _is_due(kind: str, record: Record, seen: Seen) -> bool:
 
 
 def _fold_expected(
-    left: tuple[Expected, ...] | None, new: Expected | None, record: Record, _seen: Seen
+    left: tuple[Expected, ...] | None, new: Expected | None, record: Record, seen: Seen
 ) -> tuple[Expected, ...] | None:
-    left = left or ()
+    gone = link_of(seen).gone
+    left = tuple(each for each in left or () if each.n > gone)
     if new is not None:
         return (*left, new)
     # other parties raise exceptions too, but only the service sends start, release and finish
