@@ -122,8 +122,10 @@ class Dispatcher(Caller):
             self.subscribers.pop(job.id, None)
             self._unsaid.pop(job.id, None)  # the job manager forgets the job by itself
             for loaded in self.plugins:
-                self._leave(loaded, job)
-                loaded.data.pop(job.id, None)
+                if loaded.tracker is not None:
+                    self._leave(loaded, job)
+                if loaded.data:
+                    loaded.data.pop(job.id, None)
 
     # --- what plugins ask of it
 

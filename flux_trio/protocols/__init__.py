@@ -32,6 +32,7 @@ from flux_trio.protocols.execution import EXECUTION, ExecEvent, ExecState
 from flux_trio.protocols.hook_states import (
     ASKING,
     AT_REST,
+    BLOCKED,
     HOLDING,
     HOOK,
     THINKING,
@@ -113,6 +114,7 @@ __all__ = [
     "ALLOC_ANSWERS",
     "ASKING",
     "AT_REST",
+    "BLOCKED",
     "CONF_UPDATE",
     "CREATE",
     "DEPENDENCY_PREFIX",

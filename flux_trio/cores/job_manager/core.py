@@ -42,6 +42,7 @@ from flux_trio.messages import (
     topics,
 )
 from flux_trio.protocols import (
+    BLOCKED,
     Annotate,
     HookAnswered,
     JobView,
@@ -144,7 +145,7 @@ class JobManagerCore(CorePart):
             self._resume()
         elif self._changed:
             job = self._changed.popleft()
-            if not job.is_asked and not job.is_held:
+            if job.hook not in BLOCKED:
                 parts.due.do(job)
         elif parts.ledger.dirty:
             dirty, parts.ledger.dirty = parts.ledger.dirty, {}

@@ -11,6 +11,7 @@ from flux_trio.cores.job_manager.calls import Absent
 from flux_trio.cores.job_manager.execution.side import ExecSide
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
+from flux_trio.cores.job_manager.jobs.user_jobs import event_bytes
 from flux_trio.cores.job_manager.requests.user_limits import UserLimits, check_note
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
 from flux_trio.cores.state import Part
@@ -31,6 +32,16 @@ from flux_trio.protocols import (
 )
 
 RAISE_DENIED: Final = "guests can only raise exceptions on their own jobs"
+
+
+class _Raised:
+    """The context of an exception event that `userid` raises, the same for all jobs it is for."""
+
+    def __init__(self, asked: job_requests.Raise | job_requests.RaiseAll, userid: int) -> None:
+        kind, severity, note = asked.type, asked.severity, asked.note
+        self.size = event_bytes(rfc21.write(rfc21.Exceptional(kind, severity, note)))
+        self.context = rfc21.write(rfc21.Exceptional(kind, severity, note, userid))
+        self.is_fatal = rfc21.is_fatal(JobEvent.EXCEPTION, self.context)
 
 
 class Control(Part):
@@ -56,7 +67,7 @@ class Control(Part):
         job = self._ledger.asked_about(request, payload.id, RAISE_DENIED)
         if job is None:
             return
-        self._raise(request, job, payload)
+        self._raise(request, job, _Raised(payload, request.userid))
         self._ledger.send(respond(request))
 
     def raise_all(self, request: Request) -> None:
@@ -69,20 +80,18 @@ class Control(Part):
         errors = 0
         if not payload.dry_run:
             self._ledger.check_room()
+            raised = _Raised(payload, request.userid)
             for job in chosen:
                 try:
-                    self._raise(request, job, payload)
+                    self._raise(request, job, raised)
                 except FluxError:  # the job's eventlog has no room for it
                     errors += 1
         counted = job_requests.Counted(len(chosen) - errors, errors)
         self._ledger.send(respond(request, job_requests.COUNTED.write(counted)))
 
-    def _raise(
-        self, request: Request, job: ActiveJob, asked: job_requests.Raise | job_requests.RaiseAll
-    ) -> None:
-        context = rfc21.write(rfc21.Exceptional(asked.type, asked.severity, asked.note))
-        self._limits.check_event(request, job, JobEvent.EXCEPTION, context)
-        self._ledger.raise_exception(job, asked.type, asked.severity, asked.note, request.userid)
+    def _raise(self, request: Request, job: ActiveJob, raised: _Raised) -> None:
+        self._limits.check_event(request, job, raised.size, is_fatal=raised.is_fatal)
+        self._ledger.log(job, JobEvent.EXCEPTION, raised.context)
 
     def urgency(self, request: Request) -> None:
         """job-manager.urgency: change the urgency of a job without resources."""
@@ -103,7 +112,7 @@ class Control(Part):
         if payload.urgency != old:
             self._ledger.check_room()
             context = rfc21.write(rfc21.UrgencyContext(payload.urgency, request.userid))
-            self._limits.check_event(request, job, JobEvent.URGENCY, context)
+            self._limits.check_event(request, job, event_bytes(context))
             self._ledger.log(job, JobEvent.URGENCY, context)
         answer = job_requests.OLD_URGENCY.write(job_requests.OldUrgency(old))
         self._ledger.send(respond(request, answer))

@@ -6,6 +6,7 @@ Left out: volatile memos, which flux-core keeps out of the eventlog.
 from __future__ import annotations
 
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
+from flux_trio.cores.job_manager.jobs.user_jobs import event_bytes
 from flux_trio.cores.job_manager.requests.user_limits import UserLimits
 from flux_trio.cores.state import Part
 from flux_trio.editions import job_requests
@@ -29,7 +30,7 @@ class Memos(Part):
             return
         self._ledger.check_room()
         size = self._limits.check_memo(job, payload.memo)
-        self._limits.check_event(request, job, JobEvent.MEMO, payload.memo)
+        self._limits.check_event(request, job, event_bytes(payload.memo))
         self._ledger.memo_bytes.put(job.userid, job.id, size)
         self._ledger.log(job, JobEvent.MEMO, payload.memo)
         self._ledger.send(respond(request))

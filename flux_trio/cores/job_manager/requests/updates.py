@@ -27,6 +27,7 @@ from flux_trio.cores.job_manager.hooks.waiting import (
 )
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
+from flux_trio.cores.job_manager.jobs.user_jobs import event_bytes
 from flux_trio.cores.job_manager.requests.user_limits import UserLimits, check_update_keys
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
 from flux_trio.cores.state import Part
@@ -80,7 +81,7 @@ class Updates(Part):
             text = "job is immutable due to previous instance owner update"
             raise FluxError(Errno.EPERM, text)
         check_update_keys(payload.updates)
-        self._limits.check_event(request, job, JobEvent.JOBSPEC_UPDATE, payload.updates)
+        self._limits.check_event(request, job, event_bytes(payload.updates))
         try:
             check_updates(payload.updates, job.current_jobspec_bytes())
         except FormatError as error:

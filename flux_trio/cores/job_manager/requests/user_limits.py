@@ -14,10 +14,8 @@ import msgspec
 
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
-from flux_trio.cores.job_manager.jobs.user_jobs import event_bytes
 from flux_trio.cores.job_manager.queues.queues import Queues
 from flux_trio.cores.state import Part
-from flux_trio.editions import rfc21
 from flux_trio.messages import Errno, FluxError, Request
 from flux_trio.protocols import JobEvent
 
@@ -61,18 +59,18 @@ class UserLimits(Part):
         return None
 
     def check_event(
-        self, request: Request, job: ActiveJob, name: str, context: dict[str, Any]
+        self, request: Request, job: ActiveJob, size: int, *, is_fatal: bool = False
     ) -> None:
         """Count an event that a user requests. Raises FluxError(ENOSPC) beyond the limit.
 
-        The exception that ends a job is always accepted.
+        `size` is the `event_bytes` of its context. The exception that ends a job, which `is_fatal`,
+        is always accepted.
         """
         limits = self._queues.config.job_manager.user_limits
         counted = self._ledger.asked_bytes
         most, most_of_user = limits.eventlog_bytes, limits.eventlog_bytes_sum
-        size = event_bytes(context)
         asked = counted.of_job(job.id) + size
-        ends = rfc21.is_fatal(name, context) and job.exception is None
+        ends = is_fatal and job.exception is None
         if most and asked > most * (OWNER_FACTOR if request.is_owner else 1) and not ends:
             text = (
                 f"the eventlog of the job has {asked - size} bytes of events that users asked for"

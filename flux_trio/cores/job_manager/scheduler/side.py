@@ -37,6 +37,7 @@ from flux_trio.messages import (
 )
 from flux_trio.protocols import (
     ALLOC_ANSWERS,
+    BLOCKED,
     LINK,
     PRIORITY_MIN,
     AllocEvent,
@@ -96,7 +97,7 @@ class SchedulerSide(Part):
 
     def consider(self, job: ActiveJob) -> None:
         """Queue a job that is in SCHED, or tell the scheduler of its new priority."""
-        if job.is_asked or job.is_held or job.allocating is not None:
+        if job.hook in BLOCKED or job.allocating is not None:
             return  # it is considered when its grant is settled
         state = self.requests.state(job.id)
         if state == AllocState.PENDING:
