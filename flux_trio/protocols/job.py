@@ -308,7 +308,10 @@ class Job(JobFacts):
     def apply(self, event: Event) -> None:
         """Apply one event; InvalidTransition if RFC 21 does not allow it in this state."""
         step, change, bit = _MEANINGS.get(event.name, _OTHER)
-        after = JOB.step(self.state, step or step_of(event))
+        try:
+            after = JOB.step(self.state, step or step_of(event))
+        except InvalidTransition as error:
+            raise self._refused(error) from None
         if change is not None:
             change(self, event)
         self.state = after
@@ -317,6 +320,12 @@ class Job(JobFacts):
             self.posted |= bit
         else:
             self.posted_others = (self.posted_others or frozenset()) | {event.name}
+
+    def _refused(self, error: InvalidTransition) -> InvalidTransition:
+        """Return `error` with the job's id and the kinds of events that were applied."""
+        past = [each.value for each in JobEvent if self.posted & _BITS[each.value]]
+        who = f"job {self.id}"
+        return InvalidTransition(JOB.name, error.state, error.event, error.allowed, who, past)
 
 
 def replay(jobid: int, events: list[Event]) -> Job:
