@@ -24,66 +24,66 @@ NO_ROOM: Final = "insufficient resources"
 NO_NODES: Final = "insufficient resources: nodes that would do are offline"
 
 
-class Told(NamedTuple):
+class Outlook(NamedTuple):
     """The annotations of one job: why it waits, and when it may start."""
 
     reason: str | None = None
     start: Time | None = None
 
 
-NOTHING: Final = Told()
+NO_OUTLOOK: Final = Outlook()
 
 
 class Annotator(Part):
     """Keeps, for each job that waits, the annotations that were sent and those that hold now."""
 
-    _told: dict[JobId, Told]
+    _sent: dict[JobId, Outlook]
     _waiting: dict[JobId, tuple[Shape, Time | None]]
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._told = {}
+        self._sent = {}
         self._waiting = {}
 
     def look(self, waiting: Mapping[Job, float | None]) -> bool:
         """Take from a policy when each job may start; return whether annotations have changed."""
         self._waiting = {job.id: (job.shape, start) for job, start in waiting.items()}
-        if not waiting and not self._told:
+        if not waiting and not self._sent:
             return False
-        return self._wanted() != self._told
+        return self._wanted() != self._sent
 
     def changes(self) -> list[tuple[int, SchedAnnotations]]:
         """Return the annotations to send, by job id."""
         wanted = self._wanted()
-        told, self._told = self._told, wanted
-        pairs = [(jobid, told.get(jobid, NOTHING), now) for jobid, now in wanted.items()]
-        pairs += [(jobid, told[jobid], NOTHING) for jobid in told if jobid not in wanted]
+        sent, self._sent = self._sent, wanted
+        pairs = [(jobid, sent.get(jobid, NO_OUTLOOK), now) for jobid, now in wanted.items()]
+        pairs += [(jobid, sent[jobid], NO_OUTLOOK) for jobid in sent if jobid not in wanted]
         return [(jobid, difference(old, new)) for jobid, old, new in pairs if old != new]
 
-    def forget(self, jobid: int) -> Told:
+    def forget(self, jobid: int) -> Outlook:
         """Forget a job that waits no longer; return its annotations, which are out of date."""
         self._waiting.pop(jobid, None)
-        return self._told.pop(jobid, NOTHING)
+        return self._sent.pop(jobid, NO_OUTLOOK)
 
     def forget_all(self) -> None:
         """Forget all jobs: a new job manager knows no annotations."""
-        self._told, self._waiting = {}, {}
+        self._sent, self._waiting = {}, {}
 
-    def _wanted(self) -> dict[int, Told]:
+    def _wanted(self) -> dict[int, Outlook]:
         reasons = dict.fromkeys([shape for shape, _ in self._waiting.values()], "")
         pool = self._context.schedule.state.pool
         for shape in reasons:
             fits = pool.room_when_idle(shape, up_only=True) >= shape.count
             reasons[shape] = NO_ROOM if fits else NO_NODES
         return {
-            jobid: Told(reasons[shape], start) for jobid, (shape, start) in self._waiting.items()
+            jobid: Outlook(reasons[shape], start) for jobid, (shape, start) in self._waiting.items()
         }
 
 
-def difference(told: Told, now: Told, summary: str | UnsetType = UNSET) -> SchedAnnotations:
-    """Return the annotations that change `told` into `now`; `summary` names granted resources."""
+def difference(sent: Outlook, now: Outlook, summary: str | UnsetType = UNSET) -> SchedAnnotations:
+    """Return the annotations that change `sent` into `now`; `summary` names granted resources."""
     return SchedAnnotations(
         resource_summary=summary,
-        reason_pending=UNSET if now.reason == told.reason else now.reason,
-        t_estimate=UNSET if now.start == told.start else now.start,
+        reason_pending=UNSET if now.reason == sent.reason else now.reason,
+        t_estimate=UNSET if now.start == sent.start else now.start,
     )

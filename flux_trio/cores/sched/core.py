@@ -16,7 +16,7 @@ from typing import Any, assert_never
 from flux_trio.config import SchedConfig
 from flux_trio.cores.methods import Methods
 from flux_trio.cores.sched.acquisition import Acquisition
-from flux_trio.cores.sched.annotations import ANNOTATE_DELAY_S, NOTHING, Annotator, difference
+from flux_trio.cores.sched.annotations import ANNOTATE_DELAY_S, NO_OUTLOOK, Annotator, difference
 from flux_trio.cores.sched.context import (
     Acquired,
     Context,
@@ -370,7 +370,7 @@ class SchedCore(CorePart):
 
     def _succeed(self, one: Granting) -> None:
         self._context.allocs.step(one.job.id, AllocEvent.SUCCESS)
-        annotations = difference(one.outdated, NOTHING, one.resources.summary())
+        annotations = difference(one.outdated, NO_OUTLOOK, one.resources.summary())
         self._answer(one.job.id, AllocType.SUCCESS, annotations, resources=one.resources)
 
     def _deny(self, jobid: int, note: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from flux_trio.cores.kvs_calls import commit_ops
-from flux_trio.cores.sched.annotations import Told
+from flux_trio.cores.sched.annotations import Outlook
 from flux_trio.cores.sched.context import Context, GrantNumber, GrantsStored
 from flux_trio.cores.state import Part
 from flux_trio.formats import ResourceSet, format_r, job_key
@@ -28,7 +28,7 @@ class Granting:
     job: Job
     grant: Grant
     resources: ResourceSet
-    outdated: Told
+    outdated: Outlook
     """The annotations of the job from when it waited."""
 
 
@@ -56,7 +56,7 @@ class Grantings(Part):
     def get(self, jobid: int) -> Granting | None:
         return self._by_id.get(jobid)
 
-    def grant(self, job: Job, grant: Grant, outdated: Told) -> None:
+    def grant(self, job: Job, grant: Grant, outdated: Outlook) -> None:
         """Write R of `grant`; `outdated` are the annotations of the job from when it waited."""
         pool = self._context.schedule.state.pool
         properties = pool.inventory.properties if pool.inventory else {}

@@ -15,14 +15,14 @@ from flux_trio.editions import rfc33
 from flux_trio.messages import Request, respond
 from flux_trio.protocols import ACTIVE, PENDING, RUNNING, JobState
 
-What: TypeAlias = tuple[int, str | None]
+Condition: TypeAlias = tuple[int, str | None]
 """A mask of states, and a queue (None: all): the wait ends when no job there is in these states."""
 
 
 class Waits(Part):
     """Answers drain and idle requests."""
 
-    open: dict[What, dict[str, list[Request]]]  # each by sender
+    open: dict[Condition, dict[str, list[Request]]]  # each by sender
 
     def __init__(self, ledger: Ledger, queues: Queues) -> None:
         self._ledger = ledger
@@ -39,10 +39,10 @@ class Waits(Part):
 
     def forget(self, sender: str) -> None:
         """Drop the requests of a peer that is gone."""
-        for what, senders in list(self.open.items()):
+        for condition, senders in list(self.open.items()):
             senders.pop(sender, None)
             if not senders:
-                del self.open[what]
+                del self.open[condition]
 
     def end_turn(self) -> None:
         """Answer the requests whose condition holds."""
