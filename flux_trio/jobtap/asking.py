@@ -1,4 +1,4 @@
-"""One question on its way along the plugins, and what they have said to it so far."""
+"""One question on its way along the chain of plugins, and their answers so far."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _DEPENDENCY: Final = hook_of(f"{DEPENDENCY_PREFIX}scheme")
 
 
 class Asking:
-    """Collects the answer; a later plugin's values overwrite an earlier one's.
+    """Collects the answer; the values of a later plugin overwrite those of an earlier one.
 
     `done` is called with this and the answer, when it does not come at once.
     """
 
     __slots__ = (
-        "allowed",  # UpdateAllowed of the last that said so
-        "arg",  # what handlers get beside the job
-        "closed",  # answered, or nobody waits any more
+        "allowed",  # the last UpdateAllowed
+        "arg",  # the second argument of handlers
+        "closed",  # answered or canceled
         "done",
         "error",
         "hook",
@@ -46,8 +46,8 @@ class Asking:
         "reject",
         "resource_set",
         "rest",
-        "said",  # the last value that is not of a job's answer: query, custom
-        "scope",  # of the async handler that is thinking
+        "said",  # the last value of a query or a custom topic
+        "scope",  # of the async handler that runs
     )
 
     def __init__(
@@ -62,7 +62,7 @@ class Asking:
         self.rest: Iterator[Entry] = iter(chain)
         self.done = done
         self.arg = question.args
-        if len(hook.parameters) > 1:  # what others hold, too
+        if len(hook.parameters) > 1:  # the job manager holds the same object
             self.arg = copy.deepcopy(self.arg)
             if hook is _DEPENDENCY:
                 self.arg = Dependency.of(self.arg)
@@ -77,7 +77,7 @@ class Asking:
         self.scope: trio.CancelScope
 
     def takes(self, said: Any) -> bool:
-        """Take a handler's value, which is not None; False for one of a wrong type or range.
+        """Take the value of a handler, which is not None; return False for a wrong type or range.
 
         Raises NotAllowed for one that holds what is no JSON.
         """
@@ -95,19 +95,19 @@ class Asking:
         return True
 
     def do(self, operation: Operation) -> None:
-        """A handler asks for this."""
+        """Put an operation of a handler into the answer."""
         if self.operations is None:
             self.operations = []
         self.operations.append(operation)
 
     def forget_since(self, mark: int) -> None:
-        """A handler failed: what it asked for after the first `mark` operations is not done."""
+        """Drop all operations but the first `mark`: the handler that called them failed."""
         if self.operations is not None:
             del self.operations[mark:]
 
     @property
     def is_decided(self) -> bool:
-        """A failure or refusal ends the chain."""
+        """Whether a handler failed or refused, which ends the chain."""
         return self.error is not None or self.reject is not None
 
     def is_about(self, jobid: int) -> bool:
@@ -115,13 +115,13 @@ class Asking:
         return self.question.job is not None and self.question.job.id == jobid
 
     def posts_to(self, jobid: int) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Events that will be logged to a job with the answer."""
+        """Yield the events (name, context) that the answer posts to a job."""
         for each in self.operations or ():
             if isinstance(each, PostEvent) and each.id == jobid:
                 yield each.name, each.context
 
     def answer(self) -> HookAnswer:
-        """What all have said; nothing is added after it."""
+        """Close the question and return the combined answer."""
         self.closed = True
         allowed = self.allowed
         if (

@@ -1,4 +1,4 @@
-"""Calling plugins: under the eyes of the watchdog, timed and traced, whatever they do."""
+"""Calling functions of plugins: watched, timed and traced; their errors are caught."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from flux_trio.trace import Kind
 
 HOOK: Final[str] = Kind.HOOK.value  # looked up once: every call is traced
 
-# What an async handler asks for goes into the answer that it is part of.
+# Operations that an async handler calls go into the answer of the question of its task.
 thinking: ContextVar[Asking | None] = ContextVar("thinking", default=None)
 
 
 class Caller:
     """Calls functions of plugins.
 
-    `jobs` is set by whoever has them, before anything is asked. `is_ending` says that the instance
-    ends: what is async of a plugin has been cancelled.
+    `jobs` is set to the jobs of the job manager before the first question. `is_ending` is set when
+    the instance ends and the tasks of plugins have been cancelled.
     """
 
     def __init__(self, given: Given, blocked_s: float = BLOCKED_S) -> None:
@@ -40,18 +40,18 @@ class Caller:
         self.watchdog = Watchdog(blocked_s, self._blocked)
         self.is_ending = False
         self._now, self._note_all = given.now, given.note_all
-        self._asking: Asking | None = None  # whose sync handler runs
+        self._asking: Asking | None = None  # the question whose sync handler runs
 
     @property
     def asking(self) -> Asking | None:
-        """The question whose handler runs now, in this task."""
+        """The question whose handler runs now in this task, if any."""
         if self._asking is not None:
             return self._asking
         asking = thinking.get()
         return None if asking is None or asking.closed else asking
 
     def timed(self, entry: Entry, view: JobView | None, arg: Any) -> Any:
-        """Call a handler that is no answer to a question; what it raises goes on."""
+        """Call a handler outside a question, trace the call and re-raise its error."""
         began, t_began = self.given.now(), perf_counter()
         problem = None
         try:
@@ -63,7 +63,7 @@ class Caller:
             self._record(entry, entry.label, view, None, problem, began, t_began)
 
     def watched(self, entry: Entry, view: JobView | None, *args: Any) -> Any:
-        """Call something of a plugin under the watchdog's eyes; what it raises goes on."""
+        """Call a function of a plugin while the watchdog watches; re-raise its error."""
         outer = self.watchdog.running
         self.watchdog.running = (entry, view)
         try:
@@ -78,7 +78,7 @@ class Caller:
         awaitable: Awaitable[Any],
         is_over: Callable[[], bool] = lambda: False,
     ) -> Any:
-        """Await something of a plugin, under the watchdog's eyes, until it has to end."""
+        """Await an awaitable of a plugin while the watchdog watches each step."""
 
         def step(begins: bool) -> None:
             self.watchdog.running = (entry, view) if begins else None
@@ -89,7 +89,7 @@ class Caller:
         return await stepped(awaitable, step, is_over_now)
 
     async def outcome(self, entry: Entry, arg: Any) -> tuple[Any, BaseException | None]:
-        """What a handler that may be async returned or raised; it has the plugin's deadline."""
+        """Call a handler that may be async, with the plugin's deadline; return result and error."""
         thinking.set(None)
         limit_s = entry.owner.deadline
         began, t_began = self._now(), perf_counter()
@@ -106,7 +106,7 @@ class Caller:
     async def ended(
         self, entry: Entry, awaitable: Awaitable[Any]
     ) -> tuple[Any, BaseException | None]:
-        """What something async of a plugin, that is no hook, returned or raised."""
+        """Await an awaitable of a plugin outside a question; return result and error."""
         thinking.set(None)
         try:
             return await self.awaited(entry, None, awaitable), None
@@ -114,7 +114,7 @@ class Caller:
             return None, failure_in(raised)
 
     async def run_task(self, loaded: Loaded, function: Callable[..., Any], args: Any) -> None:
-        """A plugin's background task: what it raises ends it alone, and is told."""
+        """Run a background task of a plugin; log its error, which ends only this task."""
         entry = Entry(loaded, f"task {getattr(function, '__name__', function)}", function, CUSTOM)
         began = self.given.now()
         awaitable, error = attempt(function, *args)
@@ -132,7 +132,7 @@ class Caller:
             self.given.note_all(HOOK, [note])
 
     def failed(self, text: str, error: BaseException | None) -> None:
-        """Something of a plugin did not work: say so, with the place if it raised."""
+        """Log a failure of a plugin, with the place in its file if it raised."""
         frames = traceback.extract_tb(error.__traceback__) if error is not None else []
         where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
         self.given.log(Level.ERR, text + where)
@@ -147,7 +147,7 @@ class Caller:
         began: float,
         t_began: float,
     ) -> tuple[float, float]:
-        """One call, in the trace by the instance's clock and in the statistics by the real one."""
+        """Trace a call by the instance's clock, count it by the real clock; return both times."""
         ended, t_ended = self._now(), perf_counter()
         entry.spent(t_ended - t_began)
         jobid = None if view is None else view.id

@@ -1,4 +1,4 @@
-"""What the host is given of the instance, and the record of one call of a plugin."""
+"""What the host gets from the instance, and the record of one call of a plugin."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def _no_rpc(topic: str, _payload: dict[str, Any] | None) -> dict[str, Any]
 
 @dataclass(frozen=True)
 class Given:
-    """What the host is given of the instance.
+    """The parts of the instance that the host uses.
 
     `tell` takes what the job machine is to be told; `note_all` puts records into the trace, and
     `is_traced` says whether somebody reads them; `now` is the instance's clock; `owner` is the
@@ -36,19 +36,19 @@ class Given:
 
 
 class NoJobs:
-    """Where there is no job machine."""
+    """`Jobs` of a host without a job manager: there are none."""
 
     def get(self, _jobid: int) -> JobView | None:
-        """None."""
+        """Return None."""
         return None
 
     def active(self) -> Iterable[JobView]:
-        """None at all."""
+        """Return no job."""
         return ()
 
 
 class Call(NamedTuple):
-    """One call of a handler: how many operations there were before, and when it began."""
+    """One call of a handler: how many operations there were before it, and when it began."""
 
     entry: Entry
     mark: int
@@ -57,14 +57,14 @@ class Call(NamedTuple):
 
     @property
     def times(self) -> tuple[float, float]:
-        """By the instance's clock, and by the real one."""
+        """When it began, by the instance's clock and by the real clock."""
         return self.began, self.t_began
 
 
 def note_of(
     entry: Entry, hook: str, jobid: int | None, result: Any, error: str | None, duration: float
 ) -> dict[str, Any]:
-    """What the trace has of a call; `duration` in seconds."""
+    """Return the trace record of a call; `duration` is in seconds."""
     return {
         "plugin": entry.plugin,
         "hook": hook,
@@ -76,6 +76,6 @@ def note_of(
 
 
 def blame(entry: Entry, hook: str, view: JobView | None, problem: str) -> str:
-    """Plugin, hook, job, and what was wrong."""
+    """Return a text that names plugin, hook, job and problem."""
     job = "" if view is None else f" for job {format_fluid(view.id, 'f58')}"
     return f"plugin {entry.owner.name} failed in {hook}{job}: {problem}"

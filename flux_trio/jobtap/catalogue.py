@@ -45,12 +45,12 @@ class Returns(Enum):
     ANYTHING = "anything"
 
 
-_HELD: Final = "the job is held in that state, and says which plugin failed"
+_HELD: Final = "the job is held in that state; the reason names the plugin"
 
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """One topic, or a family of topics: then its last part is a word in capitals."""
+    """One topic; or a family of topics, whose last part is a word in capitals."""
 
     topic: str
     when: str
@@ -58,24 +58,24 @@ class Hook:
     returns: Returns = Returns.NOTHING
     rejects: bool = False
     on_failure: str = _HELD
-    told: bool = False  # nobody waits for an answer
+    told: bool = False  # a notification: the job manager does not wait
     waits_for_async: bool = True
 
     @property
     def prefix(self) -> str:
-        """What the topics of a family begin with, "" for a single topic."""
+        """The beginning of all topics of a family, "" for a single topic."""
         head, _, last = self.topic.rpartition(".")
         return f"{head}." if last.isupper() else ""
 
     def covers(self, topic: str) -> bool:
-        """Whether `topic` is this one, or one of this family."""
+        """Return whether `topic` is this topic, or belongs to this family."""
         prefix = self.prefix
         if prefix:
             return topic.startswith(prefix) and len(topic) > len(prefix)
         return topic == self.topic
 
     def may_match(self, glob: str) -> bool:
-        """Whether `glob` matches this topic, or could match one of this family."""
+        """Return whether `glob` matches this topic, or might match one of this family."""
         prefix = self.prefix
         if not prefix:
             return glob_matches(glob, self.topic)
@@ -83,15 +83,15 @@ class Hook:
         return head.startswith(prefix) or prefix.startswith(head)
 
 
-_REFUSED: Final = "the submission is refused; for a job that is there already it is logged"
-_LOGGED: Final = "it is logged"
+_REFUSED: Final = "the submission is refused; a failure for an accepted job is logged"
+_LOGGED: Final = "the failure is logged"
 
 _STATES: Final = {
-    JobState.DEPEND: "A job has come into DEPEND; what it waits for is added here.",
-    JobState.PRIORITY: "A job has come into PRIORITY, and each time what it is found by changed.",
-    JobState.SCHED: "A job has come into SCHED, which it can several times; `job.allocate` here.",
-    JobState.RUN: "A job has its resources; it starts once no prolog is open.",
-    JobState.CLEANUP: "A job is ending; its resources are free once no epilog is open.",
+    JobState.DEPEND: "A job has come into DEPEND; a plugin adds dependencies here.",
+    JobState.PRIORITY: "A job has come into PRIORITY, or its urgency or jobspec has changed there.",
+    JobState.SCHED: "A job has come into SCHED, possibly again; `job.allocate` works here only.",
+    JobState.RUN: "A job has its resources; it starts when no prolog is open.",
+    JobState.CLEANUP: "A job is ending; its resources are freed when no epilog is open.",
     JobState.INACTIVE: "A job is over.",
 }
 
@@ -110,7 +110,7 @@ HOOKS: Final = (
     ),
     Hook(
         f"{DEPENDENCY_PREFIX}SCHEME",
-        "Once for each entry of the jobspec's dependencies; somebody has to handle its scheme.",
+        "Once for each entry of the jobspec's dependencies; a scheme without a handler is refused.",
         ("job", "dependency"),
         rejects=True,
         on_failure=_REFUSED,
@@ -132,13 +132,13 @@ HOOKS: Final = (
     ),
     Hook(
         PRIORITY_GET,
-        "Priorities are asked for again: after `reprioritize_all`, and when a plugin is loaded.",
+        "Priorities are computed again: after `reprioritize_all`, and when a plugin is loaded.",
         returns=Returns.PRIORITY,
         on_failure="the job keeps its priority",
     ),
     Hook(
         f"{UPDATE_PREFIX}KEY",
-        "Somebody asks to set the jobspec's KEY; one that no plugin allows is refused.",
+        "A user asks to set the jobspec's KEY; a key that no plugin allows is refused.",
         ("job", "update"),
         returns=Returns.ALLOWED,
         rejects=True,
@@ -156,20 +156,20 @@ HOOKS: Final = (
     Hook(INACTIVE_REMOVE, "An inactive job was purged.", on_failure=_LOGGED, told=True),
     Hook(
         DESTROY,
-        "A job was refused or is over; what plugins kept for it goes right after.",
+        "A job was refused or is over; its `data` is deleted right after.",
         on_failure=_LOGGED,
         told=True,
     ),
     Hook(
         CONF_UPDATE,
-        "The plugin is loaded, before all else, and whenever the configuration is loaded again.",
+        "The plugin is loaded (this hook comes first), or the configuration was loaded again.",
         ("config",),
         rejects=True,
         on_failure="the plugin, or the new configuration, is refused",
     ),
     Hook(
         QUERY,
-        "Somebody asks for the plugin's own data: `flux-trio jobtap query`.",
+        "The owner asks for the plugin's own data: `flux-trio jobtap query`.",
         (),
         returns=Returns.OBJECT,
         on_failure="the query fails",
@@ -186,14 +186,14 @@ CUSTOM: Final = Hook(
     waits_for_async=False,
 )
 
-_TOPICS_KEPT: Final = 4096  # those of updates and events are other people's words
+_TOPICS_KEPT: Final = 4096  # users choose the topics of updates and events
 _CUSTOM_TOPIC: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_*?-]+)+")
 _RESERVED: Final = ("job", "conf", "plugin")
 
 
 @functools.lru_cache(maxsize=_TOPICS_KEPT)
 def hook_of(topic: str) -> Hook:
-    """The row of a topic; `CUSTOM` for those that are a plugin's own."""
+    """Return the row of a topic; `CUSTOM` for a topic that plugins have invented."""
     for hook in HOOKS:
         if hook.covers(topic):
             return hook
@@ -201,7 +201,7 @@ def hook_of(topic: str) -> Hook:
 
 
 def check_handler(topic: str, handler: Callable[..., Any]) -> None:
-    """Raises PluginError unless there is such a topic and `handler` takes what it is given."""
+    """Raise PluginError unless the topic exists and `handler` takes its parameters."""
     if topic.partition(".")[0] in _RESERVED:
         hooks = [hook for hook in HOOKS if _is_meant(hook, topic)]
         if not hooks:
@@ -223,7 +223,7 @@ def check_handler(topic: str, handler: Callable[..., Any]) -> None:
 
 
 def takes(handler: Callable[..., Any], count: int) -> bool:
-    """Whether `handler` can be called with `count` arguments."""
+    """Return whether `handler` can be called with `count` arguments."""
     try:
         inspect.signature(handler).bind(*[None] * count)
     except TypeError:

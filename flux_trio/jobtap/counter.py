@@ -19,7 +19,7 @@ Amount = Callable[[Job], float]
 
 
 class Counter(Mapping[Hashable, float]):
-    """Amounts by key, of the jobs in `states`; a key that nothing counts for has 0.
+    """Amounts by key, of the jobs in `states`; a key for which no job counts has 0.
 
     In a class each plugin object has its own; in a module it is the counter itself.
     """
@@ -31,7 +31,7 @@ class Counter(Mapping[Hashable, float]):
         self.name = ""
         self._of_job: dict[int, tuple[Hashable, float]] = {}
         self._totals: dict[Hashable, float] = {}
-        self._jobs: dict[Hashable, int] = {}  # how many make up each total
+        self._jobs: dict[Hashable, int] = {}  # the number of jobs in each total
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
@@ -66,7 +66,7 @@ class Counter(Mapping[Hashable, float]):
 
     @property
     def total(self) -> float:
-        """Of all keys."""
+        """The sum over all keys."""
         return sum(self._totals.values())
 
     def update(self, job: Job) -> None:
@@ -79,17 +79,17 @@ class Counter(Mapping[Hashable, float]):
     # --- for the host
 
     def shown(self) -> dict[str, float]:
-        """Amounts by key as text."""
+        """Return the amounts by key as text."""
         return {str(key): amount for key, amount in self._totals.items()}
 
     def take(self, job: Job, state: JobState) -> None:
-        """The job is in `state` now."""
+        """Count the job, or stop counting it, now that it is in `state`."""
         jobid = job.id
         counted = jobid in self._of_job
         if state in self.states:
             if not counted:
                 key, amount = self.key(job), self.amount(job)
-                hash(key)  # or it is no key
+                hash(key)  # raises TypeError for a value that cannot be a key
                 if not isinstance(amount, (int, float)) or not isfinite(amount):
                     raise TypeError(f"counter {self.name}: expected a number, got {amount!r}")
                 self._add(jobid, key, amount)
@@ -97,7 +97,7 @@ class Counter(Mapping[Hashable, float]):
             self.drop(jobid)
 
     def drop(self, jobid: int) -> None:
-        """The job counts no more."""
+        """Stop counting the job."""
         counted = self._of_job.pop(jobid, None)
         if counted is None:
             return
@@ -108,11 +108,11 @@ class Counter(Mapping[Hashable, float]):
             del self._jobs[key], self._totals[key]
 
     def clear(self) -> None:
-        """Nothing counts."""
+        """Stop counting all jobs."""
         self._of_job, self._totals, self._jobs = {}, {}, {}
 
     def recount(self, jobs: Iterable[Job]) -> dict[Hashable, float]:
-        """Count `jobs` anew; what was kept before, by key."""
+        """Count `jobs` again; return the amounts before, by key."""
         kept = self._totals
         self.clear()
         for job in jobs:

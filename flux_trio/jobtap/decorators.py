@@ -1,4 +1,4 @@
-"""Decorators that say what a function of a plugin is for; the function itself stays as it is.
+"""Decorators that say what a function of a plugin is for; they do not change the function.
 
 They are equally for methods of a `Plugin` and for functions of a module that is a plugin. What they
 say is checked when the plugin is loaded.
@@ -26,7 +26,7 @@ class OnMark:
 
 @dataclass(frozen=True, slots=True)
 class StateMark:
-    """Is called when a job comes into one of `states`, or with `leaving` when it goes."""
+    """Is called when a job comes into one of `states`; with `leaving`, when it leaves one."""
 
     states: tuple[JobState, ...]
     leaving: bool
@@ -81,13 +81,13 @@ def service(method: str, *, owner_only: bool = True) -> Callable[[F], F]:
 
 
 def marks_of(function: Any) -> tuple[Mark, ...]:
-    """What a function is decorated with, first said first."""
+    """Return the marks of a function, the outermost decorator first."""
     found: tuple[Mark, ...] = getattr(function, MARKS, ())
     return found
 
 
 def _expect(kind: type, given: Iterable[Any], example: str) -> None:
-    """Or a decorator without its parentheses would do nothing."""
+    """Reject `@on` without parentheses: it would register nothing."""
     for each in given:
         if not isinstance(each, kind):
             raise TypeError(f"expected a decorator such as {example}, got {each!r}")

@@ -1,4 +1,4 @@
-"""Asking plugins: in load order, one chain a question, whatever they do.
+"""Asking plugins: each question goes along a chain of handlers, in load order.
 
 A sync handler answers at once, inside the job manager's turn. From the first async one on, the rest
 of the chain comes when that has answered, has been given up, or its plugin is gone. A plugin that
@@ -38,11 +38,11 @@ from flux_trio.protocols import (
     PluginInterests,
 )
 
-_CHAINS_MAX: Final = 4096  # topics of updates and events are other people's words
+_CHAINS_MAX: Final = 4096  # users choose the topics of updates and events
 
 
 class Series:
-    """Calls of handlers, one after another, that went well; they are traced together.
+    """Successful calls of handlers, one after another; they are traced together.
 
     A look at the clock and a record for each call would cost more than most handlers do.
     """
@@ -51,12 +51,12 @@ class Series:
 
     def __init__(self, is_traced: bool, began: float) -> None:
         self.is_traced = is_traced
-        self.began = began  # by the instance's clock: the first call that is not traced yet
+        self.began = began  # of the first call that is not traced yet, by the instance's clock
         self.notes: list[dict[str, Any]] = []
 
 
 class Dispatcher(Caller):
-    """Chains of handlers by topic, and the questions that async ones still think about.
+    """The chains of handlers by topic, and the questions whose async handlers still run.
 
     `config` is the configuration that no plugin has refused.
     """
@@ -64,14 +64,14 @@ class Dispatcher(Caller):
     def __init__(self, given: Given, config: Config, blocked_s: float = BLOCKED_S) -> None:
         super().__init__(given, blocked_s)
         self.config = config
-        self.plugins: list[Loaded] = []  # in the order they are asked
-        self.subscribers: dict[int, set[str]] = {}  # job id → plugins that are told of its events
-        self.topics_changed = True  # the job manager does not know which topics are handled now
-        self._unsaid: dict[int, bool] = {}  # jobs that were or are subscribed; is it so now?
+        self.plugins: list[Loaded] = []  # in the order in which they are asked
+        self.subscribers: dict[int, set[str]] = {}  # job id → names of plugins
+        self.topics_changed = True  # since the job manager was told
+        self._unsaid: dict[int, bool] = {}  # by job, since the job manager was told: subscribed?
         self._chains: dict[str, list[Entry]] = {}
         self._thinking: dict[int, Asking] = {}
 
-    # --- the job machine's side (`Plugins`)
+    # --- for the job manager (`Plugins`)
 
     def news(self) -> PluginInterests | None:
         if not (self.topics_changed or self._unsaid):
@@ -79,7 +79,7 @@ class Dispatcher(Caller):
         topics = None
         if self.topics_changed:
             handled = [topic for loaded in self.plugins for topic in loaded.topics()]
-            topics = tuple(dict.fromkeys([DESTROY, *handled]))  # at which the host forgets the job
+            topics = tuple(dict.fromkeys([DESTROY, *handled]))  # the host itself handles it
         unsaid, self._unsaid = self._unsaid, {}
         self.topics_changed = False
         return PluginInterests(
@@ -127,7 +127,7 @@ class Dispatcher(Caller):
                 if loaded.data:
                     loaded.data.pop(job.id, None)
 
-    # --- what plugins ask of it
+    # --- for plugins
 
     def subscribe(self, jobid: int, plugin: str) -> None:
         """Tell `plugin` of this job's events."""
@@ -137,14 +137,14 @@ class Dispatcher(Caller):
         names.add(plugin)
 
     def unsubscribe(self, jobid: int, plugin: str) -> None:
-        """Tell `plugin` of no more events of this job."""
+        """Stop telling `plugin` of this job's events."""
         names = self.subscribers.get(jobid, set())
         names.discard(plugin)
         if not names and self.subscribers.pop(jobid, None) is not None:
             self._unsaid[jobid] = False
 
     def call(self, topic: str, args: Any) -> Any:
-        """Ask the handlers of a plugin's own topic; the last answer that is not None."""
+        """Call the handlers of a custom topic; return the last answer that is not None."""
         chain = self._chain(topic) if hook_of(topic) is CUSTOM else []
         if not chain:
             raise PluginError(f"no plugin handles {topic}")
@@ -157,7 +157,7 @@ class Dispatcher(Caller):
     # --- what a plugin has entered
 
     def forget(self, loaded: Loaded) -> None:
-        """The plugin is gone: it leaves every state it was told of, and nothing is kept for it."""
+        """Delete the data of a removed plugin, after it has left every state that it entered."""
         for jobid in [] if loaded.tracker is None else loaded.tracker.entered:
             view = self.jobs.get(jobid)
             if view is not None:
@@ -293,7 +293,7 @@ class Dispatcher(Caller):
     def _conclude(
         self, asking: Asking, call: Call, said: Any, error: BaseException | None
     ) -> tuple[float, float]:
-        """What a handler said or raised goes into the answer and the trace; the times now."""
+        """Put the value or error of a handler into the answer and the trace; return the times."""
         entry, question = call.entry, asking.question
         result, problem = None, None
         if (reason := refusal_in(error, asking.hook)) is not None:
@@ -307,20 +307,20 @@ class Dispatcher(Caller):
             asking.forget_since(call.mark)
             asking.error = blame(entry, question.topic, question.job, problem)
             if error is not None or asking.hook.rejects or asking.hook.told:
-                self.failed(asking.error, error)  # else the job machine logs it
+                self.failed(asking.error, error)  # else the job manager logs it
         return self._record(entry, question.topic, question.job, result, problem, *call.times)
 
     def _answered(self, asking: Asking, answer: HookAnswer) -> None:
         self.given.tell(HookAnswered(asking.question.ticket, answer))
 
     def _told(self, _asking: Asking, answer: HookAnswer) -> None:
-        """Nobody waits for an answer: what was asked for goes to the job machine by itself."""
+        """Send the operations of a notification to the job manager as inputs."""
         for operation in answer.operations:
             self.given.tell(operation)
 
 
 def _taken(asking: Asking, said: Any) -> tuple[Any, str | None]:
-    """What the trace shows of a value, or what is wrong with it."""
+    """Return the trace's form of a value, and None or what is wrong with the value."""
     try:
         if asking.takes(said):
             return shown(said), None
@@ -330,5 +330,5 @@ def _taken(asking: Asking, said: Any) -> tuple[Any, str | None]:
 
 
 def _refusal(entry: Entry, topic: str, reason: str) -> str:
-    """A user reads the plugin's own words; who loads a configuration also reads whose they are."""
+    """Return the reason for a user; for a new configuration it names the plugin, too."""
     return f"plugin {entry.plugin}: {reason}" if topic == CONF_UPDATE else reason

@@ -1,10 +1,10 @@
-"""What a plugin raises, and what it meets when it breaks a rule."""
+"""The errors that a plugin raises, and those that it gets when it breaks a rule."""
 
 from __future__ import annotations
 
 
 class Reject(Exception):
-    """Raised by a handler: no. `reason` is one sentence, shown to the user word for word."""
+    """Raised by a handler to refuse. `reason` is one sentence, shown to the user word for word."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

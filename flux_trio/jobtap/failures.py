@@ -1,4 +1,4 @@
-"""Calling code of a plugin, whatever it does; what it raised, and how that is said."""
+"""Calling code of a plugin, and describing its errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flux_trio.jobtap.plain import readable
 
 
 class NoAnswer(Exception):
-    """An async handler took too long."""
+    """An async handler exceeded its deadline."""
 
 
 def attempt(function: Callable[..., Any], *args: Any) -> tuple[Any, BaseException | None]:
@@ -29,12 +29,12 @@ def attempt(function: Callable[..., Any], *args: Any) -> tuple[Any, BaseExceptio
 
 
 def is_awaitable(said: Any) -> bool:
-    """Whether a handler is async: it has only begun."""
+    """Return whether a handler returned an awaitable: it is async and has only begun."""
     return type(said) is CoroutineType or hasattr(type(said), "__await__")
 
 
 def failure_in(raised: BaseException) -> BaseException:
-    """What an async function of a plugin raised, without that it was cancelled besides.
+    """Return the error of an async function of a plugin, without Cancelled beside it.
 
     What was only cancelled, or interrupted, is raised again. A Cancelled that belongs to no scope
     around here, since somebody kept it, is a failure as any other.
@@ -48,13 +48,13 @@ def failure_in(raised: BaseException) -> BaseException:
 
 
 def refusal_in(error: BaseException | None, hook: Hook) -> str | None:
-    """The sentence of a Reject where it is an answer to `hook`; None for any other error."""
+    """Return the reason of a Reject if `hook` can be refused; None for any other error."""
     reason = getattr(error, "reason", None) if isinstance(error, Reject) and hook.rejects else None
     return readable(reason) if isinstance(reason, str) and reason.strip() else None
 
 
 def describe(error: BaseException) -> str:
-    """One line about what a plugin raised."""
+    """Return one line about an error of a plugin."""
     try:
         text = str(error)
     except Exception as another:  # noqa: BLE001 - the plugin's own code

@@ -1,4 +1,4 @@
-"""Reading a plugin: what its functions are decorated with, and whether that can work."""
+"""Reading the decorated functions of a plugin, and checking them."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ Function = Callable[..., Any]
 _NAME: Final = re.compile(r"\.?[A-Za-z0-9][A-Za-z0-9_-]*")
 _METHOD: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
-# States that a job is in for a while: it comes into them after NEW, and leaves all but the last.
+# A job comes into each of these states after NEW, and leaves all but the last one.
 _ENTERED: Final = frozenset(JobState) - {JobState.NEW}
 _LEFT: Final = _ENTERED - {JobState.INACTIVE}
-_COUNTED: Final = _LEFT | {JobState.NEW}  # from job.new on, so that the next validate knows
+_COUNTED: Final = _LEFT | {JobState.NEW}  # from job.new on: the next job.validate sees it
 
 
 @dataclass(slots=True)
 class Handlers:
-    """What a plugin has, in the order it was written."""
+    """The handlers, services and counters of a plugin, in the order of its source."""
 
     topics: list[tuple[str, Function]] = field(default_factory=list)  # topic or glob
     enter: dict[JobState, list[Function]] = field(default_factory=dict)
     leave: dict[JobState, list[Function]] = field(default_factory=dict)
-    services: dict[str, tuple[Function, bool]] = field(default_factory=dict)  # owner only?
+    services: dict[str, tuple[Function, bool]] = field(default_factory=dict)  # function, owner only
     counters: list[Counter] = field(default_factory=list)
 
     @property
     def follows_states(self) -> bool:
-        """Whether it has to be told of every change of state."""
+        """Whether the plugin has to be told of every change of state."""
         return bool(self.enter or self.leave or self.counters)
 
 
@@ -63,7 +63,7 @@ class ModulePlugin(Plugin):
 
 
 def read_handlers(plugin: Plugin) -> Handlers:
-    """What `plugin` has. Raises PluginError, naming the rule, for what can not work."""
+    """Return the handlers of `plugin`. Raises PluginError, naming the rule that it breaks."""
     name, deadline = plugin.name, plugin.deadline
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise PluginError(f"{name!r} is no name of a plugin: letters, digits, hyphens")
@@ -88,12 +88,12 @@ def read_handlers(plugin: Plugin) -> Handlers:
 
 
 def is_plugin_module(module: types.ModuleType) -> bool:
-    """Whether a module has anything that is decorated, or a counter."""
+    """Return whether a module has a decorated function or a counter."""
     return any(marks_of(value) or isinstance(value, Counter) for value in vars(module).values())
 
 
 def _members(plugin: Plugin) -> Iterator[Any]:
-    """Functions and counters, in the order they were written; those of base classes first."""
+    """Yield functions and counters in the order of the source; those of base classes first."""
     if isinstance(plugin, ModulePlugin):
         for name, value in vars(plugin.module).items():
             if isinstance(value, Counter):

@@ -1,8 +1,8 @@
-"""The plugin host: which plugins are loaded, and what lives and dies with each.
+"""The plugin host: the loaded plugins, and what ends with each of them.
 
-A plugin is loaded whole or not at all: its handlers are checked, its conf.update may refuse, and
-only then it is asked anything. Once it is removed nothing of it is called again: its tasks have
-ended, what its handlers had entered has been left, and what was kept for it is gone.
+A plugin is loaded completely or not at all: first its handlers are checked, then its conf.update
+may refuse. After a plugin is removed, nothing of it is called again: its tasks have ended, its
+leave handlers have been called, and its data is deleted.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from flux_trio.protocols import (
     PluginsChanged,
 )
 
-END_S: Final = 5.0  # for the tasks of a plugin that is removed
+END_S: Final = 5.0  # that the tasks of a removed plugin have to end
 RECOUNT_S: Final = 60.0
 RECOUNT_JOBS_MAX: Final = 1000  # about 5 ms
-ALL: Final = "all"  # what removes every plugin that is not builtin
+ALL: Final = "all"  # as a pattern: every plugin that is not builtin
 ORDERS: Final = ("none", "state", "-state")
-"""In which a plugin is told of active jobs: as they came, by state, or backwards."""
+"""The orders in which active jobs are presented: oldest first, by state, by state in reverse."""
 
 
 class PluginHost(Dispatcher):
-    """Loaded plugins, in the order they are asked.
+    """The loaded plugins, in the order in which they are asked.
 
     They live in `nursery` (see `open_host`). A handler that holds the whole instance for longer
     than `blocked_s` seconds is named by the watchdog.
@@ -85,7 +85,7 @@ class PluginHost(Dispatcher):
         if isinstance(error, PluginError):
             raise error
         if error is not None:
-            raise PluginError(f"plugin {plugin!r} is none: {describe(error)}")
+            raise PluginError(f"{plugin!r} is not a plugin: {describe(error)}")
         if any(each.name == plugin.name for each in self.plugins):
             raise PluginError(f"plugin {plugin.name} is already loaded")
         if not loaded.is_builtin:
@@ -111,7 +111,7 @@ class PluginHost(Dispatcher):
         return loaded
 
     async def replay(self, name: str, order: str = "none") -> None:
-        """Have a plugin told of every active job, and all priorities asked for again.
+        """Present every active job to a plugin; then all priorities are computed again.
 
         `order` is one of ORDERS.
         """
@@ -121,13 +121,13 @@ class PluginHost(Dispatcher):
         await done.wait()
 
     def replayed(self, action: PluginReplayed) -> None:
-        """The job machine has done so."""
+        """The job manager has finished a `replay`."""
         done = self._replays.pop(action.ticket, None)
         if done is not None:
             done.set()
 
     async def remove(self, pattern: str) -> list[str]:
-        """Remove by name or glob; builtins need their period spelled out. The names of those gone.
+        """Remove by name or glob, a builtin only with its period; return the names of the removed.
 
         `all` is every plugin that is not builtin, and never fails; else no match is a PluginError.
         The job machine is told with `announce`, or with what takes their place.
@@ -143,11 +143,11 @@ class PluginHost(Dispatcher):
         return [loaded.name for loaded in gone]
 
     def announce(self) -> None:
-        """Plugins are gone: what they held or said no longer counts."""
+        """Tell the job manager that plugins were removed: it asks again about held jobs."""
         self.given.tell(PluginsChanged())
 
     def _changed(self) -> None:
-        """Another list of plugins: what was looked up in it may be otherwise."""
+        """Forget what was looked up in the list of plugins, which has changed."""
         self._chains.clear()
         self.topics_changed = True
         self._methods = {
@@ -157,11 +157,11 @@ class PluginHost(Dispatcher):
         }
 
     def names(self, *, builtins: bool = False) -> list[str]:
-        """In the order they are asked."""
+        """Return the names, in the order in which the plugins are asked."""
         return [each.name for each in self.plugins if builtins or not each.is_builtin]
 
     async def query(self, name: str) -> dict[str, Any]:
-        """The plugin's own data, with its name, path, what its hooks took, and its counters.
+        """Return the plugin's own data, with its name, path, hook times and counters.
 
         Raises PluginError when there is none of that name, or it fails.
         """
@@ -181,18 +181,18 @@ class PluginHost(Dispatcher):
         return found | ({"counters": counters} if counters else {})
 
     def find(self, name: str) -> Loaded:
-        """Raises PluginError when no plugin of that name is loaded."""
+        """Return the loaded plugin of this name. Raises PluginError if it is not loaded."""
         for loaded in self.plugins:
             if loaded.name == name:
                 return loaded
         raise PluginError(f"plugin {name} is not loaded")
 
     def method(self, topic: str) -> PluginMethod | None:
-        """The method of a plugin that has this topic."""
+        """Return the plugin's method with this topic, if any."""
         return self._methods.get(topic)
 
     async def serve(self, method: PluginMethod, request: ServiceRequest) -> dict[str, Any]:
-        """What a plugin's method answers. Raises FluxError."""
+        """Call a plugin's method and return its answer. Raises FluxError."""
         owner = method.owner
         if owner.is_removed:
             raise FluxError(Errno.ENOSYS, f"plugin {owner.name} was removed")
@@ -234,7 +234,7 @@ class PluginHost(Dispatcher):
     # --- what runs beside the job manager's turns
 
     def recount_at_rest(self) -> None:
-        """Recount when that is cheap and nothing is under way; at most every RECOUNT_S seconds."""
+        """Recount if few jobs count and no question is open; at most every RECOUNT_S seconds."""
         now = self.given.now()
         if now < self._recounted + RECOUNT_S or self._thinking or self._replays:
             return
@@ -244,7 +244,7 @@ class PluginHost(Dispatcher):
             self.recount()
 
     def recount(self) -> int:
-        """Count all declared counters anew; differences are told and put right. How many."""
+        """Recount all declared counters, log and correct differences; return their number."""
         return sum(
             recount(loaded, loaded.tracker, self.jobs, self.given)
             for loaded in self.plugins
@@ -252,7 +252,7 @@ class PluginHost(Dispatcher):
         )
 
     async def name_who_stays(self) -> None:
-        """The instance ends, and cannot as long as a task of a plugin does not."""
+        """Log the plugins whose tasks keep the instance from ending."""
         with trio.move_on_after(END_S) as limit:
             limit.shield = True
             for loaded in self.plugins:
@@ -267,13 +267,13 @@ class PluginHost(Dispatcher):
         self.given.log(Level.ERR, text)
 
     def close(self) -> None:
-        """The instance ends: the nursery has ended already."""
+        """Tell all plugins that they are removed; call this when their tasks have ended."""
         self.watchdog.stop()
         for loaded in self.plugins:
             self._tell_removed(loaded)
 
     async def _live(self, loaded: Loaded, *, task_status: trio.TaskStatus[trio.Nursery]) -> None:
-        """The nursery of one plugin."""
+        """Open the nursery of one plugin."""
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(trio.sleep_forever)
@@ -296,12 +296,12 @@ class PluginHost(Dispatcher):
         super()._answered(asking, answer)
 
     def _adopt(self, question: AskHook, answer: HookAnswer) -> None:
-        """The configuration is what no plugin has refused."""
+        """Use the configuration, unless a plugin has refused it."""
         if answer.error is None and answer.reject is None:
             self.config = question.args
 
     async def _end(self, loaded: Loaded) -> None:
-        """Nothing of it is called any more after this."""
+        """End a plugin; nothing of it is called afterwards."""
         loaded.is_removed = True
         loaded.nursery.cancel_scope.cancel()
         with trio.move_on_after(END_S) as limit:
@@ -322,7 +322,7 @@ class PluginHost(Dispatcher):
         loaded.plugin._jobtap = None
 
     async def _put(self, loaded: Loaded, topic: str, args: Any) -> Asking | None:
-        """Ask one plugin something that is not about a job; None when it does not handle it."""
+        """Ask one plugin a question that is not about a job; None if it has no handler."""
         entry = loaded.find(topic)
         if entry is None:
             return None
@@ -341,7 +341,7 @@ class PluginHost(Dispatcher):
 async def open_host(
     given: Given, config: Config | None = None, blocked_s: float = BLOCKED_S
 ) -> AsyncIterator[PluginHost]:
-    """A host without plugins, for the length of the block; then what they run is cancelled."""
+    """Open a host without plugins; at the end of the block the tasks of plugins are cancelled."""
     host = None
     try:
         async with trio.open_nursery() as nursery:
@@ -366,17 +366,17 @@ def _is_meant(loaded: Loaded, pattern: str) -> bool:
 
 
 def _answer(said: Any) -> dict[str, Any]:
-    """What a method returned, as it can be sent."""
+    """Return the value of a method as a payload."""
     if not isinstance(said, dict | None):
         raise NotAllowed(f"expected a dict, got {reprlib.repr(said)}")
     return plain(said or {}, "answer", ANSWER_BYTES_MAX)
 
 
 def _is_sendable(error: FluxError) -> bool:
-    """Whether a plugin has made it of a number and a text."""
+    """Return whether the error has a number and a text; a plugin may have made it of others."""
     return isinstance(error.errnum, int) and error.errnum > 0 and isinstance(error.text, str)
 
 
 def _name_of_class(plugin: Plugin) -> str:
-    """HoldUntil → hold-until."""
+    """Return the name of the class with hyphens: HoldUntil → hold-until."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", type(plugin).__name__).lower()

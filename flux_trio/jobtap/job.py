@@ -31,7 +31,7 @@ from flux_trio.protocols.operations import Queued, is_repeat, refusal
 
 T = TypeVar("T")
 
-R_BYTES_MAX = 2**22  # of 16,384 nodes that have nothing in common
+R_BYTES_MAX = 2**22  # enough for 16,384 nodes that are all different
 
 
 class Job(JobValue, frozen=True, eq=False):
@@ -44,12 +44,12 @@ class Job(JobValue, frozen=True, eq=False):
 
     @property
     def plugin(self) -> PluginSelf:
-        """The plugin that holds this handle: what a module plugin has in place of `self`."""
+        """The plugin that was given this job; a module plugin uses it in place of `self`."""
         return self._keeper.plugin
 
     @property
     def data(self) -> dict[str, Any]:
-        """The plugin's own, for this job; gone with the job or the plugin."""
+        """The plugin's own data about this job; deleted with the job or the plugin."""
         return self._keeper.data_of(self.view)
 
     def _now(self) -> Job | None:
@@ -60,18 +60,18 @@ class Job(JobValue, frozen=True, eq=False):
     # --- what may be done with it; all raise NotAllowed, naming the rule
 
     def add_dependency(self, description: str) -> None:
-        """Hold the job in DEPEND until this is removed; in NEW and DEPEND.
+        """Hold the job in DEPEND until the dependency is removed; in NEW and DEPEND only.
 
         Silent when it is there already. One that was removed cannot be added again.
         """
         self.post(JobEvent.DEPENDENCY_ADD, {"description": description})
 
     def remove_dependency(self, description: str) -> None:
-        """The job need not wait for this any more; in NEW and DEPEND."""
+        """Remove a dependency; in NEW and DEPEND only."""
         self.post(JobEvent.DEPENDENCY_REMOVE, {"description": description})
 
     def set_priority(self, priority: int | Unavailable) -> None:
-        """A priority from 0 (held) to 4294967295, when it is known outside a priority hook.
+        """Set a priority, 0 (held) to 4294967295, outside a priority hook.
 
         Without effect unless the job is in PRIORITY or SCHED.
         """
@@ -82,7 +82,7 @@ class Job(JobValue, frozen=True, eq=False):
         self.post(JobEvent.PROLOG_START, {"description": description})
 
     def prolog_finish(self, description: str, status: int = 0) -> None:
-        """A prolog has ended; `status` is a wait status, for information only."""
+        """Finish a prolog; `status` is a wait status, for information only."""
         self.post(JobEvent.PROLOG_FINISH, {"description": description, "status": status})
 
     def epilog_start(self, description: str) -> None:
@@ -90,11 +90,11 @@ class Job(JobValue, frozen=True, eq=False):
         self.post(JobEvent.EPILOG_START, {"description": description})
 
     def epilog_finish(self, description: str, status: int = 0) -> None:
-        """An epilog has ended; `status` is a wait status, for information only."""
+        """Finish an epilog; `status` is a wait status, for information only."""
         self.post(JobEvent.EPILOG_FINISH, {"description": description, "status": status})
 
     def post(self, name: str, context: Mapping[str, Any] | None = None) -> None:
-        """Log an event; not one by which the job manager moves a job, and not after clean.
+        """Log an event; not one that the job manager itself logs, and not after clean.
 
         Silent when it would open a dependency, prolog or epilog that is open.
         """
@@ -103,7 +103,7 @@ class Job(JobValue, frozen=True, eq=False):
         if now is None:
             raise NotAllowed(f"{name}: the job is inactive")
         queued = list(self._keeper.queued(now))
-        # a repeat is told all the same: so the plugin goes on with what an earlier life left open
+        # a repeat is sent, too: by it a plugin resumes what an earlier process left open
         if not is_repeat(now, name, wanted, queued):
             rule = refusal(now, name, wanted, queued)
             if rule is not None:
@@ -116,12 +116,12 @@ class Job(JobValue, frozen=True, eq=False):
         return now.was_posted(name) or any(name == each for each, _ in self._keeper.queued(now))
 
     def raise_exception(self, type: str, severity: int = 0, note: str = "") -> None:  # noqa: A002 - RFC 21's word
-        """Log an exception; severity 0 ends the job, 1 to 7 only record. Not fatal in NEW."""
+        """Log an exception; severity 0 ends the job, not in NEW; 1 to 7 only record a problem."""
         context = {"type": type, "severity": severity, "note": note}
         self.post(JobEvent.EXCEPTION, context | {"userid": self.plugin.owner})
 
     def update(self, values: Mapping[str, Any]) -> None:
-        """Change the jobspec, by key such as `attributes.system.duration`; before RUN.
+        """Change the jobspec by keys such as `attributes.system.duration`; before RUN only.
 
         A job in SCHED goes back to PRIORITY.
         """
@@ -143,29 +143,29 @@ class Job(JobValue, frozen=True, eq=False):
         self._keeper.allocate(self._question, plain(resource_set, "R", R_BYTES_MAX))
 
     def subscribe(self) -> None:
-        """From now on, job.event.* of this job is told to the plugin."""
+        """Tell the plugin job.event.* of this job from now on."""
         self._keeper.subscribe(self.view)
 
     def unsubscribe(self) -> None:
-        """End that."""
+        """Do not tell the plugin job.event.* of this job any more."""
         self._keeper.unsubscribe(self.id)
 
 
 class JobLookup(Protocol):
-    """`Plugin.jobs`: jobs by id."""
+    """`Plugin.jobs`: the jobs as they are now, by id."""
 
     def get(self, jobid: int) -> Job | None:
-        """An active job, or one that became inactive a short while ago; None for others."""
+        """Return a job that is active, or became inactive a short while ago; else None."""
 
     def active(self) -> Iterator[Job]:
-        """All that are not inactive, oldest first."""
+        """Yield all active jobs, oldest first."""
 
     def result(self, jobid: int) -> str | None:
-        """How a job in CLEANUP or INACTIVE ended: completed, failed, canceled, timeout."""
+        """Return how a job in CLEANUP or INACTIVE ended: completed, failed, canceled, timeout."""
 
 
 class Host(Protocol):
-    """What a loaded plugin reaches of the instance; gone when the plugin is removed."""
+    """The parts of the instance that a loaded plugin can use."""
 
     @property
     def owner(self) -> int:
@@ -205,11 +205,11 @@ class Host(Protocol):
         """Ask a service of the instance."""
 
     def reprioritize_all(self) -> None:
-        """Have all priorities asked for again."""
+        """Compute all priorities again."""
 
 
 class PluginSelf(Host, Protocol):
-    """A plugin, as the handles of its jobs know it: `Plugin` has all of this."""
+    """The part of `Plugin` that is there for authors, as `Job.plugin` has it."""
 
     name: str
     conf: dict[str, Any]
@@ -219,29 +219,29 @@ class PluginSelf(Host, Protocol):
 
 
 class Keeper(Protocol):
-    """What a job's handle needs of the host of the plugin that holds it."""
+    """The part of the plugin host that a `Job` uses."""
 
     @property
     def plugin(self) -> PluginSelf:
-        """The plugin that holds it."""
+        """The plugin that was given the job."""
 
     def do(self, operation: Operation) -> None:
-        """Put it into the answer of the hook that runs, else to the job machine."""
+        """Put an operation into the answer of the hook that runs, else send it as an input."""
 
     def current(self, view: JobView) -> JobView | None:
         """Return the job of `view` as it is now; None if it is over and cannot be looked up."""
 
     def queued(self, view: JobView) -> Queued:
-        """Return what waits to be logged, with what the hook that runs has asked for."""
+        """Return the events that wait to be logged, including those of the hook that runs."""
 
     def allocate(self, question: AskHook | None, resource_set: dict[str, Any]) -> None:
         """Run the job of `question` on these resources. Raises NotAllowed."""
 
     def data_of(self, view: JobView) -> dict[str, Any]:
-        """What the plugin keeps for a job."""
+        """Return the plugin's data about a job."""
 
     def subscribe(self, view: JobView) -> None:
         """Tell the plugin of this job's events. Raises NotAllowed if the job is inactive."""
 
     def unsubscribe(self, jobid: int) -> None:
-        """No longer."""
+        """Do not tell the plugin of this job's events any more."""

@@ -12,11 +12,11 @@ from flux_trio.formats import Event, Jobspec, format_fluid
 from flux_trio.jobtap.plain import read_only
 from flux_trio.protocols import AskHook, JobState, JobView
 
-_JOBSPECS_KEPT: Final = 64  # parsed once for all plugins of a chain, and its next states
+_JOBSPECS_KEPT: Final = 64  # each is parsed once for all plugins of a chain
 
 
 class JobValue(msgspec.Struct, frozen=True, eq=False):
-    """A job when a hook was asked about it, or it was looked up; `view` is for the host."""
+    """A job at the time of a question or a lookup; `view` is for the host."""
 
     view: JobView
     _question: AskHook | None
@@ -33,7 +33,7 @@ class JobValue(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def userid(self) -> int:
-        """Who submitted it."""
+        """The user who submitted the job."""
         return self.view.userid
 
     @property
@@ -43,12 +43,12 @@ class JobValue(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def priority(self) -> int:
-        """The last one given, 0 to 4294967295."""
+        """The last priority that was logged, 0 to 4294967295."""
         return self.view.priority
 
     @property
     def state(self) -> JobState:
-        """Its state when the hook was asked, or the job was looked up."""
+        """The state of the job."""
         return self.view.state
 
     @property
@@ -63,70 +63,70 @@ class JobValue(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def dependencies(self) -> frozenset[str]:
-        """The descriptions of what it waited for."""
+        """The descriptions of the open dependencies."""
         return frozenset(self.view.dependencies or ())
 
     @property
     def prologs(self) -> frozenset[str]:
-        """The descriptions of the prologs that held its start."""
+        """The descriptions of the open prologs, which hold the start."""
         return frozenset(self.view.prologs or ())
 
     @property
     def start_requested(self) -> bool:
-        """Whether it might be running: the execution service had been asked to start it."""
+        """Whether the execution service was asked to start the job, which may be running."""
         return self.view.start_requested
 
     @property
     def epilogs(self) -> frozenset[str]:
-        """The descriptions of the epilogs that held its resources."""
+        """The descriptions of the open epilogs, which hold the resources."""
         return frozenset(self.view.epilogs or ())
 
     @property
     def annotations(self) -> dict[str, Any]:
-        """All there are (RFC 27, Alloc Annotate)."""
+        """A copy of all annotations (RFC 27, Alloc Annotate)."""
         return copy.deepcopy(self.view.annotations or {})
 
     @property
     def raw_jobspec(self) -> dict[str, Any]:
-        """The jobspec as JSON has it, without the environment, updates applied; a copy."""
+        """A copy of the decoded jobspec without the environment, with updates applied."""
         decoded: dict[str, Any] = msgspec.json.decode(self.view.current_jobspec_bytes())
         return decoded
 
     @property
     def jobspec(self) -> Jobspec:
-        """The same, parsed (RFC 14), to be read only. Raises FormatError for one that is none."""
+        """The parsed jobspec (RFC 14), read-only. Raises FormatError if it is malformed."""
         return _parse(self.view.current_jobspec_bytes())
 
     @property
     def R(self) -> dict[str, Any] | None:  # noqa: N802 - RFC 20's name for it
-        """Its resources from RUN on (an RFC 20 object without `scheduling`), None before."""
+        """R (RFC 20) without `scheduling`, from RUN on; None before."""
         return self.view.resource_set()
 
     @property
     def result(self) -> str | None:
-        """In CLEANUP and INACTIVE: completed, failed, canceled or timeout; None before."""
+        """In CLEANUP and INACTIVE: completed, failed, canceled or timeout; else None."""
         return _result_of(self.view)
 
     @property
     def exception(self) -> dict[str, Any] | None:
-        """Context of the fatal exception that ended it (RFC 21, Exception Event)."""
+        """The context of the fatal exception that ended the job (RFC 21, Exception Event)."""
         return copy.deepcopy(self.view.exception)
 
     # --- why it is here
 
     @property
     def topic(self) -> str:
-        """The hook this handle was given to, "" for one that was looked up."""
+        """The topic of the hook that was given this job; "" for a job that was looked up."""
         return self._question.topic if self._question else ""
 
     @property
     def previous(self) -> JobState | None:
-        """In job.state.*: the state it came from."""
+        """In job.state.*: the state before the transition."""
         return self._question.previous if self._question else None
 
     @property
     def event(self) -> Event | None:
-        """In job.state.* and job.event.*: the event that caused this."""
+        """In job.state.* and job.event.*: the event that caused the hook."""
         args = self._question.args if self._question else None
         return copy.deepcopy(args) if isinstance(args, Event) else None
 

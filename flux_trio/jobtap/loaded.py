@@ -1,4 +1,4 @@
-"""What is kept of a loaded plugin: its data, and its handlers with what their calls took."""
+"""A loaded plugin: its data about jobs, and its handlers with the durations of their calls."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from flux_trio.protocols import (
     handles,
 )
 
-_ENTRIES_MAX: Final = 4096  # topics of updates and events are other people's words
+_ENTRIES_MAX: Final = 4096  # users choose the topics of updates and events
 STATE_HANDLER: Final = Hook("enter or leave", "A job comes into a state, or leaves it.")
 _MOVES: Final = (NEW, *STATE_TOPICS.values())  # by which a tracker follows the states of a job
 
 
 class Entry:
-    """One handler of a plugin for one topic, and how long its calls took, in seconds."""
+    """One handler of a plugin for one topic, and the durations of its calls in seconds."""
 
     __slots__ = (
         "count",
-        "extra",  # takes more than the job
+        "extra",  # takes a second argument
         "function",
-        "label",  # its topic, or what else it is called for
+        "label",  # its topic, or another word for the reason of the call
         "longest",
         "of_job",  # takes the job
         "owner",
@@ -54,7 +54,7 @@ class Entry:
         self.longest = 0.0
 
     def spent(self, seconds: float) -> None:
-        """One more call."""
+        """Count a call of this duration."""
         self.count += 1
         self.total += seconds
         if seconds > self.longest:
@@ -81,10 +81,10 @@ class Loaded:
         self.name = plugin.name
         self.path = path
         self.handlers = handlers
-        self.ended = trio.Event()  # its nursery has
+        self.ended = trio.Event()  # set when its nursery has ended
         self.is_removed = False
         self.deadline = plugin.deadline
-        self.data: dict[int, dict[str, Any]] = {}  # its own, by job
+        self.data: dict[int, dict[str, Any]] = {}  # the plugin's own data, by job
         self._entries: dict[tuple[str, Function], Entry] = {}  # all that were looked up
         self._found: dict[str, Entry | None] = {}  # by topic
         for counter in handlers.counters:
@@ -92,13 +92,13 @@ class Loaded:
 
     @property
     def is_builtin(self) -> bool:
-        """Spelled with a period: hidden, and not removed by a glob."""
+        """A name that begins with a period: hidden, and not removed by a glob."""
         return self.name.startswith(".")
 
     # --- its handlers
 
     def find(self, topic: str) -> Entry | None:
-        """The first handler that matches, if any."""
+        """Return the first handler that matches, if any."""
         try:
             return self._found[topic]
         except KeyError:
@@ -126,14 +126,14 @@ class Loaded:
             yield entry
 
     def entry(self, label: str, function: Function, hook: Hook) -> Entry:
-        """What is known of the calls of `label`."""
+        """Return the entry of a function and its label; the same one each time."""
         entry = self._entries.get((label, function))
         if entry is None:
             entry = self._entries[label, function] = Entry(self, label, function, hook)
         return entry
 
     def statistics(self) -> dict[str, dict[str, float]]:
-        """By hook: the calls there were, and their seconds in all and at most."""
+        """Return by hook the number of calls, their total and longest duration in seconds."""
         found: dict[str, dict[str, float]] = {}
         for entry in self._entries.values():
             if not entry.count:
@@ -145,7 +145,7 @@ class Loaded:
         return found
 
     def counters(self) -> dict[str, dict[str, float]]:
-        """Those it has declared, by name: amounts by key."""
+        """Return the amounts of the declared counters: by name, by key."""
         found = [] if self.tracker is None else self.tracker.counters
         return {counter.name: counter.shown() for counter in found}
 
@@ -157,7 +157,7 @@ class Loaded:
         for pattern, function in self.handlers.topics:
             if handles(pattern, topic):
                 hook = hook_of(topic)
-                # topics of a family are other people's words: who takes any is known by the glob
+                # a glob is counted as one, because users choose the topics of a family
                 label = pattern if hook.prefix and is_glob(pattern) else topic
                 return self.entry(label, function, hook)
         return None

@@ -24,13 +24,13 @@ GROUP: Final = "flux_trio.jobtap"
 """The entry point group: each names a Plugin class or a module that is a plugin."""
 
 PATH_VARIABLE: Final = "FLUX_TRIO_JOBTAP_PATH"
-"""Directories with plugins, with colons between them; searched before all others."""
+"""Directories with plugins, separated by colons; searched before all others."""
 
 _PACKAGE: Final = Path(__file__).parent.parent
 
 
 def search_path(environ: Mapping[str, str], statedir: Path | None = None) -> list[Path]:
-    """Where plugins are looked for by name: the variable's, the instance's, those that come along.
+    """Return the directories of plugins: the variable's, the instance's, those of flux-trio.
 
     The last are in the package, or beside it in a checkout.
     """
@@ -48,7 +48,7 @@ class Loader:
         self._builtins = {each.name: each for each in builtins}
 
     def find(self, what: str) -> tuple[Plugin, str]:
-        """A new plugin, and where it is from. Raises PluginError saying where was looked."""
+        """Return a new plugin and its origin. Raises PluginError, naming the searched places."""
         if what in self._builtins:
             return self._builtins[what], "builtin"
         if "/" in what or what.endswith(".py"):
@@ -66,12 +66,12 @@ class Loader:
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError as error:  # no way there, or a name that no file can have
+    except OSError as error:  # no permission, or a name that no file can have
         raise PluginError(f"no plugin {path}: {error.strerror}") from None
 
 
 def load_file(path: Path) -> Plugin:
-    """The plugin of a file. Raises PluginError with the file and line of what is wrong."""
+    """Return the plugin of a file. Raises PluginError with file and line of the error."""
     if not _is_file(path):
         raise PluginError(f"no plugin {path}: there is no such file")
     path = path.resolve()
@@ -106,7 +106,7 @@ def _of_entry_point(entry_point: importlib.metadata.EntryPoint) -> tuple[Plugin,
 
 
 def _of_module(module: types.ModuleType, name: str, where: str) -> Plugin:
-    """Its only Plugin class, or the module itself when it has decorated functions."""
+    """Return its only Plugin class, or the module itself if it has decorated functions."""
     classes = [
         each
         for each in vars(module).values()

@@ -1,6 +1,4 @@
-"""What plugins hand over and are handed, as plain JSON: nothing of it can break, or change, what it
-comes into.
-"""
+"""Values between plugins and the instance as plain JSON: copied and checked, or read-only."""
 
 from __future__ import annotations
 
@@ -15,14 +13,14 @@ from flux_trio.jobtap.errors import NotAllowed
 from flux_trio.messages import UnfitError, check_object
 
 BYTES_MAX: Final = 2**18  # of JSON: a jobspec with all of an environment is 100 kB
-ANSWER_BYTES_MAX: Final = 2**23  # of what a plugin asks or answers: a message has twice as much
-LEVELS_MAX: Final = 32  # of maps and arrays: messages that carry it add some
-STACK_CHARS_MAX: Final = 20_000  # of what the log shows of where it did
-TEXT_CHARS_MAX: Final = 2000  # of what a plugin says went wrong
+ANSWER_BYTES_MAX: Final = 2**23  # of a plugin's request or answer: half of the largest message
+LEVELS_MAX: Final = 32  # of maps and arrays: a message adds some around them
+STACK_CHARS_MAX: Final = 20_000  # of a stack in the log
+TEXT_CHARS_MAX: Final = 2000  # of an error of a plugin
 
 
 def plain(value: Mapping[str, Any], what: str, bytes_max: int = BYTES_MAX) -> dict[str, Any]:
-    """A copy of `value` as JSON gives it back. Raises NotAllowed for what JSON cannot have."""
+    """Return a copy of `value` through JSON. Raises NotAllowed if JSON cannot represent it."""
     given = dict(value)
     try:
         check_object(given)
@@ -38,7 +36,7 @@ def plain(value: Mapping[str, Any], what: str, bytes_max: int = BYTES_MAX) -> di
 
 
 def readable(text: str, chars_max: int = TEXT_CHARS_MAX) -> str:
-    """`text` as it can be logged and sent: without lone surrogates, and not too long."""
+    """Return `text` without lone surrogates and shortened, so that it can be logged and sent."""
     return shortened(text, chars_max).encode(errors="backslashreplace").decode()
 
 
@@ -56,12 +54,12 @@ class ReadOnly(dict[str, Any]):
         return copied
 
     def copy(self) -> dict[str, Any]:
-        """One that may be edited."""
+        """Return a copy that may be edited."""
         return dict(self)
 
 
 def read_only(jobspec: Jobspec) -> Jobspec:
-    """The same, whose objects nobody can change."""
+    """Return the jobspec with objects that cannot be changed."""
     return replace(jobspec, json=_read_only(jobspec.json))
 
 

@@ -1,4 +1,4 @@
-"""What a plugin is: a class with decorated methods, and what it finds in `self`.
+"""`Plugin`: the base class of plugins, with what their methods find in `self`.
 
 A module with decorated functions is one as well; then `job.plugin` is what `self` is here.
 """
@@ -16,7 +16,7 @@ from flux_trio.jobtap.job import Host, JobLookup
 
 T = TypeVar("T")
 
-DEADLINE_S: Final = 60.0  # an async hook that takes longer holds its job for no good reason
+DEADLINE_S: Final = 60.0  # seconds; a job should not wait longer for a hook
 
 
 class Plugin:
@@ -31,13 +31,13 @@ class Plugin:
 
     conf: dict[str, Any] = {}  # noqa: RUF012 - each loaded plugin is given one of its own
 
-    _jobtap: Host | None = None  # while it is loaded; other names are the author's
+    _jobtap: Host | None = None  # set while it is loaded; authors may use all other names
 
     def loaded(self) -> None:
-        """The plugin is in place: start what runs in the background here."""
+        """Called when the plugin is loaded; start background tasks here."""
 
     def removed(self) -> None:
-        """The plugin, or the instance, is about to end; its tasks have ended."""
+        """Called when the plugin is removed or the instance ends, after its tasks have ended."""
 
     # --- the instance
 
@@ -46,14 +46,14 @@ class Plugin:
         return self._host().now()
 
     def passed(self) -> float:
-        """Seconds since some moment: for durations, as the sleep of the machine counts.
+        """Seconds since an arbitrary moment, for durations; a suspended machine counts, too.
 
-        They go on as they are when somebody sets the clock.
+        They do not change when somebody sets the clock.
         """
         return self._host().passed()
 
     def clock_look_s(self) -> float:
-        """How long to wait at most before asking `now` again: infinity if nobody sets the clock."""
+        """The longest time to wait before asking `now` again; infinity if nobody sets the clock."""
         return self._host().clock_look_s()
 
     def log(self, level: int, text: str) -> None:
@@ -77,11 +77,11 @@ class Plugin:
 
     @property
     def jobs(self) -> JobLookup:
-        """Jobs other than the one a handler is given."""
+        """Jobs as they are now, by id."""
         return self._host().jobs
 
     def read_conf(self, shape: type[T]) -> T:
-        """`conf` as a msgspec struct. Raises Reject, naming the field and what is wrong with it."""
+        """Return `conf` as a msgspec struct. Raises Reject, naming the field and the problem."""
         try:
             return msgspec.convert(self.conf, shape)
         except msgspec.ValidationError as error:
@@ -97,7 +97,7 @@ class Plugin:
         self._host().start_soon(function, *args)
 
     def call(self, topic: str, args: Any = None) -> Any:
-        """Ask the plugins that handle a topic of their own; the last answer that is not None.
+        """Call the plugins that handle a custom topic; return the last answer that is not None.
 
         Raises what the first of them raises.
         """
@@ -108,7 +108,7 @@ class Plugin:
         return await self._host().rpc(topic, payload)
 
     def reprioritize_all(self) -> None:
-        """Have job.priority.get asked for every job in PRIORITY or SCHED."""
+        """Ask job.priority.get about every job in PRIORITY or SCHED."""
         self._host().reprioritize_all()
 
     def _host(self) -> Host:

@@ -1,4 +1,4 @@
-"""What a loaded plugin reaches: the instance, its jobs, and what it may do with them."""
+"""What a loaded plugin can use: the instance, its jobs, and operations on them."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Reach:
     # --- what its tracker asks
 
     def run_state_handler(self, label: str, function: Function, job: Job) -> BaseException | None:
-        """Call an enter or leave handler; what it raised."""
+        """Call an enter or leave handler; return its error."""
         entry = self._loaded.entry(label, function, STATE_HANDLER)
         said, error = attempt(self._host.timed, entry, job.view, job)
         if said is not None:
@@ -154,7 +154,7 @@ class Reach:
 
 
 class Jobs:
-    """Jobs by id, as handles of one plugin (`JobLookup`)."""
+    """`JobLookup` for one plugin."""
 
     def __init__(self, host: Dispatcher, keeper: Keeper) -> None:
         self._host = host

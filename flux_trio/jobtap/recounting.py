@@ -1,4 +1,4 @@
-"""Counters at rest: what is kept, held against a count of the jobs there are."""
+"""Recounting at rest: the counters are compared with the active jobs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flux_trio.trace import Kind
 
 
 def recount(loaded: Loaded, tracker: Tracker, jobs: Jobs, given: Given) -> int:
-    """Count a plugin's counters anew and trace both; what differs is logged. How much does."""
+    """Recount a plugin's counters, trace both counts, log differences; return their number."""
     handles = list(_active(loaded, tracker, jobs))
     declared: dict[str, Any] = {}
     recounted: dict[str, Any] = {}
@@ -40,7 +40,7 @@ def recount(loaded: Loaded, tracker: Tracker, jobs: Jobs, given: Given) -> int:
 
 
 def _active(loaded: Loaded, tracker: Tracker, jobs: Jobs) -> Iterator[Job]:
-    """The active jobs that the tracker has been told of."""
+    """Yield the active jobs that the tracker knows."""
     for jobid in tracker.entered:
         view = jobs.get(jobid)
         if view is not None and view.state != JobState.INACTIVE:

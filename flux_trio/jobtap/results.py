@@ -1,4 +1,4 @@
-"""What handlers return, checked: a wrong type or value is the plugin's failure, named."""
+"""Checking the values that handlers return."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flux_trio.protocols import PRIORITY_MAX, PRIORITY_MIN, Unavailable
 
 
 def problem_with(hook: Hook, said: Any) -> str:
-    """What was expected of a handler that said what its hook does not take."""
+    """Return the text for a value that is not allowed: what was expected, what came."""
     expected = {
         Returns.PRIORITY: _PRIORITIES,
         Returns.ALLOWED: "UpdateAllowed",
@@ -22,25 +22,25 @@ def problem_with(hook: Hook, said: Any) -> str:
 
 
 def shown(said: Any) -> Any:
-    """What the trace shows of a checked value."""
+    """Return the trace's form of a checked value."""
     if isinstance(said, int):
         return said
     if isinstance(said, Unavailable):
         return repr(said)
     if isinstance(said, UpdateAllowed):
         return {"allowed": dict(said.updates)}
-    return None  # a plugin's own, and it may be large
+    return None  # a value of the plugin's own, which may be large
 
 
 def priority_of(value: Any) -> int | None:
-    """A priority, None for one that is unavailable. Raises NotAllowed for what is neither."""
+    """Return the priority, None for UNAVAILABLE. Raises NotAllowed for another value."""
     if not is_priority(value):
         raise NotAllowed(_expected(_PRIORITIES, value))
     return value if isinstance(value, int) else None
 
 
 def is_priority(value: Any) -> bool:
-    """Whether a handler may say `value`: booleans are no priorities."""
+    """Return whether a handler may return `value` as a priority; a boolean is not allowed."""
     if type(value) is int:
         return PRIORITY_MIN <= value <= PRIORITY_MAX
     return isinstance(value, Unavailable)

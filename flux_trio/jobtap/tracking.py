@@ -1,4 +1,4 @@
-"""Which state each job was last seen in, for plugins with enter and leave handlers or counters.
+"""The state of each job, for plugins with enter and leave handlers or counters.
 
 Whatever way a job takes, what was entered is left exactly once: the next state, the job's end or
 the plugin's removal does it.
@@ -34,12 +34,12 @@ class Tracker:
         self._in: dict[int, JobState] = {}
 
     def moved(self, job: Job) -> None:
-        """The job is in the state it has now. Raises what the first handler raised."""
+        """Call the handlers of a change of state. Raises the first handler's error."""
         state, before = job.state, self._in.get(job.id)
         if state == before:
             return
         if state == JobState.INACTIVE:
-            self._in.pop(job.id, None)  # it cannot be left
+            self._in.pop(job.id, None)  # a job does not leave it
         else:
             self._in[job.id] = state
         errors = [
@@ -52,14 +52,14 @@ class Tracker:
                 raise error
 
     def updated(self, job: Job) -> None:
-        """Its jobspec has changed: count it anew. Raises what the first counter raised."""
+        """Count the job again: its jobspec has changed. Raises the first counter's error."""
         errors = [attempt(counter.update, job)[1] for counter in self.counters]
         for error in errors:
             if error is not None:
                 raise error
 
     def gone(self, job: Job) -> list[BaseException]:
-        """The job is over, or the plugin: leave what it was in. What was raised."""
+        """Leave the state of the job: the job or the plugin has ended. Return the errors."""
         for counter in self.counters:
             counter.drop(job.id)
         before = self._in.pop(job.id, None)
@@ -68,7 +68,7 @@ class Tracker:
 
     @property
     def entered(self) -> list[int]:
-        """The jobs that are in a state now, by id, in the order they came."""
+        """The ids of the jobs that have entered a state, in order."""
         return list(self._in)
 
     def _run(

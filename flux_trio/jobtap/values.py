@@ -1,4 +1,4 @@
-"""The typed arguments of handlers and what they return, beside the job itself."""
+"""The typed arguments and return values of handlers, other than the job."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ class Dependency:
     scheme: str
     value: str
     options: Mapping[str, Any] = field(default_factory=dict)
-    """The other keys; a number where it reads as one."""
+    """The other keys; a value that looks like a number is a number."""
 
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> Dependency:
-        """From the object of a jobspec."""
+        """Read the object of a jobspec."""
         rest = {key: value for key, value in entry.items() if key not in ("scheme", "value")}
         return cls(entry["scheme"], entry.get("value", ""), rest)
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateAllowed:
-    """Returned by a job.update.KEY handler: this may be updated.
+    """Returned by a job.update.KEY handler: the key may be updated.
 
     `validated` spares the job.validate of the updated jobspec, `feasible` the scheduler's look at
     it; `updates` are further values by jobspec key that go with it.

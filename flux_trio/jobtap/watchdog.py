@@ -1,4 +1,4 @@
-"""Who blocks the loop: a thread that names the handler and its stack, while it still does.
+"""A thread that names the handler which blocks the loop, with its stack, while it blocks.
 
 The host marks what runs (`running`), step by step for what is async; the thread looks whether the
 mark stays the same. It touches nothing of Trio unless it has something to report.
@@ -19,15 +19,15 @@ import trio
 
 from flux_trio.console import STDERR
 
-BLOCKED_S: Final = 1.0  # a handler that holds the whole instance for longer is named
-CANCELS_MAX: Final = 100  # that an ending function may meet: each await of its cleanup raises one
+BLOCKED_S: Final = 1.0  # seconds that a handler may hold the whole instance
+CANCELS_MAX: Final = 100  # in an ending function: each await of its cleanup raises one
 _OURS: Final = str(Path(__file__).parent)
 
 Blamed = Callable[[Any, str], None]
 
 
 class Watchdog:
-    """Watches the thread it was made in.
+    """Watches the thread in which it was made.
 
     `report` is called there, as soon as it can, with the mark that stayed and the stack; the text
     goes to stderr at once, since that may never be.
@@ -35,7 +35,7 @@ class Watchdog:
 
     def __init__(self, blocked_s: float, report: Blamed) -> None:
         self.running: Any = None  # a new object for each call that is under way, None between
-        self.told: Any = None  # the last one that was reported
+        self.told: Any = None  # the last mark that was reported
         self._blocked_s = blocked_s
         self._report = report
         self._token = trio.lowlevel.current_trio_token()
@@ -44,13 +44,13 @@ class Watchdog:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin, unless it has begun."""
+        """Start the thread, if it is not started."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._watch, name="jobtap", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
-        """End, and wait for that: it takes no time."""
+        """End the thread and wait for its end, which is immediate."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
@@ -67,11 +67,11 @@ class Watchdog:
     def _tell(self, running: Any) -> None:
         stack = self._stack()
         STDERR.write(f"flux-trio: the instance is blocked\n{stack}")
-        with contextlib.suppress(trio.RunFinishedError):  # it may have ended meanwhile
+        with contextlib.suppress(trio.RunFinishedError):  # the run may have ended meanwhile
             self._token.run_sync_soon(self._report, running, stack)
 
     def _stack(self) -> str:
-        """Of the watched thread, from where the plugin's own code begins."""
+        """Return the stack of the watched thread, from the plugin's own code on."""
         frames = traceback.extract_stack(sys._current_frames().get(self._watched))
         last = max(
             (n for n, each in enumerate(frames) if each.filename.startswith(_OURS)), default=-1

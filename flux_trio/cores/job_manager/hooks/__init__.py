@@ -1,1 +1,1 @@
-"""The conversation with plugins: questions, answers, operations."""
+"""The conversation of the job manager with plugins: questions, answers and operations."""

@@ -1,7 +1,7 @@
-"""Who meets whom late: jobs that a restart brings back, and plugins that come while jobs are there.
+"""Jobs that are read back after a restart, and plugins that are loaded while jobs are active.
 
-A job read back is presented to all plugins and goes on where it was; a plugin that is loaded is
-told of each active job, in slices, and then all priorities are asked for again.
+A job that was read back is presented to all plugins, and goes on where it was. All active jobs are
+presented to a plugin that was loaded, some in each turn; then all priorities are asked for again.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from flux_trio.protocols import (
 
 
 class Arrival(msgspec.Struct):
-    """A plugin that was loaded or went, until every job was presented to it."""
+    """A change of plugins, until all active jobs have been presented to the plugin."""
 
     change: PluginsChanged
-    presenting: int = 1  # jobs being presented, and one as long as others may come
+    presenting: int = 1  # jobs being presented, plus 1 until the last one was begun
 
 
 class Arrivals(Part):
-    """Introduces them."""
+    """Presents jobs to plugins."""
 
     open: dict[int, Arrival]
     last_arrival: int
@@ -67,7 +67,7 @@ class Arrivals(Part):
     # --- jobs
 
     def resume(self, job: ActiveJob) -> None:
-        """A job of an earlier life goes on."""
+        """Let a job that was read back go on."""
         if job.state == JobState.NEW:
             self._submission.revalidate(job)
             return
@@ -75,7 +75,7 @@ class Arrivals(Part):
         self._introduction.present(job, Resume())
 
     def resumed(self, job: ActiveJob) -> None:
-        """Go on where it was; a state's hook is asked again if its answer may have been lost."""
+        """Go on where the job was; ask its state's hook again if the answer may be lost."""
         self._ledger.dirty[job.id] = job
         if job.state == JobState.SCHED:
             self._ledger.log(job, JobEvent.FLUX_RESTART)
@@ -86,11 +86,11 @@ class Arrivals(Part):
     # --- plugins
 
     def known_already(self, change: PluginsChanged) -> PluginsChanged:
-        """A plugin loaded before the jobs were read back is told of them with all others."""
+        """Return the change without `loaded`: jobs read back later are presented to all plugins."""
         return msgspec.structs.replace(change, loaded=None)
 
     def plugins_changed(self, change: PluginsChanged) -> None:
-        """Tell a loaded plugin of the active jobs; then ask again for what may have changed."""
+        """Present the active jobs to a loaded plugin; then ask again about all that may change."""
         self.last_arrival += 1
         self.open[self.last_arrival] = Arrival(change)
         if change.loaded is None:
@@ -99,7 +99,7 @@ class Arrivals(Part):
             self._sweeps.begin(PresentAll(self.last_arrival))
 
     def choose(self, arrival: int) -> Iterable[ActiveJob]:
-        """Active jobs as they came, by state ("state"), or by state backwards ("-state")."""
+        """Return the active jobs: oldest first, by state ("state") or by state in reverse."""
         sign = {"state": 1, "-state": -1}.get(self.open[arrival].change.order, 0)
         jobs = self._ledger.active()
         return sorted(jobs, key=lambda job: sign * job.state) if sign else jobs
@@ -108,18 +108,18 @@ class Arrivals(Part):
         """Present `job` to the plugin that has come."""
         about = self.open[arrival]
         plugin = about.change.loaded
-        if job.state != JobState.NEW and plugin:  # one in NEW is on its way through the hooks
+        if job.state != JobState.NEW and plugin:  # about a job in NEW plugins are asked anyway
             about.presenting += 1
             self._hooks.when_free(job, Present(arrival, plugin))
 
     def presented(self, job: ActiveJob, present: Present) -> None:
-        """The plugin knows `job`."""
+        """Continue after `job` was presented to the plugin."""
         if job.state == JobState.DEPEND and not job.is_held:
             self._hooks.ask_state(job, None, None, only=present.plugin)
         self.one_less(present.arrival)
 
     def one_less(self, arrival: int) -> None:
-        """One job less is to be presented; after the last, ask again for what may have changed."""
+        """Count a presented job; after the last one ask again for held jobs and priorities."""
         about = self.open[arrival]
         about.presenting -= 1
         if about.presenting:
@@ -132,7 +132,7 @@ class Arrivals(Part):
 
 
 def _is_to_be_asked(job: ActiveJob) -> bool:
-    """Whether the hook of its state may not have been answered in the earlier life."""
+    """Whether the answer to the hook of the job's state may be lost with the earlier process."""
     match job.state:
         case JobState.RUN:
             return not job.started and not job.was_posted(JobEvent.PROLOG_START)

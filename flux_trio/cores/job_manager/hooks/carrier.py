@@ -1,4 +1,4 @@
-"""Does what the values of `waiting.py` say, when what they wait for has come."""
+"""Continues with the values of `waiting.py` when the answer that they wait for has come."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ from flux_trio.protocols import HookAnswer, Operation
 
 
 class Acting(msgspec.Struct, frozen=True):
-    """The parts that act when an answer is there."""
+    """The parts that continue after an answer."""
 
     hooks: Hooks
     introduction: Introduction
@@ -77,21 +77,21 @@ class Acting(msgspec.Struct, frozen=True):
 
 
 class Carrier:
-    """Calls the part that each value is about."""
+    """Calls the part that a value is for."""
 
     def __init__(self, parts: Acting) -> None:
         self._parts = parts
 
     def operate(self, operation: Operation) -> None:
-        """Do what a plugin wants done."""
+        """Perform an operation of a plugin."""
         self._parts.operations.do(operation)
 
     def entered(self, job: ActiveJob, answer: HookAnswer) -> None:
-        """The hook of the state that `job` is in is answered."""
+        """Continue after the hook of the state that `job` is in."""
         self._parts.entering.answered(job, answer)
 
     def answered(self, job: ActiveJob, then: Then, answer: HookAnswer) -> None:
-        """A hook of `job` is answered, and what the plugins want done is done."""
+        """Continue with `then`, after the operations of the answer."""
         parts = self._parts
         match then:
             case StateAnswered(question):
@@ -111,7 +111,7 @@ class Carrier:
                 assert_never(then)
 
     def do(self, job: ActiveJob, deferred: Deferred) -> None:
-        """What waited for a hook of `job` is due."""
+        """Process an entry of the queue of `job`."""
         parts = self._parts
         match deferred:
             case Answered(then, answer):
@@ -134,7 +134,7 @@ class Carrier:
                 self._change(job, deferred)
 
     def _change(self, job: ActiveJob, change: Change) -> None:
-        """A change of the jobspec or of the end of `job` is due."""
+        """Continue with a change of the jobspec or of the expiration of `job`."""
         match change:
             case AskUpdate(updating):
                 self._parts.updates.ask(job, updating)
@@ -148,7 +148,7 @@ class Carrier:
                 assert_never(change)
 
     def introduced(self, job: ActiveJob, purpose: Purpose, refusal: str | None) -> None:
-        """The plugins know `job`; `refusal` says why it is refused, None when it is not."""
+        """Continue after the plugins were told of `job`; `refusal` is the reason to refuse it."""
         parts = self._parts
         match purpose:
             case Admit(batch):
@@ -163,14 +163,14 @@ class Carrier:
                 assert_never(purpose)
 
     def configured(self, then: ConfigurationThen, answer: HookAnswer) -> None:
-        """The plugins have answered conf.update."""
+        """Continue after conf.update."""
         if isinstance(then, Configured):
             self._parts.queue_methods.configured(then.request, then.config, answer)
 
     # --- sweeps
 
     def choose(self, sweep: Sweep) -> Iterable[ActiveJob]:
-        """The jobs that `sweep` is about, now that its turn has come."""
+        """Return the jobs of `sweep`, which begins now."""
         match sweep:
             case PresentAll(arrival):
                 return self._parts.arrivals.choose(arrival)
@@ -191,7 +191,7 @@ class Carrier:
                 assert_never(sweep)
 
     def swept(self, sweep: Sweep) -> None:
-        """No job of `sweep` is left."""
+        """Continue after the last job of `sweep`."""
         match sweep:
             case PresentAll(arrival):
                 self._parts.arrivals.one_less(arrival)

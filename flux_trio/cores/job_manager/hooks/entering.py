@@ -1,7 +1,8 @@
 """What the answer of a state's hook means for the job that has come into the state.
 
-A hook that failed holds the job where it is, with the failure as its reason (`waiting_for`), until
-the plugins, its urgency or its jobspec change; only INACTIVE leaves nothing to hold.
+If the hook failed, the job is held in the state, and the failure is the reason (`waiting_for`).
+The job is released when plugins are loaded or removed, or its urgency or jobspec changes. An
+inactive job is not held.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from flux_trio.protocols import HookAnswer, JobState
 
 
 class Entering(Part):
-    """Lets jobs go on, or holds them."""
+    """Lets a job go on, or holds it."""
 
     held: dict[JobId, ActiveJob]  # by a failure
 
@@ -42,7 +43,7 @@ class Entering(Part):
         self.held = {}
 
     def answered(self, job: ActiveJob, answer: HookAnswer) -> None:
-        """The plugins have answered the hook of the state that `job` is in."""
+        """Go by the answer to the hook of the state that `job` is in."""
         self._ledger.dirty[job.id] = job
         job.allocating = None
         if answer.error is not None:
@@ -57,7 +58,7 @@ class Entering(Part):
             self._priorities.set(job, answer.priority)
 
     def ask_again(self) -> None:
-        """Other plugins are there: what one of them held may go on."""
+        """Ask again about the jobs that a failure holds: plugins were loaded or removed."""
         held, self.held = self.held, {}
         for job in held.values():
             if job.id in self._ledger.jobs and job.is_held:

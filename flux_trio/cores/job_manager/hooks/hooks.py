@@ -1,12 +1,16 @@
-"""The job machine's questions to plugins, and the order in which a job goes on.
+"""The questions of the job manager to plugins, and the order in which a job goes on.
 
-A job whose hook is being asked does not move; others do. What comes for it meanwhile waits in its
-queue (`job.deferred`): first what the answer asks for, then what waited, oldest first. Each
-question is answered once: one that a fatal exception ends, with `ABANDONED`.
+While plugins are asked about a job, the job does not move; other jobs do. Events and operations
+that come for the job meanwhile wait in its queue (`job.deferred`). When the answer has come, the
+job manager performs the operations of the answer, then continues with the purpose of the question
+(`Then`), then processes the queue, the oldest entry first. The answer of a state's hook is the
+exception: it comes behind the queue, because an event in the queue may change the state. Each
+question is answered once; a fatal exception answers it with `ABANDONED`.
 
-After each event that is logged its subscribers are told, job.update is asked when the jobspec has
-changed, and when the state has, the hook of the state that the job has come into; the state's own
-action follows when that is answered.
+After each logged event three things may follow, in this order. The plugins that subscribed to the
+job are told about the event. If the event changed the jobspec, job.update is asked. If the event
+changed the state, the hook of the new state is asked; when it is answered, the job manager takes
+the action of that state.
 """
 
 from __future__ import annotations
@@ -67,33 +71,34 @@ from flux_trio.protocols import (
 ABANDONED: Final = HookAnswer(error="a fatal exception ended the wait for an answer")
 NOTHING_SAID: Final = HookAnswer()
 
-# In PRIORITY a job is asked about again when what its priority is found by has changed.
+# A priority may depend on these: after them plugins are asked about a job in PRIORITY again.
 _ASK_AGAIN = frozenset({JobEvent.URGENCY, JobEvent.JOBSPEC_UPDATE})
 
-# A job that plugins send back from SCHED so often in one turn is held: it would never end.
+# Plugins may send a job back from SCHED this often in one turn; then it is held, or it would
+# never come to rest.
 BACK_MAX: Final = 100
 
 
 class Carrier(Protocol):
-    """Does what was waited for."""
+    """Continues with what has waited for an answer."""
 
     def operate(self, operation: Operation) -> None:
-        """Do what a plugin wants done."""
+        """Perform an operation of a plugin."""
 
     def entered(self, job: ActiveJob, answer: HookAnswer) -> None:
-        """The hook of the state that `job` is in is answered."""
+        """Continue after the hook of the state that `job` is in."""
 
     def answered(self, job: ActiveJob, then: Then, answer: HookAnswer) -> None:
-        """A hook of `job` is answered, and what the plugins want done is done."""
+        """Continue with `then`, after the operations of the answer."""
 
     def do(self, job: ActiveJob, deferred: Deferred) -> None:
-        """What waited for a hook of `job` is due."""
+        """Process an entry of the queue of `job`."""
 
     def introduced(self, job: ActiveJob, purpose: Purpose, refusal: str | None) -> None:
-        """The plugins know `job`; `refusal` says why it is refused, None when it is not."""
+        """Continue after the plugins were told of `job`; `refusal` is the reason to refuse it."""
 
     def configured(self, then: ConfigurationThen, answer: HookAnswer) -> None:
-        """The plugins have answered conf.update."""
+        """Continue after conf.update."""
 
 
 class OpenQuestion(msgspec.Struct, frozen=True):
@@ -104,11 +109,11 @@ class OpenQuestion(msgspec.Struct, frozen=True):
 
 
 class Hooks(Part):
-    """Open questions by ticket; `carrier` is set once all parts are made."""
+    """The open questions by ticket; `carrier` is set when all parts exist."""
 
     open: dict[int, OpenQuestion]
-    at_once: set[int]  # of replies that may come in this turn: an AskJobs has one
-    actions: list[PluginAction]  # to be done before anything else is taken in
+    at_once: set[int]  # tickets of this turn without a reply; of an AskJobs the first one
+    actions: list[PluginAction]  # to be performed before the next input
     configuring: dict[int, ConfigurationThen]
     last_ticket: int
     went_back: dict[JobId, int]  # times it left SCHED for PRIORITY in this turn
@@ -138,10 +143,10 @@ class Hooks(Part):
         view: JobView | None = None,
         only: str | None = None,
     ) -> HookAnswer | None:
-        """Ask `topic` of a job that has no hook being asked; plugins see `view` in its place.
+        """Ask `topic` about a job with no open question; plugins see `view` if it is given.
 
-        Returns the answer if nobody has to be asked. Else returns None, and the carrier does `then`
-        with the answer once what the plugins want done with the job is.
+        Return an empty answer if no plugin handles `topic`. Else return None; when the answer has
+        come and its operations are performed, the carrier continues with `then`.
         """
         if not self.interests.handled(topic):
             return NOTHING_SAID
@@ -150,7 +155,7 @@ class Hooks(Part):
         return None
 
     def ask_jobs(self, jobs: list[ActiveJob], topic: str, then: Then) -> None:
-        """Ask `topic` of jobs that have no hook being asked, all at once, if plugins handle it."""
+        """Ask `topic` about jobs with no open question, by one action, if a plugin handles it."""
         if not jobs or not self.interests.handled(topic):
             return
         first = self.last_ticket + 1
@@ -167,9 +172,9 @@ class Hooks(Part):
         previous: JobState | None,
         only: str | None = None,
     ) -> None:
-        """Ask the hook of the state that `job` is in; an answer to an earlier one counts no more.
+        """Ask the hook of the state that `job` is in; answers to earlier state hooks are ignored.
 
-        `previous` is None when the job was there before the plugins were.
+        `previous` is None if the job did not come into the state just now.
         """
         job.question += 1
         topic = STATE_TOPICS[job.state]
@@ -181,20 +186,20 @@ class Hooks(Part):
         self._put(job, question, StateAnswered(job.question))
 
     def ask_configuration(self, config: Config, then: ConfigurationThen) -> None:
-        """Ask conf.update, also where nobody handles it: the plugins' host goes by it, too."""
+        """Ask conf.update, even if no plugin handles it: the plugin host reads it, too."""
         self.last_ticket += 1
         self.configuring[self.last_ticket] = then
         self._emit(AskHook(self.last_ticket, CONF_UPDATE, None, config))
 
     def when_free(self, job: ActiveJob, deferred: Deferred) -> None:
-        """Do it now, or behind what waits while a hook of `job` is being asked."""
+        """Do it now, or put it into the queue of `job` while a question about it is open."""
         if job.hook in AT_REST:
             self.carrier.do(job, deferred)
         else:
             _queue(job).append(deferred)
 
     def operate_when_free(self, operation: Operation) -> None:
-        """What a plugin wants done outside a hook."""
+        """Perform an operation that a plugin called outside a hook."""
         job = None if isinstance(operation, Reprioritize) else self._ledger.jobs.get(operation.id)
         if job is None or (
             isinstance(operation, PostEvent) and ends_wait(job, operation.name, operation.context)
@@ -204,7 +209,7 @@ class Hooks(Part):
             self.when_free(job, Operate(operation))
 
     def tell(self, topic: str, job: ActiveJob, args: Any = None) -> None:
-        """Tell plugins, and go on."""
+        """Notify plugins without waiting."""
         if self.interests.handled(topic):
             self.actions.append(TellPlugins(topic, job.snapshot(), args))
         if topic == DESTROY:
@@ -214,11 +219,11 @@ class Hooks(Part):
 
     @property
     def is_asking(self) -> bool:
-        """Whether plugins have not been put all questions, to answer at once or later."""
+        """Whether a question of this turn has no reply yet, not even HookPostponed."""
         return bool(self.at_once)
 
     def take(self, reply: PluginReply) -> None:
-        """What plugins say to a question; one that nobody waits for any more is dropped."""
+        """Take the reply to a question; ignore it if the question is no longer open."""
         self.at_once.discard(reply.ticket)
         match reply:
             case HookPostponed():
@@ -248,19 +253,19 @@ class Hooks(Part):
             self._go_on(question, answer)
 
     def abandon(self, job: ActiveJob) -> None:
-        """Nobody waits for the answer any more: a fatal exception ends the hook."""
+        """End the open question of `job`: a fatal exception does not wait for the answer."""
         question = self.open.pop(job.ticket)
         self.actions.append(CancelHook(job.ticket))
         self._ledger.step_hook(job, HookEvent.ABANDON)
         self._go_on(question, ABANDONED)
 
     def take_actions(self) -> list[PluginAction]:
-        """What plugins are to be asked and told, in order."""
+        """Return the actions for plugins, in order."""
         actions, self.actions = self.actions, []
         return actions
 
     def end_turn(self) -> None:
-        """What was counted in this turn is past."""
+        """Reset the per-turn counters."""
         if self.went_back:
             self.went_back = {}
 
@@ -278,7 +283,7 @@ class Hooks(Part):
         self.actions.append(question)
 
     def _postponed(self, ticket: int) -> None:
-        """A plugin takes its time: a fatal exception that has come meanwhile does not wait."""
+        """A plugin answers later: log a fatal exception that is in the queue already."""
         question = self.open.get(ticket)
         if question is None:
             return
@@ -291,10 +296,7 @@ class Hooks(Part):
                 return
 
     def _go_on(self, question: OpenQuestion, answer: HookAnswer) -> None:
-        """Do what the answer asks for, then what it is for, then what waited.
-
-        The answer of a state's hook comes behind all that waits.
-        """
+        """Perform the operations, continue with `then`, process the queue: see above."""
         job, then = question.job, question.then
         if job.deferred is None and not answer.operations:
             self.carrier.answered(job, then, answer)
@@ -305,12 +307,12 @@ class Hooks(Part):
             else:
                 queue.appendleft(Answered(then, answer))
             if job.state != JobState.NEW or not (answer.reject or answer.error):
-                # a job that is refused never was, and has no events
+                # a refused job has no eventlog: its operations have no place
                 queue.extendleft(Operate(each) for each in reversed(answer.operations))
         self._drain(job)
 
     def operate(self, job: ActiveJob, operation: Operation) -> None:
-        """An operation asked for by a hook of `job`; one on another job may have to wait."""
+        """Perform an operation of the answer about `job`; on another job it may have to wait."""
         if isinstance(operation, Reprioritize) or operation.id == job.id:
             self.carrier.operate(operation)
         else:
@@ -319,7 +321,7 @@ class Hooks(Part):
     # --- a job's queue
 
     def _drain(self, job: ActiveJob) -> None:
-        """Do what waits for `job`, until the next hook is asked."""
+        """Process the queue of `job`, until the next question about it."""
         while not job.is_asked:
             if not job.deferred:
                 job.deferred = None
@@ -328,7 +330,7 @@ class Hooks(Part):
             self.carrier.do(job, job.deferred.popleft())
 
     def log_deferred(self, job: ActiveJob, name: str, context: dict[str, Any] | None) -> None:
-        """Log what waited, unless it has no place any more, or the job was refused."""
+        """Log an event that waited, unless its state no longer allows it or it was refused."""
         if job.id not in self._ledger.jobs:
             return
         try:
@@ -353,7 +355,7 @@ class Hooks(Part):
             self._reconsider(job, event)
 
     def update_heard(self, job: ActiveJob, event: Event, answer: HookAnswer) -> None:
-        """The plugins know that the jobspec has changed by `event`."""
+        """Continue after job.update about `event`, which changed the jobspec."""
         self.log_error(job, answer)
         if job.state != job.asked:
             self._enter(job, event)
@@ -372,12 +374,12 @@ class Hooks(Part):
         self.ask_state(job, event, previous)
 
     def _reconsider(self, job: ActiveJob, event: Event) -> None:
-        """Its urgency or jobspec is another: what holds it is asked again."""
+        """Ask again about a job that waits or is held: its urgency or its jobspec has changed."""
         if job.state == JobState.PRIORITY or job.is_held:
             self.ask_state(job, event, job.state)
 
     def log_error(self, job: ActiveJob, answer: HookAnswer) -> None:
-        """Log the failure of a hook that holds up nothing."""
+        """Log the failure of a hook for which no job has to wait."""
         if answer.error is not None and answer != ABANDONED:
             self._ledger.send(Log(Level.ERR, f"job {format_fluid(job.id, 'f58')}: {answer.error}"))
 

@@ -1,9 +1,9 @@
 """How plugins get to know a job: job.create, job.validate, its dependencies, job.new.
 
-In this order at submission, and again (without job.validate) when the job manager has read the job
-back after a restart, and for one plugin when it is loaded. What a plugin refuses at submission
-refuses the job. Later there is nobody to refuse it to: a dependency that cannot be taken up raises
-an exception of severity 4, the rest is logged.
+They are asked in this order at submission. Without job.validate, they are asked again when the job
+manager has read the job back after a restart, and of one plugin when it is loaded. A refusal at
+submission refuses the job. After that a job cannot be refused: if a plugin refuses a dependency, an
+exception of severity 4 is raised; other refusals and failures are logged.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _UNDECIDED = JobState.NEW | JobState.DEPEND
 
 
 class Introduction(Part):
-    """Asks these hooks of one job after another, then tells the carrier."""
+    """Asks these hooks about a job one after another, then tells the carrier."""
 
     def __init__(self, ledger: Ledger, hooks: Hooks) -> None:
         self._ledger = ledger
         self._hooks = hooks
 
     def admit(self, job: ActiveJob, purpose: Admit | Readmit) -> None:
-        """Validate a job in NEW. job.new is for those that are accepted."""
+        """Validate a job in NEW. job.new is asked if no plugin refuses the job."""
         try:
             dependencies = _dependencies(job)
         except ValueError as error:
@@ -55,7 +55,7 @@ class Introduction(Part):
         self._run(job, Chain(purpose, steps))
 
     def present(self, job: ActiveJob, purpose: Resume | Present) -> None:
-        """Tell of a job that was accepted before, all plugins or one."""
+        """Present a job that was accepted before, to all plugins or to one."""
         if not job.is_active:
             self._hooks.carrier.introduced(job, purpose, None)
             return
@@ -68,14 +68,14 @@ class Introduction(Part):
         self._run(job, Chain(purpose, ((CREATE, None), *dependencies, (NEW, None))))
 
     def answered(self, job: ActiveJob, chain: Chain, answer: HookAnswer) -> None:
-        """The hook of the step at which `chain` is was answered."""
+        """Continue after the answer to the current step of `chain`."""
         if self._goes_on(job, chain, answer):
             self._run(job, _after(chain, answer))
 
     # --- one question after another
 
     def _run(self, job: ActiveJob, chain: Chain) -> None:
-        """Ask on as long as the answers are there at once."""
+        """Ask one step after another, until one has to be waited for."""
         job.introduced = True
         while chain.place < len(chain.steps):
             answer = self._ask(job, chain)
@@ -95,7 +95,7 @@ class Introduction(Part):
         return NOTHING_SAID
 
     def _goes_on(self, job: ActiveJob, chain: Chain, answer: HookAnswer) -> bool:
-        """Take note of a refusal or failure; whether the next step follows."""
+        """Report a refusal or failure; return whether the next step follows."""
         reason = answer.reject or answer.error
         if reason is None or answer == ABANDONED:
             return True
@@ -118,16 +118,16 @@ class Introduction(Part):
 
 
 def _after(chain: Chain, answer: HookAnswer) -> Chain:
-    """The chain at its next step; at its end when the job has come to its own."""
+    """Return the chain at its next step; at its end if a fatal exception has ended the job."""
     return msgspec.structs.replace(
         chain, place=len(chain.steps) if answer == ABANDONED else chain.place + 1
     )
 
 
 def _dependencies(job: ActiveJob) -> list[Step]:
-    """The questions about the jobspec's dependencies. Raises ValueError for what is none."""
+    """Return the steps for the jobspec's dependencies. Raises ValueError for a malformed one."""
     if b'"dependencies"' not in job.current_jobspec_bytes():
-        return []  # nearly always, and without a look at the whole
+        return []  # nearly always, and without decoding the jobspec
     system = job.current_jobspec().get("attributes", {}).get("system", {})
     entries = system.get("dependencies", [])
     if not isinstance(entries, list):

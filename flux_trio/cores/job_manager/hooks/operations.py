@@ -1,11 +1,11 @@
-"""What plugins want done: their operations, judged by the rules once more and then done.
+"""The operations of plugins: each is checked against the rules and then performed.
 
-The host has judged each at the call; by the time it is done here the job may have moved. One that
-has no place any more is logged and not done.
+The host has checked an operation at the call, but the job may have moved since then. An operation
+that the rules do not allow any more is logged and not performed.
 
-The same for what would make the eventlog of a job, or its annotations, longer than plugins may: a
-plugin that goes round in circles fills no disk. What ends something that a plugin has begun, and
-the exception that ends the job, is always done.
+The events and annotations that plugins add to a job are limited, so that a plugin in an endless
+loop does not fill the disk. What exceeds the limit is logged and not performed, except an event
+that ends a dependency, a prolog or an epilog, and the exception that ends the job.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from flux_trio.protocols import (
     refusal,
 )
 
-EVENT_BYTES_MAX: Final = 4 << 20  # of the events of one job that plugins post
+EVENT_BYTES_MAX: Final = 4 << 20  # of the events that plugins post to one job
 ANNOTATION_BYTES_MAX: Final = 1 << 16  # of the annotations of one job, as JSON
 
 _ENDINGS: Final = (JobEvent.DEPENDENCY_REMOVE, JobEvent.PROLOG_FINISH, JobEvent.EPILOG_FINISH)
 
 
 class Operations(Part):
-    """Does them, for a job that has no hook being asked."""
+    """Performs operations on jobs that have no open question."""
 
     def __init__(
         self, ledger: Ledger, scheduler: SchedulerSide, priorities: Priorities, orphans: Orphans
@@ -56,7 +56,7 @@ class Operations(Part):
         self._orphans = orphans
 
     def do(self, operation: Operation) -> None:
-        """Do it, or log why not."""
+        """Perform the operation, or log why it is refused."""
         if isinstance(operation, Reprioritize):
             self._priorities.ask_all()
             return
@@ -87,7 +87,7 @@ class Operations(Part):
             self._refuse(post, rule)
             return
         if post.name == JobEvent.JOBSPEC_UPDATE and job.has_jobspec(post.context):
-            return  # so that a plugin that says the same in each state does not go on for ever
+            return  # or a plugin that posts the same in each state would never let the job rest
         if not self._has_room(job, post):
             return
         try:
@@ -98,7 +98,7 @@ class Operations(Part):
             self._scheduler.jobspec_changed(job)
 
     def _has_room(self, job: ActiveJob, post: PostEvent) -> bool:
-        """Count what is posted; what exceeds the bound is logged the first time."""
+        """Count the bytes that plugins post to the job; log when they exceed the bound first."""
         posted = self._ledger.posted_bytes
         before, size = posted.of_job(job.id), event_bytes(post.context)
         if before + size <= EVENT_BYTES_MAX:

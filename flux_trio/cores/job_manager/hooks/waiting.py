@@ -1,8 +1,8 @@
-"""What the job manager waits for: values that say what is done when it comes.
+"""What the job manager waits for: values that say how it continues.
 
-A question to plugins is kept with a `Then`, which says what its answer is for. A job whose hook is
-being asked has `Deferred` values in its queue, done in order once the answer is there. A sweep over
-many jobs is a `Sweep`, a call that is about one job a `JobCall`. `carrier.py` does what they say.
+A question to plugins is kept with a `Then`, the purpose of its answer. While a question about a job
+is open, the job has `Deferred` values in its queue; they are processed in order when the answer has
+come. A `Sweep` is work on many jobs. `carrier.py` continues with these values.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from flux_trio.formats.meanings import JobId, Meaning, Time
 from flux_trio.messages import Request
 from flux_trio.protocols import HookAnswer, JobState, Operation
 
-# --- the hooks by which plugins get to know a job, one after another
+# --- the hooks by which a job is presented to plugins, one after another
 
 
 class Admit(msgspec.Struct, frozen=True):
-    """A new job of the submit request `batch` is validated."""
+    """Validate a new job of the submit request `batch`."""
 
     batch: int
 
 
 class Readmit(msgspec.Struct, frozen=True):
-    """A job is validated that an earlier life of the job manager had not validated."""
+    """Validate a job that was stored but not validated when the job manager stopped."""
 
 
 class Resume(msgspec.Struct, frozen=True):
-    """A job that was read back is presented to all plugins, and then goes on."""
+    """Present a job that was read back to all plugins; then it goes on."""
 
 
 class Present(msgspec.Struct, frozen=True):
-    """A job is presented to one plugin that was loaded: to that of `arrival`."""
+    """Present a job to `plugin`, which was loaded: see `Arrivals.open`."""
 
     arrival: int
     plugin: str
@@ -44,45 +44,45 @@ class Present(msgspec.Struct, frozen=True):
 Purpose: TypeAlias = Admit | Readmit | Resume | Present
 
 Step: TypeAlias = tuple[str, Any]
-"""A topic to ask, and the further input of its hook."""
+"""A topic, and the further input of its hook."""
 
 
 class Chain(msgspec.Struct, frozen=True):
-    """The questions about one job that are still to be asked, the first one first."""
+    """The questions about one job, in order."""
 
     purpose: Purpose
     steps: tuple[Step, ...]
-    place: int = 0  # the step that is asked now
+    place: int = 0  # of the current step
 
 
 # --- a request to update a jobspec
 
 
 class Updating(msgspec.Struct, frozen=True):
-    """One job-manager.update request, as far as it is decided."""
+    """One job-manager.update request, and what plugins have said about it so far."""
 
     request: Request
     jobid: JobId
     updates: dict[str, Any]
     keys: tuple[str, ...]  # of `updates`, as the request has them
-    place: int = 0  # the key that is asked about now
+    place: int = 0  # of the key that plugins are asked about
     is_validated: bool = True  # by the plugins asked so far
     further: dict[str, Any] = msgspec.field(
         default_factory=dict
     )  # what plugins want updated as well
 
 
-# --- what the answer of a hook is for
+# --- the purpose of an answer
 
 
 class StateAnswered(msgspec.Struct, frozen=True):
-    """The hook of a job's state, unless `question` is not the last one about it any more."""
+    """The hook of a job's state; ignored unless `question` is the number of the last one."""
 
     question: int
 
 
 class StepAnswered(msgspec.Struct, frozen=True):
-    """The hook of the step at which `chain` is."""
+    """The hook of the current step of `chain`."""
 
     chain: Chain
 
@@ -98,13 +98,13 @@ class PriorityGot(msgspec.Struct, frozen=True):
 
 
 class KeyAnswered(msgspec.Struct, frozen=True):
-    """job.update.KEY of the key at which `updating` is."""
+    """job.update.KEY of the current key of `updating`."""
 
     updating: Updating
 
 
 class UpdateValidated(msgspec.Struct, frozen=True):
-    """job.validate of a job as it would be."""
+    """job.validate with the jobspec as it would be."""
 
     updating: Updating
 
@@ -115,20 +115,20 @@ Then: TypeAlias = (
 
 
 class Configured(msgspec.Struct, frozen=True):
-    """conf.update of the configuration that `request` has brought."""
+    """conf.update of the configuration in `request`."""
 
     request: Request
     config: Config
 
 
 class ConfiguredAgain(msgspec.Struct, frozen=True):
-    """conf.update of the configuration before, since a plugin has refused the new one."""
+    """conf.update of the previous configuration: a plugin has refused the new one."""
 
 
 ConfigurationThen: TypeAlias = Configured | ConfiguredAgain
 
 
-# --- what waits while a hook of a job is being asked
+# --- what waits while a question about a job is open
 
 
 class LogEvent(msgspec.Struct, frozen=True):
@@ -139,20 +139,20 @@ class LogEvent(msgspec.Struct, frozen=True):
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """Go by the answer of a hook, once what it wants done is done."""
+    """Continue with `then`, after the operations of the answer."""
 
     then: Then
     answer: HookAnswer
 
 
 class Operate(msgspec.Struct, frozen=True):
-    """Do what a plugin wants done."""
+    """Perform an operation of a plugin."""
 
     operation: Operation
 
 
 class AskState(msgspec.Struct, frozen=True):
-    """Ask the hook of the job's state; `previous` is where the job came from."""
+    """Ask the hook of the job's state; `previous` is the state before it."""
 
     previous: JobState
 
@@ -162,24 +162,24 @@ class AskPriority(msgspec.Struct, frozen=True):
 
 
 class FinishOrphans(msgspec.Struct, frozen=True):
-    """Finish the prologs and epilogs that no plugin has taken up."""
+    """Finish the prologs and epilogs that no plugin has resumed."""
 
 
 class AskUpdate(msgspec.Struct, frozen=True):
-    """Begin to ask plugins about `updating`."""
+    """Ask plugins about `updating`, from its first key on."""
 
     updating: Updating
 
 
 class ApplyUpdate(msgspec.Struct, frozen=True):
-    """Log what `updating` asks for; the scheduler has agreed to `expiration`."""
+    """Log the updates; the scheduler has agreed to `expiration`."""
 
     updating: Updating
     expiration: Annotated[int, Meaning.TIME]
 
 
 class ProposeExpiration(msgspec.Struct, frozen=True):
-    """Ask the scheduler whether the job may end with the instance, which ends at `end`."""
+    """Ask the scheduler whether the job may expire at `end`, when the instance ends."""
 
     end: Time
 
@@ -191,7 +191,7 @@ class ApplyExpiration(msgspec.Struct, frozen=True):
 
 
 class AllocateBypass(msgspec.Struct, frozen=True):
-    """Log alloc: R that a plugin gave is stored, by the commit of this number."""
+    """Log alloc: the commit of R that a plugin gave the job is durable."""
 
     commit: int
     resources: ResourceSet
@@ -212,7 +212,7 @@ Deferred: TypeAlias = (
 )
 
 
-# --- work on many jobs, a slice a turn
+# --- work on many jobs, some in each turn
 
 
 class PresentAll(msgspec.Struct, frozen=True):
@@ -222,7 +222,7 @@ class PresentAll(msgspec.Struct, frozen=True):
 
 
 class AskPriorities(msgspec.Struct, frozen=True):
-    """Ask job.priority.get of all jobs in PRIORITY or SCHED."""
+    """Ask job.priority.get about all jobs in PRIORITY or SCHED."""
 
 
 Sweep: TypeAlias = PresentAll | AskPriorities
@@ -232,14 +232,14 @@ Sweep: TypeAlias = PresentAll | AskPriorities
 
 
 class UpdateProposed(msgspec.Struct, frozen=True):
-    """The scheduler is asked whether a job of this update may run until `expiration`."""
+    """sched.expiration for an update: the job is to run until `expiration`."""
 
     updating: Updating
     expiration: Annotated[int, Meaning.TIME]
 
 
 class LifetimeProposed(msgspec.Struct, frozen=True):
-    """The same for a job that shall end with the instance."""
+    """sched.expiration for a job that is to expire when the instance ends, at `expiration`."""
 
     jobid: JobId
     expiration: Annotated[int, Meaning.TIME]
