@@ -21,7 +21,6 @@ so that two equal states have equal dumps; nothing may depend on the order of a 
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any, ClassVar
 
 from flux_trio.cores.fingerprint import Normal, PayloadTypes, digest_of, normalised
@@ -76,18 +75,16 @@ class CorePart(Part):
 
 def parts_of(core: Part) -> dict[str, Part]:
     """`core` and every part that it is wired to, by the path of attributes that leads there."""
-    found: dict[str, Part] = {}
-    seen: set[int] = set()
-    waiting = deque([("core", core)])
-    while waiting:
-        path, part = waiting.popleft()
-        if id(part) in seen:
-            continue
-        seen.add(id(part))
-        found[path] = part
+    found = {"core": core}
+    seen = {id(core)}
+    waiting = [("core", core)]
+    for path, part in waiting:
         for name, value in vars(part).items():
-            if isinstance(value, Part) and name not in part.state_names:
-                waiting.append((f"{path}.{name}", value))
+            if isinstance(value, Part) and id(value) not in seen and name not in part.state_names:
+                seen.add(id(value))
+                place = f"{path}.{name}"
+                found[place] = value
+                waiting.append((place, value))
     return found
 
 
