@@ -6,7 +6,7 @@ That the cores themselves have such fingerprints, `support/reborn_twin.py` check
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from array import array
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
@@ -16,14 +16,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flux_trio.config import SchedConfig
-from flux_trio.cores.fingerprint import differences
+from flux_trio.cores.fingerprint import PayloadTypes, differences
 from flux_trio.cores.kvs.ops import Append, Op, Put
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.sched.core import SchedCore
 from flux_trio.cores.state import CorePart, Part
+from flux_trio.editions.journal import Ended
 from flux_trio.formats import Event, format_eventlog, job_key
 from flux_trio.formats.meanings import (
+    EventlogText,
     JobId,
+    JobIds,
+    JournalEntry,
     JsonObject,
     KvsOp,
     Matchtag,
@@ -33,6 +37,8 @@ from flux_trio.formats.meanings import (
     Stamp,
     Time,
 )
+from flux_trio.messages import Response
+from flux_trio.protocols import LINK, LinkEvent, Rare, Story
 from tests.support.asking import asked
 from tests.support.reborn_twin import Twins
 from tests.support.sched_script import alloc
@@ -77,8 +83,55 @@ class Jobs(Part):
         self.ops, self.raw_ops, self.shown, self.grant = [], [], {}, 0
 
 
+class Holder:
+    """An object with slots, of whose class few have an end."""
+
+    __slots__ = ("id", "place", "rare")
+
+    id: JobId
+    place: Annotated[int, Meaning.DERIVED]
+    rare: dict[str, Any] | None
+
+    end = Rare[Time | None](None)
+
+    def __init__(self, jobid: int, end: float) -> None:
+        self.id, self.place, self.rare = jobid, 1000 - jobid, {"end": end}
+
+
+class Others(Part):
+    """A part with what is seldom held."""
+
+    story: Story[LinkEvent]
+    holders: list[Holder]
+    ended: list[Ended]
+    ids: JobIds | None
+    entries: list[JournalEntry]
+    told: list[Response]
+    held: EventlogText
+
+    def __init__(self) -> None:
+        self.story = Story()
+        self.holders, self.ended, self.entries, self.told = [], [], [], []
+        self.ids, self.held = None, ""
+
+
+class OtherCore(CorePart):
+    payload_types: ClassVar[PayloadTypes] = {(Response, "ask"): Asked}
+
+    def __init__(self, jobid: int, now: float) -> None:
+        self.outbox = Outbox[Call, Any, str]()
+        self.outbox.now = now
+        self.others = others = Others()
+        others.holders = [Holder(jobid, now + 5), Holder(jobid + 1, now + 9)]
+        others.ended = [Ended(jobid, int(now * 1e6) - 7, 1000, 1, 0, 0)]
+        others.ids = array("Q", [jobid + 1, jobid])
+        others.entries = [[jobid, 0, {"timestamp": now, "name": "submit"}]]
+        others.told = [Response("ask", {"id": jobid, "until": now + 1}, routes=("alice",))]
+        others.held = format_eventlog([Event(now, "start")]) + '{"times'
+
+
 class Core(CorePart):
-    payload_types: ClassVar[Mapping[str, Any]] = {"ask": Asked}
+    payload_types: ClassVar[PayloadTypes] = {"ask": Asked}
 
     def __init__(self) -> None:
         self.outbox = Outbox[Call, Any, tuple[str, JobId]]()
@@ -110,6 +163,59 @@ def core_with(ids: list[int], shift: float = 0.0, tags: int = 0) -> Core:
     core.jobs.raw_ops.append(["put", f"ended.{usec:016x}.{third:016x}", "[1,2]"])
     core.jobs.shown = {"same": [1]}
     return core
+
+
+def change_an_end(others: Others) -> None:
+    others.holders[1].end = others.holders[0].end
+
+
+def end_earlier(others: Others) -> None:
+    others.ended[0] = msgspec.structs.replace(others.ended[0], usec=others.ended[0].usec - 1000)
+
+
+def swap_ids(others: Others) -> None:
+    assert others.ids is not None
+    others.ids.reverse()
+
+
+def enter_another_job(others: Others) -> None:
+    others.entries[0][0] += 1
+
+
+def tell_of_another_job(others: Others) -> None:
+    payload = {"id": others.holders[1].id, "until": others.holders[0].end - 4}
+    others.told[0] = msgspec.structs.replace(others.told[0], payload=payload)
+
+
+def hold_another_event(others: Others) -> None:
+    others.held = others.held.replace("start", "other")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        change_an_end,
+        end_earlier,
+        swap_ids,
+        enter_another_job,
+        tell_of_another_job,
+        hold_another_event,
+    ],
+)
+def test_rare_attributes_arrays_responses_and_logs_count_without_their_numbers(
+    change: Any,
+) -> None:
+    one, other = OtherCore(5, NOW), OtherCore(7, NOW + 4096)
+    assert differences(one.normalised(), other.normalised()) == []
+    change(other.others)
+    assert one.fingerprint() != other.fingerprint()
+
+
+def test_story_and_what_is_derived_do_not_count() -> None:
+    one, other = OtherCore(5, NOW), OtherCore(5, NOW)
+    other.others.story.step(LINK, 5, LINK.initial, LinkEvent.HELLO)
+    other.others.holders[0].place = 3
+    assert one.fingerprint() == other.fingerprint()
 
 
 class TestEqual:
