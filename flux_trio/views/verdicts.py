@@ -57,16 +57,48 @@ def story(violation: Violation, records: Mapping[int, Record]) -> list[Record]:
 
 
 def verdict_text(judgement: Judgement, records: Mapping[int, Record]) -> str:
-    """Return a block for each violation, then counts; `records` has the records to show."""
+    """Return a block for each broken thing, what is due, and counts; `records` has the records."""
     lines: list[str] = []
-    for violations in by_clause(judgement).values():
-        for each in violations[:SHOWN_MAX]:
-            lines += [*_block(each, records), ""]
-        more = len(violations) - SHOWN_MAX
+    things: dict[str, list[tuple[Violation, list[Violation]]]] = {}
+    for cause, following in judgement.broken_things():
+        things.setdefault(cause.clause, []).append((cause, following))
+    for clause, alike in things.items():
+        for cause, following in alike[:SHOWN_MAX]:
+            lines += [*_block(cause, records), *_following_lines(following), ""]
+        more = len(alike) - SHOWN_MAX
         if more > 0:
-            lines += [f"{violations[0].clause}: broken {more} times more", ""]
-    known = list(_known_lines(judgement))
-    return "\n".join([*lines, *known, *([""] if known else []), *count_lines(judgement), ""])
+            lines += [f"{clause}: broken {more} times more", ""]
+    for section in (_debt_lines(judgement, records), _known_lines(judgement)):
+        shown = list(section)
+        lines += [*shown, ""] if shown else []
+    return "\n".join([*lines, *count_lines(judgement), ""])
+
+
+def _following_lines(following: list[Violation]) -> Iterator[str]:
+    """Yield a line for each violation that follows from another one, the first of each clause."""
+    first: dict[str, Violation] = {}
+    for each in following:
+        first.setdefault(each.clause, each)
+    if first:
+        yield f"  consequences ({len(following)}):"
+    for clause, each in first.items():
+        yield f"    {clause:16} {spelled(each.text)}"
+
+
+def _debt_lines(judgement: Judgement, records: Mapping[int, Record]) -> Iterator[str]:
+    """Yield a line for each thing that was due at the end and not done, and for how long."""
+    if judgement.debts:
+        yield "due at the end of the trace"
+    for each in judgement.debts:
+        age = age_of(each, judgement, records)
+        since = "" if age is None else f", for {age:.3g} s"
+        yield f"  {each.clause:16} {spelled(each.text)}{since}"
+
+
+def age_of(debt: Violation, judgement: Judgement, records: Mapping[int, Record]) -> float | None:
+    """Return the seconds since when something is due; None if the trace does not show it."""
+    since = next((records[n] for n in debt.because if n in records), None)
+    return None if since is None else judgement.t_end - since.t
 
 
 def _known_lines(judgement: Judgement) -> Iterator[str]:
@@ -103,6 +135,10 @@ def count_lines(judgement: Judgement) -> Iterator[str]:
     totals = Counter(judgement.verdicts.values())
     numbers = "  ".join(f"{verdict.value} {totals[verdict]:3}" for verdict in shown)
     yield f"{'all':10} {numbers}  ({judgement.form}, {judgement.nrecords} records)"
+    things = len(judgement.broken_things())
+    if things < len(judgement.violations):
+        following = len(judgement.violations) - things
+        yield f"{things} broken, and {following} violations that follow from them"
 
 
 def verdicts_in(judgement: Judgement) -> list[Verdict]:
@@ -143,6 +179,10 @@ def verdict_json(
             for id_, verdict in judgement.verdicts.items()
         ],
         "violations": [_violation_json(each, records) for each in judgement.violations],
+        "debts": [
+            {**_violation_json(each, records), "age": age_of(each, judgement, records)}
+            for each in judgement.debts
+        ],
         "known": [
             {"clause": each.clause, "why": each.why, "occurred": len(each.violations)}
             for each in judgement.known
@@ -158,6 +198,7 @@ def _violation_json(violation: Violation, records: Mapping[int, Record]) -> dict
         "text": spelled(violation.text),
         "because": list(violation.because),
         "n": violation.record.n,
+        "cause": None if violation.cause is None else violation.cause.clause,
         "records": [msgspec.Raw(record_to_json(each)) for each in story(violation, records)],
     }
 

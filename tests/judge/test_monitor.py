@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from flux_trio.judge.engine import plans
@@ -121,7 +122,23 @@ def test_what_a_party_took_up_counts_as_known_when_it_comes_back_to_its_inbox():
         return True
 
     request, answer = made("x", "y", Request("a.b")), made("y", "x", Response("a.b"))
-    judge(hand_made(request, answer, come_back("y", "z"), answer), rules.all)
+    trace = hand_made(request, answer, come_back("y", "z"), answer)
+    judge(trace, rules.all, is_late=True)
+    assert known == [False, True]
+
+
+def test_in_simulated_time_a_second_is_enough_to_take_up_a_message():
+    rules, known = Rules(), []
+
+    @rules.judge("invariant.x", sent("response", "a.b"))
+    def look(_record, seen):
+        known.append(seen.knew("y", 2))
+        return True
+
+    request, answer = made("x", "y", Request("a.b")), made("y", "x", Response("a.b"))
+    at_once = made("y", "x", Response("a.b"))
+    trace = hand_made([*request, *at_once], answer)
+    judge([msgspec.structs.replace(each, n=n) for n, each in enumerate(trace, 1)], rules.all)
     assert known == [False, True]
 
 

@@ -14,7 +14,7 @@ import pytest
 ANY: Final = "*"
 
 BREAKING: Final = {
-    "tests/instance/test_clauses_instance.py::test_a_second_scheduler": "28.impl.1",
+    "tests/instance/test_clauses_instance.py::test_a_second_scheduler": "25.resources.7 28.impl.1",
     # shows that violations are found
     "tests/testing/test_watching.py": ANY,
     "tests/cli/test_monitoring.py::test_what_breaks_while": ANY,

@@ -27,9 +27,14 @@ REMOVED = object()  # the value of a key that an edit takes away
 SEND, RECV = Kind.SEND.value, Kind.RECV.value
 
 
-def judge(trace: Iterable[Record], rules: Iterable[Rule], *, cut: bool = False) -> Monitor:
-    """A monitor that has seen the whole trace, up to its rest unless it was `cut` short."""
-    monitor = Monitor(rules, CLAUSES)
+def judge(
+    trace: Iterable[Record], rules: Iterable[Rule], *, cut: bool = False, is_late: bool = False
+) -> Monitor:
+    """A monitor that has seen a whole simulated trace, up to its rest unless it was `cut`.
+
+    If it `is_late`, a service takes its time on purpose before it acts on a message.
+    """
+    monitor = Monitor(rules, CLAUSES, is_simulated=not is_late)
     for record in trace:
         monitor.observe(record)
     if not cut:

@@ -31,7 +31,7 @@ def each_r(
             if of == "inventory" and r.jobid is not None:
                 return None
             found = check(r.value, r.t)
-            return Broken(f"{r.what}: {found}") if isinstance(found, str) else found
+            return Broken(f"{r.what}: {found}", job=r.jobid) if isinstance(found, str) else found
 
         rules.each(clause, R_LEGS, of=found_in, views=[LOOKUPS])(judge)
         if of == "all":

@@ -2,8 +2,11 @@
 
 Violations in the same record are of one broken thing, and so are the debts of one job. A later
 violation follows from the first one of its job if the first says that something is missing, or if
-both point to the same earlier record. Of violations that come together, the cause is the one whose
-clause says the most: a clause about one message or event rather than a goal or an invariant.
+both point to the same record; but a clause that is broken again is broken twice.
+
+Of violations that come together, the cause is the one that says the most: that something is
+missing, then that data does not have its form, then what is wrong with one message or event, and at
+last a goal or an invariant.
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ _SECTIONS: Final = {
     "overview": 1,
     "invariant": 2,
 }
+_FORMATS: Final = ("14", "16", "18", "19", "21.events", "22", "25", "26", "29", "31")
+"""RFCs and sections about the form of data: what does not have its form means nothing."""
 _SUMS: Final = {"25.attributes.5": 1, "27.background.7": 2}
 """Clauses that sum up others, though their section is about one thing."""
 
@@ -61,11 +66,8 @@ class Causes:
 
     def of_record(self, found: list[Violation]) -> list[Violation]:
         """Return the violations in one record with their causes, the cause first."""
-        ordered = sorted(found, key=self._rank)
-        earlier = next((e for each in ordered if (e := self._earlier(each)) is not None), None)
-        cause = earlier if earlier is not None else ordered[0]
-        linked = [each if each is cause else replace(each, cause=cause) for each in ordered]
-        if earlier is None:
+        cause, linked = self._linked(found)
+        if cause is linked[0]:
             self._keep(cause)
         return linked
 
@@ -74,8 +76,16 @@ class Causes:
         groups: dict[object, list[Violation]] = {}
         for each in found:
             since = each.because[:1] or (each.clause,)
-            groups.setdefault(since if each.jobid is None else each.jobid, []).append(each)
-        return [each for group in groups.values() for each in self.of_record(group)]
+            of = since if each.jobid is None else each.jobid
+            groups.setdefault((each.may_wait, of), []).append(each)
+        return [each for group in groups.values() for each in self._linked(group)[1]]
+
+    def _linked(self, found: list[Violation]) -> tuple[Violation, list[Violation]]:
+        """Return the cause of all these violations, and the violations with their causes."""
+        ordered = sorted(found, key=self._rank)
+        earlier = next((e for each in ordered if (e := self._earlier(each)) is not None), None)
+        cause = earlier if earlier is not None else ordered[0]
+        return cause, [each if each is cause else replace(each, cause=cause) for each in ordered]
 
     def _earlier(self, violation: Violation) -> Violation | None:
         """Return the first violation of the job if this one follows from it."""
@@ -85,7 +95,8 @@ class Causes:
         if first is None:
             return None
         shared = {first.record.n, *first.because} & {violation.record.n, *violation.because}
-        return first if first.is_missing or shared else None
+        is_same = bool(shared) and first.clause != violation.clause
+        return first if first.is_missing or is_same else None
 
     def _keep(self, violation: Violation) -> None:
         if violation.jobid is None or violation.jobid in self._first:
@@ -94,7 +105,10 @@ class Causes:
             del self._first[next(iter(self._first))]
         self._first[violation.jobid] = violation
 
-    def _rank(self, violation: Violation) -> tuple[int, int]:
-        section = next((p for p in violation.clause.split(".") if not p.isdigit()), "")
-        general = _SUMS.get(violation.clause, _SECTIONS.get(section, 0))
-        return general, self._places.get(violation.clause, len(self._places))
+    def _rank(self, violation: Violation) -> tuple[bool, int, int]:
+        rfc, *rest = violation.clause.split(".")
+        section = rest[0] if rfc.isdigit() else rfc
+        is_form = rfc in _FORMATS or f"{rfc}.{section}" in _FORMATS
+        general = _SUMS.get(violation.clause, -1 if is_form else _SECTIONS.get(section, 0))
+        place = self._places.get(violation.clause, len(self._places))
+        return not violation.is_missing, general, place

@@ -6,6 +6,8 @@ import math
 from collections import deque
 from typing import Final
 
+from flux_trio.trace import Record
+
 TICKS: Final = 8
 """Samples for each span of `after_s`: the answer is late by one sample at most."""
 
@@ -20,9 +22,10 @@ class Clock:
         self.next_t = -math.inf
         """The time of the next sample."""
 
-    def sample(self, t: float, n: int) -> None:
-        """Take the time `t` of record `n`, which is not before `next_t`."""
-        self._samples.append((t, n - 1))
+    def sample(self, t: float, last: Record | None) -> None:
+        """Take the time `t` of a record, which is not before `next_t`, and the record before it."""
+        if last is not None:
+            self._samples.append((last.t, last.n))
         self.next_t = t + self._after_s / TICKS
 
     def old(self, now: float) -> int:

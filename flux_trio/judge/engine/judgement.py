@@ -34,7 +34,9 @@ class Judgement:
 
     `verdicts` has every clause that has a rule, in the registry's order; `left_out` has the reason
     for each clause that could not be exercised. `nrecords` is the number of records of the trace.
-    `known` has the departures that were known, whose violations are not in `violations`.
+    `known` has the departures that were known, whose violations are not in `violations`. `debts` is
+    what was due at the end of the trace and not done, of which only a trace at rest makes
+    violations; `t_end` is the time of the last record.
     """
 
     form: str
@@ -43,6 +45,8 @@ class Judgement:
     violations: tuple[Violation, ...]
     left_out: Mapping[str, str]
     known: tuple[Expected, ...] = ()
+    debts: tuple[Violation, ...] = ()
+    t_end: float = 0.0
 
     @property
     def is_kept(self) -> bool:
@@ -50,8 +54,19 @@ class Judgement:
         return not self.violations
 
     def wanted(self) -> set[int]:
-        """Return the numbers of the records that show the violations."""
-        return {n for each in self.violations for n in (*each.because, each.record.n)}
+        """Return the numbers of the records that show the violations and since when debts are."""
+        shown = (*self.violations, *self.debts)
+        return {n for each in shown for n in (*each.because, each.record.n)}
+
+    def broken_things(self) -> list[tuple[Violation, list[Violation]]]:
+        """Return each violation that is a cause, with the violations that follow from it."""
+        things: dict[int, tuple[Violation, list[Violation]]] = {}
+        for each in self.violations:
+            if each.cause is None or id(each.cause) not in things:
+                things[id(each)] = (each, [])
+            else:
+                things[id(each.cause)][1].append(each)
+        return list(things.values())
 
 
 def judge_trace(
@@ -78,15 +93,25 @@ def judge_trace(
         if why and rule.clause not in judged
     }
     monitor = Monitor(used, clauses)
-    nrecords = 0
+    nrecords, t_end = 0, 0.0
     for record in source.records:
         monitor.observe(record)
-        nrecords += 1
+        nrecords, t_end = nrecords + 1, record.t
+    debts = monitor.debts()
     if at_rest:
         monitor.finish()
+        debts = [each for each in debts if each.may_wait]
     verdicts = dict.fromkeys(_in_order(rules, clauses), Verdict.NOT_EXERCISED)
     verdicts |= monitor.verdicts()
-    return Judgement(source.form, nrecords, verdicts, tuple(monitor.violations), left_out)
+    return Judgement(
+        source.form,
+        nrecords,
+        verdicts,
+        tuple(monitor.violations),
+        left_out,
+        debts=tuple(each for each in debts if each.cause is None),
+        t_end=t_end,
+    )
 
 
 def pick_records(source: Source, wanted: set[int]) -> dict[int, Record]:

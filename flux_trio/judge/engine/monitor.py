@@ -65,6 +65,7 @@ class Monitor:
         self._turns: dict[str, tuple[int, bool]] = {}
         self._kept: set[str] = set()
         self._last: Record | None = None
+        self._t = 0.0
         self._clock = Clock(PROMPT_S)
         self._is_simulated = is_simulated
         self._causes = Causes(clauses)
@@ -75,9 +76,9 @@ class Monitor:
     def observe(self, record: Record) -> list[Violation]:
         """Take the next record of the trace, and return its violations."""
         self._take_turn(record)
-        clock = self._clock
-        if record.t >= clock.next_t:
-            clock.sample(record.t, record.n)
+        self._t = t = record.t
+        if t >= self._clock.next_t:
+            self._clock.sample(t, self._last)
         plan = self._plans.plan(record, self)
         if plan.may_leave or self._left:
             self._note_debts(record, plan)
@@ -106,17 +107,21 @@ class Monitor:
         return found
 
     def debts(self) -> list[Violation]:
-        """Return what is due and not done, with what was overdue when the parties left."""
+        """Return what is due and not done, with what was overdue when the parties left.
+
+        Debts of one job are of one thing: one of them is the cause of the others.
+        """
         found = self._debts()
         known = {(each.clause, each.jobid) for each in found}
-        return found + [each for each in self._left if (each.clause, each.jobid) not in known]
+        left = [each for each in self._left if (each.clause, each.jobid) not in known]
+        return self._causes.of_debts(found + left)
 
     def finish(self) -> list[Violation]:
         """End a trace that is at rest: a debt is a violation, unless it may wait.
 
         Do not call it for a trace that was cut short: a party may have been about to act.
         """
-        found = self._causes.of_debts(each for each in self.debts() if not each.may_wait)
+        found = [each for each in self.debts() if not each.may_wait]
         self.violations += found
         return found
 
@@ -242,7 +247,7 @@ class Monitor:
 
     def _old(self) -> int:
         """Return the number of the last record that is PROMPT_S old."""
-        return 0 if self._last is None else self._clock.old(self._last.t)
+        return self._clock.old(self._t)
 
     def _note_debts(self, record: Record, plan: Plan) -> None:
         """Keep what is overdue before a party leaves; forget it if it comes back or acts after all.
@@ -256,7 +261,7 @@ class Monitor:
             known = {(each.clause, each.jobid) for each in self._left}
             self._left += [
                 each
-                for each in self._debts()
+                for each in self._debts(is_leaving=True)
                 if each.because
                 and each.because[0] <= old
                 and (each.clause, each.jobid) not in known
@@ -264,7 +269,7 @@ class Monitor:
         elif (jobid := job_id(record)) is not None:
             self._left = [each for each in self._left if each.jobid != jobid]
 
-    def _debts(self) -> list[Violation]:
+    def _debts(self, *, is_leaving: bool = False) -> list[Violation]:
         last = self._last
         if last is None:
             return []
@@ -272,6 +277,7 @@ class Monitor:
             self._violation(rule, last, broken, broken.job)
             for rule in self._rules
             for broken in self._debts_of(rule)
+            if not (is_leaving and broken.is_to_leave)
         ]
 
     def _debts_of(self, rule: Rule) -> Iterator[Broken]:

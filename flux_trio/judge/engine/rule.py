@@ -78,7 +78,8 @@ class Broken:
 
     `is_missing` says that an event or a message is missing, so that what comes next may seem wrong
     too. A debt is what somebody still has to do: `because` begins with the record since when. If it
-    `may_wait`, it may be open at rest too, and is no violation.
+    `may_wait`, it may be open at rest too, and is no violation; if it `is_to_leave`, a party has to
+    leave, and does what is due when it leaves.
     """
 
     text: str
@@ -87,6 +88,7 @@ class Broken:
     job: int | None = None
     is_missing: bool = False
     may_wait: bool = False
+    is_to_leave: bool = False
 
 
 class Step(NamedTuple):

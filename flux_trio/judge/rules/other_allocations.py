@@ -106,6 +106,7 @@ class Got(NamedTuple):
     """The R of a job, with its request and the inventory."""
 
     what: str
+    jobid: int | None
     wanted: Wanted
     resources: ResourceSet
     inventory: Inventory
@@ -119,7 +120,7 @@ def _got(record: Record, seen: Seen) -> Iterable[Got]:
     for r in allocated(record):
         wanted, resources = seen.at(WANTED, r.jobid), resources_in(r.value)
         if wanted is not None and resources is not None:
-            yield Got(r.what, wanted, resources, inventory)
+            yield Got(r.what, r.jobid, wanted, resources, inventory)
 
 
 def _allocation(clause: str) -> Callable[[Judge], Judge]:
@@ -130,7 +131,7 @@ def _allocation(clause: str) -> Callable[[Judge], Judge]:
         def check(got: Got) -> Said:
             said = judge(got.wanted, got.resources, got.inventory)
             if isinstance(said, str):
-                return Broken(f"{got.what}: {said}", (got.wanted.n,))
+                return Broken(f"{got.what}: {said}", (got.wanted.n,), job=got.jobid)
             return said
 
         return judge

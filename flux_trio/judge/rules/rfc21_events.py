@@ -142,7 +142,7 @@ def events_are_stored_as_they_were_logged(record: Record, seen: Seen) -> Said:
         expected = [name for name, _ in seen.at(UNSTORED, job) or ()]
         if list(names) != expected[: len(names)]:
             text = f"expected events {' '.join(expected) or '(none)'}, got {' '.join(names)}"
-            return Broken(f"eventlog of job {job}: {text}", (log.submitted,))
+            return Broken(f"eventlog of job {job}: {text}", (log.submitted,), job=job)
         kept = True
     return kept
 

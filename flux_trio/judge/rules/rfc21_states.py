@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
 
 from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, job_id, logged, sent
@@ -12,6 +11,7 @@ from flux_trio.judge.views.eventlogs import LOG, broken_event, log_of
 from flux_trio.judge.views.jobs import (
     DURABLE,
     LIFE,
+    ORDER,
     JobState,
     Life,
     is_durable,
@@ -40,7 +40,7 @@ def missing(record: Record, life: Life, name: str) -> Broken | None:
     if not is_late(life.state, name_of(record)):
         return None
     text = f"expected a {name} event first, since it is in {life.state}"
-    return replace(broken_event(record, text, life.since), is_missing=True)
+    return broken_event(record, text, life.since, is_missing=True)
 
 
 def _require_state(
@@ -87,7 +87,8 @@ def start_then_finish(record: Record, seen: Seen) -> Said:
         if log.finished:
             return broken_event(record, "expected before the finish event", log.finished)
     elif not log.started and not log.fatal:
-        return broken_event(record, "expected a start event before it", life.since)
+        text = "expected a start event before it"
+        return broken_event(record, text, life.since, is_missing=True)
     elif log.released and not log.fatal:
         return broken_event(record, "expected before the final release event", log.released)
     return True
@@ -122,7 +123,8 @@ def everything_is_back_before_clean(record: Record, seen: Seen) -> Said:
     if name != "clean" and life.frees:
         return broken_event(record, "expected nothing but clean after the free event", life.since)
     if name == "free" and log.started and not log.released:
-        return broken_event(record, "expected a final release event first", log.started)
+        text = "expected a final release event first"
+        return broken_event(record, text, log.started, is_missing=True)
     return True
 
 
@@ -167,7 +169,8 @@ def no_transition_without_an_event(record: Record, seen: Seen) -> Said:
         return True
     words = " or ".join(expected)
     text = f"{topic} request: expected in {words}; by its eventlog it is in {life.state}"
-    return Broken(f"job {job_id(record)}: {text}", (life.since,))
+    is_early = ORDER.index(life.state) < ORDER.index(expected[0])
+    return Broken(f"job {job_id(record)}: {text}", (life.since,), is_missing=is_early)
 
 
 # --- exceptions

@@ -20,15 +20,19 @@ from flux_trio.judge.engine.rule import (
     sent,
 )
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
+from flux_trio.judge.views.holding import GRANTS
 from flux_trio.judge.views.jobs import DURABLE, LIFE, Life, is_durable
 from flux_trio.judge.views.queueing import UNSENT, unsent
+from flux_trio.judge.views.resources import AS_RECEIVED, heard_by
 from flux_trio.judge.views.scheduling import (
     ANNOTATE,
     ASKED,
     CANCEL,
     DENY,
+    LINK,
     SUCCESS,
     asked_of,
+    is_pending,
     link_of,
 )
 from flux_trio.messages import Response, topics
@@ -115,6 +119,26 @@ def a_type_means_what_it_says(record: Record, _facts: object) -> Said:
     return True
 
 
+def _unanswered(seen: Seen) -> Iterable[Broken]:
+    """Yield the open requests; one may wait unless all is free and the least job would fit."""
+    all_free = _is_all_free(seen)
+    for jobid, asked in seen.all(ASKED).items():
+        if is_pending(asked, seen) and link_of(seen).is_up:
+            known = sched_job(seen, jobid)
+            is_due = all_free and known.alloc and known.is_simple and not known.cancel
+            text = f"job {jobid}: sched.alloc is not answered"
+            yield Broken(text, (asked.alloc,), job=jobid, may_wait=not is_due)
+    yield from _annotated_and_dropped(seen)
+
+
+def _is_all_free(seen: Seen) -> bool:
+    """Whether no job holds resources, and all that the scheduler acquired may be used."""
+    if any(life.held for life in seen.all(LIFE).values()) or seen.all(GRANTS):
+        return False
+    had = heard_by(seen, seen.facts.scheduler)
+    return had is not None and bool(had.online) and had.granted == had.online and not had.taken
+
+
 def _annotated_and_dropped(seen: Seen) -> Iterable[Broken]:
     for jobid in seen.all(LIFE):
         asked = asked_of(seen, jobid)
@@ -123,7 +147,12 @@ def _annotated_and_dropped(seen: Seen) -> Iterable[Broken]:
             yield Broken(text, (asked.annotated, asked.granted), job=jobid)
 
 
-@RULES.judge("27.alloc.12", logged("alloc"), views=[LIFE, ASKED], debts=_annotated_and_dropped)
+@RULES.judge(
+    "27.alloc.12",
+    logged("alloc"),
+    views=[LIFE, ASKED, LINK, SCHED_JOBS, GRANTS, AS_RECEIVED],
+    debts=_unanswered,
+)
 def annotate_does_not_end_a_request(record: Record, seen: Seen) -> Said:
     asked = asked_of(seen, job_id(record))
     return bool(asked.annotated and asked.granted)

@@ -203,7 +203,8 @@ def enodata_ends_hello(record: Record, seen: Seen) -> Said:
 def _stays_after_refusal(seen: Seen) -> Iterable[Broken]:
     link = link_of(seen)
     if link.refused > max(link.hello_sent, link.gone):
-        yield Broken("sched-hello was refused; expected the scheduler to exit", (link.refused,))
+        text = "sched-hello was refused; expected the scheduler to exit"
+        yield Broken(text, (link.refused,), is_to_leave=True)
 
 
 @RULES.judge(

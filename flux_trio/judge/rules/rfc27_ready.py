@@ -152,7 +152,7 @@ def _stays_after_refusal(seen: Seen) -> Iterable[Broken]:
     link = link_of(seen)
     if _is_refused(link):
         text = "sched-ready was refused; expected the scheduler to exit"
-        yield Broken(text, (link.ready_refused,))
+        yield Broken(text, (link.ready_refused,), is_to_leave=True)
 
 
 @RULES.judge(

@@ -35,7 +35,7 @@ from flux_trio.judge.views.execution import (
     ranks_of,
     start_of,
 )
-from flux_trio.judge.views.jobs import LIFE
+from flux_trio.judge.views.jobs import CLEANUP, LIFE, Life
 from flux_trio.trace import Record
 
 RULES: Final = Rules()
@@ -246,17 +246,24 @@ def reattached_jobs_end_like_others(record: Record, seen: Seen) -> Said:
 
 
 def _owed_releases(seen: Seen) -> Iterable[Broken]:
-    """Starts of jobs that have come to an end."""
+    """Yield the starts without a final release; that of a running job may wait."""
     starts: Mapping[Any, Start] = seen.all(STARTS)
     for job, start in starts.items():
-        if start.sent < link_of(seen).lost or not start.taken or start.place("final"):
+        if not start.taken or start.place("final"):
             continue
-        life = seen.at(LIFE, job)
+        life: Life | None = seen.at(LIFE, job)
         raised = life.fatal if life is not None else 0
         end = start.place("finish") or start.place("fatal") or raised
-        if end:
-            text = f"job {job} has ended: expected a release with final true, none came"
-            yield Broken(text, (start.taken, end), job=job)
+        if start.sent > link_of(seen).lost:
+            if end:
+                text = f"job {job} has ended: expected a release with final true, none came"
+                yield Broken(text, (end, start.taken), job=job)
+            else:
+                text = f"job {job} was started and has no release with final true yet"
+                yield Broken(text, (start.taken,), job=job, may_wait=True)
+        elif end and life is not None and life.state == CLEANUP and not life.released:
+            text = f"job {job} is in CLEANUP: the execution service left without its final release"
+            yield Broken(text, (end, start.taken), job=job)
 
 
 @RULES.judge("32.start.36", _said("release"), views=LIVES, debts=_owed_releases)

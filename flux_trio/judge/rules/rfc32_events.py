@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, job_id, logged
-from flux_trio.judge.views.eventlogs import LOG
+from flux_trio.judge.engine.selector import name_of
+from flux_trio.judge.views.eventlogs import LOG, Log, broken_event
 from flux_trio.judge.views.execution import EXPECTED, LINK, STARTS, Expected, is_told, link_of
 from flux_trio.judge.views.jobs import context_of
 from flux_trio.trace import Record
@@ -48,12 +49,14 @@ def _require_event(
 
     @RULES.judge(
         clause,
-        logged(name),
+        logged(name, "clean"),
         views=(EXPECTED, LINK, STARTS, LOG),
         debts=_debts_of_events(name, when),
     )
     def judge(record: Record, seen: Seen) -> Said:
         left = [each for each in _expected(seen, record, name) if when(each)]
+        if name_of(record) == "clean":
+            return _missing_at_the_end(record, seen, name, left)
         if any(is_told(each, record) for each in left):
             return True
         what = f"{name} event of job {job_id(record)}"
@@ -63,6 +66,20 @@ def _require_event(
         if unasked(record, seen):
             return None
         return Broken(f"{what}: expected none, since the execution service said no such thing")
+
+
+def _missing_at_the_end(record: Record, seen: Seen, name: str, left: list[Expected]) -> Said:
+    """Return the violation of a clean event before which a response was never logged.
+
+    A second start or finish is wrong itself, and responses before the service was lost are void.
+    """
+    log: Log | None = seen.at(LOG, job_id(record))
+    is_logged = log is not None and {"start": log.started, "finish": log.finished}.get(name)
+    due = [each.n for each in left if each.n > link_of(seen).lost]
+    if is_logged or not due:
+        return None
+    text = f"no {name} event came before it, after the {name} response"
+    return broken_event(record, text, due[0], is_missing=True)
 
 
 def _is_known(record: Record, seen: Seen) -> bool:

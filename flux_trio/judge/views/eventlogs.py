@@ -60,9 +60,10 @@ class Log(Live, frozen=True, gc=False):
     """Its clean event: kept, since nothing may follow."""
 
 
-def broken_event(record: Record, text: str, *because: int) -> Broken:
+def broken_event(record: Record, text: str, *because: int, is_missing: bool = False) -> Broken:
     """Return a violation by an event; `text` follows the event's name and its job."""
-    return Broken(f"{name_of(record)} event of job {job_id(record)}: {text}", tuple(because))
+    what = f"{name_of(record)} event of job {job_id(record)}"
+    return Broken(f"{what}: {text}", tuple(because), is_missing=is_missing)
 
 
 _OPENS: Final = {

@@ -243,7 +243,8 @@ EVENTS: Final = ("start", "release", "finish", "exception")
 def _expected_parts(record: Record, seen: Seen) -> Iterable[tuple[Any, Expected | None]]:
     jobid = job_id(record)
     if record.kind == EVENT:
-        return [((jobid, name_of(record)), None)]
+        name = name_of(record)
+        return [((jobid, kind), None) for kind in (EVENTS if name == "clean" else (name,))]
     kind, data = str(payload(record).get("type")), data_of(record)
     if errnum(record) or not is_well_formed(kind, data) or not _is_due(kind, record, seen):
         return []
@@ -283,6 +284,8 @@ def _fold_expected(
     left = tuple(each for each in left or () if each.n > gone)
     if new is not None:
         return (*left, new)
+    if name_of(record) == "clean":
+        return None
     # other parties raise exceptions too, but only the service sends start, release and finish
     others = payload(record).get("name") == "exception"
     oldest = left[0] if left and not others else None
@@ -300,7 +303,7 @@ def is_told(expected: Expected, record: Record) -> bool:
 EXPECTED: Final = view(
     "expected events",
     received("response", START),
-    logged(*EVENTS),
+    logged(*EVENTS, "clean"),
     parts=_expected_parts,
     fold=_fold_expected,
     reads=(LINK, STARTS, LOG),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from flux_trio.judge.checks.jobspecs import known_by_value
+from flux_trio.judge.checks.jobspecs import known_by_value, members, part, system
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.selector import (
     EVENT,
@@ -83,6 +83,8 @@ class SchedJob(Live, frozen=True, gc=False):
     """The minimum that it requests."""
     environment: bool = True
     """The request has the job's environment."""
+    is_simple: bool = False
+    """It is for one slot of one core, without constraints: it fits anywhere."""
     cancel: Place = 0
     """sched.cancel was taken up since, the request being open."""
     idle_cancel: Place = 0
@@ -132,6 +134,7 @@ def _after_request(known: SchedJob, record: Record) -> SchedJob:
                 idle_cancel=0,
                 cores_min=cores_min(jobspec.get("resources")),
                 environment=_has_environment(jobspec),
+                is_simple=_is_simple(jobspec),
             )
         case topics.SCHED_CANCEL if known.alloc:
             return known.but(cancel=n)
@@ -211,3 +214,16 @@ def _has_environment(jobspec: dict[str, Any]) -> bool:
     attributes = jobspec.get("attributes")
     system = attributes.get("system") if isinstance(attributes, dict) else None
     return isinstance(system, dict) and "environment" in system
+
+
+def _is_simple(jobspec: dict[str, Any]) -> bool:
+    slots = part(jobspec, "resources", list)
+    return bool(_is_one_core(slots)) and "constraints" not in system(jobspec)
+
+
+@known_by_value
+def _is_one_core(slots: list[Any]) -> bool:
+    """Whether a jobspec's resources are one slot of one core."""
+    cores = [vertex for slot in members(slots) for vertex in members(slot.get("with"))]
+    found = [(vertex.get("type"), vertex.get("count")) for vertex in (*members(slots), *cores)]
+    return found == [("slot", 1), ("core", 1)]

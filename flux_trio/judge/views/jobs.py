@@ -68,7 +68,7 @@ MOVES: Final[dict[JobState, dict[str, JobState]]] = {
 }
 
 
-_ORDER: Final = (NEW, DEPEND, PRIORITY, SCHED, RUN, CLEANUP)
+ORDER: Final = (NEW, DEPEND, PRIORITY, SCHED, RUN, CLEANUP)
 _NEEDS: Final = {
     "depend": DEPEND,
     "priority": PRIORITY,
@@ -137,7 +137,7 @@ def next_state(state: JobState, record: Record) -> JobState:
 def is_late(state: JobState, name: str) -> bool:
     """Whether an event comes in a state before its own: the event between them is missing."""
     needed = _NEEDS.get(name)
-    return needed is not None and _ORDER.index(state) < _ORDER.index(needed)
+    return needed is not None and ORDER.index(state) < ORDER.index(needed)
 
 
 def _submission(record: Record) -> tuple[str, int]:
