@@ -1,4 +1,4 @@
-"""The plugins that come with the instance, one file each, written as anybody would write one.
+"""The plugins that come with flux-trio, one file each; they use only what every plugin can use.
 
 `builtin_plugins` makes those that every instance loads, in the order they are asked; the others
 are loaded by name, from their files, and not imported before.
@@ -32,7 +32,7 @@ __all__ = [
 
 
 def builtin_plugins(expiration: Callable[[], float]) -> list[Plugin]:
-    """In the order they are asked; `expiration` as ValidateDuration takes it."""
+    """Return the builtins in the order in which they are asked; `expiration`: ValidateDuration."""
     return [
         PriorityDefault(),
         LimitJobSize(),

@@ -1,4 +1,4 @@
-"""alloc-bypass: a job that brings its resources with it, `attributes.system.alloc-bypass.R`.
+"""alloc-bypass: a job that names its resources itself, `attributes.system.alloc-bypass.R`.
 
 The scheduler is not asked, and does not know: only the instance owner may.
 """
@@ -14,13 +14,13 @@ FLAG = "alloc-bypass"
 
 
 class AllocBypass(jobtap.Plugin):
-    """Runs such jobs on what they bring."""
+    """Runs such a job on the R in its jobspec."""
 
     name = "alloc-bypass"
 
     @jobtap.on("job.validate")
     def validate(self, job: jobtap.Job) -> None:
-        """Refuse it to guests, and resources that are none."""
+        """Refuse the job of a guest, and a malformed R."""
         brought = _resources_of(job)
         if brought is None:
             return

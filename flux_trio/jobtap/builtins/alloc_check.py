@@ -1,4 +1,4 @@
-"""alloc-check: no two jobs ever have the same cores or gpus, whoever gave them."""
+"""alloc-check: no two jobs have the same cores or gpus, also if a plugin gave them."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from flux_trio.formats import ResourceSet
 
 
 class AllocCheck(jobtap.Plugin):
-    """Ends a job that is given what another one has."""
+    """Ends a job whose resources another job holds."""
 
     name = "alloc-check"
 
     def loaded(self) -> None:
-        """Nobody has anything."""
+        """No job holds resources yet."""
         self._held: dict[int, ResourceSet] = {}
 
     @jobtap.enter(jobtap.State.RUN)
     def take(self, job: jobtap.Job) -> None:
-        """Take note of what it has, if it alone has it."""
+        """Keep the resources of the job, or end the job if another one holds some of them."""
         resources = ResourceSet.parse(job.R)
         if all(resources.is_disjoint(held) for held in self._held.values()):
             self._held[job.id] = resources
@@ -26,5 +26,5 @@ class AllocCheck(jobtap.Plugin):
 
     @jobtap.leave(jobtap.State.CLEANUP)
     def give_back(self, job: jobtap.Job) -> None:
-        """It has nothing any more."""
+        """Forget the resources of the job."""
         self._held.pop(job.id, None)

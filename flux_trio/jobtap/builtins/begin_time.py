@@ -1,4 +1,4 @@
-"""begin-time: a job that is not to start before a moment (RFC 26, begin-time)."""
+"""begin-time: a job waits until a given time (RFC 26, begin-time)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class BeginTime(jobtap.Plugin):
 
     @jobtap.on("job.dependency.begin-time")
     def depend(self, job: jobtap.Job, dependency: jobtap.Dependency) -> None:
-        """Hold the job until then, also when that is past: the next look at the clock frees it."""
+        """Hold the job until that time; if it is past, the next look at the clock frees the job."""
         moment = _timestamp(dependency.value)
         description = f"begin-time={moment:.3f}"
         if hold(job, description):
@@ -56,7 +56,7 @@ def _waits(job: jobtap.Job) -> bool:
 
 
 def _timestamp(text: str) -> float:
-    """Seconds since the Unix epoch. Raises Reject."""
+    """Return seconds since the Unix epoch. Raises Reject."""
     try:
         moment = float(text)
     except ValueError:

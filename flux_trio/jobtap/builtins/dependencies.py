@@ -1,4 +1,4 @@
-"""What the dependency schemes have in common."""
+"""The part that all plugins for dependency schemes use."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from flux_trio import jobtap
 
 
 def hold(job: jobtap.Job, description: str) -> bool:
-    """Add a dependency that is open until it is removed; False when it was satisfied before.
+    """Add a dependency; return False if it was satisfied before.
 
     It was when the jobspec names it twice, or when an earlier life of the job manager saw to it.
     """

@@ -22,7 +22,7 @@ NEVER_STARTED: Final = "after: {jobid} never started"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What is to be known of a job that has ended."""
+    """How a job has ended, as far as a dependency needs it."""
 
     userid: int
     had_resources: bool
@@ -33,14 +33,14 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One scheme: when it holds of a job that has ended, and else why a new job is refused."""
+    """One scheme: whether a job that has ended satisfies it, and the refusal if not."""
 
     word: str  # in the dependency's description
     holds: Callable[[Outcome], bool]
     refusal: str = NEVER_STARTED
 
     def refuse(self, outcome: Outcome, jobid: str) -> str:
-        """Why a job cannot wait for one that ended like this."""
+        """Return the reason to refuse a job that would wait for a job which ended like this."""
         refusal = self.refusal if outcome.had_resources else NEVER_STARTED
         return "dependency: " + refusal.format(jobid=jobid)
 
@@ -65,12 +65,12 @@ CONDITIONS: Final = {
 
 
 class DependencyAfter(jobtap.Plugin):
-    """Frees jobs when those they wait for start or end, or ends them when they wait in vain."""
+    """Frees a job when the job that it waits for starts or ends, or ends it if it waits in vain."""
 
     name = ".dependency-after"
 
     def loaded(self) -> None:
-        """Nobody waits yet."""
+        """No job waits yet."""
         # by the id of the job waited for: the id of one that waits, its dependency's description
         self._waiting: dict[int, dict[tuple[int, str], Condition]] = {}
         # of jobs that were in NEW when the one they wait for ended
@@ -78,7 +78,7 @@ class DependencyAfter(jobtap.Plugin):
 
     @jobtap.on(*(f"job.dependency.{scheme}" for scheme in CONDITIONS))
     async def depend(self, job: jobtap.Job, dependency: jobtap.Dependency) -> None:
-        """Hold the job, unless what it waits for has happened already."""
+        """Hold the job, unless its dependency is satisfied already."""
         condition = CONDITIONS[dependency.scheme]
         description = f"{condition.word}={dependency.value}"
         if not hold(job, description):
@@ -102,27 +102,27 @@ class DependencyAfter(jobtap.Plugin):
 
     @jobtap.on("job.event.start")
     def on_start(self, job: jobtap.Job, _event: jobtap.Event) -> None:
-        """Free who waits for this."""
+        """Free the jobs that wait for the start of this job."""
         waiting = self._waiting.get(job.id, {})
         for key in [key for key, condition in waiting.items() if condition is AFTER]:
             self._resolve(*key, waiting.pop(key), _outcome_of(job))
 
     @jobtap.on("job.state.inactive", "job.destroy")
     def on_end(self, job: jobtap.Job) -> None:
-        """Free or end who waits for this; a job that was refused has ended too."""
+        """Free or end the jobs that wait for this job; a refused job has ended, too."""
         self._late.pop(job.id, None)
         for key, condition in self._waiting.pop(job.id, {}).items():
             self._resolve(*key, condition, _outcome_of(job))
 
     @jobtap.on("job.event.validate")
     def on_validate(self, job: jobtap.Job, _event: jobtap.Event) -> None:
-        """Now events can be posted to it."""
+        """Settle what was found while the job was in NEW: now events can be posted to it."""
         for description, condition, outcome in self._late.pop(job.id, ()):
             _settle(job, description, condition, outcome)
 
     @jobtap.on("plugin.query")
     def query(self) -> dict[str, Any]:
-        """Which job (`depid`) waits for which (`id`), and for what."""
+        """Return which job (`depid`) waits for which (`id`), and for what."""
         dependencies = [
             {"id": jobid, "depid": depid, "type": condition.word, "description": description}
             for jobid, waiting in self._waiting.items()
@@ -143,7 +143,7 @@ class DependencyAfter(jobtap.Plugin):
             _settle(job, description, condition, outcome)
 
     async def _stored(self, jobid: int, dependency: jobtap.Dependency) -> Outcome:
-        """What became of a job that only its eventlog tells of. Raises Reject."""
+        """Read the outcome of a job from its stored eventlog. Raises Reject."""
         key = job_key(jobid, "eventlog")
         try:
             events = parse_eventlog((await self.rpc(topics.KVS_LOOKUP, {"key": key}))["value"])
@@ -155,7 +155,7 @@ class DependencyAfter(jobtap.Plugin):
 
 
 def _settle(job: jobtap.Job, description: str, condition: Condition, outcome: Outcome) -> None:
-    """The job waited for has started or ended: the dependency is satisfied, or never will be."""
+    """Satisfy the dependency, or end the job because it can never be satisfied."""
     if condition.holds(outcome):
         job.remove_dependency(description)
         return
@@ -182,7 +182,7 @@ def _outcome_of(job: jobtap.Job) -> Outcome:
 
 
 def _outcome_in(events: Iterable[jobtap.Event]) -> Outcome:
-    """The same from an eventlog: the first of finish and fatal exception ended the job."""
+    """Return the outcome in an eventlog: the first finish or fatal exception ended the job."""
     userid, names, status, is_excepted = -1, set(), None, False
     for event in events:
         context = event.context or {}

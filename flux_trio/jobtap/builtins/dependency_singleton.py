@@ -16,12 +16,12 @@ Key = tuple[int, str]  # userid, job name
 
 
 class DependencySingleton(jobtap.Plugin):
-    """Counts jobs by user and name, and frees a singleton when all others of its name wait too."""
+    """Counts jobs by user and name; frees a singleton when all others of its name wait, too."""
 
     name = ".dependency-singleton"
 
     def loaded(self) -> None:
-        """No job is counted before somebody asks: most have a name, and nobody does."""
+        """Count no job yet: until the first singleton comes, nobody needs the counts."""
         self._keys: dict[int, Key] = {}  # of every active job with a name, by id
         self._active: dict[Key, set[int]] = {}
         self._waiting: dict[Key, set[int]] = {}
@@ -29,7 +29,7 @@ class DependencySingleton(jobtap.Plugin):
 
     @jobtap.on("job.dependency.singleton")
     def depend(self, job: jobtap.Job, _dependency: jobtap.Dependency) -> None:
-        """Hold the job while others of its name are about."""
+        """Hold the job while other jobs of its name are active."""
         self._count_all()
         key = self._count(job)
         if key is None:
@@ -49,7 +49,7 @@ class DependencySingleton(jobtap.Plugin):
 
     @jobtap.on("job.state.inactive", "job.destroy")
     def on_end(self, job: jobtap.Job) -> None:
-        """One less; a job that was refused has ended too."""
+        """Count the job no more; a refused job has ended, too."""
         key = self._keys.pop(job.id, None)
         if key is None:
             return
@@ -62,7 +62,7 @@ class DependencySingleton(jobtap.Plugin):
 
     @jobtap.on("plugin.query")
     def query(self) -> dict[str, Any]:
-        """By user and name: how many jobs there are, and which of them wait."""
+        """Return, by user and name, the number of jobs and those of them that wait."""
         self._count_all()
         return {
             f"{userid}:{name}": {
@@ -73,7 +73,7 @@ class DependencySingleton(jobtap.Plugin):
         }
 
     def _count(self, job: jobtap.Job) -> Key | None:
-        """The job is active; None for one without a name."""
+        """Count an active job and return its key; None for a job without a name."""
         key = self._keys.get(job.id)
         if key is None:
             match job.raw_jobspec:
@@ -83,7 +83,7 @@ class DependencySingleton(jobtap.Plugin):
         return key
 
     def _count_all(self) -> None:
-        """Also those that this plugin is told of later."""
+        """Count all active jobs, from the first singleton on."""
         if not self._counts:
             self._counts = True
             for job in self.jobs.active():

@@ -10,7 +10,7 @@ _UNITS: Final = (("d", 86400.0), ("h", 3600.0), ("m", 60.0))
 
 
 def spell_duration(seconds: float) -> str:
-    """In the largest unit there is one of, to two digits: 90 is `1.5m`.
+    """Return the duration in its largest unit with two digits: 90 is `1.5m`.
 
     Where two digits are not enough, exactly: 3660 is `61m`, which flux-core rounds to `1h`.
     """

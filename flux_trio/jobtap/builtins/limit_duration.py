@@ -1,4 +1,4 @@
-"""limit-duration: no job may ask for longer than its queue's limit (RFC 33, Limits Policy).
+"""limit-duration: a job may not ask for more time than its queue allows (RFC 33, Limits Policy).
 
 A job without a duration asks for no end, and exceeds every limit.
 """
@@ -12,7 +12,7 @@ from flux_trio.jobtap.builtins.durations import spell_duration
 
 
 def excess(duration: float, limit: float, queue: str | None) -> str | None:
-    """Why a job of `duration` (0.0: no end) is beyond `limit`, None when it is not. Seconds."""
+    """Return why `duration` (0.0: no end) exceeds `limit`, both in seconds; None if it does not."""
     if limit == math.inf or 0 < duration <= limit:
         return None
     requested = spell_duration(duration) if duration else "unlimited"
@@ -22,13 +22,13 @@ def excess(duration: float, limit: float, queue: str | None) -> str | None:
 
 
 class LimitDuration(jobtap.Plugin):
-    """Refuses what is too long."""
+    """Refuses a job that asks for too much time."""
 
     name = ".limit-duration"
 
     @jobtap.on("conf.update")
     def configure(self, config: jobtap.Config) -> None:
-        """Take over what holds for each queue."""
+        """Read the limit of each queue."""
         queues = (None, *config.queues)
         self._limits = {queue: config.policy_for(queue).limits.duration for queue in queues}
         self._limited = min(self._limits.values()) < math.inf

@@ -1,4 +1,4 @@
-"""limit-job-size: how much a job may ask for, and has to, in its queue (RFC 33, Limits Policy).
+"""limit-job-size: the smallest and largest size of a job by queue (RFC 33, Limits Policy).
 
 Nodes count when they are asked for by name; cores and gpus are those of all slots. Left out: what
 whole nodes have beyond that, which only the scheduler knows.
@@ -16,7 +16,7 @@ _NO_LIMITS: Final = Limits()
 
 
 def size_problem(jobspec: Jobspec, limits: Limits, queue: str | None) -> str | None:
-    """Which limit a job is beyond, None when it is within all."""
+    """Return the limit that a job violates, None if it violates no limit."""
     size = JobSize(jobspec.nnodes or 0, jobspec.ncores, jobspec.ngpus)
     where = f" for queue {queue}" if queue else ""
     for what in JobSize.__struct_fields__:
@@ -31,13 +31,13 @@ def size_problem(jobspec: Jobspec, limits: Limits, queue: str | None) -> str | N
 
 
 class LimitJobSize(jobtap.Plugin):
-    """Refuses what is too big or too small."""
+    """Refuses a job that is too big or too small."""
 
     name = ".limit-job-size"
 
     @jobtap.on("conf.update")
     def configure(self, config: jobtap.Config) -> None:
-        """Take over what holds for each queue."""
+        """Read the limits of each queue."""
         self._limits = {
             queue: limits
             for queue in (None, *config.queues)
@@ -46,7 +46,7 @@ class LimitJobSize(jobtap.Plugin):
 
     @jobtap.on("job.validate")
     def validate(self, job: jobtap.Job) -> None:
-        """Refuse a size beyond the limits."""
+        """Refuse a job whose size violates a limit."""
         if not self._limits:
             return  # as nearly always: without parsing the jobspec
         queue = job.jobspec.queue

@@ -1,4 +1,4 @@
-"""perilog: a prolog before each job starts, an epilog before its resources are free again.
+"""perilog: a prolog before each job starts, an epilog before its resources are freed.
 
 Both are commands of the instance owner, `[job-manager.prolog]` and `[job-manager.epilog]`, as in
 flux-config-job-manager(5), on this machine: once a job, or with `per-rank` once for each of its
@@ -46,7 +46,7 @@ LOST: Final = 9  # how a prolog ended that went with the job manager
 
 
 class Perilog(jobtap.Plugin):
-    """Runs them, and holds the job meanwhile."""
+    """Runs prologs and epilogs, and holds the job meanwhile."""
 
     name = "perilog"
 
@@ -55,14 +55,14 @@ class Perilog(jobtap.Plugin):
         self.loaded()  # for conf.update, which comes first
 
     def loaded(self) -> None:
-        """Nothing is going on."""
+        """No prolog or epilog runs yet."""
         self._runs: dict[int, Run] = {}  # by job id
         self._taken_up: set[int] = set()  # jobs with something open from an earlier life
         self._awaited: set[int] = set()  # jobs whose epilog waits for the end of their processes
 
     @jobtap.on("conf.update")
     def configure(self, config: jobtap.Config) -> None:
-        """Go by these commands from the next one on."""
+        """Use these commands for the next prolog or epilog."""
         try:
             self._procedures = read_procedures(config)
         except FormatError as error:
@@ -75,7 +75,7 @@ class Perilog(jobtap.Plugin):
 
     @jobtap.on("plugin.query")
     def query(self) -> dict[str, Any]:
-        """What is configured and what is going on."""
+        """Return the configured commands and those that run."""
         procedures = {"prolog": self._procedures.prolog, "epilog": self._procedures.epilog}
         conf = {name: each.to_json() if each else {} for name, each in procedures.items()}
         runs = {_name(jobid): run for jobid, run in self._runs.items() if not run.is_over}
@@ -113,7 +113,7 @@ class Perilog(jobtap.Plugin):
 
     @jobtap.on("job.state.cleanup")
     def on_cleanup(self, job: jobtap.Job) -> None:
-        """End a prolog that is going on; the epilog follows it, or the job's own processes."""
+        """End a prolog that runs; the epilog follows the prolog, or the processes of the job."""
         run = self._runs.get(job.id)
         if run is None or run.is_over:
             self._wind_up(job)
@@ -122,14 +122,14 @@ class Perilog(jobtap.Plugin):
 
     @jobtap.on("job.event.finish", "job.event.release")
     def on_end(self, job: jobtap.Job, event: jobtap.Event) -> None:
-        """Nothing of a job runs any more that was ended by an exception."""
+        """Begin the epilog that waits for the end of the job's processes."""
         is_end = event.name == JobEvent.FINISH or (event.context or {})["final"]
         if is_end and job.id in self._awaited:
             self._begin_epilog(job)
 
     @jobtap.on("job.event.exception")
     def on_exception(self, job: jobtap.Job, event: jobtap.Event) -> None:
-        """An epilog is ended only when that is asked for, and by the first fatal exception only.
+        """End an epilog if the configuration asks for it, at the first fatal exception only.
 
         Those after it change nothing (readings: Severity 0 exceptions after the first).
         """
@@ -148,7 +148,7 @@ class Perilog(jobtap.Plugin):
     # --- what follows what
 
     def _wind_up(self, job: jobtap.Job) -> None:
-        """The job has ended and no prolog is going on: let the epilog hold it, if it is due."""
+        """Start the epilog if it is due: the job has ended and no prolog runs."""
         run = self._runs.get(job.id)
         is_due = self._procedures.epilog is not None and not self._had_epilog(job)
         if is_due:
@@ -162,12 +162,12 @@ class Perilog(jobtap.Plugin):
             self._awaited.add(job.id)
 
     def _has_ended(self, job: jobtap.Job) -> bool:
-        """Whether its processes are over; of a release in an earlier life it is not known which."""
+        """Whether the job's processes have ended; a release before a restart counts as final."""
         was_released = job.id in self._taken_up and job.event_posted(JobEvent.RELEASE)
         return was_released or job.event_posted(JobEvent.FINISH)
 
     def _had_epilog(self, job: jobtap.Job) -> bool:
-        """Whether it needs none any more: it has one, or never had a prolog nor processes."""
+        """Whether the job needs no epilog: it has one, or never had a prolog or processes."""
         run = self._runs.get(job.id)
         if job.id in self._awaited or (run is not None and run.what.description == EPILOG):
             return True
@@ -253,7 +253,7 @@ class Perilog(jobtap.Plugin):
             self.log(level, f"{_title(run, rank)}: {stream}: {line}")
 
     async def _report(self, run: Run) -> str:
-        """Drain the ranks that cannot be trusted; what the exception is to say."""
+        """Drain the ranks that may be damaged; return the note of the exception."""
         to_drain = run.to_drain()
         hosts, exclude = await self._look_at_ranks(RESOURCE_TRIES if to_drain else 1)
         for why, ranks in to_drain.items():
@@ -264,7 +264,7 @@ class Perilog(jobtap.Plugin):
         return f"{run.what.name} {run.how} on {names} (rank {failed})"
 
     async def _drain(self, ranks: Idset, reason: str) -> None:
-        """Drain `ranks`; one that has been drained for another reason keeps that."""
+        """Drain `ranks`; a rank that is drained already keeps its reason."""
         if not ranks:
             return
         payload = {"targets": str(ranks), "reason": reason, "mode": "update"}
@@ -293,7 +293,7 @@ class Perilog(jobtap.Plugin):
         return Durations(self.passed, self.clock_look_s())
 
     async def _look_at_ranks(self, tries: int) -> tuple[dict[int, str], Idset]:
-        """The hosts by rank, and the ranks that are excluded; neither if there is no answer."""
+        """Return the hosts by rank, and the excluded ranks; both are empty without an answer."""
         try:
             status = await self._ask_resource(tries, topics.RESOURCE_STATUS)
             return ResourceSet.parse(status["R"]).hosts, Idset.parse(status["exclude"])

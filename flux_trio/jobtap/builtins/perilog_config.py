@@ -1,4 +1,4 @@
-"""What `[job-manager.prolog]` and `[job-manager.epilog]` ask for, as perilog goes by it."""
+"""The configuration of perilog: `[job-manager.prolog]` and `[job-manager.epilog]`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EMPTY_LINE: Final = r"^\s*$"  # never logged
 
 @dataclass(frozen=True, slots=True)
 class Procedure:
-    """A prolog or an epilog: what runs, and for how long it may. Seconds; math.inf is no limit."""
+    """The command of a prolog or an epilog, and its limits in seconds; math.inf is no limit."""
 
     name: str
     command: tuple[str, ...]
@@ -27,11 +27,11 @@ class Procedure:
 
     @property
     def description(self) -> str:
-        """In the events of a job."""
+        """The description in the events of a job."""
         return f"job-manager.{self.name}"
 
     def to_json(self) -> dict[str, object]:
-        """As a query shows it; `timeout` 0 is no limit."""
+        """Return it as a query shows it; `timeout` 0 is no limit."""
         return {
             "command": list(self.command),
             "per_rank": self.per_rank,
@@ -50,12 +50,12 @@ class Procedures:
     ignored: tuple[re.Pattern[str], ...] = ()  # lines of output that are not logged
 
     def ignores(self, line: str) -> bool:
-        """Whether a line of output is not logged."""
+        """Return whether a line of output is not logged."""
         return any(pattern.search(line) for pattern in self.ignored)
 
 
 def read_procedures(config: Config) -> Procedures:
-    """Raises FormatError with the key's path."""
+    """Read the commands. Raises FormatError with the path of the key."""
     tables = config.job_manager
     patterns = []
     for index, text in enumerate((EMPTY_LINE, *tables.perilog.log_ignore)):

@@ -1,4 +1,4 @@
-"""What is perilog's own about its processes: those that pretend, and those of an earlier life.
+"""The processes of perilog: pretended ones, and those that a restart has left.
 
 When the instance is killed its prologs and epilogs go on; they are known by their environment
 (`OWNER`), and the instance that takes up their job ends them. Left out: what an end means for the
@@ -25,7 +25,7 @@ JOB_ID: Final = "FLUX_JOB_ID"
 
 
 class PretendedProcess:
-    """One that does its work at once, and runs nothing."""
+    """A process that ends at once with status 0; nothing runs."""
 
     async def wait(self) -> int:
         """Always 0."""
@@ -33,11 +33,11 @@ class PretendedProcess:
         return 0
 
     def signal(self, signum: int) -> None:
-        """Nobody is there to hear it."""
+        """Do nothing."""
 
 
 def kill_leftovers(jobid: str) -> None:
-    """Kill the processes of a job whose instance is gone. `jobid` is as in their environment."""
+    """Kill the processes of a job whose instance has ended; `jobid` as in their environment."""
     for pid, variables in marked(f"{JOB_ID}={jobid}"):
         if _is_orphan(variables):
             with suppress(ProcessLookupError, PermissionError):
@@ -45,7 +45,7 @@ def kill_leftovers(jobid: str) -> None:
 
 
 def _is_orphan(variables: Sequence[bytes]) -> bool:
-    """Whether the instance that has started it does not run any more."""
+    """Return whether the instance that started the process has ended."""
     prefix = f"{OWNER}=".encode()
     owners = [each.removeprefix(prefix) for each in variables if each.startswith(prefix)]
     return bool(owners) and not Path("/proc", owners[0].decode()).exists()

@@ -1,4 +1,4 @@
-"""One prolog or epilog of one job: where it runs, how far it is, and how its end is told."""
+"""One prolog or epilog of one job: its ranks, its progress, and the text about its end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIGNALED: Final = 128  # a shell's exit code is this more than the signal
 
 @dataclass(slots=True)
 class Run:
-    """A prolog or epilog of one job; a prolog's is kept until the job ends."""
+    """A prolog or epilog of one job; that of a prolog is kept until the job ends."""
 
     job: jobtap.Job
     what: Procedure
@@ -31,14 +31,14 @@ class Run:
 
     @property
     def worst(self) -> Ending:
-        """What the job learns of: one that failed by itself before one that was canceled."""
+        """The ending that counts: a failure rather than a cancellation."""
         return max(
             self.endings.values(), key=lambda each: (each.failed, not each.canceled, each.status)
         )
 
     @property
     def how(self) -> str:
-        """How it ended, in flux-core's words, as an exception tells it."""
+        """How it ended, in flux-core's words, for an exception."""
         worst = self.worst
         if worst.canceled:
             return "canceled then timed out"
@@ -50,11 +50,11 @@ class Run:
 
     @property
     def failed(self) -> Idset:
-        """The ranks where it failed."""
+        """The ranks where the command failed."""
         return Idset.of(rank for rank, ending in self.endings.items() if ending.failed)
 
     def to_drain(self) -> dict[str, Idset]:
-        """The ranks to be drained, by how it failed there; none on which it was canceled.
+        """Return the ranks to drain by the kind of failure, without those where it was canceled.
 
         A command that runs once for the whole job says nothing of its rank, unless it had to be
         killed.
@@ -67,7 +67,7 @@ class Run:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """As a query shows it."""
+        """Return it as a query shows it."""
         active = self.targets - Idset.of(self.endings)
         return {
             "name": self.what.name,

@@ -1,4 +1,4 @@
-"""priority-default: the priority of a job that nothing else decides about is its urgency."""
+"""priority-default: the priority of a job is its urgency, unless another plugin decides."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from flux_trio import jobtap
 
 
 class PriorityDefault(jobtap.Plugin):
-    """Answers first, so that any other plugin's priority overwrites this one."""
+    """Is asked first, so that the priority of any other plugin overwrites this one."""
 
     name = ".priority-default"
 
     @jobtap.on("job.state.priority", "job.priority.get")
     def priority(self, job: jobtap.Job) -> int:
-        """The urgency, as it is."""
+        """Return the urgency."""
         return job.urgency

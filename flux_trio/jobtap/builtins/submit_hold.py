@@ -1,4 +1,4 @@
-"""submit-hold: every new job is held until somebody gives it an urgency."""
+"""submit-hold: every new job is held until a user sets its urgency."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ class SubmitHold(jobtap.Plugin):
 
     @jobtap.on("job.state.depend")
     def hold(self, job: jobtap.Job) -> None:
-        """Hold it, in the owner's name."""
+        """Set the urgency in the owner's name."""
         if job.urgency != URGENCY_HOLD:
             job.post(JobEvent.URGENCY, {"userid": self.owner, "urgency": URGENCY_HOLD})

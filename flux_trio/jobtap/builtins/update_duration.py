@@ -23,7 +23,7 @@ class UpdateDuration(jobtap.Plugin):
 
     @jobtap.on("job.update.attributes.system.duration")
     def update(self, job: jobtap.Job, update: jobtap.UpdateAsked) -> jobtap.UpdateAllowed:
-        """Allow it, beyond limits too when the owner asks."""
+        """Allow the update; the owner may exceed limits."""
         value = update.value
         if type(value) not in (int, float) or not math.isfinite(value):
             raise jobtap.Reject(f"{update.key}: expected a number of seconds, got {value!r}")

@@ -22,7 +22,7 @@ class UpdateQueue(jobtap.Plugin):
 
     @jobtap.on("job.update.attributes.system.queue")
     async def update(self, job: jobtap.Job, update: jobtap.UpdateAsked) -> jobtap.UpdateAllowed:
-        """Allow it to a queue that takes jobs."""
+        """Allow a queue that is enabled and that the user may use."""
         name = update.value
         if not isinstance(name, str):
             raise jobtap.Reject(f"{update.key}: expected the name of a queue, got {name!r}")
@@ -52,7 +52,7 @@ class UpdateQueue(jobtap.Plugin):
             raise jobtap.Reject(refusal)
 
     def _constraints(self, job: jobtap.Job, name: str) -> dict[str, Any]:
-        """The update of the job's constraints that goes with it, if any."""
+        """Return the update of the job's constraints that the new queue needs, if any."""
         now = job.jobspec.attribute("system.constraints")
         if (now or None) != required_by(self.config, job.jobspec.queue, None):
             text = f"job appears to have non-queue constraints, unable to update queue to {name}"

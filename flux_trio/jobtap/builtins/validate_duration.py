@@ -1,4 +1,4 @@
-"""validate-duration: no job may ask for longer than the instance has left."""
+"""validate-duration: a job may not ask for more time than the instance has left."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from flux_trio.jobtap.builtins.durations import spell_duration
 
 
 class ValidateDuration(jobtap.Plugin):
-    """Refuses a duration that ends after the instance.
+    """Refuses a job that would end after the instance.
 
     `expiration` tells the instance's, seconds since the Unix epoch; 0.0 is none.
     """
@@ -21,7 +21,7 @@ class ValidateDuration(jobtap.Plugin):
 
     @jobtap.on("job.validate")
     def validate(self, job: jobtap.Job) -> None:
-        """Refuse what ends too late; a job without a duration ends with the instance."""
+        """Refuse a job that would end too late; without a duration it ends with the instance."""
         if not (expiration := self._expiration()):
             return
         duration, left = job.jobspec.duration, max(0.0, expiration - self.now())
