@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, errnum, payload, sent
+from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, errnum, job_id, payload, sent
 from flux_trio.judge.rules.rfc27_cancel import cancel_unanswered
 from flux_trio.judge.rules.routed_calls import BEGUN
-from flux_trio.judge.views.granting import SCHED_JOBS
+from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
 from flux_trio.judge.views.jobs import LIFE, PRIORITY, SCHED
 from flux_trio.judge.views.scheduling import CANCELS
 from flux_trio.messages import topics
@@ -17,11 +17,17 @@ RULES: Final = Rules(routed=True)
 
 
 def _require_answer(clause: str) -> None:
-    """Register `clause`: a request that was canceled is answered, by CANCEL or otherwise."""
+    """Register `clause`: a request that was canceled is answered, and CANCEL answers a cancel."""
 
     @RULES.judge(clause, CANCELS, views=[SCHED_JOBS], debts=cancel_unanswered)
-    def judge(_record: Record, _seen: Seen) -> Said:
-        return True
+    def judge(record: Record, seen: Seen) -> Said:
+        known = sched_job(seen, job_id(record))
+        if record.party != seen.facts.scheduler or not known.alloc:
+            return None
+        if known.cancel:
+            return True
+        text = f"job {job_id(record)}: CANCEL, and its request was not canceled"
+        return Broken(text, (known.alloc,), party=record.party)
 
 
 _require_answer("27.alloccancel.1")
