@@ -7,7 +7,7 @@ what its answer is for; the core finds in one `match` what to do with the answer
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import ClearTimer, CommonAction, SetTimer
@@ -69,7 +69,7 @@ class Outbox(Part, Generic[CallT, ActionT, KeyT]):
         """The wall clock was set by `by` seconds; timers mean durations, so they move with it."""
         self.timers = {key: at + by for key, at in self.timers.items()}
 
-    def take_actions(self) -> list[Any]:
+    def take_actions(self) -> list[CommonAction | ActionT]:
         """Return the actions since the last call, in order."""
         actions, self.actions = self.actions, []
         return actions

@@ -7,7 +7,7 @@ make one commit, or one batch, in a turn.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Annotated, Any, Protocol, TypeAlias
+from typing import Annotated, Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -79,11 +79,15 @@ CommonAction: TypeAlias = Outgoing | SetTimer | ClearTimer | Log | Note | NoteAl
 CommonInput: TypeAlias = Request | Response | Event | TimerFired | ClockStepped
 
 
-class Core(Protocol):
+InputT = TypeVar("InputT")
+ActionT = TypeVar("ActionT")
+
+
+class Core(Protocol[InputT, ActionT]):
     """What the runner needs of a core. `now` is seconds since the Unix epoch."""
 
-    def start(self, now: float, /) -> list[Any]:
+    def start(self, now: float, /) -> list[ActionT]:
         """The first actions, before any input."""
 
-    def turn(self, now: float, inputs: list[Any], /) -> list[Any]:
+    def turn(self, now: float, inputs: list[InputT], /) -> list[ActionT]:
         """Take the waiting inputs in order; return the actions in order."""

@@ -37,7 +37,7 @@ class ModulePlan:
 
     services: tuple[str, ...]
     events: tuple[str, ...]
-    make: Callable[[], Core]
+    make: Callable[[], Core[Any, Any]]
 
 
 def module_plans(
@@ -76,7 +76,7 @@ def module_plans(
     }
 
 
-def _sched(config: Config) -> Core:
+def _sched(config: Config) -> Core[Any, Any]:
     sched, queues = scheduler_policies(config)
     return SchedCore(sched, config.edition_value, queues)
 

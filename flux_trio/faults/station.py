@@ -20,7 +20,12 @@ class Station:
     """
 
     def __init__(
-        self, name: str, core: Core, userid: int, rolemask: int, sender_of: Callable[[Message], str]
+        self,
+        name: str,
+        core: Core[Any, Any],
+        userid: int,
+        rolemask: int,
+        sender_of: Callable[[Message], str],
     ) -> None:
         self.name = name
         self.core = core

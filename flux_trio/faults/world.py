@@ -109,7 +109,7 @@ class CoresWorld:
         self._perform(station, station.core.start(self.now))
         self._note_module(name, "started")
 
-    def add(self, name: str, core: Core) -> Station:
+    def add(self, name: str, core: Core[Any, Any]) -> Station:
         """Add a party with the owner's rights, which has no service."""
         station = Station(name, core, USERID, ROLE_LOCAL | ROLE_OWNER, self._sender_of)
         self._sender = name

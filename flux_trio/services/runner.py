@@ -74,7 +74,7 @@ def no_other_actions(action: Any) -> None:
 
 async def run_core(
     handle: Handle,
-    core: Core,
+    core: Core[Any, Any],
     perform: Callable[[Any], None] = no_other_actions,
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, Final
 
 import msgspec
@@ -90,6 +91,7 @@ def let_be_reborn(cls: Any) -> None:
         return new
 
     def after(method: Any) -> Any:
+        @wraps(method)
         def run(self: Any, *args: Any) -> Any:
             inner = self.__dict__.get("_inner", self)
             actions = method(inner, *args)
