@@ -12,7 +12,7 @@ import msgspec
 
 from flux_trio.cores.job_index import ACTIVE, jobid_in
 from flux_trio.cores.kvs_calls import LOOKUP_JOBS_MAX, Ask, look_up_all, page_in, read_page
-from flux_trio.formats import Event, FormatError, job_key, parse_eventlog
+from flux_trio.formats import Event, FormatError, ResourceSet, job_key, parse_eventlog, parse_r
 from flux_trio.formats.meanings import JobId, KvsKey
 from flux_trio.messages import Errno, FluxError, Response
 from flux_trio.protocols import InvalidTransition, Job, apply_all
@@ -66,6 +66,16 @@ def fold_eventlog(job: Job, eventlog: str) -> list[Event]:
     except KeyError as error:
         raise _not_an_eventlog(job, f"a context without the key {error}") from None
     return events
+
+
+def read_r(jobid: int, text: str | None) -> ResourceSet:
+    """Return R of a job from its stored text, None for an absent one.
+
+    Raises FluxError(ENOENT), or FormatError for an invalid R.
+    """
+    if text is None:
+        raise FluxError(Errno.ENOENT, f"R: {job_key(jobid, 'R')}: no such key")
+    return parse_r(text)
 
 
 def _not_an_eventlog(job: Job, problem: str) -> FluxError:

@@ -63,7 +63,7 @@ async def run(
                 case ReadOutput():
                     to_read.send_nowait(action)
                 case _:
-                    raise TypeError(f"nobody performs {action!r}")
+                    raise TypeError(f"expected an action of this service, got {action!r}")
 
         await run_core(handle, core, perform, task_status=task_status)
 

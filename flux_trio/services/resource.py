@@ -48,7 +48,7 @@ async def run(
 
     def perform(action: Any) -> None:
         if not isinstance(action, RunCheck):
-            raise TypeError(f"nobody performs {action!r}")
+            raise TypeError(f"expected an action of this service, got {action!r}")
         runner.run_nowait(action)
 
     async with trio.open_nursery() as nursery:

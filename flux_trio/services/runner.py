@@ -69,7 +69,7 @@ class Timers:
 
 def no_other_actions(action: Any) -> None:
     """Reject an action; for a core without actions of its own."""
-    raise TypeError(f"nobody performs {action!r}")
+    raise TypeError(f"expected an action of this service, got {action!r}")
 
 
 async def run_core(

@@ -295,7 +295,7 @@ async def test_action_that_nobody_performs_is_a_bug_that_says_so(world: ModuleWo
     world.client().send("core.x")
     await trio.testing.wait_all_tasks_blocked()
     assert [line.text for line in world.log] == [
-        "module core: TypeError: nobody performs 'unknown'"
+        "module core: TypeError: expected an action of this service, got 'unknown'"
     ]
 
 

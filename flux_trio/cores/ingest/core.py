@@ -169,7 +169,7 @@ class IngestCore(CorePart):
         return submission.stats(submission.Stats(len(self._outbox.calls)))
 
     def _disconnect(self, request: Request) -> None:
-        """A submitter is gone: its jobs stay, and none of them is answered (6.disconnect.2)."""
+        """A submitter is gone: its jobs stay, without an answer (6.disconnect.2)."""
         batches = [self._batch]
         for call in self._outbox.calls:
             match call:

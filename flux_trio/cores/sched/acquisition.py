@@ -68,7 +68,7 @@ class Acquisition(Part):
             self._context.give_up(f"{response.topic}: {response.error_text}")
 
     def heard(self, response: Response) -> Sequence[Change]:
-        """Return the changes in a response; none of them if the scheduler ends because of it."""
+        """Return the changes in a response; empty if the scheduler ends because of it."""
         try:
             if response.errnum:
                 self._state = ACQUIRE.step(self._state, AcquireEvent.ERROR)

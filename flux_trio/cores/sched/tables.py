@@ -27,7 +27,7 @@ def scheduler_policies(
 
 
 def _policy_in(config: Config, queue: str | None) -> Any:
-    """Return a queue's policy; the general policy if its table has no such key."""
+    """Return a queue's policy; the general policy if its table has no policy."""
     policy = config.policy_for(queue).scheduler.get("policy")
     if policy is not None and policy not in POLICIES:
         table = "policy" if queue is None else f"queues.{queue}.policy"

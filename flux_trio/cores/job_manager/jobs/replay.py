@@ -45,10 +45,11 @@ from flux_trio.cores.stored_jobs import (
     fold_eventlog,
     look_up_jobs,
     read_active,
+    read_r,
     values_by_job,
 )
 from flux_trio.cores.turns import Exit, Log
-from flux_trio.formats import FormatError, job_key, parse_fluid, parse_r
+from flux_trio.formats import FormatError, job_key, parse_fluid
 from flux_trio.messages import Errno, FluxError, Level, Response
 from flux_trio.protocols import Job
 
@@ -196,9 +197,7 @@ class Replay(Part):
     def _take_resources(self, job: ActiveJob, r: str | None) -> None:
         """Take R of a job with resources, so that a grant of the same is found."""
         try:
-            if r is None:
-                raise FluxError(Errno.ENOENT, f"R: {job_key(job.id, 'R')}: no such key")
-            job.granted = parse_r(r)
+            job.granted = read_r(job.id, r)
         except (FluxError, FormatError) as error:
             text = f"job {job.id}: what it holds is not known: {error}"
             self._ledger.outbox.send(Log(Level.CRIT, text))

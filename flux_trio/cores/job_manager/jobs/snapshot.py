@@ -1,7 +1,7 @@
 """What plugins see of a job: a value that was true at one moment, and never changes.
 
 The job manager makes one for each question about a job, so it has to be cheap: it holds the fields
-of the job as they are, and everything else is computed when somebody asks for it.
+of the job as they are, and everything else is computed when a plugin reads it.
 """
 
 from __future__ import annotations

@@ -21,11 +21,11 @@ from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.scheduler.allocated import Allocated
 from flux_trio.cores.kvs_calls import LOOKUP_JOBS_MAX, cannot_read, values_in
 from flux_trio.cores.state import Part
-from flux_trio.cores.stored_jobs import look_up_jobs
+from flux_trio.cores.stored_jobs import look_up_jobs, read_r
 from flux_trio.editions import flux
-from flux_trio.formats import FormatError, ResourceSet, job_key, parse_r
+from flux_trio.formats import FormatError, ResourceSet
 from flux_trio.formats.meanings import JobId
-from flux_trio.messages import Errno, FluxError, Response, topics
+from flux_trio.messages import FluxError, Response, topics
 
 
 class Judging(msgspec.Struct, frozen=True):
@@ -135,9 +135,7 @@ class Grants(Part):
 
     def _read(self, jobid: int, text: str | None) -> None:
         try:
-            if text is None:
-                raise FluxError(Errno.ENOENT, f"R: {job_key(jobid, 'R')}: no such key")
-            resources = parse_r(text)
+            resources = read_r(jobid, text)
         except (FluxError, FormatError) as error:
             self.verdicts.refused(f"job {jobid}: {error}")
         else:

@@ -266,7 +266,7 @@ class SchedulerSide(Part):
             self.lost(error.text, LinkEvent.SUSPEND)
 
     def _freed(self, jobid: int) -> None:
-        """The resources are the scheduler's again. Raises FluxError if none were to be freed."""
+        """The scheduler has the resources again. Raises FluxError if no free was sent."""
         self.requests.take_step(jobid, AllocEvent.FREED)
         job = self._ledger.jobs.get(jobid)
         if job is not None and job.state == JobState.CLEANUP and not job.bypassed:
