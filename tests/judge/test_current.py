@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
-from flux_trio.judge.rules import CURRENT_RULES
-from tests.support.recorded import Told, broken, judged, recording
+from flux_trio.judge import judge_trace, load_clauses
+from flux_trio.judge.rules import ALL_RULES, CURRENT_RULES
+from flux_trio.trace import read_trace
+from tests.support.recorded import Told, broken, first, judged, messages, recording
 
 LIFECYCLE, DRAIN, DOWN, NODES, REATTACH, PARTS, UPDATE = "01", "20", "21", "22", "24", "30", "40"
 
@@ -27,20 +30,6 @@ def planted(clause: str, number: str, *, owed: bool = False) -> Callable[[Change
         return change
 
     return register
-
-
-def messages(told: Told, topic: str, type_: str, **keys: Any) -> list[Any]:
-    return [
-        each
-        for each in told["messages"]
-        if (each["topic"], each["type"]) == (topic, type_)
-        and not each.get("errnum")
-        and all(each.get("payload", {}).get(key) == value for key, value in keys.items())
-    ]
-
-
-def first(told: Told, topic: str, type_: str, **keys: Any) -> Any:
-    return messages(told, topic, type_, **keys)[0]["payload"]
 
 
 def success(told: Told, nth: int = 0) -> Any:
@@ -319,6 +308,9 @@ def crashed(number: str) -> Told:
 
 
 def test_what_a_killed_broker_left_open_is_void_when_it_is_back() -> None:
-    """32.impl.4: a second exec-hello of the same service, then a start of what was started."""
-    found = {each.clause: each.text for each in judged(crashed(LIFECYCLE)).violations}
-    assert found.keys() & {"32.impl.4", "32.hello.8"} == set()
+    """32.impl.4 32.hello.8: the same service says hello again, and what was started is again."""
+    told = crashed(LIFECYCLE)
+    assert {each.clause for each in judged(told).violations} & {"32.impl.4"} == set()
+    source = read_trace([msgspec.json.encode(told).decode()])
+    classic = judge_trace(source, ALL_RULES, load_clauses())
+    assert {each.clause for each in classic.violations} & {"32.impl.4", "32.hello.8"} == set()

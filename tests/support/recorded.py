@@ -53,3 +53,19 @@ def judged(told: Told, *, at_rest: bool = False) -> Judgement:
 def broken(told: Told, *, at_rest: bool = False) -> set[str]:
     """The clauses that are broken."""
     return {each.clause for each in judged(told, at_rest=at_rest).violations}
+
+
+def messages(told: Told, topic: str, type_: str, **keys: Any) -> list[Any]:
+    """The messages of a topic that are no errors; `keys` are keys of the payload."""
+    return [
+        each
+        for each in told["messages"]
+        if (each["topic"], each["type"]) == (topic, type_)
+        and not each.get("errnum")
+        and all(each.get("payload", {}).get(key) == value for key, value in keys.items())
+    ]
+
+
+def first(told: Told, topic: str, type_: str, **keys: Any) -> Any:
+    """The payload of the first of them."""
+    return messages(told, topic, type_, **keys)[0]["payload"]

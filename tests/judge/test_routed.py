@@ -1,0 +1,109 @@
+"""Rules for the traces of a router: violations planted in what real flux-core said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from flux_trio.judge.rules import ROUTED_RULES
+from tests.support.recorded import Told, broken, first, messages, recording
+
+LIFECYCLE, CANCELED, LIMITED, CANCEL_RUNNING = "01", "05", "16", "06"
+
+Change = Callable[[Told], Any]
+PLANTED: list[tuple[str, str, str, Change]] = []
+
+
+def planted(number: str, *clauses: str) -> Callable[[Change], Change]:
+    """Register a function that changes a recording so that it breaks these clauses."""
+
+    def register(change: Change) -> Change:
+        PLANTED.extend((f"{each}: {change.__name__}", each, number, change) for each in clauses)
+        return change
+
+    return register
+
+
+def drop(told: Told, topic: str, type_: str, **keys: Any) -> None:
+    told["messages"].remove(messages(told, topic, type_, **keys)[0])
+
+
+def submitted(told: Told) -> Any:
+    return first(told, "job-manager.submit", "request")["jobs"][0]
+
+
+@planted(LIFECYCLE, "6.request.1")
+def an_answer_without_a_request(told: Told) -> None:
+    drop(told, "job-manager.idle", "request")
+
+
+@planted(LIFECYCLE, "6.response.2")
+def a_request_without_an_answer(told: Told) -> None:
+    drop(told, "job-manager.idle", "response")
+
+
+@planted(CANCELED, "27.alloccancel.1", "27.cancel.5")
+def a_cancel_of_what_nobody_canceled(told: Told) -> None:
+    drop(told, "sched.cancel", "request")
+
+
+@planted(LIFECYCLE, "27.ready.12")
+def more_jobs_are_counted_than_there_are(told: Told) -> None:
+    first(told, "job-manager.sched-ready", "response")["count"] = 1
+
+
+@planted(LIFECYCLE, "21.events.4")
+def submitted_with_another_urgency(told: Told) -> None:
+    submitted(told)["urgency"] = 17
+
+
+@planted(LIFECYCLE, "21.events.5")
+def submitted_by_another_user(told: Told) -> None:
+    submitted(told)["userid"] = 7
+
+
+@planted(LIFECYCLE, "21.events.6")
+def submitted_without_flags(told: Told) -> None:
+    del submitted(told)["flags"]
+
+
+@planted(LIFECYCLE, "33.validation.4")
+def refused_and_active_all_the_same(told: Told) -> None:
+    (answer,) = messages(told, "job-manager.submit", "response")
+    del answer["payload"]
+    answer["errnum"] = 22
+
+
+@planted(LIFECYCLE, "33.defaults.7", "32.start.7")
+def another_program_was_submitted(told: Told) -> None:
+    submitted(told)["jobspec"]["tasks"][0]["command"] = ["false"]
+
+
+@planted(CANCEL_RUNNING, "21.criteria.7")
+def an_exception_that_is_not_logged(told: Told) -> None:
+    for job in told["jobs"]:
+        job["eventlog"] = [each for each in job["eventlog"] if each["name"] != "exception"]
+
+
+@pytest.mark.parametrize(
+    ("clause", "number", "change"), [pytest.param(*rest, id=name) for name, *rest in PLANTED]
+)
+def test_planted_violation_is_named(clause: str, number: str, change: Change) -> None:
+    told = recording(number)
+    assert clause not in broken(told, at_rest=True)
+    change(told)
+    assert clause in broken(told, at_rest=True)
+
+
+def test_every_rule_of_a_router_has_a_violation() -> None:
+    assert {rule.clause for rule in ROUTED_RULES} == {clause for _, clause, *_ in PLANTED}
+
+
+def test_calls_of_a_trace_that_begins_in_the_middle_are_not_counted() -> None:
+    """6.request.1 6.response.2: what was asked before is not shown."""
+    told = recording(LIFECYCLE)
+    last = told["messages"].index(messages(told, "job-manager.idle", "response")[0])
+    told["messages"] = told["messages"][last:]
+    assert broken(told, at_rest=True) & {"6.request.1", "6.response.2"} == set()
