@@ -5,7 +5,8 @@ and a hello says `partial-ok` in any case. One answer is the text's: an executio
 hello while starts are outstanding, which flux-core refuses; to accept it harms nobody.
 
 No instance starts with this edition: the behaviour that it asks for beyond its payloads is not
-there, such as frees of a part of what a job holds, and RFC 33's virtual queues.
+there, such as frees of a part of what a job holds, and RFC 33's virtual queues. Nor are flux-core's
+numbers of submit flags (RFC 21), which differ from those of `protocols.JobFlag`.
 """
 
 from __future__ import annotations
