@@ -20,7 +20,7 @@ from flux_trio.broker.handle import Clock, LocalHandle
 from flux_trio.broker.log import LogBook
 from flux_trio.broker.router import Router
 from flux_trio.messages import ROLE_OWNER, Errno, FluxError, Level
-from flux_trio.trace import Kind
+from flux_trio.trace import KILLED, Kind
 
 ModuleMain = Callable[..., Awaitable[None]]
 
@@ -199,7 +199,7 @@ class Supervisor:
             with loaded.scope:
                 await main(handle, task_status=started)
             if loaded.killed:
-                raise ModuleKilled("killed on request")
+                raise ModuleKilled(KILLED)
         except Exception as exc:  # noqa: BLE001 - a crash is recorded and must not end the broker
             error = exc
         finally:

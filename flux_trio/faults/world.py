@@ -40,7 +40,7 @@ from flux_trio.messages import (
     service_of,
 )
 from flux_trio.store.stores import MemoryStore, Store
-from flux_trio.trace import Kind, Sink, Trace
+from flux_trio.trace import KILLED, Kind, Sink, Trace
 
 EPOCH: Final = 1_000_000_000.0  # seconds since the Unix epoch; the clock of every world starts here
 BATCH_MAX: Final = 4  # messages that a module takes in one turn, at most: drawn from 1
@@ -126,7 +126,7 @@ class CoresWorld:
         if self._remove(name, ""):
             self._note_module(name, "removed")
 
-    def crash(self, name: str, reason: str = "crashed on request") -> None:
+    def crash(self, name: str, reason: str = KILLED) -> None:
         """End a module with an error, if it runs."""
         if self._remove(name, f"{name} ended: {reason}"):
             self._note_module(name, "crashed", reason=reason)

@@ -9,6 +9,7 @@ nothing is stored. Times come with the records: two runs from the same seed give
 
 from flux_trio.trace.reading import Shown, Source, read_trace
 from flux_trio.trace.record import (
+    KILLED,
     Kind,
     Record,
     Sink,
@@ -19,6 +20,7 @@ from flux_trio.trace.record import (
 from flux_trio.trace.writing import JsonLines
 
 __all__ = [
+    "KILLED",
     "JsonLines",
     "Kind",
     "Record",

@@ -29,6 +29,9 @@ class Kind(StrEnum):
     INSTANCE = "instance"
 
 
+KILLED: Final = "killed on request"
+"""In the reason of a module record: the module has not failed by itself."""
+
 # Looked up once: reading a member's value is slow, and every message is sent and received.
 _SEND: Final[str] = Kind.SEND.value
 _RECV: Final[str] = Kind.RECV.value

@@ -45,7 +45,7 @@ from flux_trio.judge.views.resource_sets import (
 )
 from flux_trio.judge.views.resources import AS_RECEIVED, heard_by
 from flux_trio.messages import topics
-from flux_trio.trace import Kind, Record
+from flux_trio.trace import KILLED, Kind, Record
 
 RULES: Final = Rules()
 
@@ -165,9 +165,10 @@ def accepts(clause: str, trait: str) -> None:
         had = seen.at(AS_RECEIVED, content.get("module"))
         if had is None or content.get("what") not in ENDED or had.said_hello or not had.grown:
             return None
-        if trait not in had.traits:
+        reason = str(content.get("reason", ""))
+        if trait not in had.traits or KILLED in reason:
             return None
-        text = f"{content['module']} left ({content.get('reason', '')}) when it was given a valid R"
+        text = f"{content['module']} left ({reason}) when it was given a valid R"
         return Broken(f"{text}: {trait}", (had.grown,), party=str(content["module"]))
 
 

@@ -114,7 +114,7 @@ def requests_go_out_in_order(record: Record, seen: Seen) -> Said:
     since = max(life.t, queues.t if queues else 0.0) + LATE_S
     ranked = max(life.since, life.prioritized)
     for sending in sendings:
-        is_later = sending.t >= since and sending.n > ranked  # the clock may have been set back
+        is_later = sending.t >= since and sending.decided > ranked
         if is_later and sending.n > link_of(seen).answered:
             if sending.rank <= rank_of(life):
                 return True

@@ -23,6 +23,7 @@ from flux_trio.judge.engine.rule import (
     view,
 )
 from flux_trio.judge.engine.selector import topic_of
+from flux_trio.judge.engine.trait import ERROR
 from flux_trio.judge.engine.view import Live
 from flux_trio.judge.views.acquiring import change_of
 from flux_trio.judge.views.jobs import LIFE, RAISED, is_fatal
@@ -229,11 +230,24 @@ _exits("28.release.10", topics.RESOURCE_RELEASE, "release_failed")
 _ENDS: Final = ("removed", "crashed", "returned")
 
 
-@RULES.judge("28.disconnect.1", noted(Kind.MODULE), views=[AS_RECEIVED])
+REFUSED: Final = view(
+    "refused clients",
+    sent("response", topics.RESOURCE_ACQUIRE, mark=ERROR),
+    sent("request", topics.RESOURCE_ACQUIRE),
+    parts=lambda record, _seen: [(record.peer if errnum(record) else record.party, None)],
+    fold=lambda _old, _part, record, _seen: record.n if errnum(record) else None,
+    state=Place,
+)
+"""By client: the error that ends its stream, which it may not have taken up."""
+
+
+@RULES.judge("28.disconnect.1", noted(Kind.MODULE), views=[AS_RECEIVED, REFUSED])
 def unloading_sends_disconnect(record: Record, seen: Seen) -> Said:
     content = payload(record)
     had: Acquired | None = seen.at(AS_RECEIVED, content.get("module"))
     if had is None or content.get("what") not in _ENDS or had.failed:
+        return None
+    if seen.at(REFUSED, content.get("module")):
         return None
     if had.gone:
         return True

@@ -278,19 +278,27 @@ class Durable(Live, frozen=True, gc=False):
     """Events noted before this place."""
     commits: tuple[tuple[int, Place], ...] = ()
     """Matchtag and place of each commit that was not answered."""
+    answered: tuple[Place, ...] = ()
+    """Places of the commits that were answered since the last one was sent.
+
+    Their answers may have been taken up together. Then what waited for the first of them, and was
+    decided before it, is sent after all of them.
+    """
 
 
 def _fold_durable(durable: Durable | None, _part: None, record: Record, _seen: Seen) -> Durable:
     durable = durable or Durable()
     matchtag = getattr(record.message, "matchtag", 0)
     if record.kind == SEND:
-        return Durable(durable.until, (*durable.commits, (matchtag, record.n)))
-    until, left = durable.until, durable.commits
+        until = max((durable.until, *durable.answered))
+        return Durable(until, (*durable.commits, (matchtag, record.n)))
+    until, left, answered = durable.until, durable.commits, durable.answered
     for commit in durable.commits:
         if commit[0] == matchtag:
-            until = max(until, commit[1])
+            answered = (*answered, commit[1])
+            until = max(until, answered[0])
             left = tuple([each for each in left if each is not commit])
-    return Durable(until, left)
+    return Durable(until, left, answered)
 
 
 DURABLE: Final = view(

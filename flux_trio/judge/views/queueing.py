@@ -19,7 +19,7 @@ from flux_trio.judge.engine.selector import (
     sent,
 )
 from flux_trio.judge.engine.view import Seen, view
-from flux_trio.judge.views.jobs import LIFE, SCHED, Life
+from flux_trio.judge.views.jobs import DURABLE, LIFE, SCHED, Durable, Life
 from flux_trio.judge.views.queues import JOB_QUEUES, QUEUES, queue_of_job, stop_of
 from flux_trio.judge.views.scheduling import (
     ASKED,
@@ -111,6 +111,8 @@ class Sending(NamedTuple):
     """A sched.alloc that was sent."""
 
     n: Place
+    decided: Place
+    """It may have been decided here and waited for a commit since."""
     t: float
     rank: Rank
     jobid: int
@@ -129,10 +131,13 @@ def _fold_sendings(
     kept = sendings or ()
     if life is None or jobid is None:
         return kept
-    rank = rank_of(life)
+    said = payload(record).get("priority")  # a newer priority may have been logged meanwhile
+    rank = (-said, life.t_submit) if type(said) is int else rank_of(life)
     while kept and kept[-1].rank <= rank:
         kept = kept[:-1]
-    return (*kept, Sending(record.n, record.t, rank, jobid))[-SENDS_MAX:]
+    durable: Durable | None = seen.at(DURABLE, record.party)
+    decided = record.n if durable is None else durable.until
+    return (*kept, Sending(record.n, decided, record.t, rank, jobid))[-SENDS_MAX:]
 
 
 SENDINGS: Final = view(
@@ -140,7 +145,7 @@ SENDINGS: Final = view(
     sent("request", topics.SCHED_ALLOC),
     key=no_key,
     fold=_fold_sendings,
-    reads=(LIFE,),
+    reads=(LIFE, DURABLE),
 )
 """Requests in the order of their sends, without those that were followed by an equal or worse rank.
 
