@@ -179,7 +179,7 @@ Operation = PostEvent | SetPriority | Annotate | Reprioritize
 # --- questions and answers: structs for speed, since each change of state makes several
 
 
-class AskHook(msgspec.Struct, frozen=True):
+class AskHook(msgspec.Struct, frozen=True, gc=False):
     """Ask the plugins that handle `topic`; the answer has the same `ticket`.
 
     `args` is the further input of the hook: the dependency (dict) of job.dependency.*, the
@@ -221,7 +221,7 @@ class UpdateAsked:
     is_owner: bool
 
 
-class HookAnswer(msgspec.Struct, frozen=True):
+class HookAnswer(msgspec.Struct, frozen=True, gc=False):
     """The combined answer of the plugins; a later plugin's values overwrite an earlier one's.
 
     `priority` is None if no plugin set one. `reject` is one sentence for the user. `error` names
@@ -242,14 +242,14 @@ class HookAnswer(msgspec.Struct, frozen=True):
     updates: dict[str, Any] | None = None
 
 
-class HookAnswered(msgspec.Struct, frozen=True):
+class HookAnswered(msgspec.Struct, frozen=True, gc=False):
     """The answer to the AskHook with this ticket: input of the job manager."""
 
     ticket: int
     answer: HookAnswer
 
 
-class HookPostponed(msgspec.Struct, frozen=True):
+class HookPostponed(msgspec.Struct, frozen=True, gc=False):
     """The answer to the AskHook with this ticket comes later: input of the job manager."""
 
     ticket: int
@@ -271,7 +271,7 @@ class CancelHook(msgspec.Struct, frozen=True):
     ticket: int
 
 
-class TellPlugins(msgspec.Struct, frozen=True):
+class TellPlugins(msgspec.Struct, frozen=True, gc=False):
     """Notify plugins without an answer: output of the job manager.
 
     The topics are job.event.*, job.inactive-add, -remove and job.destroy. job.event.* goes only to

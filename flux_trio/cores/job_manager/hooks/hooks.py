@@ -101,7 +101,7 @@ class Carrier(Protocol):
         """Continue after conf.update."""
 
 
-class OpenQuestion(msgspec.Struct, frozen=True):
+class OpenQuestion(msgspec.Struct, frozen=True, gc=False):
     """A question about a job that plugins have not answered yet."""
 
     job: ActiveJob  # by itself: one in INACTIVE is no longer among the active jobs

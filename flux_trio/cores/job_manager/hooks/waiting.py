@@ -20,7 +20,7 @@ from flux_trio.protocols import HookAnswer, JobState, Operation
 # --- the hooks by which a job is presented to plugins, one after another
 
 
-class Admit(msgspec.Struct, frozen=True):
+class Admit(msgspec.Struct, frozen=True, gc=False):
     """Validate a new job of the submit request `batch`."""
 
     batch: int
@@ -47,7 +47,7 @@ Step: TypeAlias = tuple[str, Any]
 """A topic, and the further input of its hook."""
 
 
-class Chain(msgspec.Struct, frozen=True):
+class Chain(msgspec.Struct, frozen=True, gc=False):
     """The questions about one job, in order."""
 
     purpose: Purpose
@@ -75,13 +75,13 @@ class Updating(msgspec.Struct, frozen=True):
 # --- the purpose of an answer
 
 
-class StateAnswered(msgspec.Struct, frozen=True):
+class StateAnswered(msgspec.Struct, frozen=True, gc=False):
     """The hook of a job's state; ignored unless `question` is the number of the last one."""
 
     question: int
 
 
-class StepAnswered(msgspec.Struct, frozen=True):
+class StepAnswered(msgspec.Struct, frozen=True, gc=False):
     """The hook of the current step of `chain`."""
 
     chain: Chain

@@ -69,7 +69,7 @@ class ActiveFacts(JobFacts):
         return granted.to_json()
 
 
-class JobSnapshot(ActiveFacts, msgspec.Struct, frozen=True):
+class JobSnapshot(ActiveFacts, msgspec.Struct, frozen=True, gc=False):
     """`JobView` as a value; the fields are those of `ActiveJob`."""
 
     id: JobId
