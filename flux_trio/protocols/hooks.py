@@ -317,8 +317,8 @@ class PluginInterests(msgspec.Struct, frozen=True):
     """
 
     topics: tuple[str, ...] | None = None
-    subscribed: tuple[int, ...] = ()
-    unsubscribed: tuple[int, ...] = ()
+    subscribed: tuple[JobId, ...] = ()
+    unsubscribed: tuple[JobId, ...] = ()
 
 
 def handles(pattern: str, topic: str) -> bool:
