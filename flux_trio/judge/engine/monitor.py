@@ -14,6 +14,7 @@ from flux_trio.judge.clauses.registry import Clause
 from flux_trio.judge.engine.causes import Causes, Violation
 from flux_trio.judge.engine.clock import Clock
 from flux_trio.judge.engine.facts import Facts
+from flux_trio.judge.engine.packed import Packed
 from flux_trio.judge.engine.place import Place, renumbered
 from flux_trio.judge.engine.plans import Plan, States, plans_of, put
 from flux_trio.judge.engine.rule import Broken, Each, Rule, Said, State, Subjects
@@ -57,8 +58,7 @@ class Monitor:
         self._rules = tuple(rules)
         self._plans = plans_of(self._rules)
         slots = self._plans.slots
-        nothing: States = {}
-        self.slots: list[States] = [{(): True}, *(nothing.copy() for _ in slots)]
+        self.slots: list[States] = [{(): True}, *map(_no_states, slots)]
         self._states: dict[View | Rule, States] = {
             each: self.slots[slot] for each, slot in slots.items()
         }
@@ -313,3 +313,8 @@ class Monitor:
             is_missing=broken.is_missing,
             may_wait=broken.may_wait,
         )
+
+
+def _no_states(of: View | Rule) -> States:
+    """Return the place for the states of a view or rule."""
+    return Packed(of.packing) if isinstance(of, View) and of.packing is not None else {}

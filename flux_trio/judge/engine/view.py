@@ -16,6 +16,7 @@ from typing import Any, Protocol, Self, TypeAlias, TypeVar
 import msgspec
 
 from flux_trio.judge.engine.facts import Facts
+from flux_trio.judge.engine.packed import Packing
 from flux_trio.judge.engine.selector import Key, Selector
 from flux_trio.trace import Record
 
@@ -67,8 +68,9 @@ class View:
     `fold` returns the next state (None removes it) from the state, the part (None if there is only
     a key), the record and the monitor's state.
 
-    `clears` is as for rules. `reads` are the views that `parts` and `fold` read. `state` is the
-    type of a state; by default it is the return annotation of `fold`.
+    `packing` says which states are kept as numbers. `clears` is as for rules. `reads` are the views
+    that `parts` and `fold` read. `state` is the type of a state; by default it is the return
+    annotation of `fold`.
     """
 
     name: str
@@ -80,6 +82,7 @@ class View:
     clears: Clears | None = None
     reads: tuple[View, ...] = ()
     state: Any = None
+    packing: Packing | None = None
 
     @property
     def type(self) -> Any:
@@ -111,8 +114,9 @@ def view(
     clears: Clears | None = None,
     reads: tuple[View, ...] = (),
     state: Any = None,
+    packing: Packing | None = None,
 ) -> View:
     """Return a view of these selectors and of `many`, with `parts`, `key` or both."""
     many = tuple(many)
     flat = (*(selector for group in selectors for selector in group), *many)
-    return View(name, flat, fold, parts, key, many, clears, reads, state)
+    return View(name, flat, fold, parts, key, many, clears, reads, state, packing)

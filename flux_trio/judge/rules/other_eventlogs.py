@@ -9,10 +9,11 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from flux_trio.judge.checks.shapes import OBJECT, STRING, Shape
+from flux_trio.judge.engine.packed import Packing
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, sent, view
 from flux_trio.judge.engine.trait import WITH_EVENTS
-from flux_trio.judge.views.eventlogs import Appended, appended
+from flux_trio.judge.views.eventlogs import Appended, Stored, appended
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 
@@ -79,8 +80,14 @@ _require_key("18.format.8", "context", OBJECT, required=False)
 # --- the life of an eventlog
 
 
-def _written_parts(record: Record, _seen: Seen) -> Iterable[tuple[str, None]]:
-    return [(each.op.key, None) for each in appended(record)]
+def _written_parts(record: Record, _seen: Seen) -> Iterable[tuple[int | str, None]]:
+    return [(_log_of(each.op), None) for each in appended(record)]
+
+
+def _log_of(op: Stored) -> int | str:
+    """Return the job of an eventlog; of another one, its key."""
+    job = op.job
+    return job[0] if job is not None and job[1] == "eventlog" else op.key
 
 
 WRITTEN: Final = view(
@@ -89,15 +96,16 @@ WRITTEN: Final = view(
     parts=_written_parts,
     fold=lambda n, _part, record, _seen: n or record.n,
     state=Place,
+    packing=Packing(lambda n: n, lambda n: n),
 )
-"""By key of an eventlog: the record of its first write."""
+"""By job, or key of another eventlog: the record of its first write."""
 
 
 @RULES.judge("18.format.4", COMMIT, views=(WRITTEN,))
 def nothing_is_rewritten(record: Record, seen: Seen) -> Said:
     found = appended(record)
     for op, _ in found:
-        first = seen.at(WRITTEN, op.key)
+        first = seen.at(WRITTEN, _log_of(op))
         if op.how == "put" and first:
             return Broken(f"put to {op.key}: expected an append, since it exists", (first,))
         if not op.text:
@@ -109,7 +117,7 @@ def nothing_is_rewritten(record: Record, seen: Seen) -> Said:
 def ingest_writes_submit_and_nothing_else(record: Record, seen: Seen) -> Said:
     kept = False
     for op, events in appended(record):
-        if op.job is None or op.job[1] != "eventlog" or seen.at(WRITTEN, op.key):
+        if op.job is None or op.job[1] != "eventlog" or seen.at(WRITTEN, _log_of(op)):
             continue
         names = [line.get("name") if isinstance(line, dict) else None for line in events]
         if "submit" not in names:

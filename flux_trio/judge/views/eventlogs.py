@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from flux_trio.formats import FormatError, parse_fluid
+from flux_trio.judge.engine.packed import Packing
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import Broken
 from flux_trio.judge.engine.selector import (
@@ -122,7 +123,36 @@ def _changed(log: Log, field: str, value: Any) -> Log:
     return log.but(**{field: value})
 
 
-LOG: Final = view("log", logged(ANY_TOPIC), key=job_id, fold=_fold_log)
+_STATUS_BITS: Final = 16
+_FLAGS: Final = ("validated", "started", "finished", "released", "freed", "excepted", "fatal")
+
+
+def _pack_log(log: Log) -> int | None:
+    """Of a job that has ended: the place of its clean event, what came before, and its status."""
+    if not log.ended or log.status >> _STATUS_BITS:
+        return None
+    number = log.ended
+    for name in _FLAGS:
+        number = number << 1 | bool(getattr(log, name))
+    return number << _STATUS_BITS | log.status
+
+
+def _unpack_log(number: int) -> Log:
+    """Return the log of a job that has ended; what came before has the place of the clean event."""
+    status = number & ((1 << _STATUS_BITS) - 1)
+    flags = number >> _STATUS_BITS
+    ended = flags >> len(_FLAGS)
+    had = {name: ended * (flags >> bit & 1) for bit, name in enumerate(reversed(_FLAGS))}
+    return Log(ended, ended=ended, status=status).but(**had)
+
+
+LOG: Final = view(
+    "log",
+    logged(ANY_TOPIC),
+    key=job_id,
+    fold=_fold_log,
+    packing=Packing(_pack_log, _unpack_log),
+)
 """By job id, including ended jobs, for jobs whose submit event is in the trace."""
 
 

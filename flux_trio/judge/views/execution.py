@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from flux_trio.judge.checks.shapes import BOOLEAN, INTEGER, STRING, between, idset_of
+from flux_trio.judge.engine.packed import Packing
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.selector import (
     EVENT,
@@ -174,6 +175,16 @@ def _with(said: tuple[tuple[str, Place], ...], kind: str, n: int) -> tuple[tuple
     return said if any(kind == each for each, _ in said) else (*said, (kind, n))
 
 
+def _pack_start(start: Start) -> int | None:
+    """Of a start request whose final release the job manager has received: where."""
+    return None if is_open(start) else start.heard[-1][1]
+
+
+def _unpack_start(n: int) -> Start:
+    final = (("final", n),)
+    return Start(n, n, said=final, heard=final)
+
+
 STARTS: Final = view(
     "starts",
     sent("request", START),
@@ -182,6 +193,7 @@ STARTS: Final = view(
     received("response", START),
     key=job_id,
     fold=_fold_start,
+    packing=Packing(_pack_start, _unpack_start),
 )
 """By job id; after the final release only that release is kept."""
 
