@@ -61,6 +61,20 @@ def test_a_refused_hello_is_fatal(errnum: Errno) -> None:
     assert actions == [Exit("job-manager.exec-hello: starts are outstanding")]
 
 
+def test_start_before_hello_is_answered_was_meant_for_an_earlier_service() -> None:
+    core = ExecCore(ExecConfig(simulate=True))
+    (hello,) = core.start(1.0)
+    (ignored,) = core.turn(1.0, [start_request(1, jobspec("true"))])
+    assert ignored.text == "ignored the start of job 1: exec-hello is not answered"
+    core.turn(1.0, [Response(hello.topic, None, 0, hello.matchtag)])
+    asked = [
+        each.topic
+        for each in core.turn(1.0, [start_request(1, jobspec("true"))])
+        if isinstance(each, Request)
+    ]
+    assert "kvs.lookup-all" in asked or "kvs.lookup" in asked
+
+
 def test_first_hello_that_meets_enosys_waits_for_the_job_manager() -> None:
     "readings: Job manager gone. ENOSYS says that nobody holds the name; it is no answer to hello."
     core = ExecCore(ExecConfig(simulate=True))

@@ -16,7 +16,10 @@ RULES: Final = Rules()
 
 
 def _expected(seen: Seen, record: Record, name: str) -> tuple[Expected, ...]:
-    return seen.at(EXPECTED, (job_id(record), name)) or ()
+    """Return what this job manager has heard and not logged; its predecessor's is not its own."""
+    found: tuple[Expected, ...] = seen.at(EXPECTED, (job_id(record), name)) or ()
+    gone = link_of(seen).gone
+    return tuple([each for each in found if each.n > gone])
 
 
 def _debts_of_events(

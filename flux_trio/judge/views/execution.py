@@ -293,7 +293,7 @@ def _fold_expected(
     left: tuple[Expected, ...] | None, new: Expected | None, record: Record, seen: Seen
 ) -> tuple[Expected, ...] | None:
     gone = link_of(seen).gone
-    left = tuple(each for each in left or () if each.n > gone)
+    left = tuple([each for each in left or () if each.n > gone])
     if new is not None:
         return (*left, new)
     if name_of(record) == "clean":
