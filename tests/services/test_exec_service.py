@@ -45,6 +45,7 @@ class Manager:
         self._directory = directory
         self._answers: list[dict[str, Any]] = []
         self._journal: Request | None = None  # asked for by the latest exec service
+        self._has_accepted = False  # the hello of the latest exec service
         self.reason = ""  # why jobs wait for the exec service, as it has said
 
     async def start(
@@ -72,6 +73,12 @@ class Manager:
             self._log([[answer_payload["id"], 0, event]])
         return answer_payload["type"], answer_payload["data"]
 
+    async def accept(self) -> None:
+        """Await the hello of an exec service that was just started, and accept it."""
+        self._has_accepted = False
+        while not self._has_accepted:
+            await self._take()
+
     async def until_reason(self, condition: Callable[[str], bool]) -> None:
         """Await that `condition` is true of why jobs wait, which is "" when none does."""
         while not condition(self.reason):
@@ -89,6 +96,7 @@ class Manager:
                 answer = respond(message)
                 assert answer is not None
                 self.handle.send(answer)
+                self._has_accepted = True
             elif message.topic == topics.JOB_JOURNAL:
                 self._journal = message
                 self._log([])
@@ -128,7 +136,7 @@ class Instance:
 
     @asynccontextmanager
     async def exec(self) -> AsyncIterator[None]:
-        """An exec service."""
+        """An exec service whose hello is accepted."""
 
         async def serve(handle: Handle, *, task_status: trio.TaskStatus[None]) -> None:
             await exec_service.run(
@@ -140,6 +148,7 @@ class Instance:
             )
 
         async with self.world.serving("exec", serve):
+            await self.manager.accept()
             yield
 
 
