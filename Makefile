@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test reborn check bench kill fuzz-wire mutate-tables docs clean edits
+.PHONY: demo test reborn check bench kill fuzz-wire mutate-tables docs clean edits clause-proofs
 
 $(READY): pyproject.toml .ci/constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -27,7 +27,7 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/mypy -p tests.support -p tests.benchmarks -p tests.planter
+	$(BIN)/mypy -p tests.support -p tests.benchmarks -p tests.planter -p tests.proofs
 	MYPYPATH=plugins $(BIN)/mypy plugins/*.py
 	$(BIN)/lint-imports
 
@@ -49,6 +49,10 @@ edits: $(READY)
 # Each row of the state tables wrong, one at a time: which test notices? TABLE=ALLOC for one table.
 mutate-tables: $(READY)
 	$(BIN)/python -m tests.planter tables $(and $(TABLE),--only $(TABLE))
+
+# Each clause broken by an edit of the program: does its test fail? CLAUSE=27.alloc.1 for one.
+clause-proofs: $(READY)
+	$(BIN)/python -m tests.proofs $(and $(CLAUSE),--clause $(CLAUSE))
 
 docs: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \

@@ -1,10 +1,10 @@
 """The judge: every normative clause of the RFCs, and the rules that check traces by them.
 
 `load_clauses` reads the registry; a `Clause` is one entry of it. `judge` says for each clause
-whether a test shows it, a written reason says why no test does, or it is open. `judge_trace`
-applies the rules (`rules.ALL_RULES`) to a whole trace, a `Monitor` to a trace as it happens. This
-package must not import `protocols`: the judge reads the RFCs, so that a wrong row in a state table
-cannot excuse itself.
+whether it is proven, a test names it, a written reason says why no test does, or it is open.
+`judge_trace` applies the rules (`rules.ALL_RULES`) to a whole trace, a `Monitor` to a trace as it
+happens. This package must not import `protocols`: the judge reads the RFCs, so that a wrong row in
+a state table cannot excuse itself.
 """
 
 from flux_trio.judge.clauses.registry import (
@@ -18,7 +18,14 @@ from flux_trio.judge.clauses.registry import (
     parse_reasons,
     select,
 )
-from flux_trio.judge.clauses.status import ClauseStatus, Word, contradictions, judge, report
+from flux_trio.judge.clauses.status import (
+    ClauseStatus,
+    Word,
+    contradictions,
+    counts,
+    judge,
+    report,
+)
 from flux_trio.judge.engine.causes import Violation
 from flux_trio.judge.engine.judgement import Expected, Judgement, judge_trace, pick_records
 from flux_trio.judge.engine.monitor import Monitor, Verdict
@@ -35,6 +42,7 @@ __all__ = [
     "Violation",
     "Word",
     "contradictions",
+    "counts",
     "judge",
     "judge_trace",
     "load_clauses",

@@ -28,6 +28,7 @@ from tests.planter import planting
 from tests.planter.findings import Finding, Findings
 from tests.planter.mutants import Mutant
 from tests.planter.reach import Reached
+from tests.planter.repeatable import draw_the_same_examples
 
 PATIENCE_S: Final = 60.0
 PATIENCE_FACTOR: Final = 30.0
@@ -72,14 +73,7 @@ class Runner:
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self) -> None:
-        """Make hypothesis repeatable: the same examples for each mutant, kept nowhere."""
-        from hypothesis import Phase, settings  # pytest has to see its import
-
-        phases = (Phase.explicit, Phase.generate)
-        settings.register_profile(
-            "planted", settings.default, derandomize=True, database=None, phases=phases
-        )
-        settings.load_profile("planted")
+        draw_the_same_examples()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:

@@ -1,12 +1,13 @@
-"""The status of each clause: a test shows it, a reason says why no test does, or it is open.
+"""The status of each clause: proven, named by a test, without a test for a reason, or open.
 
-Pure: the caller finds which tests name which clauses, and passes them as `mentions`.
+Pure: the caller finds which tests name which clauses and which clauses are proven, and passes them
+as `mentions` and `proven`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -14,8 +15,9 @@ from flux_trio.judge.clauses.registry import Clause
 
 
 class Word(StrEnum):
-    """The status of a clause."""
+    """The status of a clause: proven is a clause whose test was seen to fail on its violation."""
 
+    PROVEN = "proven"
     TEST = "test"
     REASON = "reason"
     OPEN = "open"
@@ -23,22 +25,25 @@ class Word(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClauseStatus:
-    """One clause, the tests that name it, and the reason why no test does."""
+    """One clause, the tests that name it, why nothing can break it, and the test of its proof."""
 
     clause: Clause
     tests: tuple[str, ...] = ()
     reason: str = ""
+    proof: str = ""
 
     @property
     def word(self) -> Word:
         """The status in one word."""
-        if self.tests:
-            return Word.TEST
-        return Word.REASON if self.reason else Word.OPEN
+        if self.proof:
+            return Word.PROVEN
+        if self.reason:
+            return Word.REASON
+        return Word.TEST if self.tests else Word.OPEN
 
     def __str__(self) -> str:
-        """Return one line: id, level, actor, word, and the first test or the reason."""
-        because = self.tests[0] if self.tests else self.reason
+        """Return one line: id, level, actor, word, and a test or the reason."""
+        because = self.proof or self.reason or "".join(self.tests[:1])
         line = f"{self.clause.id:22} {self.clause.level:13} {self.clause.actor:20} {self.word:6}"
         return f"{line} {because}".rstrip()
 
@@ -47,13 +52,17 @@ def judge(
     clauses: Mapping[str, Clause],
     mentions: Mapping[str, Sequence[str]],
     reasons: Mapping[str, str],
+    proven: Mapping[str, str] | None = None,
 ) -> dict[str, ClauseStatus]:
-    """Return the status of every clause; `mentions` has the tests of an id, `reasons` a sentence.
+    """Return the status of every clause.
 
-    Ids without a clause are left out here; `contradictions` reports them.
+    `mentions` has the tests of an id, `reasons` a sentence, `proven` the test of its proof. Ids
+    without a clause are left out here; `contradictions` reports them.
     """
     return {
-        id_: ClauseStatus(clause, tuple(mentions.get(id_, ())), reasons.get(id_, ""))
+        id_: ClauseStatus(
+            clause, tuple(mentions.get(id_, ())), reasons.get(id_, ""), (proven or {}).get(id_, "")
+        )
         for id_, clause in clauses.items()
     }
 
@@ -79,19 +88,19 @@ def contradictions(
 
 
 def report(statuses: Mapping[str, ClauseStatus]) -> str:
-    """Return a text with a line for each clause, and counts at the end."""
-    lines = [str(status) for status in statuses.values()]
-    return "\n".join([*lines, "", *_counts(statuses.values())]) + "\n"
+    """Return a text with a line for each clause."""
+    return "".join(f"{status}\n" for status in statuses.values())
 
 
-def _counts(statuses: Iterable[ClauseStatus]) -> list[str]:
-    counts = Counter((status.clause.rfc, status.word) for status in statuses)
+def counts(statuses: Mapping[str, ClauseStatus]) -> str:
+    """Return a text with a line for each RFC and one for all: how many clauses have each status."""
+    found = Counter((status.clause.rfc, status.word) for status in statuses.values())
     lines = [
-        _count_line(f"RFC {rfc}", [counts[rfc, word] for word in Word])
-        for rfc in sorted({rfc for rfc, _ in counts})
+        _count_line(f"RFC {rfc}", [found[rfc, word] for word in Word])
+        for rfc in sorted({rfc for rfc, _ in found})
     ]
-    totals = [sum(n for (_, each), n in counts.items() if each == word) for word in Word]
-    return [*lines, _count_line("all", totals)]
+    totals = [sum(n for (_, each), n in found.items() if each == word) for word in Word]
+    return "\n".join([*lines, _count_line("all", totals)]) + "\n"
 
 
 def _count_line(name: str, numbers: list[int]) -> str:

@@ -1,0 +1,112 @@
+"""`python -m tests.proofs`: does the test of each clause fail when the program breaks the clause?
+
+Each proof edits a copy of the program and runs the file of its test there. Findings are kept in
+.mutants/: a run that was stopped goes on where it was. What is proven is written to the files
+tests/proofs/*.proven and to tests/judge/clause_status.txt.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from flux_trio.judge import counts, load_clauses
+from tests.planter.findings import KEPT, Findings, code_now
+from tests.proofs.entries import PlantedEntry, Proof, ProofFile, faults_of, read_entries
+from tests.proofs.results import (
+    entries_by_clause,
+    read_proven,
+    statuses_now,
+    why_not_planted,
+    write_proven,
+    write_status,
+)
+from tests.proofs.trying import Trial
+from tests.support.clause_mentions import clause_mentions
+
+
+def main(arguments: list[str] | None = None) -> int:
+    asked = _parser().parse_args(arguments)
+    begin = time.monotonic()
+    files = read_entries()
+    if faults := faults_of(files, load_clauses(), clause_mentions()):
+        print(*faults, sep="\n")
+        return 2
+    chosen = {
+        file: _chosen(file, entries, asked.clause, only_new=asked.new)
+        for file, entries in files.items()
+    }
+    findings = Findings(KEPT / "proofs" / "findings.jsonl", code_now())
+    trial = Trial(findings, lambda text: print(text, flush=True), asked.processes)
+    entries = [entry for each in chosen.values() for entry in each]
+    tried: dict[str, bool] = {}
+    try:
+        trial.run([entry for entry in entries if isinstance(entry, Proof)])
+        tried |= _try_planted(entry for entry in entries if isinstance(entry, PlantedEntry))
+    finally:
+        tried |= _found(findings, (entry for entry in entries if isinstance(entry, Proof)))
+        for file in chosen:
+            write_proven(file, files[file], tried)
+        write_status()
+    wrong = _say_what_failed(findings, entries, tried)
+    print(counts(statuses_now()), end="")
+    print(f"{len(entries)} entries, {wrong} do not hold; {(time.monotonic() - begin) / 60:.1f} min")
+    return 1 if wrong else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python -m tests.proofs", description=__doc__)
+    add = parser.add_argument
+    add("--clause", default="", metavar="ID,...", help="only these; 27.alloc is its whole section")
+    add("--new", action="store_true", help="only what is not proven or has changed since")
+    add("--processes", type=int, default=2)
+    return parser
+
+
+def _chosen(
+    file: Path, entries: ProofFile, asked: str, *, only_new: bool
+) -> list[Proof | PlantedEntry]:
+    """The entries of a file about the clauses that `asked` names, all when it is empty."""
+    wanted = [f"{each}." for each in asked.split(",")] if asked else [""]
+    before = read_proven(file)
+    chosen: dict[str, Proof | PlantedEntry] = {}
+    for clause, entry in entries_by_clause(entries).items():
+        is_known = only_new and before.get(clause) == entry.digest()
+        if f"{clause}.".startswith(tuple(wanted)) and not is_known:
+            chosen[entry.digest()] = entry
+    return list(chosen.values())
+
+
+def _try_planted(entries: Iterable[PlantedEntry]) -> dict[str, bool]:
+    found = {}
+    for entry in entries:
+        why = why_not_planted(entry)
+        if why:
+            print(f"{entry.clause}: NOT PROVEN: {why}")
+        found[entry.digest()] = not why
+    return found
+
+
+def _found(findings: Findings, proofs: Iterable[Proof]) -> dict[str, bool]:
+    known = {proof.digest(): findings.of(proof.digest()) for proof in proofs}
+    return {digest: bool(finding.by) for digest, finding in known.items() if finding is not None}
+
+
+def _say_what_failed(
+    findings: Findings, entries: Iterable[Proof | PlantedEntry], tried: dict[str, bool]
+) -> int:
+    """Print the proofs that do not hold, and return how many they are."""
+    wrong = [entry for entry in entries if not tried.get(entry.digest(), False)]
+    for entry in wrong:
+        if isinstance(entry, Proof):
+            finding = findings.of(entry.digest())
+            why = finding.why if finding is not None else "not tried"
+            print(f"{' '.join(entry.ids)}: not proven by {entry.test}: {why}")
+    return len(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

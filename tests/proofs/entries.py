@@ -1,0 +1,214 @@
+"""The entries of the files rfcNN.toml, and what is wrong with them.
+
+`[[proof]]` has edits of our source after which the named test fails. `[[planted]]` names a
+planted violation of a trace (tests/judge/planted), for a clause that only the judge shows.
+`[[unprovable]]` says why nothing here can break a clause.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from flux_trio.judge import Clause
+from tests.planter.findings import ROOT
+from tests.support.planted import all_planted
+
+HERE: Final = Path(__file__).parent
+SOURCES: Final = ("flux_trio/", "plugins/")
+"""The directories whose files an edit may change."""
+
+
+class Edit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One change of a file: `old`, which is there exactly once, becomes `new`."""
+
+    file: str
+    old: str
+    new: str
+
+
+class Proof(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Edits that together break each of the clauses, and the test that then fails.
+
+    `test` is pytest's name of it, with or without parameters. `also` has other tests of its file
+    that fail too, as `test_x` or `TestX::test_y`.
+    """
+
+    edit: tuple[Edit, ...]
+    test: str
+    clause: str = ""
+    clauses: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    why: str = ""
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The clauses that the entry is about."""
+        return self.clauses or (self.clause,)
+
+    @property
+    def path(self) -> str:
+        """The test's file, from the root of the tree."""
+        return self.test.partition("::")[0]
+
+    @property
+    def name(self) -> str:
+        """The test's name in its file, with its parameters if `test` has them."""
+        return self.test.partition("::")[2]
+
+    def digest(self) -> str:
+        """A digest of the edits and of the source of the test: a proof holds for these."""
+        source = sources_of_tests(self.path).get(function_of(self.name), "")
+        whole = (self.edit, self.test, self.also, source)
+        return hashlib.sha256(msgspec.json.encode(whole)).hexdigest()[:12]
+
+
+class PlantedEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The clause that a planted violation of a trace breaks, and the test that judges the trace.
+
+    `planted` is the name of the violation, as in planted_matrix.txt: "rfc27_free: id_is_text".
+    """
+
+    clause: str
+    planted: str
+    test: str
+
+    def digest(self) -> str:
+        """A digest of the entry."""
+        return hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:12]
+
+
+class Unprovable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A clause that nothing here can break, and why: one sentence."""
+
+    clause: str
+    reason: str
+
+
+class ProofFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The entries of one file."""
+
+    proof: tuple[Proof, ...] = ()
+    planted: tuple[PlantedEntry, ...] = ()
+    unprovable: tuple[Unprovable, ...] = ()
+
+    def clauses(self) -> Iterator[str]:
+        """The clause of each entry, as often as it is named."""
+        for proof in self.proof:
+            yield from proof.ids
+        yield from (each.clause for each in self.planted)
+        yield from (each.clause for each in self.unprovable)
+
+
+def read_entries(directory: Path = HERE) -> dict[Path, ProofFile]:
+    """The files of proofs with their entries; raises msgspec.ValidationError for a wrong key."""
+    return {
+        path: msgspec.toml.decode(path.read_bytes(), type=ProofFile)
+        for path in sorted(directory.glob("*.toml"))
+    }
+
+
+def function_of(test: str) -> str:
+    """The name of a test without its parameters."""
+    return test.partition("[")[0]
+
+
+@functools.cache
+def sources_of_tests(path: str) -> Mapping[str, str]:
+    """The source of each test of a file, without docstrings, by its name in the file."""
+    file = ROOT / path
+    if not file.is_file():
+        return {}
+    return dict(_tests(ast.parse(file.read_text(encoding="utf-8")).body, ""))
+
+
+def _tests(body: Iterable[ast.stmt], prefix: str) -> Iterator[tuple[str, str]]:
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            yield from _tests(node.body, f"{prefix}{node.name}::")
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith(
+            "test"
+        ):
+            if ast.get_docstring(node) is not None and len(node.body) > 1:
+                del node.body[0]
+            yield f"{prefix}{node.name}", ast.unparse(node)
+
+
+def faults_of(
+    files: Mapping[Path, ProofFile],
+    clauses: Mapping[str, Clause],
+    mentions: Mapping[str, Iterable[str]],
+) -> list[str]:
+    """A line for each thing that is wrong with the entries; `mentions` has the tests of an id."""
+    found: list[str] = []
+    for path, entries in files.items():
+        for proof in entries.proof:
+            where = f"{path.name}: {' '.join(proof.ids)}"
+            found += [f"{where}: {fault}" for fault in _faults_of_proof(proof, mentions)]
+        for planted in entries.planted:
+            where = f"{path.name}: {planted.clause}"
+            found += [f"{where}: {fault}" for fault in _faults_of_planted(planted)]
+        for each in entries.unprovable:
+            if not each.reason.endswith("."):
+                found.append(f"{path.name}: {each.clause}: the reason is not a sentence")
+        found += [
+            f"{path.name}: {clause}: the registry has no such clause"
+            for clause in entries.clauses()
+            if clause not in clauses
+        ]
+    counts = Counter(clause for entries in files.values() for clause in entries.clauses())
+    return found + [f"{clause}: {n} entries are about it" for clause, n in counts.items() if n > 1]
+
+
+def _faults_of_proof(proof: Proof, mentions: Mapping[str, Iterable[str]]) -> Iterator[str]:
+    if bool(proof.clause) == bool(proof.clauses):
+        yield "expected one of the keys clause and clauses"
+    tests = sources_of_tests(proof.path)
+    if function_of(proof.name) not in tests:
+        yield f"there is no test {proof.test}"
+    for test in proof.also:
+        if test not in tests:
+            yield f"there is no test {test} in {proof.path}"
+    named = f"{proof.path}::{function_of(proof.name)}"
+    for clause in proof.ids:
+        if named not in mentions.get(clause, ()):
+            yield f"the docstring of {named} does not name {clause}"
+    if not proof.edit:
+        yield "it has no edit"
+    for edit in proof.edit:
+        yield from _faults_of_edit(edit)
+
+
+def _faults_of_edit(edit: Edit) -> Iterator[str]:
+    if not edit.file.startswith(SOURCES):
+        yield f"{edit.file} is not in {' or '.join(SOURCES)}"
+    elif not (ROOT / edit.file).is_file():
+        yield f"there is no file {edit.file}"
+    elif (count := source_of(edit.file).count(edit.old)) != 1:
+        yield f"{edit.file} has {count} times, not once: {edit.old.strip()[:60]!r}"
+    elif edit.old == edit.new:
+        yield "old and new are the same"
+
+
+@functools.cache
+def source_of(file: str) -> str:
+    """The text of a file of the tree."""
+    return (ROOT / file).read_text(encoding="utf-8")
+
+
+def _faults_of_planted(entry: PlantedEntry) -> Iterator[str]:
+    violation = all_planted().get(entry.planted)
+    if violation is None:
+        yield f"there is no planted violation {entry.planted!r}"
+    elif violation.clause != entry.clause:
+        yield f"the planted violation breaks {violation.clause}"
+    path, _, name = entry.test.partition("::")
+    if function_of(name) not in sources_of_tests(path):
+        yield f"there is no test {entry.test}"
