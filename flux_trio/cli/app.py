@@ -37,6 +37,7 @@ COMMANDS: Final = (
     "completion",
     "simulate",
     "check",
+    "fuzz",
     "fsck",
 )
 

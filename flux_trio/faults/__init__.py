@@ -5,10 +5,13 @@ which module runs next, which messages have reached it, and how many of them it 
 `Plan` says which jobs and faults there are; `run_plan` plays it and checks its properties.
 """
 
+from flux_trio.faults.campaign import SeedResult, play_seed, play_seeds
 from flux_trio.faults.drawing import draw_plan
 from flux_trio.faults.plan import ClockJump, Crash, Do, Fault, JobPlan, Linger, Plan, Unload, When
+from flux_trio.faults.reached import Reached, all_faults, all_transitions
 from flux_trio.faults.running import Outcome, run_plan
 from flux_trio.faults.shrinking import shrink
+from flux_trio.faults.telling import tell_story
 from flux_trio.faults.world import CoresWorld
 
 __all__ = [
@@ -21,9 +24,16 @@ __all__ = [
     "Linger",
     "Outcome",
     "Plan",
+    "Reached",
+    "SeedResult",
     "Unload",
     "When",
+    "all_faults",
+    "all_transitions",
     "draw_plan",
+    "play_seed",
+    "play_seeds",
     "run_plan",
     "shrink",
+    "tell_story",
 ]

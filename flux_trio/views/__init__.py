@@ -5,21 +5,34 @@ from numbers, or from the protocols' tables. The package has no I/O and makes no
 """
 
 from flux_trio.views.arrows import tell
+from flux_trio.views.cases import Case, cases_junit
 from flux_trio.views.sequence import draw_sequence
 from flux_trio.views.served_page import Served, ServedRun, served_page
 from flux_trio.views.simulation_plot import Steps, draw_simulation
 from flux_trio.views.state_table import draw_states, table_markdown
+from flux_trio.views.story import Change, Story, sentence, story_head, story_text
+from flux_trio.views.story_page import story_page
+from flux_trio.views.timelines import draw_timelines
 from flux_trio.views.verdict_page import verdict_page
 from flux_trio.views.verdicts import verdict_json, verdict_junit, verdict_text
 
 __all__ = [
+    "Case",
+    "Change",
     "Served",
     "ServedRun",
     "Steps",
+    "Story",
+    "cases_junit",
     "draw_sequence",
     "draw_simulation",
     "draw_states",
+    "draw_timelines",
+    "sentence",
     "served_page",
+    "story_head",
+    "story_page",
+    "story_text",
     "table_markdown",
     "tell",
     "verdict_json",

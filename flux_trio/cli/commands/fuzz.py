@@ -1,0 +1,136 @@
+"""`flux-trio fuzz`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from flux_trio.cli.errors import CommandError
+from flux_trio.cli.fuzz_params import ExecutorParam, Seeds, SeedsParam
+from flux_trio.cli.params import DURATION
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+BROKEN = 1
+
+_DEFAULT = Seeds(0, 300)
+
+
+@click.command()
+@click.option(
+    "--seeds",
+    type=SeedsParam(),
+    metavar="A:B",
+    help="Play the seeds from A up to B, without B; A: is all seeds from A.  [default: 0:300, or "
+    "0: with a time budget]",
+)
+@click.option(
+    "--time-budget",
+    type=DURATION,
+    metavar="DURATION",
+    help="Begin no more seeds after DURATION.",
+)
+@click.option("--keep-going", is_flag=True, help="Go on after a seed that breaks a property.")
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Play on N processes.  [default: one for each processor]",
+)
+@click.option(
+    "--executor",
+    type=ExecutorParam(),
+    metavar="MODULE:CALLABLE",
+    help="Play on the concurrent.futures.Executor that the callable returns, such as a Dask "
+    "cluster's; it has N workers.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    default=Path("fuzz-found"),
+    show_default=True,
+    metavar="DIR",
+    help="Write the story of each broken property into a directory below DIR.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option(
+    "--junit",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write a test case for each seed to FILE, as JUnit XML.",
+)
+@click.pass_context
+def fuzz(
+    ctx: click.Context,
+    *,
+    seeds: Seeds | None,
+    time_budget: float | None,
+    keep_going: bool,
+    workers: int | None,
+    executor: Callable[[], Executor] | None,
+    output: Path,
+    as_json: bool,
+    junit: Path | None,
+) -> None:
+    """Play worlds with faults, one from each seed, and judge them.
+
+    A world has the cores of all modules in virtual time, without processes. Its seed draws the
+    jobs, the requests, the faults and the order of events. Each clause of the RFCs must hold, and
+    everything must come to rest after the faults.
+
+    The first seed that breaks a property ends the run. It is made small, and its story is written:
+    plan.toml for `flux-trio replay`, story.txt, story.html, and test_story.py, which fails until
+    the property holds. With --keep-going, there is a story for each broken property.
+
+    The report ends with what was reached: transitions of the protocols' state tables that no world
+    took, alone and together with each fault.
+
+    Exit codes: 0 if every property held, 1 if one was broken, 2 for wrong usage.
+    """
+    from flux_trio.cli.errors import remark
+    from flux_trio.cli.events import json_text
+    from flux_trio.cli.fuzz_report import report_json, report_junit, report_lines
+    from flux_trio.cli.fuzzing import processes, progress_bar, run_campaign
+
+    chosen = seeds or (_DEFAULT if time_budget is None else Seeds(0, None))
+    if chosen.end is None and time_budget is None:
+        raise click.UsageError(f"--seeds {chosen} has no end: --time-budget is missing")
+    if as_json:
+        remark(f"seeds {chosen}")
+    else:
+        click.echo(f"seeds {chosen}")
+    nworkers = workers or len(os.sched_getaffinity(0))
+    with (
+        executor() if executor is not None else processes(nworkers) as pool,
+        progress_bar(chosen) as advance,
+    ):
+        campaign = run_campaign(
+            chosen,
+            time_budget,
+            pool,
+            nworkers,
+            keep_going=keep_going,
+            output=output,
+            advance=advance,
+        )
+    if junit is not None:
+        _write(junit, report_junit(campaign))
+    if as_json:
+        click.echo(json_text(report_json(campaign)))
+    else:
+        for line in report_lines(campaign):
+            click.echo(line)
+    ctx.exit(BROKEN if campaign.broken else 0)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}") from None

@@ -1,0 +1,92 @@
+"""What a campaign of `flux-trio fuzz` has found and reached: as text, JSON and JUnit XML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from flux_trio.cli.fuzzing import Campaign
+from flux_trio.faults import SeedResult, all_faults, all_transitions
+from flux_trio.views import Case, cases_junit, story_text
+
+CHARS_MAX: Final = 100
+"""A longer list of names is cut; JSON has all of them."""
+
+
+def report_lines(campaign: Campaign) -> Iterator[str]:
+    """Yield the stories, then the counts, then what was never reached."""
+    for found in campaign.found:
+        yield f"seed {found.result.seed} breaks {found.result.broken}; see {found.directory}"
+        yield ""
+        yield from story_text(found.story).splitlines()
+        yield ""
+    told = {found.result.seed for found in campaign.found}
+    for result in campaign.broken:
+        if result.seed not in told:
+            yield f"seed {result.seed} breaks {result.broken}, too"
+    yield (
+        f"{campaign.nworlds:,} worlds, {campaign.nturns:,} turns, "
+        f"{len(campaign.broken)} with a broken property"
+    )
+    yield from _reached_lines(campaign)
+
+
+def _reached_lines(campaign: Campaign) -> Iterator[str]:
+    reached, rows = campaign.reached, all_transitions()
+    never = reached.never_taken()
+    yield f"transitions taken: {len(rows) - len(never)} of {len(rows)}"
+    for table in dict.fromkeys(row.partition(" ")[0] for row in rows):
+        total = sum(row.startswith(f"{table} ") for row in rows)
+        missing = [row.removeprefix(f"{table} ") for row in never if row.startswith(f"{table} ")]
+        names = f"never: {_cut(missing)}" if missing else ""
+        yield f"  {table:10} {total - len(missing):4} of {total:3}  {names}".rstrip()
+    yield "faults: the worlds in which each struck, the transitions that these worlds took"
+    nmissing = 0
+    for fault in all_faults():
+        missing = reached.never_with(fault)
+        nmissing += len(missing)
+        yield f"  {fault:22} {reached.struck[fault]:7,} {len(rows) - len(missing):5}"
+    npairs = len(rows) * len(all_faults())
+    yield f"transitions with faults, never exercised: {nmissing:,} of {npairs:,}"
+
+
+def _cut(names: Sequence[str]) -> str:
+    text = ", ".join(names)
+    return text if len(text) <= CHARS_MAX else f"{text[: CHARS_MAX - 3]}..."
+
+
+def report_json(campaign: Campaign) -> dict[str, Any]:
+    """Return everything, with the transitions that were never taken, alone and by fault."""
+    reached = campaign.reached
+    return {
+        "seeds": [campaign.seeds.first, campaign.next_seed],
+        "worlds": campaign.nworlds,
+        "turns": campaign.nturns,
+        "broken": [_broken_json(each, campaign) for each in campaign.broken],
+        "transitions": len(all_transitions()),
+        "never_taken": reached.never_taken(),
+        "faults": {
+            fault: {"worlds": reached.struck[fault], "never_taken": reached.never_with(fault)}
+            for fault in all_faults()
+        },
+    }
+
+
+def _broken_json(result: SeedResult, campaign: Campaign) -> dict[str, Any]:
+    own = [str(each.directory) for each in campaign.found if each.result is result]
+    return {
+        "seed": result.seed,
+        "property": result.broken,
+        "problems": list(result.problems),
+        "directory": own[0] if own else None,
+    }
+
+
+def report_junit(campaign: Campaign) -> str:
+    """Return a test case for each seed."""
+    broken = {each.seed: each for each in campaign.broken}
+    cases = [
+        Case(f"seed {seed}", "\n".join(broken[seed].problems) if seed in broken else "")
+        for seed in range(campaign.seeds.first, campaign.next_seed)
+    ]
+    return cases_junit("flux-trio fuzz", cases)

@@ -1,0 +1,150 @@
+"""The campaign of `flux-trio fuzz`: seeds until one breaks a property, or until the end."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from itertools import count, takewhile
+from pathlib import Path
+from typing import Final
+
+from flux_trio.cli.errors import CommandError
+from flux_trio.cli.fuzz_params import Seeds
+from flux_trio.faults import Plan, Reached, SeedResult, play_seeds, shrink, tell_story
+from flux_trio.faults.plan import plan_to_toml
+from flux_trio.views import Story, story_page, story_text
+
+_TEST: Final = '''\
+"""A plan of flux-trio that breaks {broken}; the test fails until that is mended."""
+
+from pathlib import Path
+
+from flux_trio.faults import run_plan
+from flux_trio.faults.plan import plan_from_toml
+
+PLAN = Path(__file__).with_name("plan.toml")
+
+
+def test_every_property_holds() -> None:
+    assert run_plan(plan_from_toml(PLAN.read_text())).problems == ()
+'''
+
+
+@dataclass(frozen=True)
+class Found:
+    """A broken property: the result of the seed that broke it first, and the smallest story."""
+
+    result: SeedResult
+    story: Story
+    directory: Path
+
+
+@dataclass
+class Campaign:
+    """What has happened so far."""
+
+    seeds: Seeds
+    nworlds: int = 0
+    nturns: int = 0
+    broken: list[SeedResult] = field(default_factory=list)
+    found: list[Found] = field(default_factory=list)
+    reached: Reached = field(default_factory=Reached)
+    next_seed: int = 0
+    """The seed after the last one that was played."""
+
+    def add(self, result: SeedResult) -> None:
+        self.nworlds += 1
+        self.nturns += result.nsteps
+        self.next_seed = result.seed + 1
+        self.reached.add(result.taken, result.struck)
+        if result.broken:
+            self.broken.append(result)
+
+
+def processes(nworkers: int) -> Executor:
+    """Return a pool of processes that import flux-trio anew: no state of this one is in them."""
+    return ProcessPoolExecutor(nworkers, multiprocessing.get_context("spawn"))
+
+
+def run_campaign(
+    seeds: Seeds,
+    budget_s: float | None,
+    executor: Executor,
+    nworkers: int,
+    *,
+    keep_going: bool,
+    output: Path,
+    advance: Callable[[SeedResult], None],
+) -> Campaign:
+    """Play the seeds until one breaks a property, or with `keep_going` all of them.
+
+    No seed begins after `budget_s` seconds. The first seed that breaks a property is made small and
+    written below `output`; `advance` is called with each result.
+    """
+    campaign = Campaign(seeds, next_seed=seeds.first)
+    with closing(play_seeds(_until(seeds, budget_s), executor, nworkers)) as results:
+        for result in results:
+            campaign.add(result)
+            advance(result)
+            if not result.broken:
+                continue
+            if all(each.result.broken != result.broken for each in campaign.found):
+                campaign.found.append(_make_small(result, output))
+            if not keep_going:
+                break
+    return campaign
+
+
+def _until(seeds: Seeds, budget_s: float | None) -> Iterator[int]:
+    numbers = iter(count(seeds.first)) if seeds.end is None else iter(range(seeds.first, seeds.end))
+    if budget_s is None:
+        return numbers
+    end = time.monotonic() + budget_s
+    return takewhile(lambda _: time.monotonic() < end, numbers)
+
+
+def _make_small(result: SeedResult, output: Path) -> Found:
+    small = shrink(result.plan, result.broken)
+    story = tell_story(small, result.broken)
+    assert story is not None, f"seed {result.seed} breaks {result.broken} in a worker only"
+    directory = output / f"seed-{result.seed}"
+    write_story(directory, small, story)
+    return Found(result, story, directory)
+
+
+def write_story(directory: Path, plan: Plan, story: Story) -> None:
+    """Write plan.toml, story.txt, story.html and test_story.py. Raises CommandError."""
+    files = {
+        "plan.toml": plan_to_toml(plan),
+        "story.txt": story_text(story),
+        "story.html": story_page(story),
+        "test_story.py": _TEST.format(broken=story.broken),
+    }
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            (directory / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{error.filename}: {error.strerror}") from None
+
+
+@contextmanager
+def progress_bar(seeds: Seeds) -> Iterator[Callable[[SeedResult], None]]:
+    """Show a bar of the played seeds on standard error if it is a terminal."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("seed {task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
+        total = None if seeds.end is None else seeds.end - seeds.first
+        task = bar.add_task(str(seeds.first), total=total)
+        yield lambda result: bar.update(task, advance=1, description=str(result.seed))

@@ -1,0 +1,91 @@
+"""A campaign: the worlds of many seeds, played by the workers of an executor and judged.
+
+The results come in the order of the seeds, whichever worker is ready first, so that a campaign over
+the same seeds gives the same report.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Iterable
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from typing import Final
+
+from flux_trio.faults.drawing import draw_plan
+from flux_trio.faults.plan import Plan
+from flux_trio.faults.reached import name_of_fault, transitions_noted
+from flux_trio.faults.running import Outcome, run_plan
+
+AHEAD: Final = 4
+"""Seeds for each worker that are submitted before their results are taken; more wait."""
+
+_LAST: Final = ("answered", "inactive", "rest")
+"""Properties that often follow from another one, so that they are named only when alone."""
+
+
+@dataclass(frozen=True)
+class SeedResult:
+    """What became of the world of one seed."""
+
+    plan: Plan
+    broken: str
+    """The property that was broken first, see `main_property`; empty if each one held."""
+    problems: tuple[str, ...]
+    nsteps: int
+    taken: frozenset[str]
+    """The transitions of tables that the world took."""
+    struck: tuple[str, ...]
+    """The names of the faults that struck."""
+
+    @property
+    def seed(self) -> int:
+        return self.plan.seed
+
+
+def play_seed(seed: int) -> SeedResult:
+    """Play and judge the world of `seed`; a worker calls this."""
+    with transitions_noted() as taken:
+        outcome = run_plan(draw_plan(seed))
+    return SeedResult(
+        outcome.plan,
+        main_property(outcome),
+        outcome.problems,
+        outcome.nsteps,
+        frozenset(taken),
+        tuple(dict.fromkeys(map(name_of_fault, outcome.struck))),
+    )
+
+
+def main_property(outcome: Outcome) -> str:
+    """Return the broken property to shrink for, "" if every property held.
+
+    An error of a core comes first, then the first clause that follows from no other violation.
+    """
+    if "error" in outcome.broken:
+        return "error"
+    for violation in outcome.violations:
+        if violation.cause is None:
+            return violation.clause
+    names = [problem.partition(":")[0] for problem in outcome.problems]
+    return next((name for name in names if name not in _LAST), names[0] if names else "")
+
+
+def play_seeds(
+    seeds: Iterable[int], executor: Executor, nworkers: int
+) -> Generator[SeedResult, None, None]:
+    """Yield the result of each seed in order; at most AHEAD times `nworkers` are under way.
+
+    Seeds that are under way when the iterator is closed are canceled, or their results dropped.
+    """
+    waiting: deque[Future[SeedResult]] = deque()
+    try:
+        for seed in seeds:
+            waiting.append(executor.submit(play_seed, seed))
+            if len(waiting) >= AHEAD * nworkers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for each in waiting:
+            each.cancel()

@@ -1,0 +1,94 @@
+"""Tells what became of a plan as a story: played again, with its trace and the cores' states."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from flux_trio.faults.campaign import main_property
+from flux_trio.faults.plan import Do, Fault, JobPlan, Plan, When
+from flux_trio.faults.reached import name_of_fault
+from flux_trio.faults.running import Outcome, run_plan
+from flux_trio.judge import Violation
+from flux_trio.trace import Record
+from flux_trio.views import Story
+
+PROPERTIES: Final = {
+    "rest": "All comes to rest when no more faults happen.",
+    "inactive": "Every job is INACTIVE at rest.",
+    "answered": "Every request is answered.",
+    "error": "No core raises.",
+}
+"""The sentences of the properties that are no clause, by name."""
+
+
+def tell_story(plan: Plan, broken: str = "") -> Story | None:
+    """Play `plan` and return how it breaks `broken`; None if it does not.
+
+    Without `broken`, the story is about the main property that the plan breaks.
+    """
+    trace: list[Record] = []
+    outcome = run_plan(plan, [trace.append])
+    broken = broken or main_property(outcome)
+    if broken not in outcome.broken:
+        return None
+    violation = _violation(outcome, broken)
+    if violation is None:
+        found = next(each for each in outcome.problems if each.startswith(f"{broken}:"))
+        return Story(
+            broken,
+            found.partition(": ")[2],
+            trace,
+            sentence=PROPERTIES.get(broken, ""),
+            played=tuple(played_lines(plan)),
+        )
+    return Story(
+        broken,
+        violation.text,
+        trace,
+        sentence=violation.sentence,
+        party=violation.party,
+        at=violation.record.n,
+        because=frozenset(violation.because),
+        jobid=violation.jobid,
+        played=tuple(played_lines(plan)),
+    )
+
+
+def _violation(outcome: Outcome, clause: str) -> Violation | None:
+    """Return the first violation of a clause."""
+    return next((each for each in outcome.violations if each.clause == clause), None)
+
+
+def played_lines(plan: Plan) -> Iterator[str]:
+    """Yield what a plan plays: its machine, its jobs, the owner's requests and the faults."""
+    limit = f", at most {plan.limit} alloc requests at a time" if plan.limit else ""
+    nodes = f"{plan.nnodes} node{'s' * (plan.nnodes > 1)}"
+    cores = f"{plan.cores} core{'s' * (plan.cores > 1)}"
+    yield f"seed {plan.seed}: {nodes} of {cores}, policy {plan.policy}{limit}"
+    for place, job in enumerate(plan.jobs):
+        yield f"job {place}: {_fields(job)}"
+    for action in plan.actions:
+        yield f"request {action.what}: {_fields(action, without=('what',))}"
+    for fault in plan.faults:
+        yield f"fault {name_of_fault(fault)}: {_fields(fault, without=('module',))}"
+
+
+def _fields(value: JobPlan | Do | Fault, without: tuple[str, ...] = ()) -> str:
+    """Return the fields of a value, `name value` each."""
+    names = [name for name in value.__struct_fields__ if name not in without]
+    return ", ".join(f"{name} {_spelled(getattr(value, name))}" for name in names)
+
+
+def _spelled(value: Any) -> str:
+    match value:
+        case When(topic, nth, side, type_):
+            what = "is sent" if side == "send" else "is received"
+            return f"{type_} {topic} number {nth} {what}"
+        case float() | int():
+            return f"{value:g}"
+        case str():
+            return value
+    return msgspec.json.encode(value).decode()

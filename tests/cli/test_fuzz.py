@@ -1,0 +1,132 @@
+"""`flux-trio fuzz`: seeds, the stories it writes, its report and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import click.testing
+import pytest
+
+from flux_trio.cli import main
+from flux_trio.faults import all_transitions, run_plan
+from flux_trio.faults.plan import plan_from_toml
+from flux_trio.protocols.alloc import ALLOC, AllocEvent, AllocState
+
+STUCK = "invariant.nobody-stuck"
+HERE = ("--executor", "tests.support.at_once:AtOnce")
+BREAKING = 20  # a seed in which the scheduler is lost while a request is pending
+
+
+def fuzz(*args: object) -> click.testing.Result:
+    runner = click.testing.CliRunner()
+    return runner.invoke(main, ["fuzz", *map(str, args)], prog_name="flux-trio")
+
+
+@pytest.fixture
+def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job manager that does not ask again after the scheduler was lost."""
+    monkeypatch.setitem(ALLOC.rows[AllocState.PENDING], AllocEvent.LOST, AllocState.PENDING)
+
+
+def test_quiet_run_says_what_it_has_not_reached(tmp_path: Path) -> None:
+    result = fuzz("--seeds", "3:5", *HERE, "-o", tmp_path / "found")
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0] == "seeds 3:5"
+    assert lines[1].startswith("2 worlds, ")
+    assert lines[1].endswith("0 with a broken property")
+    assert lines[2].endswith(f"of {len(all_transitions())}")
+    assert any(line.startswith("  LINK ") and "never: " in line for line in lines)
+    assert any(line.split() == ["crash", "job-list", "0", "0"] for line in lines)
+    assert not (tmp_path / "found").exists()
+    assert result.stderr == ""  # a bar is for terminals
+
+
+def test_workers_are_processes(tmp_path: Path) -> None:
+    result = fuzz("--seeds", "3:5", "--workers", 1, "--json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout) == json.loads(fuzz("--seeds", "3:5", *HERE, "--json").stdout)
+
+
+@pytest.mark.usefixtures("forgetful")
+def test_broken_property_is_told_as_a_small_story(tmp_path: Path) -> None:
+    result = fuzz("--seeds", f"{BREAKING}:{BREAKING + 9}", *HERE, "-o", tmp_path)
+    assert result.exit_code == 1
+    lines = result.stdout.splitlines()
+    assert lines[1] == f"seed {BREAKING} breaks {STUCK}; see {tmp_path}/seed-{BREAKING}"
+    assert any(line.startswith("1 worlds, ") for line in lines)
+    found = tmp_path / f"seed-{BREAKING}"
+    plan = plan_from_toml((found / "plan.toml").read_text())
+    assert STUCK in run_plan(plan).broken
+    assert len(plan.jobs) <= 3
+    assert len(plan.faults) == 1
+    story = (found / "story.txt").read_text().splitlines()
+    assert story[0] == f"{STUCK} is broken by job-manager"
+    assert story == lines[3 : 3 + len(story)]
+    assert (found / "story.html").read_text().startswith("<!DOCTYPE html>")
+
+
+@pytest.mark.usefixtures("forgetful")
+def test_each_broken_property_has_one_story_when_it_keeps_going(tmp_path: Path) -> None:
+    junit = tmp_path / "junit.xml"
+    options = ("--keep-going", "--json", "--junit", junit, "-o", tmp_path)
+    result = fuzz("--seeds", f"{BREAKING}:{BREAKING + 16}", *HERE, *options)
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[0] == f"flux-trio fuzz: seeds {BREAKING}:{BREAKING + 16}"
+    report = json.loads(result.stdout)
+    assert report["seeds"] == [BREAKING, BREAKING + 16]
+    assert report["worlds"] == 16
+    assert len(report["broken"]) > 1
+    directories = [each["directory"] for each in report["broken"] if each["directory"]]
+    assert len(directories) == len({each["property"] for each in report["broken"]})
+    cases = ElementTree.parse(junit).findall(".//testcase")
+    failed = [case.get("name") for case in cases if case.find("failure") is not None]
+    assert len(cases) == 16
+    assert failed == [f"seed {each['seed']}" for each in report["broken"]]
+
+
+@pytest.mark.usefixtures("forgetful")
+def test_test_of_a_story_passes_once_the_mistake_is_mended(tmp_path: Path) -> None:
+    fuzz("--seeds", f"{BREAKING}:{BREAKING + 1}", *HERE, "-o", tmp_path)
+    story = tmp_path / f"seed-{BREAKING}" / "test_story.py"
+    namespace = {"__file__": str(story), "__name__": "story"}
+    exec(story.read_text(), namespace)
+    with pytest.raises(AssertionError):
+        namespace["test_every_property_holds"]()  # type: ignore[operator]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", story.name]
+    mended = subprocess.run(command, cwd=story.parent, capture_output=True, text=True, check=False)
+    assert mended.returncode == 0, mended.stdout
+
+
+def test_time_budget_ends_the_run() -> None:
+    result = fuzz("--time-budget", "0.01ms", *HERE, "--json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["worlds"] <= 1
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--seeds", "x"), "expected A:B"),
+        (("--seeds", "5:5"), "A below B"),
+        (("--seeds", "5:"), "has no end"),
+        (("--executor", "concurrent.futures"), "expected module:callable"),
+        (("--executor", "concurrent.futures:Cloud"), "no attribute 'Cloud'"),
+        (("--executor", "sys:maxsize"), "returns an Executor"),
+    ],
+)
+def test_wrong_usage_is_refused(args: tuple[str, ...], said: str) -> None:
+    result = fuzz(*args)
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_story_that_cannot_be_written_is_an_error(tmp_path: Path, forgetful: None) -> None:
+    (tmp_path / "taken").write_text("")
+    result = fuzz("--seeds", f"{BREAKING}:{BREAKING + 1}", *HERE, "-o", tmp_path / "taken")
+    assert result.exit_code == 1
+    assert "Not a directory" in result.stderr

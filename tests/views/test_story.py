@@ -1,0 +1,176 @@
+"""A story tells what says most about a violation, as text, as drawings and as a page."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from flux_trio.faults import Crash, JobPlan, Plan, When, run_plan
+from flux_trio.messages import topics
+from flux_trio.trace import Kind, Record
+from flux_trio.views import Change, Story, draw_timelines, story_page, story_text
+from flux_trio.views.story import LINES_MAX, sentence, told_beats
+from flux_trio.views.timelines import job_bars, module_bars
+
+CRASH = Crash("sched", When(topics.SCHED_ALLOC), back=3.0)
+
+
+def traced(*faults: Any, jobs: int = 1) -> list[Record]:
+    trace: list[Record] = []
+    plan = Plan(1, jobs=(JobPlan(),) * jobs, faults=faults)
+    assert run_plan(plan, [trace.append]).problems == ()
+    return trace
+
+
+def event(trace: list[Record], name: str) -> Record:
+    return next(r for r in trace if r.kind == Kind.EVENT and (r.data or {})["name"] == name)
+
+
+@pytest.fixture
+def story() -> Story:
+    """A story about the alloc event of a job whose scheduler has crashed."""
+    trace = traced(CRASH)
+    at = event(trace, "alloc")
+    jobid = (at.data or {})["id"]
+    return Story(
+        "27.alloc.1",
+        f"job {jobid} <waits>",
+        trace,
+        sentence="The job manager asks.",
+        party="job-manager",
+        at=at.n,
+        because=frozenset({event(trace, "submit").n}),
+        jobid=jobid,
+        played=("seed 1: 4 nodes",),
+    )
+
+
+def test_text_begins_with_the_violation(story: Story) -> None:
+    lines = story_text(story).splitlines()
+    assert lines[:3] == [
+        "27.alloc.1 is broken by job-manager",
+        "  expected: The job manager asks.",
+        f"  found:    job {lines[2].split()[2]} <waits>",
+    ]
+    assert "  seed 1: 4 nodes" in lines
+    told = lines[lines.index("  seed 1: 4 nodes") + 2 :]
+    assert len(told) <= LINES_MAX
+    assert told[-1].startswith(">     3.000 s  job-manager: event alloc of job")
+    assert any("sched crashes: killed on request" in line for line in told)
+    assert any("3.000 s  sched is loaded" in line for line in told)
+    assert any("sends request sched.alloc" in line for line in told)
+
+
+def test_nothing_after_the_violation_is_told(story: Story) -> None:
+    assert max(r.n for beat in told_beats(story, 100) for r in beat) == story.at
+
+
+def test_few_lines_keep_the_violation_and_its_reasons(story: Story) -> None:
+    told = {r.n for beat in told_beats(story, 2) for r in beat}
+    assert {story.at, *story.because} <= told
+
+
+def test_events_of_a_job_at_one_moment_are_one_line() -> None:
+    trace = traced()
+    lines = story_text(Story("rest", "nothing", trace)).splitlines()
+    assert any(
+        re.search(r"event validate of job \S+, then depend, priority", s) for s in lines
+    ) or (
+        any(
+            re.search(r"event submit of job \S+, then validate, depend, priority", s) for s in lines
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        (
+            Record(1, 0.0, Kind.MODULE, "broker", data={"module": "sched", "what": "removed"}),
+            "sched is unloaded",
+        ),
+        (
+            Record(1, 0.0, Kind.CLOCK, "broker", data={"by": -60.0}),
+            "the wall clock is set 60 s back",
+        ),
+        (
+            Record(1, 0.0, Kind.EVENT, "job-manager", data={"id": 1, "name": "x", "context": {}}),
+            "job-manager: event x of job \u01922",
+        ),
+    ],
+)
+def test_sentence_of_a_record(record: Record, said: str) -> None:
+    assert sentence(record) == said
+
+
+def test_job_has_a_bar_for_each_state() -> None:
+    (bars,) = job_bars(traced()).values()
+    assert [bar.name for bar in bars] == ["DEPEND", "PRIORITY", "SCHED", "RUN", "CLEANUP"]
+    assert [bar.end for bar in bars[:-1]] == [bar.begin for bar in bars[1:]]
+
+
+def test_module_has_a_bar_for_each_life() -> None:
+    trace = traced(CRASH)
+    bars = module_bars(trace)
+    ends = [r.n for r in trace if r.kind == Kind.MODULE and (r.data or {})["what"] == "crashed"]
+    first, second = bars["sched"]
+    assert first.end == ends[0] < second.begin
+    assert second.end == trace[-1].n
+    assert len(bars["job-manager"]) == 1
+
+
+def test_timelines_show_jobs_and_what_was_away() -> None:
+    picture = draw_timelines(traced(CRASH, jobs=2), 40, "lanes")
+    names = re.findall(r'class="strong">([^<]+)<', picture)
+    assert names[-1] == "sched"
+    assert len(names) == 3
+    assert picture.count('class="strike"') == 1
+    assert "broken here" in picture
+
+
+class _Page(HTMLParser):
+    """Checks that elements nest, and keeps what the page would load."""
+
+    VOID = ("meta", "br", "input", "rect", "line", "path")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.loaded: list[str] = []
+        self.headings: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.loaded += [value or "" for name, value in attrs if name in ("src", "href")]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] in ("h1", "h2"):
+            self.headings.append(data)
+
+
+def test_page_loads_nothing_and_has_the_violation_first(story: Story) -> None:
+    change = Change(story.at, "sched", ("core.x: 1 != 2",), "core.x = 2 <now>")
+    text = story_page(replace(story, changes=[change]))
+    page = _Page()
+    page.feed(text)
+    assert page.open == []
+    assert page.loaded == []
+    assert page.headings == [
+        "27.alloc.1 is broken by job-manager",
+        "What happened",
+        "Jobs and modules",
+        "Messages",
+        "The cores, turn by turn",
+    ]
+    assert "&lt;waits&gt;" in text
+    assert "<now>" not in text
+    assert text.count("<svg") == 2
