@@ -92,9 +92,9 @@ def let_be_reborn(cls: Any) -> None:
 
     def after(method: Any) -> Any:
         @wraps(method)
-        def run(self: Any, *args: Any) -> Any:
+        def run(self: Any, *args: Any, **kwargs: Any) -> Any:
             inner = self.__dict__.get("_inner", self)
-            actions = method(inner, *args)
+            actions = method(inner, *args, **kwargs)
             if inner is not self:
                 self.__dict__.update(inner.__dict__)  # what is read of the core is that of now
             self.__dict__["_stays"] -= 1
