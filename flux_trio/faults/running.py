@@ -42,7 +42,7 @@ class Outcome:
 
 def run_plan(plan: Plan, sinks: Iterable[Sink] = ()) -> Outcome:
     """Play `plan` and check its properties; `sinks` get every record of the trace."""
-    monitor = Monitor(ALL_RULES, _clauses())
+    monitor = Monitor(ALL_RULES, _clauses(), is_simulated=True)
     played = play(plan, [*sinks, monitor.observe])
     world, moments = played.world, played.moments
     problems = [] if played.is_at_rest else [f"rest: there is none after {world.nsteps} steps"]

@@ -80,6 +80,14 @@ class Causes:
             groups.setdefault((each.may_wait, of), []).append(each)
         return [each for group in groups.values() for each in self._linked(group)[1]]
 
+    def state(self) -> tuple[Violation, ...]:
+        """Return the first violation of each job, as `take_up` takes them."""
+        return tuple(self._first.values())
+
+    def take_up(self, first: Iterable[Violation]) -> None:
+        """Go on from a state."""
+        self._first = {each.jobid: each for each in first if each.jobid is not None}
+
     def _linked(self, found: list[Violation]) -> tuple[Violation, list[Violation]]:
         """Return the cause of all these violations, and the violations with their causes."""
         ordered = sorted(found, key=self._rank)

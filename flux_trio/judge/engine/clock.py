@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import Final
-
-from flux_trio.trace import Record
+from typing import Final, NamedTuple, TypeAlias
 
 TICKS: Final = 8
 """Samples for each span of `after_s`: the answer is late by one sample at most."""
+
+
+Samples: TypeAlias = tuple[tuple[float, int], ...]
+"""Times and the numbers of the last records by then, in order."""
+
+
+class ClockState(NamedTuple):
+    """A clock that is put down: its samples, the last old record, the next sample's time."""
+
+    samples: Samples
+    old: int
+    next_t: float
 
 
 class Clock:
@@ -22,10 +32,13 @@ class Clock:
         self.next_t = -math.inf
         """The time of the next sample."""
 
-    def sample(self, t: float, last: Record | None) -> None:
-        """Take the time `t` of a record, which is not before `next_t`, and the record before it."""
+    def sample(self, t: float, last: tuple[float, int] | None) -> None:
+        """Take the time `t` of a record, which is not before `next_t`.
+
+        `last` has the time and the number of the record before it.
+        """
         if last is not None:
-            self._samples.append((last.t, last.n))
+            self._samples.append(last)
         self.next_t = t + self._after_s / TICKS
 
     def old(self, now: float) -> int:
@@ -34,3 +47,12 @@ class Clock:
         while samples and samples[0][0] <= now - self._after_s:
             self._old = samples.popleft()[1]
         return self._old
+
+    def state(self) -> ClockState:
+        """Return the state, as `take_up` takes it."""
+        return ClockState(tuple(self._samples), self._old, self.next_t)
+
+    def take_up(self, state: ClockState) -> None:
+        """Go on from a state."""
+        samples, self._old, self.next_t = state
+        self._samples = deque(samples)

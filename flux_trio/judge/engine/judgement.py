@@ -92,7 +92,7 @@ def judge_trace(
         for rule, why in zip(rules, reasons, strict=True)
         if why and rule.clause not in judged
     }
-    monitor = Monitor(used, clauses)
+    monitor = Monitor(used, clauses, is_routed=not source.shown.crossings)
     nrecords, t_end = 0, 0.0
     for record in source.records:
         monitor.observe(record)

@@ -8,22 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from flux_trio.judge.clauses.registry import Clause
 from flux_trio.judge.engine.causes import Causes, Violation
 from flux_trio.judge.engine.clock import Clock
 from flux_trio.judge.engine.facts import Facts
+from flux_trio.judge.engine.knowing import Knowledge
 from flux_trio.judge.engine.packed import Packed
-from flux_trio.judge.engine.place import Place, renumbered
 from flux_trio.judge.engine.plans import Plan, States, plans_of, put
 from flux_trio.judge.engine.rule import Broken, Each, Rule, Said, State, Subjects
-from flux_trio.judge.engine.selector import RECV, SEND, Key, job_id
+from flux_trio.judge.engine.selector import CLOCK, Key, job_id, payload
+from flux_trio.judge.engine.standing import Standing, relative
 from flux_trio.judge.engine.view import View
 from flux_trio.trace import Record
-
-Turns: TypeAlias = tuple[tuple[str, tuple[Place, bool]], ...]
-"""By party: the record at which its turn began, and whether it has sent in this turn."""
 
 
 class Verdict(StrEnum):
@@ -44,7 +42,7 @@ class Monitor:
 
     All rules are applied. The caller leaves out the rules that need data which the trace does not
     have (`judge_trace` does so). If the trace `is_simulated`, a party has acted on what it received
-    PROMPT_S ago.
+    PROMPT_S ago. If it `is_routed`, its receipts say only when a router forwarded a message.
     """
 
     def __init__(
@@ -53,6 +51,7 @@ class Monitor:
         clauses: Mapping[str, Clause],
         *,
         is_simulated: bool = False,
+        is_routed: bool = False,
     ) -> None:
         self._clauses = clauses
         self._rules = tuple(rules)
@@ -62,10 +61,10 @@ class Monitor:
         self._states: dict[View | Rule, States] = {
             each: self.slots[slot] for each, slot in slots.items()
         }
-        self._turns: dict[str, tuple[int, bool]] = {}
+        self._known = Knowledge(is_routed=is_routed)
         self._kept: set[str] = set()
         self._last: Record | None = None
-        self._t = 0.0
+        self._t = self._ahead = 0.0
         self._clock = Clock(PROMPT_S)
         self._is_simulated = is_simulated
         self._causes = Causes(clauses)
@@ -75,10 +74,8 @@ class Monitor:
 
     def observe(self, record: Record) -> list[Violation]:
         """Take the next record of the trace, and return its violations."""
-        self._take_turn(record)
-        self._t = t = record.t
-        if t >= self._clock.next_t:
-            self._clock.sample(t, self._last)
+        self._known.take(record)
+        self._take_time(record)
         plan = self._plans.plan(record, self)
         if plan.may_leave or self._left:
             self._note_debts(record, plan)
@@ -139,13 +136,40 @@ class Monitor:
     def snapshot(self) -> Hashable:
         """Return the state; monitors with equal snapshots judge all later records alike.
 
-        The snapshot keeps the order of the records that states refer to, but not their numbers.
+        The snapshot keeps the order of the records that states refer to, but not their numbers, and
+        how old they are, but not their times.
         """
-        held = [(each, key) for each, states in self._states.items() for key in states]
-        states = [(each.type, self._states[each][key]) for each, key in held]
-        *live, turns = renumbered([*states, (Turns, tuple(sorted(self._turns.items())))])
-        pairs = zip(held, live, strict=True)
-        return (self.facts, turns, frozenset((*which, state) for which, state in pairs))
+        return relative(self.put_down(), self._plans.slots)
+
+    def put_down(self) -> Standing:
+        """Return all that the monitor has, from which `take_up` goes on."""
+        return Standing(
+            facts=self.facts,
+            states=tuple(tuple(states.items()) for states in self.slots),
+            known=self._known.state(),
+            clock=self._clock.state(),
+            t=self._t,
+            ahead=self._ahead,
+            last=self._last,
+            left=tuple(self._left),
+            first=self._causes.state(),
+            kept=frozenset(self._kept),
+            violations=tuple(self.violations),
+        )
+
+    def take_up(self, standing: Standing) -> None:
+        """Go on in place of a monitor with the same rules that was put down."""
+        for slot, states in zip(self.slots, standing.states, strict=True):
+            slot.clear()
+            for key, state in states:
+                put(slot, key, state)
+        self.facts, self._last, self._t = standing.facts, standing.last, standing.t
+        self._ahead = standing.ahead
+        self._known.take_up(standing.known)
+        self._clock.take_up(standing.clock)
+        self._causes.take_up(standing.first)
+        self._left, self._kept = list(standing.left), set(standing.kept)
+        self.violations = list(standing.violations)
 
     # --- the interface for rules (Seen)
 
@@ -161,23 +185,19 @@ class Monitor:
         return self._states[view]
 
     def knew(self, party: str, n: int) -> bool:
-        """Whether `party` has begun a turn since it received the message at `n`, or must have."""
-        if n < self._turns.get(party, (0, False))[0]:
-            return True
-        return self._is_simulated and n <= self._old()
+        """Whether `party` must have handled the message that it received at `n`."""
+        return self._known.knew(party, n) or (self._is_simulated and n <= self._old())
 
     # --- implementation
 
-    def _take_turn(self, record: Record) -> None:
-        """Track the party's turn: a turn is receipts, then sends."""
-        if record.kind == RECV:
-            began, has_sent = self._turns.get(record.party, (0, True))
-            if has_sent:
-                self._turns[record.party] = (record.n, False)
-        elif record.kind == SEND:
-            began, has_sent = self._turns.get(record.party, (0, True))
-            if not has_sent:
-                self._turns[record.party] = (began, True)
+    def _take_time(self, record: Record) -> None:
+        """Tell the clock what time has passed: when the wall clock is set, no time passes."""
+        if record.kind == CLOCK:
+            self._ahead += _step_of(record)
+        before, self._t = self._t, record.t - self._ahead
+        if self._t >= self._clock.next_t:
+            last = self._last
+            self._clock.sample(self._t, None if last is None else (before, last.n))
 
     def _judged(
         self, record: Record, subjects: Subjects, asked: tuple[Each, ...], rules: tuple[Rule, ...]
@@ -313,6 +333,12 @@ class Monitor:
             is_missing=broken.is_missing,
             may_wait=broken.may_wait,
         )
+
+
+def _step_of(record: Record) -> float:
+    """Return by how many seconds the wall clock was set."""
+    by = payload(record).get("by")
+    return by if isinstance(by, (int, float)) else 0.0
 
 
 def _no_states(of: View | Rule) -> States:

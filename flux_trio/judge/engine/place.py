@@ -27,6 +27,16 @@ Move: TypeAlias = Callable[[Any, At], Any]
 def renumbered(states: Iterable[tuple[Any, Any]]) -> list[Any]:
     """Return the states of pairs (type, state), with places 1, 2, ... in the same order."""
     pairs = [(mover(type_), state) for type_, state in states]
+    at = {place: number for number, place in enumerate(_places_in(pairs))}.__getitem__
+    return [state if move is None else move(state, at) for move, state in pairs]
+
+
+def places_of(states: Iterable[tuple[Any, Any]]) -> list[int]:
+    """Return the places in the states of pairs (type, state) in order, and 0."""
+    return _places_in([(mover(type_), state) for type_, state in states])
+
+
+def _places_in(pairs: Iterable[tuple[Move | None, Any]]) -> list[int]:
     found: set[int] = {0}
 
     def find(place: int) -> int:
@@ -36,8 +46,7 @@ def renumbered(states: Iterable[tuple[Any, Any]]) -> list[Any]:
     for move, state in pairs:
         if move is not None:
             move(state, find)
-    at = {place: number for number, place in enumerate(sorted(found))}.__getitem__
-    return [state if move is None else move(state, at) for move, state in pairs]
+    return sorted(found)
 
 
 @functools.cache

@@ -31,6 +31,7 @@ STATE: Final[str] = Kind.STATE.value
 HOOK: Final[str] = Kind.HOOK.value
 COUNTERS: Final[str] = Kind.COUNTERS.value
 INSTANCE: Final[str] = Kind.INSTANCE.value
+CLOCK: Final[str] = Kind.CLOCK.value
 
 OWN: Final = object()
 

@@ -49,8 +49,7 @@ class Seen(Protocol):
     def knew(self, party: str, n: int) -> bool:
         """Whether `party` must have handled the message that it received at record `n`.
 
-        A party may receive several messages before it acts on the first one. The messages of its
-        current turn may have crossed with the message that it sends now.
+        What it sends now may have crossed with that message otherwise. `knowing` has the proofs.
         """
 
 

@@ -25,9 +25,9 @@ from flux_trio.judge.engine.rule import (
     sent,
 )
 from flux_trio.judge.rules.rfc28_responses import TELL, told_to
-from flux_trio.judge.rules.rfc28_scheduler import avoided
+from flux_trio.judge.rules.rfc28_scheduler import asked_after, avoided
 from flux_trio.judge.views.acquiring import NONE, change_of
-from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
+from flux_trio.judge.views.granting import SCHED_JOBS
 from flux_trio.judge.views.jobs import LIFE
 from flux_trio.judge.views.resource_sets import ALLOCATING, allocated
 from flux_trio.judge.views.resources import AS_RECEIVED, AS_SENT, HELD, Acquired, heard_by
@@ -121,11 +121,7 @@ _changes(
 
 
 def _avoids(clause: str, which: Callable[[Acquired], Idset], what: str) -> None:
-    """Register `clause`: a SUCCESS has no such target.
-
-    Only if the scheduler took up the job's request after the response that said so: then it had
-    taken up that response too.
-    """
+    """Register `clause`: a SUCCESS has no such target."""
 
     @RULES.judge(clause, ALLOCATING, views=[AS_RECEIVED, SCHED_JOBS])
     def judge(record: Record, seen: Seen) -> Said:
@@ -133,7 +129,7 @@ def _avoids(clause: str, which: Callable[[Acquired], Idset], what: str) -> None:
         targets = NONE if had is None else which(had)
         if had is None or not targets:
             return None
-        found = [r for r in allocated(record) if sched_job(seen, r.jobid).alloc > had.changed]
+        found = asked_after(had.changed, allocated(record), seen)
         return avoided(found, targets, what, had.changed) if found else None
 
 

@@ -248,7 +248,9 @@ END: Final = view(
 _STEPS_MAX: Final = 64  # of the clock, that a job is judged by
 
 
-def _fold_step(had: tuple[Any, ...] | None, _part: Any, record: Record, _seen: Seen) -> Any:
+def _fold_step(
+    had: tuple[tuple[Place, float], ...] | None, _part: None, record: Record, _seen: Seen
+) -> tuple[tuple[Place, float], ...]:
     by = (record.data or {}).get("by")
     step = by if isinstance(by, (int, float)) else 0.0
     return (*(had or ()), (record.n, step))[-_STEPS_MAX:]

@@ -1,7 +1,6 @@
 """RFC 28 for the scheduler: the targets that it may allocate, and the jobs on lost targets.
 
-A scheduler is judged by the messages that it must have handled when it acted: a response that it
-received in the same turn may have come too late.
+A scheduler is judged by the messages that it must have handled when it acted (`Seen.knew`).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from flux_trio.judge.engine.rule import (
 )
 from flux_trio.judge.engine.selector import EVENT, RECV, SEND, topic_of
 from flux_trio.judge.engine.trait import WITH_R
-from flux_trio.judge.views.granting import cores_min
+from flux_trio.judge.views.granting import SCHED_JOBS, cores_min, sched_job
 from flux_trio.judge.views.jobs import LIFE
 from flux_trio.judge.views.resource_sets import SeenR, allocated, targets_of
 from flux_trio.judge.views.resources import AS_RECEIVED, HELD, NONE, Acquired, heard_by
@@ -80,18 +79,26 @@ def avoided(found: Iterable[SeenR], targets: Idset, what: str, n: int) -> Said:
     return True
 
 
+def asked_after(n: int, found: Iterable[SeenR], seen: Seen) -> list[SeenR]:
+    """Return those R whose job's request the scheduler received after the message at `n`.
+
+    When it granted them, it had handled that message.
+    """
+    return [r for r in found if sched_job(seen, r.jobid).alloc > n]
+
+
 def _avoids(clause: str, which: Callable[[Acquired], Idset], what: str) -> None:
     """`clause`: no R is written with a target of those."""
 
-    @RULES.judge(clause, COMMITS, views=[AS_RECEIVED], needs_crossing=True)
+    @RULES.judge(clause, COMMITS, views=[AS_RECEIVED, SCHED_JOBS])
     def judge(record: Record, seen: Seen) -> Said:
         had = heard_by(seen, record.party)
+        if had is None or not which(had):
+            return None
         found = allocated(record)
-        if had is None or not found or not which(had):
-            return None
         if not seen.knew(record.party, had.changed):
-            return None
-        return avoided(found, which(had), what, had.changed)
+            found = asked_after(had.changed, found, seen)
+        return avoided(found, which(had), what, had.changed) if found else None
 
 
 _avoids("28.shrink.3", lambda had: had.taken, "shrunk and were not grown again")

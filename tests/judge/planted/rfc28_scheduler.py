@@ -81,6 +81,11 @@ def an_offline_target_is_allocated(trace: Trace) -> Trace:
     return with_r(trace, on_rank(0), nth=2)
 
 
+@PLANTED.violation("28.offline.3", "drains")
+def the_first_allocation_after_a_drain_is_offline(trace: Trace) -> Trace:
+    return with_r(trace, on_rank(0), nth=1)
+
+
 @PLANTED.violation("28.shrink.4", "excludes")
 def a_job_on_shrunk_targets_gets_no_exception(trace: Trace) -> Trace:
     jobid = find(trace, topics.JOB_RAISE, "request").message.payload["id"]

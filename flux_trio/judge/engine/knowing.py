@@ -1,0 +1,99 @@
+"""What a party must have taken up by the time it acts: what proves that a message was handled.
+
+A party handles its messages in the order in which it receives them. So these prove that it has
+handled a message:
+
+- it answers a request that it received later;
+- it begins another turn. A turn is receipts, then sends: of several messages that it received
+  before it sent anything, it may have handled the first one only.
+
+The receipts of a router's trace say only when a message was forwarded. It may have waited in the
+inbox of its receiver while that sent other messages. There only an answer proves anything.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.selector import RECV, SEND, Key, job_id
+from flux_trio.messages import Request, Response
+from flux_trio.messages.types import NORESPONSE
+from flux_trio.trace import Record
+
+ASKED_MAX: Final = 1024
+"""Requests whose answer is awaited. Beyond that the oldest are forgotten: they prove the least."""
+
+Known: TypeAlias = tuple[
+    tuple[tuple[str, tuple[Place, bool]], ...],
+    tuple[tuple[str, Place], ...],
+    tuple[tuple[Key, Place], ...],
+]
+"""By party: where its turn began, and whether it has sent in it; the last request that it has
+answered. By RPC: the request that it has not answered."""
+
+
+class Knowledge:
+    """The proofs so far; `is_routed` says that the trace is a router's, which has no matchtags."""
+
+    def __init__(self, *, is_routed: bool = False) -> None:
+        self._is_routed = is_routed
+        self._turns: dict[str, tuple[int, bool]] = {}
+        self._answered: dict[str, int] = {}
+        self._asked: dict[Key, int] = {}
+
+    def take(self, record: Record) -> None:
+        """Take the next record of the trace."""
+        kind = record.kind
+        if kind == RECV:
+            turn = self._turns.get(record.party)
+            if turn is None or turn[1]:
+                self._turns[record.party] = (record.n, False)
+            if type(record.message) is Request:
+                self._note_request(record, record.message)
+        elif kind == SEND:
+            turn = self._turns.get(record.party)
+            if turn is not None and not turn[1]:
+                self._turns[record.party] = (turn[0], True)
+            if type(record.message) is Response:
+                self._note_answer(record, record.message)
+
+    def knew(self, party: str, n: int) -> bool:
+        """Whether a proof shows that `party` has handled the message that it received at `n`."""
+        if n < self._answered.get(party, 0):
+            return True
+        return not self._is_routed and n < self._turns.get(party, (0, False))[0]
+
+    def state(self) -> Known:
+        """Return the state, as `take_up` takes it."""
+        turns, answered = sorted(self._turns.items()), sorted(self._answered.items())
+        return (tuple(turns), tuple(answered), tuple(self._asked.items()))
+
+    def take_up(self, state: Known) -> None:
+        """Go on from a state."""
+        turns, answered, asked = state
+        self._turns, self._answered, self._asked = dict(turns), dict(answered), dict(asked)
+
+    # --- implementation
+
+    def _key(self, record: Record, message: Request | Response) -> Key | None:
+        """Return the RPC of a message that its receiver answers; None if nobody can tell."""
+        client = message.routes[0] if message.routes else ""
+        if self._is_routed:
+            return (record.party, client, message.topic, job_id(record))
+        return (record.party, client, message.matchtag) if message.matchtag else None
+
+    def _note_request(self, record: Record, request: Request) -> None:
+        if request.flags & NORESPONSE:
+            return
+        key = self._key(record, request)
+        if key is None or key in self._asked:  # the answer may be that of the earlier one
+            return
+        if len(self._asked) >= ASKED_MAX:
+            del self._asked[next(iter(self._asked))]
+        self._asked[key] = record.n
+
+    def _note_answer(self, record: Record, response: Response) -> None:
+        n = self._asked.pop(self._key(record, response), None)
+        if n is not None and n > self._answered.get(record.party, 0):
+            self._answered[record.party] = n
