@@ -1,8 +1,8 @@
 """A judgement as one self-contained HTML page.
 
-First, each broken clause has its first violations, each with a drawing. Then come the departures
-that were known. A table, which is folded, has all clauses by RFC; it can be filtered by verdict,
-RFC and party.
+First, each broken clause has its first violations, each with a drawing; what follows from a
+violation is folded below it. Then come the departures that were known. A table, which is folded,
+has all clauses by RFC; it can be filtered by verdict, RFC and party.
 """
 
 from __future__ import annotations
@@ -19,11 +19,15 @@ from flux_trio.views.spelling import spelled
 from flux_trio.views.svg import element
 from flux_trio.views.verdicts import (
     SHOWN_MAX,
-    by_clause,
+    Thing,
+    first_of_each,
     group_of,
     in_groups,
     occurred,
+    only_following,
     story,
+    sums_of,
+    things_by_clause,
     verdicts_in,
     why_not,
 )
@@ -51,6 +55,7 @@ h3 { font-size: 1rem; margin: 1.8rem 0 .2rem; }
 .sums b { font-size: 1.5rem; display: block; }
 .kept { color: var(--kept); } .broken { color: var(--broken); } .idle { color: var(--quiet); }
 summary { cursor: pointer; font-size: 1.2rem; margin-top: 2.2rem; }
+.follow summary, .follow ul { font-size: .87rem; margin: .4rem 0 0; }
 form { display: flex; gap: 1.2rem; flex-wrap: wrap; align-items: center; margin: 1rem 0;
   padding: .6rem .9rem; background: var(--soft); border-radius: 6px; }
 table { border-collapse: collapse; width: 100%; font-size: .87rem; }
@@ -142,7 +147,8 @@ def _sums(judgement: Judgement) -> str:
         element("div", element("b", str(counts[verdict])), verdict.value, class_=MARKS[verdict])
         for verdict in verdicts_in(judgement)
     ]
-    return element("div", *parts, class_="sums")
+    sums = sums_of(judgement)
+    return element("div", *parts, class_="sums") + (element("p", sums) if sums else "")
 
 
 def _filters(judgement: Judgement, clauses: Mapping[str, Clause]) -> str:
@@ -164,23 +170,33 @@ def _select(name: str, any_: str, values: Iterable[str]) -> str:
 
 
 def _table(judgement: Judgement, clauses: Mapping[str, Clause]) -> str:
-    bodies = []
+    bodies, following = [], only_following(judgement)
     for name, ids in in_groups(judgement):
         counts = Counter(judgement.verdicts[id_] for id_ in ids)
         sums = ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in verdicts_in(judgement))
         head = element("th", f'{name} <span class="aside">{sums}</span>', colspan="4")
-        rows = [_table_row(id_, judgement, clauses) for id_ in ids]
+        rows = [_table_row(id_, judgement, clauses, following) for id_ in ids]
         bodies.append(element("tbody", element("tr", head), *rows))
     return element("table", *bodies)
 
 
-def _table_row(id_: str, judgement: Judgement, clauses: Mapping[str, Clause]) -> str:
+def _table_row(
+    id_: str,
+    judgement: Judgement,
+    clauses: Mapping[str, Clause],
+    following: Mapping[str, Violation],
+) -> str:
     verdict, party = judgement.verdicts[id_], _party(id_, clauses)
-    name = f'<a href="#{id_}">{id_}</a>' if verdict == Verdict.BROKEN else id_
+    cause = following[id_].cause if id_ in following else None
+    is_told = verdict == Verdict.BROKEN and cause is None
+    name = f'<a href="#{id_}">{id_}</a>' if is_told else id_
     sentence = escape(clauses[id_].text) if id_ in clauses else ""
     why = why_not(judgement, clauses, id_)
     if why:
         sentence += f' <span class="why">({escape(why)})</span>'
+    if cause is not None:
+        link = f'<a href="#{cause.clause}">{cause.clause}</a>'
+        sentence += f' <span class="why">(follows from {link})</span>'
     cells = [
         element("td", name),
         element("td", verdict.value, class_=MARKS[verdict]),
@@ -195,10 +211,10 @@ def _table_row(id_: str, judgement: Judgement, clauses: Mapping[str, Clause]) ->
 def _stories(
     judgement: Judgement, clauses: Mapping[str, Clause], records: Mapping[int, Record]
 ) -> Iterator[str]:
-    for id_, violations in by_clause(judgement).items():
+    for id_, things in things_by_clause(judgement).items():
         sentence = escape(clauses[id_].text) if id_ in clauses else ""
-        figures = [_figure(each, records) for each in violations[:SHOWN_MAX]]
-        more = len(violations) - SHOWN_MAX
+        figures = [_figure(each, records) for each in things[:SHOWN_MAX]]
+        more = len(things) - SHOWN_MAX
         if more > 0:
             figures.append(element("p", f"Broken {more} times more.", class_="aside"))
         yield element(
@@ -212,13 +228,25 @@ def _stories(
         )
 
 
-def _figure(violation: Violation, records: Mapping[int, Record]) -> str:
+def _figure(thing: Thing, records: Mapping[int, Record]) -> str:
+    violation, following = thing
     by = f' <span class="aside">(by {escape(violation.party)})</span>' if violation.party else ""
     caption = element("figcaption", escape(spelled(violation.text)) + by)
     picture = draw_sequence(
         story(violation, records), violation.record.n, f"what broke {violation.clause}"
     )
-    return element("figure", caption, picture)
+    return element("figure", caption, picture, *_consequences(following))
+
+
+def _consequences(following: list[Violation]) -> Iterator[str]:
+    """Yield what follows from a violation, folded: the first of each clause."""
+    if following:
+        count = f"{len(following)} consequence{'s' * (len(following) > 1)}"
+        rows = [
+            element("li", f"{id_} {escape(spelled(each.text))}")
+            for id_, each in first_of_each(following).items()
+        ]
+        yield element("details", element("summary", count), element("ul", *rows), class_="follow")
 
 
 def _party(id_: str, clauses: Mapping[str, Clause]) -> str:

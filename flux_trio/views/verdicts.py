@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -39,12 +39,38 @@ def in_groups(judgement: Judgement) -> list[tuple[str, list[str]]]:
     return [(name, list(clauses)) for name, clauses in groupby(ordered, group_of)]
 
 
-def by_clause(judgement: Judgement) -> dict[str, list[Violation]]:
-    """Return the violations of each broken clause, in the order of the trace."""
-    found: dict[str, list[Violation]] = {}
-    for each in judgement.violations:
-        found.setdefault(each.clause, []).append(each)
+Thing: TypeAlias = tuple[Violation, list[Violation]]
+"""A broken thing: the violation that is its cause, and those that follow from it."""
+
+
+def things_by_clause(judgement: Judgement) -> dict[str, list[Thing]]:
+    """Return the broken things by the clause of their cause, in the order of the trace."""
+    found: dict[str, list[Thing]] = {}
+    for thing in judgement.broken_things():
+        found.setdefault(thing[0].clause, []).append(thing)
     return found
+
+
+def first_of_each(following: Iterable[Violation]) -> dict[str, Violation]:
+    """Return the first violation of each clause."""
+    first: dict[str, Violation] = {}
+    for each in following:
+        first.setdefault(each.clause, each)
+    return first
+
+
+def only_following(judgement: Judgement) -> dict[str, Violation]:
+    """Return the clauses that are broken as consequences alone, each with its first violation."""
+    following = [each for each in judgement.violations if each.cause is not None]
+    causes = things_by_clause(judgement)
+    return {id_: each for id_, each in first_of_each(following).items() if id_ not in causes}
+
+
+def sums_of(judgement: Judgement) -> str:
+    """Return how many things are broken and how many violations follow; "" if none follows."""
+    things = len(judgement.broken_things())
+    following = len(judgement.violations) - things
+    return f"{things} broken, and {following} violations that follow from them" if following else ""
 
 
 def story(violation: Violation, records: Mapping[int, Record]) -> list[Record]:
@@ -59,10 +85,7 @@ def story(violation: Violation, records: Mapping[int, Record]) -> list[Record]:
 def verdict_text(judgement: Judgement, records: Mapping[int, Record]) -> str:
     """Return a block for each broken thing, what is due, and counts; `records` has the records."""
     lines: list[str] = []
-    things: dict[str, list[tuple[Violation, list[Violation]]]] = {}
-    for cause, following in judgement.broken_things():
-        things.setdefault(cause.clause, []).append((cause, following))
-    for clause, alike in things.items():
+    for clause, alike in things_by_clause(judgement).items():
         for cause, following in alike[:SHOWN_MAX]:
             lines += [*_block(cause, records), *_following_lines(following), ""]
         more = len(alike) - SHOWN_MAX
@@ -76,12 +99,9 @@ def verdict_text(judgement: Judgement, records: Mapping[int, Record]) -> str:
 
 def _following_lines(following: list[Violation]) -> Iterator[str]:
     """Yield a line for each violation that follows from another one, the first of each clause."""
-    first: dict[str, Violation] = {}
-    for each in following:
-        first.setdefault(each.clause, each)
-    if first:
+    if following:
         yield f"  consequences ({len(following)}):"
-    for clause, each in first.items():
+    for clause, each in first_of_each(following).items():
         yield f"    {clause:16} {spelled(each.text)}"
 
 
@@ -135,10 +155,8 @@ def count_lines(judgement: Judgement) -> Iterator[str]:
     totals = Counter(judgement.verdicts.values())
     numbers = "  ".join(f"{verdict.value} {totals[verdict]:3}" for verdict in shown)
     yield f"{'all':10} {numbers}  ({judgement.form}, {judgement.nrecords} records)"
-    things = len(judgement.broken_things())
-    if things < len(judgement.violations):
-        following = len(judgement.violations) - things
-        yield f"{things} broken, and {following} violations that follow from them"
+    if sums := sums_of(judgement):
+        yield sums
 
 
 def verdicts_in(judgement: Judgement) -> list[Verdict]:
@@ -209,20 +227,23 @@ def _violation_json(violation: Violation, records: Mapping[int, Record]) -> dict
 def verdict_junit(
     judgement: Judgement, clauses: Mapping[str, Clause], records: Mapping[int, Record], name: str
 ) -> str:
-    """Return a test case for each clause; a clause that is not exercised is skipped."""
-    broken = by_clause(judgement)
+    """Return a test case for each clause.
+
+    A clause fails with what follows from it. It is skipped if it is not exercised, or if it is
+    broken as a consequence alone: `skipped` counts both, and the reason names the cause.
+    """
+    broken, skipped = things_by_clause(judgement), _skipped(judgement, clauses)
     suites = []
     for group, ids in in_groups(judgement):
-        verdicts = Counter(judgement.verdicts[id_] for id_ in ids)
-        cases = [_case(judgement, clauses, records, broken, id_) for id_ in ids]
+        cases = [_case(id_, clauses, broken.get(id_, []), skipped.get(id_), records) for id_ in ids]
         suites.append(
             element(
                 "testsuite",
                 *cases,
                 name=group,
                 tests=str(len(ids)),
-                failures=str(verdicts[Verdict.BROKEN]),
-                skipped=str(verdicts[Verdict.NOT_EXERCISED]),
+                failures=str(sum(id_ in broken for id_ in ids)),
+                skipped=str(sum(id_ in skipped for id_ in ids)),
                 errors="0",
             )
         )
@@ -230,21 +251,39 @@ def verdict_junit(
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{body}\n'
 
 
+def _skipped(judgement: Judgement, clauses: Mapping[str, Clause]) -> dict[str, str]:
+    """Return why clauses are skipped, by clause."""
+    skipped = {
+        id_: f"follows from {_cause_of(each).clause}: {spelled(each.text)}"
+        for id_, each in only_following(judgement).items()
+    }
+    for id_ in judgement.verdicts:
+        if (why := why_not(judgement, clauses, id_)) is not None:
+            skipped[id_] = why
+    return skipped
+
+
+def _cause_of(violation: Violation) -> Violation:
+    return violation if violation.cause is None else violation.cause
+
+
 def _case(
-    judgement: Judgement,
-    clauses: Mapping[str, Clause],
-    records: Mapping[int, Record],
-    broken: Mapping[str, list[Violation]],
     id_: str,
+    clauses: Mapping[str, Clause],
+    things: Sequence[Thing],
+    skipped: str | None,
+    records: Mapping[int, Record],
 ) -> str:
     results: list[str] = []
-    if judgement.verdicts[id_] == Verdict.NOT_EXERCISED:
-        results = [element("skipped", message=why_not(judgement, clauses, id_) or "")]
-    elif id_ in broken:
-        blocks = ["\n".join(_block(each, records)) for each in broken[id_][:SHOWN_MAX]]
-        text = _printable("\n\n".join(blocks))
-        message = _printable(spelled(broken[id_][0].text))
-        results = [element("failure", escape(text), message=message, type=str(len(broken[id_])))]
+    if skipped is not None:
+        results = [element("skipped", message=_printable(skipped))]
+    elif things:
+        blocks = [
+            "\n".join([*_block(cause, records), *_following_lines(following)])
+            for cause, following in things[:SHOWN_MAX]
+        ]
+        text, message = _printable("\n\n".join(blocks)), _printable(spelled(things[0][0].text))
+        results = [element("failure", escape(text), message=message, type=str(len(things)))]
     sentence = clauses[id_].text if id_ in clauses else ""
     return element("testcase", *results, classname=group_of(id_), name=f"{id_} {sentence}".strip())
 

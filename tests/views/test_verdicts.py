@@ -170,6 +170,68 @@ def test_junit_has_a_case_for_each_clause() -> None:
     assert cases["27.alloc.1"] == []
 
 
+# --- consequences
+
+
+def judged_with_consequences() -> tuple[Judgement, dict[int, Record]]:
+    """27.alloc.1 is missing in the request; of the answer, 27.hello.1 and 21.sync.1 follow."""
+    rules = Rules()
+    rules.check("27.alloc.1", sent("request", "sched.alloc"))(
+        lambda _r, _f: Broken("no <request>", is_missing=True)
+    )
+    for clause in ("27.hello.1", "21.sync.1"):
+        rules.check(clause, sent("response", "sched.alloc"))(lambda _r, _f: Broken("so what"))
+    rules.check("27.impl.1", received("request", "sched.alloc"))(
+        lambda _r, _f: Broken("another", job=9)
+    )
+    trace = records(answers=2)
+    judgement = judge_trace(Source("a test", Shown(), iter(trace)), rules.all, CLAUSES)
+    return judgement, {record.n: record for record in trace}
+
+
+def test_text_folds_consequences_and_counts_them_apart() -> None:
+    text = verdict_text(*judged_with_consequences())
+    assert [line for line in text.splitlines() if "broken by" in line] == [
+        "27.alloc.1 broken by job-manager",
+        "27.impl.1 broken by job-manager",
+    ]
+    assert "  consequences (4):\n    27.hello.1       so what\n    21.sync.1        so what" in text
+    assert text.splitlines()[-1] == "2 broken, and 4 violations that follow from them"
+
+
+def test_page_folds_consequences_and_counts_them_apart() -> None:
+    judgement, found = judged_with_consequences()
+    page = verdict_page("trace.jsonl", judgement, CLAUSES, found)
+    assert re.findall(r'<section id="([^"]+)"', page) == ["27.alloc.1", "27.impl.1"]
+    assert page.count("<figure>") == 2
+    shown, _, folded = page.partition('<details class="follow"><summary>4 consequences</summary>')
+    rows = "<ul><li>27.hello.1 so what</li><li>21.sync.1 so what</li></ul></details>"
+    assert folded.startswith(rows)
+    assert "so what" not in shown
+    assert "<p>2 broken, and 4 violations that follow from them</p>" in shown
+    assert page.count('(follows from <a href="#27.alloc.1">27.alloc.1</a>)') == 2
+
+
+def test_junit_folds_consequences_and_counts_them_apart() -> None:
+    judgement, found = judged_with_consequences()
+    root = ET.fromstring(verdict_junit(judgement, CLAUSES, found, "trace.jsonl"))
+    counts = {
+        suite.get("name"): (suite.get("failures"), suite.get("skipped"), len(suite))
+        for suite in root
+    }
+    assert counts == {"RFC 21": ("0", "1", 1), "RFC 27": ("2", "1", 3)}
+    cases = {case.get("name", "").split()[0]: list(case) for case in root.iter("testcase")}
+    (failure,) = cases["27.alloc.1"]
+    assert failure.get("type") == "1"
+    assert "consequences (4):\n    27.hello.1       so what" in (failure.text or "")
+    for clause in ("27.hello.1", "21.sync.1"):
+        (skipped,) = cases[clause]
+        assert (skipped.tag, skipped.get("message")) == (
+            "skipped",
+            "follows from 27.alloc.1: so what",
+        )
+
+
 def test_page_is_one_file_that_draws_each_violation() -> None:
     judgement, found = judged()
     page = verdict_page("trace.jsonl", judgement, CLAUSES, found)
