@@ -1,22 +1,198 @@
-"""RFC 32: what the execution service takes, and when it may leave an answer out."""
+"""RFC 32, the execution service's side: hello, what it takes, and each key of what it answers."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
 from flux_trio.config import ExecConfig
 from flux_trio.cores.exec.core import ExecCore
 from flux_trio.cores.turns import Exit
-from flux_trio.messages import Response
-from tests.support.exec_script import ExecScript, jobspec, told
+from flux_trio.formats import Idset
+from flux_trio.messages import Errno, Request, Response, service_of, topics
+from tests.support.asking import asked_by_guest
+from tests.support.exec_script import (
+    ExecScript,
+    job_exception,
+    jobspec,
+    resources,
+    start_request,
+    to_shell,
+)
 
-RELEASE = ("release", "0", True)
+JOBID = 1552593348  # of the RFC's examples
+ENDS_WELL = jobspec(test={"run_duration": 0.0})
+ENDINGS: dict[str, dict[str, Any]] = {
+    "ends well": ENDS_WELL,
+    "fails before it starts": jobspec(test={"mock_exception": "init"}),
+    "fails while it runs": jobspec(test={"mock_exception": "run"}),
+    "cannot be read": {},
+}
+EACH_ENDING = pytest.mark.parametrize("spec", ENDINGS.values(), ids=ENDINGS)
 
 
-def test_a_payload_with_the_four_keys_is_a_start_whatever_the_jobspec_is() -> None:
-    """32.start.11: an empty one fails the job and is no error of the request."""
-    answers = told(ExecScript().start(1552593348, {}))
-    assert [answer[0] for answer in answers] == ["exception", "release"]
+def answers(spec: dict[str, Any], *, ranks: str = "0", reattach: bool = False) -> list[Response]:
+    """Every response to the start of a job that ends in the same turn."""
+    r = resources(dict.fromkeys(Idset.parse(ranks), 1))
+    return of_start(ExecScript().start(JOBID, spec, r, reattach=reattach))
+
+
+def of_start(actions: list[Any]) -> list[Response]:
+    return [a for a in actions if isinstance(a, Response) and a.topic == "job-exec.start"]
+
+
+def objects(responses: list[Response]) -> list[dict[str, Any]]:
+    """The payloads that are objects."""
+    return [each.payload for each in responses if isinstance(each.payload, dict)]
+
+
+def data_of(kind: str, responses: list[Response]) -> list[Any]:
+    """The `data` of each response of that type, None where there is none."""
+    return [each.get("data") for each in objects(responses) if each.get("type") == kind]
+
+
+# Hello
+
+
+def hello_of(core: ExecCore) -> Request:
+    """The hello that is all that a service says at first."""
+    actions = core.start(1.0)
+    assert [type(action) for action in actions] == [Request]
+    return actions[0]  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("service", ["job-exec", "sim-exec"])
+def test_hello_is_said_at_the_beginning(service: str) -> None:
+    """32.hello.1: with the name of the service, which may be another one."""
+    hello = hello_of(ExecCore(ExecConfig(), service=service))
+    assert (hello.topic, hello.payload) == (topics.EXEC_HELLO, {"service": service})
+
+
+def test_hello_is_an_ordinary_request() -> None:
+    """32.impl.8: with a matchtag, answered once; an errnum is a failure whatever else it says."""
+    core = ExecCore(ExecConfig())
+    hello = hello_of(core)
+    assert hello.matchtag != 0
+    assert hello.wants_response
+    assert not hello.is_streaming
+    assert core.turn(1.0, [Response(hello.topic, {}, 0, hello.matchtag + 1)]) == []
+    actions = core.turn(1.0, [Response(hello.topic, None, 22, hello.matchtag)])
+    assert any(isinstance(action, Exit) for action in actions)
+
+
+def test_service_ends_when_its_hello_is_refused() -> None:
+    """32.hello.9"""
+    core = ExecCore(ExecConfig())
+    hello = hello_of(core)
+    refused = Response(hello.topic, "starts are outstanding", Errno.EINVAL, hello.matchtag)
+    assert [type(action) for action in core.turn(1.0, [refused])] == [Exit]
+
+
+# Start requests
+
+
+def test_a_guest_launches_nothing() -> None:
+    """32.background.1: shells are launched at the job manager's request alone."""
+    script = ExecScript()
+    script.put_resources(JOBID, resources())
+    actions = script(asked_by_guest("job-exec.start", start_request(JOBID, jobspec()).payload))
+    assert to_shell(actions) == []
+    assert [answer.errnum for answer in of_start(actions)] == [Errno.EPERM]
+
+
+def test_r_is_read_from_the_kvs() -> None:
+    """32.background.2, 16.schema.9: the start request has none."""
+    assert data_of("start", answers(ENDS_WELL)) == [{}]
+
+
+def test_exec_asks_neither_the_scheduler_nor_others_that_it_has_no_protocol_with() -> None:
+    """32.criteria.1"""
+    script = ExecScript()
+    actions = script.start(JOBID, ENDS_WELL)
+    actions += script.start(8, jobspec(test={"run_duration": 60.0}))
+    actions += script(job_exception(8))
+    asks = {service_of(each.topic) for each in actions if isinstance(each, Request)}
+    assert asks <= {topics.JOB_MANAGER, topics.KVS, topics.RESOURCE}
+
+
+# What every answer has
+
+
+@EACH_ENDING
+def test_every_answer_is_an_object(spec: dict[str, Any]) -> None:
+    """32.start.12: none is a bare acknowledgement."""
+    assert {type(each.payload) for each in answers(spec)} == {dict}
+
+
+@EACH_ENDING
+def test_every_answer_has_the_id_of_the_job(spec: dict[str, Any]) -> None:
+    """32.impl.3, 32.start.13"""
+    assert {each.get("id") for each in objects(answers(spec))} == {JOBID}
+
+
+@EACH_ENDING
+def test_every_answer_has_a_type_that_is_a_string(spec: dict[str, Any]) -> None:
+    """32.start.14"""
+    assert {type(each.get("type")) for each in objects(answers(spec))} == {str}
+
+
+@pytest.mark.parametrize("reattach", [False, True])
+def test_every_answer_has_a_type_of_the_edition(reattach: bool) -> None:
+    """32.start.16: the classic one does not have `reattached`."""
+    types = {each.get("type") for each in objects(answers(ENDS_WELL, reattach=reattach))}
+    assert types <= {"start", "release", "exception", "finish"}
+
+
+@EACH_ENDING
+def test_every_answer_has_data(spec: dict[str, Any]) -> None:
+    """32.start.15"""
+    assert {type(each.get("data")) for each in objects(answers(spec))} == {dict}
+
+
+@EACH_ENDING
+def test_no_answer_is_an_error(spec: dict[str, Any]) -> None:
+    """32.impl.5: an error would end the whole service, so what fails is an exception."""
+    assert {each.errnum for each in answers(spec)} == {0}
+
+
+# The data of each type
+
+
+def test_data_of_start_is_empty() -> None:
+    """32.start.18"""
+    assert data_of("start", answers(ENDS_WELL)) == [{}]
+
+
+@pytest.mark.parametrize("ranks", ["0", "0-2", "3-4,9"])
+def test_ranks_of_a_release_are_the_jobs_targets(ranks: str) -> None:
+    """32.start.20: an idset of them."""
+    released = data_of("release", answers(ENDS_WELL, ranks=ranks))
+    assert [each.get("ranks") for each in released] == [ranks]
+
+
+@pytest.mark.parametrize("mock", ["init", "run"])
+def test_severity_of_an_exception_is_that_of_a_fatal_one(mock: str) -> None:
+    """32.start.25"""
+    raised = data_of("exception", answers(jobspec(test={"mock_exception": mock})))
+    assert {each.get("severity") for each in raised} == {0}
+
+
+@pytest.mark.parametrize("mock", ["init", "run"])
+def test_type_of_an_exception_is_a_string(mock: str) -> None:
+    """32.start.26"""
+    raised = data_of("exception", answers(jobspec(test={"mock_exception": mock})))
+    assert {type(each.get("type")) for each in raised} == {str}
+
+
+@pytest.mark.parametrize("status", [0, 15, 143, 256])
+def test_status_of_finish_is_the_wait_status(status: int) -> None:
+    """32.start.31"""
+    spec = jobspec(test={"run_duration": 0.0, "wait_status": status})
+    assert data_of("finish", answers(spec)) == [{"status": status}]
+
+
+# Which answers there are
 
 
 @pytest.mark.parametrize(
@@ -30,18 +206,25 @@ def test_a_payload_with_the_four_keys_is_a_start_whatever_the_jobspec_is() -> No
 )
 def test_start_and_finish_are_left_out_only_after_a_fatal_exception(test, expected) -> None:
     """32.start.35"""
-    answers = told(ExecScript().start(1, jobspec(test=test)))
-    assert [answer[0] for answer in answers] == expected
-    assert answers[-1] == RELEASE
+    assert [each.get("type") for each in objects(answers(jobspec(test=test)))] == expected
 
 
-def test_hello_is_an_ordinary_request() -> None:
-    """32.impl.8: with a matchtag, answered once; an errnum is a failure whatever else it says."""
-    core = ExecCore(ExecConfig())
-    (hello,) = core.start(1.0)
-    assert hello.matchtag != 0
-    assert hello.wants_response
-    assert not hello.is_streaming
-    assert core.turn(1.0, [Response(hello.topic, {}, 0, hello.matchtag + 1)]) == []
-    actions = core.turn(1.0, [Response(hello.topic, None, 22, hello.matchtag)])
-    assert any(isinstance(action, Exit) for action in actions)
+def test_a_job_that_was_stopped_has_a_status() -> None:
+    """32.criteria.5"""
+    script = ExecScript()
+    script.start(JOBID, jobspec(test={"run_duration": 60.0}))
+    assert data_of("finish", of_start(script(job_exception(JOBID)))) == [{"status": 15}]
+
+
+@EACH_ENDING
+def test_every_start_gets_a_final_release(spec: dict[str, Any]) -> None:
+    """32.start.21, 32.start.36: also if the job could not be started."""
+    finals = [each.get("final") for each in data_of("release", answers(spec))]
+    assert finals == [True]
+
+
+@EACH_ENDING
+def test_the_final_release_is_the_last_answer(spec: dict[str, Any]) -> None:
+    """32.start.37"""
+    types = [each.get("type") for each in objects(answers(spec))]
+    assert types[types.index("release") :] == ["release"] if "release" in types else types

@@ -8,8 +8,8 @@ import pytest
 
 from flux_trio.config import ExecConfig
 from flux_trio.cores.exec.core import ExecCore
-from flux_trio.cores.turns import ClearTimer, Exit, Log, TimerFired
-from flux_trio.formats import Idset, format_eventlog
+from flux_trio.cores.turns import ClearTimer, Log, TimerFired
+from flux_trio.formats import format_eventlog
 from flux_trio.messages import ROLE_USER, Errno, Flag, Request, Response, respond_stream
 from tests.support.asking import asked, asked_by_guest, gone, service_back
 from tests.support.eventlogs import event, raised, running
@@ -37,28 +37,6 @@ def simulated(run_duration: Any = "1s", **test: Any) -> dict[str, Any]:
 
 
 # Hello
-
-
-def test_hello_is_the_first_thing_and_names_the_service() -> None:
-    """32.hello.1, 32.hello.3, 32.hello.4, 32.hello.5: exec-hello with the service name."""
-    (hello,) = ExecCore(ExecConfig()).start(1.0)
-    assert (hello.topic, hello.payload) == ("job-manager.exec-hello", {"service": "job-exec"})
-    assert hello.matchtag != 0  # 32.impl.8: an ordinary RPC
-
-
-def test_another_service_name_may_be_used() -> None:
-    """32.hello.2: the service may be job-exec or another name."""
-    (hello,) = ExecCore(ExecConfig(), service="sim-exec").start(1.0)
-    assert hello.payload == {"service": "sim-exec"}
-
-
-@pytest.mark.parametrize("errnum", [Errno.EINVAL, Errno.EPERM])
-def test_a_refused_hello_is_fatal(errnum: Errno) -> None:
-    """32.hello.9: a failure response to exec-hello is fatal."""
-    core = ExecCore(ExecConfig())
-    (hello,) = core.start(1.0)
-    actions = core.turn(1.0, [Response(hello.topic, "starts are outstanding", errnum, 1)])
-    assert actions == [Exit("job-manager.exec-hello: starts are outstanding")]
 
 
 def test_start_before_hello_is_answered_was_meant_for_an_earlier_service() -> None:
@@ -96,18 +74,8 @@ def test_simulated_job_starts_runs_its_time_and_ends() -> None:
     assert told(script.fire(actions)) == [("finish", 0), RELEASE]
 
 
-def test_every_answer_is_the_whole_json_object() -> None:
-    """32.impl.3, 32.start.18: the id in each, data empty for start."""
-    script = ExecScript()
-    (answer, _) = script.start(7, simulated())
-    assert answer.payload == {"id": 7, "type": "start", "data": {}}
-
-
 def test_one_lookup_is_all_that_a_new_simulated_job_needs() -> None:
-    """16.schema.9, 32.background.2, 32.background.4: R is read from the KVS.
-
-    The start request has its four keys alone: neither R nor credentials.
-    """
+    """16.schema.9: R is read from the KVS."""
     script = ExecScript()
     script.start(7, simulated())
     assert script.lookups == [job_key(7, "R")]
@@ -122,21 +90,6 @@ def test_job_of_no_duration_ends_in_the_turn_that_starts_it() -> None:
 def test_run_duration_is_a_duration_or_a_number_of_seconds(run_duration: Any) -> None:
     script = ExecScript()
     assert timers(script.start(7, simulated(run_duration))) == [START_AT + 60.0]
-
-
-@pytest.mark.parametrize("status", [256, 143])
-def test_wait_status_is_what_the_job_ends_with(status: int) -> None:
-    """32.start.31, 32.start.33: finish has the integer status, passed on as it is."""
-    script = ExecScript()
-    assert told(script.start(7, simulated(0, wait_status=status)))[1] == ("finish", status)
-
-
-@pytest.mark.parametrize("ranks", ["0-2", "3-4,9"])
-def test_release_names_all_ranks_of_the_job(ranks: str) -> None:
-    """32.start.20, 32.start.21, 32.start.22: ranks is an idset of the job's targets."""
-    script = ExecScript()
-    actions = script.start(7, simulated(0), resources(dict.fromkeys(Idset.parse(ranks), 1)))
-    assert told(actions)[-1] == ("release", ranks, True)
 
 
 def test_configuration_can_make_every_job_a_simulated_one() -> None:
@@ -300,13 +253,6 @@ def test_start_without_an_id_cannot_be_answered_and_is_logged() -> None:
     (log,) = script(asked("job-exec.start", {"jobspec": {}}, by=MANAGER, tag=0))
     assert isinstance(log, Log)
     assert "userid" in log.text or "id" in log.text
-
-
-def test_guest_cannot_start_anything() -> None:
-    """32.background.1: only at the job manager's request."""
-    script = ExecScript()
-    (answer,) = script(asked_by_guest("job-exec.start", start_request(7, simulated()).payload))
-    assert (answer.errnum, answer.topic) == (Errno.EPERM, "job-exec.start")
 
 
 def test_unknown_method_is_named() -> None:

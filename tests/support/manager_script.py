@@ -524,7 +524,7 @@ def _status(request: Request, inventory: ResourceSet | None) -> Response:
 def _about(payload: dict[str, Any]) -> str:
     if "jobs" in payload:
         return str(payload["jobs"])
-    return f"{payload['id']}{' reattach' if payload.get('reattach') else ''}"
+    return f"{payload.get('id')}{' reattach' if payload.get('reattach') else ''}"
 
 
 def _commit_line(commit: Request) -> str:

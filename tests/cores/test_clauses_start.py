@@ -1,0 +1,93 @@
+"""RFC 32, the job manager's side: each key of a start request, and how answers are logged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.manager_script import JOBSPEC, USERID, ManagerScript
+
+START = "job-exec.start"
+
+
+@pytest.fixture
+def start(m: ManagerScript) -> Any:
+    """The start request of a job that has just got resources."""
+    m.submit(1)
+    m.alloc(1)
+    return m.last(START)
+
+
+def starts(m: ManagerScript) -> list[Any]:
+    """The start requests so far."""
+    return [each for each in m.messages if each.topic.endswith(".start")]
+
+
+# The request
+
+
+def test_matchtag_of_a_start_is_0(start: Any) -> None:
+    """32.impl.1"""
+    assert start.matchtag == 0
+
+
+def test_payload_of_a_start_has_the_four_keys_and_no_other(start: Any) -> None:
+    """32.start.4, 32.background.4: no credentials."""
+    assert set(start.payload) == {"id", "userid", "jobspec", "reattach"}
+
+
+def test_id_of_a_start_is_the_jobs(start: Any) -> None:
+    """32.impl.2, 32.start.5"""
+    assert start.payload.get("id") == 1
+
+
+def test_userid_of_a_start_is_the_submitting_users(start: Any) -> None:
+    """32.start.6"""
+    assert start.payload.get("userid") == USERID
+
+
+def test_jobspec_of_a_start_is_the_object(start: Any) -> None:
+    """32.start.7"""
+    jobspec = start.payload.get("jobspec")
+    assert isinstance(jobspec, dict)
+    assert jobspec["tasks"] == JOBSPEC["tasks"]
+
+
+def test_reattach_of_a_start_is_a_boolean(start: Any) -> None:
+    """32.start.8"""
+    assert start.payload.get("reattach") is False
+
+
+# When it is sent
+
+
+def test_a_job_is_not_started_twice(m: ManagerScript) -> None:
+    """32.impl.4: whatever happens to it before its final release."""
+    m.running(1)
+    m.raise_(1, 3)
+    m.post(1, "memo", x=1)
+    m.raise_(1)
+    m.execute(1, "finish", "release 0")
+    assert len(starts(m)) == 1
+
+
+# The answers
+
+
+def test_start_is_logged_when_the_service_says_so(m: ManagerScript) -> None:
+    """32.start.17: not when it is asked."""
+    m.submit(1)
+    m.alloc(1)
+    assert "start" not in m.names(1)
+    m.execute(1, "start")
+    assert m.names(1)[-1] == "start"
+
+
+@pytest.mark.parametrize("status", [0, 15, 256])
+def test_finish_is_logged_with_the_status_that_it_has(m: ManagerScript, status: int) -> None:
+    """32.start.30"""
+    m.running(1)
+    m.execute(1, f"finish {status}")
+    logged = [event.context for event in m.log(1) if event.name == "finish"]
+    assert logged == [{"status": status}]
