@@ -204,7 +204,9 @@ def test_status_of_finish_is_the_wait_status(status: int) -> None:
         ({"mock_exception": "run"}, ["start", "exception", "finish", "release"]),
     ],
 )
-def test_start_and_finish_are_left_out_only_after_a_fatal_exception(test, expected) -> None:
+def test_start_and_finish_are_left_out_only_after_a_fatal_exception(
+    test: dict[str, Any], expected: list[str]
+) -> None:
     """32.start.35"""
     assert [each.get("type") for each in objects(answers(jobspec(test=test)))] == expected
 
