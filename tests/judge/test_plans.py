@@ -7,10 +7,13 @@ import inspect
 
 import pytest
 
-from flux_trio.judge.engine import monitor, plans
+from flux_trio.judge import Monitor
+from flux_trio.judge.engine import compiled, monitor, plans
+from flux_trio.judge.engine.compiled import read_by
 from flux_trio.judge.engine.plans import ASK, Plans
+from flux_trio.judge.engine.view import View
 from flux_trio.judge.rules import ALL_RULES
-from tests.support.judged import Trace, judge
+from tests.support.judged import CLAUSES, Trace, judge
 from tests.support.planted import all_planted
 from tests.support.scenarios import scenario_names, trace_of
 
@@ -53,10 +56,67 @@ def test_nor_is_a_planted_violation_excused_by_what_is_remembered(asking):
         assert found_in(trace) == remembered, name
 
 
+# --- what is compiled
+
+
+class Reading(Monitor):
+    """Notes a view that is read by the fold of another one, which does not declare it."""
+
+    undeclared: set[str]
+    allowed: frozenset[View] | None = None
+
+    def at(self, view, key=()):
+        self._note(view)
+        return super().at(view, key)
+
+    def all(self, view):
+        self._note(view)
+        return super().all(view)
+
+    def _note(self, view: View) -> None:
+        if self.allowed is not None and view not in self.allowed:
+            self.undeclared.add(view.name)
+
+
+def test_views_read_only_the_views_that_they_declare(monkeypatch):
+    """The order in which views are folded follows from that."""
+    own_plans = Plans(ALL_RULES)
+    allowed: dict[object, frozenset[View]] = {}
+    for view in own_plans.views:
+        for function in (view.fold, view.parts):
+            allowed[function] = allowed.get(function, frozenset()) | read_by(view) | {view}
+
+    def watched(function):
+        def call(*arguments):
+            seen = arguments[-1]
+            seen.allowed = allowed[function]
+            try:
+                result = function(*arguments)
+                return list(result) if function not in folds else result
+            finally:
+                seen.allowed = None
+
+        return call
+
+    folds = {view.fold for view in own_plans.views}
+    watchers = {id(function): watched(function) for function in allowed if function is not None}
+    name = compiled._Code.name
+    monkeypatch.setattr(
+        compiled._Code, "name", lambda code, each: name(code, watchers.get(id(each), each))
+    )
+    monkeypatch.setattr(monitor, "plans_of", lambda _rules: own_plans)
+    monkeypatch.setattr(Reading, "undeclared", set(), raising=False)
+    for scenario in scenario_names():
+        reading = Reading(ALL_RULES, CLAUSES)
+        for record in trace_of(scenario):
+            reading.observe(record)
+    assert Reading.undeclared == set()
+
+
 def test_the_engine_names_no_clause_topic_or_payload_key():
     """What it does with a record follows from what rules and views declare."""
     of_facts = {"ENDINGS"}  # when states are cleared: what `clears` of a rule is asked about
-    for module in (plans, monitor):
+    for module in (plans, compiled, monitor):
         for statement in ast.parse(inspect.getsource(module)).body:
             targets = {ast.unparse(each) for each in getattr(statement, "targets", ())}
             targets.add(ast.unparse(getattr(statement, "target", ast.Constant(""))))

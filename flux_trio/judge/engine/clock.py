@@ -6,6 +6,9 @@ import math
 from collections import deque
 from typing import Final, NamedTuple, TypeAlias
 
+from flux_trio.judge.engine.selector import payload
+from flux_trio.trace import Record
+
 TICKS: Final = 8
 """Samples for each span of `after_s`: the answer is late by one sample at most."""
 
@@ -56,3 +59,9 @@ class Clock:
         """Go on from a state."""
         samples, self._old, self.next_t = state
         self._samples = deque(samples)
+
+
+def step_of(record: Record) -> float:
+    """Return by how many seconds the wall clock was set."""
+    by = payload(record).get("by")
+    return by if isinstance(by, (int, float)) else 0.0

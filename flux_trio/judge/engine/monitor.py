@@ -12,13 +12,14 @@ from typing import Any, Final
 
 from flux_trio.judge.clauses.registry import Clause
 from flux_trio.judge.engine.causes import Causes, Violation
-from flux_trio.judge.engine.clock import Clock
+from flux_trio.judge.engine.clock import Clock, step_of
+from flux_trio.judge.engine.compiled import States, put
 from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.knowing import Knowledge
 from flux_trio.judge.engine.packed import Packed
-from flux_trio.judge.engine.plans import Plan, States, plans_of, put
-from flux_trio.judge.engine.rule import Broken, Each, Rule, Said, State, Subjects
-from flux_trio.judge.engine.selector import CLOCK, Key, job_id, payload
+from flux_trio.judge.engine.plans import PLANS_MAX, Plan, plans_of
+from flux_trio.judge.engine.rule import Broken, Rule
+from flux_trio.judge.engine.selector import CLOCK, Key, job_id
 from flux_trio.judge.engine.standing import Standing, relative
 from flux_trio.judge.engine.view import View
 from flux_trio.trace import Record
@@ -63,6 +64,7 @@ class Monitor:
         }
         self._known = Knowledge(is_routed=is_routed)
         self._kept: set[str] = set()
+        self._used: set[Plan] = set()
         self._last: Record | None = None
         self._t = self._ahead = 0.0
         self._clock = Clock(PROMPT_S)
@@ -77,26 +79,14 @@ class Monitor:
         self._known.take(record)
         self._take_time(record)
         plan = self._plans.plan(record, self)
-        if plan.may_leave or self._left:
+        if plan not in self._used:
+            self._use(plan)
+        if self._left or plan.is_of_parties:
             self._note_debts(record, plan)
-        kept, slots = self._kept, self.slots
-        if not plan.kept <= kept:
-            kept |= plan.kept
-        found: list[Violation] = []
-        for live, judge, rule in plan.rules:
-            if slots[live]:
-                said = judge(record, self)
-                if said is True:
-                    kept.add(rule.clause)
-                elif said:
-                    found.append(self._found(rule, record, said))
-        for table in plan.tables:
-            found += self._judged(record, *table)
-        self._fold(plan, record)
-        if plan.may_clear:
-            self._clear(record)
-        if plan.changes_facts:
-            self.facts = self.facts.after(record)
+        broken = plan.step(record, self, self.slots, self._kept.add)
+        found = [self._found(rule, record, said) for rule, said in broken] if broken else []
+        if plan.is_of_parties:
+            self._change_parties(record, plan)
         if found:
             found = self._causes.of_record(found)
             self.violations += found
@@ -170,6 +160,7 @@ class Monitor:
         self._causes.take_up(standing.first)
         self._left, self._kept = list(standing.left), set(standing.kept)
         self.violations = list(standing.violations)
+        self._used.clear()
 
     # --- the interface for rules (Seen)
 
@@ -193,71 +184,25 @@ class Monitor:
     def _take_time(self, record: Record) -> None:
         """Tell the clock what time has passed: when the wall clock is set, no time passes."""
         if record.kind == CLOCK:
-            self._ahead += _step_of(record)
+            self._ahead += step_of(record)
         before, self._t = self._t, record.t - self._ahead
         if self._t >= self._clock.next_t:
             last = self._last
             self._clock.sample(self._t, None if last is None else (before, last.n))
 
-    def _judged(
-        self, record: Record, subjects: Subjects, asked: tuple[Each, ...], rules: tuple[Rule, ...]
-    ) -> list[Violation]:
-        """Apply rules about the same subjects to each subject in the record."""
-        broken: dict[Rule, Violation] = {}
-        answers: list[Said] = []
-        for subject in subjects(record, self):
-            before = answers
-            answers = [each(subject) for each in asked]
-            if answers == before:
-                continue  # nearly always: same answers, which are noted already
-            for said, rule in zip(answers, rules, strict=True):
-                if said is True:
-                    self._kept.add(rule.clause)
-                elif said and rule not in broken:
-                    broken[rule] = self._found(rule, record, said)
-        return list(broken.values())
+    def _use(self, plan: Plan) -> None:
+        """Note what a plan keeps, once."""
+        if len(self._used) >= PLANS_MAX:
+            self._used.clear()
+        self._used.add(plan)
+        self._kept |= plan.kept
 
-    def _fold(self, plan: Plan, record: Record) -> None:
-        slots = self.slots
-        for key_of, views in plan.alone:
-            key = key_of(record)
-            if key is None:
-                continue
-            for live, slot, fold in views:
-                if slots[live]:
-                    states = slots[slot]
-                    was = states.get(key)
-                    state = fold(was, None, record, self)
-                    if state is not was:
-                        put(states, key, state)
-        if plan.keyed or plan.parted:
-            self._fold_together(plan, record)
-
-    def _fold_together(self, plan: Plan, record: Record) -> None:
-        """Fold views that read each other; each sees the others' states before the record."""
-        slots = self.slots
-        after: list[tuple[dict[Key, State], Key, State]] = []
-        for key_of, views in plan.keyed:
-            key = key_of(record)
-            if key is None:
-                continue
-            for live, slot, fold in views:
-                if slots[live]:
-                    states = slots[slot]
-                    was = states.get(key)
-                    state = fold(was, None, record, self)
-                    if state is not was:
-                        after.append((states, key, state))
-        for live, slot, parts, fold in plan.parted:
-            if slots[live]:
-                states = slots[slot]
-                for key, part in parts(record, self):
-                    was = states.get(key)
-                    state = fold(was, part, record, self)
-                    if state is not was:
-                        after.append((states, key, state))
-        for states, key, state in after:
-            put(states, key, state)
+    def _change_parties(self, record: Record, plan: Plan) -> None:
+        """Take it that a party comes, goes or gets a role."""
+        if plan.may_clear:
+            self._clear(record)
+        if plan.changes_facts:
+            self.facts = self.facts.after(record)
 
     def _clear(self, record: Record) -> None:
         """When a party has gone, drop its states with the job manager, without a verdict."""
@@ -333,12 +278,6 @@ class Monitor:
             is_missing=broken.is_missing,
             may_wait=broken.may_wait,
         )
-
-
-def _step_of(record: Record) -> float:
-    """Return by how many seconds the wall clock was set."""
-    by = payload(record).get("by")
-    return by if isinstance(by, (int, float)) else 0.0
 
 
 def _no_states(of: View | Rule) -> States:

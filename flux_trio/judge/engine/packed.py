@@ -12,7 +12,10 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Final, NamedTuple
 
 _MAX: Final = 2**63
-_get: Final = dict[Any, Any].get  # faster than through super()
+# Faster than through super().
+_get: Final = dict[Any, Any].get
+_has: Final = dict[Any, Any].__contains__
+_set: Final = dict[Any, Any].__setitem__
 
 
 class Packing(NamedTuple):
@@ -28,6 +31,7 @@ class Packed(dict[Any, Any]):
     def __init__(self, packing: Packing) -> None:
         super().__init__()
         self._packing = packing
+        self._pack = packing.pack
         self._keys = array("q")
         self._numbers = array("q")
 
@@ -35,9 +39,6 @@ class Packed(dict[Any, Any]):
         found = _get(self, key)
         if found is not None:
             return found
-        keys = self._keys
-        if type(key) is not int or not keys or key > keys[-1]:
-            return default
         at = self._place(key)
         return default if at is None else self._packing.unpack(self._numbers[at])
 
@@ -48,10 +49,11 @@ class Packed(dict[Any, Any]):
         return found
 
     def __setitem__(self, key: Any, state: Any) -> None:
-        number = self._packing.pack(state) if type(key) is int and 0 <= key < _MAX else None
+        number = self._pack(state) if type(key) is int and 0 <= key < _MAX else None
         if number is None or not 0 <= number < _MAX:
-            self._remove(key)
-            super().__setitem__(key, state)
+            if not _has(self, key):  # nearly always it is here already
+                self._remove(key)
+            _set(self, key, state)
             return
         super().pop(key, None)
         at = bisect_left(self._keys, key)
@@ -62,8 +64,9 @@ class Packed(dict[Any, Any]):
             self._numbers.insert(at, number)
 
     def pop(self, key: Any, default: Any = None) -> Any:
+        if _has(self, key):
+            return super().pop(key)
         found = self.get(key, default)
-        super().pop(key, None)
         self._remove(key)
         return found
 
@@ -91,10 +94,11 @@ class Packed(dict[Any, Any]):
         return (self[key] for key in self)
 
     def _place(self, key: object) -> int | None:
-        if type(key) is not int or not self._keys:
+        keys = self._keys
+        if not keys or type(key) is not int or key > keys[-1]:
             return None
-        at = bisect_left(self._keys, key)
-        return at if at < len(self._keys) and self._keys[at] == key else None
+        at = bisect_left(keys, key)
+        return at if keys[at] == key else None
 
     def _remove(self, key: object) -> None:
         at = self._place(key)

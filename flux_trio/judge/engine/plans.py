@@ -12,32 +12,29 @@ plan once.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Iterable
-from typing import Any, Final, NamedTuple, NoReturn, Protocol, TypeAlias
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, NoReturn
 
 from flux_trio.judge.engine import facts
-from flux_trio.judge.engine.rule import Apply, ByTrait, Each, Judge, Rule, Said, State, Subjects
+from flux_trio.judge.engine.compiled import ALWAYS, Asked, Folded, Step, step_of
+from flux_trio.judge.engine.rule import ByTrait, Rule, Said
 from flux_trio.judge.engine.selector import (
     ANY_TOPIC,
     EVENT,
     HOOK,
     OWN,
-    Key,
     Selector,
     name_of,
     received,
 )
 from flux_trio.judge.engine.trait import ERROR, Mark, Trait, Value, Values
-from flux_trio.judge.engine.view import Fold, KeyOf, Parts, Seen, View
+from flux_trio.judge.engine.view import Seen, View
 from flux_trio.messages import Event, Request, Response, service_of, topics
 from flux_trio.trace import Record
 
 PLANS_MAX: Final = 4096  # cached plans; peers may send any number of topics
 RULE_SETS_MAX: Final = 16  # rule sets with cached plans; usually there is one
-
-States: TypeAlias = dict[Key, State]
-ALWAYS: Final = 0
-"""The slot that is never empty, for rules and views that read all their records."""
 
 _TYPES: Final[dict[type, str]] = {Request: "request", Response: "response", Event: "event"}
 
@@ -46,44 +43,26 @@ ENDINGS: Final = (
     *received("request", topics.JOB_MANAGER_DISCONNECT, topics.SCHED_HELLO, topics.EXEC_HELLO),
     *received("response", topics.SCHED_ALLOC, topics.SCHED_FREE, mark=ERROR),
 )
-
-Keyed: TypeAlias = tuple[KeyOf, tuple[tuple[int, int, Fold], ...]]
-Parted: TypeAlias = tuple[int, int, Parts, Fold]
-"""The slot that must not be empty, and that of a view; how its states are made: one, under a key
-that several views share, or several."""
-
-Table: TypeAlias = tuple[Subjects, tuple[Each, ...], tuple[Rule, ...]]
-"""What finds subjects in a record, and the rules about these: what asks each, and the rule."""
+OF_PARTIES: Final = (*ENDINGS, *facts.CHANGING, *facts.LEAVING, *facts.RETURNING)
 
 
-class Keeping(Seen, Protocol):
-    """Access to the states of rules and views."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """What to do with each record of one kind.
 
-    @property
-    def slots(self) -> list[States]:
-        """The states, by slot."""
-
-
-class Plan(NamedTuple):
-    """The rules and views of each record of one kind.
-
-    `kept` are the clauses that every such record keeps. A rule or view is skipped while its first
-    slot is empty.
+    `kept` are the clauses that every such record keeps.
     """
 
     kept: frozenset[str]
-    rules: tuple[tuple[int, Judge, Rule], ...]
-    tables: tuple[Table, ...]
-    alone: tuple[Keyed, ...]
-    """Views with one key that no other view reads; they are folded at once."""
-    keyed: tuple[Keyed, ...]
-    parted: tuple[Parted, ...]
+    step: Step
     may_clear: bool
     changes_facts: bool
     """Whether such a record may change the facts."""
     may_leave: bool
     may_return: bool
     """Whether by such a record a party may leave, or another one come."""
+    is_of_parties: bool
+    """Whether one of these four is so."""
 
 
 class Family(NamedTuple):
@@ -110,15 +89,15 @@ class Plans:
         traits = [mark.trait for mark in self._marks()]
         traits += [rule.trait for rule in self.rules if rule.trait is not None]
         self._traits = tuple(dict.fromkeys(traits))
-        self._read = {other for view in self.views for other in view.reads}
         self._families: dict[Hashable, Family] = {}
         self._nplans = 0
 
     def plan(self, record: Record, seen: Seen) -> Plan:
         """Return the plan of a record; topics depend on the name of the execution service."""
-        message, kind = record.message, record.kind
+        message: Any = record.message
+        kind = record.kind
         if message is not None:
-            topic = getattr(message, "topic", "")
+            topic = message.topic if type(message) in _TYPES else ""
         elif kind == EVENT:
             topic = name_of(record)
         elif kind == HOOK:
@@ -130,8 +109,10 @@ class Plans:
         if family is None:
             family = self._new_family(*where)
         reads = family.reads
-        if len(reads) == 1:
-            values: tuple[Value, ...] = (reads[0](record, seen),)
+        if len(reads) == 2:
+            values: tuple[Value, ...] = (reads[0](record, seen), reads[1](record, seen))
+        elif len(reads) == 1:
+            values = (reads[0](record, seen),)
         else:
             values = tuple([read(record, seen) for read in reads]) if reads else ()
         plan = family.plans.get(values)
@@ -174,62 +155,42 @@ class Plans:
         return plan
 
     def _made(self, here: Here) -> Plan:
-        kept: set[str] = set()
-        rules: list[tuple[int, Judge, Rule]] = []
-        tables: dict[Subjects, list[tuple[Each, Rule]]] = {}
-        for rule in self.rules:
-            slot = self._slot(here, rule, rule.selectors)
-            if slot is None:
-                continue
-            if rule.by_trait is not None and rule.trait is not None:
-                value = here.values.get(rule.trait)
-                said = answer(rule.by_trait, value) if slot == ALWAYS else ASK
-                if said is ASK:
-                    rules.append((slot, functools.partial(rule.by_trait, value), rule))
-                elif said:
-                    kept.add(rule.clause)
-            elif rule.judge is not None:
-                rules.append((slot, rule.judge, rule))
-            elif rule.apply is not None:
-                own = functools.partial(applied, self.slots[rule], rule.key, rule.apply)
-                rules.append((slot, own, rule))
-            elif rule.subjects is not None and rule.each is not None:
-                tables.setdefault(rule.subjects, []).append((rule.each, rule))
+        kept, asked = self._asked(here)
+        step = step_of(asked, self._folded(here))
         return Plan(
-            frozenset(kept),
-            tuple(rules),
-            tuple(
-                (of, tuple(each for each, _ in about), tuple(rule for _, rule in about))
-                for of, about in tables.items()
-            ),
-            *self._foldings(here),
+            kept,
+            step,
             may_clear=here.is_on(ENDINGS),
             changes_facts=here.is_on(facts.CHANGING),
             may_leave=here.is_on(facts.LEAVING),
             may_return=here.is_on(facts.RETURNING),
+            is_of_parties=here.is_on(OF_PARTIES),
         )
 
-    def _foldings(
-        self, here: Here
-    ) -> tuple[tuple[Keyed, ...], tuple[Keyed, ...], tuple[Parted, ...]]:
-        alone: dict[KeyOf, list[tuple[int, int, Fold]]] = {}
-        keyed: dict[KeyOf, list[tuple[int, int, Fold]]] = {}
-        parted: list[Parted] = []
+    def _asked(self, here: Here) -> tuple[frozenset[str], list[Asked]]:
+        """Return the clauses that each such record keeps, and the rules to ask about each."""
+        kept: set[str] = set()
+        asked: list[Asked] = []
+        for rule in self.rules:
+            slot = self._slot(here, rule, rule.selectors)
+            if slot is None:
+                continue
+            value = here.values.get(rule.trait) if rule.trait is not None else None
+            if rule.by_trait is not None and slot == ALWAYS:
+                said = answer(rule.by_trait, value)
+                if said is not ASK:
+                    kept |= {rule.clause} if said else set()
+                    continue
+            own = self.slots[rule] if rule.apply is not None else ALWAYS
+            asked.append(Asked(slot, rule, value, own))
+        return frozenset(kept), asked
+
+    def _folded(self, here: Here) -> Iterator[Folded]:
         for view in self.views:
             live = self._slot(here, view, view.selectors)
-            if live is None:
-                continue
-            slot = self.slots[view]
-            if view.key is not None and not here.is_on(view.many):
-                which = keyed if view in self._read else alone
-                which.setdefault(view.key, []).append((live, slot, view.fold))
-            elif view.parts is not None:
-                parted.append((live, slot, view.parts, view.fold))
-        return (
-            tuple((key_of, tuple(views)) for key_of, views in alone.items()),
-            tuple((key_of, tuple(views)) for key_of, views in keyed.items()),
-            tuple(parted),
-        )
+            is_parted = view.key is None or here.is_on(view.many)
+            if live is not None and (view.parts is not None or not is_parted):
+                yield Folded(live, self.slots[view], view, is_parted)
 
     def _slot(self, here: Here, of: View | Rule, selectors: Iterable[Selector]) -> int | None:
         """Return the slot that must not be empty for a record to be read; None if never read."""
@@ -271,25 +232,6 @@ class Here(NamedTuple):
 
     def _is_marked(self, mark: Mark) -> bool:
         return mark.trait in self.values and bool(mark.holds(self.values[mark.trait]))
-
-
-def applied(slot: int, key_of: KeyOf, apply: Apply, record: Record, seen: Keeping) -> Said:
-    """Apply a rule that keeps its own states, in a slot."""
-    key = key_of(record)
-    if key is None:
-        return None
-    states = seen.slots[slot]
-    state, is_kept, broken = apply(states.get(key), record, seen.facts)
-    put(states, key, state)
-    return broken or is_kept
-
-
-def put(states: States, key: Key, state: State) -> None:
-    """Store a state; None removes it."""
-    if state is None:
-        states.pop(key, None)
-    else:
-        states[key] = state
 
 
 @functools.lru_cache(maxsize=RULE_SETS_MAX)

@@ -108,6 +108,7 @@ Said: TypeAlias = Broken | bool | None
 
 Apply: TypeAlias = Callable[[State, Record, Facts], Step]
 Judge: TypeAlias = Callable[[Record, Seen], Said]
+Check: TypeAlias = Callable[[Record, Facts], Said]
 ByTrait: TypeAlias = Callable[[Any, Record, Seen], Said]
 Subjects: TypeAlias = Callable[[Record, Seen], Iterable[Any]]
 Each: TypeAlias = Callable[[Any], Said]
@@ -120,7 +121,7 @@ class Rule:
     """One clause as a state machine.
 
     `clause` is its id in the registry, or the name of an invariant. A record that one of the
-    `selectors` selects is handled in one of four ways. `apply` updates the state under
+    `selectors` selects is handled in one of five ways. `apply` updates the state under
     `key(record)`; a key of None skips the record. `judge` judges the record with the states of
     `views`. `by_trait` judges the value of the record's `trait` (None if it does not have the
     trait). `each` judges each of the record's `subjects`, which are found once for all rules with
@@ -141,6 +142,7 @@ class Rule:
     apply: Apply | None = None
     type: Any = None
     judge: Judge | None = None
+    check: Check | None = None
     trait: Trait | None = None
     by_trait: ByTrait | None = None
     subjects: Subjects | None = None
@@ -205,13 +207,20 @@ class Rules:
         *selectors: Iterable[Selector],
         needs_crossing: bool = False,
         needs_headers: bool = False,
-    ) -> Callable[[Callable[[Record, Facts], Said]], Any]:
+    ) -> Callable[[Check], Check]:
         """Register a rule without state."""
 
-        def register(check: Callable[[Record, Facts], Said]) -> Any:
-            self.judge(
-                clause, *selectors, needs_crossing=needs_crossing, needs_headers=needs_headers
-            )(lambda record, seen: check(record, seen.facts))
+        def register(check: Check) -> Check:
+            rule = Rule(
+                clause=clause,
+                is_current=self._is_current,
+                is_routed=self._is_routed,
+                selectors=_flat(selectors),
+                check=check,
+                needs_crossing=needs_crossing,
+                needs_headers=needs_headers,
+            )
+            self.all.append(rule)
             return check
 
         return register

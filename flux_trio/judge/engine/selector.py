@@ -95,17 +95,15 @@ class _Read:
         self.record: Record | None = None
         self.payload: dict[str, Any] = {}
         self.jobid: int | None = None
-        self.name = ""
+        self.name: str | None = None
+        """None until it is asked for: few messages have a name."""
 
     def read(self, record: Record) -> _Read:
-        if record.message is None:
-            self.payload = record.data or {}
-        else:
-            found = getattr(record.message, "payload", None)
-            self.payload = found if isinstance(found, dict) else {}
-        self.name = str(self.payload.get("name"))
-        jobid = self.payload.get("id")
+        found = record.data if record.message is None else getattr(record.message, "payload", None)
+        self.payload = content = found if isinstance(found, dict) else {}
+        jobid = content.get("id")
         self.jobid = jobid if type(jobid) is int else None
+        self.name = None
         self.record = record
         return self
 
@@ -115,7 +113,11 @@ _latest: Final = _Read()
 
 def name_of(record: Record) -> str:
     """Return the name of the event of a record."""
-    return (_latest if _latest.record is record else _latest.read(record)).name
+    read = _latest if _latest.record is record else _latest.read(record)
+    name = read.name
+    if name is None:
+        name = read.name = str(read.payload.get("name"))
+    return name
 
 
 def job_id(record: Record) -> int | None:
@@ -154,12 +156,15 @@ def errnum(record: Record) -> int:
 
 def once(read: Callable[[Record], T]) -> Callable[[Record], T]:
     """Cache the result for the latest record, because many rules read the same in turn."""
-    latest: list[Any] = [None, None]
+    latest: Record | None = None
+    found: Any = None
 
     def remembered(record: Record) -> T:
-        if latest[0] is not record:
-            latest[:] = [record, read(record)]
-        found: T = latest[1]
-        return found
+        nonlocal latest, found
+        if latest is not record:
+            found = read(record)
+            latest = record
+        result: T = found
+        return result
 
     return functools.wraps(read)(remembered)

@@ -92,13 +92,16 @@ class View:
 
 def seen_once(read: Callable[[Record, Seen], T]) -> Callable[[Record, Seen], T]:
     """Cache the result for the latest record, because many rules read the same in turn."""
-    latest: list[Any] = [None, None, None]
+    latest: tuple[Record, Seen] | None = None
+    found: Any = None
 
     def remembered(record: Record, seen: Seen) -> T:
-        if latest[0] is not record or latest[1] is not seen:
-            latest[:] = [record, seen, read(record, seen)]
-        found: T = latest[2]
-        return found
+        nonlocal latest, found
+        if latest is None or latest[0] is not record or latest[1] is not seen:
+            found = read(record, seen)
+            latest = (record, seen)
+        result: T = found
+        return result
 
     return functools.wraps(read)(remembered)
 
