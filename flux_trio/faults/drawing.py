@@ -5,18 +5,17 @@ from __future__ import annotations
 import random
 from typing import Final, Literal, get_args
 
-from flux_trio.faults.plan import (
+from flux_trio.faults.catalogue import (
     ClockJump,
     Crash,
-    Do,
     Fault,
-    JobPlan,
     Linger,
-    Module,
-    Plan,
     Unload,
     When,
 )
+from flux_trio.faults.catalogue.base import Module
+from flux_trio.faults.plan import Plan
+from flux_trio.faults.workload import Do, JobPlan
 from flux_trio.messages import topics
 
 NJOBS_MAX: Final = 20

@@ -1,12 +1,13 @@
 """The modules of a world of cores: their service names, subscriptions and cores.
 
 Whatever a module's shell does under Trio beside its core is done here within the turn: the store
-answers at once, the user database knows every user, and plugins answer at once.
+answers at once unless its disk is slow, the user database knows every user, and plugins answer at
+once unless a fault lets them answer later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,16 +20,31 @@ from flux_trio.cores.job_manager.requests.admissions import FindUser, User, User
 from flux_trio.cores.resource.core import ResourceCore
 from flux_trio.cores.sched.core import SchedCore
 from flux_trio.cores.sched.tables import scheduler_policies
-from flux_trio.cores.turns import Core
-from flux_trio.faults.plugins import PriorityIsUrgency
+from flux_trio.cores.state import Plain
+from flux_trio.cores.turns import ClearTimer, Core, SetTimer, TimerFired
+from flux_trio.faults.disk import Disk, KvsOnDisk
+from flux_trio.faults.plugins import PRIORITIZE, Answering, PluginsOfWorld
 from flux_trio.formats import Idset, ResourceSet
 from flux_trio.messages import topics
-from flux_trio.protocols import PluginReplayed
-from flux_trio.services.kvs_at_once import KvsAtOnce
+from flux_trio.protocols import AskHook, HookAnswer, HookAnswered, PluginReplayed
 from flux_trio.services.plugin_turns import PluginTurns
-from flux_trio.store.stores import Store
 
 USERID: Final = 1000  # the owner of the instance
+KVS_MODULE: Final = "kvs"
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What the modules of a world are given.
+
+    `exclude` and `missing` are the targets that are excluded and down from the start of each life.
+    `hooks` are the topics that the plugin handles beside job.state.priority.
+    """
+
+    inventory: ResourceSet
+    exclude: Idset = Idset()  # noqa: RUF009 - it is frozen
+    missing: Mapping[int, str] | None = None
+    hooks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -41,20 +57,24 @@ class ModulePlan:
 
 
 def module_plans(
-    config: Config, inventory: ResourceSet, store: Callable[[], Store]
+    config: Config, given: Surroundings, disk: Disk, fault_of: Callable[[AskHook], Answering | None]
 ) -> dict[str, ModulePlan]:
     """Return the modules of an instance, in the order of their start."""
     back = topics.SERVICE_BACK_EVENT
     edition = config.edition_value
     return {
-        "kvs": ModulePlan((topics.KVS,), (back,), lambda: KvsAtOnce(store())),
+        KVS_MODULE: ModulePlan((topics.KVS,), (back,), lambda: KvsOnDisk(disk)),
         "resource": ModulePlan(
-            (topics.RESOURCE,), (), lambda: ResourceCore(inventory, Idset(), edition=edition)
+            (topics.RESOURCE,),
+            (),
+            lambda: ResourceCore(
+                given.inventory, given.exclude, missing=given.missing, edition=edition
+            ),
         ),
         "job-manager": ModulePlan(
             (topics.JOB_MANAGER,),
             (topics.RESOURCE_EXPIRATION_EVENT, topics.KVS_DAMAGED_EVENT),
-            lambda: JobManagerAtOnce(config),
+            lambda: JobManagerAtOnce(config, given.hooks, fault_of),
         ),
         "job-exec": ModulePlan(
             (topics.JOB_EXEC,),
@@ -82,16 +102,35 @@ def _sched(config: Config) -> Core[Any, Any]:
 
 
 class JobManagerAtOnce:
-    """The job manager's core, its plugins and the user database, which all answer at once."""
+    """The job manager's core, its plugins and the user database, which answer within the turn.
 
-    def __init__(self, config: Config) -> None:
-        plugins = PriorityIsUrgency()
-        self._turns = PluginTurns(JobManagerCore(USERID, config), plugins)
+    A plugin that hangs answers at a timer, whose key has the ticket of the question.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        hooks: tuple[str, ...],
+        fault_of: Callable[[AskHook], Answering | None],
+    ) -> None:
+        self._late: dict[int, HookAnswer] = {}  # by ticket
+        self._timers: list[SetTimer | ClearTimer] = []
+        self._now = 0.0
+        interests = tuple(dict.fromkeys((PRIORITIZE, *hooks)))
+        plugins = PluginsOfWorld(interests, fault_of, self._answer_later, self._forget)
+        self._core = JobManagerCore(USERID, config)
+        self._turns = PluginTurns(self._core, plugins)
         self.start = self._turns.start
+
+    def dump(self) -> Plain:
+        """Return the state of the core."""
+        return self._core.dump()
 
     def turn(self, now: float, inputs: list[Any]) -> list[Any]:
         """See `Core`."""
+        self._now = now
         actions: list[Any] = []
+        inputs = [self._through(each) for each in inputs]
         while inputs:
             todo, inputs = self._turns.turn(now, inputs), []
             for action in todo:
@@ -102,4 +141,20 @@ class JobManagerAtOnce:
                         pass  # no plugin is loaded later
                     case _:
                         actions.append(action)
-        return actions
+        timers, self._timers = self._timers, []
+        return actions + timers
+
+    def _through(self, item: Any) -> Any:
+        """Return what the core gets: for the timer of a late answer the answer."""
+        match item:
+            case TimerFired(key=("plugin", int() as ticket)):
+                return HookAnswered(ticket, self._late.pop(ticket))
+        return item
+
+    def _answer_later(self, ticket: int, answer: HookAnswer, seconds: float) -> None:
+        self._late[ticket] = answer
+        self._timers.append(SetTimer(("plugin", ticket), self._now + seconds))
+
+    def _forget(self, ticket: int) -> None:
+        if self._late.pop(ticket, None) is not None:
+            self._timers.append(ClearTimer(("plugin", ticket)))

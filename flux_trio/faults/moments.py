@@ -1,33 +1,85 @@
-"""Finds the moments of faults: the nth message that matches, or a step."""
+"""Finds the moments of a plan's faults, and lets each strike: the nth message that matches, a step,
+or the nth question to a plugin.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
-from flux_trio.faults.plan import ClockJump, Crash, Fault, Linger, Plan, Unload, When
+import msgspec
+
+from flux_trio.cores.turns import Outgoing
+from flux_trio.faults.catalogue import Fault, HeldUntil, Lie, OnTheWay, PluginFault, When, Which
+from flux_trio.faults.flight import Flight
 from flux_trio.faults.world import CoresWorld
 from flux_trio.formats.glob import Glob
 from flux_trio.messages import Event, Request, Response
-from flux_trio.trace import Record
+from flux_trio.protocols import AskHook
+from flux_trio.trace import Kind, Record
 
 _TYPES: Final[dict[str, type]] = {"request": Request, "response": Response, "event": Event}
+PARTY: Final = "faults"
+
+
+class Nth:
+    """Finds the nth message that matches."""
+
+    def __init__(self, sought: When | Which) -> None:
+        self._kind = sought.side if isinstance(sought, When) else Kind.SEND.value
+        self._party = sought.party
+        self._type = _TYPES[sought.type]
+        self._topics = Glob(sought.topic)
+        self._left = sought.nth
+
+    def is_it(self, kind: str, party: str, message: Any) -> bool:
+        """Whether this is the message that is sought; count it if it matches."""
+        if (
+            kind != self._kind
+            or not isinstance(message, self._type)
+            or (self._party and party != self._party)
+            or not self._topics.matches(getattr(message, "topic", ""))
+        ):
+            return False
+        self._left -= 1
+        return self._left == 0
 
 
 class Moments:
     """Strikes with each fault of a plan at its moment; `struck` are those that have happened."""
 
-    def __init__(self, plan: Plan, world: CoresWorld) -> None:
+    def __init__(self, faults: tuple[Fault, ...], world: CoresWorld) -> None:
         self._world = world
         self._at_step: dict[int, list[Fault]] = {}
-        self._awaited: list[tuple[Fault, When, Glob]] = []
-        self._seen: dict[int, int] = {}  # how many messages have matched, by place in `_awaited`
+        self._awaited: list[tuple[Nth, Callable[[Record], None]]] = []
+        self._lies: list[tuple[Nth, Lie]] = []
+        self._plugin: list[tuple[PluginFault, int]] = []  # and how often it is asked before
         self.struck: list[Fault] = []
-        for fault in plan.faults:
-            if isinstance(fault.when, When):
-                self._awaited.append((fault, fault.when, Glob(fault.when.topic)))
-            else:
-                self._at_step.setdefault(fault.when, []).append(fault)
+        for fault in faults:
+            self._expect(fault)
+        world.trace.add_sink(self.observe)
+        world.answers = self._fault_of
+        if self._lies:
+            world.says = self._said
+
+    def _expect(self, fault: Fault) -> None:
+        if isinstance(fault, OnTheWay):
+            self._awaited.append((Nth(fault.which), lambda record: self._befall(fault, record)))
+        elif isinstance(fault, Lie):
+            self._lies.append((Nth(fault.which), fault))
+        elif isinstance(fault, PluginFault):
+            self._plugin.append((fault, fault.nth - 1))
+        elif isinstance(fault.when, When):
+            self._awaited.append((Nth(fault.when), lambda _: self._strike(fault)))
+        else:
+            self._at_step.setdefault(fault.when, []).append(fault)
+
+    def end(self) -> None:
+        """Let nothing more strike, and let messages that are held arrive."""
+        self._world.trace.remove_sink(self.observe)
+        self._world.answers = lambda _: None
+        self._world.says = lambda *_: None
+        self._world.release_all()
 
     def step(self) -> None:
         """Strike with the faults of the step that comes."""
@@ -38,28 +90,59 @@ class Moments:
         """Take the next record of the trace; a Sink."""
         if record.message is None:
             return
-        for place, (fault, when, topics) in enumerate(self._awaited):
-            if record.kind == when.side and isinstance(record.message, _TYPES[when.type]):
-                topic = getattr(record.message, "topic", "")
-                if topics.matches(topic):
-                    self._seen[place] = self._seen.get(place, 0) + 1
-                    if self._seen[place] == when.nth:
-                        self._world.at_once(self._striking(fault))
+        for sought, strike in self._awaited:
+            if sought.is_it(record.kind, record.party, record.message):
+                self._world.at_once(_with(strike, record))
 
-    def _striking(self, fault: Fault) -> Callable[[], None]:
-        return lambda: self._strike(fault)
+    def _strike(self, fault: Any) -> None:
+        self._note(fault)
+        fault.strike(self._world)
 
-    def _strike(self, fault: Fault) -> None:
-        world = self._world
+    def _befall(self, fault: OnTheWay, record: Record) -> None:
+        for flight in flights_of(self._world, record):
+            self._note(fault)
+            fault.befall(flight)
+            if isinstance(fault, HeldUntil):
+                self._awaited.append((Nth(fault.until), _releasing(flight)))
+
+    def _said(self, party: str, message: Outgoing) -> list[Outgoing] | None:
+        """Return what `party` says in place of `message`; None: the message itself."""
+        for sought, lie in self._lies:
+            if sought.is_it(Kind.SEND, party, message):
+                self._note(lie)
+                return lie.said(message)
+        return None
+
+    def _fault_of(self, question: AskHook) -> PluginFault | None:
+        """Return the fault that answers a question to a plugin, or None."""
+        found = None
+        for place, (fault, nbefore) in enumerate(self._plugin):
+            if fault.hook == question.topic:
+                self._plugin[place] = (fault, nbefore - 1)
+                if nbefore == 0:
+                    self._note(fault)
+                    found = fault
+        return found
+
+    def _note(self, fault: Any) -> None:
         self.struck.append(fault)
-        match fault:
-            case Crash(module=module, back=back):
-                world.crash(module)
-                world.later(back, lambda: world.load(module))
-            case Unload(module=module, back=back):
-                world.unload(module)
-                world.later(back, lambda: world.load(module))
-            case Linger(module=module, seconds=seconds):
-                world.linger(module, seconds)
-            case ClockJump(by=by):
-                world.set_clock(by)
+        self._world.trace.note(Kind.FAULT, PARTY, msgspec.to_builtins(fault))
+
+
+def flights_of(world: CoresWorld, record: Record) -> list[Flight]:
+    """Return the message that was just sent, for each receiver that has not taken it."""
+    if record.message is None:
+        return []
+    return [
+        Flight(world, station, record.n, record.message)
+        for station in world.stations.values()
+        if station.has(record.n)
+    ]
+
+
+def _releasing(flight: Flight) -> Callable[[Record], None]:
+    return lambda _: flight.release()
+
+
+def _with(strike: Callable[[Record], None], record: Record) -> Callable[[], None]:
+    return lambda: strike(record)

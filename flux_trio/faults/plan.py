@@ -10,85 +10,14 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from flux_trio.faults.catalogue import Fault
+from flux_trio.faults.catalogue.base import Count
+from flux_trio.faults.workload import Do, JobPlan
 from flux_trio.formats import FormatError
 
+__all__ = ["Do", "Fault", "JobPlan", "Plan", "plan_from_toml", "plan_to_toml"]
+
 VERSION: Final = 1
-
-Seconds = Annotated[float, msgspec.Meta(ge=0)]
-Count = Annotated[int, msgspec.Meta(ge=1)]
-Module = Literal["resource", "job-manager", "job-exec", "sched", "job-ingest", "job-list"]
-Action = Literal["cancel", "urgency", "drain", "undrain", "down", "up", "queue-stop", "queue-start"]
-
-
-class JobPlan(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One job: it is submitted at `at`, runs for `run` seconds and is ended after `limit`.
-
-    It asks for a core on each of `nnodes` nodes, or if that is 0 for `ntasks` cores anywhere.
-    """
-
-    at: Seconds = 0.0
-    ntasks: Count = 1
-    nnodes: Annotated[int, msgspec.Meta(ge=0)] = 0
-    run: Seconds = 1.0
-    limit: Seconds = 0.0  # 0: none
-    urgency: Annotated[int, msgspec.Meta(ge=0, le=31)] = 16
-
-
-class Do(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A request of the owner at `at`.
-
-    `job` is the place of a job in the plan, for cancel and urgency; `rank` is a target, for drain,
-    is made again.
-    """
-
-    at: Seconds
-    what: Action
-    job: Annotated[int, msgspec.Meta(ge=0)] = 0
-    rank: Annotated[int, msgspec.Meta(ge=0)] = 0
-    value: Annotated[int, msgspec.Meta(ge=0, le=31)] = 16
-
-
-class When(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The moment after the `nth` message of `topic` (a glob) was sent or received."""
-
-    topic: str
-    nth: Count = 1
-    side: Literal["send", "recv"] = "recv"
-    type: Literal["request", "response", "event"] = "request"
-
-
-class Crash(msgspec.Struct, frozen=True, tag="crash", forbid_unknown_fields=True):
-    """The module ends with an error `when` (a number: at that step); loaded again after `back`."""
-
-    module: Module
-    when: When | Count
-    back: Seconds = 0.0
-
-
-class Unload(msgspec.Struct, frozen=True, tag="unload", forbid_unknown_fields=True):
-    """The module is removed in order; it is loaded again after `back` seconds."""
-
-    module: Module
-    when: When | Count
-    back: Seconds = 0.0
-
-
-class Linger(msgspec.Struct, frozen=True, tag="linger", forbid_unknown_fields=True):
-    """The module takes nothing in, and none of its timers fires, for `seconds`."""
-
-    module: Module
-    when: When | Count
-    seconds: Seconds = 1.0
-
-
-class ClockJump(msgspec.Struct, frozen=True, tag="clock-jump", forbid_unknown_fields=True):
-    """The wall clock is set `by` seconds ahead, or back if `by` is negative."""
-
-    when: When | Count
-    by: float
-
-
-Fault = Crash | Unload | Linger | ClockJump
 
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 from flux_trio.config import Config, ExecConfig, SchedConfig
+from flux_trio.faults.catalogue import Exclude, Fault, Holds, NodesUp, Shrink
+from flux_trio.faults.jobs import Jobs
+from flux_trio.faults.machines import Surroundings
 from flux_trio.faults.moments import Moments
-from flux_trio.faults.plan import Do, Fault, Plan
+from flux_trio.faults.parties import OWNER
+from flux_trio.faults.plan import Plan
+from flux_trio.faults.properties import Property
 from flux_trio.faults.user import Owner
+from flux_trio.faults.workload import Do
 from flux_trio.faults.world import CoresWorld
-from flux_trio.formats import ResourceSet, format_fluid
+from flux_trio.formats import Idset, ResourceSet, format_fluid
 from flux_trio.judge import Clause, Monitor, Violation, load_clauses
 from flux_trio.judge.rules import ALL_RULES
-from flux_trio.protocols import JobEvent
 from flux_trio.trace import Kind, Record, Sink
 
 STEPS_MAX: Final = 50_000  # a world of 20 jobs takes about 1,000
-OWNER: Final = "owner"
 LONG_TEXT: Final = "6.response.4"  # it recommends short error texts; longer ones are wanted here
+ERROR: Final = "error"
+"""The property that no core raises."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a plan: `problems` has each property that was broken, and how."""
+    """What became of a plan: `problems` has each property that was broken, and how.
+
+    If a party of the plan lies, or messages are lost without a disconnect, clauses and being at
+    rest may be broken: then `problems` has only what no fault excuses, and `excused` the rest.
+    """
 
     plan: Plan
     problems: tuple[str, ...]
@@ -33,105 +43,193 @@ class Outcome:
     struck: tuple[Fault, ...] = ()
     nsteps: int = 0
     log: tuple[tuple[float, str, int, str], ...] = field(default=(), repr=False)
+    excused: tuple[str, ...] = ()
 
     @property
     def broken(self) -> frozenset[str]:
         """The properties that were broken: clauses by id, the others by their first word."""
-        return frozenset(problem.partition(":")[0] for problem in self.problems)
+        return frozenset(map(property_of, self.problems))
 
 
-def run_plan(plan: Plan, sinks: Iterable[Sink] = ()) -> Outcome:
+def property_of(problem: str) -> str:
+    """Return the name of the property that is broken, the first word of `problem`."""
+    return problem.partition(":")[0]
+
+
+def run_plan(
+    plan: Plan, sinks: Iterable[Sink] = (), *, properties: Iterable[Property] = ()
+) -> Outcome:
     """Play `plan` and check its properties; `sinks` get every record of the trace."""
-    monitor = Monitor(ALL_RULES, _clauses(), is_simulated=True)
-    played = play(plan, [*sinks, monitor.observe])
-    world, moments = played.world, played.moments
-    problems = [] if played.is_at_rest else [f"rest: there is none after {world.nsteps} steps"]
-    if played.is_at_rest:
-        monitor.finish()
-        problems += _left_over(played)
-    violations = tuple(v for v in monitor.violations if v.clause != LONG_TEXT)
-    problems += [f"error: {each}" for each in world.errors]
-    problems += [f"{each.clause}: record {each.record.n}: {each.text}" for each in violations]
-    return Outcome(
-        plan, tuple(problems), violations, tuple(moments.struck), world.nsteps, tuple(world.log)
-    )
+    lives = Lives()
+    game = Game(plan, [*sinks, lives.observe], properties)
+    is_at_rest = game.play()
+    return game.outcome(lives, is_at_rest=is_at_rest)
 
 
-@dataclass(frozen=True)
-class Played:
-    """A world after its plan."""
-
-    world: CoresWorld
-    moments: Moments
-    owner: Owner
-    active: frozenset[int]
-    """Jobs that are not INACTIVE."""
-    is_at_rest: bool
-
-
-def play(plan: Plan, sinks: Iterable[Sink] = ()) -> Played:
+def play(plan: Plan, sinks: Iterable[Sink] = ()) -> Game:
     """Play `plan` without a judge."""
-    jobs = _Jobs()
-    inventory, sinks = _inventory(plan), [*sinks, jobs.observe]
-    world = CoresWorld(plan.seed, _config(plan), inventory, late=plan.late, sinks=sinks)
-    moments = Moments(plan, world)
-    world.trace.add_sink(moments.observe)
-    for name in world.modules:
-        world.load(name)
-    owner = Owner(plan.jobs, plan.actions, {})
-    world.start(world.add(OWNER, owner))
-    is_at_rest = _run(world, moments)
-    if is_at_rest:
-        world.trace.remove_sink(moments.observe)
-        put_right(plan, world, sorted(jobs.active))
-        is_at_rest = _run(world, None)
-    return Played(world, moments, owner, frozenset(jobs.active), is_at_rest)
+    game = Game(plan, sinks)
+    game.play()
+    return game
 
 
-class _Jobs:
-    """The jobs that have a submit event and no clean event."""
+class Lives:
+    """Judges a trace; with each life of the instance a new trace begins, as in a file of its own.
+
+    What a killed instance was about to do is not due any more.
+    """
 
     def __init__(self) -> None:
-        self.active: set[int] = set()
+        self._monitor = Monitor(ALL_RULES, _clauses(), is_simulated=True)
+        self._earlier: list[Violation] = []
 
     def observe(self, record: Record) -> None:
         """Take the next record; a Sink."""
-        if record.kind == Kind.EVENT and record.data is not None:
-            match record.data["name"]:
-                case JobEvent.SUBMIT:
-                    self.active.add(record.data["id"])
-                case JobEvent.CLEAN:
-                    self.active.discard(record.data["id"])
+        if record.kind == Kind.CONFIG:  # the first record of a life
+            self._earlier += self._monitor.violations
+            self._monitor = Monitor(ALL_RULES, _clauses(), is_simulated=True)
+        self._monitor.observe(record)
+
+    def finish(self) -> None:
+        """The trace ends at rest: what is due now is a violation."""
+        self._monitor.finish()
+
+    @property
+    def violations(self) -> list[Violation]:
+        """What was broken in all lives."""
+        found = [*self._earlier, *self._monitor.violations]
+        return [each for each in found if each.clause != LONG_TEXT]
 
 
-def put_right(plan: Plan, world: CoresWorld, active: list[int]) -> None:
-    """Load what is not there; bring nodes back, start the queue, let the `active` jobs run."""
-    for name in world.modules:
-        world.load(name)
-    ranks = {each.rank for each in plan.actions}
-    todo = [Do(0.0, "queue-start")]
-    todo += [Do(0.0, what, rank=rank) for rank in sorted(ranks) for what in ("up", "undrain")]
-    todo += [Do(0.0, "urgency", job=place) for place in range(len(active))]
-    last = Owner((), tuple(todo), dict(enumerate(active)))
-    world.start(world.add("last", last))
+class Game:
+    """A world and those who play in it: the owner, and the faults at their moments."""
 
+    def __init__(
+        self, plan: Plan, sinks: Iterable[Sink] = (), properties: Iterable[Property] = ()
+    ) -> None:
+        self.plan = plan
+        self.trace: list[Record] = []  # if a property looks at it
+        self.broken: dict[str, str] = {}  # by property: what is wrong
+        self._properties = tuple(properties)
+        self._after_step = [each for each in self._properties if each.looks_at == "step"]
+        self._jobs = Jobs()
+        sinks = [*sinks, self._jobs.observe]
+        if any(each.looks_at == "trace" for each in self._properties):
+            sinks.append(self.trace.append)
+        self.world = CoresWorld(
+            plan.seed, _config(plan), _surroundings(plan), late=plan.late, sinks=sinks
+        )
+        self.world.began = self._begin_life
+        self.moments: Moments | None = Moments(plan.faults, self.world)
+        self.struck = self.moments.struck
+        self.world.boot()
+        self.owner = Owner(plan.jobs, plan.actions, {})
+        self.world.start(self.world.add(OWNER, self.owner))
 
-def _run(world: CoresWorld, moments: Moments | None) -> bool:
-    """Return True at rest, False after STEPS_MAX; without `moments` there are no more faults."""
-    while True:
-        if moments is not None:
-            moments.step()
-        if not world.step():
-            return True
-        if world.nsteps >= STEPS_MAX:
+    @property
+    def active(self) -> frozenset[int]:
+        """The jobs that are not INACTIVE."""
+        return frozenset(self._jobs.active)
+
+    def step(self) -> bool:
+        """Let one thing happen; False if nothing is left to happen."""
+        if self.moments is not None and not self.world.is_in_turn:
+            self.moments.step()
+        if not self.world.step():
             return False
+        for each in self._after_step:
+            self._check(each, self.world)
+        return True
+
+    def run(self) -> bool:
+        """Go on until nothing is left to happen; return False after STEPS_MAX steps."""
+        while self.step():
+            if self.world.nsteps >= STEPS_MAX:
+                return False
+        return True
+
+    def play(self) -> bool:
+        """Run, put everything right and run again; return whether all came to rest."""
+        is_at_rest = self.run()
+        while is_at_rest and self.world.release_all():
+            is_at_rest = self.run()
+        if is_at_rest:
+            self.put_right()
+            is_at_rest = self.run()
+        return is_at_rest
+
+    def put_right(self) -> None:
+        """End the faults: load what is not there, bring nodes back, let jobs and queues go on."""
+        if self.moments is not None:
+            self.moments.end()
+            self.moments = None
+        for name in self.world.modules:
+            self.world.load(name)
+        active = sorted(self.active)
+        todo = [Do(0.0, "queue-start"), *_nodes_back(self.plan)]
+        todo += [Do(0.0, "urgency", job=place) for place in range(len(active))]
+        last = Owner((), tuple(todo), dict(enumerate(active)))
+        self.world.start(self.world.add("last", last))
+
+    def outcome(self, lives: Lives, *, is_at_rest: bool) -> Outcome:
+        """Check the properties of the whole, and return what became of the plan."""
+        world = self.world
+        problems = []
+        if is_at_rest:
+            lives.finish()
+            problems = self._left_over()
+            for each in self._properties:
+                if each.looks_at == "rest":
+                    self._check(each, world)
+        else:
+            problems = [f"rest: there is none after {world.nsteps} steps"]
+        for each in self._properties:
+            if each.looks_at == "trace":
+                self._check(each, self.trace)
+        problems += [f"{name}: {text}" for name, text in self.broken.items()]
+        problems += [f"{ERROR}: {each}" for each in world.errors]
+        violations = tuple(lives.violations)
+        problems += [f"{each.clause}: record {each.record.n}: {each.text}" for each in violations]
+        is_excused = any(fault.holds is Holds.NO_ERROR for fault in self.struck)
+        excused = [p for p in problems if is_excused and property_of(p) != ERROR]
+        return Outcome(
+            self.plan,
+            tuple(each for each in problems if each not in excused),
+            violations,
+            tuple(self.struck),
+            world.nsteps,
+            tuple(world.log),
+            tuple(excused),
+        )
+
+    def _check(self, check: Property, seen: object) -> None:
+        if check.name not in self.broken and (text := check(seen)):
+            self.broken[check.name] = text
+
+    def _begin_life(self) -> None:
+        """The instance begins again from what is stored."""
+        lost = self._jobs.read(self.world.disk.store) & set(self.owner.ids.values())
+        for jobid in sorted(lost):
+            text = f"job {format_fluid(jobid, 'f58')} was accepted and is not stored"
+            self.broken.setdefault("kept", text)
+
+    def _left_over(self) -> list[str]:
+        submitted = sorted(self.active.intersection(self.owner.ids.values()))
+        problems = [f"inactive: {format_fluid(id_, 'f58')} is active at rest" for id_ in submitted]
+        return problems + [
+            f"answered: request {tag} of the owner is not" for tag in self.owner.waiting
+        ]
 
 
-def _left_over(played: Played) -> list[str]:
-    submitted = sorted(played.active.intersection(played.owner.ids.values()))
-    problems = [f"inactive: {format_fluid(each, 'f58')} is active at rest" for each in submitted]
-    problems += [f"answered: request {tag} of the owner is not" for tag in played.owner.waiting]
-    return problems
+def _nodes_back(plan: Plan) -> Iterator[Do]:
+    ranks = {each.rank for each in plan.actions}
+    ranks.update(rank for fault in plan.faults for rank in getattr(fault, "ranks", ()))
+    for rank in sorted(ranks):
+        for what in ("up", "undrain"):
+            yield Do(0.0, what, rank=rank)
+    is_excluding = any(each.what == "exclude" for each in plan.actions)
+    if is_excluding or any(isinstance(each, Shrink | Exclude) for each in plan.faults):
+        yield Do(0.0, "include")
 
 
 @functools.cache
@@ -146,6 +244,15 @@ def _config(plan: Plan) -> Config:
     return Config(exec=ExecConfig(simulate=True), sched=sched)
 
 
-def _inventory(plan: Plan) -> ResourceSet:
+def _surroundings(plan: Plan) -> Surroundings:
     cores = (1 << plan.cores) - 1
-    return ResourceSet.build(((rank, cores, 0) for rank in range(plan.nnodes)), "node{}".format)
+    ranks = range(plan.nnodes)
+    hooks = [fault.hook for fault in plan.faults if hasattr(fault, "hook")]
+    excluded = [rank for each in plan.faults if isinstance(each, Exclude) for rank in each.ranks]
+    down = [rank for each in plan.faults if isinstance(each, NodesUp) for rank in each.ranks]
+    return Surroundings(
+        ResourceSet.build(((rank, cores, 0) for rank in ranks), "node{}".format),
+        exclude=Idset.of(rank for rank in excluded if rank in ranks),
+        missing={rank: "it is down" for rank in down if rank in ranks},
+        hooks=tuple(dict.fromkeys(hooks)),
+    )

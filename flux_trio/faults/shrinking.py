@@ -7,8 +7,9 @@ from typing import Final
 
 import msgspec
 
-from flux_trio.faults.plan import Do, JobPlan, Plan
+from flux_trio.faults.plan import Plan
 from flux_trio.faults.running import run_plan
+from flux_trio.faults.workload import Do, JobPlan
 
 RUNS_MAX: Final = 150
 

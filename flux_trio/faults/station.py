@@ -9,8 +9,14 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from flux_trio.broker import Peer
+from flux_trio.broker.router import REQUESTS_WAITING_MAX
 from flux_trio.cores.turns import Core
 from flux_trio.messages import Message
+
+Waiting = tuple[int, Message]
+"""The place of a send in the trace, and the message."""
+
+_UNTIL_RELEASED = -1
 
 
 class Station:
@@ -29,35 +35,124 @@ class Station:
     ) -> None:
         self.name = name
         self.core = core
-        self.peer = Peer(name, userid, rolemask, self._deliver, lambda: self.nwaiting)
+        self.peer = Peer(name, userid, rolemask, self._deliver, self._waiting)
         self.nwaiting = 0
+        self.is_full = False  # requests are refused
         self.stepped = 0.0  # how far the wall clock was set since the last turn
         self._sender_of = sender_of
-        self._links: dict[str, deque[tuple[int, Message]]] = {}
+        self._links: dict[str, deque[Waiting]] = {}  # by sender
+        self._held: dict[int, int] = {}  # place of a send → messages to be taken before
         self._timers: dict[Hashable, tuple[float, int]] = {}
         self._count = 0
+
+    def _waiting(self) -> int:
+        return REQUESTS_WAITING_MAX if self.is_full else self.nwaiting
+
+    # --- messages
+
+    @property
+    def has_message(self) -> bool:
+        """Whether a message can be taken."""
+        return bool(self._open_links() if self._held else self.nwaiting)
 
     def _deliver(self, ref: int, message: Message) -> None:
         self._links.setdefault(self._sender_of(message), deque()).append((ref, message))
         self.nwaiting += 1
 
-    def take(self, count: int, draw: random.Random) -> list[tuple[int, Message]]:
-        """Return `count` of the waiting messages, each the first of a sender that is drawn."""
-        taken = []
+    def take(self, count: int, draw: random.Random) -> list[Waiting]:
+        """Return at most `count` waiting messages, each the first of a sender that is drawn."""
+        taken: list[Waiting] = []
         for _ in range(min(count, self.nwaiting)):
-            link = draw.choice(list(self._links))
+            links = self._open_links() if self._held else list(self._links)
+            if not links:
+                break
+            link = draw.choice(links)
             taken.append(self._links[link].popleft())
             if not self._links[link]:
                 del self._links[link]
+            if self._held:
+                self._count_down()
         self.nwaiting -= len(taken)
         return taken
 
-    def undelivered(self) -> list[tuple[int, Message]]:
+    def undelivered(self) -> list[Waiting]:
         """Return the waiting messages in the order in which they were sent; none waits any more."""
         waiting = list(heapq.merge(*self._links.values(), key=lambda each: each[0]))
         self._links.clear()
+        self._held.clear()
         self.nwaiting = 0
         return waiting
+
+    # --- messages on their way
+
+    def hold(self, ref: int, count: int = _UNTIL_RELEASED) -> None:
+        """Hold the message sent at `ref`, until `count` others were taken or until `release`."""
+        if self._find(ref) is not None:
+            self._held[ref] = count
+
+    def release(self, ref: int) -> None:
+        """Let a held message be taken."""
+        self._held.pop(ref, None)
+
+    def release_all(self) -> bool:
+        """Let all messages be taken; return whether any was held."""
+        was_held = bool(self._held)
+        self._held.clear()
+        return was_held
+
+    def remove(self, ref: int) -> bool:
+        """Forget the message sent at `ref`; return whether it waited."""
+        found = self._find(ref)
+        if found is None:
+            return False
+        sender, place = found
+        del self._links[sender][place]
+        if not self._links[sender]:
+            del self._links[sender]
+        self._held.pop(ref, None)
+        self.nwaiting -= 1
+        return True
+
+    def insert_after(self, ref: int) -> None:
+        """Let the message sent at `ref` wait twice."""
+        found = self._find(ref)
+        if found is not None:
+            sender, place = found
+            self._links[sender].insert(place, self._links[sender][place])
+            self.nwaiting += 1
+
+    def put_first(self, ref: int) -> None:
+        """Put the message sent at `ref` before the others of its sender."""
+        found = self._find(ref)
+        if found is not None:
+            sender, place = found
+            link = self._links[sender]
+            link.appendleft(link[place])
+            del link[place + 1]
+
+    def has(self, ref: int) -> bool:
+        """Whether the message sent at `ref` waits."""
+        return self._find(ref) is not None
+
+    def _find(self, ref: int) -> tuple[str, int] | None:
+        for sender, link in self._links.items():
+            for place, (sent, _) in enumerate(link):
+                if sent == ref:
+                    return sender, place
+        return None
+
+    def _open_links(self) -> list[str]:
+        return [sender for sender, link in self._links.items() if link[0][0] not in self._held]
+
+    def _count_down(self) -> None:
+        """A message was taken."""
+        for ref, count in list(self._held.items()):
+            if count == 1:
+                del self._held[ref]
+            elif count > 1:
+                self._held[ref] = count - 1
+
+    # --- timers
 
     def set_timer(self, key: Hashable, at: float) -> None:
         """Fire `key` at `at`, in seconds that passed; replaces an earlier time."""
@@ -77,3 +172,7 @@ class Station:
         for _, key in due:
             del self._timers[key]
         return [key for _, key in due]
+
+    def take_timers_of(self, other: Station) -> None:
+        """Go on with the timers of `other`, whose core this is."""
+        self._timers, self._count = other._timers, other._count

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, assert_never
+from typing import Any, assert_never
 
 from flux_trio.cores.turns import SetTimer, TimerFired
-from flux_trio.faults.plan import Do, JobPlan
+from flux_trio.faults.clients import LATER, RETRY_S, Client
+from flux_trio.faults.workload import Do, JobPlan
 from flux_trio.formats import Jobspec
-from flux_trio.messages import Errno, Request, Response, topics
-
-RETRY_S: Final = 0.5
-_LATER: Final = (Errno.ENOSYS, Errno.EAGAIN)
-"""Answers after which the owner asks again: a service is not there, or is not ready."""
+from flux_trio.messages import Request, Response, topics
 
 
-class Owner:
+class Owner(Client):
     """A core that speaks for the owner; `ids` are the ids of the submitted jobs, by place."""
+
+    comes_back = True
 
     def __init__(
         self, jobs: tuple[JobPlan, ...], actions: tuple[Do, ...], ids: dict[int, int]
@@ -41,6 +40,13 @@ class Owner:
                     actions += self._answered(now, each)
         return actions
 
+    def connection_lost(self) -> None:
+        """Forget the open requests; a job whose submission was open may have been accepted."""
+        for place in self.waiting.values():
+            if isinstance(self._todo[place], JobPlan):
+                self.refused[place] = "the connection was lost before the answer"
+        self.waiting.clear()
+
     def _do(self, now: float, place: int) -> list[Any]:
         asked = self._todo[place]
         if isinstance(asked, JobPlan):
@@ -58,7 +64,7 @@ class Owner:
 
     def _answered(self, now: float, response: Response) -> list[Any]:
         place = self.waiting.pop(response.matchtag)
-        if response.errnum in _LATER:
+        if response.errnum in LATER:
             return [SetTimer(place, now + RETRY_S)]
         if isinstance(self._todo[place], JobPlan):
             if response.errnum:
@@ -96,6 +102,10 @@ def _method(asked: Do, jobid: int) -> tuple[str, dict[str, Any]]:
             return topics.RESOURCE_DOWN, targets
         case "up":
             return topics.RESOURCE_UP, targets
+        case "exclude":
+            return topics.RESOURCE_EXCLUDE, targets
+        case "include":
+            return topics.RESOURCE_EXCLUDE, {"targets": ""}
         case "queue-stop":
             return topics.JOB_QUEUE_START, {"start": False}
         case "queue-start":

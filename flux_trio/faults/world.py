@@ -3,6 +3,10 @@
 A step is one turn of one module, or the next moment when nobody has anything to do. Which module
 takes its turn, which of the waiting messages have reached it, and whether time passes meanwhile is
 drawn. Messages between two parties keep their order.
+
+A turn has three parts: messages are taken, the core decides, and its actions are performed one by
+one. `stop` interrupts a turn after the message or action that is being dealt with; the next step
+goes on from there.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import random
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final, assert_never
 
@@ -24,27 +29,31 @@ from flux_trio.cores.turns import (
     Log,
     Note,
     NoteAll,
+    Outgoing,
     SetTimer,
     TimerFired,
 )
-from flux_trio.faults.machines import USERID, ModulePlan, module_plans
+from flux_trio.faults.disk import Disk
+from flux_trio.faults.machines import KVS_MODULE, USERID, ModulePlan, Surroundings, module_plans
+from flux_trio.faults.plugins import Answering
 from flux_trio.faults.station import Station
-from flux_trio.formats import ResourceSet
 from flux_trio.messages import (
     ROLE_LOCAL,
     ROLE_OWNER,
     Event,
+    Level,
     Message,
     Request,
     Response,
     service_of,
 )
-from flux_trio.store.stores import MemoryStore, Store
+from flux_trio.protocols import AskHook
 from flux_trio.trace import KILLED, Kind, Sink, Trace
 
 EPOCH: Final = 1_000_000_000.0  # seconds since the Unix epoch; the clock of every world starts here
 BATCH_MAX: Final = 4  # messages that a module takes in one turn, at most: drawn from 1
 LATE_S_MAX: Final = 2.0  # how much time passes at most while messages wait
+OWNERS_ROLES: Final = ROLE_LOCAL | ROLE_OWNER
 
 
 class CoresWorld:
@@ -54,7 +63,7 @@ class CoresWorld:
         self,
         seed: int,
         config: Config,
-        inventory: ResourceSet,
+        given: Surroundings,
         *,
         late: float = 0.0,
         sinks: Iterable[Sink] = (),
@@ -62,27 +71,39 @@ class CoresWorld:
         self.passed = EPOCH  # seconds, which no setting of the wall clock changes
         self.ahead = 0.0  # by how much the wall clock was set
         self.nsteps = 0
+        self.life = 0  # how often the instance has ended
+        self.is_up = False
         self.stations: dict[str, Station] = {}
+        self.disk = Disk()
         self.errors: list[str] = []  # what cores raised, with the name of the module
         self.log: list[tuple[float, str, int, str]] = []  # time, module, level, text
         self.trace = Trace(lambda: self.now)
         for sink in sinks:
             self.trace.add_sink(sink)
+        self.says: Callable[[str, Outgoing], list[Outgoing] | None] = lambda *_: None
+        self.answers: Callable[[AskHook], Answering | None] = lambda _: None
+        self.began: Callable[[], None] = lambda: None  # called when the instance begins anew
+        self.router = Router(self.trace)
+        self.inventory = given.inventory
+        self._config = config
         self._draw = random.Random(seed)
         self._late = late
-        self._router = Router(self.trace)
         self._sender = ""
-        self._agenda: list[tuple[float, int, Callable[[], None]]] = []
+        self._agenda: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
         self._count = itertools.count()
-        self._strikes: list[Callable[[], None]] = []
+        self._strikes: deque[Callable[[], object]] = deque()
         self._away: dict[str, float] = {}  # modules that take nothing in, until when
-        store: Store = MemoryStore()
-        self._plans: dict[str, ModulePlan] = module_plans(config, inventory, lambda: store)
+        self._slow: dict[str, tuple[float, float]] = {}  # pause after each turn, until when
+        self._taken: tuple[Station, list[Any]] | None = None  # inputs of the turn under way
+        self._todo: deque[tuple[Station, CommonAction]] = deque()  # its actions
+        self._is_stopping = False
+        self._plans: dict[str, ModulePlan] = module_plans(
+            config, given, self.disk, lambda question: self.answers(question)
+        )
         self._holders = {
             service: name for name, plan in self._plans.items() for service in plan.services
         }
-        tables = config.to_json()
-        self.trace.note(Kind.CONFIG, "config", {key: tables[key] for key in ("policy", "queues")})
+        self._note_config()
 
     @property
     def now(self) -> float:
@@ -94,7 +115,17 @@ class CoresWorld:
         """The names of all modules, in the order of their start."""
         return tuple(self._plans)
 
+    def is_essential(self, name: str) -> bool:
+        """Whether the instance ends with this module."""
+        return name == KVS_MODULE
+
     # --- modules
+
+    def boot(self) -> None:
+        """Load all modules."""
+        self.is_up = True
+        for name in self._plans:
+            self.load(name)
 
     def load(self, name: str) -> None:
         """Start a module, unless it runs."""
@@ -103,38 +134,133 @@ class CoresWorld:
         plan = self._plans[name]
         station = self.add(name, plan.make())
         for service in plan.services:
-            self._router.register(station.peer, service)
+            self.router.register(station.peer, service)
         for event in plan.events:
             station.peer.subscriptions.add(event)
-        self._perform(station, station.core.start(self.now))
+        self.start(station)
         self._note_module(name, "started")
 
-    def add(self, name: str, core: Core[Any, Any]) -> Station:
-        """Add a party with the owner's rights, which has no service."""
-        station = Station(name, core, USERID, ROLE_LOCAL | ROLE_OWNER, self._sender_of)
+    def make(self, name: str) -> Core[Any, Any]:
+        """Return the core of a module as it is when the module starts."""
+        return self._plans[name].make()
+
+    def add(
+        self, name: str, core: Core[Any, Any], userid: int = USERID, rolemask: int = OWNERS_ROLES
+    ) -> Station:
+        """Add a party that has no service; by default it has the owner's rights."""
+        station = Station(name, core, userid, rolemask, self._sender_of)
         self._sender = name
-        self._router.add(station.peer)
+        self.router.add(station.peer)
         self.stations[name] = station
         return station
 
     def start(self, station: Station) -> None:
         """Start the core of an added party."""
-        self._perform(station, station.core.start(self.now))
+        self.perform(station, station.core.start(self.now))
 
-    def unload(self, name: str) -> None:
-        """Remove a module in order, if it runs."""
-        if self._remove(name, ""):
-            self._note_module(name, "removed")
+    def perform(self, station: Station, actions: Iterable[CommonAction]) -> None:
+        """Perform the actions of a party at once, as long as it is there."""
+        for action in actions:
+            if self.is_loaded(station):
+                self._do(station, action)
+                self.strike()
+
+    def unload(self, name: str, *, is_ending: bool = False) -> bool:
+        """Remove a module in order; return False if it does not run or others depend on it.
+
+        When the instance `is_ending`, nobody depends on a module any more.
+        """
+        if self.is_essential(name) and not is_ending:
+            text = f"module {name} is not removed: other modules depend on it"
+            self.log.append((self.now, "broker", Level.ERR, text))
+            return False
+        if not self.remove(name, ""):
+            return False
+        self._note_module(name, "removed")
+        return True
 
     def crash(self, name: str, reason: str = KILLED) -> None:
         """End a module with an error, if it runs."""
-        if self._remove(name, f"{name} ended: {reason}"):
+        if self.remove(name, f"{name} ended: {reason}"):
             self._note_module(name, "crashed", reason=reason)
+
+    def let_return(self, name: str) -> None:
+        """Let a module return without being asked to, if it runs."""
+        reason = "returned without being asked to"
+        if self.remove(name, f"{name} ended: {reason}"):
+            self._note_module(name, "returned", reason=reason)
+
+    def remove(self, name: str, reason: str) -> bool:
+        """Remove a party; return whether it was there. `reason` says why it ended by itself."""
+        station = self.stations.pop(name, None)
+        if station is None:
+            return False
+        self._away.pop(name, None)
+        self._slow.pop(name, None)
+        self._sender = name
+        self.router.remove(station.peer, station.undelivered(), reason)
+        return True
 
     def linger(self, name: str, seconds: float) -> None:
         """Let a module take nothing in for so many seconds."""
         self._away[name] = self.passed + seconds
         self.later(seconds, lambda: None)
+
+    def slow_down(self, name: str, pause: float, seconds: float) -> None:
+        """Let a module take one message a turn and pause after it, for so many seconds."""
+        self._slow[name] = (pause, self.passed + seconds)
+
+    def fill_inbox(self, name: str, seconds: float) -> None:
+        """Refuse requests to a module for so many seconds."""
+        station = self.stations.get(name)
+        if station is not None:
+            station.is_full = True
+            self.later(seconds, setattr, station, "is_full", False)
+
+    def is_loaded(self, station: Station) -> bool:
+        """Whether a party is there still."""
+        return self.stations.get(station.name) is station
+
+    def taken_by(self, station: Station) -> list[Any]:
+        """Return the inputs of the turn under way, if it is the turn of `station`."""
+        return self._taken[1] if self._taken is not None and self._taken[0] is station else []
+
+    def _note_module(self, name: str, what: str, **more: Any) -> None:
+        self.trace.note(Kind.MODULE, "broker", {"module": name, "what": what, **more})
+
+    def _note_config(self) -> None:
+        tables = self._config.to_json()
+        data = {key: tables[key] for key in ("policy", "queues")}
+        self.trace.note(Kind.CONFIG, "config", data)
+
+    def _sender_of(self, message: Message) -> str:
+        """Return the sender; a response of the broker in place of a service counts as its own."""
+        if isinstance(message, Response):
+            return self._holders.get(service_of(message.topic), self._sender)
+        return self._sender
+
+    # --- the instance
+
+    def end_life(self) -> list[Station]:
+        """Forget all parties, as when the instance is killed; return the clients."""
+        self.is_up = False
+        self.life += 1
+        clients = [each for name, each in self.stations.items() if name not in self._plans]
+        self.stations.clear()
+        self._away.clear()
+        self._slow.clear()
+        self._todo.clear()
+        self._taken = None
+        self.router = Router(self.trace)
+        return clients
+
+    def begin_life(self) -> None:
+        """Start the instance again, from what is stored."""
+        self.began()
+        self._note_config()
+        self.boot()
+
+    # --- time
 
     def set_clock(self, by: float) -> None:
         """Set the wall clock `by` seconds ahead; every core is told before its next turn."""
@@ -143,59 +269,77 @@ class CoresWorld:
         for station in self.stations.values():
             station.stepped += by
 
-    def later(self, seconds: float, do: Callable[[], None]) -> None:
-        """Call `do` after so many seconds."""
-        heapq.heappush(self._agenda, (self.passed + seconds, next(self._count), do))
+    def sleep(self, seconds: float) -> None:
+        """Let time pass although messages wait and timers are due."""
+        self.passed += seconds
 
-    def at_once(self, do: Callable[[], None]) -> None:
+    def later(self, seconds: float, do: Callable[..., object], *args: Any) -> None:
+        """Call `do(*args)` after so many seconds."""
+        at = self.passed + seconds
+        heapq.heappush(self._agenda, (at, next(self._count), do, args))
+
+    def load_later(self, name: str, seconds: float) -> None:
+        """Load a module after so many seconds, if the instance still lives the same life."""
+        self.later(seconds, self._load_in, self.life, name)
+
+    def _load_in(self, life: int, name: str) -> None:
+        if self.life == life:
+            self.load(name)
+
+    def at_once(self, do: Callable[[], object]) -> None:
         """Call `do` before anything else happens: even before the turn for which a message came."""
         self._strikes.append(do)
 
-    def _remove(self, name: str, reason: str) -> bool:
-        station = self.stations.pop(name, None)
-        if station is None:
-            return False
-        self._away.pop(name, None)
-        self._sender = name
-        self._router.remove(station.peer, station.undelivered(), reason)
-        return True
-
-    def _note_module(self, name: str, what: str, **more: Any) -> None:
-        self.trace.note(Kind.MODULE, "broker", {"module": name, "what": what, **more})
-
-    def _sender_of(self, message: Message) -> str:
-        """Return the sender; a response of the broker in place of a service counts as its own."""
-        if isinstance(message, Response):
-            return self._holders[service_of(message.topic)]
-        return self._sender
+    def strike(self) -> None:
+        """Do what is to happen at once."""
+        while self._strikes:
+            self._strikes.popleft()()
 
     # --- steps
 
+    @property
+    def is_in_turn(self) -> bool:
+        """Whether a turn was interrupted by `stop`."""
+        return self._taken is not None or bool(self._todo)
+
+    def stop(self) -> None:
+        """Interrupt the turn under way; the next step goes on with it."""
+        self._is_stopping = True
+
     def step(self) -> bool:
         """Let one thing happen; False if nothing is left to happen."""
+        self._is_stopping = False
+        if self.is_in_turn:
+            self._go_on()
+            return True
         self.nsteps += 1
         while self._agenda and self._agenda[0][0] <= self.passed:
-            heapq.heappop(self._agenda)[2]()
+            _, _, do, args = heapq.heappop(self._agenda)
+            do(*args)
+        self.strike()
+        if self._is_stopping:
+            return True
         ready = [each for each in self.stations.values() if self._is_ready(each)]
         at = self._next_moment()
         is_late = at is not None and at <= self.passed + LATE_S_MAX
         if ready and not (self._late and is_late and self._draw.random() < self._late):
-            self._turn(self._draw.choice(ready))
+            self._begin_turn(self._draw.choice(ready))
             return True
         if at is None:
             return False
         self.passed = max(self.passed, at)
         return True
 
-    def is_loaded(self, station: Station) -> bool:
-        """Whether a party is there still."""
-        return self.stations.get(station.name) is station
+    def release_all(self) -> bool:
+        """Release all messages that are held; return whether there was one."""
+        released = [station.release_all() for station in self.stations.values()]
+        return any(released)
 
     def _is_ready(self, station: Station) -> bool:
         if self._away.get(station.name, 0.0) > self.passed:
             return False
         at = station.next_timer()
-        return bool(station.nwaiting) or (at is not None and at <= self.passed)
+        return station.has_message or (at is not None and at <= self.passed)
 
     def _next_moment(self) -> float | None:
         """Return when the next timer fires or the next thing of the agenda is due; None: never."""
@@ -210,23 +354,43 @@ class CoresWorld:
             moments.append(self._agenda[0][0])
         return min(moments, default=None)
 
-    def _turn(self, station: Station) -> None:
-        """Messages that reached the module, or the timers that are due."""
+    def _begin_turn(self, station: Station) -> None:
+        """Take messages that reached the module, or the timers that are due."""
         at = station.next_timer()
         is_due = at is not None and at <= self.passed
-        inputs: list[Any] = []
-        if station.nwaiting and not (is_due and self._draw.random() < 0.5):
-            taken = station.take(self._draw.randint(1, BATCH_MAX), self._draw)
+        pause, until = self._slow.get(station.name, (0.0, 0.0))
+        is_slow = until > self.passed
+        if is_slow:
+            self.linger(station.name, pause)
+        if station.has_message and not (is_due and self._draw.random() < 0.5):
+            count = self._draw.randint(1, BATCH_MAX)
+            taken = station.take(1 if is_slow else count, self._draw)
             station.peer.guests.clear()
+            self._taken = (station, [message for _, message in taken])
             self.trace.received_all(station.name, taken)
-            self._strike()
-            if not self.is_loaded(station):  # a fault at this moment has ended it
-                return
-            inputs = [message for _, message in taken]
+            self.strike()
         else:
-            inputs = [TimerFired(key) for key in station.pop_due(self.passed)]
+            self._taken = (station, [TimerFired(key) for key in station.pop_due(self.passed)])
+        if not self._is_stopping:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Go on with the turn under way, to its end or until `stop`."""
+        if self._taken is not None:
+            station, inputs = self._taken
+            self._taken = None
+            if self.is_loaded(station):  # else a fault at this moment has ended it
+                self._decide(station, inputs)
+                self.strike()
+        while self._todo and not self._is_stopping:
+            station, action = self._todo.popleft()
+            if self.is_loaded(station):
+                self._do(station, action)
+                self.strike()
+
+    def _decide(self, station: Station, inputs: list[Any]) -> None:
         if station.stepped:
-            inputs.insert(0, ClockStepped(station.stepped))
+            inputs = [ClockStepped(station.stepped), *inputs]
             station.stepped = 0.0
         try:
             actions = station.core.turn(self.now, inputs)
@@ -234,24 +398,15 @@ class CoresWorld:
             self.errors.append(f"{station.name} raised {type(error).__name__}: {error}")
             self.crash(station.name, str(error))
         else:
-            self._perform(station, actions)
-
-    def _perform(self, station: Station, actions: list[CommonAction]) -> None:
-        for action in actions:
-            if not self.is_loaded(station):
-                return
-            self._do(station, action)
-            self._strike()
-
-    def _strike(self) -> None:
-        while self._strikes:
-            self._strikes.pop(0)()
+            self._todo.extend((station, action) for action in actions)
 
     def _do(self, station: Station, action: CommonAction) -> None:
         match action:
             case Request() | Response() | Event():
-                self._sender = station.name
-                self._router.route(station.peer, action)
+                said = self.says(station.name, action)
+                for message in [action] if said is None else said:
+                    self._sender = station.name
+                    self.router.route(station.peer, message)
             case SetTimer(key, at):
                 station.set_timer(key, at - self.ahead)
             case ClearTimer(key):

@@ -27,6 +27,7 @@ class Kind(StrEnum):
     COUNTERS = "counters"
     CLOCK = "clock"  # the wall clock was set
     INSTANCE = "instance"
+    FAULT = "fault"  # something was broken on purpose
 
 
 KILLED: Final = "killed on request"

@@ -34,7 +34,7 @@ def test_plan_that_has_broken_a_property_breaks_none(path: Path) -> None:
         ("seed = 1\nversion = 2", "version: expected version 1 of a plan, got 2"),
         ("seed = 'x'", "seed: expected"),
         ("seed = 1\njobs = [{ntasks = 0}]", "jobs[0].ntasks: expected"),
-        ("seed = 1\nfaults = [{type = 'crash', module = 'kvs', when = 1}]", "faults[0].module"),
+        ("seed = 1\nfaults = [{type = 'crash', module = 'cron', when = 1}]", "faults[0].module"),
         ("seed = 1\nhaste = 1", "haste"),
         ("seed =", "expected"),
     ],

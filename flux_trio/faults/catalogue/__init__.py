@@ -1,0 +1,209 @@
+"""The catalogue of faults: each is a typed, frozen value that a plan holds.
+
+`Fault` is any of them, in the order of the page docs/reference/faults.md.
+"""
+
+from flux_trio.faults.catalogue.base import (
+    BaseFault,
+    Holds,
+    Lie,
+    Moment,
+    OnTheWay,
+    Strike,
+    When,
+    Which,
+)
+from flux_trio.faults.catalogue.lies import (
+    ChangedKey,
+    ErrorAnswer,
+    GrantForeign,
+    GrantOverlap,
+    NoObject,
+    RemovedKey,
+    Repeated,
+    StrayAnswer,
+    UnknownId,
+    Withheld,
+    WrongType,
+)
+from flux_trio.faults.catalogue.messages import (
+    Delay,
+    Drop,
+    Duplicate,
+    HeldUntil,
+    JumpQueue,
+    Overtaken,
+)
+from flux_trio.faults.catalogue.modules import (
+    Crash,
+    CrashLoop,
+    CrashTogether,
+    FullInbox,
+    Linger,
+    Reload,
+    Return,
+    Slow,
+    Unload,
+)
+from flux_trio.faults.catalogue.nodes import Drain, Exclude, NodesDown, NodesUp, Shrink
+from flux_trio.faults.catalogue.peers import (
+    Disconnect,
+    GuestFlood,
+    LateSpeech,
+    LoseClient,
+    LostReader,
+    SecondScheduler,
+    WrongRequest,
+)
+from flux_trio.faults.catalogue.plugins import (
+    PluginFault,
+    PluginHangs,
+    PluginRaises,
+    PluginRejects,
+    PluginSaysWrong,
+    PluginUnavailable,
+    PluginWrongPriority,
+)
+from flux_trio.faults.catalogue.storage import (
+    DiskFails,
+    DiskFull,
+    KillInstance,
+    RestartInstance,
+    SlowDisk,
+    TornCommit,
+)
+from flux_trio.faults.catalogue.times import ClockDrift, ClockJump, Sleep
+
+AtMoment = (
+    Crash
+    | Return
+    | Unload
+    | Reload
+    | CrashTogether
+    | CrashLoop
+    | Linger
+    | Slow
+    | FullInbox
+    | Disconnect
+    | LateSpeech
+    | SecondScheduler
+    | LoseClient
+    | LostReader
+    | GuestFlood
+    | WrongRequest
+    | NodesDown
+    | NodesUp
+    | Drain
+    | Shrink
+    | Exclude
+    | SlowDisk
+    | DiskFull
+    | DiskFails
+    | TornCommit
+    | KillInstance
+    | RestartInstance
+    | ClockJump
+    | ClockDrift
+    | Sleep
+)
+"""The faults that strike at a moment."""
+
+InFlight = Delay | Overtaken | HeldUntil | Drop | Duplicate | JumpQueue
+"""The faults of a message on its way."""
+
+Plugins = (
+    PluginRaises
+    | PluginHangs
+    | PluginSaysWrong
+    | PluginWrongPriority
+    | PluginRejects
+    | PluginUnavailable
+)
+"""The faults of a plugin."""
+
+Lies = (
+    RemovedKey
+    | ChangedKey
+    | NoObject
+    | WrongType
+    | UnknownId
+    | Repeated
+    | StrayAnswer
+    | Withheld
+    | ErrorAnswer
+    | GrantOverlap
+    | GrantForeign
+)
+"""What a party says in breach of a clause."""
+
+Fault = AtMoment | InFlight | Plugins | Lies
+
+__all__ = [
+    "AtMoment",
+    "BaseFault",
+    "ChangedKey",
+    "ClockDrift",
+    "ClockJump",
+    "Crash",
+    "CrashLoop",
+    "CrashTogether",
+    "Delay",
+    "Disconnect",
+    "DiskFails",
+    "DiskFull",
+    "Drain",
+    "Drop",
+    "Duplicate",
+    "ErrorAnswer",
+    "Exclude",
+    "Fault",
+    "FullInbox",
+    "GrantForeign",
+    "GrantOverlap",
+    "GuestFlood",
+    "HeldUntil",
+    "Holds",
+    "InFlight",
+    "JumpQueue",
+    "KillInstance",
+    "LateSpeech",
+    "Lie",
+    "Lies",
+    "Linger",
+    "LoseClient",
+    "LostReader",
+    "Moment",
+    "NoObject",
+    "NodesDown",
+    "NodesUp",
+    "OnTheWay",
+    "Overtaken",
+    "PluginFault",
+    "PluginHangs",
+    "PluginRaises",
+    "PluginRejects",
+    "PluginSaysWrong",
+    "PluginUnavailable",
+    "PluginWrongPriority",
+    "Plugins",
+    "Reload",
+    "RemovedKey",
+    "Repeated",
+    "RestartInstance",
+    "Return",
+    "SecondScheduler",
+    "Shrink",
+    "Sleep",
+    "Slow",
+    "SlowDisk",
+    "StrayAnswer",
+    "Strike",
+    "TornCommit",
+    "UnknownId",
+    "Unload",
+    "When",
+    "Which",
+    "Withheld",
+    "WrongRequest",
+    "WrongType",
+]

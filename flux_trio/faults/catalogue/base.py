@@ -1,0 +1,99 @@
+"""What all faults of the catalogue have in common: their moments, units and promises."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+import msgspec
+
+if TYPE_CHECKING:
+    from flux_trio.faults.flight import Flight
+    from flux_trio.faults.world import CoresWorld
+    from flux_trio.messages import Event, Request, Response
+
+Seconds = Annotated[float, msgspec.Meta(ge=0)]
+Count = Annotated[int, msgspec.Meta(ge=1)]
+Rank = Annotated[int, msgspec.Meta(ge=0)]
+Type = Literal["request", "response", "event"]
+Module = Literal["resource", "job-manager", "job-exec", "sched", "job-ingest", "job-list"]
+AnyModule = Literal["kvs", "resource", "job-manager", "job-exec", "sched", "job-ingest", "job-list"]
+Remote = Literal["job-exec", "sched"]
+"""The modules that may be processes of their own, with a connection that may be lost."""
+
+
+class When(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The moment after the `nth` message of `topic` (a glob) was sent or received.
+
+    At `recv` the receiver has not acted on the message yet. If `party` is given, only messages that
+    this party sends, or receives, count.
+    """
+
+    topic: str
+    nth: Count = 1
+    side: Literal["send", "recv"] = "recv"
+    type: Type = "request"
+    party: str = ""
+
+
+class Which(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The `nth` message of `topic` (a glob) that is sent, by `party` if it is given."""
+
+    topic: str
+    nth: Count = 1
+    type: Type = "request"
+    party: str = ""
+
+
+Moment = When | Count
+"""The moment of a fault: a message, or the number of the step that comes next."""
+
+
+class Holds(Enum):
+    """Which properties hold although a fault strikes."""
+
+    EVERYTHING = "every property"
+    NO_ERROR = "no core raises"
+    """A party or the transport breaks its promise, so clauses and being at rest may be broken."""
+
+
+def _tag(name: str) -> str:
+    """Return the name of a fault in a plan: `disk-full` for DiskFull."""
+    return re.sub(r"(?<=.)(?=[A-Z])", "-", name).lower()
+
+
+class BaseFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=_tag):
+    """A fault: a plain value that a plan holds."""
+
+    holds: ClassVar[Holds] = Holds.EVERYTHING
+
+
+class Strike(BaseFault, frozen=True):
+    """A fault that strikes at a moment `when`."""
+
+    def strike(self, world: CoresWorld) -> None:
+        """Let it happen, now."""
+        raise NotImplementedError
+
+
+class OnTheWay(BaseFault, frozen=True):
+    """A fault of the message `which` on its way: it was sent and is not received yet."""
+
+    which: Which
+
+    def befall(self, flight: Flight) -> None:
+        """Decide when, and whether, the message arrives."""
+        raise NotImplementedError
+
+
+class Lie(BaseFault, frozen=True):
+    """A party breaks a clause: it says something else than the message `which`."""
+
+    holds: ClassVar[Holds] = Holds.NO_ERROR
+
+    which: Which
+
+    def said(self, message: Request | Response | Event) -> list[Request | Response | Event]:
+        """Return the messages that are sent in place of `message`."""
+        raise NotImplementedError

@@ -1,0 +1,97 @@
+"""Faults of connections, of second services and of clients."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flux_trio.faults import parties
+from flux_trio.faults.catalogue.base import Count, Moment, Remote, Seconds, Strike
+from flux_trio.messages import topics
+
+if TYPE_CHECKING:
+    from flux_trio.faults.world import CoresWorld
+
+
+class Disconnect(Strike, frozen=True):
+    """The module's connection is lost, with what was sent to it and what it has just taken.
+
+    Another one is loaded after `back` seconds.
+    """
+
+    module: Remote
+    when: Moment
+    back: Seconds = 0.0
+
+    def strike(self, world: CoresWorld) -> None:
+        parties.cut_off(world, self.module)
+        world.load_later(self.module, self.back)
+
+
+class LateSpeech(Strike, frozen=True):
+    """The module's connection is lost; another one is loaded after `back` seconds.
+
+    After `late` seconds the old one is connected again, under another name, and sends the answers
+    that it has then; they are stale.
+    """
+
+    module: Remote
+    when: Moment
+    back: Seconds = 0.0
+    late: Seconds = 1.0
+
+    def strike(self, world: CoresWorld) -> None:
+        found = parties.cut_off(world, self.module)
+        world.load_later(self.module, self.back)
+        if found is not None:
+            world.later(self.late, parties.speak_again, world, *found)
+
+
+class SecondScheduler(Strike, frozen=True):
+    """Another scheduler comes while the first one serves: it cannot acquire the resources."""
+
+    when: Moment
+
+    def strike(self, world: CoresWorld) -> None:
+        parties.add_second(world, topics.SCHED)
+
+
+class LoseClient(Strike, frozen=True):
+    """The owner's connection is lost, with the answers to come; the owner connects again."""
+
+    when: Moment
+    back: Seconds = 0.5
+
+    def strike(self, world: CoresWorld) -> None:
+        parties.lose_client(world, self.back)
+
+
+class LostReader(Strike, frozen=True):
+    """A client follows the job manager's journal, reads nothing, and is lost after `seconds`."""
+
+    when: Moment
+    seconds: Seconds = 2.0
+
+    def strike(self, world: CoresWorld) -> None:
+        parties.follow_journal(world, self.seconds)
+
+
+class GuestFlood(Strike, frozen=True):
+    """A guest sends `count` submissions at once and is gone `seconds` later."""
+
+    when: Moment
+    count: Count = 20
+    seconds: Seconds = 5.0
+
+    def strike(self, world: CoresWorld) -> None:
+        parties.flood(world, self.count, self.seconds)
+
+
+class WrongRequest(Strike, frozen=True):
+    """A client sends a request that the service does not understand, and gets an error."""
+
+    when: Moment
+    topic: str
+    payload: dict[str, Any]
+
+    def strike(self, world: CoresWorld) -> None:
+        parties.ask_once(world, self.topic, self.payload)

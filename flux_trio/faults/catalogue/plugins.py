@@ -1,0 +1,96 @@
+"""Faults of a plugin: it raises, hangs, lies or is not available.
+
+Each is at the `nth` question about `hook`. The answer is the one that the plugin host gives to the
+job manager when a handler does so.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from flux_trio.faults.catalogue.base import BaseFault, Count, Seconds
+from flux_trio.faults.plugins import PRIORITIZE
+from flux_trio.jobtap.catalogue import hook_of
+from flux_trio.jobtap.results import is_priority, problem_with
+from flux_trio.protocols import VALIDATE, HookAnswer, Unavailable
+
+_NAME = "faulty"
+
+
+class PluginFault(BaseFault, frozen=True):
+    """A fault of the plugin at its `nth` question about `hook`, a topic."""
+
+    nth: Count = 1
+    hook: str = PRIORITIZE
+
+    def answer(self, usual: HookAnswer) -> HookAnswer:
+        """Return the answer; `usual` is what comes without the fault."""
+        raise NotImplementedError
+
+    @property
+    def late_s(self) -> float:
+        """How late the answer comes, in seconds; 0: at once."""
+        return 0.0
+
+    def _blame(self, text: str) -> HookAnswer:
+        return HookAnswer(error=f"plugin {_NAME}: {self.hook}: {text}")
+
+
+class PluginRaises(PluginFault, frozen=True):
+    """The handler raises an error."""
+
+    def answer(self, usual: HookAnswer) -> HookAnswer:  # noqa: ARG002 - the interface
+        return self._blame("RuntimeError: raised as planned")
+
+
+class PluginHangs(PluginFault, frozen=True):
+    """The handler answers `seconds` later."""
+
+    seconds: Seconds = 2.0
+
+    def answer(self, usual: HookAnswer) -> HookAnswer:
+        return usual
+
+    @property
+    def late_s(self) -> float:
+        return self.seconds
+
+
+class PluginSaysWrong(PluginFault, frozen=True):
+    """The handler returns `said`, which is of a wrong type or out of range."""
+
+    said: int | str | list[Any] = "high"
+
+    def answer(self, usual: HookAnswer) -> HookAnswer:
+        if self.hook == PRIORITIZE and is_priority(self.said):
+            return msgspec.structs.replace(usual, priority=self.said)
+        return self._blame(problem_with(hook_of(self.hook), self.said))
+
+
+class PluginWrongPriority(PluginFault, frozen=True):
+    """The handler returns a `priority` that has nothing to do with the urgency."""
+
+    priority: Count = 4_294_967_295
+
+    def answer(self, usual: HookAnswer) -> HookAnswer:
+        return msgspec.structs.replace(usual, priority=self.priority)
+
+
+class PluginRejects(PluginFault, frozen=True):
+    """The handler rejects the job. After job.validate that is too late, and counts as an error."""
+
+    hook: str = VALIDATE
+
+    def answer(self, usual: HookAnswer) -> HookAnswer:
+        if hook_of(self.hook).rejects:
+            return msgspec.structs.replace(usual, reject="rejected as planned")
+        return self._blame("Reject: rejected as planned, but this hook cannot reject a job")
+
+
+class PluginUnavailable(PluginFault, frozen=True):
+    """The handler says that it cannot compute a priority: the job is held."""
+
+    def answer(self, usual: HookAnswer) -> HookAnswer:
+        return msgspec.structs.replace(usual, priority=Unavailable())

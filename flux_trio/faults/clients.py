@@ -1,0 +1,75 @@
+"""Clients of a world: cores that ask, and that may lose their connection and come back."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from flux_trio.cores.turns import SetTimer, TimerFired
+from flux_trio.messages import Errno, Request, Response
+
+GUEST: Final = 1001
+RETRY_S: Final = 0.5
+LATER: Final = (Errno.ENOSYS, Errno.EAGAIN)
+"""Answers after which a client asks again: a service is not there, or is not ready."""
+
+
+class Client:
+    """A core that has no service. Without `comes_back` it goes for good with its connection."""
+
+    comes_back = False
+
+    def start(self, now: float) -> list[Any]:  # noqa: ARG002 - see `Core`
+        """See `Core`."""
+        return []
+
+    def turn(self, now: float, inputs: list[Any]) -> list[Any]:  # noqa: ARG002 - see `Core`
+        """See `Core`."""
+        return []
+
+    def connection_lost(self) -> None:
+        """No request that is open will be answered."""
+
+    def reconnected(self, now: float) -> list[Any]:  # noqa: ARG002 - the interface
+        """Return the actions after the connection is there again."""
+        return []
+
+
+class Asker(Client):
+    """Sends `requests` at once, and keeps no answer."""
+
+    def __init__(self, requests: list[Request]) -> None:
+        self._requests = requests
+
+    def start(self, now: float) -> list[Any]:  # noqa: ARG002 - see `Core`
+        return [
+            Request(asked.topic, asked.payload, matchtag, asked.flags)
+            for matchtag, asked in enumerate(self._requests, 1)
+        ]
+
+
+class Insister(Client):
+    """Sends one request, and again until a service has answered it."""
+
+    comes_back = True
+
+    def __init__(self, topic: str, payload: dict[str, Any]) -> None:
+        self._request = Request(topic, payload, 1)
+        self._is_open = True
+
+    def start(self, now: float) -> list[Any]:  # noqa: ARG002 - see `Core`
+        return [self._request]
+
+    def turn(self, now: float, inputs: list[Any]) -> list[Any]:
+        actions: list[Any] = []
+        for each in inputs:
+            match each:
+                case Response() if each.errnum in LATER:
+                    actions.append(SetTimer("retry", now + RETRY_S))
+                case Response():
+                    self._is_open = False
+                case TimerFired():
+                    actions.append(self._request)
+        return actions
+
+    def reconnected(self, now: float) -> list[Any]:
+        return [SetTimer("retry", now + RETRY_S)] if self._is_open else []

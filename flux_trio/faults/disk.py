@@ -1,0 +1,108 @@
+"""The disk of a world: what is stored outlives the instance. The kvs core works on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from flux_trio.cores.kvs.core import KvsCore
+from flux_trio.cores.kvs.ops import Damaged, Fetch, Fetched, Stored, StoreOps
+from flux_trio.cores.state import Plain
+from flux_trio.cores.turns import SetTimer, TimerFired
+from flux_trio.messages import Errno
+from flux_trio.services.kvs_at_once import execute
+from flux_trio.store.stores import MemoryStore
+
+DISK_TIMER: Final = ("disk",)
+_TEXTS: Final[dict[int, str]] = {
+    Errno.ENOSPC: "the disk is full: No space left on device",
+    Errno.EIO: "the disk fails: Input/output error",
+}
+
+
+class Disk:
+    """A store in memory, and how the disk behaves now."""
+
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.errnum = 0  # ENOSPC or EIO: how a transaction fails
+        self.delay_s = 0.0  # how long a transaction takes
+        self.damaged: set[str] = set()  # keys whose values differ from what was committed
+        self.torn: Callable[[], None] | None = None  # called in place of the next transaction
+        self.is_stored = False  # whether the next transaction is durable before `torn` is called
+
+    def write(self, action: StoreOps) -> Stored | None:
+        """Do a transaction; None if the instance ends meanwhile."""
+        if self.errnum:
+            return Stored(self.errnum, _TEXTS[self.errnum])
+        if self.torn is None:
+            self.store.commit(action.ops)
+            return Stored()
+        if self.is_stored:
+            self.store.commit(action.ops)
+        torn, self.torn = self.torn, None
+        torn()
+        return None
+
+    def read(self, action: Fetch) -> Stored | Fetched:
+        """Read values and keys."""
+        found = execute(self.store, action)
+        if not self.damaged or not isinstance(found, Fetched):
+            return found
+        values = [
+            Damaged(f"the value of {key} is damaged", key) if key in self.damaged else value
+            for key, value in zip(action.keys, found.values, strict=True)
+        ]
+        return replace(found, values=values)
+
+
+class KvsOnDisk:
+    """The kvs core on a disk; a transaction takes as long as the disk does. See `Core`."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._core = KvsCore()
+        self._disk = disk
+        self._round: list[StoreOps | Fetch] = []  # what waits for the disk, in order
+        self.start = self._core.start
+
+    def dump(self) -> Plain:
+        """Return the state of the core."""
+        return self._core.dump()
+
+    def turn(self, now: float, inputs: list[Any]) -> list[Any]:
+        """See `Core`."""
+        actions: list[Any] = []
+        inputs = [done for each in inputs for done in self._through(each)]
+        while inputs:
+            todo, inputs = self._core.turn(now, inputs), []
+            for action in todo:
+                if isinstance(action, StoreOps | Fetch):
+                    inputs += self._do(now, action, actions)
+                else:
+                    actions.append(action)
+        return actions
+
+    def _through(self, item: Any) -> list[Any]:
+        """Return what the core gets: for the disk's timer the results of the round."""
+        if not (isinstance(item, TimerFired) and item.key == DISK_TIMER):
+            return [item]
+        work, self._round = self._round, []
+        return [done for each in work for done in self._result(each)]
+
+    def _do(self, now: float, action: StoreOps | Fetch, actions: list[Any]) -> list[Any]:
+        """Return the result, or nothing if the round waits for the disk."""
+        if self._round:
+            self._round.append(action)
+            return []
+        if self._disk.delay_s and isinstance(action, StoreOps):
+            self._round.append(action)
+            actions.append(SetTimer(DISK_TIMER, now + self._disk.delay_s))
+            return []
+        return self._result(action)
+
+    def _result(self, action: StoreOps | Fetch) -> list[Stored | Fetched]:
+        if isinstance(action, StoreOps):
+            stored = self._disk.write(action)
+            return [] if stored is None else [stored]
+        return [self._disk.read(action)]

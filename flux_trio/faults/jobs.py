@@ -1,0 +1,38 @@
+"""The jobs of a world, by their eventlogs: those of the trace and those that are stored."""
+
+from __future__ import annotations
+
+from flux_trio.formats import job_key, parse_eventlog
+from flux_trio.protocols import JobEvent
+from flux_trio.store.stores import Store
+from flux_trio.trace import Kind, Record
+
+
+class Jobs:
+    """The jobs that have a submit event and no clean event."""
+
+    def __init__(self) -> None:
+        self.active: set[int] = set()
+        self._all: set[int] = set()
+
+    def observe(self, record: Record) -> None:
+        """Take the next record; a Sink."""
+        if record.kind == Kind.EVENT and record.data is not None:
+            match record.data["name"]:
+                case JobEvent.SUBMIT:
+                    self.active.add(record.data["id"])
+                    self._all.add(record.data["id"])
+                case JobEvent.CLEAN:
+                    self.active.discard(record.data["id"])
+
+    def read(self, store: Store) -> set[int]:
+        """Take what is stored, since the instance begins anew; return the jobs that are not."""
+        lost = set()
+        for jobid in self._all:
+            (text,) = store.lookup([job_key(jobid, "eventlog")])
+            self.active.discard(jobid)
+            if not isinstance(text, str):
+                lost.add(jobid)
+            elif all(event.name != JobEvent.CLEAN for event in parse_eventlog(text)):
+                self.active.add(jobid)
+        return lost

@@ -1,0 +1,144 @@
+"""What faults do to the parties of a world: connections, clients, and the instance as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from flux_trio.broker import Peer
+from flux_trio.cores.turns import TimerFired
+from flux_trio.faults.clients import GUEST, Asker, Client, Insister
+from flux_trio.faults.station import Station
+from flux_trio.formats import Idset, Jobspec
+from flux_trio.messages import ROLE_LOCAL, ROLE_USER, Request, Response, topics
+from flux_trio.messages.types import STREAMING
+from flux_trio.trace import Kind
+
+if TYPE_CHECKING:
+    from flux_trio.faults.world import CoresWorld
+
+OWNER: Final = "owner"
+
+
+# --- connections
+
+
+def cut_off(world: CoresWorld, name: str) -> tuple[Station, list[Any]] | None:
+    """Lose the connection of a module; return it and what it has just taken, if it was there."""
+    station = world.stations.get(name)
+    if station is None:
+        return None
+    taken = world.taken_by(station)
+    world.crash(name, "its connection is lost")
+    return station, taken
+
+
+def speak_again(world: CoresWorld, station: Station, taken: list[Any]) -> None:
+    """Connect a module that was cut off under another name; it sends the answers that it has.
+
+    It acts on what it had `taken` and on its timers. It takes its commits as done.
+    """
+    name = world.router.unique_name(station.name)
+    peer = Peer(name, station.peer.userid, station.peer.rolemask, lambda *_: None, lambda: 0)
+    world.router.add(peer)
+    inputs = [*taken, *(TimerFired(key) for key in station.pop_due(world.passed))]
+    while inputs:
+        actions, inputs = station.core.turn(world.now, inputs), []
+        for action in actions:
+            match action:
+                case Response():
+                    world.router.route(peer, action)
+                case Request(topic=topics.KVS_COMMIT):
+                    inputs.append(Response(action.topic, {}, matchtag=action.matchtag))
+    world.router.remove(peer)
+
+
+def add_second(world: CoresWorld, name: str) -> None:
+    """Add another module of a kind beside the first; it has no service name."""
+    second = world.add(world.router.unique_name(name), world.make(name))
+    world.start(second)
+
+
+# --- clients
+
+
+def lose_client(world: CoresWorld, back: float) -> None:
+    """Lose the owner's connection; the owner connects again after `back` seconds."""
+    for name, station in list(world.stations.items()):
+        if name.startswith(OWNER):
+            world.remove(name, "")
+            _reconnect_later(world, station, world.router.unique_name(OWNER), back)
+
+
+def follow_journal(world: CoresWorld, seconds: float) -> None:
+    """Let a client follow the journal, read nothing, and be gone after so many seconds."""
+    name = world.router.unique_name("reader")
+    reader = world.add(name, Asker([Request(topics.JOB_JOURNAL, {}, flags=STREAMING)]))
+    world.linger(name, seconds)
+    world.start(reader)
+    world.later(seconds, world.remove, name, "")
+
+
+def flood(world: CoresWorld, count: int, seconds: float) -> None:
+    """Let a guest submit `count` jobs at once, and be gone after so many seconds."""
+    name = world.router.unique_name("guest")
+    attributes = {"system.exec.test.run_duration": 0.1}
+    jobspec = Jobspec.from_command(["true"], ntasks=1, attributes=attributes).to_json()
+    requests = [Request(topics.INGEST_SUBMIT, {"jobspec": jobspec})] * count
+    world.start(world.add(name, Asker(requests), GUEST, ROLE_LOCAL | ROLE_USER))
+    world.later(seconds, world.remove, name, "")
+
+
+def ask_once(world: CoresWorld, topic: str, payload: dict[str, Any]) -> None:
+    """Let a client send one request."""
+    name = world.router.unique_name("client")
+    world.start(world.add(name, Asker([Request(topic, payload)])))
+
+
+def ask_for_nodes(world: CoresWorld, topic: str, ranks: Iterable[int]) -> None:
+    """Let the operator send a request about some nodes, until a service has answered it."""
+    name = world.router.unique_name("operator")
+    targets = Idset.of(rank for rank in ranks if rank in world.inventory.ranks)
+    world.start(world.add(name, Insister(topic, {"targets": str(targets)})))
+
+
+# --- the instance
+
+
+def kill_instance(world: CoresWorld, back: float) -> None:
+    """Kill the instance; start it again from what is stored after `back` seconds."""
+    if not world.is_up:
+        return
+    clients = world.end_life()
+    world.later(back, _begin_life, world, clients)
+
+
+def end_instance(world: CoresWorld, back: float) -> None:
+    """End the instance in order; start it again from what is stored after `back` seconds."""
+    if not world.is_up:
+        return
+    world.trace.note(Kind.INSTANCE, "broker", {"what": "ending"})
+    for name in reversed(world.modules):
+        world.unload(name, is_ending=True)
+    kill_instance(world, back)
+
+
+def _begin_life(world: CoresWorld, clients: list[Station]) -> None:
+    world.begin_life()
+    for station in clients:
+        if isinstance(station.core, Client) and station.core.comes_back:
+            station.core.connection_lost()
+            _reconnect(world, station, station.name)
+
+
+def _reconnect_later(world: CoresWorld, station: Station, name: str, back: float) -> None:
+    assert isinstance(station.core, Client)
+    station.core.connection_lost()
+    world.later(back, _reconnect, world, station, name)
+
+
+def _reconnect(world: CoresWorld, station: Station, name: str) -> None:
+    again = world.add(name, station.core)
+    again.take_timers_of(station)
+    if isinstance(station.core, Client):
+        world.perform(again, station.core.reconnected(world.now))

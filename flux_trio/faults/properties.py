@@ -1,0 +1,89 @@
+"""Properties of a user: functions that look at a world, beside the clauses of the judge.
+
+A property says in one sentence what is wrong, or nothing:
+
+    @over_trace("once")
+    def no_job_runs_twice(trace: Sequence[Record]) -> str: ...
+
+`run_plan(plan, properties=[no_job_runs_twice])` has it among the problems, as `once: ...`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from flux_trio.formats import format_fluid
+from flux_trio.protocols import JobEvent
+from flux_trio.trace import Kind, Record
+
+if TYPE_CHECKING:
+    from flux_trio.faults.world import CoresWorld
+
+
+@dataclass(frozen=True)
+class Property:
+    """A property `name`; `check` returns what is wrong, or "".
+
+    `check` gets the whole trace at its end ("trace"), or the world: after each step ("step"), or
+    when all has come to rest after the faults ("rest").
+    """
+
+    name: str
+    looks_at: Literal["trace", "step", "rest"]
+    check: Callable[[Any], str]
+
+    def __call__(self, seen: Any) -> str:
+        return self.check(seen)
+
+
+def over_trace(name: str) -> Callable[[Callable[[Sequence[Record]], str]], Property]:
+    """Make a property of a function that gets the whole trace."""
+    return lambda check: Property(name, "trace", check)
+
+
+def after_each_step(name: str) -> Callable[[Callable[[CoresWorld], str]], Property]:
+    """Make a property of a function that gets the world after each step."""
+    return lambda check: Property(name, "step", check)
+
+
+def at_rest(name: str) -> Callable[[Callable[[CoresWorld], str]], Property]:
+    """Make a property of a function that gets the world at rest, after the faults."""
+    return lambda check: Property(name, "rest", check)
+
+
+@over_trace("once")
+def no_job_runs_twice(trace: Sequence[Record]) -> str:
+    """Each job has at most one start event and one finish event in its eventlog."""
+    logged = Counter(
+        (record.data["id"], record.data["name"])
+        for record in trace
+        if record.kind == Kind.EVENT and record.data is not None
+    )
+    for (jobid, name), count in logged.items():
+        if name in (JobEvent.START, JobEvent.FINISH) and count > 1:
+            return f"job {format_fluid(jobid, 'f58')} has {count} {name} events"
+    return ""
+
+
+@over_trace("accounted")
+def resources_are_accounted_for(trace: Sequence[Record]) -> str:
+    """Whatever is granted to a job is free again at the end."""
+    held: set[int] = set()
+    for record in trace:
+        if record.kind == Kind.CONFIG:
+            held.clear()  # the instance begins anew, from the events that were stored
+        elif record.kind == Kind.EVENT and record.data is not None:
+            match record.data["name"]:
+                case JobEvent.ALLOC:
+                    held.add(record.data["id"])
+                case JobEvent.FREE:
+                    held.discard(record.data["id"])
+    names = ", ".join(format_fluid(jobid, "f58") for jobid in sorted(held))
+    return f"the resources of {names} are not free" if held else ""
+
+
+OURS: Final = (no_job_runs_twice, resources_are_accounted_for)
+"""The properties that every world keeps, beside the judge's."""

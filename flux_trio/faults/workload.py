@@ -1,0 +1,55 @@
+"""What the owner of a world asks for: jobs, and requests at their times.
+
+Times are in seconds since the start of the world.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from flux_trio.faults.catalogue.base import Count, Seconds
+
+Place = Annotated[int, msgspec.Meta(ge=0)]
+Urgency = Annotated[int, msgspec.Meta(ge=0, le=31)]
+Action = Literal[
+    "cancel",
+    "urgency",
+    "drain",
+    "undrain",
+    "down",
+    "up",
+    "exclude",
+    "include",
+    "queue-stop",
+    "queue-start",
+]
+
+
+class JobPlan(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One job: it is submitted at `at`, runs for `run` seconds and is ended after `limit`.
+
+    It asks for a core on each of `nnodes` nodes, or if that is 0 for `ntasks` cores anywhere.
+    """
+
+    at: Seconds = 0.0
+    ntasks: Count = 1
+    nnodes: Place = 0
+    run: Seconds = 1.0
+    limit: Seconds = 0.0  # 0: the job has no limit
+    urgency: Urgency = 16
+
+
+class Do(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A request of the owner at `at`.
+
+    `job` is the place of a job in the plan, for cancel and urgency; `value` is the urgency. `rank`
+    is the target of drain, undrain, down, up and exclude. include empties the exclude group.
+    """
+
+    at: Seconds
+    what: Action
+    job: Place = 0
+    rank: Place = 0
+    value: Urgency = 16
