@@ -8,7 +8,8 @@ from typing import Any, Final
 import msgspec
 
 from flux_trio.faults.campaign import main_property
-from flux_trio.faults.plan import Do, Fault, JobPlan, Plan, When
+from flux_trio.faults.catalogue import When
+from flux_trio.faults.plan import Do, Fault, JobPlan, Plan
 from flux_trio.faults.reached import name_of_fault
 from flux_trio.faults.running import Outcome, run_plan
 from flux_trio.judge import Violation
