@@ -7,7 +7,7 @@ faults are in `catalogue`.
 """
 
 from flux_trio.faults import catalogue
-from flux_trio.faults.campaign import SeedResult, play_seed, play_seeds
+from flux_trio.faults.campaign import SeedResult, main_property, play_seed, play_seeds
 from flux_trio.faults.catalogue import *  # noqa: F403 - every fault of the catalogue
 from flux_trio.faults.drawing import draw_plan
 from flux_trio.faults.plan import Plan
@@ -29,6 +29,7 @@ __all__ = [
     "all_faults",
     "all_transitions",
     "draw_plan",
+    "main_property",
     "play_seed",
     "play_seeds",
     "run_plan",

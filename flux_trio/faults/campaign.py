@@ -7,7 +7,7 @@ the same seeds gives the same report.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Collection, Generator, Iterable
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from typing import Final
@@ -57,18 +57,19 @@ def play_seed(seed: int) -> SeedResult:
     )
 
 
-def main_property(outcome: Outcome) -> str:
-    """Return the broken property to shrink for, "" if every property held.
+def main_property(outcome: Outcome, among: Collection[str] | None = None) -> str:
+    """Return the broken property to shrink for, of `among` if given; "" if each one held.
 
     An error of a core comes first, then the first clause that follows from no other violation.
     """
-    if "error" in outcome.broken:
+    names = [problem.partition(":")[0] for problem in outcome.problems]
+    found = [name for name in names if among is None or name in among]
+    if "error" in found:
         return "error"
     for violation in outcome.violations:
-        if violation.cause is None:
+        if violation.cause is None and violation.clause in found:
             return violation.clause
-    names = [problem.partition(":")[0] for problem in outcome.problems]
-    return next((name for name in names if name not in _LAST), names[0] if names else "")
+    return next((name for name in found if name not in _LAST), found[0] if found else "")
 
 
 def play_seeds(

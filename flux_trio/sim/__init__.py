@@ -16,7 +16,7 @@ from flux_trio.sim.run import (
 from flux_trio.sim.served import served_run
 from flux_trio.sim.users import deal_users
 from flux_trio.sim.workload import WorkloadJob, read_workload, to_jobspec
-from flux_trio.sim.world import run_world
+from flux_trio.sim.world import run_world, seeded_tasks
 
 __all__ = [
     "JobFacts",
@@ -32,6 +32,7 @@ __all__ = [
     "measure",
     "read_workload",
     "run_world",
+    "seeded_tasks",
     "served_run",
     "simulate",
     "to_jobspec",

@@ -52,7 +52,7 @@ class _WorldClock(trio.abc.Clock):
 
 def run_world(main: Callable[[], Awaitable[T]], seed: int, start: float = 0.0) -> T:
     """Run `main` under a virtual clock that begins at `start`, and return its result."""
-    with _seeded(seed):
+    with seeded_tasks(seed):
         return trio.run(functools.partial(_await, main), clock=_WorldClock(start))
 
 
@@ -61,7 +61,7 @@ async def _await(main: Callable[[], Awaitable[T]]) -> T:
 
 
 @contextmanager
-def _seeded(seed: int) -> Iterator[None]:
+def seeded_tasks(seed: int) -> Iterator[None]:
     """Seed Trio's scheduler in this block, and restore its generator afterwards."""
     drawn = _TRIO_RUN._r.getstate()
     sorted_before = vars(_TRIO_RUN)[_SORT_TASKS]

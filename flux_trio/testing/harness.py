@@ -9,22 +9,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from concurrent.futures import Future
+from contextvars import Context
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
 
-import trio
-import trio.testing
-
-from flux_trio.broker import ModuleNotStarted
 from flux_trio.config import Config, parse_config
 from flux_trio.formats import Jobspec
-from flux_trio.jobtap import Plugin, PluginError
+from flux_trio.jobtap import Plugin
 from flux_trio.messages import FluxError, topics
 from flux_trio.testing.fixtures import EPOCH
 from flux_trio.testing.harness_job import HarnessJob
 from flux_trio.testing.stage import Stage
+from flux_trio.testing.trio_thread import TrioThread
 from flux_trio.trace import Kind, Record
 
 GUEST: Final = 1001
@@ -65,15 +62,13 @@ class PluginHarness:
     ) -> None:
         self._config = parse_config(config) if isinstance(config, str) else config
         self._stage = Stage(plugins, self._config, users or {}, self._take)
-        self._up: Future[trio.lowlevel.TrioToken] = Future()
-        self._down: Future[None] = Future()
-        self._thread = threading.Thread(target=self._run, name="plugin harness")
+        # Nobody judges it: its scheduler takes shortcuts, for example acquires no resources.
+        self._thread = TrioThread("plugin harness", self._stage.open, context=Context())
         self.calls: list[HookCall] = []
         """Every call of a hook so far in order, including builtin plugins."""
 
     def __enter__(self) -> Self:
         self._thread.start()
-        self._up.result()
         return self
 
     def __exit__(
@@ -82,10 +77,7 @@ class PluginHarness:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if not self._down.done():
-            trio.from_thread.run_sync(self._stage.end, trio_token=self._up.result())
-        self._thread.join()
-        self._down.result()
+        self._thread.stop()
 
     # --- jobs
 
@@ -125,17 +117,15 @@ class PluginHarness:
     @property
     def now(self) -> float:
         """Seconds since the Unix epoch; time stands still except in `advance`."""
-        elapsed: float = self.do(self._stage.elapsed)
-        return EPOCH + elapsed
+        return EPOCH + self._thread.elapsed()
 
     def advance(self, seconds: float) -> None:
         """Advance the time from deadline to deadline, so that timers fire at their times."""
-        self.do(self._stage.advance, seconds)
+        self._thread.advance(seconds)
 
     def has_deadline(self, seconds: float) -> bool:
         """Whether a task waits for a deadline at most `seconds` away."""
-        left: float = self.do(self._stage.next_deadline)
-        return left <= seconds
+        return self._thread.next_deadline() <= seconds
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
         """Wait in real time, for example for a process. Raises TimeoutError after WAIT_S."""
@@ -164,34 +154,9 @@ class PluginHarness:
         """The entries of the instance's log, oldest first."""
         return self._stage.log_lines()
 
-    # --- the thread
-
     def do(self, function: Callable[..., Awaitable[Any]], *args: Any) -> Any:
         """Run an async function in the job manager's thread; return when all tasks are blocked."""
-        return trio.from_thread.run(self._settled, function, args, trio_token=self._up.result())
-
-    async def _settled(self, function: Callable[..., Awaitable[Any]], args: Iterable[Any]) -> Any:
-        try:
-            return await function(*args)
-        finally:
-            await trio.testing.wait_all_tasks_blocked()
-
-    def _run(self) -> None:
-        try:
-            trio.run(self._main, clock=self._stage.clock)
-        except BaseException as error:  # noqa: BLE001 - it is raised where the block is left
-            first = _only(error)
-            self._down.set_exception(first)
-            if not self._up.done():
-                self._up.set_exception(first)
-        else:
-            self._down.set_result(None)
-
-    async def _main(self) -> None:
-        async with self._stage.open():
-            await trio.testing.wait_all_tasks_blocked()
-            self._up.set_result(trio.lowlevel.current_trio_token())
-            await self._stage.ended()
+        return self._thread.do(function, *args)
 
     def _take(self, record: Record) -> None:
         """Keep the hook calls of the trace; a Sink."""
@@ -200,13 +165,3 @@ class PluginHarness:
             self.calls.append(
                 HookCall(data["plugin"], data["hook"], data["id"], data["result"], data["error"])
             )
-
-
-def _only(error: BaseException) -> BaseException:
-    """Return the sole error of a group; for a failed start, the PluginError that caused it."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    if isinstance(error, ModuleNotStarted) and error.__cause__ is not None:
-        cause = _only(error.__cause__)
-        return cause if isinstance(cause, PluginError) else error
-    return error

@@ -1,16 +1,127 @@
-"""Fixtures of flux-trio; pytest finds this module by its entry point."""
+"""Fixtures, markers and options of flux-trio; pytest finds this module by its entry point.
+
+pytest imports it in every project where flux-trio is installed, so it imports the rest of the
+package only when a fixture is used.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pytest
 
 if TYPE_CHECKING:
+    from flux_trio.faults import Fault
     from flux_trio.jobtap import Plugin
     from flux_trio.testing.harness import PluginHarness
+    from flux_trio.testing.instance_harness import InstanceHarness, PlayedExec, PlayedScheduler
+    from flux_trio.testing.world_harness import WorldHarness
+
+_MARKERS: Final = (
+    "flux_seeds(n): run the test with the seeds 0 to n - 1",
+    "flux_breaks(*properties): the test breaks these clauses or properties on purpose",
+    "flux_unjudged: the test's instance or world is not judged",
+    "flux_instance(**options): start the fixture `instance` with these options",
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options on seeds."""
+    group = parser.getgroup("flux-trio")
+    group.addoption("--flux-seed", type=int, metavar="SEED", help="run with this seed only")
+    group.addoption(
+        "--flux-seeds",
+        type=int,
+        metavar="N",
+        help="run with the seeds 0 to N - 1",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the markers."""
+    for marker in _MARKERS:
+        config.addinivalue_line("markers", marker)
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Return the line on the seed that was asked for."""
+    seed = config.getoption("flux_seed")
+    return [] if seed is None else [f"flux-trio: seed {seed}"]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that uses a seed once with each of its seeds."""
+    if "flux_seed" not in metafunc.fixturenames:
+        return
+    one, count = metafunc.config.getoption("flux_seed"), metafunc.config.getoption("flux_seeds")
+    marker = metafunc.definition.get_closest_marker("flux_seeds")
+    if one is not None:
+        seeds = [one]
+    elif count is not None or marker is not None:
+        seeds = list(range(count if count is not None else marker.args[0] if marker else 1))
+    else:
+        return
+    metafunc.parametrize("flux_seed", seeds, ids=[f"seed-{seed}" for seed in seeds], indirect=True)
+
+
+@pytest.fixture
+def flux_seed(request: pytest.FixtureRequest) -> int:
+    """The seed of the test's world or instance: 0, or what markers and options say."""
+    seed: int = getattr(request, "param", 0)
+    return seed
+
+
+def _breaking(request: pytest.FixtureRequest) -> set[str] | None:
+    """Return what the test breaks on purpose; None if it is not judged."""
+    if request.node.get_closest_marker("flux_unjudged") is not None:
+        return None
+    return {name for mark in request.node.iter_markers("flux_breaks") for name in mark.args}
+
+
+@pytest.fixture
+def world(request: pytest.FixtureRequest, flux_seed: int) -> Iterator[WorldHarness]:
+    """A world of cores that the test plans and plays."""
+    from flux_trio.testing.world_harness import WorldHarness
+
+    harness = WorldHarness(flux_seed, breaking=_breaking(request))
+    yield harness
+    assert harness.outcome is not None, "the test has not played its world: call world.play()"
+
+
+@pytest.fixture
+def faults(world: WorldHarness) -> list[Fault]:
+    """The faults of the test's world, at first none."""
+    return world.faults
+
+
+@pytest.fixture
+def instance(request: pytest.FixtureRequest, flux_seed: int) -> Iterator[InstanceHarness]:
+    """A whole instance with simulated execution, in virtual time; it is judged at its end."""
+    from flux_trio.testing.instance_harness import InstanceHarness
+
+    options: dict[str, Any] = {}
+    for mark in reversed(list(request.node.iter_markers("flux_instance"))):
+        options |= mark.kwargs
+    with InstanceHarness(seed=flux_seed, breaking=_breaking(request), **options) as harness:
+        yield harness
+
+
+@pytest.fixture
+def fake_scheduler(instance: InstanceHarness) -> PlayedScheduler:
+    """The scheduler of the test's instance, which grants only when the test says so."""
+    from flux_trio.testing.instance_harness import PlayedScheduler
+
+    return PlayedScheduler(instance)
+
+
+@pytest.fixture
+def fake_exec(instance: InstanceHarness) -> PlayedExec:
+    """The execution service of the test's instance, which answers only when the test says so."""
+    from flux_trio.testing.instance_harness import PlayedExec
+
+    return PlayedExec(instance)
 
 
 class StartHarness(Protocol):

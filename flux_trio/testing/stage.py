@@ -1,5 +1,5 @@
 """The surroundings of the job manager in the plugin harness: a scheduler and an execution service
-that act only on request, clients of any user, and a clock that the test advances.
+that act only on request, and clients of any user.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import msgspec
 import trio
-import trio.testing
 
 from flux_trio.broker import Handle
 from flux_trio.config import Config
@@ -32,7 +31,7 @@ _MODULES: Final = ("kvs", "resource", "job-manager", "job-ingest", "job-list")
 
 
 class Stage:
-    """The instance without the plugins; its coroutines run under its clock."""
+    """The instance without the plugins."""
 
     def __init__(
         self,
@@ -41,7 +40,6 @@ class Stage:
         users: Mapping[int, tuple[str, Iterable[str]]],
         sink: Sink,
     ) -> None:
-        self.clock = trio.testing.MockClock()
         simulated = msgspec.structs.replace(config.exec, simulate=True)
         self._config = msgspec.structs.replace(config, exec=simulated)
         self._users = users
@@ -59,7 +57,6 @@ class Stage:
         self._clients: dict[int, Handle] = {}
         self._sched: Handle
         self._exec: Handle
-        self._end: trio.Event
         self.offered: dict[int, Request] = {}  # open sched.alloc requests
         self.starts: dict[int, Request] = {}  # start requests whose job is not over
         self._granted: dict[int, list[int]] = {}  # ranks
@@ -73,7 +70,6 @@ class Stage:
             AsyncExitStack() as self._peers,
             trio.open_nursery() as nursery,
         ):
-            self._end = trio.Event()
             self._sched = await self._connect("sched", USERID)
             self._exec = await self._connect(EXEC, USERID)
             await self._attach()
@@ -81,31 +77,6 @@ class Stage:
             nursery.start_soon(self._serve_exec)
             yield
             nursery.cancel_scope.cancel()
-
-    async def ended(self) -> None:
-        """Wait for `end`."""
-        await self._end.wait()
-
-    def end(self) -> None:
-        """End the block of `open`."""
-        self._end.set()
-
-    # --- time
-
-    async def elapsed(self) -> float:
-        """Return seconds since the start."""
-        return trio.current_time()
-
-    async def next_deadline(self) -> float:
-        """Return seconds until the next deadline; infinite without one."""
-        return trio.lowlevel.current_statistics().seconds_to_next_deadline
-
-    async def advance(self, seconds: float) -> None:
-        """Jump from deadline to deadline until `seconds` have passed."""
-        until = trio.current_time() + seconds
-        while (left := until - trio.current_time()) > 0:
-            self.clock.jump(min(max(await self.next_deadline(), 0.0), left))
-            await trio.testing.wait_all_tasks_blocked()
 
     def log_lines(self) -> list[str]:
         return [str(entry) for entry in list(self._instance.log)]

@@ -10,8 +10,9 @@ import trio
 from trio.testing import MockClock
 
 from flux_trio.messages import Flag, FluxError, Level, Request, Response, topics
+from flux_trio.testing.fakes import FakeExec, FakeScheduler
 from tests.support.breaking import named
-from tests.support.failing import ENDS, HOUR, FakeExec, FakeScheduler, Scene, scene, settle
+from tests.support.failing import ENDS, HOUR, Scene, scene, settle
 from tests.support.leaks import nothing_left
 
 FREE = topics.SCHED_FREE

@@ -10,18 +10,9 @@ from trio.testing import MockClock
 
 from flux_trio.broker import Handle, ModuleNotStarted
 from flux_trio.messages import Errno, Flag, Level, Request, topics
+from flux_trio.testing.fakes import FakeExec, FakeScheduler
 from flux_trio.trace import Kind, Record
-from tests.support.failing import (
-    ENDS,
-    HOUR,
-    RECOVERY_S,
-    FakeExec,
-    FakeScheduler,
-    Mortal,
-    Scene,
-    scene,
-    settle,
-)
+from tests.support.failing import ENDS, HOUR, RECOVERY_S, Mortal, Scene, scene, settle
 from tests.support.leaks import nothing_left
 
 NAME = "job-manager"

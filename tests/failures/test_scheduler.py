@@ -12,8 +12,9 @@ from trio.testing import MockClock
 from flux_trio.editions.rfc27 import AllocType
 from flux_trio.jobtap import Job, Plugin, on
 from flux_trio.messages import Errno, FluxError, Level, Request, Response, topics
+from flux_trio.testing.fakes import FakeExec, FakeScheduler
 from flux_trio.trace import Kind
-from tests.support.failing import ENDS, EPOCH, HOUR, FakeExec, FakeScheduler, Scene, scene, settle
+from tests.support.failing import ENDS, EPOCH, HOUR, Scene, scene, settle
 from tests.support.leaks import nothing_left
 
 ALLOC, FREE = topics.SCHED_ALLOC, topics.SCHED_FREE

@@ -11,8 +11,9 @@ from trio.testing import MockClock
 from flux_trio.editions.rfc27 import AllocType
 from flux_trio.formats import format_fluid
 from flux_trio.messages import Errno, topics
+from flux_trio.testing.fakes import FakeExec, FakeScheduler
 from tests.support.breaking import named
-from tests.support.failing import FakeExec, FakeScheduler, Scene, scene, settle
+from tests.support.failing import Scene, scene, settle
 from tests.support.leaks import nothing_left
 
 ALLOC, FREE = topics.SCHED_ALLOC, topics.SCHED_FREE

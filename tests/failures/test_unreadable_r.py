@@ -16,8 +16,9 @@ from trio.testing import MockClock
 from flux_trio.editions.rfc27 import AllocType
 from flux_trio.formats import FormatError, Idset, ResourceSet, format_r, job_key
 from flux_trio.messages import topics
+from flux_trio.testing.fakes import FakeScheduler
 from tests.support.breaking import named
-from tests.support.failing import FakeScheduler, scene, settle
+from tests.support.failing import scene, settle
 from tests.support.instance import ROOT
 
 # the clauses broken; what is changed in an R of one core of rank 0; what the log says

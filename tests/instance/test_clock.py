@@ -16,8 +16,9 @@ from flux_trio.clock import LOOK_S
 from flux_trio.config import Config, ExecConfig, SchedConfig, parse_config
 from flux_trio.formats import Jobspec
 from flux_trio.messages import Level, topics
+from flux_trio.testing.fakes import FakeScheduler
 from flux_trio.trace import Kind
-from tests.support.failing import HOUR, FakeScheduler, Scene, scene
+from tests.support.failing import HOUR, Scene, scene
 from tests.support.perilog import Acting
 from tests.support.setting import SettableClock
 

@@ -1,28 +1,24 @@
 """A whole instance whose scheduler or execution service a test plays itself.
 
-`FakeScheduler` and `FakeExec` are modules like any other: they speak through a Handle and are
-loaded by the supervisor in place of ours. They do nothing of themselves but what the RFCs make them
-do first; the rest is what the test tells them.
+The test loads a `FakeScheduler` or a `FakeExec` of `flux_trio.testing` in place of ours.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from itertools import count
 from typing import Any
 
-import msgspec
 import trio
 import trio.testing
 
 from flux_trio.broker import Handle, ModuleMain, ModuleSpec
 from flux_trio.config import Config, ExecConfig
-from flux_trio.editions.rfc27 import AllocType
-from flux_trio.formats import Jobspec, ResourceSet, format_fluid, parse_eventlog
+from flux_trio.formats import Jobspec, format_fluid, parse_eventlog
 from flux_trio.instance import MODULES, Instance, Surroundings, open_instance
-from flux_trio.messages import Level, Message, Request, Response, topics
+from flux_trio.messages import Level, topics
 from flux_trio.sim import make_machine
+from flux_trio.testing.fakes import RETURN
 from flux_trio.trace import Kind, Record
 from tests.support.tracing import recorded
 
@@ -183,138 +179,4 @@ class Mortal:
         return Mortal(self._main)
 
 
-RETURN = object()  # posted to a fake: return early
 ENDS = ("raises", "returns", "removed")
-
-
-class _Fake:
-    """Takes what comes; ends as it is told."""
-
-    def __init__(self) -> None:
-        self.handle: Handle
-        self.came: list[Message] = []  # everything, in order
-
-    async def _receive(self) -> bool:
-        """Whether to go on."""
-        for item in await self.handle.receive():
-            if item is RETURN:
-                return False
-            if isinstance(item, Exception):
-                raise item
-            self.came.append(item)
-            self.take(item)
-        return True
-
-    def take(self, message: Message) -> None:
-        """Answer at once what the test does not answer itself."""
-
-    def asked(self, topic: str) -> list[Any]:
-        """The ids, or pairs, of the requests of a topic so far."""
-        payloads: list[Any] = [
-            m.payload for m in self.came if isinstance(m, Request) and m.topic == topic
-        ]
-        return [payload.get("id", payload.get("jobs")) for payload in payloads]
-
-
-class FakeScheduler(_Fake):
-    """Says hello and ready, `limit` None being unlimited; `frees` says whether it answers frees."""
-
-    def __init__(self, limit: int | None = None, *, frees: bool = True) -> None:
-        super().__init__()
-        self.mode = {"mode": "unlimited"} if limit is None else {"mode": "limited", "limit": limit}
-        self.frees = frees
-        self.told: list[int] = []  # by hello
-        self._places: dict[int, int] = {}  # job id → which core of the machine, when none was asked
-
-    async def run(self, handle: Handle, *, task_status: trio.TaskStatus[None]) -> None:
-        """RFC 27; RFC 28 as far as the first answer."""
-        self.handle = handle
-        handle.register(topics.SCHED)
-        task_status.started()
-        async with handle.stream(topics.RESOURCE_ACQUIRE, {"group": "default"}) as resources:
-            await anext(resources)
-            async with handle.stream(topics.SCHED_HELLO) as jobs:
-                self.told = [job["id"] async for job in jobs]
-            await handle.call(topics.SCHED_READY, self.mode)
-            while await self._receive():
-                pass
-
-    def take(self, message: Message) -> None:
-        """Answer a free."""
-        if isinstance(message, Request) and message.topic == topics.SCHED_FREE:
-            assert isinstance(message.payload, dict)
-            jobid = message.payload["id"]
-            self._places.pop(jobid, None)
-            if self.frees:
-                self.say(topics.SCHED_FREE, {"id": jobid})
-
-    def say(self, topic: str, payload: Any, errnum: int = 0) -> None:
-        """Answer the job manager."""
-        self.handle.send(Response(topic, payload, errnum, routes=(topics.JOB_MANAGER,)))
-
-    def answer(self, jobid: int, kind: AllocType, **more: Any) -> None:
-        """Answer sched.alloc."""
-        self.say(topics.SCHED_ALLOC, {"id": jobid, "type": int(kind), **more})
-
-    async def write(self, jobid: int, cores: dict[int, int] | None = None) -> None:
-        """Write R of so many cores on each rank, from core 0 on, or else of one that is free."""
-        if cores is None:
-            free = (place for place in count() if place not in self._places.values())
-            self._places[jobid] = place = next(free)
-            bits = {place // NCORES: 1 << place % NCORES}
-        else:
-            bits = {rank: (1 << n) - 1 for rank, n in cores.items()}
-        text = r_of(bits, self.handle.now())
-        key = f"{format_fluid(jobid, 'kvs')}.R"
-        await self.handle.call(topics.KVS_COMMIT, {"ops": [["put", key, text]]})
-
-    async def grant(self, jobid: int, cores: dict[int, int] | None = None) -> None:
-        """Write R, then SUCCESS."""
-        await self.write(jobid, cores)
-        self.answer(jobid, AllocType.SUCCESS)
-        await settle()
-
-
-def r_of(cores: dict[int, int], now: float) -> str:
-    """R of these cores, as bit sets, of each rank, granted at `now`."""
-    entries = [(rank, bits, 0) for rank, bits in cores.items()]
-    r = ResourceSet.build(entries, lambda rank: f"node{rank}", starttime=now)
-    return msgspec.json.encode(r.to_json()).decode()
-
-
-class FakeExec(_Fake):
-    """Says hello, and takes starts; answers none by itself."""
-
-    def __init__(self) -> None:
-        super().__init__()
-
-    async def run(self, handle: Handle, *, task_status: trio.TaskStatus[None]) -> None:
-        """RFC 32."""
-        self.handle = handle
-        handle.register(topics.JOB_EXEC)
-        task_status.started()
-        await handle.call(topics.EXEC_HELLO, {"service": topics.JOB_EXEC})
-        while await self._receive():
-            pass
-
-    def starts(self) -> list[tuple[int, bool]]:
-        """Of each start request so far: id, reattach."""
-        payloads: list[Any] = [
-            m.payload for m in self.came if isinstance(m, Request) and m.topic == "job-exec.start"
-        ]
-        return [(payload["id"], payload["reattach"]) for payload in payloads]
-
-    def say(self, payload: Any, errnum: int = 0) -> None:
-        """Answer the job manager."""
-        self.handle.send(Response("job-exec.start", payload, errnum, routes=(topics.JOB_MANAGER,)))
-
-    def tell(self, jobid: int, *kinds: str) -> None:
-        """Answer a start: start, finish, release (final), exception."""
-        data: dict[str, dict[str, Any]] = {
-            "start": {},
-            "finish": {"status": 0},
-            "release": {"ranks": "0", "final": True},
-            "exception": {"severity": 0, "type": "exec", "note": "as asked"},
-        }
-        for kind in kinds:
-            self.say({"id": jobid, "type": kind, "data": data[kind]})

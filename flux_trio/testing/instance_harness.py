@@ -1,0 +1,261 @@
+"""An instance as a plain object: a test without Trio settings submits jobs and ends modules.
+
+It is a whole instance with simulated job execution, in memory and in virtual time. The asynchronous
+part runs in a thread that ends with the block. Time stands still until the test advances it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from types import TracebackType
+from typing import Any, Final, Self
+
+from flux_trio.broker import Handle, ModuleSpec
+from flux_trio.config import Config, parse_config
+from flux_trio.cores.job_manager.requests.admissions import User
+from flux_trio.editions.rfc27 import AllocType
+from flux_trio.formats import Jobspec, ResourceSet
+from flux_trio.instance import Instance, more_sinks
+from flux_trio.jobtap import Plugin
+from flux_trio.messages import topics
+from flux_trio.testing.fakes import Fake, FakeExec, FakeScheduler
+from flux_trio.testing.fixtures import EPOCH, USERID, simulated_instance
+from flux_trio.testing.instance_job import InstanceJob
+from flux_trio.testing.trio_thread import TrioThread
+from flux_trio.testing.watching import watched
+from flux_trio.trace import Record
+
+WAIT_S: Final = 86_400.0
+"""Virtual seconds that `wait` waits for an event, at most."""
+
+
+class InstanceHarness:
+    """An instance in a `with` block; the end of the block judges it by the clauses of the RFCs.
+
+    `config` is a Config or its text (TOML). `users` has names and groups by userid: {1001:
+    ("alice", {"physics"})}. The `seed` orders Trio's tasks. `breaking` are the clauses that the
+    test breaks on purpose; with None the instance is not judged. The end of the block raises
+    ClausesBroken.
+    """
+
+    def __init__(
+        self,
+        *,
+        inventory: ResourceSet | None = None,
+        config: Config | str = "",
+        plugins: Iterable[Plugin] = (),
+        users: Mapping[int, tuple[str, Iterable[str]]] | None = None,
+        seed: int = 0,
+        breaking: Collection[str] | None = (),
+    ) -> None:
+        self._inventory = inventory
+        self._config = parse_config(config) if isinstance(config, str) else config
+        self._plugins = plugins
+        self._users = {
+            userid: User(name, frozenset(groups))
+            for userid, (name, groups) in (users or {}).items()
+        }
+        self._seed = seed
+        self._breaking = breaking
+        self._stack = ExitStack()
+        self._thread: TrioThread
+        self._instance: Instance
+        self._peers: AsyncExitStack
+        self._clients: dict[int, Handle] = {}
+        self.trace: list[Record] = []
+        """The trace so far."""
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            if self._breaking is not None:
+                stack.enter_context(watched(self._breaking))
+            token = more_sinks.set((*more_sinks.get(), lambda: self.trace.append))
+            try:
+                self._thread = TrioThread("instance harness", self._open, seed=self._seed)
+                self._thread.start()
+            finally:
+                more_sinks.reset(token)
+            stack.callback(self._thread.stop)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stack.__exit__(kind, error, traceback)
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[None]:
+        async with (
+            simulated_instance(
+                self._inventory, self._config, self._plugins, self._users
+            ) as self._instance,
+            AsyncExitStack() as self._peers,
+        ):
+            yield
+
+    # --- jobs
+
+    def submit(
+        self,
+        jobspec: Mapping[str, Any] | None = None,
+        *,
+        run_s: float = 1.0,
+        userid: int = USERID,
+        urgency: int = 16,
+        attributes: Mapping[str, Any] | None = None,
+        **shape: Any,
+    ) -> InstanceJob:
+        """Submit a job. It goes on as far as it can without time.
+
+        The default `jobspec` (RFC 14 object) pretends to run for `run_s` seconds; `shape` has
+        arguments of `Jobspec.from_command` (nnodes, ntasks, cores_per_task, duration), `attributes`
+        further attributes by key (`system.bank`). Raises FluxError.
+        """
+        if jobspec is None:
+            more = {"system.exec.test.run_duration": run_s} | dict(attributes or {})
+            jobspec = Jobspec.from_command(["true"], cwd="/", attributes=more, **shape).to_json()
+        payload = {"jobspec": dict(jobspec), "urgency": urgency}
+        return InstanceJob(self, self.request(topics.INGEST_SUBMIT, payload, userid=userid)["id"])
+
+    def wait(self, job: InstanceJob, event: str = "clean") -> None:
+        """Let time pass until the job has the event.
+
+        Raises AssertionError if no time is left that could bring it, or after WAIT_S.
+        """
+        end = self.now + WAIT_S
+        while event not in job.names:
+            left = self._thread.next_deadline()
+            if self.now + left > end:
+                raise AssertionError(f"{job} has no event {event}; it has {', '.join(job.names)}")
+            self._thread.advance(left)
+
+    # --- time, requests, records
+
+    @property
+    def now(self) -> float:
+        """Seconds since the Unix epoch; time stands still except in `advance` and `wait`."""
+        return EPOCH + self._thread.elapsed()
+
+    def advance(self, seconds: float) -> None:
+        """Advance the time from deadline to deadline, so that timers fire at their times."""
+        self._thread.advance(seconds)
+
+    def request(
+        self, topic: str, payload: Mapping[str, Any] | None = None, *, userid: int | None = None
+    ) -> dict[str, Any]:
+        """Send a request as the owner or as `userid`; return the payload. Raises FluxError."""
+        user = USERID if userid is None else userid
+        answer: dict[str, Any] = self.do(self._request, user, topic, dict(payload or {}))
+        return answer
+
+    @property
+    def log(self) -> list[str]:
+        """The entries of the instance's log, oldest first."""
+        return [str(entry) for entry in list(self._instance.log)]
+
+    def do(self, function: Callable[..., Awaitable[Any]], *args: Any) -> Any:
+        """Run an async function in the instance's thread; return when all tasks are blocked."""
+        return self._thread.do(function, *args)
+
+    async def _request(self, userid: int, topic: str, payload: dict[str, Any]) -> dict[str, Any]:
+        if userid not in self._clients:
+            name = "client" if userid == USERID else f"user-{userid}"
+            peer = self._instance.connect(name, userid=userid)
+            self._clients[userid] = await self._peers.enter_async_context(peer)
+        return await self._clients[userid].call(topic, payload)
+
+    # --- modules
+
+    def load(self, name: str) -> None:
+        """Load a module. Raises FluxError."""
+        self.do(self._instance.supervisor.load, name)
+
+    def unload(self, name: str) -> None:
+        """Remove a module in order. Raises FluxError."""
+        self.do(self._instance.supervisor.remove, name)
+
+    def crash(self, name: str) -> None:
+        """End a module with an error. Raises FluxError."""
+        self.do(self._instance.supervisor.kill, name)
+
+    def play(self, name: str, fake: Fake) -> None:
+        """Load `fake` in place of the module `name`."""
+        self.do(self._play, name, fake)
+
+    async def _play(self, name: str, fake: Fake) -> None:
+        supervisor = self._instance.supervisor
+        if name in supervisor:
+            await supervisor.remove(name)
+        supervisor.specs[name] = ModuleSpec(name, fake.run)
+        await supervisor.load(name)
+
+
+class PlayedScheduler:
+    """A scheduler that grants only when the test says so, loaded in place of the instance's."""
+
+    def __init__(self, instance: InstanceHarness, limit: int | None = None) -> None:
+        self._instance = instance
+        self.fake = FakeScheduler(limit)
+        instance.play(topics.SCHED, self.fake)
+
+    @property
+    def asked(self) -> list[int]:
+        """The ids of the jobs for which resources were requested so far, in order."""
+        return self.fake.asked(topics.SCHED_ALLOC)
+
+    def grant(self, job: InstanceJob, cores: dict[int, int] | None = None) -> None:
+        """Allocate `cores` of each rank to a job; without it, one free core."""
+        self._instance.do(self.fake.grant, job.id, cores)
+
+    def deny(self, job: InstanceJob, note: str = "") -> None:
+        self._answer(job, AllocType.DENY, note=note)
+
+    def cancel(self, job: InstanceJob) -> None:
+        """Answer a sched.cancel."""
+        self._answer(job, AllocType.CANCEL)
+
+    def annotate(self, job: InstanceJob, annotations: Mapping[str, Any]) -> None:
+        self._answer(job, AllocType.ANNOTATE, annotations=dict(annotations))
+
+    def _answer(self, job: InstanceJob, kind: AllocType, **more: Any) -> None:
+        async def answer() -> None:
+            self.fake.answer(job.id, kind, **more)
+
+        self._instance.do(answer)
+
+
+class PlayedExec:
+    """An execution service that answers only when the test says so."""
+
+    def __init__(self, instance: InstanceHarness) -> None:
+        self._instance = instance
+        self.fake = FakeExec()
+        instance.play(topics.JOB_EXEC, self.fake)
+
+    @property
+    def asked(self) -> list[int]:
+        """The ids of the jobs whose start was requested so far, in order."""
+        return [jobid for jobid, _ in self.fake.starts()]
+
+    def start(self, job: InstanceJob) -> None:
+        """Report that the shells of a job have started."""
+        self._tell(job, "start")
+
+    def finish(self, job: InstanceJob) -> None:
+        """Report that the shells have ended with status 0, and that rank 0 is released."""
+        self._tell(job, "finish", "release")
+
+    def fail(self, job: InstanceJob) -> None:
+        """Raise a fatal exception of a job whose shells did not start."""
+        self._tell(job, "exception", "release")
+
+    def _tell(self, job: InstanceJob, *kinds: str) -> None:
+        async def tell() -> None:
+            self.fake.tell(job.id, *kinds)
+
+        self._instance.do(tell)

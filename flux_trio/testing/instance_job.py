@@ -1,0 +1,91 @@
+"""A job of an instance under test: what became of it, and what its owner can do with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from flux_trio.formats import Event, format_fluid, job_key, parse_eventlog
+from flux_trio.messages import topics
+from flux_trio.protocols import Job, JobState, replay
+
+
+class Requests(Protocol):
+    """Sends requests for a test."""
+
+    def request(
+        self, topic: str, payload: Mapping[str, Any] | None = None, *, userid: int | None = None
+    ) -> dict[str, Any]:
+        """Send a request as the owner or as `userid`; return the payload. Raises FluxError."""
+
+
+class InstanceJob:
+    """One job. Each call returns when nothing more happens by itself."""
+
+    def __init__(self, requests: Requests, jobid: int) -> None:
+        self._requests = requests
+        self.id = jobid
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {format_fluid(self.id, 'f58')} {self.state.name}>"
+
+    # --- its state
+
+    @property
+    def events(self) -> list[Event]:
+        """The eventlog so far (RFC 21)."""
+        payload = {"key": job_key(self.id, "eventlog")}
+        return parse_eventlog(self._requests.request(topics.KVS_LOOKUP, payload)["value"])
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the events so far."""
+        return [event.name for event in self.events]
+
+    def context(self, name: str) -> dict[str, Any]:
+        """Return the context of the last event `name`."""
+        return dict([event for event in self.events if event.name == name][-1].context or {})
+
+    @property
+    def state(self) -> JobState:
+        return self._folded.state
+
+    @property
+    def priority(self) -> int:
+        """The last assigned priority, 0 before the first."""
+        return self._folded.priority
+
+    @property
+    def dependencies(self) -> set[str]:
+        """The descriptions of the open dependencies."""
+        return set(self._folded.dependencies or ())
+
+    @property
+    def annotations(self) -> dict[str, Any]:
+        """The annotations of scheduler (RFC 27, Alloc Annotate) and plugins."""
+        payload = {"id": self.id, "attrs": ["annotations"]}
+        job = self._requests.request(topics.LIST_ID, payload)["job"]
+        return dict(job.get("annotations", {}))
+
+    # --- what users do
+
+    def cancel(self, note: str = "") -> None:
+        self.raise_exception("cancel", 0, note)
+
+    def raise_exception(self, kind: str, severity: int = 0, note: str = "") -> None:
+        """Raise an exception as the owner; severity 0 ends the job."""
+        payload = {"id": self.id, "type": kind, "severity": severity, "note": note}
+        self._requests.request(topics.JOB_RAISE, payload)
+
+    def set_urgency(self, urgency: int) -> None:
+        """Change the urgency, 0 to 31, as the owner."""
+        self._requests.request(topics.JOB_URGENCY, {"id": self.id, "urgency": urgency})
+
+    def update(self, values: Mapping[str, Any], *, userid: int | None = None) -> None:
+        """Change the jobspec by key, as the owner or `userid`. Raises FluxError."""
+        payload = {"id": self.id, "updates": dict(values)}
+        self._requests.request(topics.JOB_UPDATE, payload, userid=userid)
+
+    @property
+    def _folded(self) -> Job:
+        return replay(self.id, self.events)

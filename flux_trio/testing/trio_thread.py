@@ -1,0 +1,121 @@
+"""A Trio run in a thread of its own, driven by a plain function: its clock stands still.
+
+A test without Trio settings of its own uses it, and so does an async test under any framework.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, nullcontext
+from contextvars import Context, copy_context
+from typing import Any
+
+import trio
+import trio.testing
+
+from flux_trio.broker import ModuleNotStarted
+from flux_trio.jobtap import PluginError
+from flux_trio.sim import seeded_tasks
+
+
+class TrioThread:
+    """Keeps the block that `open_block` opens until `stop`; `seed` orders Trio's tasks.
+
+    The thread has the variables of `context`, or those that its maker has now.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        open_block: Callable[[], AbstractAsyncContextManager[Any]],
+        seed: int | None = None,
+        context: Context | None = None,
+    ) -> None:
+        self._open = open_block
+        self._clock = trio.testing.MockClock()
+        self._order = nullcontext() if seed is None else seeded_tasks(seed)
+        self._up: Future[trio.lowlevel.TrioToken] = Future()
+        self._down: Future[None] = Future()
+        self._end: trio.Event
+        run = (copy_context() if context is None else context).run
+        self._thread = threading.Thread(target=lambda: run(self._run), name=name)
+
+    def start(self) -> None:
+        """Return when the block is open and nothing more happens by itself; raises its error."""
+        self._thread.start()
+        self._up.result()
+
+    def stop(self) -> None:
+        """Close the block; raises the error with which the run has ended."""
+        if not self._down.done():
+            trio.from_thread.run_sync(self._end.set, trio_token=self._up.result())
+        self._thread.join()
+        self._down.result()
+
+    def do(self, function: Callable[..., Awaitable[Any]], *args: Any) -> Any:
+        """Run an async function in the thread; return when all tasks are blocked."""
+        return trio.from_thread.run(self._settled, function, args, trio_token=self._up.result())
+
+    # --- time
+
+    def elapsed(self) -> float:
+        """Return seconds since the start."""
+        return self._clock.current_time()
+
+    def next_deadline(self) -> float:
+        """Return seconds until the next deadline; infinite without one."""
+        left: float = self.do(_next_deadline)
+        return left
+
+    def advance(self, seconds: float) -> None:
+        """Jump from deadline to deadline until `seconds` have passed."""
+        self.do(self._advance, seconds)
+
+    async def _advance(self, seconds: float) -> None:
+        until = trio.current_time() + seconds
+        while (left := until - trio.current_time()) > 0:
+            self._clock.jump(min(max(await _next_deadline(), 0.0), left))
+            await trio.testing.wait_all_tasks_blocked()
+
+    # --- the thread
+
+    async def _settled(self, function: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> Any:
+        try:
+            return await function(*args)
+        finally:
+            await trio.testing.wait_all_tasks_blocked()
+
+    def _run(self) -> None:
+        try:
+            with self._order:
+                trio.run(self._main, clock=self._clock)
+        except BaseException as error:  # noqa: BLE001 - it is raised where the block is left
+            first = _only(error)
+            self._down.set_exception(first)
+            if not self._up.done():
+                self._up.set_exception(first)
+        else:
+            self._down.set_result(None)
+
+    async def _main(self) -> None:
+        self._end = trio.Event()
+        async with self._open():
+            await trio.testing.wait_all_tasks_blocked()
+            self._up.set_result(trio.lowlevel.current_trio_token())
+            await self._end.wait()
+
+
+async def _next_deadline() -> float:
+    return trio.lowlevel.current_statistics().seconds_to_next_deadline
+
+
+def _only(error: BaseException) -> BaseException:
+    """Return the sole error of a group; for a failed start, the PluginError that caused it."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    if isinstance(error, ModuleNotStarted) and error.__cause__ is not None:
+        cause = _only(error.__cause__)
+        return cause if isinstance(cause, PluginError) else error
+    return error

@@ -1,0 +1,108 @@
+"""A world of cores for a test: it says which jobs there are and which faults strike, and plays it.
+
+A world has no Trio and no processes: see `flux_trio.faults`. A sync test uses it as it is, and so
+does an async one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+
+from flux_trio.faults import (
+    Do,
+    Fault,
+    JobPlan,
+    Outcome,
+    Plan,
+    draw_plan,
+    main_property,
+    run_plan,
+    shrink,
+    tell_story,
+)
+from flux_trio.faults.plan import plan_to_toml
+from flux_trio.trace import Record
+from flux_trio.views import story_text
+
+
+class PropertyBroken(AssertionError):
+    """A world broke properties; the text is the smallest story and its plan.
+
+    `plan` is the smallest plan that breaks the property `broken`, too.
+    """
+
+    def __init__(self, plan: Plan, broken: str, outcome: Outcome) -> None:
+        self.plan = plan
+        self.broken = broken
+        self.outcome = outcome
+        story = tell_story(plan, broken)
+        told = "\n".join(outcome.problems) if story is None else story_text(story)
+        super().__init__(f"seed {plan.seed}: {told}\nThe plan:\n\n{plan_to_toml(plan)}")
+
+
+class WorldHarness:
+    """A world that begins with `seed`; `breaking` are properties that the test breaks on purpose.
+
+    With `breaking` None the world is not judged.
+    """
+
+    def __init__(self, seed: int = 0, *, breaking: Collection[str] | None = ()) -> None:
+        self._plan = Plan(seed)
+        self._breaking = breaking
+        self.jobs: list[JobPlan] = []
+        self.actions: list[Do] = []
+        """The requests of the owner."""
+        self.faults: list[Fault] = []
+        self.trace: list[Record] = []
+        """The trace of the last play."""
+        self.outcome: Outcome | None = None
+        """What became of the last play."""
+
+    @property
+    def plan(self) -> Plan:
+        """What `play` plays."""
+        return msgspec.structs.replace(
+            self._plan,
+            jobs=tuple(self.jobs),
+            actions=tuple(self.actions),
+            faults=tuple(self.faults),
+        )
+
+    @plan.setter
+    def plan(self, plan: Plan) -> None:
+        self._plan = plan
+        self.jobs, self.actions, self.faults = [*plan.jobs], [*plan.actions], [*plan.faults]
+
+    def configure(self, **fields: Any) -> None:
+        """Set fields of the plan: nnodes, cores, policy, limit, late."""
+        self._plan = msgspec.structs.replace(self._plan, **fields)
+
+    def draw(self) -> Plan:
+        """Use the plan that the seed draws, and return it."""
+        self.plan = draw_plan(self._plan.seed)
+        return self.plan
+
+    def submit(self, count: int = 1, **fields: Any) -> int:
+        """Plan jobs with the fields of `JobPlan`; return the place of the first one."""
+        self.jobs += [JobPlan(**fields)] * count
+        return len(self.jobs) - count
+
+    def play(self) -> Outcome:
+        """Play the plan: first with its faults, then everything is put right and comes to rest.
+
+        Raises PropertyBroken with the smallest story, unless the test breaks that on purpose.
+        """
+        __tracebackhide__ = True  # the test's own line says enough
+        plan = self.plan
+        self.trace = []
+        self.outcome = outcome = run_plan(plan, [self.trace.append])
+        if self._breaking is None:
+            return outcome
+        broken = outcome.broken - set(self._breaking)
+        if broken:
+            main = main_property(outcome, broken)
+            raise PropertyBroken(shrink(plan, main), main, outcome)
+        return outcome

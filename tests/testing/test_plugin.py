@@ -1,0 +1,213 @@
+"""The pytest plugin: fixtures, seeds, judging; each test of a user runs in a pytest of its own."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+
+def run(pytester: pytest.Pytester, source: str, *args: str) -> pytest.RunResult:
+    """Run a user's tests: with flux-trio's plugin, and without pytest-trio and this tree's."""
+    pytester.makepyfile(dedent(source))
+    return pytester.runpytest_inprocess("-q", "-p", "no:trio", "-p", "no:cacheprovider", *args)
+
+
+def test_world_is_played_without_any_setting(pytester: pytest.Pytester) -> None:
+    run(
+        pytester,
+        """
+        from flux_trio.faults import Crash, When
+
+        def test_scheduler_dies_before_it_answers(world, faults):
+            world.submit(count=2, run=5.0)
+            faults.append(Crash("sched", When("sched.alloc", nth=2), back=3.0))
+            outcome = world.play()
+            assert outcome.struck == (faults[0],)
+            assert [r.data["what"] for r in world.trace if r.kind == "module"].count("crashed") == 1
+        """,
+    ).assert_outcomes(passed=1)
+
+
+def test_world_that_is_not_played_fails(pytester: pytest.Pytester) -> None:
+    result = run(pytester, "def test_forgets(world): world.submit()")
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*call world.play()*"])
+
+
+BROKEN = """
+    import pytest
+    from flux_trio.faults import Crash, When
+    from flux_trio.protocols.alloc import ALLOC, AllocEvent, AllocState
+
+    @pytest.fixture(autouse=True)
+    def forgetful(monkeypatch):
+        monkeypatch.setitem(ALLOC.rows[AllocState.PENDING], AllocEvent.LOST, AllocState.PENDING)
+
+    {mark}
+    def test_broken(world, faults):
+        world.submit(count=3)
+        faults.append(Crash("sched", When("sched.alloc")))
+        world.play()
+    """
+
+
+def test_broken_property_is_told_as_the_smallest_story(pytester: pytest.Pytester) -> None:
+    result = run(pytester, BROKEN.format(mark=""))
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["*PropertyBroken: seed 0: 27.ready.6 is broken by job-manager", "*sched crashes: killed*"]
+    )
+    result.stdout.fnmatch_lines(["*The plan:", "*seed = 0", '*type = "crash", module = "sched"*'])
+
+
+def test_unjudged_world_fails_nothing(pytester: pytest.Pytester) -> None:
+    run(pytester, BROKEN.format(mark="@pytest.mark.flux_unjudged")).assert_outcomes(passed=1)
+
+
+def test_what_is_broken_on_purpose_is_named(pytester: pytest.Pytester) -> None:
+    result = run(pytester, BROKEN.format(mark='@pytest.mark.flux_breaks("27.ready.6")'))
+    result.assert_outcomes(failed=1)
+    result.stdout.no_fnmatch_line("*PropertyBroken: seed 0: 27.ready.6 is*")
+
+
+SEEDED = """
+    import pytest
+
+    @pytest.mark.flux_seeds(3)
+    def test_marked(world):
+        world.draw()
+        world.play()
+
+    def test_once(flux_seed):
+        print("seed", flux_seed)
+    """
+
+
+@pytest.mark.parametrize(
+    ("args", "passed", "header"),
+    [((), 4, ""), (("--flux-seeds", "2"), 4, ""), (("--flux-seed", "7"), 2, "flux-trio: seed 7")],
+)
+def test_seeds_are_those_of_marker_and_options(
+    pytester: pytest.Pytester, args: tuple[str, ...], passed: int, header: str
+) -> None:
+    result = run(pytester, SEEDED, "-vv", *args)
+    result.assert_outcomes(passed=passed)
+    result.stdout.fnmatch_lines([f"*test_marked[[]seed-{7 if header else 1}[]]*"])
+    assert header in result.stdout.str()
+
+
+def test_instance_is_driven_by_a_plain_test(pytester: pytest.Pytester) -> None:
+    run(
+        pytester,
+        """
+        import pytest
+
+        def test_job_outlives_a_reload(instance):
+            job = instance.submit(run_s=5.0)
+            instance.crash("sched")
+            instance.load("sched")
+            instance.wait(job)
+            assert job.names[-1] == "clean"
+            assert instance.now == job.events[0].timestamp + 5.0
+
+        def test_services_are_the_tests(instance, fake_scheduler, fake_exec):
+            job = instance.submit()
+            assert fake_scheduler.asked == [job.id]
+            assert job.state.name == "SCHED"
+            fake_scheduler.grant(job)
+            assert fake_exec.asked == [job.id]
+            fake_exec.start(job)
+            assert job.names[-1] == "start"
+            fake_exec.finish(job)
+            assert job.state.name == "INACTIVE"
+
+        def test_job_waits_for_ever(instance, fake_scheduler):
+            with pytest.raises(AssertionError, match="has no event alloc"):
+                instance.wait(instance.submit(), "alloc")
+            instance.trace.clear()
+
+        @pytest.mark.flux_instance(config="[sched]\\npolicy = 'easy'")
+        def test_options(instance):
+            assert instance.request("sched.stats-get")["policy"] == "easy"
+        """,
+    ).assert_outcomes(passed=4)
+
+
+def test_instance_is_judged(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        import pytest
+        from flux_trio.messages import FluxError
+
+        def ask(instance):
+            with pytest.raises(FluxError):
+                instance.request("job-manager.exec-hello", {"service": 7})
+
+        def test_judged(instance):
+            ask(instance)
+
+        @pytest.mark.flux_breaks("32.hello.4", "32.hello.6")
+        def test_on_purpose(instance):
+            ask(instance)
+
+        @pytest.mark.flux_unjudged
+        def test_unjudged(instance):
+            ask(instance)
+        """,
+    )
+    result.assert_outcomes(passed=3, errors=1)
+    result.stdout.fnmatch_lines(["*ClausesBroken: 32.hello.4 broken by client*"])
+
+
+def test_fixtures_serve_an_async_test(pytester: pytest.Pytester) -> None:
+    run(
+        pytester,
+        """
+        import asyncio
+        from flux_trio.faults import JobPlan
+
+        def test_in_asyncio(instance, world):
+            async def main():
+                instance.wait(instance.submit())
+                world.submit()
+                return world.play().problems
+
+            assert asyncio.run(main()) == ()
+        """,
+    ).assert_outcomes(passed=1)
+
+
+def test_strategies_make_what_flux_trio_reads(pytester: pytest.Pytester) -> None:
+    run(
+        pytester,
+        """
+        from hypothesis import given, settings
+        from flux_trio.faults import Plan, run_plan
+        from flux_trio.faults.plan import plan_from_toml, plan_to_toml
+        from flux_trio.formats import Jobspec, format_r, parse_r
+        from flux_trio.testing import strategies
+
+        @given(strategies.jobspecs())
+        def test_jobspecs(jobspec):
+            assert Jobspec.parse(jobspec.to_json()) == jobspec
+
+        @given(strategies.resource_sets())
+        def test_resources(resources):
+            assert parse_r(format_r(resources)) == resources
+
+        @settings(max_examples=5, deadline=None)
+        @given(strategies.workloads(3))
+        def test_workloads(jobs):
+            assert run_plan(Plan(1, jobs=jobs)).problems == ()
+
+        @settings(max_examples=5, deadline=None)
+        @given(strategies.fault_plans(2))
+        def test_plans(plan):
+            assert plan_from_toml(plan_to_toml(plan)) == plan
+            assert run_plan(plan).problems == ()
+        """,
+    ).assert_outcomes(passed=4)
