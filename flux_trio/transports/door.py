@@ -137,6 +137,7 @@ class _Door:
         self._handshakes: dict[Tasks, None] = {}  # unfinished, the oldest first
         self._of_owner = 0
         self._shares: dict[int, Share] = {}  # by userid, of guests that have a connection
+        self._of_refused = Share()  # of all who are refused
 
     async def take(self, stream: trio.SocketStream) -> None:
         """Handle one connection from start to end; errors caused by the peer do not leave."""
@@ -229,6 +230,7 @@ class _Door:
             await tasks.reading(), held, FRAMES_AHEAD, FRAME_BYTES_MAX, READ_BYTES
         )
         peer = counted.enter_context(self._counted(self._identify(stream, request.headers)))
+        await self._wait_for_turn(peer)
         try:
             if isinstance(peer, Credentials):
                 held.socket = await request.accept()
@@ -240,6 +242,17 @@ class _Door:
         except trio_websocket.ConnectionClosed:
             pass
         return None
+
+    async def _wait_for_turn(self, peer: Credentials | Refusal) -> None:
+        """Let a new connection of a guest, or a refused one, wait as a message of a guest does."""
+        if isinstance(peer, Refusal):
+            share = self._of_refused
+        elif _is_guest(peer):
+            share = self._shares[peer.userid]
+        else:
+            return
+        async with share.turn():
+            pass
 
 
 class _PoliteStream(trio.abc.Stream):

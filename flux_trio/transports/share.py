@@ -1,10 +1,10 @@
 """The share of the instance's time and memory for all connections of one guest together.
 
 One event loop serves everybody. The instance takes a guest's messages one slice at a time, over all
-connections of that guest. After a slice the guest rests until the loop has been idle for twice as
-long as it was busy; after much work the rest is longer. So most calls of other users find the loop
-idle, however fast a guest sends. The owner's connections have no share: nobody but the owner loses
-by the owner's load.
+connections of that guest; a new connection counts as a slice. After a slice the guest rests until
+the loop has been idle for twice as long as it was busy; after much work the rest is longer. So most
+calls of other users find the loop idle, however fast a guest sends or connects. The owner's
+connections have no share: nobody but the owner loses by the owner's load.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Share:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Wait for a turn, then decode a slice of `slice_messages` in the block."""
+        """Wait for a turn; in the block decode a slice of `slice_messages`, or go on to connect."""
         async with self._lock:
             await self._rest()
             self._began_cpu, self._began = time.thread_time(), trio.current_time()

@@ -20,6 +20,7 @@ from flux_trio.transports import (
     connect_websocket,
     door,
     serve_unix,
+    share,
 )
 
 
@@ -31,9 +32,11 @@ class Server:
         self.known = known
         self.role = ROLE_OWNER
         self.uri = ""
+        self.asked: list[int] = []
         self.came: list[Credentials] = []
 
     def who_is(self, userid: int) -> Credentials | None:
+        self.asked.append(userid)
         return Credentials(userid, self.role, "me") if userid == self.known else None
 
     async def echo(self, connection: Connection, credentials: Credentials) -> None:
@@ -134,3 +137,47 @@ async def test_one_user_cannot_have_all_connections(
                         pass
                 except ConnectionRefused:
                     await trio.lowlevel.checkpoint()
+
+
+async def test_new_connection_of_a_guest_waits_for_its_turn_and_the_owners_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop seems to have worked for a thousand seconds since the guest came."""
+    cpu = 0.0
+    monkeypatch.setattr(share.time, "thread_time", lambda: cpu)
+    async with serving(tmp_path / "local", os.getuid()) as server:
+        server.role = ROLE_USER
+        async with connect_websocket(server.uri), trio.open_nursery() as nursery:
+            cpu = 1000.0
+            nursery.start_soon(connect_for_ever, server.uri)
+            await who_is_asked(server, 2)
+            server.role = ROLE_OWNER
+            for _ in range(3):
+                async with connect_websocket(server.uri):
+                    pass
+            assert [each.rolemask for each in server.came] == [ROLE_USER, *[ROLE_OWNER] * 3]
+            nursery.cancel_scope.cancel()
+
+
+async def test_who_is_refused_waits_for_the_turn_of_all_who_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cpu = 0.0
+    monkeypatch.setattr(share.time, "thread_time", lambda: cpu)
+    async with serving(tmp_path / "local", os.getuid() + 1) as server:
+        with pytest.raises(ConnectionRefused):
+            await connect_for_ever(server.uri)
+        cpu = 1000.0
+        with trio.move_on_after(0.2) as waiting:
+            await connect_for_ever(server.uri)
+        assert waiting.cancelled_caught
+
+
+async def connect_for_ever(uri: str) -> None:
+    async with connect_websocket(uri):
+        await trio.sleep_forever()
+
+
+async def who_is_asked(server: Server, count: int) -> None:
+    while len(server.asked) < count:  # noqa: ASYNC110 - nothing says when
+        await trio.sleep(0.001)
