@@ -34,8 +34,8 @@ class Verdict(StrEnum):
 
 
 PROMPT_S: Final = 1.0
-"""In simulated time a party acts on a message sooner than this. What has been due for so long when
-a party leaves, would have been done if it was to be done at all."""
+"""A party that is idle acts on a message sooner than this; in simulated time every party does. What
+has been due for so long when a party leaves, would have been done if it was to be done at all."""
 
 
 class Monitor:
@@ -177,7 +177,11 @@ class Monitor:
 
     def knew(self, party: str, n: int) -> bool:
         """Whether `party` must have handled the message that it received at `n`."""
-        return self._known.knew(party, n) or (self._is_simulated and n <= self._old())
+        return self._known.knew(party, n) or (self._is_simulated and self.is_old(n))
+
+    def is_old(self, n: int) -> bool:
+        """Whether record `n` is PROMPT_S old; when the wall clock is set, no time passes."""
+        return n <= self._old()
 
     # --- implementation
 

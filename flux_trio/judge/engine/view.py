@@ -52,6 +52,9 @@ class Seen(Protocol):
         What it sends now may have crossed with that message otherwise. `knowing` has the proofs.
         """
 
+    def is_old(self, n: int) -> bool:
+        """Whether record `n` is a second old: what a party does about it is surely done."""
+
 
 KeyOf: TypeAlias = Callable[[Record], Key | None]
 Parts: TypeAlias = Callable[[Record, Seen], Iterable[tuple[Key, Any]]]

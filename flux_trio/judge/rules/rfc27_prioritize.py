@@ -17,12 +17,23 @@ from flux_trio.judge.checks.shapes import (
     require_silence,
 )
 from flux_trio.judge.engine.facts import Facts
-from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, errnum, payload, received, sent
+from flux_trio.judge.engine.rule import (
+    Broken,
+    Rules,
+    Said,
+    Seen,
+    errnum,
+    job_id,
+    payload,
+    received,
+    sent,
+)
 from flux_trio.judge.engine.selector import RECV
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
-from flux_trio.judge.views.queueing import PRIORITIES, priorities_untold
-from flux_trio.judge.views.scheduling import asked_of, is_pending
-from flux_trio.messages import topics
+from flux_trio.judge.views.jobs import DURABLE, is_overdue
+from flux_trio.judge.views.queueing import PRIORITIES, priorities_untold, priority_untold
+from flux_trio.judge.views.scheduling import FINAL, asked_of, is_pending
+from flux_trio.messages import Response, topics
 from flux_trio.trace import Record
 
 RULES: Final = Rules()
@@ -35,10 +46,27 @@ def _jobs(record: Record) -> list[Any]:
     return found if isinstance(found, list) else []
 
 
-@RULES.judge("27.prioritize.1", SENT, views=PRIORITIES, debts=priorities_untold)
+@RULES.judge(
+    "27.prioritize.1",
+    SENT,
+    received("response", topics.SCHED_ALLOC),
+    views=(*PRIORITIES, DURABLE),
+    debts=priorities_untold,
+)
 def new_priorities_are_told(record: Record, seen: Seen) -> Said:
+    """Within a second: after that, the scheduler's answer does not excuse the job manager."""
+    if isinstance(record.message, Response):
+        return _answered_by_the_old_one(record, seen)
     ids = [each[0] for each in _jobs(record) if isinstance(each, (list, tuple)) and each]
     return any(is_pending(asked_of(seen, jobid), seen) for jobid in ids if type(jobid) is int)
+
+
+def _answered_by_the_old_one(record: Record, seen: Seen) -> Said:
+    """Judge the job manager when it receives the last answer to a request."""
+    broken = priority_untold(job_id(record), seen)
+    if broken is None or errnum(record) or payload(record).get("type") not in FINAL:
+        return None
+    return broken if is_overdue(seen, record.party, broken.because[0]) else None
 
 
 require_key(RULES, "27.prioritize.2", SENT, key="jobs", shape=ARRAY)

@@ -276,6 +276,12 @@ class Durable(Live, frozen=True, gc=False):
 
     until: Place = 0
     """Events noted before this place."""
+    told: Place = 0
+    """Where the last answer to a commit was received, which says so."""
+    sample: tuple[Place, Place] = (0, 0)
+    """`until` and `told` as they were some time ago."""
+    settled: Place = 0
+    """`until` as it was a second ago or before."""
     commits: tuple[tuple[int, Place], ...] = ()
     """Matchtag and place of each commit that was not answered."""
     answered: tuple[Place, ...] = ()
@@ -286,19 +292,24 @@ class Durable(Live, frozen=True, gc=False):
     """
 
 
-def _fold_durable(durable: Durable | None, _part: None, record: Record, _seen: Seen) -> Durable:
+def _fold_durable(durable: Durable | None, _part: None, record: Record, seen: Seen) -> Durable:
     durable = durable or Durable()
     matchtag = getattr(record.message, "matchtag", 0)
     if record.kind == SEND:
         until = max((durable.until, *durable.answered))
-        return Durable(until, (*durable.commits, (matchtag, record.n)))
+        return durable.but(
+            until=until, commits=(*durable.commits, (matchtag, record.n)), answered=()
+        )
     until, left, answered = durable.until, durable.commits, durable.answered
     for commit in durable.commits:
         if commit[0] == matchtag:
             answered = (*answered, commit[1])
             until = max(until, answered[0])
             left = tuple([each for each in left if each is not commit])
-    return Durable(until, left, answered)
+    sample, settled = durable.sample, durable.settled
+    if seen.is_old(sample[1]):
+        sample, settled = (durable.until, durable.told), sample[0]
+    return Durable(until, record.n, sample, settled, left, answered)
 
 
 DURABLE: Final = view(
@@ -319,3 +330,16 @@ def is_durable(seen: Seen, party: str, n: int) -> bool:
     """
     durable: Durable | None = seen.at(DURABLE, party)
     return durable is None or n < durable.until
+
+
+def is_overdue(seen: Seen, party: str, n: int) -> bool:
+    """Whether what `party` had to send for the event that it logged at `n` should have been sent.
+
+    The event is stored, and the party has known that for a second. In a trace that does not show
+    commits, the event is a second old.
+    """
+    durable: Durable | None = seen.at(DURABLE, party)
+    if durable is None:
+        return seen.is_old(n)
+    known = (durable.sample, (durable.until, durable.told))
+    return n < durable.settled or any(n < until and seen.is_old(told) for until, told in known)

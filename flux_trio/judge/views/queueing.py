@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import Broken
@@ -191,16 +191,23 @@ OVER_LIMIT: Final = (OUTSTANDING, LINK)
 
 def priorities_untold(seen: Seen) -> Iterator[Broken]:
     """Yield a violation for each open request with an outdated priority in a trace at rest."""
-    if not link_of(seen).is_up:
-        return
-    for jobid, life in seen.all(LIFE).items():
-        asked = asked_of(seen, jobid)
-        changed = life.state == SCHED and asked.priority != life.priority
-        if changed and is_pending(asked, seen) and not asked.cancel:
-            known = f"the scheduler knows {asked.priority}"
-            text = f"job {jobid}: has priority {life.priority} and {known}"
-            yield Broken(text, (asked.alloc, life.prioritized))
+    if link_of(seen).is_up:
+        for jobid in seen.all(LIFE):
+            if (broken := priority_untold(jobid, seen)) is not None:
+                yield broken
+
+
+def priority_untold(jobid: Any, seen: Seen) -> Broken | None:
+    """Return a violation if the job's request is open and has an outdated priority."""
+    life: Life | None = seen.at(LIFE, jobid)
+    asked = asked_of(seen, jobid)
+    if life is None or life.state != SCHED or asked.priority == life.priority:
+        return None
+    if not is_pending(asked, seen) or asked.cancel:
+        return None
+    text = f"job {jobid}: has priority {life.priority} and the scheduler knows {asked.priority}"
+    return Broken(text, (life.prioritized, asked.alloc), job=jobid)
 
 
 PRIORITIES: Final = (LIFE, ASKED, LINK)
-"""The views that `priorities_untold` reads."""
+"""The views that `priorities_untold` and `priority_untold` read."""

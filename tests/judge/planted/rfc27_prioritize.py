@@ -6,7 +6,7 @@ from flux_trio.messages import Errno, Response, topics
 from flux_trio.trace import Record
 from tests.judge.planted.rfc27_criteria import new_priority_is_not_told
 from tests.judge.planted.rfc27_impl import more
-from tests.support.judged import REMOVED, Trace, find, insert, made
+from tests.support.judged import REMOVED, Trace, drop, find, insert, made
 from tests.support.planted import Planted
 
 PLANTED = Planted()
@@ -19,6 +19,14 @@ def prioritize(trace: Trace) -> Record:
 
 
 PLANTED.violation("27.prioritize.1", "everyday")(new_priority_is_not_told)
+
+
+@PLANTED.violation("27.prioritize.1", "everyday", cut=True)
+def job_is_granted_long_after_its_priority_was_changed(trace: Trace) -> Trace:
+    """In the end nobody owes anything."""
+    return drop(trace, prioritize(trace))
+
+
 PLANTED.bad_key("27.prioritize.2", "everyday", prioritize, "jobs", [REMOVED, {"1": 20}])
 PLANTED.bad_key("27.prioritize.3", "everyday", prioritize, "jobs", [[[1, 20, 3]], [{"id": 1}]])
 

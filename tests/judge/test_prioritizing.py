@@ -1,0 +1,46 @@
+"""27.prioritize.1 has a time: a new priority is sent within a second, or before the last answer."""
+
+from __future__ import annotations
+
+from flux_trio.judge import judge_trace
+from flux_trio.judge.rules import ALL_RULES
+from flux_trio.messages import topics
+from tests.judge.test_knowing import forwarded
+from tests.support.judged import CLAUSES, Trace, cut, drop, find, judge, receipt
+from tests.support.scenarios import trace_of
+
+CLAUSE = "27.prioritize.1"
+
+
+def unsent(scenario: str) -> Trace:
+    """A job's priority is changed while its request is open, and the scheduler is not told."""
+    trace = trace_of(scenario)
+    return drop(trace, find(trace, topics.SCHED_PRIORITIZE, "request"))
+
+
+def broken(trace: Trace) -> list[str]:
+    """The texts of the violations of the clause, of a trace that was cut."""
+    found = judge(trace, ALL_RULES, cut=True).violations
+    return [each.text for each in found if each.clause == CLAUSE]
+
+
+def test_an_answer_that_comes_seconds_later_does_not_excuse_it() -> None:
+    trace = unsent("everyday")
+    (text,) = broken(trace)
+    assert "has priority 20 and the scheduler knows 16" in text
+    judgement = judge_trace(forwarded(trace), ALL_RULES, CLAUSES)
+    assert CLAUSE in {each.clause for each in judgement.violations}
+
+
+def test_an_answer_that_crosses_it_does() -> None:
+    assert broken(unsent("cancels_that_cross")) == []
+
+
+def test_it_is_due_since_the_priority_event_and_not_since_the_request() -> None:
+    trace = unsent("everyday")
+    raised = find(trace, topics.JOB_URGENCY, "response")
+    monitor = judge(cut(trace, receipt(trace, raised)), ALL_RULES, cut=True)
+    (debt,) = [each for each in monitor.debts() if each.clause == CLAUSE]
+    since = trace[debt.because[0] - 1]
+    assert (since.data or {})["name"] == "priority"
+    assert (since.data or {})["context"] == {"priority": 20}
