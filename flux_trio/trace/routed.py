@@ -76,29 +76,33 @@ def make_message(
 def name_disconnected_peers(passed: Sequence[Routed]) -> list[Routed]:
     """Add the missing sender to each `disconnect` that the broker sent, if it can be determined.
 
-    The sender is a module that had called the service, that sends nothing after this place until
-    the first request after it is loaded again, and that receives nothing. If there are several, it
-    is the one that was told to shut down.
+    The sender is a module that had called the service. The last message that it received told it to
+    shut down; otherwise it sends nothing after this place until the first request after it is
+    loaded again, and receives nothing; otherwise it sends such a request later, and had sent one.
+    If several modules are the first of these, or if it is none, no sender is added.
     """
     sent, received = _places(passed, sent=True), _places(passed, sent=False)
     named = list(passed)
-    gone: set[tuple[str, str, int]] = set()  # (peer, service, next place): disconnects only once
+    gone: set[tuple[str, str, int]] = set()  # (peer, service, first request): disconnects only once
     for place, each in enumerate(passed):
         service = _disconnected_service(each.message)
         if each.sender != BROKER or not service:
             continue
-        silent = [
-            (peer, service, _next(places, place))
+        found = {
+            peer: (peer, service, _loaded_at(passed, places, place))
             for peer, places in sent.items()
             if _has_called(passed, places, place, service)
-            and _is_silent(passed, places, received.get(peer, []), place)
+        }
+        peers = [peer for peer, one in found.items() if one not in gone]
+        told = [peer for peer in peers if _was_told(passed, received.get(peer, []), place)]
+        silent = [
+            peer for peer in peers if _is_silent(passed, sent[peer], received.get(peer, []), place)
         ]
-        silent = [one for one in silent if one not in gone]
-        told = [one for one in silent if _was_told(passed, received.get(one[0], []), place)]
-        found = told or silent
-        if len(found) == 1 or told:
-            gone.add(found[0])
-            routes = (found[0][0],)
+        back = [peer for peer in peers if _comes_back(passed, sent[peer], place)]
+        likely = next((some for some in (told, silent, back) if some), [])
+        if len(likely) == 1 or told:
+            gone.add(found[likely[0]])
+            routes = (likely[0],)
             named[place] = each._replace(
                 message=msgspec.structs.replace(each.message, routes=routes)
             )
@@ -139,7 +143,7 @@ def _has_called(passed: Sequence[Routed], sent: list[int], place: int, service: 
 
 def _is_silent(passed: Sequence[Routed], sent: list[int], received: list[int], place: int) -> bool:
     next_sent = _next(sent, place)
-    if next_sent != -1 and getattr(passed[next_sent].message, "topic", "") not in _FIRST_REQUESTS:
+    if next_sent != -1 and not _is_first(passed[next_sent].message):
         return False
     next_received = _next(received, place)
     return (
@@ -151,6 +155,23 @@ def _is_silent(passed: Sequence[Routed], sent: list[int], received: list[int], p
 
 def _is_shutdown(message: Message) -> bool:
     return isinstance(message, Request) and message.topic.endswith(".shutdown")
+
+
+def _loaded_at(passed: Sequence[Routed], sent: list[int], place: int) -> int:
+    """Return the place of the module's last first request before `place`, -1 if there is none."""
+    before = sent[: bisect_right(sent, place)]
+    return next((at for at in reversed(before) if _is_first(passed[at].message)), -1)
+
+
+def _comes_back(passed: Sequence[Routed], sent: list[int], place: int) -> bool:
+    """Return whether the module is loaded again after `place`."""
+    after = sent[bisect_right(sent, place) :]
+    was_loaded = _loaded_at(passed, sent, place) != -1
+    return was_loaded and any(_is_first(passed[at].message) for at in after)
+
+
+def _is_first(message: Message) -> bool:
+    return isinstance(message, Request) and message.topic in _FIRST_REQUESTS
 
 
 def _was_told(passed: Sequence[Routed], received: list[int], place: int) -> bool:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from flux_trio.judge.rules import ROUTED_RULES
+from flux_trio.trace import read_trace
 from tests.support.recorded import Told, broken, first, messages, recording
 
 LIFECYCLE, CANCELED, LIMITED, CANCEL_RUNNING = "01", "05", "16", "06"
@@ -107,3 +109,88 @@ def test_calls_of_a_trace_that_begins_in_the_middle_are_not_counted() -> None:
     last = told["messages"].index(messages(told, "job-manager.idle", "response")[0])
     told["messages"] = told["messages"][last:]
     assert broken(told, at_rest=True) & {"6.request.1", "6.response.2"} == set()
+
+
+# --- a party that has left, and speaks again
+
+RELOADED, EXEC_RELOADED = "14", "24"
+
+
+def disconnects(told: Told) -> list[str]:
+    """Who has left, by the disconnects of the trace."""
+    trace = read_trace([msgspec.json.encode(told).decode()]).records
+    topics = ("job-manager.disconnect", "resource.disconnect")
+    sent = [each.message for each in trace if each.kind == "send"]
+    return [each.sender for each in sent if getattr(each, "topic", "") in topics]
+
+
+def stray(number: str, **fields: Any) -> Told:
+    """A recording in which a module speaks right after the job manager was told that it is gone."""
+    told = recording(number)
+    left = first_place(told, "job-manager.disconnect")
+    at = {"t_rel": told["messages"][left]["t_rel"]}
+    told["messages"].insert(left + 1, {**at, "to": "job-manager", **fields})
+    return told
+
+
+def first_place(told: Told, topic: str) -> int:
+    return next(n for n, each in enumerate(told["messages"]) if each["topic"] == topic)
+
+
+def a_waiting_job(told: Told) -> int:
+    """A job whose sched.alloc is open when the scheduler leaves."""
+    left = first_place(told, "job-manager.disconnect")
+    before = told["messages"][:left]
+    asked = [each for each in before if (each["topic"], each["type"]) == ("sched.alloc", "request")]
+    return int(asked[-1]["payload"]["id"])
+
+
+SCHEDULER: Any = {"from": "sched-simple", "type": "response"}
+EXEC: Any = {"from": "job-exec", "type": "response", "topic": "job-exec.start"}
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload"),
+    [
+        ("sched.alloc", {"type": 1, "annotations": {"sched": {"reason_pending": "x"}}}),
+        ("sched.alloc", {"type": 3}),
+        ("sched.free", {}),
+    ],
+)
+def test_a_scheduler_that_has_left_and_answers_is_named(topic: str, payload: Any) -> None:
+    """27.background.1; that it left is known, though it speaks again."""
+    jobid = a_waiting_job(recording(RELOADED))
+    told = stray(RELOADED, **SCHEDULER, topic=topic, payload={"id": jobid, **payload})
+    assert disconnects(told) == disconnects(recording(RELOADED))
+    assert broken(told, at_rest=True) == {"27.background.1"}
+
+
+def test_a_scheduler_that_has_left_and_asks_is_named() -> None:
+    """27.hello.1: before anything else it says hello again."""
+    request = {"from": "sched-simple", "type": "request", "topic": "job-manager.sched-ready"}
+    told = stray(RELOADED, **request, payload={"mode": "unlimited"})
+    assert disconnects(told) == disconnects(recording(RELOADED))
+    assert "27.hello.1" in broken(told, at_rest=True)
+
+
+@pytest.mark.parametrize(
+    ("type_", "data"),
+    [
+        ("start", {}),
+        ("finish", {"status": 0}),
+        ("release", {"ranks": "all", "final": True}),
+    ],
+)
+def test_an_execution_service_that_has_left_and_answers_is_named(type_: str, data: Any) -> None:
+    """32.start.3: its streams have ended with it."""
+    jobid = recording(EXEC_RELOADED)["jobs"][0]["id"]
+    told = stray(EXEC_RELOADED, **EXEC, payload={"id": jobid, "type": type_, "data": data})
+    assert disconnects(told) == disconnects(recording(EXEC_RELOADED))
+    assert broken(told, at_rest=True) == {"32.start.3"}
+
+
+def test_a_module_that_crashed_and_comes_back_is_known_though_it_speaks_between() -> None:
+    """It was not told to shut down; but it is loaded again later."""
+    told = stray("18", **SCHEDULER, topic="sched.free", payload={"id": 1})
+    assert disconnects(told) == disconnects(recording("18"))
+    assert "27.background.1" in broken(told, at_rest=True)

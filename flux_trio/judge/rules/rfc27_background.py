@@ -49,13 +49,20 @@ RULES: Final = Rules()
 ALLOC, FREE = topics.SCHED_ALLOC, topics.SCHED_FREE
 
 
-@RULES.judge("27.background.1", sent("response", ALLOC, FREE), views=[SCHED_JOBS])
+@RULES.judge("27.background.1", sent("response", ALLOC, FREE), views=[SCHED_JOBS, LINK])
 def scheduler_only_answers(record: Record, seen: Seen) -> Said:
     """A second response breaks other clauses: success.8, deny.6, alloccancel.4."""
-    jobid = job_id(record)
-    if jobid is None or errnum(record) or record.party != seen.facts.scheduler:
+    jobid, topic, link = job_id(record), topic_of(record), link_of(seen)
+    if jobid is None or errnum(record):
         return None
-    known, topic = sched_job(seen, jobid), topic_of(record)
+    if link.gone > link.hello_sent and seen.facts.scheduler in ("", record.party):
+        text = (
+            f"job {jobid}: answer to {topic}, but the scheduler has left, and with it its requests"
+        )
+        return Broken(text, (link.gone,), party=record.party)
+    if record.party != seen.facts.scheduler:
+        return None
+    known = sched_job(seen, jobid)
     if known.free if topic == FREE else known.alloc:
         return True
     if topic == ALLOC and known.ended:

@@ -167,7 +167,7 @@ _ONCE: Final = {
 """Responses that come once, with those that they may not follow."""
 
 
-@RULES.judge("32.start.3", SAID, views=(STARTS,))
+@RULES.judge("32.start.3", SAID, views=(STARTS, LINK))
 def answers_belong_to_an_open_stream(record: Record, seen: Seen) -> Said:
     if errnum(record):
         return None
@@ -178,6 +178,10 @@ def answers_belong_to_an_open_stream(record: Record, seen: Seen) -> Said:
             return Broken(
                 f"{kind} response of job {job_id(record)}: expected none after {each}", (n,)
             )
+    link = link_of(seen)
+    if start is not None and record.party == link.departed and start.taken < link.disconnected:
+        text = f"{kind} response of job {job_id(record)}: expected none, since {link.departed}"
+        return Broken(f"{text} has left, and with it its streams", (link.disconnected,))
     return _asked_for(record, seen)
 
 

@@ -58,6 +58,8 @@ class ExecLink(Live, frozen=True, gc=False):
     the same service again, or is gone itself."""
     disconnected: Place = 0
     """The former."""
+    departed: str = ""
+    """The peer that has disconnected."""
     gone: Place = 0
     """The job manager is gone itself."""
     fatal: Place = 0
@@ -96,7 +98,9 @@ def _fold_link(link: ExecLink | None, _part: None, record: Record, seen: Seen) -
         return link.but(hellos=(*link.hellos, hello))
     if found.topic == topics.JOB_MANAGER_DISCONNECT:
         is_exec = found.sender == seen.facts.exec_peer
-        return link.but(lost=record.n, disconnected=record.n) if is_exec else link
+        if not is_exec:
+            return link
+        return link.but(lost=record.n, disconnected=record.n, departed=found.sender)
     is_gone = found.sender == seen.facts.manager
     return link.but(lost=record.n, gone=record.n) if is_gone else link
 
