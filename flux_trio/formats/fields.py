@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import inf
+from typing import Final
 
 import msgspec
 
@@ -77,12 +78,12 @@ def get_seconds(parent: Object, key: str) -> float:
     value = parent.get(key, MISSING)
     if type(value) is float and 0.0 <= value < inf:
         return value
-    if type(value) is int and 0 <= value <= _EXACT_MAX:
+    if type(value) is int and 0 <= value <= EXACT_MAX:
         return float(value)
     raise FormatError("a number of seconds, at least 0", value, key)
 
 
-_EXACT_MAX = 1 << 53  # a float does not hold larger integers exactly
+EXACT_MAX: Final = 1 << 53  # a float does not hold larger integers exactly
 
 
 def only_keys(value: Object, allowed: Iterable[str]) -> None:

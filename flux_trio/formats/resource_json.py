@@ -12,8 +12,12 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+import msgspec
+from msgspec import UNSET, UnsetType
+
 from flux_trio.formats.errors import MISSING, FormatError, Words
 from flux_trio.formats.fields import (
+    EXACT_MAX,
     Object,
     as_object,
     document,
@@ -35,6 +39,12 @@ WRITER_DEFAULT: Final = "fluxion"  # 20.scheduling.4
 CACHED_CHARS_MAX: Final = 64
 """Idsets and hostlists up to that length are kept as they were read: they repeat in most R."""
 
+CACHED_BYTES_MAX: Final = 256
+"""The resources of an R up to that size are kept as they were read: many jobs get the same."""
+
+CACHED_BITS_MAX: Final = 256
+"""The text of a set of ids below this is kept, and of the nodelist of as few hosts as four."""
+
 _WRITER = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*(:.*)?", re.DOTALL)
 _KINDS = ("core", "gpu")
 
@@ -49,6 +59,61 @@ class Parts(NamedTuple):
     starttime: float
     expiration: float
     scheduling: Mapping[str, object] | None
+
+
+class _PlainExecution(msgspec.Struct, forbid_unknown_fields=True):
+    """The `execution` of an R without properties; its resources are read later, or known."""
+
+    R_lite: msgspec.Raw
+    nodelist: msgspec.Raw
+    starttime: int | float = 0
+    expiration: int | float = 0
+    nslots: int | float | UnsetType = UNSET
+
+
+class _PlainR(msgspec.Struct, forbid_unknown_fields=True):
+    """An R as most jobs have it."""
+
+    version: int | float
+    execution: _PlainExecution
+
+
+def read_text(text: bytes) -> Parts:
+    """Read R from JSON; FormatError names the field."""
+    return _read_plain(text) or read(text)
+
+
+def _read_plain(text: bytes) -> Parts | None:
+    """Read a short R without properties; None for any other, and for what `read` may refuse."""
+    if len(text) > 2 * CACHED_BYTES_MAX:
+        return None
+    try:
+        plain = _decode_plain(text)
+        execution = plain.execution
+        places = _places(bytes(execution.R_lite), bytes(execution.nodelist))
+    except (msgspec.MsgspecError, FormatError, RecursionError, UnicodeError):
+        return None
+    start, end, nslots = execution.starttime, execution.expiration, execution.nslots
+    if type(plain.version) is not int or plain.version != VERSION:
+        return None
+    if not (0 <= start <= EXACT_MAX and 0 <= end <= EXACT_MAX):
+        return None
+    if nslots is UNSET:
+        return Parts(*places, {}, None, float(start), float(end), None)
+    if type(nslots) is int and nslots >= 1:
+        return Parts(*places, {}, nslots, float(start), float(end), None)
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _places(entries: bytes, nodelist: bytes) -> tuple[Groups, tuple[str, ...]]:
+    """Read `R_lite` and `nodelist`. Raises FormatError, or MsgspecError if they are no arrays."""
+    groups = _read_groups(_decode_list(entries))
+    return groups, _read_nodelist(_decode_list(nodelist), all_ranks(groups))
+
+
+_decode_plain: Final = msgspec.json.Decoder(_PlainR).decode
+_decode_list: Final = msgspec.json.Decoder(list[object]).decode
 
 
 def read(value: object) -> Parts:
@@ -87,7 +152,8 @@ def write(parts: Parts) -> Object:
     }
     if parts.nslots is not None:
         execution["nslots"] = parts.nslots
-    execution["nodelist"] = [str(Hostlist.of(parts.hostnames))]
+    hosts = parts.hostnames
+    execution["nodelist"] = [_nodelist_cached(hosts) if len(hosts) <= 4 else _nodelist(hosts)]
     if parts.properties:
         execution["properties"] = {name: str(ids) for name, ids in parts.properties.items()}
     top: Object = {"version": VERSION, "execution": execution}
@@ -97,10 +163,26 @@ def write(parts: Parts) -> Object:
 
 
 def _entry(group: Group) -> Object:
-    children = {"core": str(Idset.from_bits(group.cores))}
+    children = {"core": _ids_text(group.cores)}
     if group.gpus:
-        children["gpu"] = str(Idset.from_bits(group.gpus))
-    return {"rank": str(Idset.from_bits(group.ranks)), "children": children}
+        children["gpu"] = _ids_text(group.gpus)
+    return {"rank": _ids_text(group.ranks), "children": children}
+
+
+def _ids_text(bits: int) -> str:
+    return _few_ids_text(bits) if bits.bit_length() <= CACHED_BITS_MAX else _many_ids_text(bits)
+
+
+def _many_ids_text(bits: int) -> str:
+    return str(Idset.from_bits(bits))
+
+
+def _nodelist(hosts: tuple[str, ...]) -> str:
+    return str(Hostlist.of(hosts))
+
+
+_few_ids_text = lru_cache(maxsize=1024)(_many_ids_text)
+_nodelist_cached = lru_cache(maxsize=256)(_nodelist)
 
 
 def _read_groups(entries: list[object]) -> Groups:

@@ -56,6 +56,8 @@ class ResourceSet:
     def parse(cls, value: object, where: str = "") -> ResourceSet:
         """Parse R from decoded JSON or bytes of JSON; FormatError has the field's path."""
         try:
+            if isinstance(value, bytes):
+                return cls(*resource_json.read_text(value))
             return cls(*resource_json.read(value))
         except FormatError as error:
             raise error.at(where) from None

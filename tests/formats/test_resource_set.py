@@ -11,8 +11,17 @@ RECORDED = json.loads((Path(__file__).parents[1] / "data/resource_sets/recorded.
 
 
 def complaint(value: object) -> str:
+    """The error of R as an object; that of its text, if JSON can hold it, is the same."""
     with pytest.raises(FormatError) as caught:
         ResourceSet.parse(value)
+    try:
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+    except (TypeError, ValueError):
+        return str(caught.value)
+    if isinstance(value, dict) and json.loads(text) == value:
+        with pytest.raises(FormatError) as caught_in_text:
+            ResourceSet.parse(text)
+        assert str(caught_in_text.value) == str(caught.value)
     return str(caught.value)
 
 
@@ -52,6 +61,30 @@ def test_r_may_be_given_as_bytes_but_not_as_a_string() -> None:
     assert complaint(b"{").startswith("expected a JSON object, got bytes that are not JSON")
     assert complaint(b"[" * 100_000).startswith("expected a JSON object, got bytes that are not")
     assert complaint({1: 2}) == "expected an object, got {1: 2}"
+
+
+@pytest.mark.parametrize(
+    "execution",
+    [
+        {},
+        {"nslots": 3},
+        {"starttime": 5, "expiration": 7.5},
+        {"starttime": 2.0**60},
+        {"properties": {"big": "0"}},
+        {"further": None},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("top", [{}, {"scheduling": {"writer": "x"}}, {"further": 1}], ids=str)
+def test_text_is_read_as_the_object_is(execution: dict[str, Any], top: dict[str, Any]) -> None:
+    """Short texts with the usual keys are read in another way than the others."""
+    r = r_object(entry("0", "3-5"), nodelist=["a"])
+    r |= top
+    r["execution"] |= execution
+    for spaced in (None, 2):
+        text = json.dumps(r, indent=spaced).encode()
+        assert ResourceSet.parse(text) == ResourceSet.parse(r)
+        assert ResourceSet.parse(text).to_json() == ResourceSet.parse(r).to_json()
 
 
 @pytest.mark.parametrize("version", [None, "1", 2, 0, True, 1.0])
