@@ -156,7 +156,7 @@ class Router:
             if holder is not None:
                 holder.inflight.pop(peer.name, None)  # nobody waits for the responses any more
                 farewell = disconnect_request(service, peer.name, peer.userid, peer.rolemask)
-                self._deliver(peer, holder, farewell)
+                holder.deliver(self.trace.sent(peer.name, holder.name, farewell), farewell)
 
     def _services_to_notify(self, gone: Peer) -> dict[str, None]:
         """Return the services it called and the services of its own callers.
@@ -201,7 +201,7 @@ class Router:
             text = self.ended.get(service, unknown)
             self._refuse(sender, request, Errno.ENOSYS, text, ref)
             return
-        is_owner = request.is_owner
+        is_owner = request.rolemask & ROLE_OWNER
         limit = REQUESTS_WAITING_MAX if is_owner else REQUESTS_WAITING_MAX // 2
         if holder.waiting() >= limit:
             ref = self.trace.sent(sender.name, holder.name, request)
@@ -219,7 +219,7 @@ class Router:
                 return
         if request.matchtag and not request.flags & NORESPONSE:
             holder.inflight.setdefault(sender.name, {})[request.matchtag] = request
-        self._deliver(sender, holder, request)
+        holder.deliver(self.trace.sent(sender.name, holder.name, request), request)
 
     def _route_response(self, sender: Peer, response: Response) -> None:
         to = response.routes[0] if response.routes else ""
@@ -235,7 +235,7 @@ class Router:
             response = msgspec.structs.replace(
                 response, userid=sender.userid, rolemask=sender.rolemask
             )
-        self._deliver(sender, receiver, response)
+        receiver.deliver(self.trace.sent(sender.name, to, response), response)
 
     def _why_stale(self, sender: Peer, receiver: Peer | None, to: str, answer: Response) -> str:
         """Return why nobody waits for `answer`, or "" if its receiver waits.
@@ -277,9 +277,6 @@ class Router:
                 continue
             if peer.subscriptions.match(event.topic):
                 peer.deliver(ref, event)
-
-    def _deliver(self, sender: Peer, receiver: Peer, message: Message) -> None:
-        receiver.deliver(self.trace.sent(sender.name, receiver.name, message), message)
 
     def _refuse(self, sender: Peer, request: Request, errnum: int, text: str, ref: int) -> None:
         """Answer in place of a service; trace a request without response as lost (`ref`)."""

@@ -52,26 +52,27 @@ class Methods(Part):
 
     def call(self, request: Request) -> Response | None:
         """Call the function for `request`; return an error or the counts, else None."""
+        topic = request.topic
         try:
-            if request.topic in self.counts:
-                self.counts[request.topic] += 1
-            if request.topic == self._stats_topic:
-                counts = flux.RequestCounts(dict(self.counts))
-                return respond(request, flux.stats(counts) | self._stats())
-            self._find(request)(request)
+            found = self._by_topic.get(topic)
+            if found is None:
+                return self._count(request)
+            self.counts[topic] += 1
+            method, is_for_owner = found
+            if is_for_owner:
+                check_owner(request)
+            method(request)
         except FluxError as error:
             return respond_error(request, error.errnum, error.text)
         except FormatError as error:
             return respond_error(request, Errno.EPROTO, f"{request.topic}: {error}")
         return None
 
-    def _find(self, request: Request) -> Method:
-        found = self._by_topic.get(request.topic)
-        if found is None:
+    def _count(self, request: Request) -> Response | None:
+        """Answer a stats-get request. Raises FluxError for any other."""
+        if request.topic != self._stats_topic:
             service = service_of(request.topic)
-            name = request.topic.removeprefix(f"{service}.")
-            raise unknown_method(service, name)
-        method, is_for_owner = found
-        if is_for_owner:
-            check_owner(request)
-        return method
+            raise unknown_method(service, request.topic.removeprefix(f"{service}."))
+        self.counts[request.topic] += 1
+        counts = flux.RequestCounts(dict(self.counts))
+        return respond(request, flux.stats(counts) | self._stats())

@@ -41,7 +41,8 @@ def codec(shape: type[StructT], *, without: frozenset[str] = frozenset()) -> Cod
         held = message.payload if isinstance(message.payload, dict) else {}
         if without.isdisjoint(held):
             return expect_payload(message, shape)
-        return convert({k: v for k, v in held.items() if k not in without}, shape, message)
+        known = {k: v for k, v in held.items() if k not in without}
+        return expect_payload(msgspec.structs.replace(message, payload=known), shape)
 
     return Codec(_writer(shape, without), read)
 
@@ -78,11 +79,3 @@ def read_r(message: Carrier, value: dict[str, Any] | None) -> ResourceSet:
         return ResourceSet.parse(value, "R")
     except FormatError as error:
         raise FluxError(Errno.EPROTO, f"{message.topic}: payload: {error}") from None
-
-
-def convert(value: Any, shape: type[T], message: Carrier, where: str = "payload") -> T:
-    """Convert a part of a payload to `shape`. Raises FluxError(EPROTO) that names `where`."""
-    try:
-        return msgspec.convert(value, shape)
-    except msgspec.ValidationError as error:
-        raise FluxError(Errno.EPROTO, f"{message.topic}: {where}: {error}") from None

@@ -88,14 +88,17 @@ class _AllocAnswer(msgspec.Struct):
     R: dict[str, Any] | None = None
 
 
+_ALLOC_TYPES: Final = tuple(AllocType)  # by number, from 0 on
+
+
 def _read_alloc_answer(message: Carrier) -> AllocAnswer:
     read = expect_payload(message, _AllocAnswer)
-    return AllocAnswer(read.id, AllocType(read.type), read.annotations, read.note)
+    return AllocAnswer(read.id, _ALLOC_TYPES[read.type], read.annotations, read.note)
 
 
 def _read_alloc_answer_with_r(message: Carrier) -> AllocAnswer:
     read = expect_payload(message, _AllocAnswer)
-    kind = AllocType(read.type)
+    kind = _ALLOC_TYPES[read.type]
     resources = None
     if kind is AllocType.SUCCESS:
         resources = read_r(message, read.R)

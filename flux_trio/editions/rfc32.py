@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
-from flux_trio.editions.codec import Carrier, Codec, codec, convert, read_r
+from flux_trio.editions.codec import Carrier, Codec, codec, read_r
 from flux_trio.editions.rfc21 import Severity
 from flux_trio.formats import ResourceSet
 from flux_trio.formats.meanings import JobId, JsonObject
@@ -110,8 +109,7 @@ class Finished(msgspec.Struct, frozen=True):
 Report: TypeAlias = Started | Reattached | Released | Raised | Finished
 
 
-@dataclass(frozen=True, slots=True)
-class StartAnswer:
+class StartAnswer(msgspec.Struct, frozen=True, gc=False):
     """A <service>.start response."""
 
     id: JobId
@@ -148,7 +146,11 @@ def _answers(types: Mapping[str, type[Report]]) -> Codec[StartAnswer]:
         if shape is None:
             text = f"{message.topic}: payload: expected a type of {', '.join(types)}"
             raise FluxError(Errno.EPROTO, f"{text}, got {answer.type!r:.80}")
-        report: Report = convert(answer.data, shape, message, f"{answer.type}: data")
+        try:
+            report: Report = msgspec.convert(answer.data, shape)
+        except msgspec.ValidationError as error:
+            text = f"{message.topic}: {answer.type}: data: {error}"
+            raise FluxError(Errno.EPROTO, text) from None
         return StartAnswer(answer.id, report)
 
     return Codec(write, read)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -33,48 +33,33 @@ class Asking:
     `done` is called with this and the answer, when it does not come at once.
     """
 
-    __slots__ = (
-        "allowed",  # the last UpdateAllowed
-        "arg",  # the second argument of handlers
-        "closed",  # answered or canceled
-        "done",
-        "error",
-        "hook",
-        "operations",
-        "priority",
-        "question",
-        "reject",
-        "resource_set",
-        "rest",
-        "said",  # the last value of a query or a custom topic
-        "scope",  # of the async handler that runs
-    )
+    # Most questions end without any of these, so a question begins with those of the class.
+    operations: list[Operation] | None = None
+    resource_set: dict[str, Any] | None = None
+    priority: int | Unavailable | None = None
+    reject: str | None = None
+    error: str | None = None
+    allowed: UpdateAllowed | None = None  # the last one
+    said: Any = None  # the last value of a query or a custom topic
+    closed = False  # answered or canceled
+    scope: trio.CancelScope  # of the async handler that runs
 
     def __init__(
         self,
         question: AskHook,
         hook: Hook,
-        chain: list[Entry],
+        chain: Sequence[Entry],
         done: Callable[[Asking, HookAnswer], None],
     ) -> None:
         self.question = question
         self.hook = hook
         self.rest: Iterator[Entry] = iter(chain)
         self.done = done
-        self.arg = question.args
+        self.arg = question.args  # the second argument of handlers
         if len(hook.parameters) > 1:  # the job manager holds the same object
             self.arg = copy.deepcopy(self.arg)
             if hook is _DEPENDENCY:
                 self.arg = Dependency.of(self.arg)
-        self.operations: list[Operation] | None = None
-        self.resource_set: dict[str, Any] | None = None
-        self.priority: int | Unavailable | None = None
-        self.reject: str | None = None
-        self.error: str | None = None
-        self.allowed: UpdateAllowed | None = None
-        self.said: Any = None
-        self.closed = False
-        self.scope: trio.CancelScope
 
     def takes(self, said: Any) -> bool:
         """Take the value of a handler, which is not None; return False for a wrong type or range.

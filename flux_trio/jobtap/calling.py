@@ -40,6 +40,7 @@ class Caller:
         self.watchdog = Watchdog(blocked_s, self._blocked)
         self.is_ending = False
         self._now, self._note_all = given.now, given.note_all
+        self._is_traced = given.is_traced
         self._asking: Asking | None = None  # the question whose sync handler runs
 
     @property

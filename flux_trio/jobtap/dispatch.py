@@ -8,7 +8,7 @@ This is the one place besides the module supervisor that catches `Exception` bro
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from time import perf_counter
 from typing import Any, Final
 
@@ -49,9 +49,10 @@ class Series:
 
     __slots__ = ("began", "is_traced", "notes")
 
-    def __init__(self, is_traced: bool, began: float) -> None:
+    def __init__(self, is_traced: bool, now: Callable[[], float]) -> None:
         self.is_traced = is_traced
-        self.began = began  # of the first call that is not traced yet, by the instance's clock
+        # of the first call that is not traced yet, by the instance's clock; 0.0 without a trace
+        self.began = now() if is_traced else 0.0
         self.notes: list[dict[str, Any]] = []
 
 
@@ -96,7 +97,7 @@ class Dispatcher(Caller):
 
     def ask_jobs(self, question: AskJobs) -> JobsAnswered:
         hook, chain, done = hook_of(question.topic), self._chain(question.topic), self._answered
-        series = Series(self.given.is_traced(), self._now())
+        series = Series(self._is_traced(), self._now)
         answers = [
             self._ask_rest(Asking(each, hook, chain, done), series) for each in question.questions()
         ]
@@ -110,14 +111,18 @@ class Dispatcher(Caller):
             asking.scope.cancel()
 
     def tell(self, topic: str, job: JobView, args: Any = None) -> None:
-        names = self.subscribers.get(job.id, ()) if topic.startswith(EVENT_PREFIX) else None
-        question = AskHook(0, topic, job, args)
-        for entry in self._chain(topic):
-            if names is None or entry.owner.name in names:
-                asking = Asking(question, hook_of(topic), [entry], self._told)
-                answer = self._advance(asking)
-                if answer is not None:
-                    self._told(asking, answer)
+        chain = self._chain(topic)
+        if topic.startswith(EVENT_PREFIX):
+            names = self.subscribers.get(job.id, ())
+            chain = [entry for entry in chain if entry.owner.name in names]
+        question, hook = AskHook(0, topic, job, args), hook_of(topic)
+        series = Series(self._is_traced(), self._now)
+        for entry in chain:
+            asking = Asking(question, hook, (entry,), self._told)
+            answer = self._ask_rest(asking, series)
+            if answer is not None and answer.operations:
+                self._told(asking, answer)
+        self._note_calls(series)
         if topic == DESTROY:
             self.subscribers.pop(job.id, None)
             self._unsaid.pop(job.id, None)  # the job manager forgets the job by itself
@@ -184,7 +189,7 @@ class Dispatcher(Caller):
 
     def _advance(self, asking: Asking) -> HookAnswer | None:
         """Ask the rest of the chain; return the answer, or None when it comes later."""
-        series = Series(self.given.is_traced(), self._now())
+        series = Series(self._is_traced(), self._now)
         answer = self._ask_rest(asking, series)
         self._note_calls(series)
         return answer
@@ -224,7 +229,8 @@ class Dispatcher(Caller):
                     t_began = t_ended
                     continue
                 self._note_calls(series)
-                call = Call(entry, mark, series.began, t_began)
+                began = series.began if series.is_traced else self._now()
+                call = Call(entry, mark, began, t_began)
                 if said is not None and error is None and is_awaitable(said):
                     self._start_thinking(asking, call, said)
                     return None

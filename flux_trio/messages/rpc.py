@@ -102,7 +102,7 @@ def tells_return_of(service: str, event: Event) -> bool:
 
 def check_owner(request: Request) -> None:
     """Raise FluxError(EPERM), with flux-core's text, unless the sender is the instance owner."""
-    if not request.is_owner:
+    if not request.rolemask & ROLE_OWNER:
         raise FluxError(Errno.EPERM, "Request requires owner credentials")
 
 

@@ -397,9 +397,11 @@ def _urgency(job: Job, event: Event) -> None:
 
 
 def _alloc(job: Job, event: Event) -> None:
-    job.bypassed = bool((event.context or {}).get("bypass"))
-    if event.context and "annotations" in event.context:
-        job.annotations = event.context["annotations"]
+    context = event.context or {}
+    if context.get("bypass"):
+        job.bypassed = True
+    if "annotations" in context:
+        job.annotations = context["annotations"]
 
 
 def _prolog_start(job: Job, event: Event) -> None:

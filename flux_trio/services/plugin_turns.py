@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any, assert_never
 
 from flux_trio.cores.job_manager.calls import JobManagerAction
@@ -34,20 +33,20 @@ class PluginTurns:
     def turn(self, now: float, inputs: list[Any]) -> list[JobManagerAction]:
         """See `Core`."""
         core = self._core
-        actions = core.turn(now, self._with_news(inputs))
+        actions = self._turn(now, inputs)
         while core.is_turning:
-            todo: deque[Any] = deque(actions)
+            todo: list[Any] = actions[::-1]  # the next one is the last
             while todo:
-                reply = self._do(todo.popleft())
+                reply = self._do(todo.pop())
                 if reply is not None:
-                    todo.extendleft(reversed(core.turn(now, self._with_news([reply]))))
-            actions = core.turn(now, self._with_news([]))
+                    todo += reversed(self._turn(now, [reply]))
+            actions = self._turn(now, [])
         return actions
 
-    def _with_news(self, inputs: list[Any]) -> list[Any]:
-        """Return `inputs`, after the interests of plugins if these have changed."""
+    def _turn(self, now: float, inputs: list[Any]) -> list[JobManagerAction]:
+        """A turn of the core that begins with the interests of plugins if these have changed."""
         news = self._plugins.news()
-        return inputs if news is None else [news, *inputs]
+        return self._core.turn(now, inputs if news is None else [news, *inputs])
 
     def _do(self, action: PluginAction) -> PluginReply | None:
         match action:

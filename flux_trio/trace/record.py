@@ -66,18 +66,17 @@ class Trace:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._sinks: list[Sink] = []
+        self.has_sinks = False  # as an attribute, since every call of a plugin looks at it
         self._n = 0
 
     def add_sink(self, sink: Sink) -> None:
         """Call `sink` with every record from now on; it must not block."""
         self._sinks.append(sink)
+        self.has_sinks = True
 
     def remove_sink(self, sink: Sink) -> None:
         self._sinks.remove(sink)
-
-    @property
-    def has_sinks(self) -> bool:
-        return bool(self._sinks)
+        self.has_sinks = bool(self._sinks)
 
     def sent(self, party: str, peer: str, message: Message) -> int:
         """Record that `party` sent `message` to `peer`; return its place in the order."""

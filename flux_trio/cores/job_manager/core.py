@@ -48,7 +48,6 @@ from flux_trio.protocols import (
     JobView,
     LinkEvent,
     PluginInterests,
-    PluginReply,
     PluginsChanged,
     PostEvent,
     Reprioritize,
@@ -113,35 +112,30 @@ class JobManagerCore(CorePart):
         be an input, which may lead to further questions; without an input the turn goes on.
         `PluginInterests` come before all other inputs.
         """
-        if inputs and isinstance(inputs[0], PluginInterests):
-            self._parts.hooks.interests.take(inputs[0])
+        hooks = self._parts.hooks
+        if inputs and type(inputs[0]) is PluginInterests:
+            hooks.interests.take(inputs[0])
             inputs = inputs[1:]
-        if self.is_turning:
-            for reply in inputs:
-                assert isinstance(reply, PluginReply)
-                self._parts.hooks.take(reply)
-            if inputs:
-                return list(self._parts.hooks.take_actions())
-        else:
+        if not self.is_turning:
             self.is_turning = True
             self._outbox.now = now
             self._inputs.extend(inputs)
             self._parts.sweeps.start_turn()
-        while not self._parts.hooks.is_asking:
+        elif inputs:
+            for reply in inputs:
+                hooks.take(reply)  # type: ignore[arg-type]  # only replies come in a turn
+            return list(hooks.take_actions())
+        while not hooks.at_once:
             if not self._do_next():
-                return list(self._parts.hooks.take_actions()) or self._end_turn()
-        return list(self._parts.hooks.take_actions())
+                return list(hooks.take_actions()) or self._end_turn()
+        return list(hooks.take_actions())
 
     def _do_next(self) -> bool:
         """Take an input, or do what is due for a job; return False at the end of the turn."""
         parts = self._parts
         if self._inputs:
-            message = self._inputs.popleft()
-            if isinstance(message, ClockStepped):
-                self._clock_stepped(message.by)
-            else:
-                self._take(message)
-        elif parts.replay.done and parts.queue_methods.restored and not self._resumed:
+            self._take(self._inputs.popleft())
+        elif not self._resumed and parts.replay.done and parts.queue_methods.restored:
             self._resume()
         elif self._changed:
             job = self._changed.popleft()
@@ -184,18 +178,20 @@ class JobManagerCore(CorePart):
     # --- inputs
 
     def _take(self, message: JobManagerInput) -> None:
-        if isinstance(message, Response) and message.matchtag:
+        # the most frequent ones first
+        if isinstance(message, Response) and (self._resumed or message.matchtag):
             self._replies.take(message)
-            return
-        if isinstance(message, PluginsChanged) and not self._resumed:
-            message = self._parts.arrivals.known_already(message)
-        if not self._resumed:
-            self._take_early(message)
-        elif isinstance(message, Request):
+        elif isinstance(message, Request) and self._resumed:
             self._parts.ledger.send(self._methods.call(message))
-        elif isinstance(message, Response):
-            self._replies.take(message)
-        elif isinstance(message, Event):
+        elif isinstance(message, ClockStepped):
+            self._clock_stepped(message.by)
+        elif self._resumed:
+            self._take_rare(message)
+        else:
+            self._take_early(message)
+
+    def _take_rare(self, message: JobManagerInput) -> None:
+        if isinstance(message, Event):
             self._take_event(message)
         elif isinstance(message, HookAnswered):
             self._parts.hooks.take(message)
@@ -219,6 +215,8 @@ class JobManagerCore(CorePart):
     def _take_early(self, message: JobManagerInput) -> None:
         """Keep inputs until the state is read; answer why that takes long, if it is known."""
         parts = self._parts
+        if isinstance(message, PluginsChanged):
+            message = parts.arrivals.known_already(message)
         if not isinstance(message, Request):
             self._backlog.put(message)
         elif message.topic == topics.JOB_HINDRANCE:

@@ -45,7 +45,8 @@ class Entering(Part):
     def answered(self, job: ActiveJob, answer: HookAnswer) -> None:
         """Go by the answer to the hook of the state that `job` is in."""
         self._ledger.dirty[job.id] = job
-        job.allocating = None
+        if job.rare is not None:
+            job.allocating = None
         if answer.error is not None:
             self._fail(job, answer.error)
             return

@@ -41,6 +41,7 @@ from flux_trio.formats import Event, format_fluid
 from flux_trio.formats.meanings import JobId
 from flux_trio.messages import Level
 from flux_trio.protocols import (
+    ASKING,
     AT_REST,
     CONF_UPDATE,
     DESTROY,
@@ -112,7 +113,8 @@ class Hooks(Part):
     """The open questions by ticket; `carrier` is set when all parts exist."""
 
     open: dict[int, OpenQuestion]
-    at_once: set[int]  # tickets of this turn without a reply; of an AskJobs the first one
+    at_once: set[int]
+    """Tickets of this turn without a reply, not even HookPostponed; of an AskJobs the first one."""
     actions: list[PluginAction]  # to be performed before the next input
     configuring: dict[int, ConfigurationThen]
     last_ticket: int
@@ -189,7 +191,8 @@ class Hooks(Part):
         """Ask conf.update, even if no plugin handles it: the plugin host reads it, too."""
         self.last_ticket += 1
         self.configuring[self.last_ticket] = then
-        self._emit(AskHook(self.last_ticket, CONF_UPDATE, None, config))
+        self.at_once.add(self.last_ticket)
+        self.actions.append(AskHook(self.last_ticket, CONF_UPDATE, None, config))
 
     def when_free(self, job: ActiveJob, deferred: Deferred) -> None:
         """Do it now, or put it into the queue of `job` while a question about it is open."""
@@ -217,40 +220,33 @@ class Hooks(Part):
 
     # --- answers
 
-    @property
-    def is_asking(self) -> bool:
-        """Whether a question of this turn has no reply yet, not even HookPostponed."""
-        return bool(self.at_once)
-
     def take(self, reply: PluginReply) -> None:
         """Take the reply to a question; ignore it if the question is no longer open."""
         self.at_once.discard(reply.ticket)
         match reply:
+            case HookAnswered(ticket, answer):
+                if ticket in self.open:
+                    self._answered(ticket, answer)
+                elif ticket in self.configuring:
+                    self.carrier.configured(self.configuring.pop(ticket), answer)
+            case JobsAnswered():
+                for ticket, each in enumerate(reply.answers, reply.ticket):
+                    if each is None:
+                        self._postponed(ticket)
+                    elif ticket in self.open:
+                        self._answered(ticket, each)
             case HookPostponed():
                 self._postponed(reply.ticket)
-            case JobsAnswered():
-                for ticket, answer in enumerate(reply.answers, reply.ticket):
-                    if answer is None:
-                        self._postponed(ticket)
-                    else:
-                        self._answered(ticket, answer)
-            case HookAnswered():
-                configuring = self.configuring.pop(reply.ticket, None)
-                if configuring is not None:
-                    self.carrier.configured(configuring, reply.answer)
-                else:
-                    self._answered(reply.ticket, reply.answer)
             case _:
                 assert_never(reply)
 
     def _answered(self, ticket: int, answer: HookAnswer) -> None:
-        question = self.open.pop(ticket, None)
-        if question is not None:
-            job = question.job
-            if job.hook in THINKING:
-                self._ledger.dirty[job.id] = job  # what was due meanwhile was left
-            self._ledger.step_hook(job, HookEvent.ANSWER)
-            self._go_on(question, answer)
+        question = self.open.pop(ticket)
+        job = question.job
+        if job.hook in THINKING:
+            self._ledger.dirty[job.id] = job  # what was due meanwhile was left
+        self._ledger.step_hook(job, HookEvent.ANSWER)
+        self._go_on(question, answer)
 
     def abandon(self, job: ActiveJob) -> None:
         """End the open question of `job`: a fatal exception does not wait for the answer."""
@@ -271,16 +267,13 @@ class Hooks(Part):
 
     def _put(self, job: ActiveJob, question: AskHook, then: Then) -> None:
         self._open(job, question.ticket, then)
-        self._emit(question)
+        self.at_once.add(question.ticket)
+        self.actions.append(question)
 
     def _open(self, job: ActiveJob, ticket: int, then: Then) -> None:
         self._ledger.step_hook(job, HookEvent.ASK)
         job.ticket = ticket
         self.open[ticket] = OpenQuestion(job, then)
-
-    def _emit(self, question: AskHook) -> None:
-        self.at_once.add(question.ticket)
-        self.actions.append(question)
 
     def _postponed(self, ticket: int) -> None:
         """A plugin answers later: log a fatal exception that is in the queue already."""
@@ -300,6 +293,9 @@ class Hooks(Part):
         job, then = question.job, question.then
         if job.deferred is None and not answer.operations:
             self.carrier.answered(job, then, answer)
+            if job.deferred is None and job.hook not in ASKING:  # nearly always
+                self._ledger.step_hook(job, HookEvent.DONE)
+                return
         else:
             queue = _queue(job)
             if isinstance(then, StateAnswered):

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Any, assert_never
 
-import msgspec
-
 from flux_trio.cores.job_manager.hooks.hooks import ABANDONED, NOTHING_SAID, Hooks
 from flux_trio.cores.job_manager.hooks.waiting import (
     Admit,
@@ -119,9 +117,8 @@ class Introduction(Part):
 
 def _after(chain: Chain, answer: HookAnswer) -> Chain:
     """Return the chain at its next step; at its end if a fatal exception has ended the job."""
-    return msgspec.structs.replace(
-        chain, place=len(chain.steps) if answer == ABANDONED else chain.place + 1
-    )
+    place = len(chain.steps) if answer == ABANDONED else chain.place + 1
+    return Chain(chain.purpose, chain.steps, place)
 
 
 def _dependencies(job: ActiveJob) -> list[Step]:

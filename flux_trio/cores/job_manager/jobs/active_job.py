@@ -22,8 +22,10 @@ from flux_trio.formats import (
 )
 from flux_trio.protocols import (
     ASKING,
+    EXECUTION,
     HOLDING,
     HOOK,
+    ExecState,
     Job,
     JobEvent,
     JobState,
@@ -43,11 +45,13 @@ class ActiveJob(ActiveFacts, Job):
         "introduced",  # plugins know of it, and have not been told of its end
         "kept_jobspec",  # without the environment, as submitted
         "question",  # number of the last question about its state; only the answer to it counts
+        "start",  # where it stands with the execution service; only `ExecSide` changes it
         "ticket",  # of the last question to plugins
     )
 
     kept_jobspec: KeptJobspec
     jobspec_updates: dict[str, Any] | None
+    start: ExecState
 
     allocating = Rare[int | None](None)
     """The number of the commit of R from a plugin, if one is under way."""
@@ -66,6 +70,7 @@ class ActiveJob(ActiveFacts, Job):
         self.hook = HOOK.initial
         self.introduced = False
         self.question = 0
+        self.start = EXECUTION.initial
         self.ticket = 0
 
     @property
@@ -106,6 +111,7 @@ class ActiveJob(ActiveFacts, Job):
             self.jobspec_updates,
             self.kept_jobspec,
             self.rare and self.rare.copy(),
+            self.start,
             tuple(self.queued()) if self.deferred else (),
         )
 

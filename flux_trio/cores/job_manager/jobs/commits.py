@@ -114,14 +114,6 @@ class Commits(Part):
         """Put `ops` into this turn's commit; the messages of this turn wait for it."""
         self.ops += ops
 
-    def add_event(self, jobid: int, event: Event) -> None:
-        """Put an event of the job into this turn's commit."""
-        events = self.logged.get(jobid)
-        if events is None:
-            self.logged[jobid] = [event]
-        else:
-            events.append(event)
-
     def note_all(self, kind: str, notes: Sequence[dict[str, Any]]) -> None:
         """Put records into the trace, in order with the turn's other records."""
         self.notes.extend(zip(repeat(kind), notes))

@@ -34,6 +34,7 @@ from flux_trio.messages import Event as EventMessage
 from flux_trio.messages import Request, check_user, topics
 from flux_trio.messages.types import NORESPONSE, PRIVATE, USERID_UNKNOWN
 from flux_trio.protocols import (
+    ASKING,
     HOOK,
     RUNNING,
     THINKING,
@@ -116,20 +117,21 @@ class Ledger(Commits):
         validated: before that it is not a job. Raises InvalidTransition if RFC 21 does not allow
         the event.
         """
-        while job.hook in THINKING and ends_wait(job, name, context):
-            self.abandon_hook(job)  # an event that waited for it may lead to the next hook
-        if job.is_asked:
-            if job.deferred is None:
-                job.deferred = deque()
-            job.deferred.append(LogEvent(name, context))
-            return
+        if job.hook in ASKING:
+            while job.hook in THINKING and ends_wait(job, name, context):
+                self.abandon_hook(job)  # an event that waited for it may lead to the next hook
+            if job.hook in ASKING:
+                if job.deferred is None:
+                    job.deferred = deque()
+                job.deferred.append(LogEvent(name, context))
+                return
         self.log_now(job, name, context)
 
     def log_now(self, job: ActiveJob, name: str, context: dict[str, Any] | None = None) -> None:
         """Log an event of `job` at once, also while a hook is under way."""
         event = Event(self.outbox.now, name, context)
         self._apply(job, event)
-        self.add_event(job.id, event)
+        self.logged.setdefault(job.id, []).append(event)
         self.dirty[job.id] = job
         if name in _FURTHER:
             self._go_further(job, event)
@@ -328,12 +330,12 @@ class Ledger(Commits):
         return list(self.jobs.values())
 
     def _tell(self, job: ActiveJob, event: Event) -> None:
-        self.notes.append(
-            (_EVENT, {"id": job.id, "name": event.name, "context": event.context or {}})
-        )
+        name = event.name
+        self.notes.append((_EVENT, {"id": job.id, "name": name, "context": event.context or {}}))
         self.nlogged += 1
         for tell in self.on_logged:
             tell(job, event)
-        for tell in self._on_event.get(event.name, ()):
-            tell(job, event)
+        if name in self._on_event:
+            for tell in self._on_event[name]:
+                tell(job, event)
         self.ask_hooks(job, event)

@@ -36,10 +36,12 @@ class ActiveFacts(JobFacts):
         def jobspec_updates(self) -> dict[str, Any] | None:
             """By key path, of all jobspec-update events."""
 
+        @property
+        def start(self) -> ExecState:
+            """Where the job stands with the execution service."""
+
     granted = Rare[ResourceSet | None](None)
     """R, from the grant that stood on; None when there is none or it cannot be read."""
-    start = Rare(ExecState.IDLE)
-    """Where the job stands with the execution service; only `ExecSide` changes it."""
 
     @property
     def start_requested(self) -> bool:
@@ -85,6 +87,7 @@ class JobSnapshot(ActiveFacts, msgspec.Struct, frozen=True, gc=False):
     jobspec_updates: dict[str, Any] | None
     kept_jobspec: KeptJobspec
     rare: dict[str, Any] | None
+    start: ExecState
     waiting: tuple[tuple[str, dict[str, Any]], ...]  # `queued`
 
     def queued(self) -> tuple[tuple[str, dict[str, Any]], ...]:
