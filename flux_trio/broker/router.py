@@ -40,6 +40,10 @@ REQUESTS_WAITING_MAX: Final = 1 << 18
 MISSED_MAX: Final = 64
 
 
+TOPICS_KNOWN_MAX: Final = 256
+"""Topics of events whose subscribers are known; they are looked up again when it is full."""
+
+
 class Peer:
     """One party at the broker: a module, or a connection from outside."""
 
@@ -85,6 +89,7 @@ class Router:
         self.guests: dict[int, GuestRequests] = {}  # by userid, while they have a connection
         self._sequence = 0
         self._connections = 0
+        self._subscribers: dict[str, list[Peer]] = {}  # by topic, those of the last events
 
     def unique_name(self, name: str) -> str:
         """Return a peer name for one of several connections of the same user."""
@@ -96,6 +101,8 @@ class Router:
         if peer.name in self.peers:
             raise FluxError(Errno.EEXIST, f"a peer named {peer.name} is already connected")
         self.peers[peer.name] = peer
+        peer.subscriptions.changed = self._subscribers.clear
+        self._subscribers.clear()
 
     def register(self, peer: Peer, service: str) -> None:
         """Give `peer` the service name; FluxError(EEXIST) names the current holder.
@@ -144,6 +151,7 @@ class Router:
         if self.peers.get(peer.name) is not peer:
             return
         del self.peers[peer.name]
+        self._subscribers.clear()
         notified = self._services_to_notify(peer)
         for service in peer.services:
             del self.services[service]
@@ -271,12 +279,19 @@ class Router:
         )
         ref = self.trace.sent(sender.name, "", event)
         private = event.flags & PRIVATE
-        subscribers = [peer for peer in self.peers.values() if peer.subscriptions.globs]
-        for peer in subscribers:
+        for peer in self._subscribers_to(event.topic):
             if private and not peer.rolemask & ROLE_OWNER and peer.userid != userid:
                 continue
-            if peer.subscriptions.match(event.topic):
-                peer.deliver(ref, event)
+            peer.deliver(ref, event)
+
+    def _subscribers_to(self, topic: str) -> list[Peer]:
+        subscribers = self._subscribers.get(topic)
+        if subscribers is None:
+            if len(self._subscribers) >= TOPICS_KNOWN_MAX:
+                self._subscribers.clear()
+            subscribers = [each for each in self.peers.values() if each.subscriptions.match(topic)]
+            self._subscribers[topic] = subscribers
+        return subscribers
 
     def _refuse(self, sender: Peer, request: Request, errnum: int, text: str, ref: int) -> None:
         """Answer in place of a service; trace a request without response as lost (`ref`)."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -115,6 +116,7 @@ def purge_ops(job: Ended) -> list[list[str]]:
 # --- marks
 
 
+@lru_cache(maxsize=256)  # an instance has a few queues
 def mark_of(text: str | None) -> int:
     """Return the mark of a name or of a queue; None is the anonymous queue."""
     return zlib.crc32((text or "").encode("utf-8", "surrogatepass")) or 1

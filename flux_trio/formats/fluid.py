@@ -74,7 +74,11 @@ def format_fluid(value: int, form: FluidForm) -> str:
 
 def job_key(jobid: int, name: str) -> str:
     """Return the KVS key of `name` of a job (RFC 16); FormatError outside 0..2**64-1."""
-    return f"{_spelled(jobid, 'kvs')}.{name}"
+    try:
+        # by hand and not kept: with many jobs a cache would only be filled and emptied
+        return f"job.{jobid.to_bytes(8).hex('.', 2)}.{name}"
+    except OverflowError:
+        return f"job.{_dothex(_bounded(jobid, jobid))}.{name}"
 
 
 def job_directory_of(key: str) -> str | None:
@@ -83,7 +87,7 @@ def job_directory_of(key: str) -> str | None:
     return found[1] if found else None
 
 
-@lru_cache(maxsize=4096)  # a job's directory is named about twelve times in its life
+@lru_cache(maxsize=4096)
 def _spelled(value: int, form: FluidForm) -> str:
     _bounded(value, value)
     match form:

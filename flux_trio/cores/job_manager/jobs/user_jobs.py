@@ -78,9 +78,9 @@ class JobBytes(Part):
 
     def put(self, userid: int, jobid: int, size: int) -> None:
         """Set the bytes of a job; 0 also for a job that is no longer active."""
-        total = self.of_user(userid) - self.of_job(jobid) + size
-        for sizes, key, number in ((self.sizes, jobid, size), (self.totals, userid, total)):
-            if number:
-                sizes[key] = number
-            else:
-                sizes.pop(key, None)
+        before = self.sizes.pop(jobid, 0)
+        if size:
+            self.sizes[jobid] = size
+        total = self.totals.pop(userid, 0) - before + size
+        if total:
+            self.totals[userid] = total
