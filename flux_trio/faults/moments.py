@@ -95,12 +95,12 @@ class Moments:
                 self._world.at_once(_with(strike, record))
 
     def _strike(self, fault: Any) -> None:
-        self._note(fault)
+        self.note(fault)
         fault.strike(self._world)
 
     def _befall(self, fault: OnTheWay, record: Record) -> None:
         for flight in flights_of(self._world, record):
-            self._note(fault)
+            self.note(fault)
             fault.befall(flight)
             if isinstance(fault, HeldUntil):
                 self._awaited.append((Nth(fault.until), _releasing(flight)))
@@ -109,7 +109,7 @@ class Moments:
         """Return what `party` says in place of `message`; None: the message itself."""
         for sought, lie in self._lies:
             if sought.is_it(Kind.SEND, party, message):
-                self._note(lie)
+                self.note(lie)
                 return lie.said(message)
         return None
 
@@ -120,11 +120,12 @@ class Moments:
             if fault.hook == question.topic:
                 self._plugin[place] = (fault, nbefore - 1)
                 if nbefore == 0:
-                    self._note(fault)
+                    self.note(fault)
                     found = fault
         return found
 
-    def _note(self, fault: Any) -> None:
+    def note(self, fault: Any) -> None:
+        """Put a fault that strikes into the trace."""
         self.struck.append(fault)
         self._world.trace.note(Kind.FAULT, PARTY, msgspec.to_builtins(fault))
 

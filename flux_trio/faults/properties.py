@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from flux_trio.formats import format_fluid
+from flux_trio.formats import format_fluid, parse_eventlog
 from flux_trio.protocols import JobEvent
 from flux_trio.trace import Kind, Record
 
@@ -54,17 +54,16 @@ def at_rest(name: str) -> Callable[[Callable[[CoresWorld], str]], Property]:
     return lambda check: Property(name, "rest", check)
 
 
-@over_trace("once")
-def no_job_runs_twice(trace: Sequence[Record]) -> str:
-    """Each job has at most one start event and one finish event in its eventlog."""
-    logged = Counter(
-        (record.data["id"], record.data["name"])
-        for record in trace
-        if record.kind == Kind.EVENT and record.data is not None
-    )
-    for (jobid, name), count in logged.items():
-        if name in (JobEvent.START, JobEvent.FINISH) and count > 1:
-            return f"job {format_fluid(jobid, 'f58')} has {count} {name} events"
+@at_rest("once")
+def no_job_runs_twice(world: CoresWorld) -> str:
+    """The stored eventlog of each job has at most one start event and one finish event."""
+    store = world.disk.store
+    keys = [key for key in store.dir("") if key.startswith("job.") and key.endswith(".eventlog")]
+    for key, text in zip(keys, store.lookup(keys), strict=True):
+        names = Counter(event.name for event in parse_eventlog(text or ""))
+        for name in (JobEvent.START, JobEvent.FINISH):
+            if names[name] > 1:
+                return f"{key} has {names[name]} {name} events"
     return ""
 
 

@@ -25,6 +25,9 @@ from flux_trio.trace import Kind, Record, Sink
 
 STEPS_MAX: Final = 50_000  # a world of 20 jobs takes about 1,000
 LONG_TEXT: Final = "6.response.4"  # it recommends short error texts; longer ones are wanted here
+URGENCY: Final = 17
+"""Jobs get it when everything is put right. No plan draws it: an urgency that is not new lets no
+plugin be asked again."""
 ERROR: Final = "error"
 """The property that no core raises."""
 
@@ -122,6 +125,7 @@ class Game:
         self.world.began = self._begin_life
         self.moments: Moments | None = Moments(plan.faults, self.world)
         self.struck = self.moments.struck
+        self.note = self.moments.note
         self.world.boot()
         self.owner = Owner(plan.jobs, plan.actions, {})
         self.world.start(self.world.add(OWNER, self.owner))
@@ -156,6 +160,9 @@ class Game:
         if is_at_rest:
             self.put_right()
             is_at_rest = self.run()
+            if any(name not in self.world.stations for name in self.world.modules):
+                self.world.boot()  # a module left since another one was not yet as it has to be
+                is_at_rest = self.run()
         return is_at_rest
 
     def put_right(self) -> None:
@@ -167,7 +174,7 @@ class Game:
             self.world.load(name)
         active = sorted(self.active)
         todo = [Do(0.0, "queue-start"), *_nodes_back(self.plan)]
-        todo += [Do(0.0, "urgency", job=place) for place in range(len(active))]
+        todo += [Do(0.0, "urgency", job=place, value=URGENCY) for place in range(len(active))]
         last = Owner((), tuple(todo), dict(enumerate(active)))
         self.world.start(self.world.add("last", last))
 

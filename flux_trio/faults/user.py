@@ -23,6 +23,7 @@ class Owner(Client):
         self.ids = ids
         self.refused: dict[int, str] = {}  # jobs that were refused, by place
         self.waiting: dict[int, int] = {}  # matchtag of an open request → place
+        self._behind: dict[int, list[int]] = {}  # requests about a job that has no id yet, by job
         self._matchtag = 0
 
     def start(self, now: float) -> list[Any]:
@@ -35,7 +36,7 @@ class Owner(Client):
         for each in inputs:
             match each:
                 case TimerFired(key=int() as place):
-                    actions += self._do(now, place)
+                    actions += self._do(place)
                 case Response():
                     actions += self._answered(now, each)
         return actions
@@ -47,14 +48,14 @@ class Owner(Client):
                 self.refused[place] = "the connection was lost before the answer"
         self.waiting.clear()
 
-    def _do(self, now: float, place: int) -> list[Any]:
+    def _do(self, place: int) -> list[Any]:
         asked = self._todo[place]
         if isinstance(asked, JobPlan):
             return [self._request(place, topics.INGEST_SUBMIT, _submission(asked))]
         if asked.what in ("cancel", "urgency") and asked.job not in self.ids:
-            if asked.job in self.refused:
-                return []
-            return [SetTimer(place, now + RETRY_S)]
+            if asked.job not in self.refused:
+                self._behind.setdefault(asked.job, []).append(place)
+            return []
         return [self._request(place, *_method(asked, self.ids.get(asked.job, 0)))]
 
     def _request(self, place: int, topic: str, payload: dict[str, Any]) -> Request:
@@ -71,6 +72,8 @@ class Owner(Client):
                 self.refused[place] = response.error_text
             elif isinstance(response.payload, dict):
                 self.ids[place] = response.payload["id"]
+                behind = self._behind.pop(place, [])
+                return [action for each in behind for action in self._do(each)]
         return []
 
 

@@ -186,7 +186,7 @@ class CoresWorld:
 
     def let_return(self, name: str) -> None:
         """Let a module return without being asked to, if it runs."""
-        reason = "returned without being asked to"
+        reason = f"returned without being asked to, {KILLED}"
         if self.remove(name, f"{name} ended: {reason}"):
             self._note_module(name, "returned", reason=reason)
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict
 
+import msgspec
+
 
 @dataclass(frozen=True, slots=True)
 class Number:
@@ -49,7 +51,7 @@ class Items:
     types: tuple[Any, ...]
 
 
-JobId: TypeAlias = Annotated[int, Number("job")]
+JobId: TypeAlias = Annotated[int, msgspec.Meta(ge=0), Number("job")]
 Matchtag: TypeAlias = Annotated[int, Number("matchtag")]
 if TYPE_CHECKING:
     Numbers: TypeAlias = array[int]

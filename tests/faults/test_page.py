@@ -1,4 +1,4 @@
-"""The example of the page runs as it stands, and the page lists each fault."""
+"""The examples of the page run as they stand, and the page lists each fault."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import re
 from pathlib import Path
 from typing import get_args
 
+import pytest
+
 from flux_trio.faults import Fault
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "faults.md"
 
 
-def test_example_of_the_page_runs() -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_example_of_the_page_runs(example: str) -> None:
     exec(example, {})
 
 

@@ -26,6 +26,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar, assert_never
 
+import msgspec
+
 from flux_trio.cores.fingerprint import PayloadTypes
 from flux_trio.cores.kvs_calls import cannot_read, commit_ops, look_up, value_in
 from flux_trio.cores.methods import Methods
@@ -59,6 +61,7 @@ from flux_trio.messages import (
     unknown_method,
 )
 from flux_trio.messages import Event as EventMessage
+from flux_trio.messages.types import NORESPONSE
 from flux_trio.trace import Kind
 
 T = TypeVar("T")
@@ -197,7 +200,12 @@ class ResourceCore(CorePart):
         self._outbox.send(respond(request))
 
     def _disconnect(self, request: Request) -> None:
+        """Do what the peer asked for all the same, and do not answer it (6.disconnect.2)."""
         self._groups.disconnect(request.sender)
+        self._waiting = deque(_unanswered(each, request.sender) for each in self._waiting)
+        if self._committing is not None:
+            asked, events = self._committing
+            self._committing = (asked and _unanswered(asked, request.sender), events)
 
     # Administration
 
@@ -356,3 +364,10 @@ def _noted(event: str) -> str:
     if event == OFFLINE:
         return "down"
     return "up" if event == ONLINE else event
+
+
+def _unanswered(request: Request, sender: str) -> Request:
+    """Return `request`; one of `sender` wants no response any more."""
+    if request.sender != sender:
+        return request
+    return msgspec.structs.replace(request, flags=request.flags | NORESPONSE)

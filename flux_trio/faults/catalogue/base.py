@@ -19,6 +19,8 @@ Rank = Annotated[int, msgspec.Meta(ge=0)]
 Type = Literal["request", "response", "event"]
 Module = Literal["resource", "job-manager", "job-exec", "sched", "job-ingest", "job-list"]
 AnyModule = Literal["kvs", "resource", "job-manager", "job-exec", "sched", "job-ingest", "job-list"]
+Crowded = Literal["resource", "job-manager", "job-ingest", "job-list"]
+"""The modules that clients send requests to, so that too many may wait there."""
 Remote = Literal["job-exec", "sched"]
 """The modules that may be processes of their own, with a connection that may be lost."""
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flux_trio.faults import parties
-from flux_trio.faults.catalogue.base import AnyModule, Count, Module, Moment, Seconds, Strike
+from flux_trio.faults.catalogue.base import (
+    AnyModule,
+    Count,
+    Crowded,
+    Module,
+    Moment,
+    Seconds,
+    Strike,
+)
 
 if TYPE_CHECKING:
     from flux_trio.faults.world import CoresWorld
@@ -121,9 +129,12 @@ class Slow(Strike, frozen=True):
 
 
 class FullInbox(Strike, frozen=True):
-    """For `seconds` requests to the module are refused with EAGAIN, as when too many wait."""
+    """For `seconds` requests to the module are refused with EAGAIN, as when too many wait.
 
-    module: Module
+    The others send requests to scheduler and execution service only as fast as these take them.
+    """
+
+    module: Crowded
     when: Moment
     seconds: Seconds = 1.0
 

@@ -97,11 +97,17 @@ def _fold_reported(_n: int | None, _part: None, record: Record, _seen: Seen) -> 
     return record.n
 
 
+def _reported_in(record: Record, seen: Seen) -> list[tuple[Key, None]]:
+    is_told = not errnum(record) and link_of(seen).is_answered_by(record)
+    return [(job_id(record), None)] if is_told else []
+
+
 REPORTED: Final = view(
     "reported",
     ANSWERED,
-    parts=lambda record, _seen: [] if errnum(record) else [(job_id(record), None)],
+    parts=_reported_in,
     fold=_fold_reported,
+    reads=(LINK,),
 )
 """By job id: the record of its last hello response."""
 
@@ -121,7 +127,9 @@ def _unreported(seen: Seen) -> list[tuple[int, Life]]:
 
 @RULES.judge("27.hello.4", ANSWERED, views=[LIFE, LINK, REPORTED])
 def every_job_with_resources_is_told_once(record: Record, seen: Seen) -> Said:
-    """Complete at ENODATA."""
+    """Complete at ENODATA. After a later hello, answers to the earlier one may still come."""
+    if not link_of(seen).is_answered_by(record):
+        return None
     if errnum(record) == Errno.ENODATA:
         missing = _unreported(seen)
         if not missing:
@@ -195,6 +203,8 @@ def enodata_ends_hello(record: Record, seen: Seen) -> Said:
     link = link_of(seen)
     if record.party != seen.facts.manager:
         return None  # the broker, in the place of a job manager that is gone
+    if not link.is_answered_by(record):
+        return None
     if link.hello_ended > link.hello:
         return Broken("sched-hello: a response after ENODATA", (link.hello_ended,))
     return errnum(record) == Errno.ENODATA

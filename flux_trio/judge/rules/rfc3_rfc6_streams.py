@@ -37,7 +37,7 @@ from flux_trio.judge.views.calls import (
 from flux_trio.judge.views.resources import AS_RECEIVED
 from flux_trio.judge.views.scheduling import LINK, link_of
 from flux_trio.messages import Errno, Request, Response, service_of, topics
-from flux_trio.trace import Kind, Record
+from flux_trio.trace import KILLED, Kind, Record
 
 RULES: Final = Rules()
 
@@ -118,6 +118,8 @@ def enodata_is_no_failure(record: Record, seen: Seen) -> Said:
         return link.heard > 0
     content = payload(record)
     if content.get("module") != seen.facts.scheduler or content.get("what") == "removed":
+        return None
+    if KILLED in str(content.get("reason", "")):
         return None
     if not link.heard > max(link.ready_sent, link.hello_sent) or content.get("what") not in ENDS:
         return None

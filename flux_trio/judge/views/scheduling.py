@@ -26,7 +26,7 @@ from flux_trio.judge.engine.selector import (
 from flux_trio.judge.engine.trait import says
 from flux_trio.judge.engine.view import Live, Seen, view
 from flux_trio.judge.views.jobs import LIFE, PRIORITY, SCHED, Life
-from flux_trio.messages import Errno, Request, service_of, topics
+from flux_trio.messages import Errno, Request, Response, service_of, topics
 from flux_trio.trace import Record
 
 SUCCESS, ANNOTATE, DENY, CANCEL = range(4)
@@ -54,6 +54,8 @@ class Link(Live, frozen=True, gc=False):
     """By the scheduler. What was heard before it is of another hello."""
     hello: Place = 0
     """Taken up by the job manager."""
+    hello_tag: int = 0
+    """The matchtag of this hello, which tells its answers from those to an earlier hello."""
     hello_ended: Place = 0
     """The job manager sent ENODATA."""
     heard: Place = 0
@@ -82,6 +84,11 @@ class Link(Live, frozen=True, gc=False):
         """Whether the job manager may send requests."""
         return self.answered > self.lost
 
+    def is_answered_by(self, record: Record) -> bool:
+        """Whether a response to hello is an answer to the hello that was taken up last."""
+        found = record.message
+        return not isinstance(found, Response) or found.matchtag == self.hello_tag
+
 
 NO_LINK = Link()
 
@@ -95,7 +102,7 @@ def _fold_link(link: Link | None, _part: None, record: Record, seen: Seen) -> Li
     error = errnum(record)
     match topic_of(record), taken_up:
         case topics.SCHED_HELLO, False if error == Errno.ENODATA:
-            return link.but(hello_ended=record.n)
+            return link.but(hello_ended=record.n) if link.is_answered_by(record) else link
         case topics.SCHED_HELLO, True if error == Errno.ENODATA:
             return link.but(heard=record.n)
         case topics.SCHED_HELLO, True if error and error != Errno.ENOSYS:
@@ -130,7 +137,7 @@ def _after_request(link: Link, request: Request, n: int, taken_up: bool, seen: S
         case topics.SCHED_HELLO, False:
             return link.but(hello_sent=n)
         case topics.SCHED_HELLO, True:
-            return link.but(hello=n, lost=n)
+            return link.but(hello=n, lost=n, hello_tag=request.matchtag)
         case topics.SCHED_READY, False:
             return link.but(ready_sent=n)
         case topics.SCHED_READY, True:

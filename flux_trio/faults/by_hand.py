@@ -1,0 +1,260 @@
+"""A world played by hand: stop at a message, an event, a state or a time, look, and interfere.
+
+hand = ByHand(Plan(seed=1, jobs=(JobPlan(),)))
+stopped = hand.run_until(When("sched.alloc", side="send"))
+stopped.hold()
+hand.crash("sched")
+hand.run()
+assert hand.outcome().problems == ()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from flux_trio.cores.state import Plain
+from flux_trio.faults.catalogue import AtMoment, When
+from flux_trio.faults.flight import Flight
+from flux_trio.faults.moments import Nth, flights_of
+from flux_trio.faults.plan import Plan
+from flux_trio.faults.properties import Property
+from flux_trio.faults.running import STEPS_MAX, Game, Lives, Outcome
+from flux_trio.faults.world import EPOCH, CoresWorld
+from flux_trio.formats import Event
+from flux_trio.protocols import Job, JobState
+from flux_trio.trace import Kind, Record, Sink
+
+
+@dataclass(frozen=True)
+class Logged:
+    """The `nth` event `name` from now on is logged, of the job at the place `job` or of any."""
+
+    name: str
+    job: int | None = None
+    nth: int = 1
+
+
+@dataclass(frozen=True)
+class InState:
+    """The job at the place `job` of the plan enters `state`, or is in it."""
+
+    job: int
+    state: JobState
+
+
+@dataclass(frozen=True)
+class At:
+    """So many seconds have passed since the start of the world."""
+
+    seconds: float
+
+
+Until: TypeAlias = When | Logged | InState | At | Callable[["ByHand"], bool]
+"""What to stop at; a function is asked after each step."""
+
+
+class NeverReached(Exception):
+    """Nothing is left to happen, or too many steps were made, before the moment came."""
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """Where a world has stopped. `record` is the message or event; a step has none.
+
+    A message that was sent and not received can be interfered with: `hold`, `release`, `delay`,
+    `drop`, `duplicate`, `jump_queue` and `let_overtake` of `flights`, one for each receiver.
+    """
+
+    hand: ByHand
+    record: Record | None = None
+
+    @property
+    def flights(self) -> list[Flight]:
+        """Return the message on its way, for each receiver that has not taken it."""
+        return [] if self.record is None else flights_of(self.hand.world, self.record)
+
+    def hold(self) -> None:
+        """Let the message wait, and what its sender sends after it, until `release`."""
+        for flight in self._on_its_way():
+            flight.hold()
+
+    def release(self) -> None:
+        """Let the message go on."""
+        for flight in self._on_its_way():
+            flight.release()
+
+    def delay(self, seconds: float) -> None:
+        """Let the message arrive so many seconds later."""
+        for flight in self._on_its_way():
+            flight.delay(seconds)
+
+    def drop(self) -> None:
+        """Lose the message."""
+        for flight in self._on_its_way():
+            flight.drop()
+
+    def duplicate(self) -> None:
+        """Let the message arrive twice."""
+        for flight in self._on_its_way():
+            flight.duplicate()
+
+    def _on_its_way(self) -> list[Flight]:
+        flights = self.flights
+        if not flights:
+            raise ValueError("expected a message that was sent and not received, got none here")
+        return flights
+
+
+class ByHand:
+    """A world and its judge. Faults of the plan strike at their moments, too."""
+
+    def __init__(
+        self, plan: Plan, sinks: Iterable[Sink] = (), *, properties: Iterable[Property] = ()
+    ) -> None:
+        self.trace: list[Record] = []
+        self._jobs: dict[int, Job] = {}
+        self._lives = Lives()
+        own = [self.trace.append, self._fold, self._lives.observe]
+        self.game = Game(plan, [*own, *sinks], properties)
+        self.is_at_rest = False
+
+    @property
+    def world(self) -> CoresWorld:
+        return self.game.world
+
+    # --- looking
+
+    def dump(self, module: str) -> Plain:
+        """Return the state of the core of a module, as plain data; KeyError if it is not there."""
+        dump: Callable[[], Plain] = self.world.stations[module].core.dump  # type: ignore[attr-defined]
+        return dump()
+
+    def dumps(self) -> dict[str, Plain]:
+        """Return the state of the core of each module that is there."""
+        there = [name for name in self.world.modules if name in self.world.stations]
+        return {name: self.dump(name) for name in there}
+
+    def state_of(self, job: int) -> JobState | None:
+        """Return the state of the job at a place of the plan; None before it has an id."""
+        found = self._jobs.get(self.game.owner.ids.get(job, 0))
+        return None if found is None else found.state
+
+    # --- going on
+
+    def run_until(self, until: Until) -> Stopped:
+        """Go on until the moment; raise NeverReached if it does not come.
+
+        At a message or an event the turn under way is interrupted. What the receiver has taken, it
+        has not acted on.
+        """
+        match until:
+            case When():
+                sought = Nth(until)
+                return self._run_to(
+                    until,
+                    lambda record: (
+                        record.message is not None
+                        and sought.is_it(record.kind, record.party, record.message)
+                    ),
+                )
+            case Logged():
+                return self._run_to(until, _Events(until, self).is_it)
+            case InState():
+                return self._run_while(until, lambda: self.state_of(until.job) != until.state)
+            case At():
+                end = EPOCH + until.seconds
+                self.world.later(end - self.world.passed, lambda: None)
+                return self._run_while(until, lambda: self.world.passed < end)
+            case _:
+                return self._run_while(until, lambda: not until(self))
+
+    def run(self) -> None:
+        """Go on until all is at rest: nothing is left to happen, except to held messages."""
+        while self._step():
+            pass
+
+    def _step(self) -> bool:
+        self.is_at_rest = not self.game.step()
+        if self.world.nsteps >= STEPS_MAX:
+            raise NeverReached(f"there is no rest after {STEPS_MAX} steps")
+        return not self.is_at_rest
+
+    def _run_to(self, until: Until, is_it: Callable[[Record], bool]) -> Stopped:
+        found: list[Record] = []
+
+        def look(record: Record) -> None:
+            if not found and is_it(record):
+                found.append(record)
+                self.world.at_once(self.world.stop)
+
+        self.world.trace.add_sink(look)
+        try:
+            self._run_while(until, lambda: not found)
+        finally:
+            self.world.trace.remove_sink(look)
+        return Stopped(self, found[0])
+
+    def _run_while(self, until: Until, is_early: Callable[[], bool]) -> Stopped:
+        while is_early():
+            if not self._step():
+                raise NeverReached(f"all is at rest after {self.world.nsteps} steps: {until}")
+        return Stopped(self)
+
+    # --- interfering
+
+    def strike(self, fault: AtMoment) -> None:
+        """Let a fault of the catalogue strike now, whatever its `when` is."""
+        self.is_at_rest = False
+        self.game.note(fault)
+        fault.strike(self.world)
+
+    def crash(self, module: str) -> None:
+        """End a module with an error; nobody loads it again."""
+        self.is_at_rest = False
+        self.world.crash(module)
+
+    def unload(self, module: str) -> None:
+        """Remove a module in order; nobody loads it again."""
+        self.is_at_rest = False
+        self.world.unload(module)
+
+    def load(self, module: str) -> None:
+        """Start a module, unless it runs."""
+        self.is_at_rest = False
+        self.world.load(module)
+
+    def outcome(self) -> Outcome:
+        """Put everything right, run to rest, and check all properties."""
+        is_at_rest = self.game.play()
+        return self.game.outcome(self._lives, is_at_rest=is_at_rest)
+
+    def _fold(self, record: Record) -> None:
+        if record.kind == Kind.EVENT and record.data is not None:
+            data = record.data
+            job = self._jobs.setdefault(data["id"], Job(data["id"]))
+            job.apply(Event(record.t, data["name"], data["context"]))
+
+
+class _Events:
+    """Finds the nth event of `Logged`."""
+
+    def __init__(self, sought: Logged, hand: ByHand) -> None:
+        self._sought = sought
+        self._hand = hand
+        self._left = sought.nth
+
+    def is_it(self, record: Record) -> bool:
+        sought = self._sought
+        if record.kind != Kind.EVENT or record.data is None or record.data["name"] != sought.name:
+            return False
+        if sought.job is not None:
+            jobid = self._hand.game.owner.ids.get(sought.job)
+            if jobid != record.data["id"]:
+                return False
+        self._left -= 1
+        return self._left == 0
+
+
+__all__: Final = ["At", "ByHand", "InState", "Logged", "NeverReached", "Stopped"]

@@ -1,0 +1,137 @@
+"""Worlds played by hand: they stop where a test says, and show and do what it asks for."""
+
+from __future__ import annotations
+
+import pytest
+
+from flux_trio.faults import JobPlan, Plan, When
+from flux_trio.faults.by_hand import At, ByHand, InState, Logged, NeverReached
+from flux_trio.faults.catalogue import NodesDown
+from flux_trio.faults.world import EPOCH
+from flux_trio.messages import Response, topics
+from flux_trio.protocols import JobState
+from flux_trio.trace import Kind
+
+ALLOC_SENT = When(topics.SCHED_ALLOC, side="send")
+GRANTED = When(topics.SCHED_ALLOC, side="send", type="response")
+
+
+def hand(*jobs: JobPlan, **plan: int) -> ByHand:
+    return ByHand(Plan(seed=1, jobs=jobs or (JobPlan(), JobPlan()), **plan))
+
+
+def count(world: ByHand, kind: Kind, topic: str, type_: type = Response) -> int:
+    return sum(
+        record.kind == kind
+        and isinstance(record.message, type_)
+        and getattr(record.message, "topic", "") == topic
+        for record in world.trace
+    )
+
+
+def test_scheduler_dies_after_the_second_alloc_reached_it_and_before_it_answers() -> None:
+    world = hand(cores=1)
+    stopped = world.run_until(When(topics.SCHED_ALLOC, nth=2))
+    assert stopped.record is world.trace[-1]
+    before = count(world, Kind.SEND, topics.SCHED_ALLOC)
+    world.crash("sched")
+    world.run()
+    assert world.is_at_rest
+    assert count(world, Kind.SEND, topics.SCHED_ALLOC) == before
+    assert world.state_of(0) == world.state_of(1) == JobState.SCHED
+    world.load("sched")
+    world.run()
+    assert world.state_of(0) == world.state_of(1) == JobState.INACTIVE
+    assert world.outcome().problems == ()
+
+
+def test_message_that_is_held_waits_until_it_is_released() -> None:
+    world = hand()
+    stopped = world.run_until(GRANTED)
+    stopped.hold()
+    world.run()
+    assert world.is_at_rest
+    assert world.state_of(0) == JobState.SCHED
+    stopped.release()
+    world.run_until(InState(0, JobState.RUN))
+    assert world.outcome().problems == ()
+
+
+def test_message_that_is_delayed_arrives_later() -> None:
+    world = hand()
+    world.run_until(GRANTED).delay(7.0)
+    granted = world.run_until(Logged("alloc"))
+    assert granted.record is not None
+    assert granted.record.t == EPOCH + 7.0
+    assert world.outcome().problems == ()
+
+
+def test_message_that_is_dropped_is_never_taken() -> None:
+    world = hand()
+    stopped = world.run_until(GRANTED)
+    stopped.drop()
+    with pytest.raises(NeverReached, match="at rest"):
+        world.run_until(lambda world: world.state_of(0) == world.state_of(1) == JobState.INACTIVE)
+    assert stopped.record is not None
+    fate = [each.kind for each in world.trace if each.ref == stopped.record.n]
+    assert fate == [Kind.DROP]
+    assert "inactive" in world.outcome().broken
+
+
+def test_message_that_is_duplicated_is_taken_twice() -> None:
+    world = hand()
+    stopped = world.run_until(ALLOC_SENT)
+    stopped.duplicate()
+    world.run()
+    assert stopped.record is not None
+    assert [each.ref for each in world.trace].count(stopped.record.n) == 2
+
+
+def test_what_was_received_cannot_be_held() -> None:
+    world = hand()
+    stopped = world.run_until(When(topics.SCHED_ALLOC))
+    with pytest.raises(ValueError, match="sent and not received"):
+        stopped.hold()
+
+
+def test_stops_at_an_event_a_state_a_time_and_what_a_function_says() -> None:
+    world = hand(JobPlan(run=10.0), JobPlan(at=20.0))
+    assert world.run_until(Logged("alloc")).record is world.trace[-1]
+    world.run_until(InState(0, JobState.RUN))
+    assert world.state_of(0) == JobState.RUN
+    world.run_until(At(5.0))
+    assert world.world.passed == EPOCH + 5.0
+    assert world.state_of(1) is None
+    world.run_until(lambda world: world.state_of(1) is not None)
+    started = world.run_until(Logged("start", job=1))
+    assert started.record is not None
+    assert started.record.data is not None
+    assert started.record.data["id"] == world.game.owner.ids[1]
+
+
+def test_every_core_can_be_looked_at_wherever_a_world_stops() -> None:
+    world = hand()
+    world.run_until(ALLOC_SENT)
+    there = world.dumps()
+    assert list(there) == list(world.world.modules)
+    world.unload("sched")
+    assert list(world.dumps()) == [name for name in there if name != "sched"]
+    before = world.dump("job-manager")
+    world.run()
+    assert world.dump("job-manager") != before
+
+
+def test_any_fault_of_the_catalogue_strikes_at_once() -> None:
+    world = hand(JobPlan(run=30.0, nnodes=4))
+    world.run_until(InState(0, JobState.RUN))
+    world.strike(NodesDown((0,), when=1, back=2.0))
+    ended = world.run_until(Logged("exception", job=0))
+    assert ended.record is not None
+    assert ended.record.t < EPOCH + 30.0
+    assert world.outcome().problems == ()
+    assert [type(each) for each in world.game.struck] == [NodesDown]
+
+
+def test_moment_that_never_comes_is_an_error_that_says_so() -> None:
+    with pytest.raises(NeverReached, match=r"at rest after \d+ steps: .*sched\.prioritize"):
+        hand().run_until(When(topics.SCHED_PRIORITIZE))
