@@ -38,6 +38,7 @@ COMMANDS: Final = (
     "simulate",
     "check",
     "fuzz",
+    "replay",
     "fsck",
 )
 

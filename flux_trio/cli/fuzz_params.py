@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import re
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -45,25 +47,50 @@ class SeedsParam(click.ParamType[Seeds]):
         return seeds
 
 
-class ExecutorParam(click.ParamType[Any]):
-    """`module:callable`; the value is the callable, which returns an Executor."""
+class ImportParam(click.ParamType[Any]):
+    """`module:name`, of a module that can be imported or is in the working directory."""
 
-    name = "executor"
+    name = "module:name"
+
+    def load(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return what the text names; what cannot be imported is a usage error."""
+        module, _, name = value.partition(":")
+        if not (module and name):
+            self.fail(f"expected {self.name}, got {value}", param, ctx)
+        here = str(Path.cwd())
+        if here not in sys.path:
+            sys.path.append(here)  # the workers have the same path
+        try:
+            return getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError) as error:
+            self.fail(f"{value}: {error}", param, ctx)
+
+
+class ExecutorParam(ImportParam):
+    """The value is the callable, which returns an Executor."""
+
+    name = "module:callable"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Callable[[], Executor]:
-        """Import the callable; whatever cannot be imported is a usage error."""
-        module, colon, name = value.partition(":")
-        if not (module and colon and name):
-            self.fail(f"expected module:callable, got {value}", param, ctx)
-        try:
-            found: Any = importlib.import_module(module)
-            for part in name.split("."):
-                found = getattr(found, part)
-        except (ImportError, AttributeError) as error:
-            self.fail(f"{value}: {error}", param, ctx)
-        if not callable(found):
+        """Return the callable."""
+        make: Callable[[], Executor] = self.load(value, param, ctx)
+        if not callable(make):
             self.fail(f"{value}: expected a callable that returns an Executor", param, ctx)
-        make: Callable[[], Executor] = found
         return make
+
+
+class PropertyParam(ImportParam):
+    """The value is the text, which names a Property: a worker imports it, too."""
+
+    name = "module:property"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text."""
+        from flux_trio.faults import Property
+
+        found = self.load(value, param, ctx)
+        if not isinstance(found, Property):
+            self.fail(f"{value}: expected a flux_trio.faults.Property, got {found!r}", param, ctx)
+        return str(value)

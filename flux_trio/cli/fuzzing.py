@@ -14,7 +14,16 @@ from typing import Final
 
 from flux_trio.cli.errors import CommandError
 from flux_trio.cli.fuzz_params import Seeds
-from flux_trio.faults import Plan, Reached, SeedResult, play_seeds, shrink, tell_story
+from flux_trio.faults import (
+    Plan,
+    Reached,
+    SeedResult,
+    Setup,
+    play_seeds,
+    run_plan,
+    shrink,
+    tell_story,
+)
 from flux_trio.faults.plan import plan_to_toml
 from flux_trio.views import Story, story_page, story_text
 
@@ -23,14 +32,16 @@ _TEST: Final = '''\
 
 from pathlib import Path
 
-from flux_trio.faults import run_plan
+from flux_trio.faults import Setup, run_plan
 from flux_trio.faults.plan import plan_from_toml
 
 PLAN = Path(__file__).with_name("plan.toml")
+SETUP = Setup(properties={properties})
 
 
 def test_every_property_holds() -> None:
-    assert run_plan(plan_from_toml(PLAN.read_text())).problems == ()
+    plan = plan_from_toml(PLAN.read_text())
+    assert run_plan(plan, properties=SETUP.all_properties()).problems == ()
 '''
 
 
@@ -75,6 +86,7 @@ def run_campaign(
     budget_s: float | None,
     executor: Executor,
     nworkers: int,
+    setup: Setup,
     *,
     keep_going: bool,
     output: Path,
@@ -86,14 +98,14 @@ def run_campaign(
     written below `output`; `advance` is called with each result.
     """
     campaign = Campaign(seeds, next_seed=seeds.first)
-    with closing(play_seeds(_until(seeds, budget_s), executor, nworkers)) as results:
+    with closing(play_seeds(_until(seeds, budget_s), executor, nworkers, setup)) as results:
         for result in results:
             campaign.add(result)
             advance(result)
             if not result.broken:
                 continue
             if all(each.result.broken != result.broken for each in campaign.found):
-                campaign.found.append(_make_small(result, output))
+                campaign.found.append(_make_small(result, setup, output))
             if not keep_going:
                 break
     return campaign
@@ -107,22 +119,27 @@ def _until(seeds: Seeds, budget_s: float | None) -> Iterator[int]:
     return takewhile(lambda _: time.monotonic() < end, numbers)
 
 
-def _make_small(result: SeedResult, output: Path) -> Found:
-    small = shrink(result.plan, result.broken)
-    story = tell_story(small, result.broken)
+def _make_small(result: SeedResult, setup: Setup, output: Path) -> Found:
+    properties = setup.all_properties()
+
+    def breaks(plan: Plan) -> bool:
+        return result.broken in run_plan(plan, properties=properties).broken
+
+    small = shrink(result.plan, result.broken, breaks)
+    story = tell_story(small, result.broken, properties)
     assert story is not None, f"seed {result.seed} breaks {result.broken} in a worker only"
     directory = output / f"seed-{result.seed}"
-    write_story(directory, small, story)
+    write_story(directory, small, story, setup)
     return Found(result, story, directory)
 
 
-def write_story(directory: Path, plan: Plan, story: Story) -> None:
+def write_story(directory: Path, plan: Plan, story: Story, setup: Setup) -> None:
     """Write plan.toml, story.txt, story.html and test_story.py. Raises CommandError."""
     files = {
         "plan.toml": plan_to_toml(plan),
         "story.txt": story_text(story),
         "story.html": story_page(story),
-        "test_story.py": _TEST.format(broken=story.broken),
+        "test_story.py": _TEST.format(broken=story.broken, properties=setup.properties),
     }
     try:
         directory.mkdir(parents=True, exist_ok=True)

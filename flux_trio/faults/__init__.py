@@ -7,10 +7,11 @@ faults are in `catalogue`.
 """
 
 from flux_trio.faults import catalogue
-from flux_trio.faults.campaign import SeedResult, main_property, play_seed, play_seeds
+from flux_trio.faults.campaign import SeedResult, Setup, main_property, play_seed, play_seeds
 from flux_trio.faults.catalogue import *  # noqa: F403 - every fault of the catalogue
 from flux_trio.faults.drawing import draw_plan
 from flux_trio.faults.plan import Plan
+from flux_trio.faults.properties import Property, after_each_step, at_rest, over_trace
 from flux_trio.faults.reached import Reached, all_faults, all_transitions
 from flux_trio.faults.running import Outcome, run_plan
 from flux_trio.faults.shrinking import shrink
@@ -24,12 +25,17 @@ __all__ = [
     "JobPlan",
     "Outcome",
     "Plan",
+    "Property",
     "Reached",
     "SeedResult",
+    "Setup",
+    "after_each_step",
     "all_faults",
     "all_transitions",
+    "at_rest",
     "draw_plan",
     "main_property",
+    "over_trace",
     "play_seed",
     "play_seeds",
     "run_plan",

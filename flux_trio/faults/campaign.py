@@ -6,6 +6,7 @@ the same seeds gives the same report.
 
 from __future__ import annotations
 
+import importlib
 from collections import deque
 from collections.abc import Collection, Generator, Iterable
 from concurrent.futures import Executor, Future
@@ -14,6 +15,7 @@ from typing import Final
 
 from flux_trio.faults.drawing import draw_plan
 from flux_trio.faults.plan import Plan
+from flux_trio.faults.properties import OURS, Property
 from flux_trio.faults.reached import name_of_fault, transitions_noted
 from flux_trio.faults.running import Outcome, run_plan
 
@@ -43,10 +45,34 @@ class SeedResult:
         return self.plan.seed
 
 
-def play_seed(seed: int) -> SeedResult:
+@dataclass(frozen=True)
+class Setup:
+    """What a campaign does with the world of each seed, as text that a worker of any kind reads."""
+
+    properties: tuple[str, ...] = ()
+    """Properties of the user: `module:name` of each `Property`."""
+
+    def all_properties(self) -> tuple[Property, ...]:
+        """Return our own properties and the user's.
+
+        Raises ImportError or AttributeError if there is no such name, TypeError for another value.
+        """
+        return (*OURS, *map(_imported, self.properties))
+
+
+def _imported(path: str) -> Property:
+    module, _, name = path.partition(":")
+    found = getattr(importlib.import_module(module), name)
+    if not isinstance(found, Property):
+        raise TypeError(f"{path}: expected a flux_trio.faults.Property, got {found!r}")
+    return found
+
+
+def play_seed(seed: int, setup: Setup | None = None) -> SeedResult:
     """Play and judge the world of `seed`; a worker calls this."""
+    properties = (setup or Setup()).all_properties()
     with transitions_noted() as taken:
-        outcome = run_plan(draw_plan(seed))
+        outcome = run_plan(draw_plan(seed), properties=properties)
     return SeedResult(
         outcome.plan,
         main_property(outcome),
@@ -73,7 +99,7 @@ def main_property(outcome: Outcome, among: Collection[str] | None = None) -> str
 
 
 def play_seeds(
-    seeds: Iterable[int], executor: Executor, nworkers: int
+    seeds: Iterable[int], executor: Executor, nworkers: int, setup: Setup | None = None
 ) -> Generator[SeedResult, None, None]:
     """Yield the result of each seed in order; at most AHEAD times `nworkers` are under way.
 
@@ -82,7 +108,7 @@ def play_seeds(
     waiting: deque[Future[SeedResult]] = deque()
     try:
         for seed in seeds:
-            waiting.append(executor.submit(play_seed, seed))
+            waiting.append(executor.submit(play_seed, seed, setup))
             if len(waiting) >= AHEAD * nworkers:
                 yield waiting.popleft().result()
         while waiting:

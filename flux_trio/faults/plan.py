@@ -46,9 +46,10 @@ def plan_to_toml(plan: Plan) -> str:
 def plan_from_toml(text: str) -> Plan:
     """Parse a plan; FormatError says what was expected, what came and where."""
     try:
-        plan = msgspec.toml.decode(text, type=Plan)
+        raw = msgspec.toml.decode(text)
+        version = raw.get("version", VERSION)
+        if version != VERSION:  # another version may have other keys
+            raise FormatError(f"version {VERSION} of a plan", version, "version")
+        return msgspec.convert(raw, Plan)
     except msgspec.MsgspecError as error:
         raise FormatError.of_msgspec(error) from None
-    if plan.version != VERSION:
-        raise FormatError(f"version {VERSION} of a plan", plan.version, "version")
-    return plan

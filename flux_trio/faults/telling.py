@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
 
 from flux_trio.faults.campaign import main_property
-from flux_trio.faults.catalogue import When
+from flux_trio.faults.catalogue import When, Which
 from flux_trio.faults.plan import Do, Fault, JobPlan, Plan
+from flux_trio.faults.properties import Property
 from flux_trio.faults.reached import name_of_fault
-from flux_trio.faults.running import Outcome, run_plan
+from flux_trio.faults.running import Lives, Outcome, property_of
+from flux_trio.faults.states import WatchedGame
 from flux_trio.judge import Violation
 from flux_trio.trace import Record
 from flux_trio.views import Story
@@ -21,29 +23,34 @@ PROPERTIES: Final = {
     "inactive": "Every job is INACTIVE at rest.",
     "answered": "Every request is answered.",
     "error": "No core raises.",
+    "kept": "A job that was accepted is stored, whatever ends the instance.",
 }
 """The sentences of the properties that are no clause, by name."""
 
 
-def tell_story(plan: Plan, broken: str = "") -> Story | None:
+def tell_story(plan: Plan, broken: str = "", properties: Iterable[Property] = ()) -> Story | None:
     """Play `plan` and return how it breaks `broken`; None if it does not.
 
     Without `broken`, the story is about the main property that the plan breaks.
     """
     trace: list[Record] = []
-    outcome = run_plan(plan, [trace.append])
+    lives = Lives()
+    properties = tuple(properties)
+    game = WatchedGame(plan, [trace.append, lives.observe], properties)
+    outcome = game.outcome(lives, is_at_rest=game.play())
     broken = broken or main_property(outcome)
     if broken not in outcome.broken:
         return None
     violation = _violation(outcome, broken)
     if violation is None:
-        found = next(each for each in outcome.problems if each.startswith(f"{broken}:"))
+        found = next(each for each in outcome.problems if property_of(each) == broken)
         return Story(
             broken,
             found.partition(": ")[2],
             trace,
-            sentence=PROPERTIES.get(broken, ""),
+            sentence=_sentence(broken, properties),
             played=tuple(played_lines(plan)),
+            changes=game.changes,
         )
     return Story(
         broken,
@@ -55,7 +62,14 @@ def tell_story(plan: Plan, broken: str = "") -> Story | None:
         because=frozenset(violation.because),
         jobid=violation.jobid,
         played=tuple(played_lines(plan)),
+        changes=game.changes,
     )
+
+
+def _sentence(name: str, properties: Iterable[Property]) -> str:
+    """Return what a property asks for: the first line of its docstring, if it is a user's."""
+    docs = [each.check.__doc__ for each in properties if each.name == name and each.check.__doc__]
+    return docs[0].splitlines()[0] if docs else PROPERTIES.get(name, "")
 
 
 def _violation(outcome: Outcome, clause: str) -> Violation | None:
@@ -85,9 +99,11 @@ def _fields(value: JobPlan | Do | Fault, without: tuple[str, ...] = ()) -> str:
 
 def _spelled(value: Any) -> str:
     match value:
-        case When(topic, nth, side, type_):
-            what = "is sent" if side == "send" else "is received"
-            return f"{type_} {topic} number {nth} {what}"
+        case When(topic, nth, side, type_, party):
+            verb = "sent" if side == "send" else "received"
+            return f"{type_} {topic} number {nth} is {verb}" + (f" by {party}" * bool(party))
+        case Which(topic, nth, type_, party):
+            return f"{type_} {topic} number {nth}" + (f" of {party}" * bool(party))
         case float() | int():
             return f"{value:g}"
         case str():

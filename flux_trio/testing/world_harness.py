@@ -17,6 +17,7 @@ from flux_trio.faults import (
     JobPlan,
     Outcome,
     Plan,
+    Property,
     draw_plan,
     main_property,
     run_plan,
@@ -34,11 +35,13 @@ class PropertyBroken(AssertionError):
     `plan` is the smallest plan that breaks the property `broken`, too.
     """
 
-    def __init__(self, plan: Plan, broken: str, outcome: Outcome) -> None:
+    def __init__(
+        self, plan: Plan, broken: str, outcome: Outcome, properties: tuple[Property, ...] = ()
+    ) -> None:
         self.plan = plan
         self.broken = broken
         self.outcome = outcome
-        story = tell_story(plan, broken)
+        story = tell_story(plan, broken, properties)
         told = "\n".join(outcome.problems) if story is None else story_text(story)
         super().__init__(f"seed {plan.seed}: {told}\nThe plan:\n\n{plan_to_toml(plan)}")
 
@@ -90,19 +93,24 @@ class WorldHarness:
         self.jobs += [JobPlan(**fields)] * count
         return len(self.jobs) - count
 
-    def play(self) -> Outcome:
+    def play(self, *properties: Property) -> Outcome:
         """Play the plan: first with its faults, then everything is put right and comes to rest.
 
-        Raises PropertyBroken with the smallest story, unless the test breaks that on purpose.
+        `properties` must hold beside the clauses. Raises PropertyBroken with the smallest story,
+        unless the test breaks that property on purpose.
         """
         __tracebackhide__ = True  # the test's own line says enough
         plan = self.plan
         self.trace = []
-        self.outcome = outcome = run_plan(plan, [self.trace.append])
+        self.outcome = outcome = run_plan(plan, [self.trace.append], properties=properties)
         if self._breaking is None:
             return outcome
         broken = outcome.broken - set(self._breaking)
         if broken:
             main = main_property(outcome, broken)
-            raise PropertyBroken(shrink(plan, main), main, outcome)
+
+            def breaks(tried: Plan) -> bool:
+                return main in run_plan(tried, properties=properties).broken
+
+            raise PropertyBroken(shrink(plan, main, breaks), main, outcome, properties)
         return outcome

@@ -10,7 +10,7 @@ from flux_trio.views.sequence import draw_sequence
 from flux_trio.views.served_page import Served, ServedRun, served_page
 from flux_trio.views.simulation_plot import Steps, draw_simulation
 from flux_trio.views.state_table import draw_states, table_markdown
-from flux_trio.views.story import Change, Story, sentence, story_head, story_text
+from flux_trio.views.story import Change, Story, story_text, telling
 from flux_trio.views.story_page import story_page
 from flux_trio.views.timelines import draw_timelines
 from flux_trio.views.verdict_page import verdict_page
@@ -28,13 +28,12 @@ __all__ = [
     "draw_simulation",
     "draw_states",
     "draw_timelines",
-    "sentence",
     "served_page",
-    "story_head",
     "story_page",
     "story_text",
     "table_markdown",
     "tell",
+    "telling",
     "verdict_json",
     "verdict_junit",
     "verdict_page",

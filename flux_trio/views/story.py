@@ -144,7 +144,7 @@ def _rank(record: Record, story: Story) -> int | None:
     match record.kind:
         case Kind.MODULE:
             return _FAULT if data["what"] != "started" or _is_back(record, story) else None
-        case Kind.CLOCK:
+        case Kind.CLOCK | Kind.FAULT:
             return _FAULT
         case Kind.EVENT:
             return 2 if story.jobid in (None, data.get("id")) else 4
@@ -201,6 +201,8 @@ def sentence(record: Record) -> str:
             return _of_module(data)
         case Kind.CLOCK:
             return _of_clock(data)
+        case Kind.FAULT:
+            return _of_fault(data)
     return f"{record.party}: {content(record)}"
 
 
@@ -210,9 +212,15 @@ def _of_module(data: Mapping[str, Any]) -> str:
             return f"{data['module']} is loaded"
         case "removed":
             return f"{data['module']} is unloaded"
-        case "crashed":
-            return f"{data['module']} crashes: {data.get('reason', '')}"
-    return f"{data['module']}: {data['what']}"
+    reason = f": {data['reason']}" if data.get("reason") else ""
+    return f"{data['module']} has {data['what']}{reason}"
+
+
+def _of_fault(data: Mapping[str, Any]) -> str:
+    """Return the kind of a fault and its values, without the moment, which has come."""
+    named = {key: value for key, value in data.items() if key not in ("type", "when", "which")}
+    values = ", ".join(f"{key} {value}" for key, value in named.items())
+    return f"fault {data['type']}" + (f" ({values})" if values else "")
 
 
 def _of_clock(data: Mapping[str, Any]) -> str:

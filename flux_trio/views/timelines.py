@@ -100,7 +100,7 @@ def draw_timelines(trace: Sequence[Record], broken: int, label: str) -> str:
     for place, (name, bars) in enumerate(lanes):
         body += _lane(name, bars, TOP + ROW * place, trace)
     for record in trace:
-        if record.kind == Kind.CLOCK or _is_end(record):
+        if record.kind in (Kind.CLOCK, Kind.FAULT) or _is_end(record):
             x = _x(record.n, trace)
             body.append(svg.line(x, TOP - 8, x, bottom, "strike"))
     if broken:

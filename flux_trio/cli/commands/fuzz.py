@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from flux_trio.cli.errors import CommandError
-from flux_trio.cli.fuzz_params import ExecutorParam, Seeds, SeedsParam
+from flux_trio.cli.fuzz_params import ExecutorParam, PropertyParam, Seeds, SeedsParam
 from flux_trio.cli.params import DURATION
 
 if TYPE_CHECKING:
@@ -34,6 +34,14 @@ _DEFAULT = Seeds(0, 300)
     type=DURATION,
     metavar="DURATION",
     help="Begin no more seeds after DURATION.",
+)
+@click.option(
+    "--property",
+    "properties",
+    type=PropertyParam(),
+    multiple=True,
+    metavar="MODULE:NAME",
+    help="Check this flux_trio.faults.Property as well. May be given several times.",
 )
 @click.option("--keep-going", is_flag=True, help="Go on after a seed that breaks a property.")
 @click.option(
@@ -71,6 +79,7 @@ def fuzz(
     *,
     seeds: Seeds | None,
     time_budget: float | None,
+    properties: tuple[str, ...],
     keep_going: bool,
     workers: int | None,
     executor: Callable[[], Executor] | None,
@@ -97,6 +106,7 @@ def fuzz(
     from flux_trio.cli.events import json_text
     from flux_trio.cli.fuzz_report import report_json, report_junit, report_lines
     from flux_trio.cli.fuzzing import processes, progress_bar, run_campaign
+    from flux_trio.faults import Setup
 
     chosen = seeds or (_DEFAULT if time_budget is None else Seeds(0, None))
     if chosen.end is None and time_budget is None:
@@ -115,6 +125,7 @@ def fuzz(
             time_budget,
             pool,
             nworkers,
+            Setup(properties),
             keep_going=keep_going,
             output=output,
             advance=advance,

@@ -1,0 +1,95 @@
+"""The world of `flux-trio replay`: played from a plan or a seed, to its end or step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from flux_trio.cli.errors import CommandError
+from flux_trio.faults import Outcome, Plan, Property, draw_plan
+from flux_trio.faults.plan import plan_from_toml
+from flux_trio.faults.running import Lives
+from flux_trio.faults.states import WatchedGame
+from flux_trio.formats import FormatError
+from flux_trio.trace import Record
+from flux_trio.views import telling
+
+UNREADABLE: Final = 2
+
+MARGIN: Final = " " * 15
+"""States are to the right of the times of records."""
+
+
+class NoPlan(CommandError):
+    """There is no plan to replay."""
+
+    exit_code = UNREADABLE
+
+
+def read_plan(source: str) -> Plan:
+    """Return the plan of a seed or of a file. Raises NoPlan, which says why there is none."""
+    if source.isascii() and source.isdigit():
+        return draw_plan(int(source))
+    path = Path(source)
+    try:
+        return plan_from_toml(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise NoPlan(f"{path}: {error.strerror}") from None
+    except (FormatError, UnicodeError) as error:
+        raise NoPlan(f"{path}: the plan cannot be replayed: {error}") from None
+
+
+class Replay(WatchedGame):
+    """A world that is played once more, and judged; `looks` is called after each step.
+
+    When `looks` returns False, nothing more is played.
+    """
+
+    def __init__(
+        self, plan: Plan, properties: Iterable[Property], looks: Callable[[Replay], bool]
+    ) -> None:
+        self.records: list[Record] = []
+        self._lives = Lives()
+        self._looks = looks
+        self._nshown = 0
+        self._nchanges = 0
+        super().__init__(plan, [self.records.append, self._lives.observe], properties)
+
+    def step(self) -> bool:
+        """Let one thing happen; False if nothing is left to happen."""
+        is_alive = super().step()
+        if is_alive and not self._looks(self):
+            raise _Ended
+        return is_alive
+
+    def to_the_end(self) -> Outcome | None:
+        """Play; return what became of the plan, or None if `looks` ended it."""
+        try:
+            is_at_rest = self.play()
+        except _Ended:
+            return None
+        return self.outcome(self._lives, is_at_rest=is_at_rest)
+
+    def broken_so_far(self) -> set[str]:
+        """Return the clauses that are broken up to here, and properties of each step."""
+        return {each.clause for each in self._lives.violations} | self.broken.keys()
+
+    def news(self) -> Iterator[str]:
+        """Yield lines on the records since the last call, then on what changed in the cores."""
+        for record in self.records[self._nshown :]:
+            yield telling([record], self.records[0].t)
+        for change in self.changes[self._nchanges :]:
+            for line in change.lines:
+                yield f"{MARGIN}{change.module}: {line}"
+        self._nshown, self._nchanges = len(self.records), len(self.changes)
+
+    def whole_state(self, module: str) -> Iterator[str]:
+        """Yield the state of a core, a line for each place."""
+        self.look()
+        for place, value in self.states.get(module, {}).items():
+            yield f"{MARGIN}{module}: {place} = {value}"
+
+
+class _Ended(Exception):
+    """Nothing more is played."""

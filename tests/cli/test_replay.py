@@ -1,0 +1,111 @@
+"""`flux-trio replay`: a plan or a seed is played once more, to its end or turn by turn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click.testing
+import pytest
+
+from flux_trio.cli import main
+from flux_trio.faults import Crash, JobPlan, Plan, When, draw_plan, run_plan
+from flux_trio.faults.plan import plan_to_toml
+from flux_trio.messages import topics
+from flux_trio.protocols.alloc import ALLOC, AllocEvent, AllocState
+
+PLANS = Path(__file__).parents[1] / "faults" / "plans"
+NOT_ASKED = "27.ready.6"  # known when nothing is left to happen
+STUCK = "invariant.nobody-stuck"
+
+
+def replay(*args: object) -> click.testing.Result:
+    runner = click.testing.CliRunner()
+    return runner.invoke(main, ["replay", *map(str, args)], prog_name="flux-trio")
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A plan that breaks a clause: the job manager does not ask again after a crash."""
+    monkeypatch.setitem(ALLOC.rows[AllocState.PENDING], AllocEvent.LOST, AllocState.PENDING)
+    jobs = (JobPlan(), JobPlan(urgency=0))
+    plan = Plan(1, jobs=jobs, faults=(Crash("sched", When(topics.SCHED_ALLOC)),))
+    path = tmp_path / "plan.toml"
+    path.write_text(plan_to_toml(plan))
+    return path
+
+
+def test_seed_is_played_again() -> None:
+    result = replay(3)
+    nsteps = run_plan(draw_plan(3)).nsteps
+    assert result.stdout == f"seed 3\nevery property held, in {nsteps} turns\n"
+    assert result.exit_code == 0
+
+
+def test_plan_that_breaks_nothing_any_more() -> None:
+    result = replay(PLANS / "clock-set-back.toml")
+    assert "every property held" in result.stdout
+    assert result.exit_code == 0
+
+
+def test_problems_of_a_plan_are_told(broken: Path) -> None:
+    result = replay(broken)
+    assert result.exit_code == 1
+    assert any(line.startswith(f"{NOT_ASKED}: record ") for line in result.stdout.splitlines())
+
+
+def test_story_of_a_plan(broken: Path) -> None:
+    result = replay(broken, "--story")
+    assert result.exit_code == 1
+    lines = result.stdout.splitlines()
+    assert lines[:2] == ["seed 1", f"{STUCK} is broken by job-manager"]
+    assert any("sched has crashed" in line for line in lines)
+
+
+def test_each_turn_is_shown_with_what_it_changed(broken: Path) -> None:
+    lines = replay(broken, "--step").stdout.splitlines()
+    assert lines[1] == "turn 1"
+    crash = next(place for place, line in enumerate(lines) if "sched has crashed" in line)
+    begin = max(place for place in range(crash) if lines[place].startswith("turn "))
+    end = next(place for place in range(crash, len(lines)) if lines[place].startswith("turn "))
+    assert any("sched takes request sched.alloc" in line for line in lines[begin:crash])
+    assert any(line.strip() == "sched: the module is not there" for line in lines[crash:end])
+
+
+@pytest.mark.parametrize(("clause", "when"), [(STUCK, "in turn "), (NOT_ASKED, "at the end")])
+def test_replay_stops_when_the_clause_is_broken(broken: Path, clause: str, when: str) -> None:
+    result = replay(broken, "--until", clause)
+    assert result.exit_code == 1
+    lines = result.stdout.splitlines()
+    assert lines[1].startswith(f"{clause} is broken {when}")
+    states = [line.strip() for line in lines[2:] if line.startswith(" ")]
+    assert {line.partition(": ")[0] for line in states} == set(MODULES)
+    assert any(line.startswith("job-manager: parts.scheduler.link = ") for line in states)
+
+
+MODULES = ("kvs", "resource", "job-manager", "job-exec", "sched", "job-ingest", "job-list")
+
+
+def test_clause_that_is_not_broken_stops_nothing() -> None:
+    result = replay(3, "--until", NOT_ASKED)
+    assert "every property held" in result.stdout
+    assert result.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "seed = 1\nversion = 9\nlater = true",
+            "the plan cannot be replayed: version: expected version 1 of a plan, got 9",
+        ),
+        ("seed = 'x'", "the plan cannot be replayed: seed: expected"),
+        (None, "No such file or directory"),
+    ],
+)
+def test_plan_that_cannot_be_replayed_says_why(tmp_path: Path, text: str | None, said: str) -> None:
+    path = tmp_path / "plan.toml"
+    if text is not None:
+        path.write_text(text)
+    result = replay(path)
+    assert result.exit_code == 2
+    assert f"{path}: {said}" in result.stderr

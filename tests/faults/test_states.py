@@ -1,0 +1,52 @@
+"""The states of cores as lines, and what a turn changes in them."""
+
+from __future__ import annotations
+
+from flux_trio.cores.ingest.core import IngestCore
+from flux_trio.faults import Crash, JobPlan, Plan, When, run_plan
+from flux_trio.faults.states import WatchedGame, changed_lines, state_lines
+from flux_trio.formats import format_fluid
+from flux_trio.messages import Request, topics
+from flux_trio.trace import Kind, Record, record_to_json
+
+PLAN = Plan(1, jobs=(JobPlan(),), faults=(Crash("sched", When(topics.SCHED_ALLOC), back=2.0),))
+
+
+def test_state_has_a_line_for_each_place_that_is_not_empty() -> None:
+    core = IngestCore()
+    core.turn(1e9, [Request(topics.INGEST_SUBMIT, {"jobspec": {}}, 1, routes=("owner",))])
+    lines = state_lines(core.dump())
+    assert lines["backlog.waiting"] == '["job-ingest.submit of owner"]'
+    assert {"0", '""', "[]", "{}", "null", "false"}.isdisjoint(lines.values())
+
+
+def test_changes_of_a_place() -> None:
+    before, after = {"a": "1", "b": "2", "d": "4"}, {"a": "1", "b": "3", "c": "5"}
+    assert list(changed_lines(before, after)) == ["b: 2 -> 3", "c = 5", "d: 4 is gone"]
+
+
+def test_each_turn_says_what_it_changes() -> None:
+    trace: list[Record] = []
+    game = WatchedGame(PLAN, [trace.append])
+    assert game.play()
+    (jobid,) = {(r.data or {})["id"] for r in trace if r.kind == Kind.EVENT}
+    asked = [
+        line
+        for change in game.changes
+        if change.module == "job-manager"
+        for line in change.lines
+        if line.startswith(f"parts.scheduler.requests.allocs.states[{format_fluid(jobid, 'f58')}]")
+    ]
+    sent, held = '"sched.alloc sent, not answered"', '"resources granted"'
+    assert [line.partition("]")[2] for line in asked][:2] == [f" = {sent}", f": {sent} is gone"]
+    assert any(line.endswith(f"{sent} -> {held}") for line in asked)
+    (gone,) = [c for c in game.changes if c.lines == ("the module is not there",)]
+    assert gone.module == "sched"
+
+
+def test_looking_changes_nothing() -> None:
+    seen: list[bytes] = []
+    WatchedGame(PLAN, [lambda record: seen.append(record_to_json(record))]).play()
+    unseen: list[bytes] = []
+    run_plan(PLAN, [lambda record: unseen.append(record_to_json(record))])
+    assert seen == unseen
