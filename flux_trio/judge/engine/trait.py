@@ -126,7 +126,8 @@ def _written(record: Record, _seen: Seen) -> Value:
     found = set()
     for op in ops if isinstance(ops, list) else ():
         if isinstance(op, (list, tuple)) and len(op) > 1:
-            found.add(str(op[1]).rpartition(".")[2])
+            key = str(op[1])
+            found.add(key[key.rfind(".") + 1 :])
             if op[0] == _UNLINK:
                 found.add(_UNLINK)
     return tuple([name for name in _WRITTEN if name in found])

@@ -5,7 +5,7 @@ Reads kvs.commit requests: the value of each key that ends in `eventlog`, a job'
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from flux_trio.judge.checks.shapes import OBJECT, STRING, Shape
@@ -13,7 +13,7 @@ from flux_trio.judge.engine.packed import Packing
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, sent, view
 from flux_trio.judge.engine.trait import WITH_EVENTS
-from flux_trio.judge.views.eventlogs import Appended, Stored, appended
+from flux_trio.judge.views.commits import STORING, Appended, Storing, appended
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 
@@ -26,15 +26,31 @@ TIMESTAMP: Final = Shape(
 )
 
 
-def _appended(record: Record, _seen: Seen) -> list[Appended]:
-    return appended(record)
-
-
 def _broken(each: Appended, text: str) -> Broken:
     return Broken(f"{each.op.how} to {each.op.key}: {text}")
 
 
-@RULES.each("18.format.1", COMMIT, of=_appended)
+def _each_log(clause: str) -> Callable[[Callable[[Appended], Said]], Callable[[Appended], Said]]:
+    """Register `clause`: what is written to each eventlog passes the decorated function.
+
+    What is regular passes all of these functions.
+    """
+
+    def register(check: Callable[[Appended], Said]) -> Callable[[Appended], Said]:
+        @RULES.by(STORING, clause, COMMIT)
+        def judge(storing: Storing | None, record: Record, _seen: Seen) -> Said:
+            if storing is not None and storing.is_regular:
+                return True
+            answers = [check(each) for each in appended(record)]
+            broken = next((each for each in answers if isinstance(each, Broken)), None)
+            return broken or any(answers)
+
+        return check
+
+    return register
+
+
+@_each_log("18.format.1")
 def each_event_is_terminated(each: Appended) -> Said:
     text = each.op.text
     if not text or text.endswith("\n"):
@@ -42,7 +58,7 @@ def each_event_is_terminated(each: Appended) -> Said:
     return _broken(each, f"expected a newline at the end of each event, got {text[-40:]!r}")
 
 
-@RULES.each("18.format.2", COMMIT, of=_appended)
+@_each_log("18.format.2")
 def each_line_is_an_object(each: Appended) -> Said:
     for place, line in enumerate(each.lines):
         if not isinstance(line, dict):
@@ -51,7 +67,7 @@ def each_line_is_an_object(each: Appended) -> Said:
     return True
 
 
-@RULES.each("18.format.3", COMMIT, of=_appended)
+@_each_log("18.format.3")
 def whole_events_are_appended(each: Appended) -> Said:
     if each.lines:
         return True
@@ -61,7 +77,7 @@ def whole_events_are_appended(each: Appended) -> Said:
 def _require_key(clause: str, key: str, shape: Shape, *, required: bool = True) -> None:
     """`clause`: each event that is written has the key."""
 
-    @RULES.each(clause, COMMIT, of=_appended)
+    @_each_log(clause)
     def has_the_key(each: Appended) -> Said:
         for line in each.lines:
             if not isinstance(line, dict) or (key not in line and not required):
@@ -81,13 +97,7 @@ _require_key("18.format.8", "context", OBJECT, required=False)
 
 
 def _written_parts(record: Record, _seen: Seen) -> Iterable[tuple[int | str, None]]:
-    return [(_log_of(each.op), None) for each in appended(record)]
-
-
-def _log_of(op: Stored) -> int | str:
-    """Return the job of an eventlog; of another one, its key."""
-    job = op.job
-    return job[0] if job is not None and job[1] == "eventlog" else op.key
+    return [(each.log, None) for each in appended(record)]
 
 
 WRITTEN: Final = view(
@@ -101,32 +111,38 @@ WRITTEN: Final = view(
 """By job, or key of another eventlog: the record of its first write."""
 
 
-@RULES.judge("18.format.4", COMMIT, views=(WRITTEN,))
-def nothing_is_rewritten(record: Record, seen: Seen) -> Said:
-    found = appended(record)
-    for op, _ in found:
-        first = seen.at(WRITTEN, _log_of(op))
+@RULES.by(STORING, "18.format.4", COMMIT, views=(WRITTEN,))
+def nothing_is_rewritten(storing: Storing | None, record: Record, seen: Seen) -> Said:
+    if storing is None:
+        return None
+    if storing.is_regular and not storing.has_put:
+        return True
+    for op, log, _, _ in appended(record):
+        first = seen.at(WRITTEN, log)
         if op.how == "put" and first:
             return Broken(f"put to {op.key}: expected an append, since it exists", (first,))
         if not op.text:
             return Broken(f"{op.how} to {op.key}: expected it not to be created empty")
-    return bool(found)
+    return True
 
 
-@RULES.judge("16.schema.3", COMMIT, views=(WRITTEN,))
-def ingest_writes_submit_and_nothing_else(record: Record, seen: Seen) -> Said:
+@RULES.by(STORING, "16.schema.3", COMMIT, views=(WRITTEN,))
+def ingest_writes_submit_and_nothing_else(
+    storing: Storing | None, record: Record, seen: Seen
+) -> Said:
+    if storing is None or not storing.has_submit:
+        return None  # of other events, the first were written before the trace began
     kept = False
-    for op, events in appended(record):
-        if op.job is None or op.job[1] != "eventlog" or seen.at(WRITTEN, _log_of(op)):
+    for each in appended(record):
+        if type(each.log) is not int or "submit" not in each.names or seen.at(WRITTEN, each.log):
             continue
-        names = [line.get("name") if isinstance(line, dict) else None for line in events]
-        if "submit" not in names:
-            continue  # written before the trace began
+        lines = each.lines
+        names = [line.get("name") if isinstance(line, dict) else None for line in lines]
         if names != ["submit"]:
-            return Broken(f"{op.key}: expected the submit event alone at first, got {names}")
-        problem = _submit_problem(events[0])
+            return Broken(f"{each.op.key}: expected the submit event alone at first, got {names}")
+        problem = _submit_problem(lines[0])
         if problem is not None:
-            return Broken(f"{op.key}: submit event: {problem}")
+            return Broken(f"{each.op.key}: submit event: {problem}")
         kept = True
     return kept
 

@@ -76,13 +76,6 @@ def _hostlists(record: Record, _seen: Seen) -> Iterator[Text]:
                 yield f"{what}: nodelist", each
 
 
-def _job_keys(record: Record, _seen: Seen) -> Iterator[Text]:
-    ops = payload(record).get("ops")
-    for op in ops if isinstance(ops, list) else ():
-        if isinstance(op, (list, tuple)) and len(op) > 1 and str(op[1]).startswith("job."):
-            yield "key of a job", str(op[1])
-
-
 def _constraints(record: Record, _seen: Seen) -> Iterator[tuple[str, Any]]:
     found = system(payload(record).get("jobspec"))
     if "constraints" in found:
@@ -216,13 +209,23 @@ _spelled(
     lambda text: text.count("[") == text.count("]"),
     "the ids of an expression in brackets",
 )
-_spelled(
-    "19.fluid.6",
-    COMMIT,
-    _job_keys,
-    lambda text: re.match(r"job(\.[0-9a-f]{4}){4}(\.|$)", text) is not None,
-    "16 hex digits in groups of four with periods between them",
-)
+_JOB_KEY: Final = re.compile(r"job(\.[0-9a-f]{4}){4}(\.|$)")
+
+
+@RULES.judge("19.fluid.6", COMMIT)
+def keys_of_jobs_have_their_ids(record: Record, _seen: Seen) -> Said:
+    ops, kept = payload(record).get("ops"), None
+    for op in ops if isinstance(ops, list) else ():
+        if not isinstance(op, (list, tuple)) or len(op) < 2:
+            continue
+        key = str(op[1])
+        if not key.startswith("job."):
+            continue
+        if _JOB_KEY.match(key) is None:
+            expected = "16 hex digits in groups of four with periods between them"
+            return Broken(f"key of a job: expected {expected}, got {key!r:.80}")
+        kept = True
+    return kept
 
 
 @RULES.each("31.constraints.1", sent("request", topics.SCHED_ALLOC), of=_constraints)

@@ -24,6 +24,7 @@ from flux_trio.judge.engine.rule import (
 )
 from flux_trio.judge.engine.selector import EVENT, name_of
 from flux_trio.judge.engine.trait import WITH_EVENTS, WITH_UNLINK
+from flux_trio.judge.views.commits import stored_events
 from flux_trio.judge.views.eventlogs import (
     LOG,
     LOGGING,
@@ -33,7 +34,6 @@ from flux_trio.judge.views.eventlogs import (
     Unstored,
     broken_event,
     log_of,
-    stored_events,
 )
 from flux_trio.judge.views.jobs import CLEANUP, LIFE, context_of
 from flux_trio.judge.views.scheduling import ASKED, asked_of, is_pending
@@ -139,8 +139,8 @@ def events_are_stored_as_they_were_logged(record: Record, seen: Seen) -> Said:
         log: Log | None = seen.at(LOG, job)
         if log is None:
             continue  # a job that its job manager does not know yet
-        expected = [name for name, _ in seen.at(UNSTORED, job) or ()]
-        if list(names) != expected[: len(names)]:
+        expected = tuple([name for name, _ in seen.at(UNSTORED, job) or ()])
+        if names != expected[: len(names)]:
             text = f"expected events {' '.join(expected) or '(none)'}, got {' '.join(names)}"
             return Broken(f"eventlog of job {job}: {text}", (log.submitted,), job=job)
         kept = True

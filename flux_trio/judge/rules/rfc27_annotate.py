@@ -29,7 +29,7 @@ from flux_trio.judge.engine.rule import (
     while_live,
 )
 from flux_trio.judge.engine.selector import ANY_TOPIC
-from flux_trio.judge.views.eventlogs import NULL, encoded
+from flux_trio.judge.views.commits import NULL, encoded
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
 from flux_trio.judge.views.jobs import LIFE, context_of
 from flux_trio.judge.views.scheduling import (

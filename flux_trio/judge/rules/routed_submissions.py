@@ -24,7 +24,7 @@ from flux_trio.judge.engine.rule import (
     view,
 )
 from flux_trio.judge.engine.selector import name_of, topic_of
-from flux_trio.judge.views.eventlogs import decoded, encoded
+from flux_trio.judge.views.commits import decoded, encoded
 from flux_trio.judge.views.jobs import LIFE, NEW, Life, context_of
 from flux_trio.judge.views.submitted import ENDS, UPDATES, updated, updates_of
 from flux_trio.messages import Request, topics

@@ -5,13 +5,9 @@ Left out: the state of a job, which is in `jobs.py`.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
-from flux_trio.formats import FormatError, parse_fluid
 from flux_trio.judge.engine.packed import Packing
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import Broken
@@ -21,12 +17,11 @@ from flux_trio.judge.engine.selector import (
     job_id,
     logged,
     name_of,
-    once,
-    payload,
     sent,
 )
 from flux_trio.judge.engine.trait import WITH_EVENTS, WITH_R, Trait
 from flux_trio.judge.engine.view import Live, Seen, view
+from flux_trio.judge.views.commits import stored_events
 from flux_trio.judge.views.jobs import context_of, is_fatal
 from flux_trio.judge.views.resource_sets import committed, resources_in
 from flux_trio.messages import topics
@@ -178,108 +173,7 @@ def _logging(record: Record, seen: Seen) -> Logging:
 LOGGING: Final = Trait("logging", tuple(logged(ANY_TOPIC)), _logging, lambda: (LOG,))
 
 
-# --- commits to the KVS
-
-
-class Stored(NamedTuple):
-    """One operation of a kvs.commit on an eventlog or a key of a job."""
-
-    how: str
-    key: str
-    text: str
-
-    @property
-    def is_eventlog(self) -> bool:
-        """Whether the key is that of an eventlog, of a job or another."""
-        return self.key.endswith(".eventlog") or self.key == "eventlog"
-
-    @property
-    def job(self) -> tuple[int, str] | None:
-        """Return the job's id and the rest of the key, for keys below job.<dothex>."""
-        return _job_of(self.key)
-
-
-@functools.lru_cache(maxsize=256)
-def _job_of(key: str) -> tuple[int, str] | None:
-    parts = key.split(".")
-    if parts[0] != "job" or len(parts) < 6:
-        return None
-    try:
-        return parse_fluid(".".join(parts[:5])), ".".join(parts[5:])
-    except FormatError:
-        return None
-
-
-@once
-def stored(record: Record) -> list[Stored]:
-    """Return the puts and appends of a kvs.commit request."""
-    ops = payload(record).get("ops")
-    found = ops if isinstance(ops, list) else []
-    return [
-        Stored(*op)
-        for op in found
-        if isinstance(op, (list, tuple)) and len(op) == 3 and _are_texts(*op)
-    ]
-
-
-def _are_texts(how: Any, key: Any, text: Any) -> bool:
-    return isinstance(how, str) and isinstance(key, str) and isinstance(text, str)
-
-
-class Appended(NamedTuple):
-    """The lines that a commit writes to one eventlog."""
-
-    op: Stored
-    lines: list[Any]
-    """The JSON values of its lines; None for a line that is not JSON."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple([str(line.get("name")) for line in self.lines if isinstance(line, dict)])
-
-
-@once
-def appended(record: Record) -> list[Appended]:
-    """Return what a commit writes to each eventlog."""
-    return [Appended(op, _lines_of(op.text)) for op in stored(record) if op.is_eventlog]
-
-
-NOT_JSON: Final = (msgspec.MsgspecError, UnicodeError, RecursionError)
-"""Also read texts that are not UTF-8, or that are nested too deeply for msgspec."""
-
-_decoder: Final = msgspec.json.Decoder()
-
-
-def _lines_of(text: str) -> list[Any]:
-    """Decode all lines at once if each is surely one object."""
-    nlines = text.count("\n")
-    if text[:1] == "{" and text[-2:] == "}\n" and text.count("}\n{") == nlines - 1:
-        try:
-            lines = _decoder.decode_lines(text)
-        except NOT_JSON:
-            lines = []
-        if len(lines) == nlines:
-            return lines
-    return [decoded(line) for line in text.split("\n") if line]
-
-
-NULL: Final = "null"
-
-
-def encoded(value: Any) -> str:
-    """Return a value as JSON text, which is hashable; null if it is not JSON."""
-    try:
-        return msgspec.json.encode(value).decode()
-    except (*NOT_JSON, ValueError, TypeError):
-        return NULL
-
-
-def decoded(text: str) -> Any:
-    """Return the JSON value of a text, or None if it is not JSON."""
-    try:
-        return msgspec.json.decode(text)
-    except NOT_JSON:
-        return None
+# --- events and resources that are stored
 
 
 def _unstored_parts(record: Record, _seen: Seen) -> Iterable[tuple[int, tuple[str, ...]]]:
@@ -287,17 +181,6 @@ def _unstored_parts(record: Record, _seen: Seen) -> Iterable[tuple[int, tuple[st
         found = job_id(record)
         return [] if found is None else [(found, (name_of(record),))]
     return [(jobid, names) for jobid, names in stored_events(record).items() if names]
-
-
-@once
-def stored_events(record: Record) -> dict[int, tuple[str, ...]]:
-    """Return the names of the events that a kvs.commit stores, by job."""
-    found: dict[int, tuple[str, ...]] = {}
-    for each in appended(record):
-        job = each.op.job
-        if job is not None and job[1] == "eventlog":
-            found[job[0]] = (*found.get(job[0], ()), *each.names)
-    return found
 
 
 NOT_STORED: Final = ("submit", "invalidate")

@@ -32,7 +32,7 @@ from flux_trio.judge.engine.selector import (
 from flux_trio.judge.engine.trait import WITH_JOBSPEC
 from flux_trio.judge.engine.view import Live, Seen, view
 from flux_trio.judge.views.calls import call_key
-from flux_trio.judge.views.eventlogs import NULL, decoded, encoded, stored
+from flux_trio.judge.views.commits import NULL, decoded, encoded, stored
 from flux_trio.judge.views.jobs import context_of
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Kind, Record

@@ -10,7 +10,7 @@ from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.selector import job_id, logged, name_of, sent
 from flux_trio.judge.engine.trait import WITH_JOBSPEC
 from flux_trio.judge.engine.view import Seen, view
-from flux_trio.judge.views.eventlogs import decoded, encoded, stored
+from flux_trio.judge.views.commits import decoded, encoded, stored
 from flux_trio.judge.views.jobs import context_of
 from flux_trio.messages import topics
 from flux_trio.trace import Record

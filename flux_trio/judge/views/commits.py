@@ -1,0 +1,186 @@
+"""What a kvs.commit stores: its operations, and the events that it writes to eventlogs."""
+
+from __future__ import annotations
+
+import functools
+from typing import Annotated, Any, Final, NamedTuple
+
+import msgspec
+
+from flux_trio.formats import FormatError, parse_fluid
+from flux_trio.judge.engine.selector import once, payload, sent
+from flux_trio.judge.engine.trait import Trait
+from flux_trio.judge.engine.view import Live, Seen
+from flux_trio.messages import topics
+from flux_trio.trace import Record
+
+KEYS_MAX: Final = 1024  # keys whose job is remembered
+
+
+class Stored(NamedTuple):
+    """One operation of a kvs.commit on an eventlog or a key of a job."""
+
+    how: str
+    key: str
+    text: str
+
+    @property
+    def job(self) -> tuple[int, str] | None:
+        """Return the job's id and the rest of the key, for keys below job.<dothex>."""
+        return _job_of(self.key)
+
+
+@functools.lru_cache(maxsize=KEYS_MAX)
+def _job_of(key: str) -> tuple[int, str] | None:
+    parts = key.split(".")
+    if parts[0] != "job" or len(parts) < 6:
+        return None
+    try:
+        return parse_fluid(".".join(parts[:5])), ".".join(parts[5:])
+    except FormatError:
+        return None
+
+
+@once
+def stored(record: Record) -> list[Stored]:
+    """Return the puts and appends of a kvs.commit request."""
+    ops = payload(record).get("ops")
+    found = ops if isinstance(ops, list) else []
+    return [
+        Stored(*op)
+        for op in found
+        if isinstance(op, (list, tuple)) and len(op) == 3 and _are_texts(*op)
+    ]
+
+
+def _are_texts(how: Any, key: Any, text: Any) -> bool:
+    return isinstance(how, str) and isinstance(key, str) and isinstance(text, str)
+
+
+# --- eventlogs
+
+EVENTLOG: Final = "eventlog"
+
+
+class Entry(msgspec.Struct, gc=False):
+    """An event of the form that RFC 18 requires; other keys are ignored."""
+
+    timestamp: Annotated[float, msgspec.Meta(gt=0)]
+    name: str
+    context: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class Appended(NamedTuple):
+    """What a commit writes to one eventlog."""
+
+    op: Stored
+    log: int | str
+    """The job of the eventlog; of another one, its key."""
+    names: tuple[str, ...]
+    """The names of the events, of lines that are objects."""
+    is_regular: bool
+    """It is one event or more, each a terminated line, and each an `Entry`."""
+
+    @property
+    def lines(self) -> list[Any]:
+        """The JSON values of its lines; None for a line that is not JSON."""
+        return _lines_of(self.op.text)
+
+
+@once
+def appended(record: Record) -> list[Appended]:
+    """Return what a commit writes to each eventlog, of a job or another."""
+    return [_appended(op) for op in stored(record) if op.key.endswith(EVENTLOG) and _is_log(op)]
+
+
+def _is_log(op: Stored) -> bool:
+    return op.key == EVENTLOG or op.key.endswith(f".{EVENTLOG}")
+
+
+def _appended(op: Stored) -> Appended:
+    job = _job_of(op.key)
+    log = job[0] if job is not None and job[1] == EVENTLOG else op.key
+    entries = _entries_of(op.text)
+    if entries:
+        return Appended(op, log, tuple([each.name for each in entries]), True)
+    lines = [line for line in _lines_of(op.text) if isinstance(line, dict)]
+    return Appended(op, log, tuple([str(line.get("name")) for line in lines]), False)
+
+
+NOT_JSON: Final = (msgspec.MsgspecError, UnicodeError, RecursionError)
+"""Also read texts that are not UTF-8, or that are nested too deeply for msgspec."""
+
+_entries: Final = msgspec.json.Decoder(Entry)
+
+
+def _entries_of(text: str) -> list[Entry] | None:
+    """Return the events of a text if each line is surely one object, and an Entry."""
+    nlines = text.count("\n")
+    if text[:1] != "{" or text[-2:] != "}\n" or text.count("}\n{") != nlines - 1:
+        return None
+    try:
+        entries = _entries.decode_lines(text)
+    except NOT_JSON:
+        return None
+    return entries if len(entries) == nlines else None
+
+
+def _lines_of(text: str) -> list[Any]:
+    return [decoded(line) for line in text.split("\n") if line]
+
+
+@once
+def stored_events(record: Record) -> dict[int, tuple[str, ...]]:
+    """Return the names of the events that a kvs.commit stores, by job."""
+    found: dict[int, tuple[str, ...]] = {}
+    for each in appended(record):
+        if type(each.log) is int:
+            found[each.log] = found[each.log] + each.names if each.log in found else each.names
+    return found
+
+
+class Storing(Live, frozen=True, gc=False):
+    """The eventlogs that a commit writes to."""
+
+    is_regular: bool
+    """All that it writes there is regular."""
+    has_put: bool
+    """One is replaced, or created by a put."""
+    has_submit: bool
+    """A submit event is among the events."""
+
+
+def _storing(record: Record, _seen: Seen) -> Storing | None:
+    found = appended(record)
+    if not found:
+        return None
+    is_regular, has_put, has_submit = True, False, False
+    for op, _, names, fits in found:
+        is_regular = is_regular and fits
+        has_put = has_put or op.how == "put"
+        has_submit = has_submit or "submit" in names
+    return Storing(is_regular, has_put, has_submit)
+
+
+STORING: Final = Trait("storing", tuple(sent("request", topics.KVS_COMMIT)), _storing)
+
+
+# --- JSON
+
+NULL: Final = "null"
+
+
+def encoded(value: Any) -> str:
+    """Return a value as JSON text, which is hashable; null if it is not JSON."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except (*NOT_JSON, ValueError, TypeError):
+        return NULL
+
+
+def decoded(text: str) -> Any:
+    """Return the JSON value of a text, or None if it is not JSON."""
+    try:
+        return msgspec.json.decode(text)
+    except NOT_JSON:
+        return None
