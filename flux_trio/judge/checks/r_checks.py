@@ -28,10 +28,12 @@ def each_r(
 
     def register(check: Check) -> Check:
         def judge(r: SeenR) -> Said:
-            if of == "inventory" and r.jobid is not None:
+            if r.jobid is not None and of == "inventory":
                 return None
             found = check(r.value, r.t)
-            return Broken(f"{r.what}: {found}", job=r.jobid) if isinstance(found, str) else found
+            if found is True or not isinstance(found, str):
+                return found
+            return Broken(f"{r.what}: {found}", job=r.jobid)
 
         rules.each(clause, R_LEGS, of=found_in, views=[LOOKUPS])(judge)
         if of == "all":

@@ -38,7 +38,10 @@ class Knowledge:
 
     def __init__(self, *, is_routed: bool = False) -> None:
         self._is_routed = is_routed
-        self._turns: dict[str, tuple[int, bool]] = {}
+        self._began: dict[str, int] = {}
+        """By party: where its turn began."""
+        self._taking: set[str] = set()
+        """The parties that have sent nothing in their turn yet."""
         self._answered: dict[str, int] = {}
         self._asked: dict[Key, int] = {}
 
@@ -46,33 +49,34 @@ class Knowledge:
         """Take the next record of the trace."""
         kind = record.kind
         if kind == RECV:
-            turn = self._turns.get(record.party)
-            if turn is None or turn[1]:
-                self._turns[record.party] = (record.n, False)
-            if type(record.message) is Request:
+            if record.party not in self._taking:
+                self._taking.add(record.party)
+                self._began[record.party] = record.n
+            if type(record.message) is Request and not record.message.flags & NORESPONSE:
                 self._note_request(record, record.message)
         elif kind == SEND:
-            turn = self._turns.get(record.party)
-            if turn is not None and not turn[1]:
-                self._turns[record.party] = (turn[0], True)
-            if type(record.message) is Response:
+            self._taking.discard(record.party)
+            if self._asked and type(record.message) is Response:
                 self._note_answer(record, record.message)
 
     def knew(self, party: str, n: int) -> bool:
         """Whether a proof shows that `party` has handled the message that it received at `n`."""
         if n < self._answered.get(party, 0):
             return True
-        return not self._is_routed and n < self._turns.get(party, (0, False))[0]
+        return not self._is_routed and n < self._began.get(party, 0)
 
     def state(self) -> Known:
         """Return the state, as `take_up` takes it."""
-        turns, answered = sorted(self._turns.items()), sorted(self._answered.items())
-        return (tuple(turns), tuple(answered), tuple(self._asked.items()))
+        began, answered = sorted(self._began.items()), sorted(self._answered.items())
+        turns = tuple((party, (n, party not in self._taking)) for party, n in began)
+        return (turns, tuple(answered), tuple(self._asked.items()))
 
     def take_up(self, state: Known) -> None:
         """Go on from a state."""
         turns, answered, asked = state
-        self._turns, self._answered, self._asked = dict(turns), dict(answered), dict(asked)
+        self._began = {party: n for party, (n, _) in turns}
+        self._taking = {party for party, (_, has_sent) in turns if not has_sent}
+        self._answered, self._asked = dict(answered), dict(asked)
 
     # --- implementation
 
@@ -84,8 +88,6 @@ class Knowledge:
         return (record.party, client, message.matchtag) if message.matchtag else None
 
     def _note_request(self, record: Record, request: Request) -> None:
-        if request.flags & NORESPONSE:
-            return
         key = self._key(record, request)
         if key is None or key in self._asked:  # the answer may be that of the earlier one
             return

@@ -49,8 +49,8 @@ class Packed(dict[Any, Any]):
         return found
 
     def __setitem__(self, key: Any, state: Any) -> None:
-        number = self._pack(state) if type(key) is int and 0 <= key < _MAX else None
-        if number is None or not 0 <= number < _MAX:
+        number = self._pack(state)
+        if number is None or not 0 <= number < _MAX or type(key) is not int or not 0 <= key < _MAX:
             if not _has(self, key):  # nearly always it is here already
                 self._remove(key)
             _set(self, key, state)

@@ -82,14 +82,13 @@ def _is_the_managers(record: Record, seen: Seen) -> bool:
 def _by_job(record: Record) -> dict[Any, tuple[str, str]]:
     """Return state and reason of each job in the job manager's `state` record."""
     jobs = payload(record).get("jobs")
-    return {
-        each[0]: (each[1], each[2])
-        for each in (jobs if isinstance(jobs, list) else [])
-        if isinstance(each, (list, tuple))
-        and len(each) == 3
-        and type(each[0]) is int
-        and type(each[1]) is type(each[2]) is str
-    }
+    found: dict[Any, tuple[str, str]] = {}
+    for each in jobs if isinstance(jobs, list) else ():
+        if isinstance(each, (list, tuple)) and len(each) == 3:
+            jobid, state, reason = each
+            if type(jobid) is int and type(state) is type(reason) is str:
+                found[jobid] = (state, reason)
+    return found
 
 
 NOT_TOLD: Final = ("", "")

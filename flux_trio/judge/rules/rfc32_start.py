@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -50,9 +51,14 @@ require_key(RULES, "32.start.8", SENT, key="reattach", shape=BOOLEAN)
 SECRETS: Final = re.compile(r"J|.*(sign|token|credential|password|secret).*", re.IGNORECASE)
 
 
+@functools.lru_cache(maxsize=256)
+def _is_secret(key: str) -> bool:
+    return SECRETS.fullmatch(key) is not None
+
+
 @RULES.check("32.background.4", SENT)
 def nothing_about_acting_as_another_user(record: Record, _facts: Facts) -> Said:
-    found = [key for key in payload(record) if SECRETS.fullmatch(key)]
+    found = [key for key in payload(record) if _is_secret(key)]
     if not found:
         return True
     return Broken(f"start request of job {job_id(record)}: expected no {', '.join(found)}")

@@ -6,6 +6,7 @@ out: how messages are framed as bytes (RFC 3), which no trace shows.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -327,7 +328,12 @@ def _ends_of(record: Record) -> tuple[str, str]:
     found: Any = record.message
     if type(found) is Request:
         return (found.routes[0] if found.routes else "", record.party)
-    return (f"{service_of(found.topic)}.*", record.party)
+    return (_servers_of(found.topic), record.party)
+
+
+@functools.lru_cache(maxsize=1024)
+def _servers_of(topic: str) -> str:
+    return f"{service_of(topic)}.*"
 
 
 ORDER: Final = view(

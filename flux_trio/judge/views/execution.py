@@ -23,6 +23,7 @@ from flux_trio.judge.engine.selector import (
     name_of,
     no_key,
     noted,
+    once,
     payload,
     received,
     sent,
@@ -129,10 +130,13 @@ class Start(Live, frozen=True, gc=False):
 
     def place(self, what: str, *, heard: bool = False) -> int:
         """Return the record at which the service sent this, or the manager received it; else 0."""
-        answers = self.heard if heard else self.said
-        return next((n for each, n in answers if each == what), 0)
+        for each, n in self.heard if heard else self.said:
+            if each == what:
+                return n
+        return 0
 
 
+@once
 def kind_of_answer(record: Record) -> str:
     """Return the type of a start response; "fatal" or "final" for such exceptions and releases."""
     kind, data = str(payload(record).get("type")), data_of(record)
@@ -176,7 +180,10 @@ def _fold_start(start: Start | None, _part: None, record: Record, _seen: Seen) -
 
 
 def _with(said: tuple[tuple[str, Place], ...], kind: str, n: int) -> tuple[tuple[str, int], ...]:
-    return said if any(kind == each for each, _ in said) else (*said, (kind, n))
+    for each, _ in said:
+        if each == kind:
+            return said
+    return (*said, (kind, n))
 
 
 def _pack_start(start: Start) -> int | None:
@@ -228,7 +235,7 @@ def start_of(seen: Seen, record: Record) -> Start | None:
 
 def is_open(start: Start | None) -> bool:
     """Whether the job manager has not received the final release."""
-    return start is not None and not any(what == "final" for what, _ in start.heard)
+    return start is not None and not start.place("final", heard=True)
 
 
 def outstanding(seen: Seen) -> int:

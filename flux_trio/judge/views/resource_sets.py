@@ -26,7 +26,7 @@ from flux_trio.judge.engine.selector import (
     topic_of,
 )
 from flux_trio.judge.engine.trait import BY_SCHEDULER, CARRIES_R, WITH_R
-from flux_trio.judge.engine.view import Seen, view
+from flux_trio.judge.engine.view import Seen, seen_once, view
 from flux_trio.judge.views.acquiring import change_of
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
@@ -170,6 +170,7 @@ def is_part(record: Record) -> bool:
     return carried(record) is not None and payload(record).get("final") is not True
 
 
+@once
 def allocated(record: Record) -> list[SeenR]:
     """Return the R of each job in a record of ALLOCATING."""
     if topic_of(record) == topics.KVS_COMMIT:
@@ -185,6 +186,7 @@ def _carried(record: Record) -> list[SeenR]:
     return [SeenR(f"R of job {jobid} in {topic_of(record)}", r, record.t, jobid)]
 
 
+@seen_once
 def found_in(record: Record, seen: Seen) -> list[SeenR]:
     """The resource sets in a record of R_LEGS; lookups of others than the scheduler are left out,
     since they show what a commit has shown.
