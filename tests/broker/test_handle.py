@@ -214,6 +214,7 @@ async def test_cancelled_stream_is_cancelled(client: Handle, autojump_clock: Moc
 async def test_messages_and_posted_values_are_received_in_order(
     world: ModuleWorld, client: Handle
 ) -> None:
+    "3.routing.5"
     client.subscribe("job-*")
     sender = world.handle("sender")
     sender.send(Event("job-state", {"n": 1}))

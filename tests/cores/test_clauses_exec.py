@@ -11,10 +11,13 @@ from flux_trio.cores.exec.core import ExecCore
 from flux_trio.cores.turns import Exit
 from flux_trio.formats import Idset
 from flux_trio.messages import Errno, Request, Response, service_of, topics
+from flux_trio.shell.protocol import Done
 from tests.support.asking import asked_by_guest
 from tests.support.exec_script import (
+    START_AT,
     ExecScript,
     job_exception,
+    job_key,
     jobspec,
     resources,
     start_request,
@@ -114,6 +117,19 @@ def test_exec_asks_neither_the_scheduler_nor_others_that_it_has_no_protocol_with
     actions += script(job_exception(8))
     asks = {service_of(each.topic) for each in actions if isinstance(each, Request)}
     assert asks <= {topics.JOB_MANAGER, topics.KVS, topics.RESOURCE}
+
+
+def test_the_guests_data_is_stored_below_guest_before_the_end_is_told() -> None:
+    """16.schema.10, 16.schema.11"""
+    script = ExecScript()
+    script.started(JOBID, jobspec())
+    actions = script.core.turn(START_AT, [Done(JOBID, 0, 1)])
+    assert of_start(actions) == []
+    ops = [op for each in actions if each.topic == topics.KVS_COMMIT for op in each.payload["ops"]]
+    assert {op[1] for op in ops} == {
+        job_key(JOBID, "guest.exec.eventlog"),
+        job_key(JOBID, "guest.output"),
+    }
 
 
 # What every answer has

@@ -51,7 +51,7 @@ def script() -> Script:
 
 
 def test_a_job_is_stored_whole_before_the_job_manager_and_the_submitter_hear_of_it(script):
-    """27.alloc.8: so that the jobspec is there when sched.alloc comes."""
+    """16.schema.2, 27.alloc.8: so that the jobspec is there when sched.alloc comes."""
     (commit,) = script.submit()
     assert commit.topic == topics.KVS_COMMIT
     in_its_directory = [key for key in keys(commit) if key.startswith("job.")]

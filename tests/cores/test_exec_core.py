@@ -219,7 +219,7 @@ def test_wrong_simulation_fails_the_job_and_says_where(test: dict[str, Any], wor
 
 
 def test_job_without_r_gets_an_exception_and_a_release() -> None:
-    """32.start.36: every start ends with a final release; 32.impl.5: errnum stays 0."""
+    """16.schema.9: it is not started."""
     script = ExecScript()
     answers = told(script(start_request(7, simulated())))
     assert answers == [("exception", 0, "exec", "the job has no R"), ("release", "", True)]

@@ -62,6 +62,7 @@ def test_resources_are_those_the_eventlogs_tell_of(m: ManagerScript) -> None:
     m.execute(3, "finish", "release final")
     m.freed(3)
     m.submit(4)
+    m.store_r(4, {0: [3]})  # R alone is no allocation
     again = m.restarted()
     job = {"priority": 16, "userid": USERID, "t_submit": START}
     assert again.hello() == [
@@ -90,7 +91,10 @@ def test_running_job_is_found_again_with_reattach(m: ManagerScript) -> None:
 
 
 def test_job_in_cleanup_is_asked_about_unless_it_finished(m: ManagerScript) -> None:
-    """readings: Final release without finish. The service dies while a job is in CLEANUP."""
+    """16.schema.5, readings: Final release without finish.
+
+    The service dies while a job is in CLEANUP.
+    """
     m.running(1)
     m.raise_(1)
     m.running(2)

@@ -74,6 +74,7 @@ def test_freed_job_is_not_reported(m: ManagerScript) -> None:
 
 
 def test_hello_needs_the_streaming_flag_and_no_payload(alone: ManagerScript) -> None:
+    """6.streaming.1"""
     assert alone.ask("job-manager.sched-hello") == [
         "job-manager.sched-hello -> EPROTO sched-hello needs the streaming flag"
     ]

@@ -128,6 +128,13 @@ def test_refusal_of_the_scheduler_changes_nothing(m: ManagerScript) -> None:
     assert m.stats()["sched"]["link"] == "ready"
 
 
+def test_expiration_that_nobody_answers_holds_up_no_other_job(m: ManagerScript) -> None:
+    """6.errors.2"""
+    running(m, 1, starttime=START)
+    assert update(m, 1, 60) == ["sched.expiration 1"]
+    assert m.submit(2)[-1] == "sched.alloc 2"
+
+
 def test_next_scheduler_is_told_what_expiration_is_in_force(m: ManagerScript) -> None:
     """27.expiration.1: R has the first one; what that scheduler says of it changes nothing."""
     running(m, 1, starttime=START)

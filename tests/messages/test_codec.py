@@ -88,7 +88,7 @@ def test_messages_put_together_are_a_frame_of_them_in_order(several: list[Messag
 def test_fields_are_those_of_the_header_and_flags_say_which_parts_there_are(
     message: Message, fields: list[Any]
 ) -> None:
-    """3.format.2 3.format.3 3.format.4 3.format.5"""
+    """3.format.5: what stands for any node, no matchtag and an unknown user."""
     assert cbor2.loads(encode(message)) == fields
 
 
@@ -159,7 +159,7 @@ def nested(levels: int) -> dict[str, Any]:
 def test_a_bad_frame_is_refused_with_what_was_expected_and_what_came(
     fields: Any, text: str
 ) -> None:
-    """3.payload.1 3.payload.2"""
+    """3.format.3 3.payload.1 6.request.2"""
     with pytest.raises(RemoteProtocolError) as caught:
         decode(cbor2.dumps(fields))
     assert text in str(caught.value)

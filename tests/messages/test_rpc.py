@@ -99,7 +99,7 @@ def test_a_disconnect_names_the_sender_that_is_gone_and_wants_no_response() -> N
 
 
 def test_matchtags_count_from_one_and_each_has_its_purpose() -> None:
-    """6.matchtag.3"""
+    """6.request.1 6.response.5"""
     calls: Calls[str] = Calls()
     assert [calls.open("first"), calls.open("second")] == [1, 2]
     assert MATCHTAG_NONE not in (1, 2)
@@ -148,6 +148,20 @@ def test_a_request_is_addressed_to_any_node_unless_it_says_so() -> None:
     assert Request("a").sender == ""
     assert not Request("a").is_owner
     assert not Request("a").is_streaming
+
+
+def test_flags_are_those_of_the_header() -> None:
+    """3.format.4"""
+    assert {flag.name: flag.value for flag in Flag} == {
+        "TOPIC": 0x01,
+        "PAYLOAD": 0x02,
+        "NORESPONSE": 0x04,
+        "ROUTE": 0x08,
+        "UPSTREAM": 0x10,
+        "PRIVATE": 0x20,
+        "STREAMING": 0x40,
+        "USER1": 0x80,
+    }
 
 
 def test_error_that_quotes_a_request_is_cut() -> None:

@@ -7,10 +7,21 @@ from typing import Any
 import trio
 
 from flux_trio.broker import Handle
-from flux_trio.messages import Flag, Request, Response, disconnect_request, respond, topics
+from flux_trio.messages import (
+    NODEID_ANY,
+    Errno,
+    Flag,
+    Request,
+    Response,
+    disconnect_request,
+    respond,
+    topics,
+)
 from tests.support.asking import OWNER_USERID, asked
 from tests.support.instant_kvs import InstantKvs
 from tests.support.manager_script import ManagerScript
+from tests.support.sched_script import SchedScript, answer
+from tests.support.scheduling import machine
 from tests.support.serving import World
 
 KEY = "some.key"
@@ -35,16 +46,17 @@ def watched_kvs() -> InstantKvs:
     return kvs
 
 
-def test_equal_matchtags_of_two_clients_are_two_requests():
-    """6.matchtag.2: a cancel reaches the sender's own request only."""
+def test_a_cancel_ends_the_senders_own_request_and_is_not_answered():
+    """6.cancel.1, 6.cancel.2, 6.cancel.3, 6.matchtag.2: by sender and matchtag, with ECANCELED."""
     kvs = watched_kvs()
-    told = kvs.take(Request(topics.KVS_CANCEL, {"matchtag": 1}, 2), "alice")
-    assert {response.routes for response in told} == {("alice",)}
-    assert watchers_told(kvs) == ["bob"]
+    cancel = Request(topics.KVS_CANCEL, {"matchtag": 1}, 2, int(Flag.NORESPONSE))
+    told = [(each.topic, each.errnum, each.routes) for each in kvs.take(cancel, "bob")]
+    assert told == [(topics.KVS_WATCH, Errno.ECANCELED, ("bob",))]
+    assert watchers_told(kvs) == ["alice"]
 
 
 def test_requests_of_a_client_that_is_gone_end_without_a_response():
-    """6.disconnect.2, 6.matchtag.2: and nobody else's do."""
+    """6.disconnect.2, 6.disconnect.3: and nobody else's do."""
     kvs = watched_kvs()
     gone = disconnect_request(topics.KVS, "alice", OWNER_USERID, 0)
     assert kvs.take(gone, "alice") == []
@@ -99,10 +111,55 @@ async def test_answers_may_come_in_any_order():
 
 
 def test_one_answer_that_never_comes_holds_up_nobody_else():
-    """6.errors.2, 27.background.5: no time runs out, nothing is sent twice, the others go on."""
+    """27.background.5: no time runs out, nothing is sent twice, the others go on."""
     m = ManagerScript(peers=True)
     m.submit(1)
     m.now += 1e6
     assert m.submit(2) == ["job-manager.submit -> {'errors': []}", "sched.alloc 2"]
     assert m.alloc(2) == ["job-exec.start 2"]
     assert m.names(1) == ["submit", "validate", "depend", "priority"]
+
+
+def requests_of_a_job_manager() -> list[Request]:
+    """What it asks about two jobs: one is canceled while it waits, the other runs to its end."""
+    m = ManagerScript(peers=True)
+    m.submit(1)
+    m.urgency(1, 20)
+    m.raise_(1)
+    m.running(2)
+    m.execute(2, "finish", "release final")
+    return [each for each in m.messages if isinstance(each, Request)]
+
+
+def test_requests_are_addressed_to_no_node_in_particular():
+    """6.request.3"""
+    assert {(each.topic, each.nodeid) for each in requests_of_a_job_manager()} == {
+        (topics.SCHED_ALLOC, NODEID_ANY),
+        (topics.SCHED_PRIORITIZE, NODEID_ANY),
+        (topics.SCHED_CANCEL, NODEID_ANY),
+        ("job-exec.start", NODEID_ANY),
+        (topics.SCHED_FREE, NODEID_ANY),
+    }
+
+
+def test_requests_whose_answers_are_matched_otherwise_have_no_matchtag():
+    """6.matchtag.3: their answers name the job, or there is no answer."""
+    assert {each.matchtag for each in requests_of_a_job_manager()} == {0}
+
+
+def test_hello_and_acquire_have_the_streaming_flag():
+    """6.request.4"""
+    script = SchedScript()
+    begin = [*script.started, *script.grow(machine(1, 1))]
+    assert [(each.topic, each.is_streaming) for each in begin] == [
+        (topics.RESOURCE_ACQUIRE, True),
+        (topics.SCHED_HELLO, True),
+    ]
+
+
+def test_enodata_is_the_good_end_of_a_stream():
+    """6.streaming.3: ready follows."""
+    script = SchedScript()
+    (hello,) = script.grow(machine(1, 1))
+    actions = script.turn(answer(hello, errnum=Errno.ENODATA))
+    assert [getattr(each, "topic", each) for each in actions] == [topics.SCHED_READY]

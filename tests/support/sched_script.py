@@ -89,7 +89,7 @@ class SchedScript:
             if op == "put":
                 self.kvs[key] = text[0]
             else:
-                self.kvs.pop(key)
+                self.kvs.pop(key, None)
         return answer(request, {})
 
     # The conversation at the start

@@ -65,7 +65,6 @@ async def receive_all(connection: Connection, count: int) -> list[Message]:
 
 
 async def test_every_type_of_message_arrives_as_it_was_sent(ends: Pair) -> None:
-    """3.format.1"""
     here, there = ends
     messages = [
         Request("sched.alloc", {"id": 2**64 - 1, "jobspec": {"a": [1.5, None]}}, 7, routes=("x",)),
