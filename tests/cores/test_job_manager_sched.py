@@ -42,7 +42,7 @@ def limited(limit: int, *jobids: int) -> ManagerScript:
 
 
 def test_hello_without_allocations_ends_at_once(alone: ManagerScript) -> None:
-    """27.hello.5, 27.hello.15: no response but ENODATA, pending jobs or not."""
+    """6.streaming.2, 27.hello.5, 27.hello.15: no response but ENODATA, pending jobs or not."""
     alone.submit(1)
     assert alone.hello() == ["job-manager.sched-hello -> ENODATA"]
 
