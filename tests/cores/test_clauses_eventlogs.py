@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from flux_trio.formats import format_event, parse_eventlog
 from flux_trio.messages import topics
 from tests.support.eventlogs import event
@@ -24,12 +26,8 @@ def test_each_append_is_of_whole_events(m: ManagerScript) -> None:
     """18.format.3: those who watch the log never see a part of a line."""
     m.running(1)
     m.execute(1, "finish", "release final")
-    commits = [each for each in m.kvs_asked if each.topic == topics.KVS_COMMIT]
-    appended = [
-        text
-        for each in commits
-        for op, where, text in each.payload["ops"]
-        if where == f"{key(1)}.eventlog"
-    ]
+    commits: list[Any] = [each for each in m.kvs_asked if each.topic == topics.KVS_COMMIT]
+    ops = [op for each in commits for op in each.payload["ops"]]
+    appended = [op[2] for op in ops if op[1] == f"{key(1)}.eventlog"]
     assert len(appended) > 1
     assert {text[:1] + text[-2:] for text in appended} == {"{}\n"}

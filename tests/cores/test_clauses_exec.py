@@ -123,7 +123,7 @@ def test_the_guests_data_is_stored_below_guest_before_the_end_is_told() -> None:
     """16.schema.10, 16.schema.11"""
     script = ExecScript()
     script.started(JOBID, jobspec())
-    actions = script.core.turn(START_AT, [Done(JOBID, 0, 1)])
+    actions: list[Any] = script.core.turn(START_AT, [Done(JOBID, 0, 1)])
     assert of_start(actions) == []
     ops = [op for each in actions if each.topic == topics.KVS_COMMIT for op in each.payload["ops"]]
     assert {op[1] for op in ops} == {
