@@ -14,8 +14,9 @@ from flux_trio.faults.properties import Property
 from flux_trio.faults.reached import name_of_fault
 from flux_trio.faults.running import Lives, Outcome, property_of
 from flux_trio.faults.states import WatchedGame
+from flux_trio.formats import format_fluid
 from flux_trio.judge import Violation
-from flux_trio.trace import Record
+from flux_trio.trace import Kind, Record
 from flux_trio.views import Story
 
 PROPERTIES: Final = {
@@ -49,6 +50,8 @@ def tell_story(plan: Plan, broken: str = "", properties: Iterable[Property] = ()
             found.partition(": ")[2],
             trace,
             sentence=_sentence(broken, properties),
+            at=_place(broken, properties, trace),
+            jobid=_job_in(found, trace),
             played=tuple(played_lines(plan)),
             changes=game.changes,
         )
@@ -70,6 +73,25 @@ def _sentence(name: str, properties: Iterable[Property]) -> str:
     """Return what a property asks for: the first line of its docstring, if it is a user's."""
     docs = [each.check.__doc__ for each in properties if each.name == name and each.check.__doc__]
     return docs[0].splitlines()[0] if docs else PROPERTIES.get(name, "")
+
+
+def _place(name: str, properties: Iterable[Property], trace: list[Record]) -> int:
+    """Return the place of the record since which a property over the trace is broken; else 0."""
+    checks = [each for each in properties if each.name == name and each.looks_at == "trace"]
+    if not checks:
+        return 0
+    length = len(trace)
+    while length and checks[0](trace[: length - 1]):
+        length -= 1
+    return trace[length - 1].n if length else 0
+
+
+def _job_in(found: str, trace: list[Record]) -> int | None:
+    """Return the job that the text names; None if it names no job of the trace."""
+    jobids = {(each.data or {})["id"] for each in trace if each.kind == Kind.EVENT}
+    named = {jobid for jobid in jobids if f"job {jobid}" in found}
+    named |= {jobid for jobid in jobids if format_fluid(jobid, "f58") in found}
+    return named.pop() if len(named) == 1 else None
 
 
 def _violation(outcome: Outcome, clause: str) -> Violation | None:
