@@ -13,16 +13,19 @@ inbox of its receiver while that sent other messages. There only an answer prove
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from collections.abc import Iterator
+from typing import Any, Final, TypeAlias
 
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.selector import RECV, SEND, Key, job_id
-from flux_trio.messages import Request, Response
+from flux_trio.messages import Request, Response, topics
 from flux_trio.messages.types import NORESPONSE
 from flux_trio.trace import Record
 
 ASKED_MAX: Final = 1024
 """Requests whose answer is awaited. Beyond that the oldest are forgotten: they prove the least."""
+
+_DISCONNECT: Final = f".{topics.DISCONNECT}"
 
 Known: TypeAlias = tuple[
     tuple[tuple[str, tuple[Place, bool]], ...],
@@ -31,6 +34,11 @@ Known: TypeAlias = tuple[
 ]
 """By party: where its turn began, and whether it has sent in it; the last request that it has
 answered. By RPC: the request that it has not answered."""
+
+
+def _is_disconnect(request: Request) -> bool:
+    """Whether the broker sends a request in the name of a party that is gone."""
+    return request.flags & NORESPONSE != 0 and request.topic.endswith(_DISCONNECT)
 
 
 class Knowledge:
@@ -55,8 +63,10 @@ class Knowledge:
             if type(record.message) is Request and not record.message.flags & NORESPONSE:
                 self._note_request(record, record.message)
         elif kind == SEND:
-            self._taking.discard(record.party)
-            if self._asked and type(record.message) is Response:
+            message = record.message
+            if type(message) is not Request or not _is_disconnect(message):
+                self._taking.discard(record.party)
+            if self._asked and type(message) is Response:
                 self._note_answer(record, record.message)
 
     def knew(self, party: str, n: int) -> bool:
@@ -64,6 +74,20 @@ class Knowledge:
         if n < self._answered.get(party, 0):
             return True
         return not self._is_routed and n < self._began.get(party, 0)
+
+    def requests_of(self, party: str) -> Iterator[tuple[tuple[str, int], int]]:
+        """Yield client, matchtag and receipt of each request that `party` has not answered.
+
+        There is none in the trace of a router.
+        """
+        asked: Any = () if self._is_routed else self._asked.items()
+        for (owner, client, matchtag), n in asked:
+            if owner == party:
+                yield (client, matchtag), n
+
+    def unheeded(self, party: str) -> int:
+        """Return the first record that `party` has received since it last sent; 0 if none."""
+        return self._began[party] if party in self._taking else 0
 
     def state(self) -> Known:
         """Return the state, as `take_up` takes it."""

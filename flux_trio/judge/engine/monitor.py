@@ -179,6 +179,14 @@ class Monitor:
         """Whether `party` must have handled the message that it received at `n`."""
         return self._known.knew(party, n) or (self._is_simulated and self.is_old(n))
 
+    def requests_of(self, party: str) -> Iterable[tuple[tuple[str, int], int]]:
+        """Yield the requests that `party` has not answered: client, matchtag, receipt."""
+        return self._known.requests_of(party)
+
+    def unheeded(self, party: str) -> int:
+        """Return the first record that `party` has received since it last sent; 0 if none."""
+        return self._known.unheeded(party)
+
     def is_old(self, n: int) -> bool:
         """Whether record `n` is PROMPT_S old; when the wall clock is set, no time passes."""
         return n <= self._old()

@@ -52,6 +52,19 @@ class Seen(Protocol):
         What it sends now may have crossed with that message otherwise. `knowing` has the proofs.
         """
 
+    def requests_of(self, party: str) -> Iterable[tuple[tuple[str, int], int]]:
+        """Yield the requests that `party` has received and not answered.
+
+        Each has client and matchtag, and the record at which it was received. Of very many only the
+        latest are known. Only for rare records, and for traces with matchtags.
+        """
+
+    def unheeded(self, party: str) -> int:
+        """Return the first record that `party` has received since it last sent anything; 0 if none.
+
+        It may be about to act.
+        """
+
     def is_old(self, n: int) -> bool:
         """Whether record `n` is a second old: what a party does about it is surely done."""
 

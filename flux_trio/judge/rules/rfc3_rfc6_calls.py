@@ -169,15 +169,6 @@ def a_response_comes_to_who_asked(answer: Answer, record: Record, _seen: Seen) -
 # --- success and failure
 
 
-@RULES.by(OUTCOME, "6.response.2", RESPONSES)
-def success_has_an_object_or_nothing(outcome: Outcome, record: Record, _seen: Seen) -> Said:
-    if outcome.errnum:
-        return None
-    return outcome.payload is not str or Broken(
-        f"{outcome.topic}: errnum 0 with text {_response(record).payload!r:.80}; expected an errnum"
-    )
-
-
 @RULES.by(OUTCOME, "6.response.3", RESPONSES)
 def failure_has_an_errnum_and_text_or_nothing(
     outcome: Outcome, _record: Record, _seen: Seen

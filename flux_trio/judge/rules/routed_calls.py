@@ -24,6 +24,7 @@ from flux_trio.judge.engine.rule import (
 )
 from flux_trio.judge.engine.selector import ANY_DISCONNECT, topic_of
 from flux_trio.judge.engine.view import Live
+from flux_trio.judge.rules.rfc6_answers import MAY_WAIT, SERVICES
 from flux_trio.messages import Request, Response, service_of, topics
 from flux_trio.trace import Record
 
@@ -51,6 +52,18 @@ class Calls(Live, frozen=True, gc=False):
 
     open: tuple[Place, ...] = ()
     had: bool = False
+    void: Place = 0
+    """Where the service left: what it was asked before needs no answer, and may get one."""
+
+    @property
+    def due(self) -> tuple[Place, ...]:
+        """The open requests to a service that is there."""
+        return tuple([n for n in self.open if n > self.void])
+
+    def answered(self) -> Calls:
+        """Return the calls after a last response, which is the next one's that is due."""
+        done = next(iter(self.due or self.open), 0)
+        return self.but(open=tuple([n for n in self.open if n != done]))
 
 
 def _is_call(topic: str) -> bool:
@@ -65,29 +78,29 @@ def _key(record: Record) -> tuple[str, str] | None:
     return (found.routes[0] if found.routes else "", found.topic)
 
 
-def _fold(calls: Calls | None, _part: None, record: Record, _seen: Seen) -> Calls | None:
+def _fold(calls: Calls | None, part: str | None, record: Record, _seen: Seen) -> Calls | None:
     calls = calls or Calls()
     found = message(record)
-    if isinstance(found, Request) and found.topic.endswith(_DISCONNECT):
-        return None
+    if part is not None:
+        return calls.but(void=record.n) if part == SERVER else None
     if isinstance(found, Request):
-        return Calls((*calls.open, record.n), True)
+        return calls.but(open=(*calls.open, record.n), had=True)
     assert isinstance(found, Response)
     goes_on = found.topic in STREAMS and not found.errnum
-    return calls if goes_on else Calls(calls.open[1:], calls.had)
+    return calls if goes_on else calls.answered()
 
 
-def _of_gone(record: Record, seen: Seen) -> list[tuple[tuple[str, str], None]]:
-    """The calls of a client that has gone, to the service that is told so."""
+CLIENT, SERVER = "client", "server"
+
+
+def _of_gone(record: Record, seen: Seen) -> list[tuple[tuple[str, str], str]]:
+    """The calls of a module that has gone to the service that is told so, and those to it."""
     found = message(record)
     assert isinstance(found, Request)
-    service = service_of(found.topic)
-    keys: Any = seen.all(CALLS)
-    return [
-        (key, None)
-        for key in keys
-        if found.sender and key[0] == found.sender and service_of(key[1]) == service
-    ]
+    keys: Any = seen.all(CALLS) if found.sender else ()
+    told = service_of(found.topic)
+    calls = [(key, CLIENT) for key in keys if (key[0], service_of(key[1])) == (found.sender, told)]
+    return calls + [(key, SERVER) for key in keys if service_of(key[1]) == found.sender]
 
 
 CALLS: Final[View] = view(
@@ -115,9 +128,9 @@ BEGUN: Final = view(
 def _unanswered(seen: Seen) -> list[Broken]:
     pairs: Any = seen.all(CALLS).items() if seen.at(BEGUN) else ()
     return [
-        Broken(f"{topic} of {client or 'a client'} was never answered", (calls.open[-1],))
+        Broken(f"{topic} of {client or 'a client'} was never answered", (calls.due[0],))
         for (client, topic), calls in pairs
-        if len(calls.open) > (topic == topics.RESOURCE_ACQUIRE)  # whose stream does not end
+        if len(calls.due) > (topic == topics.RESOURCE_ACQUIRE)  # whose stream does not end
     ]
 
 
@@ -134,6 +147,29 @@ def a_response_is_of_a_request(record: Record, seen: Seen) -> Said:
     return Broken(text, party=record.party)
 
 
-@RULES.judge("6.response.2", sent("response", ANY_TOPIC), views=[CALLS, BEGUN], debts=_unanswered)
-def a_request_is_answered(record: Record, _seen: Seen) -> Said:
+@RULES.judge(
+    "6.response.2",
+    sent("response", ANY_TOPIC),
+    sent("request", ANY_DISCONNECT),
+    views=[CALLS, BEGUN],
+    debts=_unanswered,
+)
+def a_request_is_answered(record: Record, seen: Seen) -> Said:
+    """A service that waits for nobody else answers within a second."""
+    found = message(record)
+    if isinstance(found, Request):
+        return _left_unanswered(found.sender, seen)
     return _key(record) is not None
+
+
+def _left_unanswered(party: str, seen: Seen) -> Said:
+    """Judge a service of SERVICES that leaves by what it has not answered for so long."""
+    keys: Any = seen.all(CALLS) if party in SERVICES and seen.at(BEGUN) else {}
+    if any(client == party and calls.due for (client, _), calls in keys.items()):
+        return None
+    for (client, topic), calls in keys.items():
+        is_its = service_of(topic) == party and topic not in (*STREAMS, *MAY_WAIT)
+        if is_its and calls.due and seen.is_old(calls.due[0]):
+            text = f"{topic} of {client or 'a client'}: {party} has left and had not answered it"
+            return Broken(f"{text} for more than a second", (calls.due[0],), party=party)
+    return None

@@ -1,0 +1,135 @@
+"""RFC 6: a request is answered. A service that leaves cannot answer any more what it was asked.
+
+This is about the services whose protocols no other RFC describes: job-ingest, job-list with
+job-info, resource and kvs. A service that waits for nobody else answers within a second; if it has
+had a request for longer when it leaves, it would not have answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, noted, payload, sent, view
+from flux_trio.judge.engine.selector import ANY_DISCONNECT, no_key
+from flux_trio.judge.views.calls import (
+    DROPPED,
+    ENDS,
+    OPEN,
+    OUTCOME,
+    SERVES,
+    Call,
+    Outcome,
+    client_of,
+    left_open,
+)
+from flux_trio.messages import service_of, topics
+from flux_trio.trace import Kind, Record
+
+RULES: Final = Rules()
+
+SERVICES: Final = (topics.JOB_INGEST, topics.JOB_LIST, topics.JOB_INFO, topics.KVS, topics.RESOURCE)
+MAY_WAIT: Final = (topics.LIST_ID,)
+"""Requests for what may not be there yet."""
+
+ABSENT: Final = view(
+    "absent modules",
+    noted(Kind.MODULE),
+    key=lambda record: payload(record).get("module"),
+    fold=lambda _n, _part, record, _seen: record.n if payload(record).get("what") in ENDS else None,
+    state=Place,
+)
+"""By module: where it left, until it is started again."""
+
+
+def _cut_off(record: Record, seen: Seen) -> Iterable[tuple[str, Any]]:
+    if record.message is None:
+        return [(str(payload(record).get("module")), False)]
+    client = getattr(record.message, "sender", "") or client_of(record)
+    is_asking = any(not call.is_streaming for _, call in left_open(seen, client))
+    return [(client, True)] if is_asking else []
+
+
+CUT_OFF: Final = view(
+    "cut off",
+    DROPPED,
+    sent("request", ANY_DISCONNECT),
+    noted(Kind.MODULE),
+    parts=_cut_off,
+    fold=lambda _was, is_cut, _record, _seen: is_cut or None,
+    state=bool,
+    reads=(OPEN,),
+)
+"""By module: it waited for an answer when it left."""
+
+HINDERED: Final = view(
+    "hindered",
+    sent("request", topics.JOB_HINDRANCE),
+    key=no_key,
+    fold=lambda _n, _part, record, _seen: record.n,
+    state=Place,
+)
+"""Where a service last said that it cannot go on, or can again: the disk is full."""
+
+
+def _waits(party: str, seen: Seen) -> bool:
+    """Whether a service may have to wait for another one, or for room on the disk."""
+    is_asking = any(not call.is_streaming for _, call in left_open(seen, party))
+    is_alone = any(module != party for module in seen.all(ABSENT))
+    return is_asking or is_alone or bool(seen.at(CUT_OFF, party) or seen.at(HINDERED))
+
+
+def _unanswered(party: str, seen: Seen) -> Iterator[tuple[Call, int]]:
+    """Yield the requests that a service has received and not answered, each with its receipt."""
+    for key, n in seen.requests_of(party):
+        call: Call | None = seen.at(OPEN, key)
+        if call is None or call.is_streaming or call.topic in MAY_WAIT:
+            continue
+        if service_of(call.topic) in SERVICES:
+            yield call, n
+
+
+def _owed(seen: Seen) -> Iterable[Broken]:
+    for party in {seen.at(SERVES, service) for service in SERVICES} - {None}:
+        if not _waits(party, seen):
+            for call, n in _unanswered(party, seen):
+                yield Broken(f"{call.topic} was received, and is not answered", (n,), party=party)
+
+
+@RULES.by(
+    OUTCOME,
+    "6.response.2",
+    sent("response", "*"),
+    noted(Kind.MODULE),
+    views=[OPEN, SERVES, ABSENT, CUT_OFF, HINDERED],
+    debts=_owed,
+)
+def a_request_is_answered(outcome: Outcome | None, record: Record, seen: Seen) -> Said:
+    """Success has an object or nothing."""
+    if outcome is None:
+        return _left_unanswered(record, seen)
+    if outcome.errnum:
+        return None
+    return outcome.payload is not str or Broken(
+        f"{outcome.topic}: errnum 0 with text {text_of(record)!r:.80}; expected an errnum"
+    )
+
+
+def text_of(record: Record) -> object:
+    """Return the payload of a response that should be an object."""
+    return getattr(record.message, "payload", None)
+
+
+def _left_unanswered(record: Record, seen: Seen) -> Said:
+    """Judge a module that leaves by what it has not answered for more than a second."""
+    party = str(payload(record).get("module"))
+    if payload(record).get("what") not in ENDS or _waits(party, seen):
+        return None
+    if not seen.is_old(seen.unheeded(party)):
+        return None  # it was about to act
+    for call, n in _unanswered(party, seen):
+        if seen.is_old(n):
+            text = f"{call.topic}: {party} has left and had not answered it for more than a second"
+            return Broken(text, (n,), party=party)
+    return None

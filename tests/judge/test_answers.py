@@ -1,0 +1,139 @@
+"""6.response.2: a service that leaves cannot answer any more what it was asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from flux_trio.judge.engine.causes import Violation
+from flux_trio.judge.rules import ALL_RULES
+from flux_trio.messages import Request, Response, topics
+from flux_trio.messages.types import NORESPONSE
+from flux_trio.trace import Kind
+from tests.support.judged import Trace, hand_made, judge, made, made_note
+from tests.support.recorded import broken, messages, recording
+
+CLAUSE = "6.response.2"
+SERVICES = {
+    "job-ingest": topics.INGEST_SUBMIT,
+    "job-list": topics.LIST_LIST,
+    "resource": topics.RESOURCE_DRAIN,
+    "kvs": topics.KVS_LOOKUP,
+}
+EACH = pytest.mark.parametrize("name", SERVICES)
+
+
+def ask(name: str, matchtag: int = 1) -> Trace:
+    return made("client", name, Request(SERVICES[name], {}, matchtag, routes=("client",)))
+
+
+def answer(name: str, party: str = "", errnum: int = 0, matchtag: int = 1) -> Trace:
+    response = Response(SERVICES[name], None, errnum, matchtag, routes=("client",))
+    return made(party or name, "client", response)
+
+
+def leave(name: str, what: str = "removed") -> Any:
+    return made_note(Kind.MODULE.value, "broker", module=name, what=what)
+
+
+def wait(seconds: int) -> tuple[Any, ...]:
+    """So many seconds in which nothing happens; a step of a trace by hand takes one."""
+    return tuple(made_note(Kind.CONFIG.value, "broker") for _ in range(seconds))
+
+
+def named(*steps: Any, at_rest: bool = False) -> list[Violation]:
+    found = judge(hand_made(*steps), ALL_RULES, cut=not at_rest).violations
+    return [each for each in found if each.clause == CLAUSE]
+
+
+@EACH
+def test_a_service_that_leaves_seconds_after_a_request_without_an_answer_is_named(name: str):
+    """That the broker answers in its place does not make it good."""
+    by_broker = answer(name, "broker", errnum=38)
+    (found,) = named(ask(name), *wait(3), leave(name), by_broker, at_rest=True)
+    assert found.party == name
+    assert found.because == (2,)
+    assert f"{SERVICES[name]}: {name} has left" in found.text
+
+
+@EACH
+@pytest.mark.parametrize("what", ["removed", "crashed"])
+def test_a_service_that_leaves_at_once_is_not(name: str, what: str):
+    left = msgspec.structs.replace(leave(name, what), n=3)
+    assert named([*ask(name), left]) == []
+
+
+@EACH
+def test_a_service_that_has_answered_is_not(name: str):
+    assert named(ask(name), answer(name), *wait(3), leave(name)) == []
+
+
+def test_a_service_that_waits_for_another_one_is_not():
+    other = Request(topics.JOB_SUBMIT, {}, 5, routes=("job-ingest",))
+    to_manager = made("job-ingest", "job-manager", other)
+    assert named(ask("job-ingest"), to_manager, *wait(3), leave("job-ingest")) == []
+    gone = leave("job-manager")
+    assert named(ask("job-ingest"), gone, *wait(3), leave("job-ingest")) == []
+
+
+def test_a_service_that_waited_when_it_crashed_is_not():
+    """Its calls end with it, before its end is in the trace."""
+    other = Request(topics.JOB_SUBMIT, {}, 5, routes=("job-ingest",))
+    asked = made("job-ingest", "job-manager", other)
+    disconnect = Request(topics.JOB_MANAGER_DISCONNECT, flags=NORESPONSE, routes=("job-ingest",))
+    gone = made("job-ingest", "job-manager", disconnect)
+    assert named(ask("job-ingest"), asked, *wait(3), gone, leave("job-ingest", "crashed")) == []
+
+
+def test_a_service_that_has_just_been_answered_is_not():
+    """It may be about to answer in its turn."""
+    other = Request(topics.KVS_COMMIT, {}, 5, routes=("job-ingest",))
+    asked = made("job-ingest", "kvs", other)
+    stored = made("kvs", "job-ingest", Response(other.topic, {}, 0, 5, routes=("job-ingest",)))
+    disconnect = Request(topics.disconnect_of("kvs"), flags=NORESPONSE, routes=("job-ingest",))
+    gone = [msgspec.structs.replace(made("job-ingest", "kvs", disconnect)[0], n=3)]
+    crash = [*gone, msgspec.structs.replace(leave("job-ingest", "crashed"), n=4)]
+    assert named(ask("job-ingest"), asked, *wait(3), [*stored, *crash]) == []
+    at_last = [msgspec.structs.replace(each, n=each.n - 2) for each in crash]
+    (found,) = named(ask("job-ingest"), asked, *wait(3), stored, *wait(3), at_last)
+    assert found.party == "job-ingest"
+
+
+def test_a_store_without_room_is_not():
+    hindrance = Request(topics.JOB_HINDRANCE, {"reason": "disk full"}, routes=("kvs",))
+    told = made("kvs", "job-manager", hindrance)
+    assert named(ask("kvs"), told, *wait(3), leave("kvs")) == []
+
+
+@EACH
+def test_at_rest_every_request_is_answered(name: str):
+    assert [each.party for each in named(ask(name), at_rest=True)] == [name]
+    assert named(ask(name), answer(name), at_rest=True) == []
+
+
+# --- in the trace of a router
+
+
+def unanswered(seconds: float) -> Any:
+    """flux-core's job-ingest leaves some time after a submission that it has not answered."""
+    told = recording("01")
+    (answer,) = messages(told, topics.INGEST_SUBMIT, "response")
+    (asked,) = messages(told, topics.JOB_SUBMIT, "response")
+    place = told["messages"].index(answer)
+    told["messages"] = told["messages"][:place]
+    at = {"t_rel": asked["t_rel"] + seconds, "from": "broker", "type": "request"}
+    shutdown = {**at, "to": "job-ingest", "topic": "job-ingest.shutdown"}
+    gone = {**at, "to": "job-manager", "topic": topics.JOB_MANAGER_DISCONNECT}
+    told["messages"] += [shutdown, gone]
+    return told
+
+
+def test_a_module_of_flux_core_that_leaves_long_after_is_named():
+    assert CLAUSE in broken(unanswered(seconds=4.0))
+    assert CLAUSE not in broken(unanswered(seconds=0.1))
+
+
+def test_what_a_module_was_asked_is_not_due_after_it_has_left():
+    assert CLAUSE not in broken(unanswered(seconds=0.1), at_rest=True)
