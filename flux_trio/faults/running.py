@@ -36,8 +36,8 @@ ERROR: Final = "error"
 class Outcome:
     """What became of a plan: `problems` has each property that was broken, and how.
 
-    If a party of the plan lies, or messages are lost without a disconnect, clauses and being at
-    rest may be broken: then `problems` has only what no fault excuses, and `excused` the rest.
+    `excused` has what the plan's faults excuse, and `problems` only the rest: of a party that lies
+    the clauses that it broke; if messages were lost without a disconnect, all but `error`.
     """
 
     plan: Plan
@@ -126,6 +126,7 @@ class Game:
         self.moments: Moments | None = Moments(plan.faults, self.world)
         self.struck = self.moments.struck
         self.note = self.moments.note
+        self._liars = self.moments.liars
         self.world.boot()
         self.owner = Owner(plan.jobs, plan.actions, {})
         self.world.start(self.world.add(OWNER, self.owner))
@@ -170,6 +171,8 @@ class Game:
         if self.moments is not None:
             self.moments.end()
             self.moments = None
+        for name in self._liars:
+            self.world.unload(name)
         for name in self.world.modules:
             self.world.load(name)
         active = sorted(self.active)
@@ -196,9 +199,12 @@ class Game:
         problems += [f"{name}: {text}" for name, text in self.broken.items()]
         problems += [f"{ERROR}: {each}" for each in world.errors]
         violations = tuple(lives.violations)
-        problems += [f"{each.clause}: record {each.record.n}: {each.text}" for each in violations]
-        is_excused = any(fault.holds is Holds.NO_ERROR for fault in self.struck)
-        excused = [p for p in problems if is_excused and property_of(p) != ERROR]
+        lies = [_told(each) for each in violations if _violator(each) in self._liars]
+        problems += [_told(each) for each in violations]
+        if any(fault.holds is Holds.NO_ERROR for fault in self.struck):
+            excused = [each for each in problems if property_of(each) != ERROR]
+        else:
+            excused = lies
         return Outcome(
             self.plan,
             tuple(each for each in problems if each not in excused),
@@ -226,6 +232,18 @@ class Game:
         return problems + [
             f"answered: request {tag} of the owner is not" for tag in self.owner.waiting
         ]
+
+
+def _told(violation: Violation) -> str:
+    return f"{violation.clause}: record {violation.record.n}: {violation.text}"
+
+
+def _violator(violation: Violation) -> str:
+    """Return who broke a clause, or the one from which this follows; of a message its sender."""
+    while violation.cause is not None:
+        violation = violation.cause
+    record = violation.record
+    return record.party if record.kind == Kind.SEND else violation.party
 
 
 def _nodes_back(plan: Plan) -> Iterator[Do]:

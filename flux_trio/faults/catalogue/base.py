@@ -56,8 +56,10 @@ class Holds(Enum):
     """Which properties hold although a fault strikes."""
 
     EVERYTHING = "every property"
+    OTHERS = "every property, except that the liar breaks clauses"
+    """When everything is put right, the liar is reloaded; then all must come to rest."""
     NO_ERROR = "no core raises"
-    """A party or the transport breaks its promise, so clauses and being at rest may be broken."""
+    """The transport breaks its promise, so clauses and being at rest may be broken."""
 
 
 def _tag(name: str) -> str:
@@ -92,7 +94,7 @@ class OnTheWay(BaseFault, frozen=True):
 class Lie(BaseFault, frozen=True):
     """A party breaks a clause: it says something else than the message `which`."""
 
-    holds: ClassVar[Holds] = Holds.NO_ERROR
+    holds: ClassVar[Holds] = Holds.OTHERS
 
     which: Which
 

@@ -163,7 +163,10 @@ class ExecSide(Part):
                 if not job.started:  # a service that reattached may answer start again
                     self._ledger.log(job, JobEvent.START)
             case Finished(status):
+                was_started = job.started or job.start != ExecState.STARTING
                 self._step(job, ExecEvent.FINISH)
+                if not was_started:
+                    self._omitted(job, "execution service finished the job before it started it")
                 self._ledger.log(job, JobEvent.FINISH, rfc21.write(rfc21.Finish(status)))
             case Released():
                 self._release(job, report)
@@ -176,12 +179,16 @@ class ExecSide(Part):
     def _release(self, job: ActiveJob, released: Released) -> None:
         before = job.start
         self._step(job, ExecEvent.RELEASE_FINAL if released.final else ExecEvent.RELEASE)
-        if released.final and before != ExecState.FINISHED and job.exception is None:
-            note = "execution service released all resources before finish"
-            self._ledger.send(Log(Level.ERR, f"job {job.id}: {note}"))
-            self._ledger.raise_exception(job, "exec", 0, note)
+        if released.final and before != ExecState.FINISHED:
+            self._omitted(job, "execution service released all resources before finish")
         context = rfc21.Release(released.ranks, released.final)
         self._ledger.log(job, JobEvent.RELEASE, rfc21.write(context))
+
+    def _omitted(self, job: ActiveJob, note: str) -> None:
+        """Raise an exception: only after a fatal one may an answer be omitted (32.start.35)."""
+        if job.exception is None:
+            self._ledger.send(Log(Level.ERR, f"job {job.id}: {note}"))
+            self._ledger.raise_exception(job, "exec", 0, note)
 
     def _step(self, job: ActiveJob, event: ExecEvent) -> None:
         job.start = self.story.step(EXECUTION, job.id, job.start, event)
