@@ -67,7 +67,7 @@ class Knowledge:
             if type(message) is not Request or not _is_disconnect(message):
                 self._taking.discard(record.party)
             if self._asked and type(message) is Response:
-                self._note_answer(record, record.message)
+                self._note_answer(record, message)
 
     def knew(self, party: str, n: int) -> bool:
         """Whether a proof shows that `party` has handled the message that it received at `n`."""
