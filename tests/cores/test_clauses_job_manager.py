@@ -30,8 +30,9 @@ def answered(m: ManagerScript, **payload: Any) -> list[str]:
 
 def annotations(m: ManagerScript) -> Any:
     """What the journal told last."""
-    ((_, _, event),) = m.last(topics.JOB_JOURNAL).payload["events"]
-    return event["context"]["annotations"]
+    told = [event for _, _, event in m.last(topics.JOB_JOURNAL).payload["events"]]
+    assert [event["name"] for event in told] == ["annotations"]
+    return told[0]["context"]["annotations"]
 
 
 def test_the_example_of_annotate_is_accepted_and_told(m: ManagerScript) -> None:
@@ -58,6 +59,12 @@ def test_annotations_are_kept_as_they_come_named_in_the_rfc_or_not(
     assert annotations(m) == given
     answered(m, type=0)
     assert m.context(JOBID, "alloc") == {"annotations": given}
+
+
+def test_annotate_needs_annotations(m: ManagerScript) -> None:
+    """27.annotate.2: it suspends scheduling, as other wrong answers do."""
+    answered(m, type=1)
+    assert m.stats()["sched"]["link"] == "detached"
 
 
 def test_the_example_of_success_is_accepted(m: ManagerScript) -> None:
@@ -90,6 +97,24 @@ def test_the_examples_of_cancel_and_its_answer(m: ManagerScript) -> None:
     answered(m, type=3)
     assert m.stats()["sched"] == {"link": "ready", "waiting": 0, "outstanding": 0}
     assert m.state(JOBID) == JobState.SCHED
+
+
+def test_the_example_of_the_answer_to_free_completes_the_job(m: ManagerScript) -> None:
+    """27.free.8"""
+    answered(m, type=0)
+    m.execute(JOBID, "start", "finish", "release final")
+    assert m.put(Response(topics.SCHED_FREE, {"id": JOBID})) == []
+    assert m.state(JOBID) == JobState.INACTIVE
+
+
+def test_the_example_of_ready_is_accepted() -> None:
+    """27.ready.11: 42 requests, and no more."""
+    m = ManagerScript()
+    m.submit(*range(1, 50))
+    m.hello()
+    (first, *rest) = m.ask(topics.SCHED_READY, {"mode": "limited", "limit": 42}, by="sched")
+    assert first == f"{topics.SCHED_READY} -> {{'count': 49}}"
+    assert len(rest) == 42
 
 
 @pytest.mark.parametrize("limit", [0, -1, 2147483648, "42", 1.5, True, [1]])

@@ -32,7 +32,13 @@ class Script:
         (lookup,) = self.core.start(1.0)
         self.put(Response(lookup.topic, None, Errno.ENOENT, lookup.matchtag))
         acquire = asked(topics.RESOURCE_ACQUIRE, {"group": "default"}, tag=1, streaming=True)
-        (self.grown,) = self.put(acquire)
+        self.acquired = self.put(acquire)
+
+    @property
+    def grown(self) -> Any:
+        """The first response."""
+        assert [type(told) for told in self.acquired] == [dict], self.acquired
+        return self.acquired[0]
 
     def put(self, *inputs: Any) -> list[Any]:
         """What the scheduler is told."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from flux_trio.cores.sched.annotations import ANNOTATE_DELAY_S
-from flux_trio.cores.turns import TimerFired
+from flux_trio.cores.turns import Exit, TimerFired
 from flux_trio.formats import ResourceSet
 from flux_trio.messages import Event, Request, topics
 from tests.support.asking import asked
@@ -18,6 +18,7 @@ from tests.support.sched_script import (
     alloc,
     answers,
     jobspec,
+    only,
     r_key,
     sent,
     success,
@@ -68,6 +69,12 @@ def expiration(jobid: int, at: float) -> Request:
 # What it says, and what not
 
 
+def test_resources_are_acquired_first_and_on_a_stream() -> None:
+    """28.impl.1"""
+    acquire = only(SchedScript().started)
+    assert (acquire.topic, acquire.is_streaming) == (topics.RESOURCE_ACQUIRE, True)
+
+
 def test_the_four_answers_have_their_codes_and_the_integer_id(script: SchedScript) -> None:
     """27.alloc.9, 27.alloc.10, 27.alloc.11, 27.impl.5: SUCCESS 0, ANNOTATE 1, DENY 2, CANCEL 3."""
     told = answers(script.turn(alloc(1, jobspec(4)), alloc(2), alloc(3, jobspec(5))))
@@ -93,8 +100,8 @@ def test_the_answer_to_free_is_an_object_with_the_id(script: SchedScript) -> Non
 def test_ready_has_an_object(script: SchedScript) -> None:
     """27.ready.3"""
     fresh = SchedScript()
-    (hello,) = fresh.grow(machine(1, 1))
-    (ready,) = fresh.turn(*fresh.hello_answers(hello, {}))
+    hello = only(fresh.grow(machine(1, 1)))
+    ready = only(fresh.turn(*fresh.hello_answers(hello, {})))
     assert ready.topic == "job-manager.sched-ready"
     assert isinstance(ready.payload, dict)
 
@@ -134,7 +141,7 @@ def test_an_allocation_past_its_end_is_left_to_the_execution_service(script: Sch
 def test_an_expiration_may_come_nearer_or_go_farther(script: SchedScript, at: float) -> None:
     """27.expiration.4"""
     script.turn(alloc(1, jobspec(duration=60.0)))
-    (response,) = script.turn(expiration(1, at))
+    response = only(script.turn(expiration(1, at)))
     assert (response.errnum, response.payload) == (0, None)
 
 
@@ -143,8 +150,25 @@ def test_an_expiration_may_come_nearer_or_go_farther(script: SchedScript, at: fl
 
 def test_the_request_that_the_rfc_prints_is_granted(script: SchedScript) -> None:
     """27.alloc.6, 27.alloc.7: a duration of 0, two slashes, and no environment."""
-    (told,) = answers(script.turn(asked(topics.SCHED_ALLOC, EXAMPLE, by=MANAGER, tag=0)))
+    told = only(answers(script.turn(asked(topics.SCHED_ALLOC, EXAMPLE, by=MANAGER, tag=0))))
     assert (told["id"], told["type"]) == (1552593348, SUCCESS)
+
+
+def test_the_cancel_and_the_free_that_the_rfc_prints_are_accepted(script: SchedScript) -> None:
+    """27.cancel.3, 27.free.3: the answers have the id of the example."""
+    jobid = EXAMPLE["id"]
+    example = asked(topics.SCHED_ALLOC, EXAMPLE, by=MANAGER, tag=0)
+    script.turn(alloc(1, jobspec(4)))
+    script.turn(example)
+    assert answers(script.turn(tell("cancel", id=jobid))) == [{"id": jobid, "type": CANCEL}]
+    script.turn(tell("free", id=1), example)
+    assert sent(script.turn(tell("free", id=jobid))) == [("sched.free", {"id": jobid})]
+
+
+def test_what_is_granted_is_told_in_a_text(script: SchedScript) -> None:
+    """27.annotate.10, 27.annotate.13: in the dictionary of the scheduler."""
+    told = only(answers(script.turn(alloc(1, jobspec(3)))))
+    assert told["annotations"] == {"sched": {"resource_summary": "rank0/core[0-1] rank1/core0"}}
 
 
 def test_free_needs_no_more_than_the_id(script: SchedScript) -> None:
@@ -162,7 +186,7 @@ def test_free_needs_no_more_than_the_id(script: SchedScript) -> None:
 def test_r_is_in_the_kvs_before_the_answer_and_stays_when_it_is_freed(
     script: SchedScript,
 ) -> None:
-    """16.schema.6, 16.schema.7: an RFC 20 object at job.<jobid>.R, for provenance."""
+    """27.success.1, 16.schema.6, 16.schema.7: an RFC 20 object at job.<jobid>.R, for provenance."""
     script.kvs_waits = True
     assert answers(script.turn(alloc(1))) == []
     (commit,) = script.unanswered
@@ -248,6 +272,17 @@ def test_an_inventory_without_start_is_valid_from_any_time() -> None:
 # Targets
 
 
+def test_of_what_is_grown_only_what_is_online_is_granted() -> None:
+    """28.grow.6: ranks 1 to 6, of which 2 and 3 are online, as in the RFC's example."""
+    script = SchedScript()
+    script.attach(machine(1, 1))
+    script.turn(alloc(1))
+    resources = machine(6, 1, first=1).to_json()
+    script.acquired(type="grow", resources=resources, online="2-3", offline="1,4-6")
+    told = answers(script.turn(*(alloc(jobid) for jobid in range(2, 6))))
+    assert told == [success(2, "rank2/core0"), success(3, "rank3/core0")]
+
+
 def test_a_target_is_up_or_down_with_all_it_has(script: SchedScript) -> None:
     """28.background.4: of an offline target, no core is granted."""
     script.acquired(type="offline", targets="1")
@@ -270,8 +305,9 @@ def test_the_responses_that_the_rfc_prints_are_accepted() -> None:
     script = SchedScript()
     script.attach(machine(4, 1))
     for kind in ("offline", "online", "shrink"):
-        told = sent(script.acquired(type=kind, targets="2-3"))
-        assert told == (
+        told = script.acquired(type=kind, targets="2-3")
+        assert not [action for action in told if isinstance(action, Exit)]
+        assert sent(told) == (
             [(topics.RESOURCE_RELEASE, {"group": "default", "targets": "2-3"})]
             if kind == "shrink"
             else []

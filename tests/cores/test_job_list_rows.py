@@ -269,7 +269,7 @@ def test_annotations_are_seen_while_the_job_is_pending(listed: ListedJobs) -> No
     listed.tell_all(1, pending())
     note = {"sched": {"reason_pending": "no cores"}}
     listed.tell((1, -1, event("annotations", annotations=note)))
-    assert listed.job(1)["annotations"] == note
+    assert listed.job(1).get("annotations") == note
     listed.tell((1, -1, event("annotations", annotations={})))
     assert "annotations" not in listed.job(1)
 

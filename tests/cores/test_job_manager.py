@@ -46,6 +46,7 @@ def test_job_runs_from_submit_to_inactive(m: ManagerScript) -> None:
     assert m.execute(1, "start") == []
     assert m.execute(1, "finish") == []
     assert m.execute(1, "release final") == ["sched.free 1"]
+    assert m.names(1)[-1] == "release"
     assert m.freed(1) == []
     assert m.names(1) == HAPPY
     assert m.state(1) == JobState.INACTIVE
@@ -231,8 +232,8 @@ def test_unstorable_submission_is_refused(m: ManagerScript) -> None:
 
 @pytest.mark.parametrize("hook", ["job.state.depend", PRIORITIZE, "job.state.sched"])
 def test_fatal_exception_ends_a_job_in_any_pending_state(hook: str) -> None:
-    """21.exceptions.1, 21.exceptions.2, 21.states.7, 27.exceptions.1: straight to CLEANUP, and
-    what does not apply is skipped.
+    """21.exceptions.1, 21.exceptions.2, 21.states.7, 27.exceptions.1, 27.criteria.7: straight to
+    CLEANUP, and what does not apply is skipped.
     """
     m = ManagerScript(hooks=[hook], peers=True)
     m.submit(1)
@@ -273,7 +274,7 @@ def test_second_fatal_exception_changes_nothing(m: ManagerScript) -> None:
 
 
 def test_job_is_canceled_while_pending_without_waiting_for_the_scheduler(m: ManagerScript) -> None:
-    """27.criteria.7, 27.exceptions.2, 27.cancel.1, 27.cancel.2: the request is taken back and the
+    """27.exceptions.2, 27.cancel.1, 27.cancel.2: the request is taken back and the
     job is over (readings: A SUCCESS that crosses a cancel).
     """
     m.submit(1)

@@ -105,6 +105,7 @@ def test_ready_needs_hello(alone: ManagerScript) -> None:
     ],
 )
 def test_mode_that_is_not_one_is_refused(alone: ManagerScript, payload: dict[str, Any]) -> None:
+    """27.ready.3, 27.ready.5, 27.ready.9: an object with a mode, and a limit if it is limited."""
     alone.hello()
     (line,) = alone.ask("job-manager.sched-ready", payload, by="sched")
     assert line.startswith("job-manager.sched-ready -> EPROTO ")
@@ -203,14 +204,14 @@ def test_lowest_request_that_was_granted_meanwhile_runs() -> None:
 
 
 def test_annotations_merge_and_the_alloc_event_has_them_all(m: ManagerScript) -> None:
-    """27.annotate.3, 27.annotate.4, 27.annotate.5, 27.annotate.19, 27.success.4, 27.success.7,
-    27.alloc.12, 21.events.21: kept apart by job, nothing in the eventlog before alloc.
+    """27.annotate.3, 27.annotate.4, 27.annotate.5, 27.annotate.19, 27.success.4-7, 27.alloc.12,
+    21.events.21: kept apart by job, nothing in the eventlog before alloc, and null nowhere.
     """
     m.submit(1, 2)
-    m.alloc(1, ANNOTATE, annotations={"sched": {"a": 1, "b": 2}, "user": {"u": 1}})
+    m.alloc(1, ANNOTATE, annotations={"sched": {"a": 1, "b": 2, "t": 3}, "user": {"u": 1}})
     m.alloc(1, ANNOTATE, annotations={"sched": {"b": None}})
     assert m.names(1)[-1] == "priority"
-    m.alloc(1, annotations={"sched": {"c": [True, 3]}})
+    assert m.alloc(1, annotations={"sched": {"c": [True, 3], "t": None}}) == ["job-exec.start 1"]
     merged = {"sched": {"a": 1, "c": [True, 3]}, "user": {"u": 1}}
     assert m.context(1, "alloc") == {"annotations": merged}
     m.alloc(2)

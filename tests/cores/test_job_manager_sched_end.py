@@ -224,3 +224,16 @@ def test_a_job_that_goes_back_to_priority_is_not_requested_before_it_has_one() -
     said = m.put(start, asked(topics.JOB_URGENCY, {"id": 1, "urgency": 5}))
     assert "sched.alloc 1" not in said
     assert m.answer(PRIORITIZE, priority=5) == ["sched.alloc 1"]
+
+
+def test_a_queued_job_that_goes_back_to_priority_is_not_requested_before_it_has_one() -> None:
+    """27.background.3: it waited for room, which the same turn makes."""
+    m = ManagerScript(hooks=[PRIORITIZE])
+    m.attach_exec()
+    m.attach_sched(1)
+    for jobid in (1, 2):
+        m.submit(jobid)
+        m.answer(PRIORITIZE, priority=16)
+    urgency = asked(topics.JOB_URGENCY, {"id": 2, "urgency": 5})
+    assert allocs(m.put(alloc_answer(1), urgency)) == []
+    assert allocs(m.answer(PRIORITIZE, priority=5)) == [2]

@@ -48,10 +48,12 @@ class Watched:
         return ResourceSet.parse((await self.value(jobid, "R")).encode()).summary()
 
     async def wait(self, jobid: int, name: str) -> None:
-        async with self.handle.stream(topics.INFO_WATCH, {"id": jobid}) as lines:
-            async for line in lines:
-                if f'"name":"{name}"' in line["event"]:
-                    return
+        with trio.move_on_after(12 * HOUR):
+            async with self.handle.stream(topics.INFO_WATCH, {"id": jobid}) as lines:
+                async for line in lines:
+                    if f'"name":"{name}"' in line["event"]:
+                        return
+        raise AssertionError(f"job {jobid} has no event {name}: {await self.names(jobid)}")
 
     async def stored(self, jobid: int) -> dict[str, str]:
         """Everything below the job's directory."""

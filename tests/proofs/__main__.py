@@ -8,6 +8,7 @@ tests/proofs/*.proven and to tests/judge/clause_status.txt.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Iterable
@@ -30,6 +31,7 @@ from tests.support.clause_mentions import clause_mentions
 
 def main(arguments: list[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, _stop)
     begin = time.monotonic()
     files = read_entries()
     if faults := faults_of(files, load_clauses(), clause_mentions()):
@@ -55,6 +57,11 @@ def main(arguments: list[str] | None = None) -> int:
     print(counts(statuses_now()), end="")
     print(f"{len(entries)} entries, {wrong} do not hold; {(time.monotonic() - begin) / 60:.1f} min")
     return 1 if wrong else 0
+
+
+def _stop(number: int, frame: object) -> None:
+    """End the run as Control-C does: what was found is kept and written."""
+    raise KeyboardInterrupt
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -66,7 +66,7 @@ class Proof(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def digest(self) -> str:
         """A digest of the edits and of the source of the test: a proof holds for these."""
         source = sources_of_tests(self.path).get(function_of(self.name), "")
-        whole = (self.edit, self.test, self.also, source)
+        whole = (self.edit, self.test, sorted(self.also), source)
         return hashlib.sha256(msgspec.json.encode(whole)).hexdigest()[:12]
 
 

@@ -22,6 +22,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final
 
+import msgspec
+
 from tests.planter.findings import ROOT, Finding, Findings
 from tests.proofs.entries import Edit, Proof, function_of
 from tests.proofs.outcomes import OUTCOMES
@@ -66,6 +68,11 @@ def verdict(proof: Proof, run: Run) -> str:
     if fewer := sorted(set(proof.also) - run.failed()):
         return f"these tests of `also` pass: {', '.join(fewer)}"
     return ""
+
+
+def also_in(proof: Proof, run: Run) -> tuple[str, ...]:
+    """The tests that fail besides the named one."""
+    return tuple(sorted(run.failed() - {function_of(proof.name)}))
 
 
 def _has_passed(name: str, run: Run) -> bool:
@@ -218,9 +225,14 @@ class Trial:
         tree = free.get()
         try:
             with edited(tree, proof.edit):
-                why = verdict(proof, run_file(tree, proof.path))
-            if not why:
-                why = self._why_unsound(tree, proof)
+                run = run_file(tree, proof.path)
+            why = verdict(proof, run)
+            wider = msgspec.structs.replace(proof, also=also_in(proof, run))
+            if not verdict(wider, run):
+                unsound = self._why_unsound(tree, proof)
+                why = why or unsound
+                if not unsound:  # it holds as soon as the entry has this `also`
+                    self.findings.add(Finding(wider.digest(), proof.test))
         finally:
             free.put(tree)
         return why, time.monotonic() - begin

@@ -23,11 +23,10 @@ async def test_acquires_and_answers_for_its_name() -> None:
     async with world.serving("sched", MAIN):
         (acquire,) = await resource.receive()
         assert acquire.topic == "resource.acquire"
-        client = world.client()
-        assert (await client.ask("sched.stats-get"))["policy"] == "fifo"
         with pytest.raises(FluxError) as info:
             world.handle("other").register("sched")
         assert info.value.errnum == Errno.EEXIST
+        assert (await world.client().ask("sched.stats-get"))["policy"] == "fifo"
 
 
 async def test_does_not_come_up_with_a_policy_that_there_is_not() -> None:

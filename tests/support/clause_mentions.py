@@ -9,8 +9,9 @@ about what the test does not show.
 from __future__ import annotations
 
 import ast
+import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
@@ -20,8 +21,12 @@ _MENTION = re.compile(r"(?<![\w.])([0-9]+\.[a-z]+)\.([0-9]+)(?:-([0-9]+))?(?![\w
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def clause_mentions(tests: Path = TESTS) -> dict[str, list[str]]:
-    """Clause id to the tests that name it, as pytest names them; all test files below `tests`."""
+@functools.cache
+def clause_mentions(tests: Path = TESTS) -> Mapping[str, Sequence[str]]:
+    """Clause id to the tests that name it, as pytest names them; all test files below `tests`.
+
+    The files are read once in a process.
+    """
     found: dict[str, list[str]] = {}
     for path in sorted(tests.rglob("test_*.py")):
         name = path.relative_to(tests.parent).as_posix()

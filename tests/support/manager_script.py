@@ -366,8 +366,9 @@ class ManagerScript:
 
     def context(self, jobid: int, name: str) -> dict[str, Any]:
         """The context of the last event `name`."""
-        (*_, event) = [event for event in self.log(jobid) if event.name == name]
-        return event.context or {}
+        found = [event for event in self.log(jobid) if event.name == name]
+        assert found, f"job {jobid} has no event {name}: {self.names(jobid)}"
+        return found[-1].context or {}
 
     def job(self, jobid: int) -> Job:
         """The job as its durable eventlog tells it."""
@@ -378,7 +379,9 @@ class ManagerScript:
 
     def last(self, topic: str) -> Any:
         """The last message sent with `topic`."""
-        return [message for message in self.messages if message.topic == topic][-1]
+        found = [message for message in self.messages if message.topic == topic]
+        assert found, f"no message {topic} was sent"
+        return found[-1]
 
     def stats(self) -> dict[str, Any]:
         """What stats-get answers."""

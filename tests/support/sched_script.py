@@ -105,8 +105,8 @@ class SchedScript:
 
     def attach(self, resources: ResourceSet, **running: ResourceSet) -> list[Any]:
         """Up to the answer to ready; `running` is R by "jN". What the core did about that."""
-        (hello,) = self.grow(resources)
-        (ready,) = self.turn(*self.hello_answers(hello, running))
+        hello = only(self.grow(resources))
+        ready = only(self.turn(*self.hello_answers(hello, running)))
         return self.turn(answer(ready, {"count": 0}))
 
     def hello_answers(self, hello: Request, running: dict[str, ResourceSet]) -> list[Response]:
@@ -121,6 +121,7 @@ class SchedScript:
 
     def r(self, jobid: int) -> ResourceSet:
         """R as the job has it."""
+        assert r_key(jobid) in self.kvs, f"job {jobid} was granted nothing"
         return ResourceSet.parse(self.kvs[r_key(jobid)].encode())
 
 
@@ -142,8 +143,14 @@ def answers(actions: list[Any]) -> list[Any]:
         assert response.matchtag == 0, "27.impl.1"
         assert response.routes == (MANAGER,)
     payloads: list[Any] = [response.payload for response in found]
-    assert all(isinstance(payload["id"], int) for payload in payloads), "27.impl.5"
+    assert all(isinstance(payload.get("id"), int) for payload in payloads), "27.impl.5"
     return payloads
+
+
+def only(actions: list[Any]) -> Any:
+    """The one action that there is."""
+    assert len(actions) == 1, f"expected one action, got {actions}"
+    return actions[0]
 
 
 def success(jobid: int, summary: str, **outdated: None) -> dict[str, Any]:
