@@ -94,3 +94,21 @@ class PropertyParam(ImportParam):
         if not isinstance(found, Property):
             self.fail(f"{value}: expected a flux_trio.faults.Property, got {found!r}", param, ctx)
         return str(value)
+
+
+class PluginFileParam(click.ParamType[str]):
+    """A file of a jobtap plugin that can be in a world of cores; the value is its whole path."""
+
+    name = "file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the path; a file without such a plugin is a usage error."""
+        from flux_trio.faults.plugin_files import check_files
+        from flux_trio.jobtap import PluginError
+
+        path = str(Path(value).resolve())
+        try:
+            check_files([path])
+        except PluginError as error:
+            self.fail(str(error), param, ctx)
+        return path

@@ -36,7 +36,7 @@ from flux_trio.faults import Setup, run_plan
 from flux_trio.faults.plan import plan_from_toml
 
 PLAN = Path(__file__).with_name("plan.toml")
-SETUP = Setup(properties={properties})
+SETUP = {setup!r}
 
 
 def test_every_property_holds() -> None:
@@ -139,7 +139,7 @@ def write_story(directory: Path, plan: Plan, story: Story, setup: Setup) -> None
         "plan.toml": plan_to_toml(plan),
         "story.txt": story_text(story),
         "story.html": story_page(story),
-        "test_story.py": _TEST.format(broken=story.broken, properties=setup.properties),
+        "test_story.py": _TEST.format(broken=story.broken, setup=setup),
     }
     try:
         directory.mkdir(parents=True, exist_ok=True)

@@ -9,9 +9,11 @@ from typing import Final
 from flux_trio.cli.errors import CommandError
 from flux_trio.faults import Outcome, Plan, Property, draw_plan
 from flux_trio.faults.plan import plan_from_toml
+from flux_trio.faults.plugin_files import check_files
 from flux_trio.faults.running import Lives
 from flux_trio.faults.states import WatchedGame
 from flux_trio.formats import FormatError
+from flux_trio.jobtap import PluginError
 from flux_trio.trace import Record
 from flux_trio.views import telling
 
@@ -33,11 +35,13 @@ def read_plan(source: str) -> Plan:
         return draw_plan(int(source))
     path = Path(source)
     try:
-        return plan_from_toml(path.read_text(encoding="utf-8"))
+        plan = plan_from_toml(path.read_text(encoding="utf-8"))
+        check_files(plan.plugins)
     except OSError as error:
         raise NoPlan(f"{path}: {error.strerror}") from None
-    except (FormatError, UnicodeError) as error:
+    except (FormatError, UnicodeError, PluginError) as error:
         raise NoPlan(f"{path}: the plan cannot be replayed: {error}") from None
+    return plan
 
 
 class Replay(WatchedGame):

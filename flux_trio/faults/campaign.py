@@ -13,8 +13,11 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from flux_trio.faults.drawing import draw_plan
 from flux_trio.faults.plan import Plan
+from flux_trio.faults.plugin_files import no_plugin_fails
 from flux_trio.faults.properties import OURS, Property
 from flux_trio.faults.reached import name_of_fault, transitions_noted
 from flux_trio.faults.running import Outcome, run_plan
@@ -22,6 +25,7 @@ from flux_trio.faults.running import Outcome, run_plan
 AHEAD: Final = 4
 """Seeds for each worker that are submitted before their results are taken; more wait."""
 
+_FIRST: Final = ("error", no_plugin_fails.name)
 _LAST: Final = ("answered", "inactive", "rest")
 """Properties that often follow from another one, so that they are named only when alone."""
 
@@ -51,13 +55,20 @@ class Setup:
 
     properties: tuple[str, ...] = ()
     """Properties of the user: `module:name` of each `Property`."""
+    plugins: tuple[str, ...] = ()
+    """Files of jobtap plugins of the user."""
 
     def all_properties(self) -> tuple[Property, ...]:
         """Return our own properties and the user's.
 
         Raises ImportError or AttributeError if there is no such name, TypeError for another value.
         """
-        return (*OURS, *map(_imported, self.properties))
+        own = (no_plugin_fails,) if self.plugins else ()
+        return (*OURS, *own, *map(_imported, self.properties))
+
+    def plan_of(self, seed: int) -> Plan:
+        """Return the plan that `seed` draws, with the plugins."""
+        return msgspec.structs.replace(draw_plan(seed), plugins=self.plugins)
 
 
 def _imported(path: str) -> Property:
@@ -70,9 +81,10 @@ def _imported(path: str) -> Property:
 
 def play_seed(seed: int, setup: Setup | None = None) -> SeedResult:
     """Play and judge the world of `seed`; a worker calls this."""
-    properties = (setup or Setup()).all_properties()
+    setup = setup or Setup()
+    properties = setup.all_properties()
     with transitions_noted() as taken:
-        outcome = run_plan(draw_plan(seed), properties=properties)
+        outcome = run_plan(setup.plan_of(seed), properties=properties)
     return SeedResult(
         outcome.plan,
         main_property(outcome),
@@ -86,12 +98,14 @@ def play_seed(seed: int, setup: Setup | None = None) -> SeedResult:
 def main_property(outcome: Outcome, among: Collection[str] | None = None) -> str:
     """Return the broken property to shrink for, of `among` if given; "" if each one held.
 
-    An error of a core comes first, then the first clause that follows from no other violation.
+    An error of a core or a plugin comes first, then the first clause that follows from no other
+    violation.
     """
     names = [problem.partition(":")[0] for problem in outcome.problems]
     found = [name for name in names if among is None or name in among]
-    if "error" in found:
-        return "error"
+    for name in _FIRST:
+        if name in found:
+            return name
     for violation in outcome.violations:
         if violation.cause is None and violation.clause in found:
             return violation.clause

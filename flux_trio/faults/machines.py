@@ -7,7 +7,7 @@ once unless a fault lets them answer later.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,13 +21,16 @@ from flux_trio.cores.resource.core import ResourceCore
 from flux_trio.cores.sched.core import SchedCore
 from flux_trio.cores.sched.tables import scheduler_policies
 from flux_trio.cores.state import Plain
-from flux_trio.cores.turns import ClearTimer, Core, SetTimer, TimerFired
+from flux_trio.cores.turns import ClearTimer, Core, Log, Note, SetTimer, TimerFired
 from flux_trio.faults.disk import Disk, KvsOnDisk
+from flux_trio.faults.plugin_files import host_of
 from flux_trio.faults.plugins import PRIORITIZE, Answering, PluginsOfWorld
 from flux_trio.formats import Idset, ResourceSet
+from flux_trio.jobtap import Given
 from flux_trio.messages import topics
 from flux_trio.protocols import AskHook, HookAnswer, HookAnswered, PluginReplayed
 from flux_trio.services.plugin_turns import PluginTurns
+from flux_trio.trace import Kind
 
 USERID: Final = 1000  # the owner of the instance
 KVS_MODULE: Final = "kvs"
@@ -38,13 +41,15 @@ class Surroundings:
     """What the modules of a world are given.
 
     `exclude` and `missing` are the targets that are excluded and down from the start of each life.
-    `hooks` are the topics that the plugin handles beside job.state.priority.
+    `hooks` are the topics that the plugin handles beside job.state.priority. `plugins` are files of
+    jobtap plugins.
     """
 
     inventory: ResourceSet
     exclude: Idset = Idset()  # noqa: RUF009 - it is frozen
     missing: Mapping[int, str] | None = None
     hooks: tuple[str, ...] = ()
+    plugins: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,7 @@ def module_plans(
         "job-manager": ModulePlan(
             (topics.JOB_MANAGER,),
             (topics.RESOURCE_EXPIRATION_EVENT, topics.KVS_DAMAGED_EVENT),
-            lambda: JobManagerAtOnce(config, given.hooks, fault_of),
+            lambda: JobManagerAtOnce(config, given, fault_of),
         ),
         "job-exec": ModulePlan(
             (topics.JOB_EXEC,),
@@ -110,15 +115,20 @@ class JobManagerAtOnce:
     def __init__(
         self,
         config: Config,
-        hooks: tuple[str, ...],
+        given: Surroundings,
         fault_of: Callable[[AskHook], Answering | None],
     ) -> None:
         self._late: dict[int, HookAnswer] = {}  # by ticket
         self._timers: list[SetTimer | ClearTimer] = []
         self._now = 0.0
-        interests = tuple(dict.fromkeys((PRIORITIZE, *hooks)))
-        plugins = PluginsOfWorld(interests, fault_of, self._answer_later, self._forget)
+        self._told: list[Any] = []  # by plugins of files: inputs of the core
+        self._said: list[Any] = []  # by plugins of files: actions
         self._core = JobManagerCore(USERID, config)
+        self._host = host_of(given.plugins, config, self._given()) if given.plugins else None
+        if self._host is not None:
+            self._host.jobs = self._core
+        interests = tuple(dict.fromkeys((PRIORITIZE, *given.hooks)))
+        plugins = PluginsOfWorld(interests, fault_of, self._answer_later, self._forget, self._host)
         self._turns = PluginTurns(self._core, plugins)
         self.start = self._turns.start
 
@@ -141,8 +151,30 @@ class JobManagerAtOnce:
                         pass  # no plugin is loaded later
                     case _:
                         actions.append(action)
-        timers, self._timers = self._timers, []
-        return actions + timers
+            inputs += self._told
+            self._told.clear()
+        if self._host is not None:
+            self._host.recount()
+        more, self._timers, self._said = [*self._timers, *self._said], [], []
+        return actions + more
+
+    def _given(self) -> Given:
+        """Return what plugins of files get in place of an instance."""
+
+        def note_all(kind: str, notes: Sequence[dict[str, Any]]) -> None:
+            if kind == Kind.COUNTERS:
+                notes = [each for each in notes if each["declared"] != each["recounted"]]
+            if not self._core.note_all(kind, notes):
+                self._said.extend(Note(kind, data) for data in notes)
+
+        return Given(
+            tell=self._told.append,
+            note_all=note_all,
+            is_traced=lambda: True,
+            now=lambda: self._now,
+            log=lambda level, text: self._said.append(Log(level, text)),
+            owner=USERID,
+        )
 
     def _through(self, item: Any) -> Any:
         """Return what the core gets: for the timer of a late answer the answer."""

@@ -32,6 +32,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     jobs: tuple[JobPlan, ...] = ()
     actions: tuple[Do, ...] = ()
     faults: tuple[Fault, ...] = ()
+    plugins: tuple[str, ...] = ()  # files of jobtap plugins, behind priority-default
     version: int = VERSION
 
 

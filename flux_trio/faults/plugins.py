@@ -1,10 +1,14 @@
-"""The plugins of a world of cores: a job's priority is its urgency, unless a fault answers."""
+"""The plugins of a world of cores: a job's priority is its urgency, unless a fault answers.
+
+A host of plugins of files may answer instead; see `plugin_files`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
+from flux_trio.jobtap import PluginHost
 from flux_trio.protocols import (
     STATE_TOPICS,
     AskHook,
@@ -33,7 +37,8 @@ class Answering(Protocol):
 class PluginsOfWorld:
     """Answers the job manager's questions; see `Plugins`.
 
-    `interests` are the topics that it handles. `fault_of` returns the fault of a question.
+    `interests` are the topics that it handles. `fault_of` returns the fault of a question. `host`
+    has plugins of files, which answer where there is no fault.
     `answer_later` is called with a ticket, the answer and how late it comes, in seconds.
     """
 
@@ -43,20 +48,31 @@ class PluginsOfWorld:
         fault_of: Callable[[AskHook], Answering | None],
         answer_later: Callable[[int, HookAnswer, float], None],
         forget: Callable[[int], None],
+        host: PluginHost | None = None,
     ) -> None:
+        self._interests = interests
         self._news: PluginInterests | None = PluginInterests(interests)
+        self._host = host
         self._fault_of = fault_of
         self._answer_later = answer_later
         self.cancel = forget
 
     def news(self) -> PluginInterests | None:
+        if self._host is not None:
+            return self._news_of(self._host)
         news, self._news = self._news, None
         return news
 
+    def _news_of(self, host: PluginHost) -> PluginInterests | None:
+        """Return the host's news, with the topics that a fault may answer."""
+        news = host.news()
+        if news is None or news.topics is None:
+            return news
+        handled = tuple(dict.fromkeys((*self._interests, *news.topics)))
+        return PluginInterests(handled, news.subscribed, news.unsubscribed)
+
     def ask(self, question: AskHook) -> HookAnswer | None:
-        usual = HookAnswer()
-        if question.topic == PRIORITIZE and question.job is not None:
-            usual = HookAnswer(priority=question.job.urgency)
+        usual = self._usual(question)
         fault = self._fault_of(question)
         if fault is None:
             return usual
@@ -66,9 +82,21 @@ class PluginsOfWorld:
         self._answer_later(question.ticket, answer, fault.late_s)
         return None
 
+    def _usual(self, question: AskHook) -> HookAnswer:
+        """Return the answer without a fault."""
+        if self._host is not None:
+            answer = self._host.ask(question)
+            assert answer is not None  # no handler is async
+            return answer
+        if question.topic == PRIORITIZE and question.job is not None:
+            return HookAnswer(priority=question.job.urgency)
+        return HookAnswer()
+
     def ask_jobs(self, question: AskJobs) -> JobsAnswered:
         answers = [self.ask(each) for each in question.questions()]
         return JobsAnswered(question.ticket, tuple(answers))
 
     def tell(self, topic: str, job: JobView, args: Any = None) -> None:
-        """Do nothing: no plugin subscribes to a job."""
+        """Tell the plugins of files; without them, no plugin subscribes to a job."""
+        if self._host is not None:
+            self._host.tell(topic, job, args)

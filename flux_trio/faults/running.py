@@ -280,4 +280,5 @@ def _surroundings(plan: Plan) -> Surroundings:
         exclude=Idset.of(rank for rank in excluded if rank in ranks),
         missing={rank: "it is down" for rank in down if rank in ranks},
         hooks=tuple(dict.fromkeys(hooks)),
+        plugins=plan.plugins,
     )

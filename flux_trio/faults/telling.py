@@ -24,6 +24,7 @@ PROPERTIES: Final = {
     "inactive": "Every job is INACTIVE at rest.",
     "answered": "Every request is answered.",
     "error": "No core raises.",
+    "plugin": "No handler of a plugin fails.",
     "kept": "A job that was accepted is stored, whatever ends the instance.",
 }
 """The sentences of the properties that are no clause, by name."""
@@ -105,6 +106,8 @@ def played_lines(plan: Plan) -> Iterator[str]:
     nodes = f"{plan.nnodes} node{'s' * (plan.nnodes > 1)}"
     cores = f"{plan.cores} core{'s' * (plan.cores > 1)}"
     yield f"seed {plan.seed}: {nodes} of {cores}, policy {plan.policy}{limit}"
+    for plugin in plan.plugins:
+        yield f"plugin {plugin}"
     for place, job in enumerate(plan.jobs):
         yield f"job {place}: {_fields(job)}"
     for action in plan.actions:

@@ -12,6 +12,7 @@ import threading
 import traceback
 import types
 from collections.abc import Awaitable, Callable, Generator
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +28,7 @@ Blamed = Callable[[Any, str], None]
 
 
 class Watchdog:
-    """Watches the thread in which it was made.
+    """Watches the thread in which it is started; with `blocked_s` infinite it does nothing.
 
     `report` is called there, as soon as it can, with the mark that stayed and the stack; the text
     goes to stderr at once, since that may never be.
@@ -38,14 +39,16 @@ class Watchdog:
         self.told: Any = None  # the last mark that was reported
         self._blocked_s = blocked_s
         self._report = report
-        self._token = trio.lowlevel.current_trio_token()
-        self._watched = threading.get_ident()
+        self._token: trio.lowlevel.TrioToken
+        self._watched = 0
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Start the thread, if it is not started."""
-        if self._thread is None:
+        if self._thread is None and self._blocked_s < inf:
+            self._token = trio.lowlevel.current_trio_token()
+            self._watched = threading.get_ident()
             self._thread = threading.Thread(target=self._watch, name="jobtap", daemon=True)
             self._thread.start()
 

@@ -102,6 +102,30 @@ def test_test_of_a_story_passes_once_the_mistake_is_mended(tmp_path: Path) -> No
     assert mended.returncode == 0, mended.stdout
 
 
+def test_plugin_that_fails_is_told_with_its_plan(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(
+        "from flux_trio import jobtap\n\n"
+        "@jobtap.on('job.state.run')\n"
+        "def run(job):\n"
+        "    assert job.urgency == 16\n"
+    )
+    result = fuzz("--plugin", mine, "--seeds", "0:20", *HERE, "-o", tmp_path / "found")
+    assert result.exit_code == 1
+    (found,) = (tmp_path / "found").iterdir()
+    plan = plan_from_toml((found / "plan.toml").read_text())
+    assert plan.plugins == (str(mine),)
+    assert len(plan.jobs) == 1
+    assert "plugin is broken" in (found / "story.txt").read_text()
+    runner = click.testing.CliRunner()
+    again = runner.invoke(main, ["replay", str(found / "plan.toml")], prog_name="flux-trio")
+    assert "plugin: mine failed in job.state.run: AssertionError" in again.stdout
+    mine.unlink()
+    gone = runner.invoke(main, ["replay", str(found / "plan.toml")], prog_name="flux-trio")
+    assert gone.exit_code == 2
+    assert "the plan cannot be replayed: no plugin" in gone.stderr
+
+
 def test_time_budget_ends_the_run() -> None:
     result = fuzz("--time-budget", "0.01ms", *HERE, "--json")
     assert result.exit_code == 0
@@ -117,6 +141,8 @@ def test_time_budget_ends_the_run() -> None:
         (("--executor", "concurrent.futures"), "expected module:callable"),
         (("--executor", "concurrent.futures:Cloud"), "no attribute 'Cloud'"),
         (("--executor", "sys:maxsize"), "returns an Executor"),
+        (("--property", "sys:maxsize"), "expected a flux_trio.faults.Property"),
+        (("--plugin", "nowhere.py"), "there is no such file"),
     ],
 )
 def test_wrong_usage_is_refused(args: tuple[str, ...], said: str) -> None:

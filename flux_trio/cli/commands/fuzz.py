@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 import click
 
 from flux_trio.cli.errors import CommandError
-from flux_trio.cli.fuzz_params import ExecutorParam, PropertyParam, Seeds, SeedsParam
+from flux_trio.cli.fuzz_params import (
+    ExecutorParam,
+    PluginFileParam,
+    PropertyParam,
+    Seeds,
+    SeedsParam,
+)
 from flux_trio.cli.params import DURATION
 
 if TYPE_CHECKING:
@@ -42,6 +48,15 @@ _DEFAULT = Seeds(0, 300)
     multiple=True,
     metavar="MODULE:NAME",
     help="Check this flux_trio.faults.Property as well. May be given several times.",
+)
+@click.option(
+    "--plugin",
+    "plugins",
+    type=PluginFileParam(),
+    multiple=True,
+    metavar="FILE",
+    help="Load this jobtap plugin: its handlers must not fail, and its counters must equal a "
+    "recount. Its handlers may not be async. May be given several times.",
 )
 @click.option("--keep-going", is_flag=True, help="Go on after a seed that breaks a property.")
 @click.option(
@@ -80,6 +95,7 @@ def fuzz(
     seeds: Seeds | None,
     time_budget: float | None,
     properties: tuple[str, ...],
+    plugins: tuple[str, ...],
     keep_going: bool,
     workers: int | None,
     executor: Callable[[], Executor] | None,
@@ -125,7 +141,7 @@ def fuzz(
             time_budget,
             pool,
             nworkers,
-            Setup(properties),
+            Setup(properties, plugins),
             keep_going=keep_going,
             output=output,
             advance=advance,

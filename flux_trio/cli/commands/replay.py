@@ -60,7 +60,7 @@ def replay(
 
     plan = read_plan(source)
     click.echo(f"seed {plan.seed}")
-    checked = Setup(properties).all_properties()
+    checked = Setup(properties, plan.plugins).all_properties()
     if story:
         ctx.exit(BROKEN if _tell(plan, until or "", checked) else 0)
     shows = _Shows(by_step=by_step, until=until)

@@ -1,0 +1,97 @@
+"""Plugins of files in a world of cores: the host of an instance, without anything that waits.
+
+In a world nothing runs beside the turns of the cores. So a plugin whose handlers answer at once
+behaves as in an instance; one with an async handler is refused, and one that starts a task, or
+sends a request, gets an error from that call.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Coroutine, Iterable
+from math import inf
+from pathlib import Path
+from typing import Any, cast
+
+import trio
+
+from flux_trio.config import Config
+from flux_trio.faults.properties import over_trace
+from flux_trio.jobtap import Given, NotAllowed, Plugin, PluginError, PluginHost, load_file
+from flux_trio.jobtap.builtins import PriorityDefault
+from flux_trio.trace import Kind, Record
+
+
+class _NothingToEnd(Exception):
+    """A plugin that failed while it was loaded has no tasks that end."""
+
+
+class _NoTasks:
+    """Stands for the nursery of a plugin."""
+
+    @property
+    def cancel_scope(self) -> trio.CancelScope:
+        """Raise: the host ends a plugin only when its load has failed."""
+        raise _NothingToEnd
+
+    async def start(self, _function: Callable[..., Any], _loaded: Any) -> _NoTasks:
+        return self
+
+    def start_soon(self, *_: Any) -> None:
+        raise NotAllowed("a plugin in a world of cores cannot start a task")
+
+
+def host_of(files: Iterable[str], config: Config, given: Given) -> PluginHost:
+    """Return a host with the plugins of `files` behind priority-default.
+
+    Raises PluginError for a file that has no plugin, or a plugin that cannot be in a world.
+    """
+    host = PluginHost(cast(trio.Nursery, _NoTasks()), given, config, blocked_s=inf)
+    _load(host, PriorityDefault(), "builtin")
+    for file in files:
+        _load(host, load_file(Path(file)), file)
+    return host
+
+
+def _load(host: PluginHost, plugin: Plugin, path: str) -> None:
+    _at_once(host.load(plugin, path=path), plugin)
+    for topic, function in host.find(plugin.name).handlers.topics:
+        if inspect.iscoroutinefunction(function):
+            raise PluginError(
+                f"plugin {plugin.name}: {function.__name__} of {topic} is async: in a world of "
+                "cores handlers answer at once"
+            )
+
+
+def _at_once(loading: Coroutine[Any, Any, None], plugin: Plugin) -> None:
+    """Run a coroutine that does not wait."""
+    try:
+        loading.send(None)
+    except StopIteration:
+        return
+    except _NothingToEnd as ending:
+        raise ending.__context__ or ending from None
+    loading.close()
+    raise PluginError(f"plugin {plugin.name} waits while it is loaded")
+
+
+def check_files(files: Iterable[str]) -> None:
+    """Raise PluginError if one of the plugins cannot be in a world."""
+    given = Given(
+        tell=lambda _: None,
+        note_all=lambda *_: None,
+        is_traced=lambda: False,
+        now=lambda: 0.0,
+        log=lambda *_: None,
+    )
+    host_of(files, Config(), given)
+
+
+@over_trace("plugin")
+def no_plugin_fails(trace: Iterable[Record]) -> str:
+    """No handler of a plugin raises, or answers with what its hook does not take."""
+    for record in trace:
+        data = record.data
+        if record.kind == Kind.HOOK and data is not None and data["error"] is not None:
+            return f"{data['plugin']} failed in {data['hook']}: {data['error']}"
+    return ""

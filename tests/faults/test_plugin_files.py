@@ -1,0 +1,134 @@
+"""Plugins of files in worlds of cores: they are asked, and named if they fail or would wait."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from flux_trio.faults import Crash, JobPlan, Plan, PluginRaises, Setup, When, run_plan
+from flux_trio.faults.campaign import main_property
+from flux_trio.faults.plugin_files import check_files
+from flux_trio.jobtap import PluginError
+from flux_trio.messages import topics
+from flux_trio.trace import Kind, Record
+
+PRIORITY = """
+    from flux_trio import jobtap
+
+    class Last(jobtap.Plugin):
+        @jobtap.on("job.state.priority", "job.priority.get")
+        def priority(self, job):
+            return 7
+    """
+
+COUNTING = """
+    from flux_trio import jobtap
+
+    class Counting(jobtap.Plugin):
+        active = jobtap.counter(jobtap.State.RUN)
+
+        @jobtap.on("job.state.run")
+        def run(self, job):
+            {}
+    """
+
+
+def plugin(directory: Path, source: str) -> str:
+    path = directory / "mine.py"
+    path.write_text(dedent(source))
+    return str(path)
+
+
+def played(file: str, **plan: object) -> tuple[tuple[str, ...], list[Record]]:
+    """The problems, and the trace, of a world with the plugin."""
+    trace: list[Record] = []
+    setup = Setup(plugins=(file,))
+    world = Plan(1, jobs=(JobPlan(), JobPlan(at=1.0)), plugins=(file,), **plan)  # type: ignore[arg-type]
+    outcome = run_plan(world, [trace.append], properties=setup.all_properties())
+    return outcome.problems, trace
+
+
+def test_plugin_decides_in_a_world_as_in_an_instance(tmp_path: Path) -> None:
+    problems, trace = played(plugin(tmp_path, PRIORITY))
+    assert problems == ()
+    assigned = [
+        (record.data or {})["context"]["priority"]
+        for record in trace
+        if record.kind == Kind.EVENT and (record.data or {})["name"] == "priority"
+    ]
+    assert assigned == [7, 7]
+
+
+def test_plugin_is_loaded_again_with_its_job_manager(tmp_path: Path) -> None:
+    crash = Crash("job-manager", When(topics.SCHED_ALLOC, side="send"), back=1.0)
+    problems, trace = played(plugin(tmp_path, PRIORITY), faults=(crash,))
+    assert problems == ()
+    asked = [record for record in trace if record.kind == Kind.HOOK]
+    assert {(record.data or {})["plugin"] for record in asked} >= {"mine"}
+
+
+def test_handler_that_raises_is_named(tmp_path: Path) -> None:
+    setup = Setup(plugins=(plugin(tmp_path, COUNTING.format("raise ValueError('odd')")),))
+    plan = Plan(1, jobs=(JobPlan(),), plugins=setup.plugins)
+    outcome = run_plan(plan, properties=setup.all_properties())
+    assert "plugin: mine failed in job.state.run: ValueError: odd" in outcome.problems
+    assert main_property(outcome) == "plugin"  # the job that stays in RUN follows from it
+
+
+def test_counter_that_is_changed_by_hand_differs_from_the_recount(tmp_path: Path) -> None:
+    wrong = "self.active._totals.clear()"
+    problems, _ = played(plugin(tmp_path, COUNTING.format(wrong)))
+    assert any(problem.startswith("invariant.counters:") for problem in problems)
+    problems, _ = played(plugin(tmp_path, COUNTING.format("pass")))
+    assert problems == ()
+
+
+def test_fault_answers_in_place_of_the_plugin(tmp_path: Path) -> None:
+    setup = Setup(plugins=(plugin(tmp_path, PRIORITY),))
+    plan = Plan(1, jobs=(JobPlan(),), faults=(PluginRaises(),), plugins=setup.plugins)
+    outcome = run_plan(plan, properties=setup.all_properties())
+    assert outcome.struck == plan.faults
+    assert outcome.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        (
+            """
+            from flux_trio import jobtap
+
+            class Waits(jobtap.Plugin):
+                @jobtap.on("job.validate")
+                async def validate(self, job):
+                    pass
+            """,
+            "validate of job.validate is async",
+        ),
+        (
+            """
+            from flux_trio import jobtap
+
+            class Starts(jobtap.Plugin):
+                @jobtap.on("job.validate")
+                def validate(self, job):
+                    pass
+
+                def loaded(self):
+                    self.start_soon(self.wait)
+
+                async def wait(self):
+                    pass
+            """,
+            "cannot start a task",
+        ),
+        ("x = ", "SyntaxError"),
+    ],
+)
+def test_plugin_that_cannot_be_in_a_world_is_refused(
+    tmp_path: Path, source: str, said: str
+) -> None:
+    with pytest.raises(PluginError, match=said):
+        check_files([plugin(tmp_path, source)])
