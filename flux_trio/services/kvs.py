@@ -16,7 +16,7 @@ from flux_trio.cores.kvs.core import KvsCore
 from flux_trio.cores.kvs.ops import Fetch, StoreOps
 from flux_trio.messages import Level, topics
 from flux_trio.services.kvs_at_once import KvsAtOnce, execute
-from flux_trio.services.kvs_tending import TEND_AFTER_S, Tending, tend
+from flux_trio.services.kvs_tending import SETTLE_AFTER_S, TEND_AFTER_S, Tending, settle, tend
 from flux_trio.services.runner import run_core
 from flux_trio.store.stores import Store, StoreError
 
@@ -64,10 +64,11 @@ async def _store_in_order(
 ) -> None:
     """Perform each round in one visit to the thread; maintain the store between rounds."""
     tending = Tending(trio.current_time() + TEND_AFTER_S)
+    settle_at = trio.current_time() + SETTLE_AFTER_S
     while True:
         actions: list[StoreOps | Fetch] = []
         if not work.statistics().current_buffer_used:  # rounds that wait come first
-            with trio.move_on_at(tending.at):
+            with trio.move_on_at(min(tending.at, settle_at)):
                 actions.append(await work.receive())
         while work.statistics().current_buffer_used:
             actions.append(work.receive_nowait())
@@ -77,6 +78,8 @@ async def _store_in_order(
             )
             for result in done:
                 handle.post(result)
+        if trio.current_time() >= settle_at or store.has_much_unsettled:
+            settle_at = await trio.to_thread.run_sync(settle, store) + trio.current_time()
         if trio.current_time() >= tending.at:
             tended = await trio.to_thread.run_sync(tend, store, tending)
             tending = tended.then(trio.current_time())

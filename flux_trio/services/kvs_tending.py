@@ -1,4 +1,5 @@
-"""Maintenance of a store on disk: free pages are given back, and all values are read.
+"""Maintenance of a store on disk: it does the work that commits have put off, gives free pages
+back, and reads all values.
 
 A sweep reads every value, a slice at a time, so that damage is found early, while a copy of the
 value may still exist. A commit waits for at most one slice, about a millisecond.
@@ -6,11 +7,16 @@ value may still exist. A commit waits for at most one slice, about a millisecond
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from flux_trio.cores.kvs.ops import Damaged
 from flux_trio.store.stores import Store, StoreError
+
+SETTLE_AFTER_S: Final = 30.0
+"""Between two times at which the store does what commits have put off. A key that changes several
+times meanwhile is written once. On a damaged disk, the changes of this time are lost together."""
 
 TEND_AFTER_S: Final = 60.0  # after the start, which has other work
 SLICE_S: Final = 0.1  # between two slices: about 1 % of a core, and 600 keys a second
@@ -44,6 +50,14 @@ class Tended:
         sweep_at = now + SWEEP_S if swept else self.before.sweep_at
         busy = self.after is not None or self.free > PAGES_KEPT
         return Tending(now + (SLICE_S if busy else IDLE_S), sweep_at, self.after or "")
+
+
+def settle(store: Store) -> float:
+    """Do some of the work that commits have put off; return seconds until the next time."""
+    with suppress(StoreError):  # the disk is full; any other error comes again at a commit
+        if store.settle():
+            return 0.0
+    return SETTLE_AFTER_S
 
 
 def tend(store: Store, tending: Tending) -> Tended:

@@ -1,8 +1,7 @@
-"""Writes the changes of a commit into the state file.
+"""Writes the pending changes of many commits into the tables of values.
 
-The operations between two unlinks of a commit form a *run*. A run takes a few statements, however
-many rows it has. Triggers or `executemany` would process one row at a time, and after each
-statement a worker thread waits for the interpreter.
+That takes a few statements, however many keys have changed. Triggers or `executemany` would process
+one row at a time, and after each statement a worker thread waits for the interpreter.
 
 Each statement is prepared only for certain numbers of rows, so that SQLite finds it in its cache of
 prepared statements. Rows of NULLs fill it up, and its condition skips them.
@@ -11,22 +10,28 @@ prepared statements. Rows of NULLs fill it up, and its condition skips them.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from itertools import groupby
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
-from flux_trio.cores.kvs.ops import Append, Op, Put, Unlink
-from flux_trio.store.layout import create, key_sum, part_sum, transaction
+import msgspec
+
+from flux_trio.cores.kvs.ops import Append
+from flux_trio.store import journal
+from flux_trio.store.journal import Commit, Progress
+from flux_trio.store.layout import create, key_sum, marks_of, part_sum, transaction
+from flux_trio.store.pending import Pending, Slice, Some
 from flux_trio.store.statements import filled, rows_prepared
 
-STATEMENT_ROWS_MAX: Final = 1024  # about as many as a round has
-LEFT_OUT_MAX: Final = 100  # skipped unlinks of a commit; each one means to retry all others
+SLICE_CHANGES: Final = 2048
+"""Changes that one transaction writes: that takes about 0.01 s, and a new commit waits so long."""
+
+STATEMENT_ROWS_MAX: Final = 1024
+LEFT_OUT_MAX: Final = 100  # skipped unlinks at a time; each one means to retry all others
 
 _INSERT_PARTS: Final = (
     "INSERT INTO part SELECT * FROM (VALUES {rows}) WHERE column1 IS NOT NULL",
-    "(?, ?, ?, ?)",
+    "(?, ?, ?, ?, ?)",
 )
 _COUNT_IN_HEADS: Final = (
     "INSERT INTO head SELECT * FROM (VALUES {rows}) WHERE column1 IS NOT NULL ON CONFLICT (key)"
@@ -52,135 +57,84 @@ _ADD_TO_ACCOUNT: Final = (
     "UPDATE account SET number = ?, parts = parts + ?, total = total + ? WHERE id = 0"
 )
 
+_MARKS: Final = msgspec.json.Encoder()
+
 Value: TypeAlias = str | int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """Puts and appends: the text to write to each key, and the keys to replace."""
+def write_slice(db: sqlite3.Connection, settling: Pending) -> None:
+    """Write some of the changes of `settling`, in one transaction.
 
-    texts: dict[str, str]
-    replaced: set[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Unlinked:
-    """Keys to remove, together with all keys below them."""
-
-    keys: list[str]
-
-
-Run: TypeAlias = Written | Unlinked
-
-
-def runs_of(ops: Iterable[Op]) -> list[Run]:
-    """Combine `ops` into runs.
-
-    Between two unlinks, all puts and appends of one key become one part.
+    With the last ones, the journal forgets all of them. An unlink can fail on a damaged page. Then
+    its key stays, damaged as it is, and the other changes are written.
     """
-    return [
-        Unlinked([op.key for op in run])
-        if is_unlink
-        else _written(cast("Iterator[Put | Append]", run))
-        for is_unlink, run in groupby(ops, key=_is_unlink)
-    ]
-
-
-def _is_unlink(op: Op) -> bool:
-    return type(op) is Unlink  # isinstance of a Struct costs four times as much
-
-
-def _written(ops: Iterator[Put | Append]) -> Written:
-    replaced: set[str] = set()
-    texts: dict[str, str] = {}
-    pieces: dict[str, list[str]] = {}  # texts of keys with several appends
-    for op in ops:
-        key = op.key
-        if type(op) is Put:
-            replaced.add(key)
-            pieces.pop(key, None)
-        elif key in texts:
-            pieces.setdefault(key, [texts[key]]).append(op.text)
-            continue
-        texts[key] = op.text
-    for key, some in pieces.items():
-        texts[key] = "".join(some)
-    return Written(texts, replaced)
-
-
-def store_runs(db: sqlite3.Connection, runs: Sequence[Run], number: int) -> int:
-    """Apply `runs` in one transaction; take and return the number of the last change.
-
-    An unlink can fail on a damaged page. Then its key stays, damaged as it is, and the other
-    changes are stored.
-    """
+    some = settling.next_slice(SLICE_CHANGES)
     try:
         with transaction(db):
-            return _store(db, runs, number)
+            _unlink(db, some.unlinked)
+            _write_values(db, settling, some)
     except sqlite3.DatabaseError as error:
-        if not (_is_corrupt(error) and any(isinstance(run, Unlinked) for run in runs)):
+        if not (_is_corrupt(error) and some.unlinked):
             raise
-    return _store_without_failing_unlinks(db, runs, number)
-
-
-def _store(db: sqlite3.Connection, runs: Iterable[Run], number: int) -> int:
-    parts = total = 0
-    for run in runs:
-        if isinstance(run, Unlinked):
-            _unlink(db, run.keys)
-            number += len(run.keys)
-        else:
-            total += _write(db, run, number)
-            parts += len(run.texts)
-            number += len(run.texts)
-    db.execute(_ADD_TO_ACCOUNT, (number, parts, total))
-    return number
+        _write_without_failing_unlinks(db, settling, some)
+    settling.forget(some)
 
 
 def _is_corrupt(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CORRUPT
 
 
-def _store_without_failing_unlinks(db: sqlite3.Connection, runs: Sequence[Run], number: int) -> int:
-    """Apply `runs` and skip failing unlinks, since one damaged page spoils the transaction."""
+def _write_without_failing_unlinks(db: sqlite3.Connection, settling: Pending, some: Slice) -> None:
+    """Write `some` and skip failing unlinks, since one damaged page spoils the transaction."""
     left_out: set[str] = set()
-    key: str | None = None  # the key being unlinked
-
-    def remaining_runs() -> Iterator[Run]:
-        nonlocal key
-        for run in runs:
-            if isinstance(run, Unlinked):
-                for key in run.keys:
-                    yield Unlinked([] if key in left_out else [key])
-                key = None
-            else:
-                yield run
-
     while True:
+        failing: str | None = None  # the key being unlinked
         try:
             with transaction(db):
-                return _store(db, remaining_runs(), number)
+                for failing in some.unlinked:
+                    if failing not in left_out:
+                        _unlink(db, [failing])
+                failing = None
+                _write_values(db, settling, some)
+                return
         except sqlite3.DatabaseError as error:
-            if not _is_corrupt(error) or key is None or len(left_out) == LEFT_OUT_MAX:
+            if not _is_corrupt(error) or failing is None or len(left_out) == LEFT_OUT_MAX:
                 raise
-            left_out.add(key)
+            left_out.add(failing)
+
+
+def _write_values(db: sqlite3.Connection, settling: Pending, some: Slice) -> None:
+    """Write everything of `some` but the unlinks, and how far the writing has come."""
+    _execute(db, _DELETE_PARTS, some.replaced)
+    _execute(db, _DELETE_HEADS, some.replaced)
+    total = _append(db, some.texts, some.number)
+    db.execute(_ADD_TO_ACCOUNT, (settling.number, len(some.texts), total))
+    if some.is_last:
+        journal.clear(db, settling.number)
+    else:
+        done = settling.done + some.changes
+        journal.write_progress(db, Progress(settling.first, settling.number, done))
 
 
 # Statements
 
 
-def _write(db: sqlite3.Connection, run: Written, number: int) -> int:
-    """Write `run`, numbered from `number` + 1; return the total of its checksums."""
-    _execute(db, _DELETE_PARTS, list(run.replaced))
-    _execute(db, _DELETE_HEADS, list(run.replaced))
+def _append(db: sqlite3.Connection, texts: Mapping[str, Some], number: int) -> int:
+    """Write a part for each of `texts`, from `number` + 1; return the total of their checksums."""
     parts: list[Value] = []
     heads: list[Value] = []
     total = 0
-    for key, text in run.texts.items():
+    for key in sorted(texts):  # neighbours are on the same pages of an index
         number += 1
+        pieces = texts[key]
         keysum = key_sum(key)
-        found = part_sum(keysum, number, text)
-        parts += (number, key, text, found)
+        if isinstance(pieces, str):
+            text, marks, found = pieces, None, part_sum(keysum, number, pieces)
+        else:
+            text = "".join(pieces)
+            marked = marks_of(keysum, number, pieces)
+            marks, found = _MARKS.encode(marked).decode(), marked[-1][1]
+        parts += (number, key, text, found, marks)
         heads += (key, keysum, found)
         total += found
     _execute(db, _INSERT_PARTS, parts)
@@ -225,5 +179,8 @@ def migrate_from_1(db: sqlite3.Connection) -> None:
         old = db.execute("SELECT key, text FROM part_1 ORDER BY key, id")
         number = 0
         while rows := old.fetchmany(STATEMENT_ROWS_MAX):
-            number = _store(db, runs_of(Append(*row) for row in rows), number)
+            pending = Pending(number)
+            number += len(rows)
+            pending.add(Commit([Append(*row) for row in rows], number, 0))
+            _write_values(db, pending, pending.next_slice(len(rows)))
         db.execute("DROP TABLE part_1")

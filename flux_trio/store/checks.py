@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from flux_trio.messages import Errno
+from flux_trio.store import journal
 from flux_trio.store.acknowledged import acknowledged_path
 from flux_trio.store.layout import APPLICATION_ID, LAYOUT, schema_damage
+from flux_trio.store.pending import Pending
 from flux_trio.store.room import lacks_room
 from flux_trio.store.stores import StoreError
 
@@ -51,6 +54,49 @@ def last_number(db: sqlite3.Connection, path: Path) -> int:
     if row is None or not isinstance(row[0], int):
         raise StoreError(Errno.EIO, f"{path}: the file is damaged: it has no account")
     return row[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Unsettled:
+    """What the journal holds: the changes that are being written into the tables, and later ones.
+
+    For a damaged journal, `error` says so; then these are the changes before the damage, or no
+    changes if it is not known which of them are in the tables.
+    """
+
+    settling: Pending
+    pending: Pending
+    error: StoreError | None = None
+
+
+def read_journal(db: sqlite3.Connection, path: Path, settled: int | None) -> Unsettled:
+    """Read the journal; `settled` is the number in the account, None if it is not known."""
+    settling, pending = Pending(settled or 0), Pending(settled or 0)
+    progress = None
+    try:
+        progress = journal.read_progress(db)
+        if progress is not None:
+            if settled not in (None, progress.last):
+                raise journal.JournalDamaged(f"{progress.last} was to be the last one")
+            settling, pending = Pending(progress.first), Pending(progress.last)
+        for commit in journal.read(db, progress.first if progress else settled):
+            (settling if commit.number <= pending.first else pending).add(commit)
+        if settling.number != pending.first:
+            raise journal.JournalDamaged(f"some before {pending.first} are missing")
+    except (journal.JournalDamaged, sqlite3.DatabaseError) as error:
+        if isinstance(error, sqlite3.Error) and not is_damage(error):
+            raise
+        last = pending.number if pending else settling.number
+        text = f"{path}: the changes after {last} are damaged: {error}"
+        found = StoreError(Errno.EIO, f"{text} (`flux-trio fsck --repair` gives them up)")
+        if (
+            progress is not None
+        ):  # some are in the tables, and with a part of them one cannot say which
+            settling, pending = Pending(pending.first), Pending(pending.first)
+        return Unsettled(settling, pending, found)
+    if progress is not None:
+        settling.forget(settling.next_slice(progress.done))
+    return Unsettled(settling, pending)
 
 
 def missing_changes(path: Path, number: int, acknowledged: int) -> StoreError:

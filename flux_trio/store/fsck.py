@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -14,10 +14,12 @@ from flux_trio.formats import LOST_AND_FOUND, job_directory_of
 from flux_trio.messages import Errno
 from flux_trio.store import checks, layout
 from flux_trio.store.acknowledged import acknowledged_number, acknowledged_path
+from flux_trio.store.pending import Pending
 from flux_trio.store.reader import Reader
 from flux_trio.store.salvage import Salvage
 from flux_trio.store.sqlite_store import SqliteStore
 from flux_trio.store.stores import StoreError
+from flux_trio.store.view import View
 
 STRUCTURE_ERRORS_MAX: Final = 20  # that SQLite reports
 REPAIR_KEYS: Final = 64  # per commit to the new file
@@ -58,7 +60,10 @@ def repair_file(path: Path) -> list[str]:
     with _opened(path, Report(), cut=True) as db:
         if db is None:
             raise StoreError(Errno.EIO, f"{path}: cannot be repaired, restore a copy of it")
-        said = _copy(Salvage(db, path), new)
+        journal = _read_journal(db, path)
+        view = View(View(Salvage(db, path), journal.settling), journal.pending)
+        said = [] if journal.error is None else [f"{journal.error.text}: given up"]
+        said += _copy(view, new)
     old.unlink(missing_ok=True)
     old.hardlink_to(path)
     new.replace(path)
@@ -93,7 +98,7 @@ def _opened(
         with layout.transaction(db):  # fails while another process has the file open
             pass
         if found != layout.LAYOUT:  # migrate, as a start would
-            layout.migrate_from_2(db)
+            layout.add_journal(db)
     except sqlite3.Error as error:
         db.close()
         if not checks.is_damage(error):
@@ -117,7 +122,10 @@ def _opened(
 
 def _check_whole(db: sqlite3.Connection, path: Path, reader: Reader, report: Report) -> None:
     def check_number() -> str:
-        number = checks.last_number(db, path)
+        found = checks.read_journal(db, path, checks.last_number(db, path))
+        if found.error is not None:
+            return found.error.text
+        number = found.pending.number
         acknowledged = acknowledged_number(acknowledged_path(path))
         if acknowledged is None:
             return f"{acknowledged_path(path)}: missing or damaged"
@@ -162,15 +170,27 @@ def _check_keys(reader: Reader, report: Report) -> None:
 # Repair
 
 
-def _copy(reader: Reader, new: Path) -> list[str]:
-    """Store what `reader` can read in the file `new`; return the fate of the rest, a line each."""
-    keys = reader.every_key()
-    headless, lost = _classify_damage(reader, keys)
+def _read_journal(db: sqlite3.Connection, path: Path) -> checks.Unsettled:
+    """Return the changes of the journal; `error` says which are given up."""
+    settled: int | None = None
+    with suppress(StoreError, sqlite3.Error):
+        settled = checks.last_number(db, path)
+    try:
+        return checks.read_journal(db, path, settled)
+    except sqlite3.Error as error:
+        found = StoreError(Errno.EIO, f"{path}: the journal cannot be read: {error}")
+        return checks.Unsettled(Pending(0), Pending(0), found)
+
+
+def _copy(view: View, new: Path) -> list[str]:
+    """Store what `view` can read in the file `new`; return the fate of the rest, a line each."""
+    keys = view.every_key()
+    headless, lost = _classify_damage(view, keys)
     store = SqliteStore(new, "full")
     try:
         for start in range(0, len(keys), REPAIR_KEYS):
             some = keys[start : start + REPAIR_KEYS]
-            values = zip(some, reader.lookup(some), strict=True)
+            values = zip(some, view.lookup(some), strict=True)
             store.commit([_put(key, value, lost) for key, value in values if value is not None])
         for directory, reason in lost.items():
             store.commit([Put(f"{_lost_and_found_key(directory)}.reason", reason)])
@@ -182,15 +202,15 @@ def _copy(reader: Reader, new: Path) -> list[str]:
     return [*(f"{text}: kept as it is" for text in headless), *moved]
 
 
-def _classify_damage(reader: Reader, keys: list[str]) -> tuple[list[str], dict[str, str]]:
+def _classify_damage(view: View, keys: list[str]) -> tuple[list[str], dict[str, str]]:
     """Return damage that is kept as it is, and the reason for each job directory set aside."""
     headless: list[str] = []
     lost: dict[str, str] = {}
     for key in keys:
-        (value,) = reader.lookup([key])
+        (value,) = view.lookup([key])
         if isinstance(value, Damaged):
             directory = job_directory_of(key)
-            if directory is None or reader.only_head_is_missing(key):
+            if directory is None or view.only_head_is_missing(key):
                 headless.append(value.text)
             else:
                 lost.setdefault(directory, value.text)

@@ -18,7 +18,7 @@ import msgspec
 from flux_trio.cores.kvs.ops import Damaged, Page, PageRead, Swept, span
 from flux_trio.messages import Errno
 from flux_trio.store.checks import is_damage, store_error
-from flux_trio.store.layout import key_sum, part_sum
+from flux_trio.store.layout import Mark, key_sum, part_sum, whole_pieces
 from flux_trio.store.statements import filled, rows_prepared
 from flux_trio.store.stores import StoreError
 
@@ -31,6 +31,7 @@ Part: TypeAlias = tuple[int, str, int]  # number, text, checksum
 
 _PARTS: Final = msgspec.json.Decoder(list[tuple[str, int, str, int]])
 _HEADS: Final = msgspec.json.Decoder(list[tuple[str, int, int]])
+_MARKS: Final = msgspec.json.Decoder(list[Mark])
 _LISTED: Final = msgspec.json.Decoder(list[tuple[str, int]])
 
 
@@ -111,15 +112,27 @@ class Reader:
             return None
         damage = damage_of(key, head, parts)
         if damage:
-            remains = "".join(text for _, text, _ in _valid_parts(key, parts))
-            return Damaged(f"{key}: {damage}", key, remains)
+            return Damaged(f"{key}: {damage}", key, self._remains(key, parts))
         return "".join(text for _, text, _ in sorted(parts))
 
+    def _remains(self, key: str, parts: Sequence[Part]) -> str:
+        """Return the parts that are what was committed, and such pieces of the others."""
+        keysum, remains = key_sum(key), ""
+        for number, text, found in sorted(parts):
+            if part_sum(keysum, number, text) == found:
+                remains += text
+                continue
+            with suppress(Unreadable, msgspec.MsgspecError):
+                query = "SELECT CAST(marks AS TEXT) FROM part WHERE number = ?"
+                ((marks,),) = self._select(query, [number])
+                remains += whole_pieces(keysum, number, text, _MARKS.decode(marks or "[]"))
+        return remains
+
     def dir(self, prefix: str) -> list[str]:
-        return self._listed(span(prefix))
+        return self.listed(span(prefix))
 
     def page(self, page: Page) -> PageRead:
-        keys = self._listed(page.bounds(), page.reverse, page.limit)
+        keys = self.listed(page.bounds(), page.reverse, page.limit)
         return PageRead(keys, self.lookup(keys) if page.values else [])
 
     def count(self, prefix: str) -> int:
@@ -128,9 +141,9 @@ class Reader:
             with suppress(Unreadable):
                 ((count,),) = self._select(query, span(prefix))
                 return int(count)
-        return len(self._listed(span(prefix)))
+        return len(self.listed(span(prefix)))
 
-    def _listed(self, bounds: tuple[str, str], reverse: bool = False, limit: int = -1) -> list[str]:
+    def listed(self, bounds: tuple[str, str], reverse: bool = False, limit: int = -1) -> list[str]:
         """Return at most `limit` keys between `bounds`; by their heads if these are valid."""
         if self._heads_agree:
             try:

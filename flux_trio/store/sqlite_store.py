@@ -4,9 +4,12 @@ When `commit` returns, the commit survives SIGKILL (write-ahead log, synchronous
 synchronous=FULL it also survives a power loss. One process at a time owns the file, until `close`
 or its end.
 
-`layout.py` describes the contents and how damage is detected. At the start, the store compares the
-number of changes with the acknowledged number, and the heads with the account; it reads no value. A
-value is checked when it is read.
+A commit is written to the journal only (`journal.py`); `settle` writes the changes of many commits
+into the tables of values. Reads see both (`view.py`).
+
+`layout.py` describes the contents and how damage is detected. At the start, the store reads the
+journal, and compares the number of changes with the acknowledged number, and the heads with the
+account; it reads no value of the tables. A value is checked when it is read.
 
 Each call of SQLite does much at once: after each statement, and after each row, a worker thread
 waits for the interpreter, up to 5 ms when the instance is busy.
@@ -22,19 +25,23 @@ from typing import ClassVar, Final, Literal
 
 from flux_trio.cores.kvs.ops import Damaged, Op, Page, PageRead, Swept
 from flux_trio.messages import Errno, Level
-from flux_trio.store import changes, checks, layout
+from flux_trio.store import checks, journal, layout
 from flux_trio.store.acknowledged import AcknowledgedFile, acknowledged_path
+from flux_trio.store.changes import migrate_from_1, write_slice
 from flux_trio.store.checks import (
     check_schema,
     last_number,
     layout_of,
     missing_changes,
     pragma,
+    read_journal,
     store_error,
 )
 from flux_trio.store.layout import CHECKED_LAYOUT, LAYOUT
+from flux_trio.store.pending import Pending
 from flux_trio.store.reader import Reader
 from flux_trio.store.stores import StoreError
+from flux_trio.store.view import View
 
 CACHE_KIB: Final = 4096
 STATEMENTS_KEPT: Final = 256  # prepared: `changes.py` has six, each for up to 40 numbers of rows
@@ -58,7 +65,8 @@ class SqliteStore:
     def __init__(self, path: Path, synchronous: Literal["normal", "full"] = "normal") -> None:
         self.path = path
         self.remarks: list[tuple[Level, str]] = []
-        self._number = 0  # of the last change
+        self._pending = self._settling = Pending(0)
+        self._failed: StoreError | None = None  # set once the tables could not be written
         self._synchronous = synchronous
         with suppress(OSError):  # SQLite's error is clearer
             path.touch(mode=0o600)  # jobspecs contain environments, which are private
@@ -73,6 +81,7 @@ class SqliteStore:
         except sqlite3.Error as error:
             raise self._error("cannot be opened", error) from error
         self._reader = Reader(self._db, path)
+        self._view = View(self._reader, self._pending)
         try:
             self._open()
         except sqlite3.Error as error:
@@ -106,7 +115,7 @@ class SqliteStore:
             if damage:
                 text = f"{self.path}: the heads of keys are damaged: {damage}"
                 self.remarks.append((Level.CRIT, text))
-            self._acknowledge(self._number)
+            self._acknowledge(self._pending.number)
         except BaseException:
             self._acknowledged.close()
             raise
@@ -119,6 +128,7 @@ class SqliteStore:
         self._db.execute(f"PRAGMA synchronous = {self._synchronous.upper()}")
         self._db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         self._db.execute("PRAGMA temp_store = MEMORY")
+        self._db.execute("PRAGMA secure_delete = OFF")  # some builds overwrite what is deleted
         with layout.transaction(self._db):  # get the write lock now, not at the first commit
             if found < CHECKED_LAYOUT and self._acknowledged.number is None:
                 self._acknowledge(0)
@@ -133,24 +143,27 @@ class SqliteStore:
             damage = pragma(self._db, "quick_check(1)")
             if damage != "ok":
                 raise StoreError(Errno.EIO, f"{self.path}: the file is damaged: {damage}")
-            changes.migrate_from_1(self._db)
+            migrate_from_1(self._db)
         else:
-            layout.migrate_from_2(self._db)
+            layout.add_journal(self._db)
         text = f"{self.path}: migrated from layout {found} to {LAYOUT}"
         self.remarks.append((Level.NOTICE, text))
 
     def _check_number(self) -> None:
         """Compare the number of the last change with the last acknowledged number."""
-        self._number = last_number(self._db, self.path)
-        acknowledged = self._acknowledged
+        found = read_journal(self._db, self.path, last_number(self._db, self.path))
+        if found.error is not None:
+            raise found.error
+        self._set_unsettled(found.settling, found.pending)
+        pending, acknowledged = found.pending, self._acknowledged
         if acknowledged.number is None:
             text = (
                 f"{acknowledged.path}: missing or damaged: it is not known whether "
                 f"{self.path} has every acknowledged change"
             )
             self.remarks.append((Level.WARNING, text))
-        elif self._number < acknowledged.number:
-            error = missing_changes(self.path, self._number, acknowledged.number)
+        elif pending.number < acknowledged.number:
+            error = missing_changes(self.path, pending.number, acknowledged.number)
             if acknowledged.same_boot or self._synchronous == "full":
                 raise error
             why = 'the machine was restarted, which `synchronous = "normal"` does not survive'
@@ -159,15 +172,46 @@ class SqliteStore:
     # Writing
 
     def commit(self, ops: Iterable[Op]) -> None:
-        """Apply `ops` in one transaction; they are durable on return."""
-        runs = changes.runs_of(ops)
-        if not runs:
+        """Apply `ops`, all or none; they are durable on return."""
+        if self._failed is not None:
+            raise self._failed
+        while self._pending.fills(2):  # nobody has called `settle` for long
+            self.settle()
+        if not (changes := list(ops)):
             return
         try:
-            self._number = changes.store_runs(self._db, runs, self._number)
+            commit = journal.write(self._db, changes, self._pending.number)
         except sqlite3.Error as error:
             raise self._error("cannot be written", error) from error
-        self._acknowledge(self._number)
+        self._pending.add(commit)
+        self._acknowledge(commit.number)
+
+    @property
+    def has_much_unsettled(self) -> bool:
+        return bool(self._settling) or self._pending.fills(1)
+
+    def settle(self) -> bool:
+        """Write a slice of the pending changes into the tables of values.
+
+        The changes are in the journal until all slices are written. An error other than a full disk
+        (ENOSPC) comes again at the next commit.
+        """
+        if not self._settling:
+            if not self._pending:
+                return False
+            self._set_unsettled(self._pending, Pending(self._pending.number))
+        try:
+            write_slice(self._db, self._settling)
+        except sqlite3.Error as error:
+            found = self._error("cannot be written", error)
+            if found.errnum != Errno.ENOSPC:
+                self._failed = found
+            raise found from error
+        return bool(self._settling)
+
+    def _set_unsettled(self, settling: Pending, pending: Pending) -> None:
+        self._settling, self._pending = settling, pending
+        self._view = View(View(self._reader, settling), pending)
 
     def _acknowledge(self, number: int) -> None:
         """Write the number; EIO for any failure, since a retry would store the commit twice."""
@@ -202,7 +246,9 @@ class SqliteStore:
 
     def close(self) -> None:
         """Move the write-ahead log into the file, which is then complete by itself."""
-        with suppress(StoreError):  # if there is no room, the file keeps its length
+        with suppress(StoreError):  # if there is no room, the next start has the same to do
+            while self.settle() or self._pending:
+                pass
             self.reclaim(0, CLOSE_PAGES_MAX)
         try:
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -215,16 +261,16 @@ class SqliteStore:
     # Reading
 
     def lookup(self, keys: Sequence[str]) -> list[str | Damaged | None]:
-        return self._reader.lookup(keys)
+        return self._view.lookup(keys)
 
     def dir(self, prefix: str) -> list[str]:
-        return self._reader.dir(prefix)
+        return self._view.dir(prefix)
 
     def page(self, page: Page) -> PageRead:
-        return self._reader.page(page)
+        return self._view.page(page)
 
     def count(self, prefix: str) -> int:
-        return self._reader.count(prefix)
+        return self._view.count(prefix)
 
     def sweep(self, after: str) -> Swept:
         return self._reader.sweep(after)

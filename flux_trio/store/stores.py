@@ -46,6 +46,13 @@ class Store(Protocol):
     def sweep(self, after: str) -> Swept:
         """Read the next keys after `after`; report damaged ones."""
 
+    @property
+    def has_much_unsettled(self) -> bool:
+        """Whether it is time for `settle`: commits have put off much work, or some is under way."""
+
+    def settle(self) -> bool:
+        """Do some of the work that commits have put off; return whether more is under way."""
+
     def reclaim(self, kept: int, pages_max: int) -> int:
         """Give back at most `pages_max` free pages, until `kept` are left; return how many are."""
 
@@ -95,6 +102,14 @@ class MemoryStore:
     def sweep(self, after: str) -> Swept:  # noqa: ARG002 - the interface of a store
         """Report no damage: values in memory are not damaged."""
         return Swept(None, [])
+
+    @property
+    def has_much_unsettled(self) -> bool:
+        return False
+
+    def settle(self) -> bool:
+        """Do nothing: a commit puts off no work."""
+        return False
 
     def reclaim(self, kept: int, pages_max: int) -> int:  # noqa: ARG002 - the interface
         """Return 0: a dictionary has no pages."""

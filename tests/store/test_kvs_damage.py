@@ -28,15 +28,19 @@ SEED = 20_261_122
 Values = dict[str, str]
 
 
-def fill(store: SqliteStore, jobs: range) -> None:
+def fill(store: SqliteStore, jobs: range, *, settled: bool = True) -> None:
     """As jobs do: a key that is put, one that grows, one that is replaced or gone."""
     for job in jobs:
         key = f"job.0000.0000.{job:04x}"
         store.commit([Put(f"{key}.jobspec", "s" * (job % 9) * 300), Append(f"{key}.eventlog", "a")])
+        if settled:
+            store.settle()
         store.commit([Append(f"{key}.eventlog", f"event {n}\n" * 9) for n in range(3)])
         store.commit([Put(f"{key}.R", "r" * 200), Append(f"{key}.eventlog", "clean\n")])
         if job % 7 == 0:
             store.commit([Put(f"{key}.R", "another"), Unlink(f"job.0000.0000.{job - 7:04x}")])
+    if settled:
+        store.settle()
 
 
 def spoil_in_the_middle(path: Path, *trees: str) -> None:
@@ -56,12 +60,15 @@ def contents(store: SqliteStore) -> dict[str, str | Damaged | None]:
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Values]:
-    """A directory as SIGKILL leaves it, with commits in the file and in its log; and its values."""
+    """A directory as SIGKILL leaves it, and its values: some in the journal, some in the WAL."""
     live, left = tmp_path_factory.mktemp("live"), tmp_path_factory.mktemp("left")
     store = SqliteStore(live / NAME)
     fill(store, range(150))
+    fill(store, range(150, 180), settled=False)
     store._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    fill(store, range(150, 180))
+    fill(store, range(180, 190), settled=False)
+    fill(store, range(190, 210))
+    fill(store, range(210, 220), settled=False)
     values = contents(store)
     for file in live.iterdir():
         shutil.copy(file, left)
@@ -158,7 +165,7 @@ def test_number_is_noted_after_the_commit_and_before_it_returns(tmp_path: Path) 
 
     def note(number: int) -> None:
         noted.append((number, store._db.in_transaction))
-        (stored,) = store._db.execute("SELECT number FROM account").fetchone()
+        (stored,) = store._db.execute("SELECT max(number) FROM journal").fetchone()
         assert stored == number
 
     store._acknowledged.write = note  # type: ignore[method-assign]
@@ -217,7 +224,7 @@ def test_note_that_is_missing_or_damaged_is_remarked(
 OLD_LAYOUTS: Final = Path(__file__).parents[1] / "data" / "state"
 
 
-@pytest.mark.parametrize(("found", "column"), [(1, "id"), (2, "number")])
+@pytest.mark.parametrize(("found", "column"), [(1, "id"), (2, "number"), (3, "number")])
 def test_file_of_an_older_layout_is_migrated(tmp_path: Path, found: int, column: str) -> None:
     path = tmp_path / NAME
     shutil.copy(OLD_LAYOUTS / f"layout-{found}.sqlite", path)
@@ -229,7 +236,7 @@ def test_file_of_an_older_layout_is_migrated(tmp_path: Path, found: int, column:
     old.close()
     store = SqliteStore(path)
     assert contents(store) == expected
-    assert store.remarks == [(Level.NOTICE, f"{path}: migrated from layout {found} to 3")]
+    assert store.remarks == [(Level.NOTICE, f"{path}: migrated from layout {found} to 4")]
     store.commit([Append("resource.eventlog", "another"), Put("new", "x")])
     store.close()
     again = SqliteStore(path)
@@ -246,9 +253,11 @@ def test_file_shrinks_after_much_is_unlinked(tmp_path: Path) -> None:
     path = tmp_path / NAME
     store = SqliteStore(path)
     store.commit([Put(f"job.{n}.output", "x" * 50_000) for n in range(40)])
+    store.settle()
     store._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     before = path.stat().st_size
     store.commit([Unlink("job")])
+    store.settle()
     assert store.reclaim(0, 10) > 300
     store.close()
     assert path.stat().st_size < before / 20
@@ -256,8 +265,9 @@ def test_file_shrinks_after_much_is_unlinked(tmp_path: Path) -> None:
 
 def test_put_and_unlink_make_a_damaged_key_whole_again(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / NAME)
-    store.commit([Append(key, "1") for key in "ab"])
-    store.commit([Append(key, "2") for key in "ab"])
+    for text in "12":
+        store.commit([Append(key, text) for key in "ab"])
+        store.settle()
     store._db.execute("DELETE FROM part WHERE number > 2")
     damage = "2 parts were committed, 1 are there"
     assert [getattr(v, "text", "") for v in store.lookup(["a", "b"])] == [
@@ -275,6 +285,7 @@ def test_key_whose_head_is_lost_is_listed_and_its_read_is_an_error(tmp_path: Pat
     path = tmp_path / NAME
     store = SqliteStore(path)
     store.commit([Put(f"job.{n}", "x") for n in range(9)])
+    store.settle()
     store._db.execute("DROP TRIGGER head_removed")  # as if the head were lost with its page
     store._db.execute("DELETE FROM head WHERE key = 'job.4'")
     layout = [statement for statement in _TABLES if "head_removed" in statement]
@@ -333,12 +344,13 @@ def test_unlink_on_a_damaged_page_leaves_its_key_and_does_the_rest(tmp_path: Pat
     bad = [key for key, value in zip(keys, store.lookup(keys), strict=True) if value != "x" * 500]
     assert 0 < len(bad) < 20
     store.commit([Put("before", "1"), *[Unlink(key) for key in keys], Put("after", "2")])
+    store.settle()
     left = store.dir("job")
     assert {*bad} <= {*left}
     assert len(left) < len(bad) + 20  # of those beside them, what cannot be taken away either
     assert store.lookup(["before", "after"]) == ["1", "2"]
     assert all(isinstance(value, Damaged) for value in store.lookup(bad))
-    number = store._number
+    number = store._pending.number
     store.close()
     assert AcknowledgedFile(acknowledged_path(path)).number == number
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -19,6 +20,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 import flux_trio
 from flux_trio.cores.kvs.ops import Append, Damaged, Op, Page, Put, Unlink
 from flux_trio.messages import Errno
+from flux_trio.store import changes
+from flux_trio.store.fsck import check_file
 from flux_trio.store.sqlite_store import SqliteStore
 from flux_trio.store.stores import MemoryStore, Store, StoreError
 
@@ -28,6 +31,12 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     made = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "kvs.sqlite")
     yield made
     made.close()
+
+
+def abandon(store: SqliteStore) -> None:
+    """Close the files as they are."""
+    store._db.close()
+    store._acknowledged.close()
 
 
 def value(store: Store, key: str) -> str | Damaged | None:
@@ -118,27 +127,52 @@ OPS: st.SearchStrategy[Op] = st.one_of(
 
 
 class StoresAgree(RuleBasedStateMachine):
-    """The file holds what memory holds, also after it was closed and opened."""
+    """The file holds what memory holds, also after a close, SIGKILL, some slices."""
 
     @initialize()
     def make(self) -> None:
         self.tmp = tempfile.TemporaryDirectory()
-        self.path = Path(self.tmp.name) / "kvs.sqlite"
+        self.path = Path(self.tmp.name) / "0" / "kvs.sqlite"
+        self.path.parent.mkdir()
         self.memory, self.sqlite = MemoryStore(), SqliteStore(self.path)
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(changes, "SLICE_CHANGES", 2)
 
     @rule(ops=st.lists(OPS, max_size=8))
     def commit(self, ops: list[Op]) -> None:
         self.memory.commit(ops)
         self.sqlite.commit(ops)
 
+    @rule(slices=st.integers(1, 4))
+    def settle(self, slices: int) -> None:
+        for _ in range(slices):
+            self.sqlite.settle()
+
     @rule()
     def reopen(self) -> None:
         self.sqlite.close()
         self.sqlite = SqliteStore(self.path)
 
+    @rule(slices=st.integers(0, 3))
+    def kill(self, slices: int) -> None:
+        for _ in range(slices):
+            self.sqlite.settle()
+        left = self.path.parent.with_name(f"{int(self.path.parent.name) + 1}")
+        shutil.copytree(self.path.parent, left)
+        abandon(self.sqlite)
+        self.path = left / self.path.name
+        self.sqlite = SqliteStore(self.path)
+        assert self.sqlite.remarks == []
+
     @rule(prefix=KEYS)
     def dir(self, prefix: str) -> None:
         assert self.memory.dir(prefix) == self.sqlite.dir(prefix)
+        assert self.memory.count(prefix) == self.sqlite.count(prefix)
+
+    @rule(prefix=KEYS | st.just(""), after=KEYS | st.just(""), reverse=st.booleans())
+    def page(self, prefix: str, after: str, reverse: bool) -> None:
+        page = Page(prefix, 2, after=after, reverse=reverse)
+        assert self.memory.page(page) == self.sqlite.page(page)
 
     @invariant()
     def same_values(self) -> None:
@@ -150,13 +184,15 @@ class StoresAgree(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "sqlite"):
             self.sqlite.close()
+            assert check_file(self.path).damage == []
+            self.patch.undo()
             self.tmp.cleanup()
 
 
 TestStoresAgree = StoresAgree.TestCase
 TestStoresAgree.settings = settings(
-    max_examples=25,
-    stateful_step_count=12,
+    max_examples=60,
+    stateful_step_count=16,
 )
 
 
@@ -192,6 +228,8 @@ WRITER = """
 import sys
 from pathlib import Path
 from flux_trio.cores.kvs.ops import Append, Put
+from flux_trio.store import changes
+from flux_trio.store.fsck import check_file
 from flux_trio.store.sqlite_store import SqliteStore
 
 store = SqliteStore(Path(sys.argv[1]))
@@ -265,9 +303,9 @@ def test_layout_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "kvs.sqlite"
     SqliteStore(path).close()
     newer = sqlite3.connect(path)
-    newer.execute("PRAGMA user_version = 4")
+    newer.execute("PRAGMA user_version = 5")
     newer.close()
-    assert "written in layout 4, this version reads layouts 1 to 3" in opening_error(path).text
+    assert "written in layout 5, this version reads layouts 1 to 4" in opening_error(path).text
 
 
 @pytest.mark.parametrize("count", [1, 7, 9, 1023, 1025, 2500])
@@ -308,6 +346,7 @@ def test_damage_that_shows_only_later_is_an_error_of_that_read(tmp_path: Path) -
     path = tmp_path / "kvs.sqlite"
     store = SqliteStore(path)
     store.commit([Put(f"k{n}", "x" * 1000) for n in range(100)])
+    store.settle()
     store._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     store._db.execute("PRAGMA shrink_memory")
     content = bytearray(path.read_bytes())
