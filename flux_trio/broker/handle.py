@@ -159,13 +159,20 @@ class LocalHandle(Handle):
     """A handle in the broker's process; the supervisor creates it and closes it with the module."""
 
     def __init__(
-        self, name: str, router: Router, clock: Clock, log: LogBook, userid: int, rolemask: int
+        self,
+        name: str,
+        router: Router,
+        clock: Clock,
+        log: LogBook,
+        userid: int,
+        rolemask: int,
+        nbefore: int = 0,
     ) -> None:
         super().__init__(name, userid, clock)
         self.process: trio.Process | None = None  # the module's own process, if it has one
         self._router = router
         self._log = log
-        self.peer = Peer(name, userid, rolemask, self._take_in, self._inbox.__len__)
+        self.peer = Peer(name, userid, rolemask, self._take_in, self._inbox.__len__, nbefore)
         router.add(self.peer)
 
     def register(self, service: str) -> None:

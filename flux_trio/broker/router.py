@@ -45,7 +45,11 @@ TOPICS_KNOWN_MAX: Final = 256
 
 
 class Peer:
-    """One party at the broker: a module, or a connection from outside."""
+    """One party at the broker: a module, or a connection from outside.
+
+    `nbefore` is how many peers of this name there were before. They may have used the same
+    matchtags, so a second hop of the routes tells apart whose request is answered.
+    """
 
     def __init__(
         self,
@@ -54,13 +58,14 @@ class Peer:
         rolemask: int,
         deliver: Callable[[int, Message], None],
         waiting: Callable[[], int],
+        nbefore: int = 0,
     ) -> None:
         self.name = name
         self.userid = userid
         self.rolemask = rolemask
         self.deliver = deliver  # gets the place of the send and the message; never blocks
         self.waiting = waiting  # returns how many messages it has not received, as far as known
-        self.routes = (name,)
+        self.routes = (name, str(nbefore)) if nbefore else (name,)
         self.services: set[str] = set()
         self.subscriptions = Subscriptions()
         self.called: dict[str, None] = {}  # services that it has sent requests to, in order
@@ -255,7 +260,10 @@ class Router:
             return f"{sender.name} does not hold that service"
         if receiver is None:
             return f"{to} is gone"
-        if answer.matchtag and answer.matchtag not in sender.inflight.get(to, ()):
+        if not answer.matchtag:
+            return ""
+        is_of_another = len(receiver.routes) > 1 and answer.routes != receiver.routes
+        if is_of_another or answer.matchtag not in sender.inflight.get(to, ()):
             return f"{to} does not wait for it"
         return ""
 

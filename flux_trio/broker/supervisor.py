@@ -9,6 +9,7 @@ broadly.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from typing import Any
@@ -107,6 +108,7 @@ class Supervisor:
         self._log = log
         self._userid = userid
         self._loaded: dict[str, _Loaded] = {}
+        self._nbefore: Counter[str] = Counter()  # by name: how often it was loaded
 
     async def load(self, name: str, *, as_process: bool = False) -> None:
         """Start a module and wait until it serves.
@@ -184,8 +186,10 @@ class Supervisor:
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
+        nbefore = self._nbefore[spec.name]
+        self._nbefore[spec.name] += 1
         handle = LocalHandle(
-            spec.name, self._router, self._clock, self._log, self._userid, ROLE_OWNER
+            spec.name, self._router, self._clock, self._log, self._userid, ROLE_OWNER, nbefore
         )
         loaded = self._loaded[spec.name] = _Loaded(handle, self._clock())
 

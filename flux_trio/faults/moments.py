@@ -55,7 +55,6 @@ class Moments:
         self._lies: list[tuple[Nth, Lie]] = []
         self._plugin: list[tuple[PluginFault, int]] = []  # and how often it is asked before
         self.struck: list[Fault] = []
-        self.liars: dict[str, None] = {}  # who has lied, in order
         for fault in faults:
             self._expect(fault)
         world.trace.add_sink(self.observe)
@@ -111,7 +110,7 @@ class Moments:
         for sought, lie in self._lies:
             if sought.is_it(Kind.SEND, party, message):
                 self.note(lie)
-                self.liars[party] = None
+                self._world.liars[party] = None
                 return lie.said(message)
         return None
 

@@ -41,6 +41,7 @@ def speak_again(world: CoresWorld, station: Station, taken: list[Any]) -> None:
     name = world.router.unique_name(station.name)
     peer = Peer(name, station.peer.userid, station.peer.rolemask, lambda *_: None, lambda: 0)
     world.router.add(peer)
+    world.liars[name] = None
     inputs = [*taken, *(TimerFired(key) for key in station.pop_due(world.passed))]
     while inputs:
         actions, inputs = station.core.turn(world.now, inputs), []

@@ -126,7 +126,6 @@ class Game:
         self.moments: Moments | None = Moments(plan.faults, self.world)
         self.struck = self.moments.struck
         self.note = self.moments.note
-        self._liars = self.moments.liars
         self.world.boot()
         self.owner = Owner(plan.jobs, plan.actions, {})
         self.world.start(self.world.add(OWNER, self.owner))
@@ -171,7 +170,7 @@ class Game:
         if self.moments is not None:
             self.moments.end()
             self.moments = None
-        for name in self._liars:
+        for name in list(self.world.liars):
             self.world.unload(name)
         for name in self.world.modules:
             self.world.load(name)
@@ -199,7 +198,7 @@ class Game:
         problems += [f"{name}: {text}" for name, text in self.broken.items()]
         problems += [f"{ERROR}: {each}" for each in world.errors]
         violations = tuple(lives.violations)
-        lies = [_told(each) for each in violations if _violator(each) in self._liars]
+        lies = [_told(each) for each in violations if _violator(each) in world.liars]
         problems += [_told(each) for each in violations]
         if any(fault.holds is Holds.NO_ERROR for fault in self.struck):
             excused = [each for each in problems if property_of(each) != ERROR]

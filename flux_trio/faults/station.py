@@ -23,6 +23,7 @@ class Station:
     """A loaded module. Messages of one sender wait in the order in which they were sent.
 
     `sender_of` returns who sends a message that is delivered now: the router does not tell it.
+    `nbefore` is how many parties of this name there were before.
     """
 
     def __init__(
@@ -32,10 +33,11 @@ class Station:
         userid: int,
         rolemask: int,
         sender_of: Callable[[Message], str],
+        nbefore: int = 0,
     ) -> None:
         self.name = name
         self.core = core
-        self.peer = Peer(name, userid, rolemask, self._deliver, self._waiting)
+        self.peer = Peer(name, userid, rolemask, self._deliver, self._waiting, nbefore)
         self.nwaiting = 0
         self.is_full = False  # requests are refused
         self.stepped = 0.0  # how far the wall clock was set since the last turn

@@ -14,7 +14,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final, assert_never
 
@@ -75,6 +75,7 @@ class CoresWorld:
         self.is_up = False
         self.stations: dict[str, Station] = {}
         self.disk = Disk()
+        self.liars: dict[str, None] = {}  # parties that have broken a clause on purpose
         self.errors: list[str] = []  # what cores raised, with the name of the module
         self.log: list[tuple[float, str, int, str]] = []  # time, module, level, text
         self.trace = Trace(lambda: self.now)
@@ -100,6 +101,7 @@ class CoresWorld:
         self._plans: dict[str, ModulePlan] = module_plans(
             config, given, self.disk, lambda question: self.answers(question)
         )
+        self._nbefore: Counter[str] = Counter()  # by name: parties in this life
         self._holders = {
             service: name for name, plan in self._plans.items() for service in plan.services
         }
@@ -148,7 +150,8 @@ class CoresWorld:
         self, name: str, core: Core[Any, Any], userid: int = USERID, rolemask: int = OWNERS_ROLES
     ) -> Station:
         """Add a party that has no service; by default it has the owner's rights."""
-        station = Station(name, core, userid, rolemask, self._sender_of)
+        station = Station(name, core, userid, rolemask, self._sender_of, self._nbefore[name])
+        self._nbefore[name] += 1
         self._sender = name
         self.router.add(station.peer)
         self.stations[name] = station
@@ -251,6 +254,7 @@ class CoresWorld:
         self._slow.clear()
         self._todo.clear()
         self._taken = None
+        self._nbefore.clear()
         self.router = Router(self.trace)
         return clients
 

@@ -25,9 +25,11 @@ from tests.support.counting import count_steps
 class Party:
     """A peer that keeps what is delivered to it."""
 
-    def __init__(self, router: Router, name: str, *services: str, role: int = ROLE_OWNER) -> None:
+    def __init__(
+        self, router: Router, name: str, *services: str, role: int = ROLE_OWNER, nbefore: int = 0
+    ) -> None:
         self.inbox: list[tuple[int, Message]] = []
-        self.peer = Peer(name, 100, role, self._deliver, lambda: len(self.inbox))
+        self.peer = Peer(name, 100, role, self._deliver, lambda: len(self.inbox), nbefore)
         router.add(self.peer)
         for service in services:
             router.register(self.peer, service)
@@ -224,6 +226,24 @@ def test_an_open_stream_ends_with_the_service(router: Router) -> None:
     router.remove(server.peer)
     first, last = client.take()
     assert (first.errnum, first.ends_rpc, last.errnum, last.ends_rpc) == (0, False, 38, True)
+
+
+def test_answer_to_a_replaced_peer_is_not_that_of_its_successors_call(
+    router: Router, records: list[Record]
+) -> None:
+    "6.response.1: the service has not heard of the end yet, and both calls have one matchtag."
+    server = Party(router, "kvs", "kvs")
+    first = Party(router, "job-manager")
+    router.route(first.peer, Request("kvs.commit", {"ops": []}, 1))
+    router.remove(first.peer)
+    second = Party(router, "job-manager", nbefore=1)
+    router.route(second.peer, Request("kvs.commit", {"ops": []}, 1))
+    asked, _, asked_again = server.take()
+    router.route(server.peer, respond(asked, {}) or pytest.fail("no response"))
+    assert second.take() == []
+    assert records[-1].kind == Kind.DROP
+    router.route(server.peer, respond(asked_again, {}) or pytest.fail("no response"))
+    assert len(second.take()) == 1
 
 
 def test_answers_of_a_replaced_peer_are_dropped_and_traced(

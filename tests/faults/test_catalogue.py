@@ -265,4 +265,5 @@ def test_fault_is_in_the_trace_as_a_plan_has_it(case: Case) -> None:
 @pytest.mark.parametrize("case", CASES, ids=name)
 def test_only_a_broken_promise_excuses_what_is_broken(case: Case) -> None:
     outcome, _ = played(case, case.fault)
-    assert (outcome.excused == ()) == (case.fault.holds is Holds.EVERYTHING)
+    assert case.fault.holds is not Holds.EVERYTHING or outcome.excused == ()
+    assert not isinstance(case.fault, Lie) or outcome.excused != ()

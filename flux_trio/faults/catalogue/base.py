@@ -21,8 +21,6 @@ Module = Literal["resource", "job-manager", "job-exec", "sched", "job-ingest", "
 AnyModule = Literal["kvs", "resource", "job-manager", "job-exec", "sched", "job-ingest", "job-list"]
 Crowded = Literal["resource", "job-manager", "job-ingest", "job-list"]
 """The modules that clients send requests to, so that too many may wait there."""
-Remote = Literal["job-exec", "sched"]
-"""The modules that may be processes of their own, with a connection that may be lost."""
 
 
 class When(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from flux_trio.faults import parties
-from flux_trio.faults.catalogue.base import Count, Moment, Remote, Seconds, Strike
+from flux_trio.faults.catalogue.base import Count, Holds, Module, Moment, Seconds, Strike
 from flux_trio.messages import topics
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ class Disconnect(Strike, frozen=True):
     Another one is loaded after `back` seconds.
     """
 
-    module: Remote
+    module: Module
     when: Moment
     back: Seconds = 0.0
 
@@ -31,10 +31,12 @@ class LateSpeech(Strike, frozen=True):
     """The module's connection is lost; another one is loaded after `back` seconds.
 
     After `late` seconds the old one is connected again, under another name, and sends the answers
-    that it has then; they are stale.
+    that it has then; they are stale, and to speak so breaks clauses.
     """
 
-    module: Remote
+    holds: ClassVar[Holds] = Holds.OTHERS
+
+    module: Module
     when: Moment
     back: Seconds = 0.0
     late: Seconds = 1.0

@@ -48,6 +48,13 @@ class Call(Live, frozen=True, gc=False):
     """It may be served on any node."""
     asked: int = 1
     """The number of requests with this matchtag."""
+    routes: tuple[str, ...] = ()
+    """Of the request. A second hop tells its client from those that had the name before."""
+
+    def is_answered_by(self, response: Response) -> bool:
+        """Whether `response` has its topic, and does not answer one that had the client's name."""
+        is_of_another = len(self.routes) > 1 and response.routes != self.routes
+        return response.topic == self.topic and not is_of_another
 
 
 def client_of(record: Record) -> str:
@@ -94,13 +101,15 @@ def _calls_of_gone(record: Record, seen: Seen) -> Iterable[tuple[Any, None]]:
 def _fold_call(call: Call | None, _part: None, record: Record, _seen: Seen) -> Call | None:
     found = message(record)
     if isinstance(found, Response):
-        ends = call is None or (found.topic == call.topic and found.ends_rpc)
+        ends = call is None or (call.is_answered_by(found) and found.ends_rpc)
         return None if ends else call
     if not isinstance(found, Request) or is_disconnect(found):
         return None
     if call is not None:
         return call.but(asked=call.asked + 1)
-    return Call(record.n, found.topic, bool(found.flags & STREAMING), found.nodeid == NODEID_ANY)
+    is_anywhere = found.nodeid == NODEID_ANY
+    is_streaming = bool(found.flags & STREAMING)
+    return Call(record.n, found.topic, is_streaming, is_anywhere, routes=found.routes)
 
 
 OPEN: Final = view(

@@ -305,8 +305,9 @@ def _fold_expected(
 ) -> tuple[Expected, ...] | None:
     gone = link_of(seen).gone
     left = tuple([each for each in left or () if each.n > gone])
-    if new is not None:
-        return (*left, new)
+    if new is not None:  # the next service says anew what the one that was lost has said in vain
+        lost = link_of(seen).lost
+        return (*[each for each in left if each.n > lost], new)
     if name_of(record) == "clean":
         return None
     # other parties raise exceptions too, but only the service sends start, release and finish
