@@ -106,9 +106,9 @@ async def test_a_scheduler_comes_and_goes_and_running_jobs_do_not_notice(autojum
 @pytest.mark.breaks("25.resources.7")  # it gives each job a whole node
 async def test_a_second_scheduler_implementation_serves_the_same_job_manager(autojump_clock):
     """27.criteria.1: the least that RFC 27 asks for, one job at a time."""
-    async with watched() as w, trio.open_nursery() as nursery:
+    async with watched() as w:
         await w.instance.supervisor.remove("sched")
-        async with w.instance.connect("least") as least:
+        async with w.instance.connect("least") as least, trio.open_nursery() as nursery:
             await nursery.start(serve_one_job_at_a_time, least)
             jobs = [await w.submit() for _ in range(3)]
             for jobid in jobs:

@@ -42,6 +42,7 @@ class Finding:
     by: str
     """The test that failed, empty when all passed."""
     why: str = ""
+    """What the test said."""
     ran: int = 0
     seconds: float = 0.0
     """Processor time."""

@@ -10,7 +10,7 @@ import pytest
 
 from tests.planter.findings import ROOT, Finding, Findings
 from tests.proofs.entries import Edit, Proof
-from tests.proofs.trying import Run, Trial, edited, read_outcomes, run_file, verdict
+from tests.proofs.trying import Run, Trial, assertion, edited, read_outcomes, run_file, verdict
 
 EDIT = Edit("flux_trio/lamp.py", "RED", "GREEN")
 PROOF = Proof((EDIT,), "tests/test_toys.py::test_a", "27.alloc.1", also=("test_b",))
@@ -46,6 +46,10 @@ def test_a_proof_holds_when_its_tests_fail_by_assertion_and_no_others(
     failures: dict[str, list[dict[str, Any]]], why: str
 ) -> None:
     assert verdict(PROOF, Run({"test_a"}, failures)) == why
+
+
+def test_what_the_test_says_is_kept_with_the_proof() -> None:
+    assert assertion(PROOF, Run(failures={"test_b": CRASHED, "test_a[x]": ASSERTED})) == "said"
 
 
 def test_a_run_that_says_nothing_proves_nothing() -> None:

@@ -52,11 +52,7 @@ def verdict(proof: Proof, run: Run) -> str:
     """Why `run`, made with the edits of `proof`, does not prove its clauses; empty if it does."""
     if run.trouble:
         return run.trouble
-    named = {
-        name: phases
-        for name, phases in run.failures.items()
-        if proof.name in (name, function_of(name))
-    }
+    named = _named(proof, run)
     if not named:
         return "the test passes" if _has_passed(proof.name, run) else "the test did not run"
     for name, phases in named.items():
@@ -68,6 +64,20 @@ def verdict(proof: Proof, run: Run) -> str:
     if fewer := sorted(set(proof.also) - run.failed()):
         return f"these tests of `also` pass: {', '.join(fewer)}"
     return ""
+
+
+def _named(proof: Proof, run: Run) -> dict[str, list[dict[str, Any]]]:
+    """The failures of the named test, by its parameters."""
+    return {
+        name: phases
+        for name, phases in run.failures.items()
+        if proof.name in (name, function_of(name))
+    }
+
+
+def assertion(proof: Proof, run: Run) -> str:
+    """What the named test says as it fails."""
+    return str(next(iter(_named(proof, run).values()))[0]["text"])
 
 
 def also_in(proof: Proof, run: Run) -> tuple[str, ...]:
@@ -203,13 +213,11 @@ class Trial:
             futures = {pool.submit(self._try, proof, free): proof for proof in waiting}
             try:
                 for done, future in enumerate(as_completed(futures), start=1):
-                    proof, (why, seconds) = futures[future], future.result()
-                    by = "" if why else proof.test
-                    self.findings.add(Finding(proof.digest(), by, why, 1, seconds))
-                    said = f"NOT PROVEN: {why}" if why else "proven"
-                    self.say(
-                        f"{done}/{len(waiting)} {' '.join(proof.ids)}: {said} ({seconds:.1f} s)"
-                    )
+                    finding = future.result()
+                    self.findings.add(finding)
+                    ids = " ".join(futures[future].ids)
+                    said = f"{'proven' if finding.by else 'NOT PROVEN'}: {finding.why}"
+                    self.say(f"{done}/{len(waiting)} {ids}: {said} ({finding.seconds:.1f} s)")
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
@@ -219,8 +227,8 @@ class Trial:
         finding = self.findings.of(proof.digest())
         return finding is not None and bool(finding.by)
 
-    def _try(self, proof: Proof, free: SimpleQueue[Path]) -> tuple[str, float]:
-        """Why `proof` does not hold, empty if it does, and how long the trial took."""
+    def _try(self, proof: Proof, free: SimpleQueue[Path]) -> Finding:
+        """Try `proof` in the next free tree: `why` has its assertion, or why it does not hold."""
         begin = time.monotonic()
         tree = free.get()
         try:
@@ -232,10 +240,11 @@ class Trial:
                 unsound = self._why_unsound(tree, proof)
                 why = why or unsound
                 if not unsound:  # it holds as soon as the entry has this `also`
-                    self.findings.add(Finding(wider.digest(), proof.test))
+                    self.findings.add(Finding(wider.digest(), proof.test, assertion(proof, run)))
         finally:
             free.put(tree)
-        return why, time.monotonic() - begin
+        by, said = ("", why) if why else (proof.test, assertion(proof, run))
+        return Finding(proof.digest(), by, said, 1, round(time.monotonic() - begin, 1))
 
     def _why_unsound(self, tree: Path, proof: Proof) -> str:
         """Why the named test says nothing: it fails without the edits too. Tried once a file."""
