@@ -13,6 +13,7 @@ import trio
 
 from flux_trio.durations import Durations
 from flux_trio.local_process import Ending, open_process, run_to_end
+from tests.support.instance import DEADLINE_S
 from tests.support.leaks import children
 
 pytestmark = pytest.mark.real
@@ -31,7 +32,7 @@ async def run(
     """How a shell script ended, and what it printed."""
     lines: Lines = []
     environment = {"PATH": os.environ["PATH"], "FLUX_JOB_ID": "ƒ7"}
-    with trio.fail_after(20):
+    with trio.fail_after(DEADLINE_S):
         async with open_process(
             ["sh", "-c", script], environment, lambda *line: lines.append(line)
         ) as process:
@@ -87,7 +88,7 @@ async def test_what_a_command_has_put_into_another_session_ends_when_the_command
         canceled.set()
 
     script = f"{sys.executable} -c '{DAEMON}' & wait"
-    with trio.fail_after(20):
+    with trio.fail_after(DEADLINE_S):
         async with open_process(["sh", "-c", script], os.environ, take) as process:
             await run_to_end(process, math.inf, 10.0, canceled, DURATIONS)
         await _gone(pids[0])
@@ -119,7 +120,7 @@ async def test_command_that_is_not_there_is_an_error():
 
 async def _gone(pid: int) -> None:
     """A killed process whose parent is gone is reaped by init soon."""
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         while _is_there(pid):  # noqa: ASYNC110 - the kernel does not tell
             await trio.sleep(0.01)
 

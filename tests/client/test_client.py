@@ -20,6 +20,7 @@ from flux_trio.client import (
 )
 from flux_trio.client.credit import CREDIT_STREAM_MAX, CREDIT_TOTAL
 from flux_trio.messages import Errno, FluxError, LocalProtocolError, topics
+from tests.support.instance import DEADLINE_S
 from tests.support.small_instance import TOKEN, SmallInstance, run_small_instance
 
 Run = Callable[[Callable[[Client], Awaitable[None]]], None]
@@ -49,7 +50,7 @@ def run(request: pytest.FixtureRequest, instance: SmallInstance, backend: str) -
 
     def run(test: Callable[[Client], Awaitable[None]]) -> None:
         async def main() -> None:
-            with anyio.fail_after(10):
+            with anyio.fail_after(DEADLINE_S):
                 async with open_client(*at) as client:
                     await test(client)
 

@@ -9,6 +9,7 @@ import trio_websocket
 
 from flux_trio.messages import topics
 from tests.instance.test_users import ME, OPEN_TO_ALL, SOMEBODY, SPEC, connected, instance_of
+from tests.support.instance import DEADLINE_S
 
 FORGED = "bye\nsched.err: forged\x1b[2J\u202e"
 SHOWN = r"bye\nsched.err: forged\x1b[2J\u202e"
@@ -24,7 +25,7 @@ async def test_a_close_reason_stays_in_its_line_of_the_log(tmp_path: Path) -> No
             )
             await socket.aclose(PROTOCOL_ERROR, FORGED)
         async with instance.connect("owner") as owner:
-            with trio.fail_after(30):
+            with trio.fail_after(DEADLINE_S):
                 while not (lost := [e for e in instance.log if "connection lost" in e.text]):
                     await owner.call(topics.BROKER_INFO)
         assert lost[0].text.endswith(SHOWN)
@@ -43,7 +44,7 @@ async def test_a_guest_hears_of_exceptions_of_own_jobs_only(tmp_path: Path) -> N
         mine = await client.submit(SPEC)
         for jobid in (theirs, mine):
             await owner.call(topics.JOB_RAISE, {"id": jobid, **cancel})
-        with trio.fail_after(30):
+        with trio.fail_after(DEADLINE_S):
             async for event in events:
                 if event.topic == topics.JOB_EXCEPTION_EVENT:
                     break
@@ -61,7 +62,7 @@ async def test_a_guest_does_not_hear_of_a_purge(tmp_path: Path) -> None:
     ):
         theirs = int((await owner.call(topics.INGEST_SUBMIT, {"jobspec": SPEC}))["id"])
         await owner.call(topics.JOB_RAISE, {"id": theirs, "severity": 0, "type": "cancel"})
-        with trio.fail_after(30):
+        with trio.fail_after(DEADLINE_S):
             count = 0
             while not count:  # until the job is inactive
                 purge = {"num_limit": 0, "force": True}

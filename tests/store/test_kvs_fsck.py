@@ -19,6 +19,7 @@ from flux_trio.store.acknowledged import AcknowledgedFile, acknowledged_path
 from flux_trio.store.fsck import check_file, repair_file
 from flux_trio.store.sqlite_store import SqliteStore
 from flux_trio.store.stores import StoreError
+from tests.support.instance import DEADLINE_S
 from tests.support.mutations import PAGE_BYTES, spoil
 from tests.support.serving import World
 
@@ -230,7 +231,7 @@ def test_service_sweeps_when_it_has_time_and_logs_damage_once(
         client = world.client()
         serve = partial(kvs.run, store_factory=lambda: Counted(path))
         async with world.serving("kvs", serve):
-            with trio.fail_after(30):
+            with trio.fail_after(DEADLINE_S):
                 while sweeps < 3:
                     await client.ask("kvs.commit", {"ops": [["append", "other", "x"]]})
             stats = await client.ask("kvs.stats-get")

@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from flux_trio.jobtap.builtins.perilog_process import kill_leftovers
+from tests.support.instance import DEADLINE_S
 
 pytestmark = pytest.mark.real
 
@@ -29,7 +30,7 @@ async def test_process_of_an_instance_that_was_killed_is_ended():
         for name, (pid, jobid) in processes.items()
     }
     kill_leftovers("ƒ7")
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         assert await started["orphan"].wait() == -signal.SIGKILL
     for name in ("other job", "other instance"):
         assert started[name].poll() is None
