@@ -15,12 +15,16 @@ from typing import Final
 import trio
 
 from flux_trio.client import (
+    INSIDE_VARIABLE,
+    JOB_VARIABLE,
     LOCAL_SCHEME,
     STATEDIR_VARIABLE,
+    TASK_VARIABLE,
     TOKEN_VARIABLE,
     URI_VARIABLE,
     ClientError,
     find_instance,
+    is_in_job,
     open_client,
 )
 from flux_trio.formats import (
@@ -36,8 +40,6 @@ from flux_trio.instance import Enclosing, Instance
 from flux_trio.messages import FluxError, Level, topics
 from flux_trio.protocols import JobEvent
 
-JOB_VARIABLE: Final = "FLUX_JOB_ID"
-TASK_VARIABLE: Final = "FLUX_TASK_RANK"
 RETRY_S_MIN: Final = 1.0  # a restart of the enclosing instance takes seconds
 RETRY_S_MAX: Final = 60.0
 ENCLOSING_VARIABLE: Final = "FLUX_ENCLOSING_ID"
@@ -48,6 +50,7 @@ NOT_INHERITED: Final = (
     URI_VARIABLE,
     TOKEN_VARIABLE,
     STATEDIR_VARIABLE,
+    INSIDE_VARIABLE,
     JOB_VARIABLE,
     TASK_VARIABLE,
     "FLUX_JOB_SIZE",
@@ -73,17 +76,6 @@ class Allocation:
     resources: ResourceSet
     nevents: int
     kill_timeout_s: float
-
-
-def is_in_job(environ: Mapping[str, str]) -> bool:
-    """Whether this process is a task of a flux-trio job; real Flux sets no such variables."""
-    ours = STATEDIR_VARIABLE in environ or URI_VARIABLE in environ
-    return JOB_VARIABLE in environ and ours
-
-
-def is_further_task(environ: Mapping[str, str]) -> bool:
-    """Whether this process is a task other than the first, which runs the instance."""
-    return is_in_job(environ) and environ.get(TASK_VARIABLE, "0") != "0"
 
 
 async def find_allocation(environ: Mapping[str, str]) -> Allocation | None:
@@ -167,7 +159,7 @@ def environment_inside(
 ) -> dict[str, str]:
     """Return the environment of the command: it names the new instance and its parent."""
     inside = {name: value for name, value in environ.items() if name not in NOT_INHERITED}
-    inside[STATEDIR_VARIABLE] = statedir
+    inside |= {STATEDIR_VARIABLE: statedir, INSIDE_VARIABLE: statedir}
     if enclosing is not None:
         inside |= {PARENT_VARIABLE: enclosing.uri, ENCLOSING_VARIABLE: environ[JOB_VARIABLE]}
     return inside

@@ -27,12 +27,13 @@ def with_client(
     import anyio
 
     from flux_trio.cli.waiting import telling_why
-    from flux_trio.client import ClientError, find_instance, open_client
+    from flux_trio.client import ClientError, await_instance, open_client
     from flux_trio.formats import FormatError
     from flux_trio.messages import FluxError, LocalProtocolError
 
     async def main() -> T:
-        async with open_client(*find_instance(environ)) as client, telling_why(client):
+        address = await await_instance(environ)
+        async with open_client(*address) as client, telling_why(client):
             return await use(client)
 
     refused = (ClientError, FluxError, FormatError, LocalProtocolError)

@@ -12,8 +12,6 @@ import errno
 import os
 import signal
 import socket
-import stat
-import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
@@ -36,6 +34,7 @@ from flux_trio.cli.enclosing import (
 )
 from flux_trio.cli.errors import complain, remark, sole_error
 from flux_trio.cli.monitoring import Monitoring, open_monitor
+from flux_trio.cli.starting import StartError
 from flux_trio.client import STATEDIR_VARIABLE
 from flux_trio.config import Config, parse_config
 from flux_trio.console import STDERR, STDOUT, fill_standard_descriptors
@@ -59,17 +58,12 @@ NOT_FOUND: Final = 127  # exit codes of shells, and of flux start
 NOT_EXECUTABLE: Final = 126
 ENDED_AT_START: Final = 1  # the instance was told to end before it was ready
 SHOWN_LEVEL: Final = Level.ERR  # entries of the log that go to standard error
-OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 IDLE_POLL_S: Final = 0.02
 # Errors that are not bugs: only their text is printed.
 EXPECTED: Final = (
     FluxError, FormatError, OSError, ModuleNotStarted, ModuleCrashed, EnclosingError, ListenError,
 )  # fmt: skip
 IDLE_S_MAX: Final = 30.0  # wait for canceled jobs to end: kill-timeout and a little more
-
-
-class StartError(Exception):
-    """The instance cannot run; the text says why, in one line."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +105,7 @@ class Startup:
     command: tuple[str, ...] = ()
     trace: Path | None = None  # a file for JSON lines
     monitor: bool = False
+    started: Callable[[], None] = lambda: None  # called when commands can reach the instance
 
 
 def reread(source: ConfigSource) -> Callable[[], Awaitable[Config]] | None:
@@ -126,30 +121,6 @@ def reread(source: ConfigSource) -> Callable[[], Awaitable[Config]] | None:
             raise ConfigRefused(str(error)) from None
 
     return read
-
-
-@contextmanager
-def state_directory(given: Path | None, default: Path | None) -> Iterator[tuple[Path, bool]]:
-    """Yield the directory and whether it lasts: `given`, else `default`, else a temporary one."""
-    directory = given or default
-    if directory is None:
-        with tempfile.TemporaryDirectory(
-            prefix="flux-trio-", ignore_cleanup_errors=True
-        ) as temporary:  # the shell host may still write in it
-            yield Path(temporary), False
-        return
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise StartError(f"{directory}: {error.strerror}") from None
-    if given is None and directory.is_symlink():
-        raise StartError(f"{directory} is a link: remove it, or name a directory by --statedir")
-    status = directory.stat()
-    if status.st_uid != os.getuid():  # in /tmp any user could have created it
-        raise StartError(f"{directory} belongs to another user")
-    if status.st_mode & OTHERS_WRITE:
-        raise StartError(f"{directory}: others may write in it: chmod go-w")
-    yield directory.absolute(), True
 
 
 def run(startup: Startup) -> int:
@@ -253,6 +224,7 @@ async def _run_instance(
         code = ENDED_AT_START
         async with _ending_at(signals) as is_ready, open_instance(config, given) as instance:
             await is_ready()
+            startup.started()
             if monitoring is not None:
                 monitoring.report_to(instance.write_log)
             async with _following(instance, startup, allocation):

@@ -11,6 +11,10 @@ class NoInstance(ClientError):
     """No instance was found; the text says how to start one."""
 
 
+class InstanceStarting(NoInstance):
+    """An instance is starting; it cannot be reached yet."""
+
+
 class AccessDenied(ClientError):
     """The instance exists, but refuses this user or token."""
 

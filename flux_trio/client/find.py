@@ -8,21 +8,34 @@ and `token`.
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from flux_trio.client.errors import AccessDenied, NoInstance
+import anyio
+
+from flux_trio.client.errors import AccessDenied, InstanceStarting, NoInstance
 from flux_trio.messages.address import socket_path, uri_of_socket
 
 URI_VARIABLE: Final = "FLUX_TRIO_URI"
 TOKEN_VARIABLE: Final = "FLUX_TRIO_TOKEN"
 STATEDIR_VARIABLE: Final = "FLUX_TRIO_STATEDIR"
+INSIDE_VARIABLE: Final = "FLUX_TRIO_INSIDE"
+"""In the command of an instance: the state directory, as the instance has set it."""
+
+JOB_VARIABLE: Final = "FLUX_JOB_ID"
+TASK_VARIABLE: Final = "FLUX_TASK_RANK"
 URI_FILE: Final = "uri"
 SOCKET_FILE: Final = "local"
 LOCAL_SCHEME: Final = "local://"  # followed by a state directory
 TOKEN_FILE: Final = "token"  # only its owner may read it: the token gives the owner's rights
+
+STARTING_FILE: Final = "starting"  # locked while an instance is starting
+STARTING_S_MAX: Final = 60.0  # how long commands wait for it
+STARTING_POLL_S: Final = 0.05
 
 HOW_TO_START: Final = "start one with `flux-trio start`"
 
@@ -37,7 +50,8 @@ class Address(NamedTuple):
 def find_instance(environ: Mapping[str, str]) -> Address:
     """Return the address of the instance that `environ` selects.
 
-    Raises NoInstance if there is none, AccessDenied if its token must not be read.
+    Raises NoInstance if there is none, InstanceStarting if it cannot be reached yet, and
+    AccessDenied if its token must not be read.
     """
     uri = environ.get(URI_VARIABLE, "")
     if uri.startswith(LOCAL_SCHEME):
@@ -54,6 +68,30 @@ def find_instance(environ: Mapping[str, str]) -> Address:
     statedir = default_statedir(environ)
     _check_owner(statedir)
     return _read_statedir(statedir)
+
+
+async def await_instance(environ: Mapping[str, str]) -> Address:
+    """Return what `find_instance` does, after an instance that is starting has started.
+
+    Waits for STARTING_S_MAX seconds at most, then raises InstanceStarting.
+    """
+    with anyio.move_on_after(STARTING_S_MAX):
+        while True:
+            with suppress(InstanceStarting):
+                return find_instance(environ)
+            await anyio.sleep(STARTING_POLL_S)
+    return find_instance(environ)
+
+
+def is_in_job(environ: Mapping[str, str]) -> bool:
+    """Whether this process is a task of a flux-trio job; real Flux sets no such variables."""
+    ours = STATEDIR_VARIABLE in environ or URI_VARIABLE in environ
+    return JOB_VARIABLE in environ and ours
+
+
+def is_further_task(environ: Mapping[str, str]) -> bool:
+    """Whether this process is a task other than the first, which runs the instance."""
+    return is_in_job(environ) and environ.get(TASK_VARIABLE, "0") != "0"
 
 
 def default_statedir(environ: Mapping[str, str]) -> Path:
@@ -84,7 +122,21 @@ def _read_statedir(statedir: Path) -> Address:
         uri = (statedir / URI_FILE).read_text().strip()
         token = (statedir / TOKEN_FILE).read_text().strip()
     except (FileNotFoundError, NotADirectoryError):
+        if _is_starting(statedir):
+            raise InstanceStarting(f"the instance in {statedir} is still starting") from None
         raise NoInstance(f"no instance runs in {statedir}: {HOW_TO_START}") from None
     except PermissionError as error:
         raise AccessDenied(f"{error.filename} may not be read: it is another user's") from None
     return Address(uri, token)
+
+
+def _is_starting(statedir: Path) -> bool:
+    """Whether a process holds the lock that shows an instance which is starting."""
+    try:
+        with (statedir / STARTING_FILE).open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from flux_trio.cli.errors import CommandError
+from flux_trio.cli.errors import CommandError, remark
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -59,33 +59,53 @@ def start(
     """Run an instance in the foreground.
 
     With COMMAND the instance runs until the command ends. The command finds the instance by
-    FLUX_TRIO_STATEDIR in its environment. Without --statedir the state is then temporary, and jobs
-    that are still active when the command ends are canceled.
+    FLUX_TRIO_STATEDIR in its environment. The state is then temporary unless a directory is named,
+    and jobs that are still active when the command ends are canceled.
+
+    Without COMMAND, and with a terminal in the foreground, COMMAND is your shell ($SHELL). The
+    instance ends when you leave the shell.
+
+    Without COMMAND and terminal, or in the background, the instance runs until SIGINT, SIGTERM,
+    SIGHUP or a broker.shutdown request. Its state is kept in the default directory unless another
+    is named. Running jobs go on, and the next instance with the same directory takes them over.
+
+    A directory is named by --statedir, or by FLUX_TRIO_STATEDIR if you have set it yourself: inside
+    a job, and inside COMMAND, it names the instance that is there.
 
     Inside a job the instance has the resources of that job. The first task of the job runs the
     instance; the other tasks do nothing.
 
-    Without COMMAND the instance runs until SIGINT, SIGTERM, SIGHUP or a broker.shutdown request. It
-    stores its state in --statedir, or else in the default directory. Running jobs go on, and the
-    next instance with the same directory takes them over.
-
     Exit codes: with COMMAND its exit code (128 plus the number of the signal that ended it, 127 if
     it is not found, 126 if it cannot be run), else 0; 1 if the instance cannot start or go on.
     """
-    from flux_trio.cli.enclosing import is_further_task, is_in_job
-    from flux_trio.cli.start import ConfigSource, StartError, Startup, run, state_directory
-    from flux_trio.client import default_statedir
+    from flux_trio.cli.starting import (
+        StartError,
+        shell_of_terminal,
+        sign_of_start,
+        state_directory,
+        statedir_of_user,
+    )
+    from flux_trio.client import default_statedir, is_further_task, is_in_job
 
     if is_further_task(os.environ):
         return
-    temporary = command or is_in_job(
-        os.environ
-    )  # the default directory is the enclosing instance's
+    if not command and (command := shell_of_terminal(os.environ)):
+        remark("the instance ends when you leave this shell")
+    in_job = is_in_job(os.environ)
+    named = statedir or (None if in_job else statedir_of_user(os.environ))
     try:
-        source = ConfigSource(config, targets)
-        default = None if temporary else default_statedir(os.environ)
-        with state_directory(statedir, default) as (directory, lasting):
-            startup = Startup(source, source.read(), directory, lasting, command, trace, monitor)
+        # the default directory is that of the enclosing instance
+        default = None if command or in_job else default_statedir(os.environ)
+        with (
+            state_directory(named, default) as (directory, lasting),
+            sign_of_start(directory) as started,
+        ):
+            from flux_trio.cli.start import ConfigSource, Startup, run
+
+            source = ConfigSource(config, targets)
+            startup = Startup(
+                source, source.read(), directory, lasting, command, trace, monitor, started
+            )
             ctx.exit(run(startup))
     except StartError as error:
         raise CommandError(str(error)) from None

@@ -1,0 +1,90 @@
+"""The state directory of `start`, and the sign in it by which commands know to wait.
+
+`start` reads its options with this module before it loads the instance itself, which takes longer.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+from flux_trio.client import INSIDE_VARIABLE, STARTING_FILE, STATEDIR_VARIABLE
+
+OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+DEFAULT_SHELL: Final = "/bin/sh"
+
+
+class StartError(Exception):
+    """The instance cannot run; the text says why, in one line."""
+
+
+def statedir_of_user(environ: Mapping[str, str]) -> Path | None:
+    """Return the directory in FLUX_TRIO_STATEDIR if the user has set it.
+
+    In a job, and in a command of an instance, the instance has set it to its own directory.
+    """
+    given = environ.get(STATEDIR_VARIABLE, "")
+    return Path(given) if given and given != environ.get(INSIDE_VARIABLE) else None
+
+
+def shell_of_terminal(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the user's shell if this process reads from a terminal in the foreground, else ().
+
+    A process in the background must not read from its terminal.
+    """
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return ()
+    if os.tcgetpgrp(sys.stdin.fileno()) != os.getpgrp():
+        return ()
+    return (environ.get("SHELL") or DEFAULT_SHELL,)
+
+
+@contextmanager
+def state_directory(given: Path | None, default: Path | None) -> Iterator[tuple[Path, bool]]:
+    """Yield the directory and whether it lasts: `given`, else `default`, else a temporary one."""
+    directory = given or default
+    if directory is None:
+        with tempfile.TemporaryDirectory(
+            prefix="flux-trio-", ignore_cleanup_errors=True
+        ) as temporary:  # the shell host may still write in it
+            yield Path(temporary), False
+        return
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StartError(f"{directory}: {error.strerror}") from None
+    if given is None and directory.is_symlink():
+        raise StartError(f"{directory} is a link: remove it, or name a directory by --statedir")
+    status = directory.stat()
+    if status.st_uid != os.getuid():  # in /tmp any user could have created it
+        raise StartError(f"{directory} belongs to another user")
+    if status.st_mode & OTHERS_WRITE:
+        raise StartError(f"{directory}: others may write in it: chmod go-w")
+    yield directory.absolute(), True
+
+
+@contextmanager
+def sign_of_start(statedir: Path) -> Iterator[Callable[[], None]]:
+    """Show that an instance is starting in `statedir`, until the block ends or calls the result.
+
+    The sign is a lock on a file, which the kernel takes away if this process is killed. Nothing is
+    shown if another process holds the lock, or if the directory cannot be written.
+    """
+    with ExitStack() as shown:
+        try:
+            file = shown.enter_context(open(statedir / STARTING_FILE, "w", opener=_open_private))
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            shown.close()
+        yield shown.close
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, mode=0o600)
