@@ -30,20 +30,13 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from enum import Enum
-from functools import cache, lru_cache
-from types import UnionType
 from typing import (
-    Annotated,
     Any,
     Final,
     NamedTuple,
     Protocol,
     TypeAlias,
-    TypeVar,
-    Union,
     get_args,
-    get_origin,
-    get_type_hints,
     is_typeddict,
 )
 
@@ -51,17 +44,25 @@ import msgspec
 
 from flux_trio.cores.contents import class_of, contents_of
 from flux_trio.cores.job_index import ACTIVE, ENDED
+from flux_trio.cores.type_hints import (
+    Hint,
+    hints_of,
+    is_value,
+    item_hints,
+    meaning_of,
+    origin_of,
+    own_meaning,
+    resolve,
+    state_hint,
+    types_by_key,
+)
 from flux_trio.editions import Codec
 from flux_trio.formats import FormatError, parse_eventlog
-from flux_trio.formats.meanings import Items, Keys, Meaning, Number
+from flux_trio.formats.meanings import Keys, Meaning, Number
 from flux_trio.messages import Event, FluxError, Request, Response
-from flux_trio.protocols import Rare
 
 Normal: TypeAlias = Any
 """What JSON can hold."""
-
-Hint: TypeAlias = Any
-"""A type, as an annotation has it."""
 
 PayloadTypes: TypeAlias = Mapping[str | tuple[type, str], Any]
 """As what the payload of a message is read, a type or a Codec: by topic that of a request, by
@@ -106,7 +107,7 @@ def normalised(parts: Mapping[str, HasState], payload_types: PayloadTypes) -> No
     for path, part in parts.items():
         if part.state_names:
             held = {name: getattr(part, name) for name in part.state_names}
-            found[path] = walk.attributes(held, _hints_of(part), _NOWHERE)
+            found[path] = walk.attributes(held, hints_of(part), _NOWHERE)
     return _Places(walk.numbers, walk.times, walk.now).settle(found)
 
 
@@ -178,14 +179,14 @@ class _Walk:
             case None | bool():
                 return value
             case int() | float() | str():
-                return self._scalar(value, _meaning(hint, value), beside)
+                return self._scalar(value, meaning_of(hint, value), beside)
             case bytes():
                 return ["bytes", value.hex()]
             case array():
-                meaning = _meaning(hint, value)
+                meaning = meaning_of(hint, value)
                 return ["array", *(self._scalar(each, meaning, beside) for each in value)]
         if type(value) in _COLLECTIONS:
-            bare, meaning = _resolve(hint, class_of(value), len(value))
+            bare, meaning = resolve(hint, class_of(value), len(value))
             if meaning is Meaning.JSON:
                 return self._fixed(lambda: self._collection(value, bare, beside))
             return self._collection(value, bare, beside)
@@ -200,7 +201,7 @@ class _Walk:
         found = {}
         for name, value in held.items():
             hint = hints.get(name, Any)
-            match _own_meaning(hint):
+            match own_meaning(hint):
                 case Meaning.FOR_PEOPLE:
                     walked = _LEFT_OUT
                 case Meaning.DERIVED:
@@ -265,16 +266,16 @@ class _Walk:
         if isinstance(value, (set, frozenset)):
             (each,) = get_args(hint) or (Any,)
             return [kind, _Unordered([self.value(item, each, beside) for item in value])]
-        return [kind, *self._items(value, _item_hints(hint, len(value)), beside)]
+        return [kind, *self._items(value, item_hints(hint, len(value)), beside)]
 
     def _pairs(self, value: Mapping[Any, Any], hint: Hint, beside: _Beside) -> Iterable[Any]:
         if isinstance(hint, Keys) or is_typeddict(hint):
-            named = _types_by_key(hint.shape if isinstance(hint, Keys) else hint)
+            named = types_by_key(hint.shape if isinstance(hint, Keys) else hint)
             for key, held in value.items():
                 yield [key, self.value(held, named.get(key, Any), beside)]
             return
         of_key, of_value = (*get_args(hint), Any, Any)[:2]
-        if _origin(hint) is Counter:
+        if origin_of(hint) is Counter:
             of_value = int
         for key, held in value.items():
             below = _next_to(beside, key, of_key)
@@ -288,16 +289,16 @@ class _Walk:
         return found
 
     def _object(self, value: Any, beside: _Beside = _NOWHERE) -> Any:
-        same = self._seen_before(value) if not _is_value(class_of(value)) else None
+        same = self._seen_before(value) if not is_value(class_of(value)) else None
         if same is not None:
             return same
         kind, held = contents_of(value)
-        hints = _hints_of(value)
+        hints = hints_of(value)
         name = type(value).__qualname__
         if kind == "tuple":
             held = dict(zip(value._fields, held, strict=True))
         elif kind == "state":
-            return [name, self.value(held, _state_hint(class_of(value)), _NOWHERE)]
+            return [name, self.value(held, state_hint(class_of(value)), _NOWHERE)]
         return [name, self.attributes(held, hints, beside)]
 
     def _seen_before(self, value: Any) -> Any:
@@ -323,7 +324,7 @@ class _Walk:
                 with suppress(msgspec.ValidationError):
                     held["payload"] = msgspec.convert(held["payload"], wanted)
         peer = "" if isinstance(message, Event) or not message.routes else message.routes[0]
-        beside, hints = _Beside(peer=peer), _hints_of(message)
+        beside, hints = _Beside(peer=peer), hints_of(message)
         payload = held.pop("payload")
 
         def walk() -> Any:
@@ -428,139 +429,12 @@ class _Places:
         return tree
 
 
-# What a type says
-
-
-def _origin(hint: Hint) -> Any:
-    return get_origin(hint)
-
-
-@lru_cache(maxsize=4096)
-def _resolve(hint: Hint, kind: Any, length: int) -> tuple[Hint, Any]:
-    """The member of `hint` that a value of class `kind` is of, and what it means.
-
-    `length` tells tuples of different lengths apart. Raises TypeError when a number may mean two
-    things: only one of them can be right.
-    """
-    fits = [each for each in _members(hint) if _may_hold(each[0], kind, length)]
-    meanings = {meaning for _, meaning in fits}
-    if len(meanings) > 1 and kind in (int, float, str):
-        raise TypeError(f"{hint}: expected one meaning of a {kind.__name__}, got {len(meanings)}")
-    return fits[0] if fits else (Any, None)
-
-
-def _own_meaning(hint: Hint) -> Any:
-    """What the whole of an attribute with this type means."""
-    return hint.__metadata__[0] if _origin(hint) is Annotated else None
-
-
-def _members(hint: Hint, meaning: Any = None) -> Iterable[tuple[Hint, Any]]:
-    if _origin(hint) is Annotated:
-        own = [
-            each for each in hint.__metadata__ if isinstance(each, (Number, Meaning, Items, Keys))
-        ]
-        yield from _members(hint.__origin__, own[0] if own else meaning)
-    elif _origin(hint) in (Union, UnionType):
-        for each in get_args(hint):
-            yield from _members(each, meaning)
-    elif isinstance(meaning, (Items, Keys)):
-        yield meaning, None
-    else:
-        yield hint, meaning
-
-
-def _types_by_key(shape: Any) -> Mapping[str, Hint]:
-    return get_type_hints(shape, include_extras=True) if is_typeddict(shape) else dict(shape)
-
-
-def _may_hold(hint: Hint, kind: type, length: int) -> bool:
-    if isinstance(hint, Items):
-        return kind is list
-    if isinstance(hint, Keys) or is_typeddict(hint):
-        return kind is dict
-    origin = _origin(hint) or hint
-    if not isinstance(origin, type):
-        return False
-    if kind is tuple and origin is tuple:
-        of_items = get_args(hint)
-        return not of_items or of_items[-1] is ... or len(of_items) == length
-    return issubclass(kind, origin) or (kind is int and origin is float)
-
-
-def _meaning(hint: Hint, value: Any) -> Any:
-    return _resolve(hint, class_of(value), 0)[1]
-
-
 def _next_to(beside: _Beside, value: Any, hint: Hint) -> _Beside:
     """What the values after or below `value` have beside them."""
     if isinstance(value, str):
-        match _meaning(hint, value):
+        match meaning_of(hint, value):
             case Meaning.PEER:
                 return beside._replace(peer=value)
             case Meaning.KVS_KEY:
                 return beside._replace(key=value)
     return beside
-
-
-def _item_hints(hint: Hint, length: int) -> list[Hint]:
-    if isinstance(hint, Items):
-        return [*hint.types, *[Any] * length][:length]
-    of_items = get_args(hint)
-    if _origin(hint) is tuple and (not of_items or of_items[-1] is not ...):
-        return [*of_items, *[Any] * length][:length]
-    return [of_items[0] if of_items else Any] * length
-
-
-@cache
-def _class_hints(cls: type) -> dict[str, Hint]:
-    """The annotations of `cls`, with the types that its bases' parameters stand for."""
-    stands_for: dict[Any, Any] = {}
-    for each in cls.__mro__:
-        for base in each.__dict__.get("__orig_bases__", ()):
-            stands_for |= _parameters_of(base)
-    hints = get_type_hints(cls, include_extras=True)
-    rare = {
-        name: each.hint
-        for base in cls.__mro__
-        for name, each in vars(base).items()
-        if isinstance(each, Rare)
-    }
-    if rare:
-        hints["rare"] = Annotated[dict[str, Any] | None, Keys(tuple(rare.items()))]
-    return _filled(hints, stands_for)
-
-
-def _hints_of(value: Any) -> dict[str, Hint]:
-    hints = _class_hints(class_of(value))
-    made_as = getattr(value, "__orig_class__", None)  # as in Outbox[Call, Action, str]()
-    return hints if made_as is None else _filled(hints, _parameters_of(made_as))
-
-
-def _parameters_of(alias: Any) -> dict[Any, Any]:
-    parameters = getattr(get_origin(alias), "__parameters__", ())
-    return dict(zip(parameters, get_args(alias), strict=False))
-
-
-def _filled(hints: Mapping[str, Hint], stands_for: Mapping[Any, Any]) -> dict[str, Hint]:
-    return {name: _fill(hint, stands_for) for name, hint in hints.items()}
-
-
-def _fill(hint: Hint, stands_for: Mapping[Any, Any]) -> Hint:
-    if isinstance(hint, TypeVar):
-        return stands_for.get(hint, hint)
-    parameters = getattr(hint, "__parameters__", ())
-    if isinstance(hint, type) or not parameters:
-        return hint
-    return hint[tuple(stands_for.get(each, each) for each in parameters)]
-
-
-@cache
-def _state_hint(cls: type) -> Hint:
-    return get_type_hints(cls.__getstate__, include_extras=True).get("return", Any)
-
-
-@cache
-def _is_value(cls: type) -> bool:
-    """Whether its objects compare by what they hold and cannot change."""
-    by_what: Any = cls.__hash__  # None for what can change
-    return by_what is not None and by_what is not object.__hash__
