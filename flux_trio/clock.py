@@ -32,11 +32,13 @@ class Steps:
     """Detects steps of the wall clock between two looks at it."""
 
     def __init__(self, clock: Now) -> None:
-        self._clock = clock
+        self._clock = clock if isinstance(clock, Clock) else None  # None: a virtual one
         self._seen = self.ahead()
 
     def found(self) -> float:
         """Return by how many seconds the wall clock was set since the last look, or 0.0."""
+        if self._clock is None:
+            return 0.0
         ahead = self.ahead()
         by = ahead - self._seen
         if abs(by) < STEP_S_MIN:
@@ -47,7 +49,7 @@ class Steps:
     def ahead(self) -> float:
         """Return the wall-clock time minus the monotonic time, in seconds; 0.0 if virtual."""
         clock = self._clock
-        return clock.wall() - clock.passed() if isinstance(clock, Clock) else 0.0
+        return 0.0 if clock is None else clock.wall() - clock.passed()
 
 
 def passing(clock: Now) -> Now:

@@ -174,7 +174,10 @@ def _runs(hosts: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
             continue
         first, width = int(digits), _width(digits)
         last = first
-        while at < len(hosts) and hosts[at] == f"{prefix}{str(last + 1).zfill(width)}":
+        while at < len(hosts):
+            following = f"{last + 1}" if width == 1 else str(last + 1).zfill(width)
+            if hosts[at] != prefix + following:
+                break
             last += 1
             at += 1
         yield prefix, digits, digits if last == first else f"{digits}-{str(last).zfill(width)}"

@@ -151,11 +151,23 @@ class Commits(Part):
 
     def end_turn(self) -> None:
         """Commit the turn's events; without events, send its messages if no commit is under way."""
-        self._leave_gone()
+        if self.gone:
+            self._leave_gone()
         send_all = self.outbox.send_all
         if self.notes:
             send_all([NoteAll(self.notes)])
             self.notes = []
+        if self.logged or self.over or self.ops:
+            self._commit_all()
+        messages, self.messages = self.messages, []
+        if self.uncommitted:
+            self.uncommitted[-1].messages.extend(messages)
+        else:
+            send_all(messages)
+        questions, self.questions = self.questions, []
+        send_all(questions)
+
+    def _commit_all(self) -> None:
         ops = [
             ["append", job_key(jobid, "eventlog"), format_eventlog(events)]
             for jobid, events in self.logged.items()
@@ -165,13 +177,6 @@ class Commits(Part):
         self.logged, self.over, self.ops = {}, [], []
         for start in range(0, len(ops), COMMIT_OPS_MAX):
             self._commit(ops[start : start + COMMIT_OPS_MAX])
-        messages, self.messages = self.messages, []
-        if self.uncommitted:
-            self.uncommitted[-1].messages.extend(messages)
-        else:
-            send_all(messages)
-        questions, self.questions = self.questions, []
-        send_all(questions)
 
     def _commit(self, ops: list[list[str]]) -> None:
         nbytes = sum([len(op[-1]) for op in ops])  # JSON, so nearly all characters are ASCII

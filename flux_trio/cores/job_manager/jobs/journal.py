@@ -22,13 +22,11 @@ class Journal(Part):
 
     followers: dict[tuple[Peer, Matchtag], tuple[Request, frozenset[str] | None]]
     entries: list[journal.Entry]  # of this turn
-    names: set[str]  # names of these events
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self.followers = {}
         self.entries = []
-        self.names = set()
         ledger.on_logged.append(self._logged)
         ledger.on_annotated.append(self._annotated)
 
@@ -47,27 +45,19 @@ class Journal(Part):
 
     def end_turn(self) -> None:
         """Tell the followers."""
-        entries, self.entries = self.entries, []
-        names, self.names = self.names, set()
-        if not entries:
+        if not self.entries:
             return
+        entries, self.entries = self.entries, []
         for request, wanted in self.followers.values():
-            if wanted is None:
-                told = entries
-            elif wanted.isdisjoint(names):
-                continue
-            else:
-                told = journal.named(entries, wanted)
+            told = entries if wanted is None else journal.named(entries, wanted)
             if told:
                 payload = journal.write(told, self._ledger.over if wanted is None else ())
                 self._ledger.send(respond_stream(request, payload))
 
     def _logged(self, job: ActiveJob, event: Event) -> None:
         if self.followers:
-            self.names.add(event.name)
             self.entries.append(journal.entry(job.id, job.nevents - 1, event))
 
     def _annotated(self, job: ActiveJob) -> None:
         if self.followers:
-            self.names.add(journal.ANNOTATIONS)
             self.entries.append(journal.annotated(job.id, self._ledger.now, job.annotations or {}))

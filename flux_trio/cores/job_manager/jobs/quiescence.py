@@ -55,13 +55,15 @@ class Quiescence(Part):
                 "exec": self._exec.service,
                 "outstanding": self._scheduler.outstanding(),
                 "waiting": self._scheduler.waiting(),
-                "jobs": [[job.id, _STATES[job.state], _reason(job)] for job in jobs.values()],
+                "jobs": [
+                    [job.id, _STATES[job.state], "" if job.hook is HOOK.initial else _reason(job)]
+                    for job in jobs.values()
+                ],
             },
         )
         self._ledger.outbox.send(account)
 
 
 def _reason(job: ActiveJob) -> str:
-    if job.hook is HOOK.initial:
-        return ""
+    """Return why a job does not move that plugins are asked about or hold; "" if it does."""
     return "a plugin is being asked" if job.is_asked else job.waiting_for or ""

@@ -88,10 +88,8 @@ class Sweeps(Part):
             self.open.popleft()
             self.sweeper.swept(sweep)
             return
-        jobs = []
-        while self.jobids and self.left:
-            self.left -= 1
-            job = self._ledger.jobs.get(self.jobids.popleft())
-            if job is not None:
-                jobs.append(job)
-        self.sweeper.do_some(sweep, jobs)
+        count = min(self.left, len(self.jobids))
+        self.left -= count
+        active = self._ledger.jobs
+        chosen = [self.jobids.popleft() for _ in range(count)]
+        self.sweeper.do_some(sweep, [active[jobid] for jobid in chosen if jobid in active])

@@ -38,8 +38,12 @@ class Allocated(Part):
     def shared(self, resources: ResourceSet) -> tuple[int, ResourceSet] | None:
         """Return a job that holds some of `resources`, and which of them; None if all are free."""
         taken = self.taken.get
-        if not any(taken(plane, 0) & ranks for plane, ranks in _planes(resources)):
-            return None  # the usual case: no need to look at every job
+        for plane, ranks in _planes(resources):
+            if taken(plane, 0) & ranks:
+                return self._holder_of(resources)
+        return None  # the usual case: no need to look at every job
+
+    def _holder_of(self, resources: ResourceSet) -> tuple[int, ResourceSet] | None:
         for jobid, held in self.holders.items():
             both = resources.intersection(held)
             if both:

@@ -89,6 +89,8 @@ class Grants(Part):
 
     def end_turn(self) -> None:
         """Look up R of the grants of this turn."""
+        if not self.asked:
+            return
         asked, self.asked = self.asked, []
         numbers = [(jobid, self.open[jobid].number) for jobid in asked if jobid in self.open]
         for start in range(0, len(numbers), LOOKUP_JOBS_MAX):
