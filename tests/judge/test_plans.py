@@ -65,17 +65,23 @@ class Reading(Monitor):
     undeclared: set[str]
     allowed: frozenset[View] | None = None
 
-    def at(self, view, key=()):
-        self._note(view)
-        return super().at(view, key)
+    def __init__(self, *given):
+        super().__init__(*given)
+        self.states = Watched(self)
 
-    def all(self, view):
-        self._note(view)
-        return super().all(view)
 
-    def _note(self, view: View) -> None:
-        if self.allowed is not None and view not in self.allowed:
-            self.undeclared.add(view.name)
+class Watched(dict):
+    """The states of a `Reading`."""
+
+    def __init__(self, reading: Reading) -> None:
+        super().__init__(reading.states)
+        self._reading = reading
+
+    def __getitem__(self, view):
+        reading = self._reading
+        if reading.allowed is not None and view not in reading.allowed:
+            reading.undeclared.add(view.name)
+        return super().__getitem__(view)
 
 
 def test_views_read_only_the_views_that_they_declare(monkeypatch):

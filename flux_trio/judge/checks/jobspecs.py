@@ -380,34 +380,36 @@ PROBLEMS: Final[dict[str, Problem]] = {
 }
 """By clause."""
 
-
-_OF_RESOURCES: Final = ("resources", "vertex", "tasks", "top")
-"""Sections of clauses about nothing but resources, tasks and which keys there are."""
-
-
-def _is_of_resources(clause: str) -> bool:
-    return clause.split(".")[1] in _OF_RESOURCES
+DURATION: Final = "25.attributes.2"
+_BESIDE_DURATION: Final = {k: v for k, v in PROBLEMS.items() if k != DURATION}
 
 
-_RESOURCE_PROBLEMS: Final = {k: v for k, v in PROBLEMS.items() if _is_of_resources(k)}
-_OTHER_PROBLEMS: Final = {k: v for k, v in PROBLEMS.items() if not _is_of_resources(k)}
-
-
-def problems_of(jobspec: Any) -> dict[str, str]:
+def problems_of(jobspec: Any) -> Mapping[str, str]:
     """Return what is wrong with a jobspec, by clause.
 
-    The result is cached in two parts, because attributes differ between jobs and the rest seldom
-    does.
+    The result is cached by what jobs seldom differ in.
     """
-    if not isinstance(jobspec, dict) or "attributes" not in jobspec:
-        return _found(jobspec, PROBLEMS)
-    known: dict[str, str] = _problems_of_resources({**jobspec, "attributes": None})
-    return known | _found(jobspec, _OTHER_PROBLEMS)
+    duration = PROBLEMS[DURATION](jobspec)
+    found: Mapping[str, str] = _problems_beside_duration(common_part(jobspec))
+    return found if duration is None else {**found, DURATION: duration}
+
+
+JUDGED: Final = ("dependencies", "constraints", "preemptible-after")
+"""The keys of attributes.system whose values are judged, beside the duration."""
+
+
+def common_part(jobspec: Any) -> Any:
+    """Return a jobspec with just these keys in attributes.system, as many jobs have them."""
+    found = system(jobspec)
+    if not found:
+        return jobspec
+    judged = {key: found[key] for key in JUDGED if key in found}
+    return {**jobspec, "attributes": {**jobspec["attributes"], "system": judged}}
 
 
 @known_by_value
-def _problems_of_resources(bare: Any) -> dict[str, str]:
-    return _found(bare, _RESOURCE_PROBLEMS)
+def _problems_beside_duration(bare: Any) -> Mapping[str, str]:
+    return _found(bare, _BESIDE_DURATION)
 
 
 def _found(jobspec: Any, problems: Mapping[str, Problem]) -> dict[str, str]:

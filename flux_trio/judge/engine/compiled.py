@@ -1,22 +1,35 @@
 """The step of a plan: one function that judges a record and folds it, written for its plan.
 
-A record is read by a dozen rules and views, most of which take less time than the loop that calls
-them would. So the calls of a plan are written down one after the other, as Python source, and
-compiled. For a rule, a table of rules, a view with one key and a view with parts that is
+A dozen rules and views read a record, and most of them take less time than the loop that calls them
+would. So the calls of a plan are written down one after the other, as Python source, and compiled.
+The step of a plan with one rule, a table of one rule, a view with parts and a view with a key is
 
-    said = c0(record, seen)             for subject in c3(record, seen):
-    if said is True:                        said = c4(subject)
-        keep(c1)                            ...
-    elif said:
-        found.append((c2, said))
-
-    key5 = c6(record)                   states = slots[14]
-    if key5 is not None:                for key, part in c8(record, seen):
-        states = slots[12]                  was = states.get(key)
-        was = states.get(key5)              state = c9(was, part, record, seen)
-        state = c7(was, None, record, seen) if state is not was:
-        if state is not was:                    after.append((states, key, state))
-            put(states, key5, state)
+    def step(record, seen, slots, keep):
+        found = []
+        said = c0(record, seen)                   # the rule
+        if said is True:
+            keep(c2)
+        elif said:
+            found.append((c1, said))
+        for subject in c3(record, seen):          # the table
+            said = c4(subject)
+            ...
+        after = []
+        states = slots[14]                        # the view with parts
+        for key, part in c5(record, seen):
+            was = states.get(key)
+            state = c6(was, part, record, seen)
+            if state is not was:
+                after.append((states, key, state))
+        key0 = c7(record)                         # the view with a key
+        if key0 is not None:
+            states = slots[12]
+            was = states.get(key0)
+            state = c8(was, None, record, seen)
+            if state is not was:
+                ...                               # as in `put`
+        ...                                       # `put` what is in `after`
+        return found
 
 where `c0`, `c1`, ... are the functions, clauses and rules. A rule or view that is skipped while a
 slot is empty is below `if slots[...]:`. The source has no names of rules, so that plans of the same
@@ -104,7 +117,7 @@ def step_of(asked: Iterable[Asked], folded: Iterable[Folded]) -> Step:
     _write_keyed(code, [each for each in folded if not each.is_parted])
     if parted:
         code.add(2, "for states, key, state in after:")
-        code.add(3, f"{code.name(put)}(states, key, state)")
+        _write_put(code, 3, "key")
     code.add(2, "return found")
     return code.step()
 
@@ -235,7 +248,15 @@ def _write_keyed(code: _Code, folded: list[Folded]) -> None:
         code.add(depth, f"was = states.get({key})")
         code.add(depth, f"state = {code.name(each.view.fold)}(was, None, record, seen)")
         code.add(depth, "if state is not was:")
-        code.add(depth + 1, f"{code.name(put)}(states, {key}, state)")
+        _write_put(code, depth + 1, key)
+
+
+def _write_put(code: _Code, depth: int, key: str) -> None:
+    """Store a state, as `put` does."""
+    code.add(depth, "if state is None:")
+    code.add(depth + 1, f"states.pop({key}, None)")
+    code.add(depth, "else:")
+    code.add(depth + 1, f"states[{key}] = state")
 
 
 def _readers_first(folded: list[Folded]) -> list[Folded]:

@@ -59,7 +59,7 @@ class Monitor:
         self._plans = plans_of(self._rules)
         slots = self._plans.slots
         self.slots: list[States] = [{(): True}, *map(_no_states, slots)]
-        self._states: dict[View | Rule, States] = {
+        self.states: Mapping[View | Rule, States] = {
             each: self.slots[slot] for each, slot in slots.items()
         }
         self._known = Knowledge(is_routed=is_routed)
@@ -77,7 +77,10 @@ class Monitor:
     def observe(self, record: Record) -> list[Violation]:
         """Take the next record of the trace, and return its violations."""
         self._known.take(record)
-        self._take_time(record)
+        if record.t - self._ahead >= self._clock.next_t or record.kind == CLOCK:
+            self._take_time(record)
+        else:
+            self._t = record.t - self._ahead
         plan = self._plans.plan(record, self)
         if plan not in self._used:
             self._use(plan)
@@ -167,13 +170,13 @@ class Monitor:
     def at(self, view: View, key: Key = ()) -> Any:
         """Return the state of `view` under `key`, or None, also if `key` is not hashable."""
         try:
-            return self._states[view].get(key)
+            return self.states[view].get(key)
         except TypeError:
             return None
 
     def all(self, view: View) -> Mapping[Any, Any]:
         """Return all states of `view`."""
-        return self._states[view]
+        return self.states[view]
 
     def knew(self, party: str, n: int) -> bool:
         """Whether `party` must have handled the message that it received at `n`."""
@@ -195,9 +198,10 @@ class Monitor:
 
     def _take_time(self, record: Record) -> None:
         """Tell the clock what time has passed: when the wall clock is set, no time passes."""
+        before, self._t = self._t, record.t - self._ahead
         if record.kind == CLOCK:
             self._ahead += step_of(record)
-        before, self._t = self._t, record.t - self._ahead
+            self._t = record.t - self._ahead
         if self._t >= self._clock.next_t:
             last = self._last
             self._clock.sample(self._t, None if last is None else (before, last.n))
@@ -218,7 +222,7 @@ class Monitor:
 
     def _clear(self, record: Record) -> None:
         """When a party has gone, drop its states with the job manager, without a verdict."""
-        for each, states in self._states.items():
+        for each, states in self.states.items():
             if each.clears is not None and each.clears(record, self.facts):
                 states.clear()
 
@@ -261,7 +265,7 @@ class Monitor:
         if rule.debts is not None:
             yield from rule.debts(self)
         if rule.debt is not None:
-            for state in self._states[rule].values():
+            for state in self.states[rule].values():
                 broken = rule.debt(state, self.facts)
                 if broken is not None:
                     yield broken

@@ -151,7 +151,8 @@ def topic_of(record: Record) -> str:
 
 def errnum(record: Record) -> int:
     """Return the errnum of a response, 0 for any other record."""
-    return record.message.errnum if isinstance(record.message, Response) else 0
+    message = record.message
+    return message.errnum if type(message) is Response else 0
 
 
 def once(read: Callable[[Record], T]) -> Callable[[Record], T]:

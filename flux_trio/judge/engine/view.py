@@ -40,8 +40,12 @@ class Seen(Protocol):
     def facts(self) -> Facts:
         """The roles of the parties."""
 
+    @property
+    def states(self) -> Mapping[Any, Mapping[Any, Any]]:
+        """The states by view and key; faster than `at`, for keys that are surely hashable."""
+
     def at(self, view: View, key: Key = ()) -> Any:
-        """Return the state of `view` under `key`, or None."""
+        """Return the state of `view` under `key`, or None, also if `key` is not hashable."""
 
     def all(self, view: View) -> Mapping[Any, Any]:
         """Return all states of `view`. Only for rare records: there may be a million jobs."""

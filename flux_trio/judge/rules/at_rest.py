@@ -241,15 +241,19 @@ def _wrong_in_account(record: Record, seen: Seen) -> Iterator[str]:
             yield f"job {jobid}: {said} in the job manager's account, {life.state} by its eventlog"
     if account.get("scheduler") != "ready" or not known.keys() <= lives.keys():
         return  # jobs from before the trace: their events are not in it
-    lost = scheduling.link_of(seen).lost
-    pending = sum(asked.alloc > lost for asked in seen.all(ASKED).values())
+    lost, asked_for = scheduling.link_of(seen).lost, seen.all(ASKED)
+    pending = len([True for asked in asked_for.values() if asked.alloc > lost])
     if account.get("outstanding") != pending:
         count = account.get("outstanding")
         yield f"{count} open sched.alloc requests in the job manager's account, {pending} were sent"
-    waiting = sum(
-        is_eligible(life) and not known.get(jobid, NOT_TOLD)[1] and _is_unasked(jobid, lost, seen)
-        for jobid, life in lives.items()
-    )
+    waiting = 0
+    for jobid, life in lives.items():
+        asked: Asked | None = asked_for.get(jobid)
+        if asked is not None and asked.alloc > lost:
+            continue  # nearly always: its request is open
+        is_held = known.get(jobid, NOT_TOLD)[1]
+        if is_eligible(life) and not is_held and _is_unasked(jobid, lost, seen):
+            waiting += 1
     if account.get("waiting") != waiting and not _is_stopped(seen):
         count = account.get("waiting")
         yield f"{count} jobs to ask for in the job manager's account, {waiting} by the messages"

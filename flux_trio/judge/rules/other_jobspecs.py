@@ -7,12 +7,14 @@ submission are judged where a jobspec is submitted.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from flux_trio.judge.checks.jobspecs import (
     PROBLEMS,
     RESERVED,
+    common_part,
+    known_by_value,
     members,
     part,
     problem_with,
@@ -41,7 +43,8 @@ from flux_trio.judge.engine.rule import (
     while_live,
 )
 from flux_trio.judge.engine.selector import EVENT
-from flux_trio.judge.engine.trait import says
+from flux_trio.judge.engine.trait import Trait, says
+from flux_trio.judge.engine.view import Live
 from flux_trio.judge.views.execution import START, kind_of_answer
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
@@ -70,23 +73,40 @@ ABOUT: Final[dict[str, Callable[[Any], bool]]] = {
 }
 
 
-def _jobspec(record: Record, _seen: Seen) -> Iterable[tuple[int | None, Any, Mapping[str, str]]]:
-    """Return the job, its jobspec, and the errors of the jobspec."""
+class Spec(Live, frozen=True, gc=False):
+    """A jobspec by the clauses on jobspecs."""
+
+    broken: tuple[str, ...]
+    optional: tuple[str, ...]
+    """Of `ABOUT`, those that concern it."""
+
+
+def _spec(record: Record, _seen: Seen) -> Spec | None:
     found = payload(record).get("jobspec")
-    return [(job_id(record), found, problems_of(found))] if isinstance(found, dict) else []
+    if not isinstance(found, dict):
+        return None
+    return Spec(tuple(problems_of(found)), _optional(common_part(found)))
+
+
+@known_by_value
+def _optional(jobspec: Any) -> tuple[str, ...]:
+    return tuple([clause for clause, concerns in ABOUT.items() if concerns(jobspec)])
+
+
+SPEC: Final = Trait("jobspec", tuple(ASKED), _spec)
 
 
 def _require(clause: str, problem: Callable[[Mapping[str, str]], str | None]) -> None:
     """`clause`: among what is wrong with the jobspec of a sched.alloc is not the problem."""
-    is_about = ABOUT.get(clause)
 
-    @RULES.each(clause, ASKED, of=_jobspec)
-    def check(subject: tuple[int | None, Any, Mapping[str, str]]) -> Said:
-        jobid, jobspec, problems = subject
-        if is_about is not None and not is_about(jobspec):
+    @RULES.by(SPEC, clause, ASKED)
+    def judge(spec: Spec | None, record: Record, _seen: Seen) -> Said:
+        if spec is None or (clause in ABOUT and clause not in spec.optional):
             return None
-        found = problem(problems) if problems else None
-        return True if found is None else Broken(f"jobspec of job {jobid}: {found}")
+        if not spec.broken:
+            return True
+        found = problem(problems_of(payload(record)["jobspec"]))
+        return True if found is None else Broken(f"jobspec of job {job_id(record)}: {found}")
 
 
 for _clause in PROBLEMS:

@@ -7,6 +7,7 @@ from typing import Final
 
 from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, job_id, logged, sent
 from flux_trio.judge.engine.selector import name_of, topic_of
+from flux_trio.judge.engine.view import seen_once
 from flux_trio.judge.views.eventlogs import LOG, broken_event, log_of
 from flux_trio.judge.views.jobs import (
     DURABLE,
@@ -27,8 +28,9 @@ NEW, DEPEND, PRIORITY, SCHED = JobState.NEW, JobState.DEPEND, JobState.PRIORITY,
 RUN, CLEANUP = JobState.RUN, JobState.CLEANUP
 
 
+@seen_once
 def _life(record: Record, seen: Seen) -> Life | None:
-    life: Life | None = seen.at(LIFE, job_id(record))
+    life: Life | None = seen.states[LIFE].get(job_id(record))
     return life
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, job_id, logged
 from flux_trio.judge.engine.selector import name_of
-from flux_trio.judge.views.eventlogs import LOG, Log, broken_event
+from flux_trio.judge.views.eventlogs import LOG, broken_event, log_of
 from flux_trio.judge.views.execution import EXPECTED, LINK, STARTS, Expected, is_told, link_of
 from flux_trio.judge.views.jobs import context_of
 from flux_trio.trace import Record
@@ -17,7 +17,9 @@ RULES: Final = Rules()
 
 def _expected(seen: Seen, record: Record, name: str) -> tuple[Expected, ...]:
     """Return what this job manager has heard and not logged; its predecessor's is not its own."""
-    found: tuple[Expected, ...] = seen.at(EXPECTED, (job_id(record), name)) or ()
+    found: tuple[Expected, ...] | None = seen.states[EXPECTED].get((job_id(record), name))
+    if found is None:
+        return ()
     gone = link_of(seen).gone
     return tuple([each for each in found if each.n > gone])
 
@@ -76,7 +78,9 @@ def _missing_at_the_end(record: Record, seen: Seen, name: str, left: list[Expect
 
     A second start or finish is wrong itself, and responses before the service was lost are void.
     """
-    log: Log | None = seen.at(LOG, job_id(record))
+    if not left:
+        return None
+    log = log_of(record, seen)
     is_logged = log is not None and {"start": log.started, "finish": log.finished}.get(name)
     due = [each.n for each in left if each.n > link_of(seen).lost]
     if is_logged or not due:

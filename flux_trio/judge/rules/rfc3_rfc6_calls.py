@@ -349,7 +349,7 @@ ORDER: Final = view(
 )
 def messages_of_two_come_in_order(record: Record, seen: Seen) -> Said:
     ends = _ends_of(record)
-    last = seen.at(ORDER, ends)
+    last = seen.states[ORDER].get(ends)
     if last is None or not record.ref:
         return None
     if last < record.ref:

@@ -219,7 +219,7 @@ def services_are_told_of_a_client_that_is_gone(record: Record, seen: Seen) -> Sa
 @RULES.judge("6.disconnect.2", while_live(GONE, RESPONSES), views=[GONE])
 def who_is_gone_gets_no_response(record: Record, seen: Seen) -> Said:
     topic = _response(record).topic
-    gone = seen.at(GONE, service_of(topic))
+    gone = seen.states[GONE].get(service_of(topic))
     if gone is None:
         return None
     client, n = gone

@@ -226,7 +226,7 @@ def _answer(record: Record, seen: Seen) -> Answer:
     matchtag, errnum, routes = found.matchtag, found.errnum, found.routes
     client = routes[0] if routes else ""
     is_here, has_flag = client == record.party, found.flags & STREAMING != 0
-    call: Call | None = seen.at(OPEN, (client, matchtag)) if matchtag else None
+    call: Call | None = seen.states[OPEN].get((client, matchtag)) if matchtag else None
     if call is None:
         is_late = matchtag != 0 and ended_at(record, seen) != 0
         return Answer(errnum, matchtag != 0, has_flag, client != "", is_here, is_late)
@@ -371,7 +371,8 @@ class Arrival(Live, frozen=True, gc=False):
 def _arrival(record: Record, seen: Seen) -> Arrival:
     found: Any = record.message
     service = service_of(found.topic)
-    holder, gone = seen.at(SERVES, service), seen.at(GONE, service)
+    states = seen.states
+    holder, gone = states[SERVES].get(service), states[GONE].get(service)
     is_of_gone = gone is not None and gone[0] == found.sender
     return Arrival(holder is not None, holder == record.party, is_of_gone)
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
+from msgspec.structs import replace
+
 from flux_trio.judge.engine.packed import Packing
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import Broken
@@ -20,7 +22,7 @@ from flux_trio.judge.engine.selector import (
     sent,
 )
 from flux_trio.judge.engine.trait import WITH_EVENTS, WITH_R, Trait
-from flux_trio.judge.engine.view import Live, Seen, view
+from flux_trio.judge.engine.view import Live, Seen, seen_once, view
 from flux_trio.judge.views.commits import stored_events
 from flux_trio.judge.views.jobs import context_of, is_fatal
 from flux_trio.judge.views.resource_sets import committed, resources_in
@@ -85,10 +87,10 @@ def _fold_log(log: Log | None, _part: None, record: Record, _seen: Seen) -> Log 
     if log is None:
         return Log(n) if name == "submit" else None
     if name in _PLACES:
-        return _changed(log, _PLACES[name], n)
+        return replace(log, **{_PLACES[name]: n})
     if name in _OPENS:
         opened = (str(context.get("description")), n)
-        return _changed(log, _OPENS[name], (*getattr(log, _OPENS[name]), opened))
+        return replace(log, **{_OPENS[name]: (*getattr(log, _OPENS[name]), opened)})
     if name in _CLOSES:
         return _closed(log, name, str(context.get("description")))
     match name:
@@ -108,14 +110,10 @@ def _fold_log(log: Log | None, _part: None, record: Record, _seen: Seen) -> Log 
 def _closed(log: Log, name: str, description: str) -> Log:
     left: Open = getattr(log, _CLOSES[name])
     first = next((each for each in left if each[0] == description), None)
-    closed = _changed(log, _CLOSES[name], tuple(each for each in left if each is not first))
+    closed = replace(log, **{_CLOSES[name]: tuple(each for each in left if each is not first)})
     if name != "dependency-remove":
         return closed
     return closed.but(satisfied=(*log.satisfied, description))
-
-
-def _changed(log: Log, field: str, value: Any) -> Log:
-    return log.but(**{field: value})
 
 
 _STATUS_BITS: Final = 16
@@ -177,9 +175,6 @@ LOGGING: Final = Trait("logging", tuple(logged(ANY_TOPIC)), _logging, lambda: (L
 
 
 def _unstored_parts(record: Record, _seen: Seen) -> Iterable[tuple[int, tuple[str, ...]]]:
-    if record.kind == EVENT:
-        found = job_id(record)
-        return [] if found is None else [(found, (name_of(record),))]
     return [(jobid, names) for jobid, names in stored_events(record).items() if names]
 
 
@@ -190,19 +185,21 @@ Unstored = tuple[tuple[str, Place], ...]
 
 
 def _fold_unstored(
-    left: Unstored | None, names: tuple[str, ...], record: Record, _seen: Seen
+    left: Unstored | None, names: tuple[str, ...] | None, record: Record, _seen: Seen
 ) -> Unstored | None:
     left = left or ()
-    if record.kind == EVENT:
-        return None if names[0] in NOT_STORED else (*left, (names[0], record.n))
+    if names is None:
+        name = name_of(record)
+        return None if name in NOT_STORED else (*left, (name, record.n))
     return left[len(names) :] or None
 
 
 UNSTORED: Final = view(
     "unstored",
     logged(ANY_TOPIC),
-    sent("request", topics.KVS_COMMIT, mark=WITH_EVENTS),
+    key=job_id,
     parts=_unstored_parts,
+    many=sent("request", topics.KVS_COMMIT, mark=WITH_EVENTS),
     fold=_fold_unstored,
 )
 """By job id: logged events that no commit has yet, oldest first."""
@@ -241,7 +238,8 @@ RESOURCES: Final = view(
 """By job id, for active jobs whose R is in the trace."""
 
 
+@seen_once
 def log_of(record: Record, seen: Seen) -> Log | None:
     """Return the eventlog of a record's job, or None before its submit event."""
-    log: Log | None = seen.at(LOG, job_id(record))
+    log: Log | None = seen.states[LOG].get(job_id(record))
     return log

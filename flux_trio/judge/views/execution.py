@@ -223,13 +223,13 @@ LINK: Final = view(
 
 
 def link_of(seen: Seen) -> ExecLink:
-    link: ExecLink | None = seen.at(LINK)
+    link: ExecLink | None = seen.states[LINK].get(())
     return NO_LINK if link is None else link
 
 
 def start_of(seen: Seen, record: Record) -> Start | None:
     """Return the start request of the record's job, or None if it is void."""
-    start: Start | None = seen.at(STARTS, job_id(record))
+    start: Start | None = seen.states[STARTS].get(job_id(record))
     return start if start is not None and start.sent > link_of(seen).lost else None
 
 
@@ -303,8 +303,10 @@ def _is_due(kind: str, record: Record, seen: Seen) -> bool:
 def _fold_expected(
     left: tuple[Expected, ...] | None, new: Expected | None, record: Record, seen: Seen
 ) -> tuple[Expected, ...] | None:
+    if left is None:
+        return None if new is None else (new,)
     gone = link_of(seen).gone
-    left = tuple([each for each in left or () if each.n > gone])
+    left = tuple([each for each in left if each.n > gone])
     if new is not None:  # the next service says anew what the one that was lost has said in vain
         lost = link_of(seen).lost
         return (*[each for each in left if each.n > lost], new)

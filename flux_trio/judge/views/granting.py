@@ -165,7 +165,8 @@ def _after_answer(known: SchedJob, record: Record, seen: Seen) -> SchedJob | Non
 def _not_void(known: SchedJob, link: Link) -> SchedJob:
     """Drop the requests to an earlier scheduler, or over an earlier link."""
     since = link.hello_sent
-    if max(known.alloc, known.ended, known.held, known.free, known.idle_cancel) > since:
+    is_of_now = known.alloc > since or known.held > since or known.ended > since
+    if is_of_now or known.free > since or known.idle_cancel > since:
         is_void = 0 < known.canceled <= since
         return known.but(canceled=0) if is_void else known
     return UNKNOWN

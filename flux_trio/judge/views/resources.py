@@ -229,7 +229,7 @@ AS_SENT: Final[View] = view(
 
 def heard_by(seen: Seen, peer: str) -> Acquired | None:
     """What a peer that is still there has acquired."""
-    had: Acquired | None = seen.at(AS_RECEIVED, peer)
+    had: Acquired | None = seen.states[AS_RECEIVED].get(peer)
     return None if had is None or had.gone else had
 
 

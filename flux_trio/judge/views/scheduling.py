@@ -150,7 +150,7 @@ def _after_request(link: Link, request: Request, n: int, taken_up: bool, seen: S
 
 
 def link_of(seen: Seen) -> Link:
-    link: Link | None = seen.at(LINK)
+    link: Link | None = seen.states[LINK].get(())
     return NO_LINK if link is None else link
 
 
@@ -279,7 +279,7 @@ def _after_event(asked: Asked, record: Record, seen: Seen) -> Asked | None:
 
 def asked_of(seen: Seen, jobid: Any) -> Asked:
     """The state of ASKED for a job."""
-    asked: Asked | None = seen.at(ASKED, jobid)
+    asked: Asked | None = seen.states[ASKED].get(jobid)
     return NOTHING_ASKED if asked is None else asked
 
 
