@@ -9,35 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from flux_trio.judge.engine.selector import (
-    ANY_DISCONNECT,
-    INSTANCE,
-    RECV,
-    SEND,
-    noted,
-    received,
-    sent,
-)
-from flux_trio.judge.engine.trait import ERROR
 from flux_trio.messages import Request, Response, service_of, topics
 from flux_trio.trace import Kind, Record
 
-CHANGING: Final = (
-    *sent("response", topics.EXEC_HELLO),
-    *sent("request", ANY_DISCONNECT),
-    *received("request", topics.SCHED_HELLO, topics.SCHED_READY, topics.EXEC_HELLO),
-    *received("request", topics.JOB_MANAGER_DISCONNECT),
-    *received("response", topics.SCHED_ALLOC, topics.SCHED_FREE, mark=ERROR),
-)
-"""The records that may change the facts."""
-LEAVING: Final = (
-    *noted(Kind.INSTANCE),
-    *noted(Kind.MODULE),
-    *sent("request", ANY_DISCONNECT),
-)
-"""The records by which a party may leave."""
-RETURNING: Final = sent("request", topics.SCHED_HELLO, topics.EXEC_HELLO)
-"""The records by which a party comes, in the place of one that has left."""
+_SEND: Final[str] = Kind.SEND.value
+_RECV: Final[str] = Kind.RECV.value
+_INSTANCE: Final[str] = Kind.INSTANCE.value
 
 HELLOS: Final = {
     "scheduler": (topics.RESOURCE_ACQUIRE, topics.SCHED_HELLO),
@@ -61,13 +38,13 @@ class Facts:
     def after(self, record: Record) -> Facts:
         """Return the facts after `record`."""
         message = record.message
-        if record.kind == SEND and isinstance(message, Response):
+        if record.kind == _SEND and isinstance(message, Response):
             is_answer = message.topic == topics.EXEC_HELLO and self.exec_hellos
             return self._after_exec_hello(message) if is_answer else self
-        if record.kind == SEND and self.is_manager_gone(record):
+        if record.kind == _SEND and self.is_manager_gone(record):
             alone = replace(self, scheduler="", is_ready=False, limit=None)
             return replace(alone, exec_peer="", exec_hellos=())
-        if record.kind != RECV:
+        if record.kind != _RECV:
             return self
         if not isinstance(message, Request):
             return self._after_response(message) if isinstance(message, Response) else self
@@ -97,7 +74,7 @@ class Facts:
         if found is None:
             data = record.data or {}
             parties = (self.scheduler, self.exec_peer, self.manager)
-            return record.kind == INSTANCE or (
+            return record.kind == _INSTANCE or (
                 data.get("module") in parties and data.get("what") != "started"
             )
         parties = (self.scheduler, self.exec_peer, self.manager)
@@ -108,7 +85,7 @@ class Facts:
 
         A peer that says hello has the role already, though it may be refused.
         """
-        if record.kind == SEND and getattr(record.message, "topic", "") in HELLOS.get(role, ()):
+        if record.kind == _SEND and getattr(record.message, "topic", "") in HELLOS.get(role, ()):
             return record.party
         names = {"scheduler": self.scheduler, "exec": self.exec_peer, "job-manager": self.manager}
         return names.get(role) or role

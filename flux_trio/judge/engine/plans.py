@@ -16,34 +16,24 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, NoReturn
 
-from flux_trio.judge.engine import facts
+from flux_trio.judge.engine import parties
 from flux_trio.judge.engine.compiled import ALWAYS, Asked, Folded, Step, step_of
+from flux_trio.judge.engine.declared import Mark, Seen, Selector, Trait, Value, Values, View
 from flux_trio.judge.engine.rule import ByTrait, Rule, Said
 from flux_trio.judge.engine.selector import (
     ANY_TOPIC,
     EVENT,
     HOOK,
     OWN,
-    Selector,
     name_of,
-    received,
 )
-from flux_trio.judge.engine.trait import ERROR, Mark, Trait, Value, Values
-from flux_trio.judge.engine.view import Seen, View
-from flux_trio.messages import Event, Request, Response, service_of, topics
+from flux_trio.messages import Event, Request, Response, service_of
 from flux_trio.trace import Record
 
 PLANS_MAX: Final = 4096  # cached plans; peers may send any number of topics
 RULE_SETS_MAX: Final = 16  # rule sets with cached plans; usually there is one
 
 _TYPES: Final[dict[type, str]] = {Request: "request", Response: "response", Event: "event"}
-
-# The messages by which the job manager learns that a party has gone, is new, or has failed.
-ENDINGS: Final = (
-    *received("request", topics.JOB_MANAGER_DISCONNECT, topics.SCHED_HELLO, topics.EXEC_HELLO),
-    *received("response", topics.SCHED_ALLOC, topics.SCHED_FREE, mark=ERROR),
-)
-OF_PARTIES: Final = (*ENDINGS, *facts.CHANGING, *facts.LEAVING, *facts.RETURNING)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,7 +115,7 @@ class Plans:
     # --- implementation
 
     def _marks(self) -> Iterable[Mark]:
-        selectors: list[Selector] = [*facts.CHANGING, *ENDINGS]
+        selectors: list[Selector] = [*parties.CHANGING, *parties.ENDINGS]
         selectors += [selector for rule in self.rules for selector in rule.selectors]
         selectors += [selector for view in self.views for selector in (*view.selectors, *view.many)]
         return [selector.mark for selector in selectors if selector.mark is not None]
@@ -160,11 +150,11 @@ class Plans:
         return Plan(
             kept,
             step,
-            may_clear=here.is_on(ENDINGS),
-            changes_facts=here.is_on(facts.CHANGING),
-            may_leave=here.is_on(facts.LEAVING),
-            may_return=here.is_on(facts.RETURNING),
-            is_of_parties=here.is_on(OF_PARTIES),
+            may_clear=here.is_on(parties.ENDINGS),
+            changes_facts=here.is_on(parties.CHANGING),
+            may_leave=here.is_on(parties.LEAVING),
+            may_return=here.is_on(parties.RETURNING),
+            is_of_parties=here.is_on(parties.OF_PARTIES),
         )
 
     def _asked(self, here: Here) -> tuple[frozenset[str], list[Asked]]:

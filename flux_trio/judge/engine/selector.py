@@ -3,17 +3,48 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Iterable
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
+from flux_trio.judge.engine.declared import Key, Mark, Selector
 from flux_trio.messages import Message, Request, Response, topics
 from flux_trio.trace import Kind, Record
 
-if TYPE_CHECKING:
-    from flux_trio.judge.engine.trait import Mark
+__all__ = [
+    "ANY_CANCEL",
+    "ANY_DISCONNECT",
+    "ANY_TOPIC",
+    "CLOCK",
+    "COUNTERS",
+    "EVENT",
+    "HOOK",
+    "INSTANCE",
+    "LOOKUP_TOPICS",
+    "MODULE",
+    "OWN",
+    "RECV",
+    "SEND",
+    "STATE",
+    "Key",
+    "Selector",
+    "called",
+    "errnum",
+    "job_id",
+    "logged",
+    "message",
+    "name_of",
+    "no_key",
+    "noted",
+    "once",
+    "payload",
+    "received",
+    "rpc",
+    "sent",
+    "topic_of",
+    "while_live",
+]
 
 MessageType: TypeAlias = Literal["request", "response", "event"]
-Key: TypeAlias = Hashable
 
 T = TypeVar("T")
 
@@ -34,21 +65,6 @@ INSTANCE: Final[str] = Kind.INSTANCE.value
 CLOCK: Final[str] = Kind.CLOCK.value
 
 OWN: Final = object()
-
-
-class Selector(NamedTuple):
-    """Selects records by kind, and messages by type and topic.
-
-    `topic` may have a star for any text; "<exec>" stands for the name of the execution service, as
-    in "<exec>.start". `mark` selects only records with some values of a trait. While the view
-    `live` has no state, no record is selected; OWN means the states of the rule or view itself.
-    """
-
-    kind: str
-    type: str = ""
-    topic: str = ""
-    mark: Mark | None = None
-    live: Any = None
 
 
 def sent(type_: MessageType, *topics: str, mark: Mark | None = None) -> list[Selector]:

@@ -1,58 +1,35 @@
-"""Traits: small values of a record that help to choose its rules and views.
-
-The kind, message type, topic and trait values of a record decide which rules and views read it.
-Records that are equal in these share a plan (`plans`). A selector may select some values of a trait
-(`Mark`); a rule may judge a trait (`Rules.by`). A trait should have few values, because each value
-is one more plan in the cache.
-"""
+"""Traits of messages that the rules of several RFCs share (`Trait`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final
 
+from flux_trio.judge.engine.declared import Mark, Seen, Trait, Value
 from flux_trio.judge.engine.selector import (
     ANY_TOPIC,
     LOOKUP_TOPICS,
-    Selector,
     errnum,
     payload,
     received,
     sent,
 )
 from flux_trio.messages import topics
+from flux_trio.trace import Record
 
-if TYPE_CHECKING:
-    from flux_trio.judge.engine.view import Seen, View
-    from flux_trio.trace import Record
-
-Value: TypeAlias = Hashable
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Trait:
-    """A value that `read` finds in the records of `selectors`; other records do not have the trait.
-
-    `views` returns the views that `read` uses.
-    """
-
-    name: str
-    selectors: tuple[Selector, ...]
-    read: Callable[[Record, Seen], Value]
-    views: Callable[[], tuple[View, ...]] = tuple
-
-
-class Mark(NamedTuple):
-    """The values of a trait for which `holds` returns True."""
-
-    trait: Trait
-    holds: Callable[[Any], bool]
-
-
-Values: TypeAlias = Mapping[Trait, Value]
-"""The traits of a record with their values."""
-
+__all__ = [
+    "BY_SCHEDULER",
+    "CARRIES_R",
+    "ERRNUM",
+    "ERROR",
+    "WITH_EVENTS",
+    "WITH_JOBSPEC",
+    "WITH_R",
+    "WITH_UNLINK",
+    "Mark",
+    "Trait",
+    "Value",
+    "says",
+]
 
 # --- errors
 

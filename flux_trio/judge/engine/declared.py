@@ -1,0 +1,139 @@
+"""What rules and views declare about the records that they read; these types name each other.
+
+Traits are small values of a record that help to choose its rules and views. The kind, message type,
+topic and trait values of a record decide which rules and views read it. Records that are equal in
+these share a plan (`plans`). A selector may select some values of a trait (`Mark`); a rule may
+judge a trait (`Rules.by`). A trait should have few values, because each value is one more plan in
+the cache.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from flux_trio.judge.engine.facts import Facts
+from flux_trio.judge.engine.packed import Packing
+from flux_trio.trace import Record
+
+Key: TypeAlias = Hashable
+Value: TypeAlias = Hashable
+Clears: TypeAlias = Callable[[Record, Facts], bool]
+
+
+class Selector(NamedTuple):
+    """Selects records by kind, and messages by type and topic.
+
+    `topic` may have a star for any text; "<exec>" stands for the name of the execution service, as
+    in "<exec>.start". `mark` selects only records with some values of a trait. While the view
+    `live` has no state, no record is selected; OWN means the states of the rule or view itself.
+    """
+
+    kind: str
+    type: str = ""
+    topic: str = ""
+    mark: Mark | None = None
+    live: Any = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trait:
+    """A value that `read` finds in the records of `selectors`; other records do not have the trait.
+
+    `views` returns the views that `read` uses.
+    """
+
+    name: str
+    selectors: tuple[Selector, ...]
+    read: Callable[[Record, Seen], Value]
+    views: Callable[[], tuple[View, ...]] = tuple
+
+
+class Mark(NamedTuple):
+    """The values of a trait for which `holds` returns True."""
+
+    trait: Trait
+    holds: Callable[[Any], bool]
+
+
+Values: TypeAlias = Mapping[Trait, Value]
+"""The traits of a record with their values."""
+
+
+class Seen(Protocol):
+    """The state of the monitor that a rule may read while it judges a record."""
+
+    @property
+    def facts(self) -> Facts:
+        """The roles of the parties."""
+
+    @property
+    def states(self) -> Mapping[Any, Mapping[Any, Any]]:
+        """The states by view and key; faster than `at`, for keys that are surely hashable."""
+
+    def at(self, view: View, key: Key = ()) -> Any:
+        """Return the state of `view` under `key`, or None, also if `key` is not hashable."""
+
+    def all(self, view: View) -> Mapping[Any, Any]:
+        """Return all states of `view`. Only for rare records: there may be a million jobs."""
+
+    def knew(self, party: str, n: int) -> bool:
+        """Whether `party` must have handled the message that it received at record `n`.
+
+        What it sends now may have crossed with that message otherwise. `knowing` has the proofs.
+        """
+
+    def requests_of(self, party: str) -> Iterable[tuple[tuple[str, int], int]]:
+        """Yield the requests that `party` has received and not answered.
+
+        Each has client and matchtag, and the record at which it was received. Of very many only the
+        latest are known. Only for rare records, and for traces with matchtags.
+        """
+
+    def unheeded(self, party: str) -> int:
+        """Return the first record that `party` has received since it last sent anything; 0 if none.
+
+        It may be about to act.
+        """
+
+    def is_old(self, n: int) -> bool:
+        """Whether record `n` is a second old: what a party does about it is surely done."""
+
+
+KeyOf: TypeAlias = Callable[[Record], Key | None]
+Parts: TypeAlias = Callable[[Record, Seen], Iterable[tuple[Key, Any]]]
+Fold: TypeAlias = Callable[[Any, Any, Record, Seen], Hashable | None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """A fold over the records of `selectors`, by key.
+
+    `key` returns the one key of a record; None skips the record. `parts` returns several keys, each
+    with its part of the record. If both are given, `parts` is used for the records of `many`.
+    `fold` returns the next state (None removes it) from the state, the part (None if there is only
+    a key), the record and the monitor's state.
+
+    `packing` says which states are kept as numbers. `clears` is as for rules. `reads` are the views
+    that `parts` and `fold` read. `state` is the type of a state; by default it is the return
+    annotation of `fold`.
+    """
+
+    name: str
+    selectors: tuple[Selector, ...]
+    fold: Fold
+    parts: Parts | None = None
+    key: KeyOf | None = None
+    many: tuple[Selector, ...] = ()
+    clears: Clears | None = None
+    reads: tuple[View, ...] = ()
+    state: Any = None
+    packing: Packing | None = None
+
+    @property
+    def type(self) -> Any:
+        if self.state is not None:
+            return self.state
+        return typing.get_type_hints(self.fold, include_extras=True).get("return")
