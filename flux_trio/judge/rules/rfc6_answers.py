@@ -36,7 +36,7 @@ MAY_WAIT: Final = (topics.LIST_ID,)
 ABSENT: Final = view(
     "absent modules",
     noted(Kind.MODULE),
-    key=lambda record: payload(record).get("module"),
+    key=lambda record: str(payload(record).get("module")),
     fold=lambda _n, _part, record, _seen: record.n if payload(record).get("what") in ENDS else None,
     state=Place,
 )
