@@ -112,3 +112,13 @@ class PluginFileParam(click.ParamType[str]):
         except PluginError as error:
             self.fail(str(error), param, ctx)
         return path
+
+
+PROPERTY_OPTION: Final = click.option(
+    "--property",
+    "properties",
+    type=PropertyParam(),
+    multiple=True,
+    metavar="MODULE:NAME",
+    help="Check this flux_trio.faults.Property as well. May be given several times.",
+)

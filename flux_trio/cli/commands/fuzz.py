@@ -11,9 +11,9 @@ import click
 
 from flux_trio.cli.errors import CommandError
 from flux_trio.cli.fuzz_params import (
+    PROPERTY_OPTION,
     ExecutorParam,
     PluginFileParam,
-    PropertyParam,
     Seeds,
     SeedsParam,
 )
@@ -41,14 +41,7 @@ _DEFAULT = Seeds(0, 300)
     metavar="DURATION",
     help="Begin no more seeds after DURATION.",
 )
-@click.option(
-    "--property",
-    "properties",
-    type=PropertyParam(),
-    multiple=True,
-    metavar="MODULE:NAME",
-    help="Check this flux_trio.faults.Property as well. May be given several times.",
-)
+@PROPERTY_OPTION
 @click.option(
     "--plugin",
     "plugins",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flux_trio.cli.fuzz_params import PropertyParam
+from flux_trio.cli.fuzz_params import PROPERTY_OPTION
 
 if TYPE_CHECKING:
     from flux_trio.cli.replaying import Replay
@@ -25,14 +25,7 @@ BROKEN = 1
     help="Stop when CLAUSE, or another property, is broken, and show the state of every core.",
 )
 @click.option("--story", is_flag=True, help="Tell how a property comes to be broken.")
-@click.option(
-    "--property",
-    "properties",
-    type=PropertyParam(),
-    multiple=True,
-    metavar="MODULE:NAME",
-    help="Check this flux_trio.faults.Property as well. May be given several times.",
-)
+@PROPERTY_OPTION
 @click.pass_context
 def replay(
     ctx: click.Context,
