@@ -40,14 +40,14 @@ def _reached_lines(campaign: Campaign) -> Iterator[str]:
         missing = [row.removeprefix(f"{table} ") for row in never if row.startswith(f"{table} ")]
         names = f"never: {_cut(missing)}" if missing else ""
         yield f"  {table:10} {total - len(missing):4} of {total:3}  {names}".rstrip()
-    yield "faults: the worlds in which each struck, the transitions that these worlds took"
+    yield "faults: the worlds in which each struck, the transitions that these worlds took after it"
     nmissing = 0
     for fault in all_faults():
-        missing = reached.never_with(fault)
+        missing = reached.never_after(fault)
         nmissing += len(missing)
         yield f"  {fault:22} {reached.struck[fault]:7,} {len(rows) - len(missing):5}"
     npairs = len(rows) * len(all_faults())
-    yield f"transitions with faults, never exercised: {nmissing:,} of {npairs:,}"
+    yield f"transitions after each fault, never exercised: {nmissing:,} of {npairs:,}"
 
 
 def _cut(names: Sequence[str]) -> str:
@@ -66,7 +66,7 @@ def report_json(campaign: Campaign) -> dict[str, Any]:
         "transitions": len(all_transitions()),
         "never_taken": reached.never_taken(),
         "faults": {
-            fault: {"worlds": reached.struck[fault], "never_taken": reached.never_with(fault)}
+            fault: {"worlds": reached.struck[fault], "never_after": reached.never_after(fault)}
             for fault in all_faults()
         },
     }

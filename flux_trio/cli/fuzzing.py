@@ -71,7 +71,7 @@ class Campaign:
         self.nworlds += 1
         self.nturns += result.nsteps
         self.next_seed = result.seed + 1
-        self.reached.add(result.taken, result.struck)
+        self.reached.add(result.taken, result.after)
         if result.broken:
             self.broken.append(result)
 

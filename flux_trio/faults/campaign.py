@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections import deque
-from collections.abc import Collection, Generator, Iterable
+from collections.abc import Collection, Generator, Iterable, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from typing import Final
@@ -19,7 +19,7 @@ from flux_trio.faults.drawing import draw_plan
 from flux_trio.faults.plan import Plan
 from flux_trio.faults.plugin_files import no_plugin_fails
 from flux_trio.faults.properties import OURS, Property
-from flux_trio.faults.reached import name_of_fault, transitions_noted
+from flux_trio.faults.reached import transitions_noted
 from flux_trio.faults.running import Outcome, run_plan
 
 AHEAD: Final = 4
@@ -41,8 +41,8 @@ class SeedResult:
     nsteps: int
     taken: frozenset[str]
     """The transitions of tables that the world took."""
-    struck: tuple[str, ...]
-    """The names of the faults that struck."""
+    after: Mapping[str, frozenset[str]]
+    """By name of each fault that struck: the transitions that were taken afterwards."""
 
     @property
     def seed(self) -> int:
@@ -83,15 +83,15 @@ def play_seed(seed: int, setup: Setup | None = None) -> SeedResult:
     """Play and judge the world of `seed`; a worker calls this."""
     setup = setup or Setup()
     properties = setup.all_properties()
-    with transitions_noted() as taken:
-        outcome = run_plan(setup.plan_of(seed), properties=properties)
+    with transitions_noted() as noted:
+        outcome = run_plan(setup.plan_of(seed), [noted.observe], properties=properties)
     return SeedResult(
         outcome.plan,
         main_property(outcome),
         outcome.problems,
         outcome.nsteps,
-        frozenset(taken),
-        tuple(dict.fromkeys(map(name_of_fault, outcome.struck))),
+        frozenset(noted.taken),
+        {fault: frozenset(transitions) for fault, transitions in noted.after.items()},
     )
 
 

@@ -1,13 +1,13 @@
 """Which transitions of the protocols' tables the worlds of a campaign took, and with which faults.
 
 A campaign that breaks no property may still have tried little. A transition counts with a fault if
-a world in which that fault struck took the transition.
+a world took it after that fault had struck.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
 from typing import Any, Final, get_args
@@ -17,6 +17,7 @@ import msgspec
 from flux_trio import protocols
 from flux_trio.faults.plan import Fault
 from flux_trio.protocols import Table
+from flux_trio.trace import Kind, Record
 
 TABLES: Final[dict[str, Table[Any, Any]]] = {
     name: value for name, value in vars(protocols).items() if isinstance(value, Table)
@@ -55,17 +56,38 @@ def all_faults() -> list[str]:
     return names
 
 
+class Noted:
+    """The transitions that were taken, and those after each fault; see `transitions_noted`."""
+
+    def __init__(self) -> None:
+        self.taken: set[str] = set()
+        self.after: dict[str, set[str]] = {}
+        """By fault that struck: the transitions that were taken afterwards."""
+
+    def observe(self, record: Record) -> None:
+        """Take the next record of the world's trace; a Sink."""
+        if record.kind == Kind.FAULT and record.data is not None:
+            name = f"{record.data['type']} {record.data.get('module', '')}".rstrip()
+            self.after.setdefault(name, set())
+
+    def note(self, transition: str) -> None:
+        """A transition is taken."""
+        self.taken.add(transition)
+        for each in self.after.values():
+            each.add(transition)
+
+
 @contextmanager
-def transitions_noted() -> Iterator[set[str]]:
-    """Yield a set that gets the name of each transition which this process takes in the block."""
-    taken: set[str] = set()
+def transitions_noted() -> Iterator[Noted]:
+    """Yield what gets the name of each transition that this process takes in the block."""
+    noted = Noted()
     before = {name: table.rows for name, table in TABLES.items()}
     for name, table in TABLES.items():
         table.rows = {
-            state: _NotedRow(row, name, state, taken.add) for state, row in table.rows.items()
+            state: _NotedRow(row, name, state, noted.note) for state, row in table.rows.items()
         }
     try:
-        yield taken
+        yield noted
     finally:
         for name, rows in before.items():
             TABLES[name].rows = rows
@@ -74,7 +96,7 @@ def transitions_noted() -> Iterator[set[str]]:
 class _NotedRow(dict[Any, Any]):
     """A row of a table that notes each event for which it is asked."""
 
-    def __init__(self, row: Any, table: str, state: Enum, note: Any) -> None:
+    def __init__(self, row: Any, table: str, state: Enum, note: Callable[[str], None]) -> None:
         super().__init__(row)
         self._names = {event: name_of_transition(table, state, event) for event in row}
         self._note = note
@@ -91,21 +113,20 @@ class Reached:
     def __init__(self) -> None:
         self.taken: set[str] = set()
         self.struck: Counter[str] = Counter()  # by fault: worlds in which it struck
-        self._with_fault: dict[str, set[str]] = {}  # by fault: transitions
+        self._after: dict[str, set[str]] = {}  # by fault: transitions
 
-    def add(self, taken: Iterable[str], struck: Iterable[str]) -> None:
-        """Count a world that took the transitions `taken`, and in which the faults `struck`."""
-        found = set(taken)
-        self.taken |= found
-        for fault in set(struck):
+    def add(self, taken: Iterable[str], after: Mapping[str, Iterable[str]]) -> None:
+        """Count a world that took the transitions `taken`, some of them `after` each fault."""
+        self.taken.update(taken)
+        for fault, transitions in after.items():
             self.struck[fault] += 1
-            self._with_fault.setdefault(fault, set()).update(found)
+            self._after.setdefault(fault, set()).update(transitions)
 
     def never_taken(self) -> list[str]:
         """Return the transitions that no world took, in the order of the tables."""
         return [each for each in all_transitions() if each not in self.taken]
 
-    def never_with(self, fault: str) -> list[str]:
-        """Return the transitions that no world took in which `fault` struck."""
-        found = self._with_fault.get(fault, set())
+    def never_after(self, fault: str) -> list[str]:
+        """Return the transitions that no world took after `fault` had struck in it."""
+        found = self._after.get(fault, set())
         return [each for each in all_transitions() if each not in found]

@@ -63,19 +63,29 @@ def test_transition_that_only_a_fault_brings_about() -> None:
     """A pending request is lost with its scheduler."""
     lost = "ALLOC PENDING LOST"
     crash = Crash("sched", When(topics.SCHED_ALLOC))
+    asked = "ALLOC IDLE ALLOC"
     with transitions_noted() as without:
-        run_plan(Plan(1, jobs=(JobPlan(),)))
-    with transitions_noted() as taken:
-        outcome = run_plan(Plan(1, jobs=(JobPlan(),), faults=(crash,)))
-    assert lost not in without
-    assert lost in taken
+        run_plan(Plan(1, jobs=(JobPlan(),)), [without.observe])
+    with transitions_noted() as noted:
+        run_plan(Plan(1, jobs=(JobPlan(),), faults=(crash,)), [noted.observe])
+    assert lost not in without.taken
+    assert without.after == {}
+    assert {lost, asked} <= noted.taken
     reached = Reached()
-    reached.add(without, [])
-    reached.add(taken, map(name_of_fault, outcome.struck))
-    assert reached.struck["crash sched"] == 1
-    assert lost not in reached.never_with("crash sched")
-    assert lost in reached.never_with("unload sched")
+    reached.add(without.taken, without.after)
+    reached.add(noted.taken, noted.after)
+    assert reached.struck == {"crash sched": 1}
+    assert lost not in reached.never_after("crash sched")
+    assert lost in reached.never_after("unload sched")
     assert lost not in reached.never_taken()
+
+
+def test_transition_before_a_fault_does_not_count_with_it() -> None:
+    finish = Crash("sched", When(topics.SCHED_FREE))  # the job has run
+    with transitions_noted() as noted:
+        run_plan(Plan(1, jobs=(JobPlan(),), faults=(finish,)), [noted.observe])
+    assert "JOB RUN FINISH" in noted.taken
+    assert "JOB RUN FINISH" not in noted.after["crash sched"]
 
 
 def test_each_fault_of_a_plan_has_a_name() -> None:
