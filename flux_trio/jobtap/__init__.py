@@ -8,6 +8,7 @@ package and nothing else of flux_trio.
 
 from flux_trio.config import Config
 from flux_trio.formats import Event, FormatError, Jobspec
+from flux_trio.jobtap.calling import failures_told
 from flux_trio.jobtap.calls import Given
 from flux_trio.jobtap.catalogue import CUSTOM, HOOKS, Hook, Returns
 from flux_trio.jobtap.counter import Counter, counter
@@ -74,6 +75,7 @@ __all__ = [
     "UpdateAsked",
     "counter",
     "enter",
+    "failures_told",
     "leave",
     "load_file",
     "on",

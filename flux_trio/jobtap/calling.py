@@ -27,6 +27,12 @@ HOOK: Final[str] = Kind.HOOK.value  # looked up once: every call is traced
 thinking: ContextVar[Asking | None] = ContextVar("thinking", default=None)
 
 
+failures_told: Final[ContextVar[tuple[Callable[[BaseException], object], ...]]] = ContextVar(
+    "failures_told", default=()
+)
+"""Called with each error of a plugin of the hosts in this context: for tests of plugins."""
+
+
 class Caller:
     """Calls functions of plugins.
 
@@ -127,6 +133,7 @@ class Caller:
             text = f"plugin {loaded.name}: {entry.label} ended: {describe(error)}"
             stack = "".join(traceback.format_exception(error))
             self.given.log(Level.ERR, f"{text}\n{readable(stack, STACK_CHARS_MAX)}")
+            _tell(error)
             note = note_of(
                 entry, entry.label, None, None, describe(error), self.given.now() - began
             )
@@ -137,6 +144,8 @@ class Caller:
         frames = traceback.extract_tb(error.__traceback__) if error is not None else []
         where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
         self.given.log(Level.ERR, text + where)
+        if error is not None:
+            _tell(error)
 
     def _record(
         self,
@@ -161,3 +170,8 @@ class Caller:
             entry, entry.label, view, f"blocked the instance without a checkpoint:\n{stack}"
         )
         self.given.log(Level.ERR, text)
+
+
+def _tell(error: BaseException) -> None:
+    for told in failures_told.get():
+        told(error)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from contextvars import copy_context
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -15,9 +16,10 @@ from flux_trio.broker import Handle, ModuleSpec
 from flux_trio.config import Config, parse_config
 from flux_trio.cores.job_manager.requests.admissions import User
 from flux_trio.editions.rfc27 import AllocType
+from flux_trio.faults.plugin_files import no_plugin_fails
 from flux_trio.formats import Jobspec, ResourceSet
 from flux_trio.instance import Instance, more_sinks
-from flux_trio.jobtap import Plugin
+from flux_trio.jobtap import Plugin, failures_told
 from flux_trio.messages import topics
 from flux_trio.testing.fakes import Fake, FakeExec, FakeScheduler
 from flux_trio.testing.fixtures import EPOCH, USERID, simulated_instance
@@ -25,6 +27,9 @@ from flux_trio.testing.instance_job import InstanceJob
 from flux_trio.testing.trio_thread import TrioThread
 from flux_trio.testing.watching import watched
 from flux_trio.trace import Record
+
+PLUGIN: Final = no_plugin_fails.name
+"""The property that no handler of a plugin fails."""
 
 WAIT_S: Final = 86_400.0
 """Virtual seconds that `wait` waits for an event, at most."""
@@ -36,7 +41,7 @@ class InstanceHarness:
     `config` is a Config or its text (TOML). `users` has names and groups by userid: {1001:
     ("alice", {"physics"})}. The `seed` orders Trio's tasks. `breaking` are the clauses that the
     test breaks on purpose; with None the instance is not judged. The end of the block raises
-    ClausesBroken.
+    ClausesBroken, or the first error of a plugin, unless `breaking` has PLUGIN or is None.
     """
 
     def __init__(
@@ -65,18 +70,20 @@ class InstanceHarness:
         self._clients: dict[int, Handle] = {}
         self.trace: list[Record] = []
         """The trace so far."""
+        self.plugin_errors: list[BaseException] = []
+        """What plugins have raised so far, with their own tracebacks."""
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             if self._breaking is not None:
                 stack.enter_context(watched(self._breaking))
-            token = more_sinks.set((*more_sinks.get(), lambda: self.trace.append))
-            try:
-                self._thread = TrioThread("instance harness", self._open, seed=self._seed)
-                self._thread.start()
-            finally:
-                more_sinks.reset(token)
-            stack.callback(self._thread.stop)
+            context = copy_context()
+            context.run(more_sinks.set, (*more_sinks.get(), lambda: self.trace.append))
+            context.run(failures_told.set, (*failures_told.get(), self.plugin_errors.append))
+            thread = TrioThread("instance harness", self._open, seed=self._seed, context=context)
+            thread.start()
+            self._thread = thread
+            stack.callback(thread.stop)
             self._stack = stack.pop_all()
         return self
 
@@ -87,6 +94,9 @@ class InstanceHarness:
         traceback: TracebackType | None,
     ) -> None:
         self._stack.__exit__(kind, error, traceback)
+        if error is None and self._breaking is not None and PLUGIN not in self._breaking:
+            for raised in self.plugin_errors[:1]:
+                raise raised
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[None]:

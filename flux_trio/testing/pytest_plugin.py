@@ -6,8 +6,10 @@ package only when a fixture is used.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pytest
@@ -24,6 +26,11 @@ _MARKERS: Final = (
     "flux_breaks(*properties): the test breaks these clauses or properties on purpose",
     "flux_unjudged: the test's instance or world is not judged",
     "flux_instance(**options): start the fixture `instance` with these options",
+)
+
+
+_OURS: Final = frozenset(
+    ("flux_seed", "world", "faults", "instance", "fake_scheduler", "fake_exec", "plugin_harness")
 )
 
 
@@ -64,6 +71,23 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     else:
         return
     metafunc.parametrize("flux_seed", seeds, ids=[f"seed-{seed}" for seed in seeds], indirect=True)
+
+
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an async test that uses a fixture of flux-trio under Trio, in virtual time.
+
+    A plugin for async tests that comes first, such as pytest-trio, runs it in its own way.
+    """
+    test = pyfuncitem.obj
+    if not inspect.iscoroutinefunction(test) or _OURS.isdisjoint(pyfuncitem.fixturenames):
+        return None
+    import trio
+    from trio.testing import MockClock
+
+    names = pyfuncitem._fixtureinfo.argnames
+    arguments = {name: pyfuncitem.funcargs[name] for name in names}
+    trio.run(partial(test, **arguments), clock=MockClock(autojump_threshold=0.0))
+    return True
 
 
 @pytest.fixture

@@ -185,6 +185,51 @@ def test_fixtures_serve_an_async_test(pytester: pytest.Pytester) -> None:
     ).assert_outcomes(passed=1)
 
 
+def test_async_test_runs_under_trio_in_virtual_time(pytester: pytest.Pytester) -> None:
+    run(
+        pytester,
+        """
+        import trio
+        from flux_trio.testing import simulated_instance
+
+        async def test_in_trio(world):
+            world.submit()
+            world.play()
+            await trio.sleep(3600)
+            async with simulated_instance() as instance, instance.connect() as handle:
+                assert await handle.call("job-manager.getinfo") == {"max_jobid": 0}
+            assert trio.current_time() >= 3600
+        """,
+    ).assert_outcomes(passed=1)
+
+
+RAISING = """
+    import pytest
+    from flux_trio import jobtap
+
+    class Mine(jobtap.Plugin):
+        @jobtap.on("job.state.run")
+        def run(self, job):
+            raise ValueError("odd")
+
+    @pytest.mark.flux_instance(plugins=[Mine()])
+    {mark}
+    def test_mine(instance):
+        instance.submit()
+        assert len(instance.plugin_errors) == 1
+    """
+
+
+def test_plugin_that_raises_fails_the_test_with_its_own_traceback(
+    pytester: pytest.Pytester,
+) -> None:
+    result = run(pytester, RAISING.format(mark=""))
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(['>*raise ValueError("odd")', "E*ValueError: odd"])
+    on_purpose = '@pytest.mark.flux_breaks("plugin")'
+    run(pytester, RAISING.format(mark=on_purpose)).assert_outcomes(passed=1)
+
+
 def test_strategies_make_what_flux_trio_reads(pytester: pytest.Pytester) -> None:
     run(
         pytester,
