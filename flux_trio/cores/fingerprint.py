@@ -37,7 +37,6 @@ from typing import (
     Protocol,
     TypeAlias,
     get_args,
-    get_origin,
     is_typeddict,
 )
 
@@ -51,6 +50,7 @@ from flux_trio.cores.type_hints import (
     is_value,
     item_hints,
     meaning_of,
+    origin_of,
     own_meaning,
     resolve,
     state_hint,
@@ -275,7 +275,7 @@ class _Walk:
                 yield [key, self.value(held, named.get(key, Any), beside)]
             return
         of_key, of_value = (*get_args(hint), Any, Any)[:2]
-        if get_origin(hint) is Counter:
+        if origin_of(hint) is Counter:
             of_value = int
         for key, held in value.items():
             below = _next_to(beside, key, of_key)

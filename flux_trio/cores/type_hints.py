@@ -25,6 +25,11 @@ Hint: TypeAlias = Any
 """A type, as an annotation has it."""
 
 
+def origin_of(hint: Hint) -> Any:
+    """Return `get_origin(hint)`, of which mypy believes that it is a ParamSpec."""
+    return get_origin(hint)
+
+
 @lru_cache(maxsize=4096)
 def resolve(hint: Hint, kind: Any, length: int) -> tuple[Hint, Any]:
     """The member of `hint` that a value of class `kind` is of, and what it means.
@@ -41,16 +46,16 @@ def resolve(hint: Hint, kind: Any, length: int) -> tuple[Hint, Any]:
 
 def own_meaning(hint: Hint) -> Any:
     """What the whole of an attribute with this type means."""
-    return hint.__metadata__[0] if get_origin(hint) is Annotated else None
+    return hint.__metadata__[0] if origin_of(hint) is Annotated else None
 
 
 def _members(hint: Hint, meaning: Any = None) -> Iterable[tuple[Hint, Any]]:
-    if get_origin(hint) is Annotated:
+    if origin_of(hint) is Annotated:
         own = [
             each for each in hint.__metadata__ if isinstance(each, (Number, Meaning, Items, Keys))
         ]
         yield from _members(hint.__origin__, own[0] if own else meaning)
-    elif get_origin(hint) in (Union, UnionType):
+    elif origin_of(hint) in (Union, UnionType):
         for each in get_args(hint):
             yield from _members(each, meaning)
     elif isinstance(meaning, (Items, Keys)):
@@ -68,7 +73,7 @@ def _may_hold(hint: Hint, kind: type, length: int) -> bool:
         return kind is list
     if isinstance(hint, Keys) or is_typeddict(hint):
         return kind is dict
-    origin = get_origin(hint) or hint
+    origin = origin_of(hint) or hint
     if not isinstance(origin, type):
         return False
     if kind is tuple and origin is tuple:
@@ -85,7 +90,7 @@ def item_hints(hint: Hint, length: int) -> list[Hint]:
     if isinstance(hint, Items):
         return [*hint.types, *[Any] * length][:length]
     of_items = get_args(hint)
-    if get_origin(hint) is tuple and (not of_items or of_items[-1] is not ...):
+    if origin_of(hint) is tuple and (not of_items or of_items[-1] is not ...):
         return [*of_items, *[Any] * length][:length]
     return [of_items[0] if of_items else Any] * length
 
