@@ -23,8 +23,10 @@ from flux_trio.store.layout import create, key_sum, marks_of, part_sum, transact
 from flux_trio.store.pending import Pending, Slice, Some
 from flux_trio.store.statements import filled, rows_prepared
 
-SLICE_CHANGES: Final = 2048
-"""Changes that one transaction writes: that takes about 0.01 s, and a new commit waits so long."""
+SLICE_CHANGES: Final = 4096
+"""Changes that one transaction writes: that takes about 0.02 s, and a new commit waits so long. It
+is as many as a round of the kvs has, so that the changes to be written do not become more and more
+while commits keep coming."""
 
 STATEMENT_ROWS_MAX: Final = 1024
 LEFT_OUT_MAX: Final = 100  # skipped unlinks at a time; each one means to retry all others

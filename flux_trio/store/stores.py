@@ -11,7 +11,7 @@ from typing import ClassVar, Protocol
 
 from sortedcontainers import SortedDict
 
-from flux_trio.cores.kvs.ops import Damaged, Op, Page, PageRead, Put, Swept, Unlink, span
+from flux_trio.cores.kvs.ops import Append, Damaged, Op, Page, PageRead, Swept, Unlink, span
 from flux_trio.messages import FluxError, Level
 
 
@@ -71,15 +71,16 @@ class MemoryStore:
 
     def commit(self, ops: Iterable[Op]) -> None:
         """Apply `ops`; they cannot fail."""
+        values = self._values
         for op in ops:
-            if isinstance(op, Unlink):
-                self._values.pop(op.key, None)
+            if type(op) is Unlink:  # isinstance of a Struct costs four times as much
+                values.pop(op.key, None)
                 for key in self.dir(op.key):
-                    del self._values[key]
-            elif isinstance(op, Put):
-                self._values[op.key] = op.text
+                    del values[key]
+            elif type(op) is Append and op.key in values:
+                values[op.key] += op.text
             else:
-                self._values[op.key] = self._values.get(op.key, "") + op.text
+                values[op.key] = op.text  # type: ignore[union-attr]
 
     def lookup(self, keys: Sequence[str]) -> list[str | None]:
         return [self._values.get(key) for key in keys]
