@@ -104,7 +104,7 @@ def test_the_job_runs_here_with_this_environment_and_no_limit() -> None:
                 **shell_options(**{"env-expand": {"A": "{{id}}", "B": "$HOME/{{name}}"}}),
             },
         ),
-        ({"dependency": ()}, {}),  # 26.format.4
+        ({"dependency": ()}, {}),
         (
             {"dependency": ("afterok:ƒ3", "singleton"), "begin_time": ("+12.5s",)},
             {
@@ -134,6 +134,7 @@ def test_the_job_runs_here_with_this_environment_and_no_limit() -> None:
     ],
 )
 def test_options_are_attributes(options: dict[str, Any], attributes: dict[str, Any]) -> None:
+    """26.format.3, 26.format.4: dependencies among them; the key is absent without any."""
     assert system(**options) == {**system(), **attributes}
 
 

@@ -202,7 +202,9 @@ def test_r_is_in_the_kvs_before_the_answer_and_stays_when_it_is_freed(
 def test_every_grant_is_a_subset_of_the_inventory_and_can_be_had_again(
     script: SchedScript,
 ) -> None:
-    """20.overview.3: cores and ranks of the R it acquired, each with one job at a time."""
+    """14.vertex.2, 20.overview.3: cores and ranks of the R it acquired, each with one job at a
+    time.
+    """
     units = {f"rank{rank}/core{core}" for rank in (0, 1) for core in (0, 1)}
     for first in (1, 5):
         jobs = range(first, first + 4)

@@ -70,11 +70,12 @@ def test_job_is_told_as_started_when_the_shell_host_says_so() -> None:
 
 
 def test_instance_adds_to_the_environment() -> None:
+    """14.attributes.4: to the variables of the jobspec, of which null unsets one."""
     script = ExecScript(environment={"FLUX_URI": "ws://here"})
     (start,) = to_shell(script.start(7, jobspec(environment={"A": "b", "C": None})))
     assert start.env["FLUX_URI"] == "ws://here"
     assert start.env["A"] == "b"
-    assert "C" not in start.env  # 14.attributes.4: null unsets
+    assert "C" not in start.env
 
 
 def test_the_environment_of_the_tasks_comes_from_the_stored_jobspec() -> None:
@@ -200,7 +201,9 @@ def test_tasks_before_the_one_that_failed_are_stopped() -> None:
 def test_tasks_that_have_no_room_fail_the_job() -> None:
     """14.submit.4: the job fails and its resources return."""
     script = ExecScript()
-    (exception, release) = told(script.start(7, jobspec(ntasks=3), resources({0: 2})))
+    answers = told(script.start(7, jobspec(ntasks=3), resources({0: 2})))
+    assert [kind for kind, *_ in answers] == ["exception", "release"]
+    exception, release = answers
     assert "expected room for 3 slots of 1 cores, got rank0/core[0-1]" in exception[3]
     assert release == RELEASE
 

@@ -329,6 +329,7 @@ def broken(**changes: Any) -> dict[str, Any]:
 def test_refusal_is_immediate_and_stores_nothing(request_: Request, errnum: int, text: str) -> None:
     "14.submit.1: malformed jobspec is rejected immediately at submission."
     (answer,) = Script()(request_)
+    assert isinstance(answer, Response)
     assert (answer.errnum, answer.payload) == (errnum, text)
 
 

@@ -26,7 +26,8 @@ def saying(topic: str, *posts: tuple[str, dict[str, Any]], **how: Any) -> Manage
 
 def refused(did: list[str]) -> str:
     """The text of the one operation that was not done."""
-    (line,) = did
+    assert len(did) == 1, did
+    line = did[0]
     assert line.startswith("log 3: plugin plug: cannot post ")
     return line.partition(": cannot post ")[2]
 

@@ -255,7 +255,9 @@ def test_anonymous_queue_is_disabled_without_a_name() -> None:
 
 
 def test_stopped_queue_is_sent_to_no_scheduler_and_the_other_goes_on(two: ManagerScript) -> None:
-    """33.admin.4, 33.admin.6, 33.admin.7, 33.background.1-2: it takes jobs as before."""
+    """14.attributes.5, 33.admin.4, 33.admin.6, 33.admin.7, 33.background.1-2: it takes jobs as
+    before.
+    """
     two.submit(1, 2)
     two.submit(3, queue="debug")
     assert two.queue("batch", start=False, reason="maintenance") == [

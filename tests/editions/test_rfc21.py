@@ -75,8 +75,8 @@ def test_context_as_the_rfc_has_it_is_taken(name: str, context: Any) -> None:
 
 @pytest.mark.parametrize(("name", "context", "error"), BAD)
 def test_context_that_is_not_says_which_key(name: str, context: Any, error: str) -> None:
-    """21.events.8, 21.events.14, 21.events.15, 21.events.18, 21.events.20-35: required keys, their
-    types and bounds.
+    """21.events.8, 21.events.18, 21.events.20-33, 21.exceptions.1: required keys, their types and
+    bounds.
     """
     with pytest.raises(FormatError) as info:
         check_context(Event(1.0, name, context))

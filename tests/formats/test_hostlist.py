@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flux_trio.formats import HOSTS_MAX, FormatError, Hostlist
+from tests.support.reading import value_or_error
 
 VECTORS = [
     ("", ""),
@@ -77,13 +78,14 @@ def test_lists_print_compressed(hosts: str, text: str) -> None:
         ("[1]b,,c", ["1b", "c"]),
         (",a,", ["a"]),
         (",", []),
+        ("", []),
     ],
 )
 def test_expressions_are_separated_by_commas_outside_brackets(
     text: str, expanded: list[str]
 ) -> None:
     """29.hostlist.2, 29.hostlist.3, 29.hostlist.4: an empty expression is an empty list."""
-    assert list(Hostlist.parse(text)) == expanded
+    assert value_or_error(lambda: list(Hostlist.parse(text))) == expanded
 
 
 @pytest.mark.parametrize(

@@ -80,13 +80,15 @@ def test_the_environment_can_be_left_out() -> None:
 
 
 def test_an_update_replaces_or_makes_the_value_at_a_dotted_path() -> None:
-    """21.events.8: the original is not changed."""
+    """21.events.8, 21.events.9: the original is not changed, and objects are not merged."""
     original = jobspec()
     before = copy.deepcopy(original)
     updated = apply_update(original, "attributes.system.duration", 3600)
     assert Jobspec.parse(updated).duration == 3600.0
     updated = apply_update(updated, "attributes.system.exec.test.run_duration", "1s")
     assert Jobspec.parse(updated).attribute("system.exec.test.run_duration") == "1s"
+    updated = apply_update(updated, "attributes.system.exec", {"other": 1})
+    assert Jobspec.parse(updated).attribute("system.exec") == {"other": 1}
     assert original == before
 
 

@@ -55,6 +55,7 @@ class TestPlacement:
         assert pool.find(nodes(5)) is None
 
     def test_whole_nodes_must_be_idle(self) -> None:
+        """14.vertex.3: and the job gets all that they have."""
         pool = pool_of(machine(4, 4))
         pool.take(one_core(1))
         assert allocated(pool, nodes(2, whole=True)).summary() == "rank[0,2]/core[0-3]"

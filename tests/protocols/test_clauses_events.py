@@ -79,6 +79,7 @@ def test_dependencies_have_a_description():
 
 
 def test_resource_update_has_an_expiration_and_the_job_has_the_last():
+    """21.events.11"""
     keys_are_required_and_checked("resource-update")
     updates = [event("resource-update", expiration=at) for at in (2000, 3000)]
     assert replay(1, [*running(), *updates]).expiration == 3000.0

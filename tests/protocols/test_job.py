@@ -193,8 +193,8 @@ def test_what_is_open_is_known_by_its_description() -> None:
     job = replay(1, pending()[:2])
     for name in ("a", "b"):
         job.apply(event("dependency-add", description=name))
-    job.apply(event("dependency-remove", description="a"))
-    assert job.dependencies == {"b"}
+    job.apply(event("dependency-remove", description="b"))
+    assert job.dependencies == {"a"}
     job = replay(1, running())
     job.apply(event("prolog-start", description="p"))
     assert job.prologs == {"p"}

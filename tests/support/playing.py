@@ -71,7 +71,7 @@ class Jobs:
     async def events(self, jobid: int, until: str = "clean") -> list[Event]:
         """Its events up to the first one called `until`."""
         found: list[Event] = []
-        with trio.fail_after(PATIENCE_S):
+        with trio.move_on_after(PATIENCE_S):
             async with self._handle.stream(topics.INFO_WATCH, {"id": jobid}) as responses:
                 async for response in responses:
                     found.append(parse_event(response["event"]))
