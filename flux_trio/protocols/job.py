@@ -300,7 +300,8 @@ class Job(JobFacts):
             return None
         if self.success:
             return JobResult.COMPLETED
-        kind = self.exception["type"] if self.exception is not None else ""
+        exception = self.exception
+        kind = exception["type"] if exception is not None else ""
         if kind == "cancel":
             return JobResult.CANCELED
         return JobResult.TIMEOUT if kind in _TIMEOUTS else JobResult.FAILED

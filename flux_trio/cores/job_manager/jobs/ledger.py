@@ -255,8 +255,9 @@ class Ledger(Commits):
     def _remove(self, job: ActiveJob) -> None:
         del self.jobs[job.id]
         self.running.pop(job.id, None)
-        for sizes in (self.asked_bytes, self.posted_bytes, self.memo_bytes):
-            sizes.went(job.userid, job.id)
+        for counted in (self.asked_bytes, self.posted_bytes, self.memo_bytes):
+            if job.id in counted.sizes:
+                counted.put(job.userid, job.id, 0)
         self.users.went(job.userid, job.id)
         self.tally.went(job.id, job.queue, job.state)
 

@@ -71,11 +71,6 @@ class JobBytes(Part):
         """Return the bytes of all active jobs of a user."""
         return self.totals.get(userid, 0)
 
-    def went(self, userid: int, jobid: int) -> None:
-        """Forget the bytes of a job, which is no longer active."""
-        if jobid in self.sizes:
-            self.put(userid, jobid, 0)
-
     def put(self, userid: int, jobid: int, size: int) -> None:
         """Set the bytes of a job; 0 also for a job that is no longer active."""
         before = self.sizes.pop(jobid, 0)
