@@ -11,7 +11,18 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from flux_trio.judge.engine.place import Place
-from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, logged, noted, payload, view
+from flux_trio.judge.engine.rule import (
+    OWN,
+    Broken,
+    Rules,
+    Said,
+    Seen,
+    logged,
+    noted,
+    payload,
+    view,
+    while_live,
+)
 from flux_trio.judge.engine.selector import COUNTERS, STATE, job_id, name_of, once
 from flux_trio.judge.views import execution, scheduling
 from flux_trio.judge.views.execution import STARTS, Start, is_open
@@ -66,7 +77,8 @@ def _fold_obstacles(
 
 OBSTACLES: Final = view(
     "obstacles",
-    logged(*_OPENS, *_CLOSES, "clean"),
+    logged(*_OPENS),
+    while_live(OWN, logged(*_CLOSES, "clean")),
     key=job_id,
     fold=_fold_obstacles,
 )

@@ -15,6 +15,7 @@ from flux_trio.formats import Idset
 from flux_trio.judge.checks.jobspecs import system
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
+    OWN,
     Broken,
     Rules,
     Said,
@@ -26,6 +27,7 @@ from flux_trio.judge.engine.rule import (
     received,
     sent,
     view,
+    while_live,
 )
 from flux_trio.judge.engine.selector import SEND, no_key
 from flux_trio.judge.engine.trait import WITH_R
@@ -125,8 +127,7 @@ def _names_asked(jobspec: Any) -> tuple[str, ...]:
 SUFFIXED: Final = view(
     "suffixed properties",
     received("request", topics.SCHED_ALLOC),
-    received("request", topics.SCHED_FREE),
-    logged("clean"),
+    while_live(OWN, received("request", topics.SCHED_FREE), logged("clean")),
     key=job_id,
     fold=lambda _old, _part, record, _seen: _names_asked(payload(record).get("jobspec")) or None,
 )

@@ -12,6 +12,7 @@ from flux_trio.judge.checks.shapes import INTEGER, JOB_ID, require_key
 from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
+    OWN,
     Broken,
     Key,
     Rules,
@@ -26,6 +27,7 @@ from flux_trio.judge.engine.rule import (
     rpc,
     sent,
     view,
+    while_live,
 )
 from flux_trio.judge.engine.selector import RECV, topic_of
 from flux_trio.judge.engine.view import Live
@@ -95,7 +97,11 @@ def _fold_in_force(_old: Any, _part: None, record: Record, _seen: Seen) -> Any:
 
 
 IN_FORCE: Final = view(
-    "in force", logged("resource-update", "clean"), key=job_id, fold=_fold_in_force
+    "in force",
+    logged("resource-update"),
+    while_live(OWN, logged("clean")),
+    key=job_id,
+    fold=_fold_in_force,
 )
 """By job id: the expiration of its last resource-update."""
 

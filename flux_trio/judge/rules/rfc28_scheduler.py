@@ -12,6 +12,7 @@ from flux_trio.formats import Idset
 from flux_trio.judge.checks.jobspecs import system
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
+    OWN,
     Broken,
     Rules,
     Said,
@@ -23,6 +24,7 @@ from flux_trio.judge.engine.rule import (
     received,
     sent,
     view,
+    while_live,
 )
 from flux_trio.judge.engine.selector import EVENT, RECV, SEND, topic_of
 from flux_trio.judge.engine.trait import WITH_R
@@ -174,7 +176,7 @@ def _fold_freeing(_n: int | None, _part: None, record: Record, seen: Seen) -> Pl
 FREEING: Final = view(
     "freeing what was shrunk",
     FREE,
-    sent("response", topics.SCHED_FREE),
+    while_live(OWN, sent("response", topics.SCHED_FREE)),
     key=job_id,
     fold=_fold_freeing,
     reads=(AS_RECEIVED, HELD),

@@ -28,6 +28,7 @@ from flux_trio.judge.engine.selector import (
     received,
     sent,
 )
+from flux_trio.judge.engine.trait import ERROR
 from flux_trio.judge.engine.view import Live, Seen, view
 from flux_trio.judge.views.eventlogs import LOG, Log
 from flux_trio.messages import Request, Response, topics
@@ -214,7 +215,7 @@ LINK: Final = view(
     sent("request", EXEC_DISCONNECT),
     noted(Kind.MODULE),
     sent("response", topics.EXEC_HELLO),
-    received("response", START),
+    received("response", START, mark=ERROR),
     key=no_key,
     fold=_fold_link,
     reads=(STARTS,),

@@ -15,6 +15,7 @@ from flux_trio.judge.engine.selector import (
     ANY_DISCONNECT,
     ANY_TOPIC,
     EVENT,
+    OWN,
     RECV,
     SEND,
     errnum,
@@ -24,8 +25,9 @@ from flux_trio.judge.engine.selector import (
     payload,
     received,
     sent,
+    while_live,
 )
-from flux_trio.judge.engine.trait import ERROR
+from flux_trio.judge.engine.trait import ERROR, says
 from flux_trio.judge.engine.view import Live, Seen, view
 from flux_trio.messages import Request, Response, topics
 from flux_trio.trace import Record
@@ -259,8 +261,9 @@ def _fold_raised(_n: int | None, _part: None, record: Record, _seen: Seen) -> Pl
 RAISED: Final = view(
     "raised",
     received("request", topics.JOB_RAISE, topics.JOB_RAISEALL),
-    received("response", "<exec>.start"),
-    logged("clean"),
+    received("response", "<exec>.start", mark=says("exception")),
+    received("response", "<exec>.start", mark=ERROR),
+    while_live(OWN, logged("clean")),
     parts=_raised,
     fold=_fold_raised,
 )

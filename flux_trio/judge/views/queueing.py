@@ -9,6 +9,7 @@ from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import Broken
 from flux_trio.judge.engine.selector import (
     EVENT,
+    OWN,
     errnum,
     job_id,
     logged,
@@ -17,7 +18,9 @@ from flux_trio.judge.engine.selector import (
     payload,
     received,
     sent,
+    while_live,
 )
+from flux_trio.judge.engine.trait import ERROR
 from flux_trio.judge.engine.view import Seen, view
 from flux_trio.judge.views.jobs import DURABLE, LIFE, SCHED, Durable, Life
 from flux_trio.judge.views.queues import JOB_QUEUES, QUEUES, queue_of_job, stop_of
@@ -58,7 +61,8 @@ def _fold_outstanding(count: int | None, _part: None, record: Record, seen: Seen
 OUTSTANDING: Final = view(
     "outstanding",
     sent("request", topics.SCHED_ALLOC),
-    received("response", topics.SCHED_ALLOC, topics.SCHED_FREE),
+    received("response", topics.SCHED_ALLOC),
+    received("response", topics.SCHED_FREE, mark=ERROR),
     received("request", topics.SCHED_HELLO, topics.JOB_MANAGER_DISCONNECT),
     key=no_key,
     fold=_fold_outstanding,
@@ -95,7 +99,7 @@ def _fold_overtaken(_was: bool | None, _part: None, record: Record, seen: Seen) 
 OVERTAKEN: Final = view(
     "overtaken",
     received("response", topics.SCHED_ALLOC),
-    logged("alloc", "clean"),
+    while_live(OWN, logged("alloc", "clean")),
     key=job_id,
     fold=_fold_overtaken,
     reads=(ASKED, LINK, NEWEST_ANSWERED),

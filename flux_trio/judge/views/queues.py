@@ -126,7 +126,8 @@ def _fold_queue(was: str | None, named: str | None, record: Record, _seen: Seen)
 JOB_QUEUES: Final = view(
     "queues of jobs",
     sent("request", topics.SCHED_ALLOC),
-    logged("jobspec-update", "clean", "invalidate"),
+    logged("jobspec-update"),
+    while_live(OWN, logged("clean", "invalidate")),
     key=job_id,
     parts=_jobspec_queues,
     many=sent("request", topics.KVS_COMMIT, mark=WITH_JOBSPEC),

@@ -23,7 +23,7 @@ from flux_trio.judge.engine.selector import (
     sent,
     topic_of,
 )
-from flux_trio.judge.engine.trait import says
+from flux_trio.judge.engine.trait import ERROR, says
 from flux_trio.judge.engine.view import Live, Seen, view
 from flux_trio.judge.views.jobs import LIFE, PRIORITY, SCHED, Life
 from flux_trio.messages import Errno, Request, Response, service_of, topics
@@ -125,7 +125,7 @@ LINK: Final = view(
     received("request", topics.SCHED_HELLO, topics.SCHED_READY, topics.JOB_MANAGER_DISCONNECT),
     sent("response", topics.SCHED_HELLO, topics.SCHED_READY),
     received("response", topics.SCHED_HELLO, topics.SCHED_READY),
-    received("response", topics.SCHED_ALLOC, topics.SCHED_FREE),
+    received("response", topics.SCHED_ALLOC, topics.SCHED_FREE, mark=ERROR),
     key=no_key,
     fold=_fold_link,
 )

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from flux_trio.formats import FormatError, apply_update
 from flux_trio.judge.engine.place import Place
-from flux_trio.judge.engine.selector import job_id, logged, name_of, sent
+from flux_trio.judge.engine.selector import OWN, job_id, logged, name_of, sent, while_live
 from flux_trio.judge.engine.trait import WITH_JOBSPEC
 from flux_trio.judge.engine.view import Seen, view
 from flux_trio.judge.views.commits import decoded, encoded, stored
@@ -39,7 +39,13 @@ def _fold_updates(
     return (*(found or ()), *(Update(k, encoded(v), record.n) for k, v in new))
 
 
-UPDATES: Final = view("updates", logged("jobspec-update", *ENDS), key=job_id, fold=_fold_updates)
+UPDATES: Final = view(
+    "updates",
+    logged("jobspec-update"),
+    while_live(OWN, logged(*ENDS)),
+    key=job_id,
+    fold=_fold_updates,
+)
 """By job id: the entries of its jobspec-update events, oldest first."""
 
 
