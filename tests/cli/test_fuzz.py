@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import functools
 import json
+import os
+import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +19,7 @@ from flux_trio.cli import main
 from flux_trio.faults import all_transitions, play_seed, run_plan
 from flux_trio.faults.plan import plan_from_toml
 from flux_trio.protocols.alloc import ALLOC, AllocEvent, AllocState
+from tests.support.instance import DEADLINE_S, FLUX_TRIO, environment
 
 STUCK = "invariant.nobody-stuck"
 HERE = ("--executor", "tests.support.at_once:AtOnce")
@@ -130,6 +134,27 @@ def test_plugin_that_fails_is_told_with_its_plan(tmp_path: Path) -> None:
     gone = runner.invoke(main, ["replay", str(found / "plan.toml")], prog_name="flux-trio")
     assert gone.exit_code == 2
     assert "the plan cannot be replayed: no plugin" in gone.stderr
+
+
+def test_workers_of_a_dask_cluster() -> None:
+    pytest.importorskip("distributed", reason="the extra dask is not installed")
+    result = fuzz("--seeds", "3:5", "--executor", "cluster:executor", "--json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout) == json.loads(fuzz("--seeds", "3:5", *HERE, "--json").stdout)
+
+
+def test_bar_is_shown_on_a_terminal() -> None:
+    ours, theirs = pty.openpty()
+    command = [*FLUX_TRIO, "fuzz", "--seeds", "3:6", *HERE]
+    env = environment(TERM="xterm", COLUMNS="80")
+    process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=theirs, text=True)
+    os.close(theirs)
+    stdout, _ = process.communicate(timeout=DEADLINE_S)
+    shown = os.read(ours, 1 << 16).decode()
+    os.close(ours)
+    assert process.returncode == 0
+    assert stdout.startswith("seeds 3:6\n3 worlds, ")
+    assert re.search(r"seed .*3/3", shown)
 
 
 def test_time_budget_ends_the_run() -> None:

@@ -1,0 +1,105 @@
+"""Properties of a user: each is asked when it says, and finds what is planted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flux_trio.cores.kvs.ops import Append
+from flux_trio.faults import Crash, JobPlan, Plan, When, run_plan, shrink
+from flux_trio.faults.properties import (
+    OURS,
+    after_each_step,
+    at_rest,
+    no_job_runs_twice,
+    over_trace,
+    resources_are_accounted_for,
+)
+from flux_trio.faults.world import CoresWorld
+from flux_trio.formats import Event, format_event
+from flux_trio.messages import topics
+from flux_trio.trace import Kind, Record
+
+PLAN = Plan(seed=1, jobs=(JobPlan(), JobPlan(run=2.0)))
+CRASH = Crash("sched", When(topics.SCHED_ALLOC), back=3.0)
+
+
+def test_worlds_keep_the_properties_that_come_with_them() -> None:
+    assert run_plan(PLAN, properties=OURS).problems == ()
+
+
+def test_property_over_the_trace_sees_all_of_it() -> None:
+    seen: list[int] = []
+
+    @over_trace("long")
+    def is_short(trace: Sequence[Record]) -> str:
+        seen.append(len(trace))
+        return "the trace has records"
+
+    trace: list[Record] = []
+    outcome = run_plan(PLAN, [trace.append], properties=[is_short])
+    assert seen == [len(trace)]
+    assert outcome.problems == ("long: the trace has records",)
+
+
+def test_property_after_each_step_is_named_once() -> None:
+    steps: list[int] = []
+
+    @after_each_step("young")
+    def is_young(world: CoresWorld) -> str:
+        steps.append(world.nsteps)
+        return f"step {world.nsteps}" if world.nsteps >= 10 else ""
+
+    outcome = run_plan(PLAN, properties=[is_young])
+    assert steps == list(range(1, 11))
+    assert outcome.problems == ("young: step 10",)
+
+
+def test_property_at_rest_is_asked_when_everything_was_put_right() -> None:
+    @at_rest("there")
+    def scheduler_is_there(world: CoresWorld) -> str:
+        return "" if "sched" in world.stations else "there is no scheduler"
+
+    plan = Plan(seed=1, faults=(Crash("sched", 5, back=0.0),))
+    assert run_plan(plan, properties=[scheduler_is_there]).problems == ()
+
+
+def test_job_that_ran_twice_is_named() -> None:
+    @at_rest("planted")
+    def plant(world: CoresWorld) -> str:
+        """Give a job a second start event in the store, as if it had run again."""
+        store = world.disk.store
+        key = next(each for each in store.dir("") if each.endswith("eventlog") and "job." in each)
+        store.commit([Append(key, format_event(Event(1.0, "start", {})))])
+        return no_job_runs_twice(world)
+
+    outcome = run_plan(PLAN, properties=[plant])
+    (problem,) = outcome.problems
+    assert problem.startswith("planted: job.")
+    assert problem.endswith("has 2 start events")
+
+
+def test_resources_that_are_never_freed_are_named() -> None:
+    trace: list[Record] = []
+    run_plan(PLAN, [trace.append])
+    assert resources_are_accounted_for(trace) == ""
+    freed = [each for each in trace if each.kind == Kind.EVENT and each.data is not None]
+    last = next(each for each in reversed(freed) if (each.data or {})["name"] == "free")
+    said = resources_are_accounted_for([each for each in trace if each is not last])
+    assert said.startswith("the resources of ")
+    assert said.endswith(" are not free")
+
+
+def test_plan_that_breaks_a_property_of_a_user_is_made_small() -> None:
+    @over_trace("calm")
+    def no_module_crashes(trace: Sequence[Record]) -> str:
+        ended = [each for each in trace if (each.data or {}).get("what") == "crashed"]
+        return "a module crashed" if ended else ""
+
+    plan = Plan(seed=1, jobs=(JobPlan(),) * 8, faults=(Crash("job-list", 50), CRASH))
+    small = shrink(
+        plan,
+        "",
+        lambda tried: "calm" in run_plan(tried, properties=[no_module_crashes]).broken,
+    )
+    assert len(small.jobs) <= 1
+    assert len(small.faults) == 1
