@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import count, takewhile
@@ -43,6 +43,12 @@ def test_every_property_holds() -> None:
     plan = plan_from_toml(PLAN.read_text())
     assert run_plan(plan, properties=SETUP.all_properties()).problems == ()
 '''
+
+
+class WorkersGone(CommandError):
+    """The executor cannot go on, so nothing is known of the seeds that are left."""
+
+    exit_code = 2
 
 
 @dataclass(frozen=True)
@@ -95,10 +101,13 @@ def run_campaign(
     """Play the seeds until one breaks a property, or with `keep_going` all of them.
 
     No seed begins after `budget_s` seconds. The first seed that breaks a property is made small and
-    written below `output`; `advance` is called with each result.
+    written below `output`; `advance` is called with each result. Raises WorkersGone.
     """
     campaign = Campaign(seeds, next_seed=seeds.first)
-    with closing(play_seeds(_until(seeds, budget_s), executor, nworkers, setup)) as results:
+    with (
+        _workers_stay(campaign),
+        closing(play_seeds(_until(seeds, budget_s), executor, nworkers, setup)) as results,
+    ):
         for result in results:
             campaign.add(result)
             advance(result)
@@ -109,6 +118,16 @@ def run_campaign(
             if not keep_going:
                 break
     return campaign
+
+
+@contextmanager
+def _workers_stay(campaign: Campaign) -> Iterator[None]:
+    """Report workers that ended by themselves as a WorkersGone."""
+    try:
+        yield
+    except BrokenExecutor as error:
+        seed = campaign.next_seed
+        raise WorkersGone(f"the workers have ended at seed {seed} or later: {error}") from None
 
 
 def _until(seeds: Seeds, budget_s: float | None) -> Iterator[int]:

@@ -182,6 +182,13 @@ def test_wrong_usage_is_refused(args: tuple[str, ...], said: str) -> None:
     assert said in result.stderr
 
 
+def test_workers_that_end_are_no_violation() -> None:
+    result = fuzz("--seeds", "3:5", "--executor", "tests.support.at_once:Gone")
+    assert result.exit_code == 2
+    text = "the workers have ended at seed 3 or later: a process was killed"
+    assert result.stderr == f"flux-trio fuzz: ERROR: {text}\n"
+
+
 def test_story_that_cannot_be_written_is_an_error(tmp_path: Path, breaking: int) -> None:
     (tmp_path / "taken").write_text("")
     result = fuzz("--seeds", f"{breaking}:{breaking + 1}", *HERE, "-o", tmp_path / "taken")

@@ -109,7 +109,8 @@ def fuzz(
     The report ends with what was reached: transitions of the protocols' state tables that no world
     took, alone and together with each fault.
 
-    Exit codes: 0 if every property held, 1 if one was broken, 2 for wrong usage.
+    Exit codes: 0 if every property held, 1 if one was broken, 2 if the workers ended by themselves
+    or for wrong usage.
     """
     from flux_trio.cli.errors import remark
     from flux_trio.cli.events import json_text
