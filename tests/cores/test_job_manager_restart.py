@@ -150,6 +150,15 @@ def test_job_that_was_stored_but_not_answered_is_validated(m: ManagerScript) -> 
     assert m.restarted(peers=True).last("sched.alloc").payload["id"] == 1
 
 
+def test_job_that_is_read_back_before_ingest_submits_it_is_accepted(m: ManagerScript) -> None:
+    """Ingest has stored it, and submits it only when everything is read back."""
+    submission = m.submission(1)
+    again = m.restarted(peers=True)
+    assert again.put(submission) == ["job-manager.submit -> {'errors': []}"]
+    assert again.state(1) == JobState.SCHED
+    assert again.names(1).count("submit") == 1
+
+
 def test_job_that_is_refused_at_restart_is_removed(m: ManagerScript) -> None:
     """21.events.13: with its eventlog."""
     m.submission(1)

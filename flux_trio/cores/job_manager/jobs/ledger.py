@@ -71,6 +71,7 @@ class Ledger(Commits):
     running: dict[JobId, ActiveJob]  # those of `jobs` that are in RUN or CLEANUP
     ninactive: int  # number of finished jobs in the kvs
     unheard: set[JobId]  # ids up to `last_stored` whose jobs ingest submits only now
+    in_doubt: set[JobId]  # jobs read back in NEW; ingest may submit them yet
     last_stored: JobId  # the greatest id from before this start
     recent: dict[JobId, ActiveJob]  # jobs that became inactive last
     max_jobid: JobId
@@ -93,6 +94,7 @@ class Ledger(Commits):
         self.jobspecs = Jobspecs()
         self.ninactive = 0
         self.unheard = set()
+        self.in_doubt = set()
         self.last_stored = 0
         self.recent = {}
         self.max_jobid = 0
@@ -163,6 +165,12 @@ class Ledger(Commits):
                 self._remove(job)
                 self.unheard.add(job.id)
         self.resumed = [job for job in self.resumed if job.id in self.jobs]
+        self.in_doubt = {job.id for job in self.resumed if job.state == JobState.NEW}
+
+    def was_accepted(self, jobid: int) -> bool:
+        """Return whether a job was read back before ingest submitted it, and is valid."""
+        job = self.jobs.get(jobid) or self.recent.get(jobid)
+        return jobid in self.in_doubt and job is not None and job.state != JobState.NEW
 
     def was_used(self, jobid: int) -> bool:
         """Return whether a job has used this id."""

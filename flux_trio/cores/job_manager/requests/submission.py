@@ -144,6 +144,9 @@ class Submission(Part):
             self._ledger.log_now(job, JobEvent.JOBSPEC_UPDATE, updates)
 
     def _admit(self, new: NewJob, batch: int, admission: Admission) -> None:
+        if self._ledger.was_accepted(new.id):
+            self._count(batch)
+            return
         if self._ledger.was_used(new.id):
             self._count(batch, (new.id, f"job id {new.id} is already in use"))
             return
