@@ -183,11 +183,9 @@ class Rules:
         """Register the decorated function as the rule of `clause`; `state` is its state's type."""
 
         def register(apply: Apply) -> Apply:
-            rule = Rule(
-                clause=clause,
-                is_current=self._is_current,
-                is_routed=self._is_routed,
-                selectors=_flat(selectors),
+            self._add(
+                clause,
+                selectors,
                 key=key,
                 apply=apply,
                 type=state,
@@ -196,7 +194,6 @@ class Rules:
                 clears=clears,
                 debt=debt,
             )
-            self.all.append(rule)
             return apply
 
         return register
@@ -211,16 +208,13 @@ class Rules:
         """Register a rule without state."""
 
         def register(check: Check) -> Check:
-            rule = Rule(
-                clause=clause,
-                is_current=self._is_current,
-                is_routed=self._is_routed,
-                selectors=_flat(selectors),
+            self._add(
+                clause,
+                selectors,
                 check=check,
                 needs_crossing=needs_crossing,
                 needs_headers=needs_headers,
             )
-            self.all.append(rule)
             return check
 
         return register
@@ -237,18 +231,15 @@ class Rules:
         """Register a rule whose state is in `views`."""
 
         def register(judge: Judge) -> Judge:
-            rule = Rule(
-                clause=clause,
-                is_current=self._is_current,
-                is_routed=self._is_routed,
-                selectors=_flat(selectors),
+            self._add(
+                clause,
+                selectors,
                 judge=judge,
                 views=tuple(views),
                 needs_crossing=needs_crossing,
                 needs_headers=needs_headers,
                 debts=debts,
             )
-            self.all.append(rule)
             return judge
 
         return register
@@ -269,18 +260,15 @@ class Rules:
         """
 
         def register(by_trait: ByTrait) -> ByTrait:
-            rule = Rule(
-                clause=clause,
-                is_current=self._is_current,
-                is_routed=self._is_routed,
-                selectors=_flat(selectors),
+            self._add(
+                clause,
+                selectors,
                 trait=trait,
                 by_trait=by_trait,
                 views=tuple(views),
                 needs_headers=needs_headers,
                 debts=debts,
             )
-            self.all.append(rule)
             return by_trait
 
         return register
@@ -299,20 +287,27 @@ class Rules:
         """
 
         def register(each: Each) -> Each:
-            rule = Rule(
-                clause=clause,
-                is_current=self._is_current,
-                is_routed=self._is_routed,
-                selectors=_flat(selectors),
+            self._add(
+                clause,
+                selectors,
                 subjects=of,
                 each=each,
                 views=tuple(views),
                 needs_headers=needs_headers,
             )
-            self.all.append(rule)
             return each
 
         return register
+
+    def _add(self, clause: str, selectors: Iterable[Iterable[Selector]], **given: Any) -> None:
+        rule = Rule(
+            clause=clause,
+            selectors=_flat(selectors),
+            is_current=self._is_current,
+            is_routed=self._is_routed,
+            **given,
+        )
+        self.all.append(rule)
 
 
 def _flat(selectors: Iterable[Iterable[Selector]]) -> tuple[Selector, ...]:
