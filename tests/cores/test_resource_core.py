@@ -300,7 +300,7 @@ def test_drain_that_cannot_be_stored_is_refused_and_changes_nothing() -> None:
 
 
 def test_excluding_shrinks_the_default_group_and_including_grows_it() -> None:
-    """28.shrink.1, 28.grow.8, 28.release.8"""
+    """28.shrink.1, 28.release.8"""
     script = Script()
     script(acquire())
     assert script(exclude("node[1-2]")) == [EXCLUDED, told("shrink", "1-2")]
