@@ -64,10 +64,18 @@ def test_only_what_the_job_does_not_say_is_filled_in(
     assert assign(parse_config(TWO), system).updates == updates
 
 
+def assigned(config: Config, system: dict[str, Any]) -> tuple[str | None, dict[str, Any]] | str:
+    """The queue and what it adds; or why the job is refused."""
+    try:
+        assignment = assign(config, system)
+    except NoQueue as error:
+        return str(error)
+    return assignment.queue, assignment.updates
+
+
 def test_nothing_is_added_where_nothing_is_configured() -> None:
     """33.impl.3, 33.criteria.3"""
-    assignment = assign(Config(), {"duration": 0, "constraints": BATCH})
-    assert (assignment.queue, assignment.updates) == (None, {})
+    assert assigned(Config(), {"duration": 0, "constraints": BATCH}) == (None, {})
 
 
 def test_default_duration_holds_for_the_anonymous_queue() -> None:
