@@ -288,22 +288,23 @@ class Durable(Live, frozen=True, gc=False):
     commits: tuple[tuple[int, Place], ...] = ()
     """Matchtag and place of each commit that was not answered."""
     answered: tuple[Place, ...] = ()
-    """Places of the commits that were answered since the last one was sent.
+    """Places of the commits that were answered in this turn.
 
     Their answers may have been taken up together. Then what waited for the first of them, and was
-    decided before it, is sent after all of them.
+    decided before it, is sent after all of them, and after the next commit.
     """
+    has_sent: bool = False
+    """A commit was sent since: the next answer comes in another turn."""
 
 
 def _fold_durable(durable: Durable | None, _part: None, record: Record, seen: Seen) -> Durable:
     durable = durable or Durable()
     matchtag = getattr(record.message, "matchtag", 0)
     if record.kind == SEND:
-        until = max((durable.until, *durable.answered))
-        return durable.but(
-            until=until, commits=(*durable.commits, (matchtag, record.n)), answered=()
-        )
+        return durable.but(commits=(*durable.commits, (matchtag, record.n)), has_sent=True)
     until, left, answered = durable.until, durable.commits, durable.answered
+    if durable.has_sent:
+        until, answered = max((until, *answered)), ()
     for commit in durable.commits:
         if commit[0] == matchtag:
             answered = (*answered, commit[1])
