@@ -14,7 +14,7 @@ from flux_trio.config import (
     parse_config,
     read_config,
 )
-from flux_trio.formats import FormatError
+from tests.support.configured import refusal_of
 
 EVERYTHING = """
 [policy]
@@ -88,15 +88,6 @@ def test_every_table_and_key_is_optional(text: str) -> None:
     assert refusal_of(text) is None
     config = parse_config(text)
     assert read_config(config.to_json()) == config
-
-
-def refusal_of(text: str) -> str | None:
-    """Why a configuration is refused, None if it is not."""
-    try:
-        parse_config(text)
-    except FormatError as error:
-        return str(error)
-    return None
 
 
 def test_nothing_configured_limits_nothing() -> None:

@@ -70,7 +70,8 @@ def test_what_the_job_did_not_say_is_a_jobspec_update_before_validation(
         CONSTRAINTS_KEY: BATCH,
     }
     system = two.last(topics.SCHED_ALLOC).payload["jobspec"]["attributes"]["system"]
-    assert (system["queue"], system["duration"], system["constraints"]) == ("batch", 600.0, BATCH)
+    named = [system.get(key) for key in ("queue", "duration", "constraints")]
+    assert named == ["batch", 600.0, BATCH]
 
 
 def test_stored_jobspec_stays_as_it_came(two: ManagerScript) -> None:

@@ -25,8 +25,18 @@ def complaint(value: object) -> str:
     return str(caught.value)
 
 
+def refusal(value: object) -> str | None:
+    """Why R is refused, None if it is not."""
+    try:
+        ResourceSet.parse(value)
+    except FormatError as error:
+        return str(error)
+    return None
+
+
 def test_the_example_of_the_rfc() -> None:
     """20.example.1, 20.goals.1, 20.goals.2: four targets, 192 cores, 32 gpus, and their hosts."""
+    assert refusal(EXAMPLE) is None
     example = ResourceSet.parse(EXAMPLE)
     assert str(example.ranks) == "19-22"
     assert (example.nnodes, example.ncores, example.ngpus) == (4, 192, 32)
@@ -162,7 +172,9 @@ def test_children_are_idsets_of_cores_and_gpus(children: object, text: str) -> N
 
 def test_gpus_are_optional_and_have_their_own_key() -> None:
     """20.format.9, 20.goals.4: nodes, cores and gpus are simple keys."""
-    mixed = ResourceSet.parse(r_object(entry("0-1", "0-3", gpu="0-1"), entry("2-3", "0-3")))
+    value = r_object(entry("0-1", "0-3", gpu="0-1"), entry("2-3", "0-3"))
+    assert refusal(value) is None
+    mixed = ResourceSet.parse(value)
     assert (mixed.ncores, mixed.ngpus) == (16, 4)
     assert [str(mixed.gpus(rank)) for rank in (1, 2, 7)] == ["0-1", "", ""]
 
@@ -223,7 +235,9 @@ def test_a_malformed_hostlist_is_refused() -> None:
 @pytest.mark.parametrize("nodelist", [["node[0-3]"], ["node0", "node[1-2],node3"]])
 def test_nodelist_and_r_lite_may_differ_in_length(nodelist: list[str]) -> None:
     """20.nodelist.2, 20.nodelist.4: one entry of one may cover many of the other."""
-    r = ResourceSet.parse(r_object(entry("0-1", "0"), entry("2-3", "1"), nodelist=nodelist))
+    value = r_object(entry("0-1", "0"), entry("2-3", "1"), nodelist=nodelist)
+    assert refusal(value) is None
+    r = ResourceSet.parse(value)
     assert r.hostnames == ("node0", "node1", "node2", "node3")
 
 
@@ -261,7 +275,9 @@ def test_properties_map_names_to_targets(properties: object, text: str) -> None:
 
 def test_a_target_may_have_several_properties() -> None:
     """20.properties.3, 20.goals.7: overlapping idsets; R answers who has a property."""
-    r = ResourceSet.parse(r_object(properties={"big": "0-1", "fast": "1-2"}))
+    value = r_object(properties={"big": "0-1", "fast": "1-2"})
+    assert refusal(value) is None
+    r = ResourceSet.parse(value)
     assert r.properties == {"big": Idset.parse("0-1"), "fast": Idset.parse("1-2")}
     assert str(r.ranks_with_property("fast")) == "1-2"
     assert not r.ranks_with_property("slow")
@@ -271,6 +287,7 @@ def test_a_target_may_have_several_properties() -> None:
 def test_property_names_may_be_any_utf_8(name: str) -> None:
     """20.properties.4: not ASCII alone."""
     r = r_object(properties={name: "0"})
+    assert refusal(r) is None
     assert ResourceSet.parse(json.dumps(r).encode()).to_json()["execution"]["properties"] == {
         name: "0"
     }
@@ -291,7 +308,9 @@ def test_bytes_that_are_not_utf_8_are_refused() -> None:
 
 def test_a_property_with_a_suffix_applies_under_its_literal_name() -> None:
     """20.properties.6, 20.properties.8: amd-mi50@gpu is a name beside amd-mi50."""
-    r = ResourceSet.parse(r_object(properties={"amd-mi50@gpu": "0-1", "amd-mi50": "1-2"}))
+    value = r_object(properties={"amd-mi50@gpu": "0-1", "amd-mi50": "1-2"})
+    assert refusal(value) is None
+    r = ResourceSet.parse(value)
     assert str(r.ranks_with_property("amd-mi50@gpu")) == "0-1"
     assert str(r.ranks_with_property("amd-mi50")) == "1-2"
 
@@ -308,6 +327,7 @@ def test_times_are_numbers(key: str, value: object) -> None:
 @pytest.mark.parametrize("unset", [{}, {"starttime": 0, "expiration": 0.0}, {"starttime": 0.0}])
 def test_zero_and_absent_times_are_unset(unset: dict[str, object]) -> None:
     """20.starttime.1, 20.starttime.2, 20.expiration.1, 20.expiration.3: 0, 0.0, no key."""
+    assert refusal(r_object(**unset)) is None
     r = ResourceSet.parse(r_object(**unset))
     assert (r.starttime, r.expiration) == (0.0, 0.0)
     assert r == ResourceSet.parse(r_object())
@@ -366,6 +386,7 @@ def test_the_rest_of_the_writer_is_nobodys_business(scheduling: object, writer: 
 def test_scheduling_rides_along_untouched() -> None:
     """20.scheduling.5, 20.scheduling.6, 20.goals.5: through every operation, whatever it holds."""
     scheduling = {"graph": {"nodes": [{"id": "0", "metadata": {"name": "node0"}}]}, "x": None}
+    assert refusal(with_scheduling(scheduling)) is None
     r = ResourceSet.parse(with_scheduling(scheduling))
     for other in (r, r.restrict(Idset.parse("1")), r.rerank(), r.difference(r), r.with_times(1, 2)):
         assert other.scheduling == scheduling

@@ -19,7 +19,6 @@ from flux_trio.cli.commands import jobs, submit
 from flux_trio.config import Config, parse_config
 from flux_trio.formats import (
     Event,
-    FormatError,
     Jobspec,
     ResourceSet,
     format_fluid,
@@ -29,6 +28,7 @@ from flux_trio.messages import FluxError, topics
 from flux_trio.sim import make_machine
 from flux_trio.testing import simulated_instance
 from flux_trio.trace import Kind
+from tests.support.configured import refusal_of
 from tests.support.tracing import recorded
 
 HOUR = 3600.0
@@ -95,15 +95,6 @@ async def staged(config: Config, *plugins: jobtap.Plugin) -> AsyncIterator[Stage
             instance.connect() as handle,
         ):
             yield Stage(handle)
-
-
-def refusal_of(text: str) -> str | None:
-    """Why a configuration is refused, None if it is not."""
-    try:
-        parse_config(text)
-    except FormatError as error:
-        return str(error)
-    return None
 
 
 def test_the_use_cases_need_nothing_but_configuration():
