@@ -33,6 +33,8 @@ class Reservation:
 
     start: Time
     """Seconds since the Unix epoch; infinity if the head waits for a grant without an end."""
+    is_overdue: bool = False
+    """The head waits only for grants whose ends had passed when the reservation was made."""
     kept: Allocation | None = None
     """The reserved cores; None until a job needs to know them."""
     spare: Pool | None = None
@@ -87,13 +89,15 @@ class Easy:
         """Examine all jobs again.
 
         A grant that was due before the reservation begins cannot make it earlier: the head did not
-        fit at that grant's end either, without the resources that end later.
+        fit at that grant's end either, without the resources that end later. But the head may wait
+        for grants that are overdue: then each may be the last one.
         """
         self._look_again = True
-        if self._reservation is None or grant.end >= self._reservation.start:
+        reservation = self._reservation
+        if reservation is None or reservation.is_overdue or grant.end >= reservation.start:
             self._blocked = None
         else:
-            self._reservation.choose_again()
+            reservation.choose_again()
 
     def reshaped(self) -> None:
         """Examine all jobs again and make a new reservation."""
@@ -110,7 +114,7 @@ class Easy:
             return decisions
         if self._blocked is not blocked_before or decisions.started:  # the head or the pool is new
             start = earliest_start(self._state, self._blocked.shape, now)
-            self._reservation = None if start is None else Reservation(start)
+            self._reservation = None if start is None else Reservation(start, start <= now)
             self._look_again = True
         while behind := self._behind():
             self._backfill(behind, now, decisions)

@@ -61,6 +61,18 @@ class TestEveryPolicy:
         any_schedule.free(1)
         assert started(any_schedule) == [3]
 
+    def test_head_starts_when_the_last_overdue_job_ends(self, any_schedule: Schedule) -> None:
+        """The head came when the jobs were overdue; they end one after another, later still."""
+        submit(any_schedule, 1, nodes(2), 10.0)
+        submit(any_schedule, 2, nodes(2), 20.0)
+        assert started(any_schedule) == [1, 2]
+        submit(any_schedule, 3, nodes(4), 10.0)
+        assert started(any_schedule, 30.0) == []
+        any_schedule.free(2)
+        assert started(any_schedule, 31.0) == []
+        any_schedule.free(1)
+        assert started(any_schedule, 40.0) == [3]
+
     def test_a_better_job_starts_before_a_head_that_waits_on(self, any_schedule: Schedule) -> None:
         submit(any_schedule, 1, nodes(2), 10.0)
         submit(any_schedule, 2, nodes(3), 10.0)
