@@ -134,7 +134,7 @@ def test_the_job_runs_here_with_this_environment_and_no_limit() -> None:
     ],
 )
 def test_options_are_attributes(options: dict[str, Any], attributes: dict[str, Any]) -> None:
-    """26.format.3, 26.format.4: dependencies among them; the key is absent without any."""
+    """26.format.3, 26.format.4, 33.tools.6: dependencies among them; no key without any."""
     assert system(**options) == {**system(), **attributes}
 
 

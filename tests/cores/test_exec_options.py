@@ -44,7 +44,7 @@ def gpu_node(gpus: int, cores: int = 4) -> ResourceSet:
 def test_tasks_go_to_nodes_in_the_order_that_was_asked_for(
     taskmap: object, ranks: list[int]
 ) -> None:
-    """20.overview.6: on the targets of R, whatever the order."""
+    """20.overview.6, 20.overview.7: on the targets of R, whatever the order."""
     placed = place_tasks(jobspec(options={"taskmap": taskmap}, ntasks=5), resources({3: 3, 5: 2}))
     assert [place.rank for place in placed] == ranks
     for rank in (3, 5):
