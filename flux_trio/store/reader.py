@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from flux_trio.cores.kvs.ops import Damaged, Page, PageRead, Swept, span
+from flux_trio.cores.kvs.ops import Damaged, Swept, span
 from flux_trio.messages import Errno
 from flux_trio.store.checks import is_damage, store_error
 from flux_trio.store.layout import Mark, key_sum, part_sum, whole_pieces
@@ -127,13 +127,6 @@ class Reader:
                 ((marks,),) = self._select(query, [number])
                 remains += whole_pieces(keysum, number, text, _MARKS.decode(marks or "[]"))
         return remains
-
-    def dir(self, prefix: str) -> list[str]:
-        return self.listed(span(prefix))
-
-    def page(self, page: Page) -> PageRead:
-        keys = self.listed(page.bounds(), page.reverse, page.limit)
-        return PageRead(keys, self.lookup(keys) if page.values else [])
 
     def count(self, prefix: str) -> int:
         if self._heads_agree:
