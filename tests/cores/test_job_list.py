@@ -310,12 +310,18 @@ def _refusal(request: Request) -> Response:
     return Response(request.topic, "disk: gone", Errno.EIO, request.matchtag)
 
 
-@pytest.mark.parametrize("jobid", [-1, 1 << 64])
-def test_id_that_no_job_can_have_is_refused(listed: ListedJobs, jobid: int) -> None:
+@pytest.mark.parametrize(
+    ("jobid", "refusal"),
+    [
+        (-1, (Errno.EPROTO, "job-list.list-id: payload: Expected `int` >= 0 - at `$.id`")),
+        (1 << 64, (Errno.ENOENT, "unknown job id")),
+    ],
+)
+def test_id_that_no_job_can_have_is_refused(
+    listed: ListedJobs, jobid: int, refusal: tuple[Errno, str]
+) -> None:
     """A guest sends it, and the module goes on."""
-    ((errnum, text),) = listed.ask(topics.LIST_ID, {"id": jobid})
-    assert errnum == Errno.ENOENT
-    assert text
+    assert listed.ask(topics.LIST_ID, {"id": jobid}) == [refusal]
 
 
 def test_place_of_a_finished_job_that_cannot_be_read_tells_of_the_job_all_the_same() -> None:

@@ -277,6 +277,13 @@ class TestAlloc:
         refused = only(script.turn(tell("alloc", priority=1)))
         assert refused.errnum == Errno.EPROTO
 
+    def test_request_for_a_negative_job_id_is_denied_and_the_others_go_on(
+        self, script: SchedScript
+    ) -> None:
+        denied = only(answers(script.turn(alloc(-1))))
+        assert (denied["id"], denied["type"]) == (-1, 2)
+        assert answers(script.turn(alloc(2))) == [success(2, "rank0/core0")]
+
     def test_a_second_request_of_one_job_is_logged_and_ignored(self, script: SchedScript) -> None:
         """27.impl.8 is the job manager's to keep."""
         script.turn(alloc(1, jobspec(4)), alloc(2))
