@@ -79,7 +79,7 @@ def name_disconnected_peers(passed: Sequence[Routed]) -> list[Routed]:
     The sender is a module that had called the service. The last message that it received told it to
     shut down; otherwise it sends nothing after this place until the first request after it is
     loaded again, and receives nothing; otherwise it sends such a request later, and had sent one.
-    If several modules are the first of these, or if it is none, no sender is added.
+    If several modules are the first of these, or no module is, no sender is added.
     """
     sent, received = _places(passed, sent=True), _places(passed, sent=False)
     named = list(passed)

@@ -188,12 +188,12 @@ def _submitted(record: Record) -> list[tuple[int, Any]]:
 
 
 def integer(value: Any) -> int:
-    """The integer that a value is, -1 when it is none."""
+    """Return a value that is an integer, -1 for any other value."""
     return value if type(value) is int else -1
 
 
 def number(value: Any, unless: float) -> float:
-    """The number that a value is, another when it is none."""
+    """Return a value that is a number, `unless` for any other value."""
     return value if type(value) in (int, float) else unless
 
 

@@ -80,7 +80,7 @@ def _of_job(jobid: int, text: Any, t: float) -> SeenR:
 
 @functools.lru_cache(maxsize=64)
 def _decoded(text: str) -> Any:
-    """The JSON value; the text itself when it is none."""
+    """Return the JSON value of a text; the text itself if it is not JSON."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -315,7 +315,7 @@ def properties_of(r: Any) -> dict[str, Idset]:
 
 @read_once
 def resources_in(r: Any) -> ResourceSet | None:
-    """R, as its JSON value, as a value of its own; None for what is none."""
+    """Return the R of a JSON value; None if the value is not an R."""
     try:
         return None if r is None else ResourceSet.parse(r)
     except FormatError:

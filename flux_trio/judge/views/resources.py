@@ -71,7 +71,7 @@ class Acquired(Live, frozen=True, gc=False):
     """All that was ever grown."""
     properties: tuple[tuple[str, Idset], ...] = ()
     expiration: float = 0
-    """Of the last grow, seconds since the Unix epoch; 0 is none."""
+    """The time of the last grow, in seconds since the Unix epoch; 0 if there was no grow."""
     traits: frozenset[str] = frozenset()
     """What was unusual about the first grow."""
     grown: Place = 0
