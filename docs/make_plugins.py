@@ -1,7 +1,4 @@
-"""Write the parts of the plugin reference that the code says: `python -m docs.make_plugins`.
-
-A test holds the files in the tree against this.
-"""
+"""The parts of the plugin reference that are made from the code; see `make_samples`."""
 
 from __future__ import annotations
 
@@ -9,13 +6,10 @@ import inspect
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
-from pathlib import Path
 from typing import Any
 
 from flux_trio import jobtap
 from flux_trio.jobtap import CUSTOM, HOOKS, Hook
-
-DIRECTORY = Path(__file__).parent / "reference" / "jobtap"
 
 DECORATORS = (jobtap.on, jobtap.enter, jobtap.leave, jobtap.counter, jobtap.service)
 VALUES = (
@@ -32,15 +26,15 @@ _PACKAGE = jobtap.__name__
 _OF_THE_HOST = ("take", "drop", "clear", "recount", "of")  # methods that are not for authors
 
 
-def pages() -> dict[str, str]:
-    """What each file holds, by its name."""
+def parts() -> dict[str, str]:
+    """Return each part as Markdown, by the name of its sample."""
     return {
-        "hooks.md": _table(),
-        "decorators.md": _lines(f"- {_signed(each)}: {_prose(each)}" for each in DECORATORS),
-        "plugin.md": _members(jobtap.Plugin),
-        "jobs.md": _members(jobtap.JobLookup),
-        "job.md": _members(jobtap.Job),
-        "values.md": _lines(_described(each) for each in VALUES),
+        "hooks": _table(),
+        "decorators": _lines(f"- {_signed(each)}: {_prose(each)}" for each in DECORATORS),
+        "plugin": _members(jobtap.Plugin),
+        "jobs": _members(jobtap.JobLookup),
+        "job": _members(jobtap.Job),
+        "values": _lines(_described(each) for each in VALUES),
     }
 
 
@@ -96,9 +90,3 @@ def _prose(found: Any) -> str:
 
 def _lines(lines: Iterator[str] | list[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
-
-
-if __name__ == "__main__":
-    DIRECTORY.mkdir(parents=True, exist_ok=True)
-    for name, text in pages().items():
-        (DIRECTORY / name).write_text(text)

@@ -1,7 +1,7 @@
 """Draw the protocols' state tables for the reference pages: `python -m docs.make_tables`.
 
-Writes a diagram (SVG) and a whole table (Markdown) for each into docs/reference/tables. A test
-holds the files in the tree against this.
+Writes a diagram (SVG) of each into docs/reference/tables. A test holds the files in the tree
+against this. The whole tables are samples in the pages; see `make_samples`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,17 @@ TABLES: dict[str, Table[Any, Any]] = {
 }
 
 
-def pages() -> dict[str, str]:
+def diagrams() -> dict[str, str]:
     """What each file holds, by its name."""
-    drawn = {f"{name}.svg": draw_states(table) for name, table in TABLES.items()}
-    return drawn | {f"{name}.md": table_markdown(table) for name, table in TABLES.items()}
+    return {f"{name}.svg": draw_states(table) for name, table in TABLES.items()}
+
+
+def tables() -> dict[str, str]:
+    """Return each table as Markdown, by the name of its sample."""
+    return {name: table_markdown(table) for name, table in TABLES.items()}
 
 
 if __name__ == "__main__":
     DIRECTORY.mkdir(parents=True, exist_ok=True)
-    for name, text in pages().items():
+    for name, text in diagrams().items():
         (DIRECTORY / name).write_text(text)

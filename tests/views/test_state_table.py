@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from docs.make_tables import DIRECTORY, TABLES, pages
+from docs.make_tables import DIRECTORY, TABLES, diagrams
 from flux_trio.protocols import Table
 from flux_trio.views import draw_states, table_markdown
 
@@ -79,6 +79,6 @@ def test_all_text_is_inside_of_the_picture(name: str) -> None:
         assert x + (1 - before) * width <= float(root.attrib["width"])
 
 
-def test_the_pages_in_the_tree_are_those_that_make_tables_writes() -> None:
+def test_the_diagrams_in_the_tree_are_those_that_make_tables_writes() -> None:
     written = {path.name: path.read_text() for path in DIRECTORY.iterdir()}
-    assert written == pages(), "run: python -m docs.make_tables"
+    assert written == diagrams(), "run: python -m docs.make_tables"
