@@ -1,26 +1,31 @@
-"""Write the reference page of the command from its own help: `python -m docs.make_cli`.
+"""Write the reference of the command from its own help: `python -m docs.make_cli [MAN_DIRECTORY]`.
 
-A test holds the page in the tree against this.
+There is a page for each command, and one that lists them. With a directory, a man page of each
+command is written into it too. A test holds the pages in the tree against this.
 """
 
 from __future__ import annotations
 
-import inspect
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import click
 
 from flux_trio.cli import main
+from flux_trio.cli.manual import help_of, man_page, page_name, subcommands
 
-PAGE = Path(__file__).parent / "reference" / "cli.md"
+DIRECTORY: Final = Path(__file__).parent / "reference"
 
-INTRODUCTION = """\
+INTRODUCTION: Final = """\
 # The command
 
 <!-- Made from the command's own help by `python -m docs.make_cli`; not to be edited. -->
 
 {about}
+
+`flux-trio help COMMAND` shows the man page of a command, such as `flux-trio help queue list`.
 
 Job ids are taken in every form of RFC 19 but emoji: `ƒuZZybuNNy` (or `fuZZybuNNy`), decimal,
 `0x` hexadecimal, dotted hexadecimal, mnemonic words and KVS path. Durations are in Flux Standard
@@ -29,29 +34,74 @@ Duration (RFC 23): `30`, `1.5h`, `100ms`.
 What fails is told in one line on standard error, `flux-trio COMMAND: ERROR: text`, with exit
 code 1; wrong usage has exit code 2. Ctrl-C ends a command by SIGINT, which is 130 to a shell,
 unless the command says otherwise. Text is plain when it does not go to a terminal.
+
+| command | |
+|---|---|
+{rows}
+
+```{{toctree}}
+:hidden:
+
+{names}
+```
 """
 
+PAGE: Final = """\
+# {title}
 
-def page() -> str:
-    """The whole page."""
-    about = INTRODUCTION.format(about=_prose(main))
-    return "\n".join([about, *_sections(main, click.Context(main, info_name="flux-trio"), 2)])
+<!-- Made from the command's own help by `python -m docs.make_cli`; not to be edited. -->
 
-
-def _sections(group: click.Group, context: click.Context, level: int) -> Iterator[str]:
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        assert command is not None
-        inner = click.Context(command, parent=context, info_name=name)
-        yield f"{'#' * level} {inner.command_path}\n"
-        if isinstance(command, click.Group):
-            yield f"{_prose(command)}\n"
-            yield from _sections(command, inner, level + 1)
-        else:
-            yield from _command(command, inner)
+{sections}"""
 
 
-def _command(command: click.Command, context: click.Context) -> Iterator[str]:
+def pages() -> dict[str, str]:
+    """What each page holds, by its path below `DIRECTORY`."""
+    commands = list(subcommands(_root()))
+    rows = "\n".join(_row(context) for context in commands)
+    names = "\n".join(f"cli/{context.info_name}" for context in commands)
+    index = INTRODUCTION.format(about=_prose(main), rows=rows, names=names)
+    return {"cli.md": index} | {
+        f"cli/{context.info_name}.md": PAGE.format(
+            title=context.command_path, sections="\n".join(_section(context, 2))
+        )
+        for context in commands
+    }
+
+
+def man_pages() -> dict[str, str]:
+    """The man page of each command, by the name of its file."""
+    return {f"{page_name(context)}.1": man_page(context) for context in _all(_root())}
+
+
+def _root() -> click.Context:
+    return click.Context(main, info_name="flux-trio")
+
+
+def _all(context: click.Context) -> Iterator[click.Context]:
+    yield context
+    for each in subcommands(context):
+        yield from _all(each)
+
+
+def _row(context: click.Context) -> str:
+    below = ", ".join(f"`{each.info_name}`" for each in subcommands(context))
+    text = context.command.get_short_help_str(limit=200) + (f" ({below})" if below else "")
+    return f"| [{context.info_name}](cli/{context.info_name}.md) | {text} |"
+
+
+def _section(context: click.Context, level: int) -> Iterator[str]:
+    """The text of a command; then those below it, each with its heading."""
+    if not isinstance(context.command, click.Group):
+        yield from _command(context)
+        return
+    yield f"{_prose(context.command)}\n"
+    for each in subcommands(context):
+        yield f"{'#' * level} {each.command_path}\n"
+        yield from _section(each, level + 1)
+
+
+def _command(context: click.Context) -> Iterator[str]:
+    command = context.command
     usage = " ".join(command.collect_usage_pieces(context))
     yield f"```text\n{context.command_path} {usage}\n```\n"
     yield f"{_prose(command)}\n"
@@ -64,8 +114,18 @@ def _command(command: click.Command, context: click.Context) -> Iterator[str]:
 
 
 def _prose(command: click.Command) -> str:
-    return inspect.cleandoc(command.help or "").replace("{", "`{").replace("}", "}`")
+    return help_of(command).replace("{", "`{").replace("}", "}`")
+
+
+def write(pages: dict[str, str], directory: Path) -> None:
+    """Write `pages` into `directory`, by their paths."""
+    for name, text in pages.items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page())
+    write(pages(), DIRECTORY)
+    if sys.argv[1:]:
+        write(man_pages(), Path(sys.argv[1]))

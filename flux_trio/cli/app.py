@@ -35,6 +35,7 @@ COMMANDS: Final = (
     "dmesg",
     "token",
     "completion",
+    "help",
     "simulate",
     "check",
     "fuzz",
