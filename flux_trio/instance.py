@@ -27,6 +27,7 @@ from flux_trio.broker import (
     LocalHandle,
     LogBook,
     LogEntry,
+    LogFile,
     ModuleMain,
     ModuleSpec,
     Processes,
@@ -127,7 +128,7 @@ class Instance:
         further = [make_sink() for make_sink in more_sinks.get()]
         for sink in (*given.sinks, *further):
             self.trace.add_sink(sink)
-        self.log = LogBook()
+        self.log = LogBook(LogFile(given.statedir) if given.statedir is not None else None)
         self.log.sinks.extend(given.log_sinks)
         self.router = Router(self.trace)
         self.shutdown = trio.Event()  # set when a client asks the instance to end
@@ -241,6 +242,7 @@ async def open_instance(config: Config, given: Surroundings) -> AsyncIterator[In
             with trio.CancelScope(shield=True):
                 await _take_down(instance)
             nursery.cancel_scope.cancel()
+            instance.log.close()
 
 
 async def _bring_up(
@@ -291,6 +293,9 @@ async def _bring_up(
     await _wait_until_jobs_are_accepted(instance, given.userid)
     if given.listen and given.statedir is not None:
         await _listen_locally(instance, given.statedir, config, given.userid, nursery)
+    if given.statedir is not None:  # the log has the entries of earlier instances, too
+        text = f"an instance has started: flux-trio {__version__}, edition {config.edition}"
+        instance.write_log(Level.INFO, "broker", text)
 
 
 async def _wait_until_jobs_are_accepted(instance: Instance, owner: int) -> None:

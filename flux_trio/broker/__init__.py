@@ -10,7 +10,9 @@ from flux_trio.broker.access import local_user
 from flux_trio.broker.configuration import ConfigRefused, Configuration
 from flux_trio.broker.connections import serve_connection
 from flux_trio.broker.handle import Clock, Handle, LocalHandle
-from flux_trio.broker.log import LogBook, LogEntry
+from flux_trio.broker.log import LogBook
+from flux_trio.broker.log_entry import LogEntry
+from flux_trio.broker.log_file import LogFile
 from flux_trio.broker.process import READY, ProcessEnded, Processes
 from flux_trio.broker.remote import RemoteHandle, open_remote
 from flux_trio.broker.router import Peer, Router
@@ -38,6 +40,7 @@ __all__ = [
     "LocalHandle",
     "LogBook",
     "LogEntry",
+    "LogFile",
     "ModuleCrashed",
     "ModuleInfo",
     "ModuleKilled",

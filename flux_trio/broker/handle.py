@@ -14,7 +14,8 @@ from typing import Any
 
 import trio
 
-from flux_trio.broker.log import LogBook, LogEntry
+from flux_trio.broker.log import LogBook
+from flux_trio.broker.log_entry import LogEntry
 from flux_trio.broker.router import Peer, Router
 from flux_trio.clock import Now, passing
 from flux_trio.messages import (

@@ -4,52 +4,40 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Final
 
-from flux_trio.formats import printable, shortened
-from flux_trio.messages import Level
-
-LOG_RING_SIZE: Final = 1024  # flux-core's default
-TEXT_CHARS_MAX: Final = 1 << 15  # of an entry; the longest are stack traces of plugins
-
-
-@dataclass(frozen=True, slots=True)
-class LogEntry:
-    """One line: time (seconds since the Unix epoch), severity (0-7), party, text.
-
-    Party and text may come from other users. The entry makes them printable, so that each entry
-    stays on one line wherever it is shown, and limits their length.
-    """
-
-    t: float
-    level: int
-    party: str
-    text: str
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "party", printable(self.party))
-        object.__setattr__(self, "text", printable(shortened(self.text, TEXT_CHARS_MAX)))
-
-    def __str__(self) -> str:
-        return f"{self.party}.{Level(self.level).name.lower()}: {self.text}"
+from flux_trio.broker.log_entry import LOG_RING_SIZE, LogEntry
+from flux_trio.broker.log_file import LogFile
 
 
 class LogBook:
-    """The latest entries, and the sinks that get every entry."""
+    """The latest entries, and the sinks that get every entry.
 
-    def __init__(self) -> None:
-        self._entries: deque[LogEntry] = deque(maxlen=LOG_RING_SIZE)
+    With `file` the entries of earlier instances come first, and the new ones are kept there.
+    """
+
+    def __init__(self, file: LogFile | None = None) -> None:
+        self._file = file
+        earlier = file.read() if file is not None else ()
+        self._entries: deque[LogEntry] = deque(earlier, maxlen=LOG_RING_SIZE)
         self.sinks: list[Callable[[LogEntry], None]] = []
 
     def write(self, entry: LogEntry) -> None:
         """Store `entry` and pass it to every sink."""
         self._entries.append(entry)
+        if self._file is not None:
+            self._file.append(entry)
         for sink in self.sinks:
             sink(entry)
 
     def clear(self) -> None:
         self._entries.clear()
+        if self._file is not None:
+            self._file.clear()
+
+    def close(self) -> None:
+        """Close the file; a later entry opens it again."""
+        if self._file is not None:
+            self._file.close()
 
     def __iter__(self) -> Iterator[LogEntry]:
         return iter(list(self._entries))

@@ -15,7 +15,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from io import FileIO
 from pathlib import Path
 from typing import Final
@@ -33,7 +33,10 @@ from flux_trio.cli.enclosing import (
     tell_address,
 )
 from flux_trio.cli.errors import complain, remark, sole_error
+from flux_trio.cli.log_output import LogOptions, open_log_sink
 from flux_trio.cli.monitoring import Monitoring, open_monitor
+from flux_trio.cli.reloading import Hangups, open_hangups, reload_at
+from flux_trio.cli.service_manager import ServiceManager
 from flux_trio.cli.starting import StartError
 from flux_trio.client import STATEDIR_VARIABLE
 from flux_trio.config import Config, parse_config
@@ -48,7 +51,7 @@ from flux_trio.instance import (
     open_instance,
 )
 from flux_trio.jobtap import search_path
-from flux_trio.messages import USERID_UNKNOWN, FluxError, Level, topics
+from flux_trio.messages import USERID_UNKNOWN, FluxError, topics
 from flux_trio.module_process import system_clock
 from flux_trio.protocols import ACTIVE
 from flux_trio.services.inventory import find_inventory, missing_cores
@@ -57,7 +60,6 @@ from flux_trio.trace import JsonLines, Sink
 NOT_FOUND: Final = 127  # exit codes of shells, and of flux start
 NOT_EXECUTABLE: Final = 126
 ENDED_AT_START: Final = 1  # the instance was told to end before it was ready
-SHOWN_LEVEL: Final = Level.ERR  # entries of the log that go to standard error
 IDLE_POLL_S: Final = 0.02
 # Errors that are not bugs: only their text is printed.
 EXPECTED: Final = (
@@ -105,6 +107,8 @@ class Startup:
     command: tuple[str, ...] = ()
     trace: Path | None = None  # a file for JSON lines
     monitor: bool = False
+    log: LogOptions = field(default_factory=LogOptions)
+    manager: ServiceManager = field(default_factory=ServiceManager)
     started: Callable[[], None] = lambda: None  # called when commands can reach the instance
 
 
@@ -181,15 +185,18 @@ async def _monitoring(wanted: bool) -> AsyncIterator[Monitoring | None]:
 
 
 async def _run(startup: Startup) -> int:
-    with _tracing(startup.trace) as sinks:
+    with _tracing(startup.trace) as sinks, open_log_sink(startup.log, os.environ) as log:
         async with _monitoring(startup.monitor) as monitoring:
             if monitoring is not None:
                 sinks = (*sinks, monitoring.append)
-            return await _run_instance(startup, sinks, monitoring)
+            return await _run_instance(startup, sinks, log, monitoring)
 
 
 async def _run_instance(
-    startup: Startup, sinks: tuple[Sink, ...], monitoring: Monitoring | None
+    startup: Startup,
+    sinks: tuple[Sink, ...],
+    log: Callable[[LogEntry], None],
+    monitoring: Monitoring | None,
 ) -> int:
     allocation = await find_allocation(os.environ)
     inventory, exclude = find_inventory(
@@ -213,11 +220,15 @@ async def _run_instance(
         store=durable_store(startup.config, startup.statedir),
         enclosing=enclosing,
         sinks=sinks,
-        log_sinks=(_show_log,),
+        log_sinks=(log,),
         reread=reread(startup.source),
         plugin_path=tuple(search_path(os.environ, startup.statedir)),
     )
-    with trio.open_signal_receiver(*_ending_signals()) as signals:
+    manager = startup.manager
+    with (
+        open_hangups(manager) as hangups,
+        trio.open_signal_receiver(*_ending_signals(manager)) as signals,
+    ):
         config = (
             _with_shorter_kill_timeout(allocation, startup.config) if allocation else startup.config
         )
@@ -225,10 +236,14 @@ async def _run_instance(
         async with _ending_at(signals) as is_ready, open_instance(config, given) as instance:
             await is_ready()
             startup.started()
+            manager.ready(f"{instance.uri}, state in {startup.statedir}")
             if monitoring is not None:
                 monitoring.report_to(instance.write_log)
-            async with _following(instance, startup, allocation):
+            async with _following(instance, startup, allocation, hangups):
                 code = await _serve(instance, startup, enclosing, signals)
+                manager.stopping(
+                    "the instance ends; jobs that run go on" if startup.lasting else ""
+                )
                 if not startup.lasting:
                     await _cancel_jobs(instance)
     return code
@@ -270,10 +285,14 @@ def _with_shorter_kill_timeout(allocation: Allocation, config: Config) -> Config
 
 @asynccontextmanager
 async def _following(
-    instance: Instance, startup: Startup, allocation: Allocation | None
+    instance: Instance, startup: Startup, allocation: Allocation | None, hangups: Hangups
 ) -> AsyncIterator[None]:
-    """In this block, publish the address on the enclosing job and follow its expiration."""
+    """In this block, publish the address on the enclosing job and follow its expiration.
+
+    Each SIGHUP of `hangups` reloads the configuration.
+    """
     async with trio.open_nursery() as nursery:
+        nursery.start_soon(reload_at, hangups, instance, startup.manager)
         if allocation is not None:
             where = str(startup.statedir)
             nursery.start_soon(tell_address, os.environ, allocation, instance, where)
@@ -299,9 +318,12 @@ async def _serve(
     return await _run_command(instance, startup.command, environment, signals, cancels=cancels)
 
 
-def _ending_signals() -> list[int]:
-    """Return the signals that end the instance; SIGALRM comes at a job's time limit."""
-    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+def _ending_signals(manager: ServiceManager) -> list[int]:
+    """Return the signals that end the instance; SIGALRM comes at a job's time limit.
+
+    Under a service manager there is no terminal to hang up: SIGHUP reloads the configuration.
+    """
+    ignored = manager or signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     hangup = [] if ignored else [signal.SIGHUP]
     return [signal.SIGINT, signal.SIGTERM, signal.SIGALRM, *hangup]
 
@@ -311,11 +333,6 @@ def _announce(instance: Instance, statedir: Path) -> None:
         f"flux-trio: instance at {instance.uri} is ready; to reach it from elsewhere: "
         f"export {STATEDIR_VARIABLE}={statedir}"
     )
-
-
-def _show_log(entry: LogEntry) -> None:
-    if entry.level <= SHOWN_LEVEL:
-        STDERR.write(f"flux-trio: {entry}")
 
 
 async def _until_told(instance: Instance, signals: AsyncIterator[int]) -> None:

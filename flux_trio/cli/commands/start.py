@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Final
 
 import click
 
 from flux_trio.cli.errors import CommandError, remark
+
+LEVELS: Final = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -44,6 +47,19 @@ from flux_trio.cli.errors import CommandError, remark
     is_flag=True,
     help="Judge the instance while it runs, and log each broken clause as an error.",
 )
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    help="Write the log to standard error as text, or as a JSON object for each entry. "
+    "[default: text, or the fields of the journal if standard error is systemd's journal]",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(LEVELS),
+    metavar="LEVEL",
+    help="Write log entries of LEVEL or worse: emerg, alert, crit, err, warning, notice, info or "
+    "debug. [default: err, or info in the journal]",
+)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def start(
@@ -54,6 +70,8 @@ def start(
     statedir: Path | None,
     trace: Path | None,
     monitor: bool,
+    log_format: str | None,
+    log_level: str | None,
     command: tuple[str, ...],
 ) -> None:
     """Run an instance in the foreground.
@@ -68,6 +86,9 @@ def start(
     Without COMMAND and terminal, or in the background, the instance runs until SIGINT, SIGTERM,
     SIGHUP or a broker.shutdown request. Its state is kept in the default directory unless another
     is named. Running jobs go on, and the next instance with the same directory takes them over.
+
+    Under a service manager (NOTIFY_SOCKET is set) SIGHUP reads the configuration file again, and
+    the manager is told when the instance is ready, reloads and ends.
 
     A directory is named by --statedir, or by FLUX_TRIO_STATEDIR if you have set it yourself: inside
     a job, and inside COMMAND, it names the instance that is there.
@@ -100,11 +121,26 @@ def start(
             state_directory(named, default) as (directory, lasting),
             sign_of_start(directory) as started,
         ):
+            from flux_trio.cli.log_output import LogFormat, LogOptions
+            from flux_trio.cli.service_manager import service_manager
             from flux_trio.cli.start import ConfigSource, Startup, run
+            from flux_trio.messages import Level
 
             source = ConfigSource(config, targets)
             startup = Startup(
-                source, source.read(), directory, lasting, command, trace, monitor, started
+                source=source,
+                config=source.read(),
+                statedir=directory,
+                lasting=lasting,
+                command=command,
+                trace=trace,
+                monitor=monitor,
+                log=LogOptions(
+                    LogFormat(log_format) if log_format else None,
+                    Level[log_level.upper()] if log_level else None,
+                ),
+                manager=service_manager(os.environ),
+                started=started,
             )
             ctx.exit(run(startup))
     except StartError as error:

@@ -1,0 +1,89 @@
+"""The log on disk: the latest entries, which the next instance in the state directory reads.
+
+An entry is a line of JSON in the file `log`. When the file is full it becomes `log.1`, and its
+predecessor is removed, so that there are at least as many entries as the ring has, in bounded
+space. An entry survives the process, not the machine: no entry waits for the disk. What cannot be
+written, for example on a full disk, is in memory only.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from flux_trio.broker.log_entry import LOG_RING_SIZE, LogEntry
+
+LOG_FILE: Final = "log"
+FILE_BYTES_MAX: Final = 4 << 20  # of each of the two files; usual entries have 100 bytes
+
+
+class LogFile:
+    """The entries in `directory`; no method raises OSError."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / LOG_FILE
+        self._older = directory / f"{LOG_FILE}.1"
+        self._descriptor: int | None = None
+        self._nentries = 0
+        self._nbytes = 0
+        self._is_torn = True  # the file may end with a part of a line
+
+    def read(self) -> list[LogEntry]:
+        """Return the latest entries of earlier instances, the oldest first."""
+        newer = list(_entries(self._path))
+        self._nentries = len(newer)
+        with suppress(OSError):
+            self._nbytes = self._path.stat().st_size
+        return [*_entries(self._older), *newer][-LOG_RING_SIZE:]
+
+    def append(self, entry: LogEntry) -> None:
+        line = msgspec.json.encode(entry) + b"\n"
+        if self._is_torn:
+            line = b"\n" + line
+        try:
+            if self._nentries >= LOG_RING_SIZE or self._nbytes + len(line) > FILE_BYTES_MAX:
+                self._begin_another()
+            if self._descriptor is None:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+                self._descriptor = os.open(self._path, flags, 0o600)
+            written = os.write(self._descriptor, line)
+        except OSError:
+            self._is_torn = True
+            return
+        self._is_torn = written < len(line)
+        self._nentries += 1
+        self._nbytes += written
+
+    def clear(self) -> None:
+        """Remove all entries."""
+        self.close()
+        for path in (self._path, self._older):
+            with suppress(OSError):
+                path.unlink()
+        self._nentries = self._nbytes = 0
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _begin_another(self) -> None:
+        self.close()
+        self._path.replace(self._older)
+        self._nentries = self._nbytes = 0
+
+
+def _entries(path: Path) -> Iterator[LogEntry]:
+    """Yield the entries of a file, without those that a full disk has cut."""
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError:
+        return
+    for line in lines:
+        with suppress(msgspec.MsgspecError):
+            yield msgspec.json.decode(line, type=LogEntry)
