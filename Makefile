@@ -27,7 +27,7 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/mypy -p tests.support -p tests.benchmarks -p tests.planter -p tests.proofs
+	$(BIN)/mypy -p tests.support -p tests.benchmarks -p tests.planter -p tests.proofs -p tests.mistakes
 	MYPYPATH=plugins $(BIN)/mypy plugins/*.py
 	$(BIN)/lint-imports
 
