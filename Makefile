@@ -58,6 +58,7 @@ docs: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 		--constraint .ci/constraints.txt --editable '.[docs]'
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going docs docs/_build
+	$(BIN)/python -m docs.make_cli docs/_build/man
 
 clean:
 	rm -rf $(VENV) docs/_build docs/reference/judge .mutants

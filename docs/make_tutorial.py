@@ -44,7 +44,7 @@ def commands(text: str) -> list[str]:
     return [line.removeprefix(_PROMPT) for line in lines if line.startswith(_PROMPT)]
 
 
-def typed(words: list[str], directory: Path) -> list[str]:
+def typed(words: list[str], directory: Path, cwd: Path = ROOT) -> list[str]:
     """Type commands into one shell; return what each printed, on both standard streams.
 
     Temporary files go to `directory`. That an instance is ready is printed with the command that
@@ -61,7 +61,7 @@ def typed(words: list[str], directory: Path) -> list[str]:
     }
     done = subprocess.run(
         ["bash", "-c", "\n".join(script)],
-        cwd=ROOT,
+        cwd=cwd,
         env=environment,
         text=True,
         stdout=subprocess.PIPE,

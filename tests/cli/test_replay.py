@@ -13,6 +13,7 @@ from flux_trio.faults.plan import plan_to_toml
 from flux_trio.messages import topics
 from flux_trio.protocols.alloc import ALLOC, AllocEvent, AllocState
 
+DOCS = Path(__file__).parents[2] / "docs"
 PLANS = Path(__file__).parents[1] / "faults" / "plans"
 NOT_ASKED = "27.ready.6"  # known when nothing is left to happen
 STUCK = "invariant.nobody-stuck"
@@ -109,3 +110,13 @@ def test_plan_that_cannot_be_replayed_says_why(tmp_path: Path, text: str | None,
     result = replay(path)
     assert result.exit_code == 2
     assert f"{path}: {said}" in result.stderr
+
+
+def test_what_a_liar_breaks_is_shown_and_is_no_failure() -> None:
+    result = replay(DOCS / "howto" / "faults" / "broken-scheduler.toml")
+    assert result.exit_code == 0
+    seed, broken, held = result.stdout.splitlines()
+    assert seed == "seed 1"
+    assert broken.startswith("as planned: 27.success.8: record ")
+    assert broken.endswith(": another response after SUCCESS")
+    assert held.startswith("every property held, in ")
