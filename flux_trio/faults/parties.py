@@ -12,7 +12,7 @@ from flux_trio.faults.station import Station
 from flux_trio.formats import Idset, Jobspec
 from flux_trio.messages import ROLE_LOCAL, ROLE_USER, Request, Response, topics
 from flux_trio.messages.types import STREAMING
-from flux_trio.trace import Kind
+from flux_trio.trace import KILLED, Kind
 
 if TYPE_CHECKING:
     from flux_trio.faults.world import CoresWorld
@@ -29,7 +29,7 @@ def cut_off(world: CoresWorld, name: str) -> tuple[Station, list[Any]] | None:
     if station is None:
         return None
     taken = world.taken_by(station)
-    world.crash(name, "its connection is lost")
+    world.crash(name, f"its connection is lost, {KILLED}")
     return station, taken
 
 

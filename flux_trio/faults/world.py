@@ -124,10 +124,12 @@ class CoresWorld:
     # --- modules
 
     def boot(self) -> None:
-        """Load all modules."""
+        """Load all modules; a fault may end the instance meanwhile."""
         self.is_up = True
+        life = self.life
         for name in self._plans:
-            self.load(name)
+            if self.life == life:
+                self.load(name)
 
     def load(self, name: str) -> None:
         """Start a module, unless it runs."""
@@ -140,7 +142,8 @@ class CoresWorld:
         for event in plan.events:
             station.peer.subscriptions.add(event)
         self.start(station)
-        self._note_module(name, "started")
+        if self.is_loaded(station):
+            self._note_module(name, "started")
 
     def make(self, name: str) -> Core[Any, Any]:
         """Return the core of a module as it is when the module starts."""

@@ -25,6 +25,7 @@ from flux_trio.messages.rpc import (
     respond_error,
     respond_stream,
     tells_return_of,
+    unanswered,
     unknown_method,
     without_response,
 )
@@ -80,6 +81,7 @@ __all__ = [
     "respond_stream",
     "service_of",
     "tells_return_of",
+    "unanswered",
     "unknown_method",
     "without_response",
 ]

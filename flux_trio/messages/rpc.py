@@ -5,7 +5,7 @@ Both sides of an RPC use these functions; they do not interpret payloads.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, Generic, TypeVar
 
 from msgspec import structs
@@ -41,6 +41,13 @@ def respond(request: Request, payload: Payload = None) -> Response | None:
         matchtag=request.matchtag,
         routes=request.routes,
     )
+
+
+def unanswered(request: Request, sender: str) -> Request:
+    """Return `request`; one of `sender`, which is gone, wants no response any more."""
+    if request.sender != sender:
+        return request
+    return structs.replace(request, flags=request.flags | NORESPONSE)
 
 
 def respond_stream(request: Request, payload: Payload) -> Response | None:
@@ -155,3 +162,20 @@ class Calls(Generic[Purpose]):
     def close(self, matchtag: int) -> Purpose | None:
         """Forget an RPC; its later responses then match no call."""
         return self._open.pop(matchtag, None)
+
+    @property
+    def last(self) -> int:
+        """Return the matchtag of the last call."""
+        return self._last
+
+    def change(self, change: Callable[[Purpose, int], Purpose]) -> None:
+        """Replace the purpose of each open call by what `change` returns for it.
+
+        Its second argument is how many calls were opened after this one.
+        """
+        for matchtag, purpose in self._open.items():
+            self._open[matchtag] = change(purpose, self.opened_since(matchtag))
+
+    def opened_since(self, matchtag: int) -> int:
+        """Return how many calls were opened after the one that has, or had, this matchtag."""
+        return (self._last - matchtag) % 0xFFFFFFFF

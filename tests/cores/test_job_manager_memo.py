@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from flux_trio.messages import USERID_UNKNOWN, Response, topics
-from tests.support.asking import GUEST_USERID, OWNER_USERID, asked_by_guest
+from tests.support.asking import GUEST_USERID, OWNER_USERID, asked, asked_by_guest, gone
 from tests.support.manager_script import ManagerScript
 
 
@@ -61,6 +61,17 @@ def test_a_signal_goes_by_way_of_the_execution_service(m: ManagerScript) -> None
     assert sent.payload == {"id": 2, "signum": 10}
     answered = m.put(Response("job-exec.kill", None, matchtag=sent.matchtag))
     assert answered == [f"{topics.JOB_KILL} -> {{}}"]
+
+
+def test_a_client_that_has_gone_is_not_answered(m: ManagerScript) -> None:
+    """6.disconnect.2"""
+    m.ask(topics.JOB_KILL, {"id": 2, "signum": 10}, by="shortlived")
+    sent = m.last("job-exec.kill")
+    m.gone("shortlived")
+    assert m.put(Response("job-exec.kill", None, matchtag=sent.matchtag)) == []
+    unknown = asked(topics.JOB_RAISE, {"id": 9, "severity": 0, "type": "x"}, by="shortlived")
+    assert refusal(m.put(unknown)) == "ENOENT unknown job id"
+    assert m.put(unknown, gone(topics.JOB_MANAGER, "shortlived")) == []
 
 
 def test_what_the_execution_service_refuses_is_refused(m: ManagerScript) -> None:

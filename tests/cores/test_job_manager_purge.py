@@ -208,6 +208,22 @@ def test_purge_that_waits_is_not_done_when_its_sender_is_gone(m: ManagerScript) 
     assert left(m) == [2, 3, 4, 5, 6]
 
 
+def test_purge_under_way_ends_and_its_sender_that_is_gone_is_not_answered(
+    m: ManagerScript,
+) -> None:
+    """6.disconnect.2"""
+    m.commits_wait = True
+    m.ask(topics.JOB_PURGE_ID, {"id": 1, "force": True}, by="shortlived")
+    m.ask(topics.JOB_PURGE, {"num_limit": 3, "force": True})
+    m.gone("shortlived")
+    assert not any("->" in line for line in m.commit())
+    assert m.commit()[-1] == "job-manager.purge -> {'count': 1}"
+    assert left(m) == [3, 4, 5, 6]
+    m.ask(topics.JOB_PURGE, {"num_limit": 0, "force": True}, by="shortlived")
+    m.gone("shortlived")
+    assert m.refuse_commit(Errno.EIO, "disk: gone") == []
+
+
 @pytest.mark.parametrize("jobid", [-1, 1 << 64])
 def test_id_that_no_job_can_have_is_refused(m: ManagerScript, jobid: int) -> None:
     (line,) = m.ask(topics.JOB_PURGE_ID, {"id": jobid})

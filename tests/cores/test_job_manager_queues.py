@@ -11,7 +11,7 @@ from flux_trio.cores.job_manager.queues.queues import CHECKPOINT_KEY
 from flux_trio.cores.job_manager.requests.admissions import User, UserFound
 from flux_trio.messages import topics
 from flux_trio.protocols import CONF_UPDATE, VALIDATE, AskHook, HookAnswer, JobState
-from tests.support.asking import asked_by_guest
+from tests.support.asking import asked, asked_by_guest, gone
 from tests.support.manager_script import CANCEL, ManagerScript, allocs, key
 
 TWO = parse_config("""
@@ -397,6 +397,30 @@ def test_started_is_only_how_a_queue_begins(two: ManagerScript) -> None:
 def test_answer_waits_until_the_change_is_kept() -> None:
     m = ManagerScript(config=TWO, peers=True, commits_wait=True)
     assert m.queue("batch", start=False) == ["commit queues"]
+    assert m.commit() == ["job-manager.queue-start -> {}"]
+
+
+def test_a_change_is_kept_and_its_client_that_has_gone_is_not_answered() -> None:
+    """6.disconnect.2"""
+    m = ManagerScript(config=TWO, peers=True, commits_wait=True)
+    m.ask(topics.JOB_QUEUE_START, {"start": False, "name": "batch"}, by="shortlived")
+    m.queue("debug", start=False)
+    m.gone("shortlived")
+    assert m.commit() == []
+    assert m.commit() == ["job-manager.queue-start -> {}"]
+    assert status(m, "batch")["start"] is False
+
+
+def test_the_next_client_of_that_name_is_answered() -> None:
+    """6.disconnect.2"""
+    m = ManagerScript(config=TWO, peers=True, commits_wait=True)
+    stop, start = ({"start": each, "name": "batch"} for each in (False, True))
+    m.put(
+        asked(topics.JOB_QUEUE_START, stop, tag=1),
+        gone(topics.JOB_MANAGER, "alice"),
+        asked(topics.JOB_QUEUE_START, start, tag=2),
+    )
+    assert m.commit() == []
     assert m.commit() == ["job-manager.queue-start -> {}"]
 
 

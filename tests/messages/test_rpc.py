@@ -135,6 +135,21 @@ def test_answers_to_a_closed_call_match_nothing() -> None:
     assert calls.match(Response("a", matchtag=tag)) is None
 
 
+def test_a_call_gets_another_purpose_and_keeps_its_matchtag() -> None:
+    calls: Calls[str] = Calls()
+    tags = [calls.open("a"), calls.open("b")]
+    calls.change(lambda purpose, opened_since: f"{purpose} {opened_since}")
+    assert [calls.match(Response("a", matchtag=tag)) for tag in tags] == ["a 1", "b 0"]
+
+
+def test_calls_after_the_last_number_are_counted_on() -> None:
+    calls: Calls[str] = Calls()
+    calls._last = 0xFFFFFFFF - 1
+    first, second = calls.open("first"), calls.open("second")
+    assert (first, second) == (0xFFFFFFFF, 1)
+    assert [calls.opened_since(tag) for tag in (first, second)] == [1, 0]
+
+
 def test_the_service_is_the_topic_up_to_the_first_period() -> None:
     """3.routing.1"""
     assert service_of("job-manager.sched-hello") == "job-manager"

@@ -214,6 +214,10 @@ class SetAside(msgspec.Struct, frozen=True):
 AsideStep: TypeAlias = ValuesRead | ValuesCopied | RowsRead | SetAside
 
 
+Answering: TypeAlias = Refusal | KillSent | QueuesStored
+"""The calls whose answer answers a request of a user."""
+
+
 # --- purges
 
 

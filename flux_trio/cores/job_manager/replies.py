@@ -68,6 +68,7 @@ class Replies(Part):
             self._parts.exec.start_response(response)
 
     def _take_call(self, response: Response) -> None:
+        self._parts.ledger.leave_gone()
         call = self._parts.ledger.outbox.calls.match(response)
         match call:
             case None:

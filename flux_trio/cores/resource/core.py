@@ -26,8 +26,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar, assert_never
 
-import msgspec
-
 from flux_trio.cores.fingerprint import PayloadTypes
 from flux_trio.cores.kvs_calls import cannot_read, commit_ops, look_up, value_in
 from flux_trio.cores.methods import Methods
@@ -58,10 +56,10 @@ from flux_trio.messages import (
     respond,
     respond_error,
     topics,
+    unanswered,
     unknown_method,
 )
 from flux_trio.messages import Event as EventMessage
-from flux_trio.messages.types import NORESPONSE
 from flux_trio.trace import Kind
 
 T = TypeVar("T")
@@ -202,10 +200,10 @@ class ResourceCore(CorePart):
     def _disconnect(self, request: Request) -> None:
         """Do what the peer asked for all the same, and do not answer it (6.disconnect.2)."""
         self._groups.disconnect(request.sender)
-        self._waiting = deque(_unanswered(each, request.sender) for each in self._waiting)
+        self._waiting = deque(unanswered(each, request.sender) for each in self._waiting)
         if self._committing is not None:
             asked, events = self._committing
-            self._committing = (asked and _unanswered(asked, request.sender), events)
+            self._committing = (asked and unanswered(asked, request.sender), events)
 
     # Administration
 
@@ -364,10 +362,3 @@ def _noted(event: str) -> str:
     if event == OFFLINE:
         return "down"
     return "up" if event == ONLINE else event
-
-
-def _unanswered(request: Request, sender: str) -> Request:
-    """Return `request`; one of `sender` wants no response any more."""
-    if request.sender != sender:
-        return request
-    return msgspec.structs.replace(request, flags=request.flags | NORESPONSE)

@@ -35,7 +35,7 @@ from flux_trio.judge.views.eventlogs import (
     broken_event,
     log_of,
 )
-from flux_trio.judge.views.jobs import CLEANUP, LIFE, context_of
+from flux_trio.judge.views.jobs import CLEANUP, LIFE, Life, context_of
 from flux_trio.judge.views.scheduling import ASKED, asked_of, is_pending
 from flux_trio.messages import topics
 from flux_trio.trace import Record
@@ -57,8 +57,8 @@ def submit_comes_first(logging: Logging, record: Record, seen: Seen) -> Said:
         return log is None or broken_event(record, "expected first, and once", log.submitted)
     if logging.has_log:
         return None
-    life = seen.at(LIFE, job_id(record))
-    if life is None:
+    life: Life | None = seen.at(LIFE, job_id(record))
+    if life is None or life.is_logged:
         return None
     return broken_event(record, "expected a submit event first", life.since)
 

@@ -109,7 +109,7 @@ def requests_go_out_in_order(record: Record, seen: Seen) -> Said:
     life: Life | None = seen.at(LIFE, jobid)
     queues: Queues | None = seen.at(QUEUES)
     sendings: tuple[Sending, ...] = seen.at(SENDINGS) or ()
-    if life is None or asked_of(seen, jobid).first_alloc:
+    if life is None or not life.t_submit or asked_of(seen, jobid).first_alloc:
         return None
     since = max(life.t, queues.t if queues else 0.0) + LATE_S
     ranked = max(life.since, life.prioritized)
@@ -141,7 +141,8 @@ def the_scheduler_learns_the_order(record: Record, seen: Seen) -> Said:
     if content.get("priority") != life.priority:
         text = f"job {jobid}: priority: expected {life.priority} in {topic}"
         return Broken(f"{text}, got {content.get('priority')!r}", (life.prioritized,))
-    if topic == topics.SCHED_HELLO and content.get("t_submit") != life.t_submit:
+    is_known = topic == topics.SCHED_HELLO and life.t_submit
+    if is_known and content.get("t_submit") != life.t_submit:
         text = f"job {jobid}: t_submit: expected {life.t_submit!r} in {topic}"
         return Broken(f"{text}, got {content.get('t_submit')!r}")
     return True

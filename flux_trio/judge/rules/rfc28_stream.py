@@ -94,9 +94,13 @@ STREAMS: Final = view(
 
 
 def _others(record: Record, seen: Seen) -> list[Stream]:
-    """Return the open streams other than that of this response."""
+    """Return the open streams other than that of this response.
+
+    One that was not served yet counts, too: of two that came before the service could answer, it
+    may refuse the second before it serves the first.
+    """
     key = _key(record)
-    return [each for other, each in seen.all(STREAMS).items() if other != key and each.served]
+    return [each for other, each in seen.all(STREAMS).items() if other != key and each.is_valid]
 
 
 def _stream(record: Record, seen: Seen) -> Stream | None:
@@ -112,9 +116,10 @@ def a_group_has_one_holder(record: Record, seen: Seen) -> Said:
     same = [other for other in _others(record, seen) if other.group == stream.group]
     if errnum(record):
         return bool(same)
-    if not same:
+    served = [other.served for other in same if other.served]
+    if not served:
         return None
-    return Broken(f"group {stream.group} is given to two at once", (same[0].served, stream.n))
+    return Broken(f"group {stream.group} is given to two at once", (served[0], stream.n))
 
 
 @RULES.judge("28.impl.2", ANSWERED, views=[STREAMS], needs_headers=True)

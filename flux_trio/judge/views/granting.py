@@ -111,7 +111,7 @@ def _fold_sched_job(
     if record.kind == EVENT:
         return known if known.alloc or known.held or known.free else None
     if record.kind == RECV:
-        return _after_request(known, record)
+        return _after_request(known, record, link_of(seen))
     if errnum(record) or record.party != seen.facts.scheduler:
         return known
     if topic_of(record) == topics.SCHED_FREE:
@@ -120,11 +120,13 @@ def _fold_sched_job(
     return _after_answer(known, record, seen)
 
 
-def _after_request(known: SchedJob, record: Record) -> SchedJob:
+def _after_request(known: SchedJob, record: Record, link: Link) -> SchedJob:
     n = record.n
+    if topic_of(record) == topics.SCHED_HELLO:
+        return known if errnum(record) else known.but(held=n)
+    if link.hello_sent > link.hello or (record.ref or n) < link.hello:
+        return known  # it was meant for the scheduler before this one
     match topic_of(record):
-        case topics.SCHED_HELLO:
-            return known if errnum(record) else known.but(held=n)
         case topics.SCHED_ALLOC:
             jobspec = payload(record).get("jobspec")
             jobspec = jobspec if isinstance(jobspec, dict) else {}

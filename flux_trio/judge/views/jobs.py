@@ -92,8 +92,11 @@ class Life(Live, frozen=True, gc=False):
     t: float
     """When it entered its state or got its priority, the later; seconds since the Unix epoch."""
     t_submit: float
+    """0 until it is known: a job manager that was loaded again has read the job back, and acts on
+    it before job-ingest submits it."""
     is_logged: bool = True
-    """Its submit event was logged; until then only the request to submit it is known."""
+    """Its submit event was logged, or the job was read back; until then only the request to submit
+    it is known."""
     userid: int = -1
     priority: int = -1
     """By its last priority event; -1 before the first."""
@@ -199,18 +202,27 @@ def number(value: Any, unless: float) -> float:
 
 def _fold_life(life: Life | None, submitted: Any, record: Record, _seen: Seen) -> Life | None:
     if submitted is not None:
-        t_submit = number(submitted.get("t_submit"), record.t)
-        return life or Life(NEW, record.n, record.t, t_submit, is_logged=False)
+        return _after_request(life, number(submitted.get("t_submit"), record.t), record)
     if record.kind != EVENT:
         return None
-    name, context = payload(record).get("name"), context_of(record)
+    name = payload(record).get("name")
     if name == "submit":
         t_submit = record.t if life is None else life.t_submit
-        userid = integer(context.get("userid"))
+        userid = integer(context_of(record).get("userid"))
         return Life(NEW, record.n, record.t, t_submit, userid=userid)
+    if life is None and name == "validate":
+        life = Life(NEW, record.n, record.t, t_submit=0.0)
+    return None if life is None else _after_event(life, name, record)
+
+
+def _after_request(life: Life | None, t_submit: float, record: Record) -> Life:
     if life is None:
-        return None
-    state = next_state(life.state, record)
+        return Life(NEW, record.n, record.t, t_submit, is_logged=False)
+    return life if life.t_submit else life.but(t_submit=t_submit)
+
+
+def _after_event(life: Life, name: Any, record: Record) -> Life | None:
+    context, state = context_of(record), next_state(life.state, record)
     if state == INACTIVE or name == "invalidate":
         return None
     if state != life.state:
@@ -243,7 +255,7 @@ LIFE: Final = view(
     reads=(SUBMISSIONS,),
     fold=_fold_life,
 )
-"""By job id; jobs that are INACTIVE, or whose submit event the trace has not, are left out."""
+"""By job id; jobs that are INACTIVE, or whose first events the trace has not, are left out."""
 
 
 def _raised(record: Record, _seen: Seen) -> Iterable[tuple[Any, None]]:

@@ -133,7 +133,7 @@ def _fold_sendings(
     jobid = job_id(record)
     life: Life | None = seen.at(LIFE, jobid)
     kept = sendings or ()
-    if life is None or jobid is None:
+    if life is None or jobid is None or not life.t_submit:
         return kept
     said = payload(record).get("priority")  # a newer priority may have been logged meanwhile
     rank = (-said, life.t_submit) if type(said) is int else rank_of(life)

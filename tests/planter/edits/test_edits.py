@@ -56,6 +56,14 @@ def test_edits_are_named_by_their_clause(drawn: list[making.Edit], tmp_path: Pat
     assert silent <= 2 * trying.SILENT_MAX * len(judged), text  # of a part
 
 
+def test_a_harmless_edit_that_is_named_is_not_well(drawn: list[making.Edit]) -> None:
+    edit, harmless = drawn[0], table.Row(("*",), "*", "*", (), "why")
+    assert trying.report([trying.Outcome(edit, harmless, ())])[1] is False
+    own = [trying.Outcome(edit, table.Row(("*",), "*", "*", ("21.x.1",), ""), ("21.x.1",))] * 9
+    assert trying.report([*own, trying.Outcome(edit, harmless, ())])[1] is True
+    assert trying.report([*own, trying.Outcome(edit, harmless, ("21.x.1",))])[1] is False
+
+
 def test_a_run_goes_on_where_it_was(drawn: list[making.Edit], tmp_path: Path) -> None:
     path = tmp_path / "findings.jsonl"
     trying.try_all(drawn[:3], Findings(path, "now"))

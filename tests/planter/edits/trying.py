@@ -87,7 +87,7 @@ def report(found: list[Outcome]) -> tuple[str, bool]:
         f"{len(named)} of them are named"
     )
     is_well = own >= OWN_MIN and silent <= SILENT_MAX and harmless <= HARMLESS_MAX
-    return "\n".join(lines), is_well
+    return "\n".join(lines), is_well and not named
 
 
 def page(found: list[Outcome]) -> str:

@@ -8,7 +8,7 @@ message that reveals no event is sent in its turn: `answer_at_once` and `ask`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from itertools import repeat
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ import msgspec
 
 from flux_trio.cores.job_index import ended_ops
 from flux_trio.cores.job_manager.calls import (
+    Answering,
     EventsStored,
     JobManagerAction,
     JobManagerCall,
@@ -26,8 +27,8 @@ from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Exit, NoteAll
 from flux_trio.editions.journal import Ended
 from flux_trio.formats import Event, format_eventlog, job_key
-from flux_trio.formats.meanings import JobId, JobNote, KvsOp
-from flux_trio.messages import Errno, FluxError, Payload, Request, Response, service_of
+from flux_trio.formats.meanings import JobId, JobNote, KvsOp, Matchtag
+from flux_trio.messages import Errno, FluxError, Payload, Request, Response, service_of, unanswered
 
 # Ops in one commit; a turn with more (a cancel of all jobs) makes several commits, in order.
 COMMIT_OPS_MAX = 20_000
@@ -55,7 +56,7 @@ class Commits(Part):
     ops: list[KvsOp]  # ops of this turn, beside eventlogs
     uncommitted: deque[Uncommitted]  # the oldest first
     waiting_bytes: int  # bytes of events in `uncommitted`
-    gone: set[str]  # peers that have left in this turn
+    gone: dict[str, Matchtag]  # peers that have left in this turn: the last call before that
 
     def __init__(self, outbox: JobManagerOutbox) -> None:
         self.outbox = outbox
@@ -67,7 +68,7 @@ class Commits(Part):
         self.ops = []
         self.uncommitted = deque()
         self.waiting_bytes = 0
-        self.gone = set()
+        self.gone = {}
 
     @property
     def now(self) -> float:
@@ -134,25 +135,38 @@ class Commits(Part):
     def forget(self, sender: str) -> None:
         """Drop answers to a peer that is gone, if they wait for a commit (6.disconnect.2).
 
-        Messages of earlier turns are searched once a turn, for all peers that have left in it.
+        Messages of earlier turns are searched once a turn, for all peers that have left in it, and
+        so are the calls whose answers would answer them.
         """
         self.messages = _without_answers(self.messages, {sender})
-        if self.uncommitted:
-            self.gone.add(sender)
+        if self.uncommitted or len(self.outbox.calls):
+            self.gone[sender] = self.outbox.calls.last
 
-    def _leave_gone(self) -> None:
-        """Drop the answers of earlier turns to peers that have left in this one."""
-        gone, self.gone = self.gone, set()
-        if gone:
-            for commit in self.uncommitted:
-                commit.messages[:] = _without_answers(commit.messages, gone)
+    def leave_gone(self) -> None:
+        """Answer no peer that has left in this turn."""
+        gone, self.gone = self.gone, {}
+        if not gone:
+            return
+        for commit in self.uncommitted:
+            commit.messages[:] = _without_answers(commit.messages, gone)
+        calls = self.outbox.calls
+        left = {sender: calls.opened_since(last) for sender, last in gone.items()}
+
+        def change(call: JobManagerCall, opened_since: int) -> JobManagerCall:
+            if not isinstance(call, Answering) or call.request.sender not in left:
+                return call
+            sender = call.request.sender
+            if opened_since < left[sender]:
+                return call  # of the next one of its name
+            return msgspec.structs.replace(call, request=unanswered(call.request, sender))
+
+        calls.change(change)
 
     # --- the end of a turn, and of a commit
 
     def end_turn(self) -> None:
         """Commit the turn's events; without events, send its messages if no commit is under way."""
-        if self.gone:
-            self._leave_gone()
+        self.leave_gone()
         send_all = self.outbox.send_all
         if self.notes:
             send_all([NoteAll(self.notes)])
@@ -190,13 +204,15 @@ class Commits(Part):
             # no message has told of these events: to stop here loses nothing
             self.outbox.send(Exit(f"cannot store events: {response.error_text}"))
             return
-        self._leave_gone()
+        self.leave_gone()
         done = self.uncommitted.popleft()
         self.waiting_bytes -= done.nbytes
         self.outbox.send_all(done.messages)
 
 
-def _without_answers(messages: list[JobManagerAction], gone: set[str]) -> list[JobManagerAction]:
+def _without_answers(
+    messages: list[JobManagerAction], gone: Container[str]
+) -> list[JobManagerAction]:
     """Return `messages` without responses to the peers that are gone."""
     return [
         each

@@ -62,6 +62,7 @@ from flux_trio.messages import (
     respond,
     respond_error,
     topics,
+    unanswered,
 )
 from flux_trio.messages.types import PRIVATE
 from flux_trio.protocols import Job
@@ -113,11 +114,17 @@ class Purge(Part):
         self._begin(Named(request, wanted.id, wanted.force))
 
     def forget(self, sender: str) -> None:
-        """Drop the purges of a peer that is gone; one that is under way ends after its commit."""
-        others = list(self.purges)[1:]
-        for purge in others:
-            if purge.request is not None and purge.request.sender == sender:
-                self.purges.remove(purge)
+        """Drop the purges of a peer that is gone; one that is under way ends after its commit.
+
+        It is not answered (6.disconnect.2).
+        """
+        if not self.purges:
+            return
+        first, *others = self.purges
+        if first.request is not None:
+            first = msgspec.structs.replace(first, request=unanswered(first.request, sender))
+        left = [each for each in others if each.request is None or each.request.sender != sender]
+        self.purges = deque([first, *left])
 
     # --- limits
 
@@ -174,11 +181,12 @@ class Purge(Part):
                 case NamedStored():
                     check(response)
                     self._tell([step.job])
-                    self._end(step.named.request, 1)
+                    self._end(1)
         except FluxError as error:
-            self._failed(step, error)
+            self._failed(error)
 
-    def _end(self, request: Request | None, count: int) -> None:
+    def _end(self, count: int) -> None:
+        request = self.purges[0].request
         if request is not None:
             payload = job_requests.PURGED.write(job_requests.Purged(count))
             self._ledger.send(respond(request, payload))
@@ -189,9 +197,8 @@ class Purge(Part):
         if self.purges:
             self._go_on(self.purges[0])
 
-    def _failed(self, step: PurgeStep, error: FluxError) -> None:
-        purge = step.run if isinstance(step, RunRead | RunSized | RunStored) else step.named
-        request = purge.request
+    def _failed(self, error: FluxError) -> None:
+        request = self.purges[0].request
         self._next()
         if request is not None:
             self._ledger.send(respond_error(request, error.errnum, error.text))
@@ -224,7 +231,7 @@ class Purge(Part):
         if goes_on:
             self._go_on(msgspec.structs.replace(run, after=page.keys[-1]))
         else:
-            self._end(run.request, run.count)
+            self._end(run.count)
 
     def _take_sizes(self, sized: RunSized, response: Response) -> None:
         # job by job if a value is damaged
@@ -245,7 +252,7 @@ class Purge(Part):
         if stored.goes_on:
             self._go_on(stored.run)
         else:
-            self._end(stored.run.request, stored.run.count)
+            self._end(stored.run.count)
 
     # --- by id
 
@@ -263,7 +270,7 @@ class Purge(Part):
         if named.force:
             self._remove([over], NamedStored(named, over))
         else:
-            self._end(named.request, 1)
+            self._end(1)
 
     # --- both
 
