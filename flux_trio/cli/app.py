@@ -38,6 +38,7 @@ COMMANDS: Final = (
     "help",
     "simulate",
     "check",
+    "view",
     "fuzz",
     "replay",
     "fsck",

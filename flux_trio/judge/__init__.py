@@ -29,6 +29,7 @@ from flux_trio.judge.clauses.status import (
 from flux_trio.judge.engine.causes import Violation
 from flux_trio.judge.engine.judgement import Expected, Judgement, judge_trace, pick_records
 from flux_trio.judge.engine.monitor import Monitor, Verdict
+from flux_trio.judge.engine.noting import NotingMonitor
 
 __all__ = [
     "Clause",
@@ -37,6 +38,7 @@ __all__ = [
     "Judgement",
     "Kind",
     "Monitor",
+    "NotingMonitor",
     "Observable",
     "Verdict",
     "Violation",

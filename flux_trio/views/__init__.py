@@ -12,7 +12,6 @@ from flux_trio.views.simulation_plot import Steps, draw_simulation
 from flux_trio.views.state_table import draw_states, table_markdown
 from flux_trio.views.story import Change, Story, story_text, telling
 from flux_trio.views.story_page import story_page
-from flux_trio.views.timelines import draw_timelines
 from flux_trio.views.verdict_page import verdict_page
 from flux_trio.views.verdicts import verdict_json, verdict_junit, verdict_text
 
@@ -27,7 +26,6 @@ __all__ = [
     "draw_sequence",
     "draw_simulation",
     "draw_states",
-    "draw_timelines",
     "served_page",
     "story_page",
     "story_text",

@@ -53,8 +53,8 @@ def content(record: Record) -> str:
     if record.message is not None:
         return f"{headline(record)} {_values(_payload(record.message))}".rstrip()
     data = record.data or {}
-    shown = data.get("context", {}) if record.kind == Kind.EVENT else data
-    return f"{headline(record)} {_values(shown)}".rstrip()
+    shown = data.get("context") if record.kind == Kind.EVENT else data
+    return f"{headline(record)} {_values(shown if isinstance(shown, dict) else {})}".rstrip()
 
 
 def headline(record: Record) -> str:

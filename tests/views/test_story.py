@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -12,9 +13,9 @@ import pytest
 from flux_trio.faults import Crash, JobPlan, Plan, When, run_plan
 from flux_trio.messages import topics
 from flux_trio.trace import Kind, Record
-from flux_trio.views import Change, Story, draw_timelines, story_page, story_text
+from flux_trio.views import Change, Story, story_page, story_text
 from flux_trio.views.story import LINES_MAX, sentence, told_beats
-from flux_trio.views.timelines import job_bars, module_bars
+from flux_trio.views.story_page import SHOWN_MAX
 
 CRASH = Crash("sched", When(topics.SCHED_ALLOC), back=3.0)
 
@@ -107,35 +108,10 @@ def test_sentence_of_a_record(record: Record, said: str) -> None:
     assert sentence(record) == said
 
 
-def test_job_has_a_bar_for_each_state() -> None:
-    (bars,) = job_bars(traced()).values()
-    assert [bar.name for bar in bars] == ["DEPEND", "PRIORITY", "SCHED", "RUN", "CLEANUP"]
-    assert [bar.end for bar in bars[:-1]] == [bar.begin for bar in bars[1:]]
-
-
-def test_module_has_a_bar_for_each_life() -> None:
-    trace = traced(CRASH)
-    bars = module_bars(trace)
-    ends = [r.n for r in trace if r.kind == Kind.MODULE and (r.data or {})["what"] == "crashed"]
-    first, second = bars["sched"]
-    assert first.end == ends[0] < second.begin
-    assert second.end == trace[-1].n
-    assert len(bars["job-manager"]) == 1
-
-
-def test_timelines_show_jobs_and_what_was_away() -> None:
-    picture = draw_timelines(traced(CRASH, jobs=2), 40, "lanes")
-    names = re.findall(r'class="strong">([^<]+)<', picture)
-    assert names[-1] == "sched"
-    assert len(names) == 3
-    assert picture.count('class="strike"') == 2  # the fault, and the end of the module
-    assert "broken here" in picture
-
-
 class _Page(HTMLParser):
     """Checks that elements nest, and keeps what the page would load."""
 
-    VOID = ("meta", "br", "input", "rect", "line", "path")
+    VOID = ("meta", "br", "input")
 
     def __init__(self) -> None:
         super().__init__()
@@ -164,13 +140,18 @@ def test_page_loads_nothing_and_has_the_violation_first(story: Story) -> None:
     page.feed(text)
     assert page.open == []
     assert page.loaded == []
-    assert page.headings == [
-        "27.alloc.1 is broken by job-manager",
-        "What happened",
-        "Jobs and modules",
-        "Messages",
-        "The cores, turn by turn",
-    ]
+    assert page.headings == ["27.alloc.1 is broken by job-manager", "What happened"]
     assert "&lt;waits&gt;" in text
     assert "<now>" not in text
-    assert text.count("<svg") == 2
+
+
+def test_page_shows_first_what_tells_the_story(story: Story) -> None:
+    data = re.search(r'<script id="page" type="application/json">(.*?)</script>', story_page(story))
+    assert data is not None
+    page = json.loads(data[1])
+    kinds = {record.n: record for record in story.trace}
+    beats = {r.n for beat in told_beats(story, SHOWN_MAX) for r in beat}
+    assert beats <= set(page["told"])
+    assert {kinds[n].ref or n for n in page["told"]} == beats
+    assert [row["n"] for row in page["rows"]] == list(kinds)
+    assert page["violations"][0]["n"] == story.at

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from flux_trio.cli.errors import CommandError
+from flux_trio.cli.traces import Unreadable, opened, write_report
 
 if TYPE_CHECKING:
     from flux_trio.judge import Clause, Judgement
     from flux_trio.judge.known import Departure
-    from flux_trio.trace import Record, Source
+    from flux_trio.trace import Record
 
 BROKEN = 1
-UNREADABLE = 2
-
-
-class Unreadable(CommandError):
-    """The file is not a trace that can be read."""
-
-    exit_code = UNREADABLE
 
 
 @click.command()
@@ -92,31 +84,17 @@ def check(
     clauses, is_classic = load_clauses(), edition == "classic"
     departures = [each for name in known for each in _departures(name)]
     rules = (*(ALL_RULES if is_classic else CURRENT_RULES), *ROUTED_RULES)
-    with _opened(trace) as source:
+    with opened(trace) as source:
         judgement = judge_trace(source, rules, clauses, classic=is_classic, at_rest=at_rest)
     judgement = sort_known(judgement, departures)
-    with _opened(trace) as source:
+    with opened(trace) as source:
         records = pick_records(source, judgement.wanted())
     text = _FORMS[form](trace.name, judgement, clauses, records)
     if output is None:
         click.echo(text, nl=False)
     else:
-        _write(output, text)
+        write_report(output, text)
     ctx.exit(0 if judgement.is_kept else BROKEN)
-
-
-@contextmanager
-def _opened(trace: Path) -> Iterator[Source]:
-    from flux_trio.formats import FormatError
-    from flux_trio.trace import read_trace
-
-    try:
-        with trace.open(encoding="utf-8") as lines:
-            yield read_trace(lines)
-    except OSError as error:
-        raise Unreadable(f"{trace}: {error.strerror}") from None
-    except (FormatError, UnicodeError) as error:
-        raise Unreadable(f"{trace}: {error}") from None
 
 
 def _departures(name: str) -> list[Departure]:
@@ -132,13 +110,6 @@ def _departures(name: str) -> list[Departure]:
         raise Unreadable(text) from None
     except (FormatError, UnicodeError) as error:
         raise Unreadable(f"{name}: {error}") from None
-
-
-def _write(output: Path, text: str) -> None:
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise Unreadable(f"{output}: {error.strerror}") from None
 
 
 def _text(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from flux_trio.judge.clauses.registry import Clause
 from flux_trio.judge.engine.causes import Violation
 from flux_trio.judge.engine.monitor import Monitor, Verdict
+from flux_trio.judge.engine.noting import Note, NotingMonitor
 from flux_trio.judge.engine.rule import Rule
 from flux_trio.judge.engine.selector import EVENT
 from flux_trio.judge.engine.view import View
@@ -76,8 +77,9 @@ def judge_trace(
     *,
     classic: bool = True,
     at_rest: bool = False,
+    note: Note | None = None,
 ) -> Judgement:
-    """Judge all records of `source`.
+    """Judge all records of `source`; call `note` with each and the clauses that it kept or broke.
 
     Without `classic`, the clauses that the newest edition has changed are left out. With `at_rest`
     the trace ends in a quiet state: a response or event that is still due is a violation. Raises
@@ -92,7 +94,11 @@ def judge_trace(
         for rule, why in zip(rules, reasons, strict=True)
         if why and rule.clause not in judged
     }
-    monitor = Monitor(used, clauses, is_routed=not source.shown.crossings)
+    is_routed = not source.shown.crossings
+    if note is None:
+        monitor = Monitor(used, clauses, is_routed=is_routed)
+    else:
+        monitor = NotingMonitor(used, clauses, note, is_routed=is_routed)
     nrecords, t_end = 0, 0.0
     for record in source.records:
         monitor.observe(record)

@@ -13,7 +13,7 @@ from typing import Any, Final
 from flux_trio.judge.clauses.registry import Clause
 from flux_trio.judge.engine.causes import Causes, Violation
 from flux_trio.judge.engine.clock import Clock, step_of
-from flux_trio.judge.engine.compiled import States, put
+from flux_trio.judge.engine.compiled import Found, States, put
 from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.knowing import Knowledge
 from flux_trio.judge.engine.packed import Packed
@@ -86,7 +86,7 @@ class Monitor:
             self._use(plan)
         if self._left or plan.is_of_parties:
             self._note_debts(record, plan)
-        broken = plan.step(record, self, self.slots, self._kept.add)
+        broken = self._judge(record, plan)
         found = [self._found(rule, record, said) for rule, said in broken] if broken else []
         if plan.is_of_parties:
             self._change_parties(record, plan)
@@ -95,6 +95,10 @@ class Monitor:
             self.violations += found
         self._last = record
         return found
+
+    def _judge(self, record: Record, plan: Plan) -> Found:
+        """Judge and fold the record, and return what it breaks."""
+        return plan.step(record, self, self.slots, self._kept.add)
 
     def debts(self) -> list[Violation]:
         """Return what is due and not done, with what was overdue when the parties left.

@@ -1,0 +1,95 @@
+"""`flux-trio view`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+if TYPE_CHECKING:
+    from flux_trio.trace import Record
+
+RECORDS_MAX: Final = 50_000
+"""Records in a page, unless --records names others: a browser takes a few seconds for them."""
+
+
+class Span(click.ParamType[tuple[int, int | None]]):
+    """FIRST:LAST, places in a trace; either may be missing."""
+
+    name = "span"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int | None]:
+        """Return the places of the first record and of the last; None is the end of the trace."""
+        first, colon, last = str(value).partition(":")
+        if not colon or not all(part == "" or part.isdecimal() for part in (first, last)):
+            self.fail(f"expected FIRST:LAST, such as 1000:2000, got {value!r}", param, ctx)
+        return int(first or 0), int(last) if last else None
+
+
+@click.command()
+@click.argument("trace", type=click.Path(path_type=Path), metavar="TRACE")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the page to FILE.  [default: the name of TRACE with .html]",
+)
+@click.option(
+    "--records",
+    "span",
+    type=Span(),
+    metavar="FIRST:LAST",
+    help=f"The records in the page, by their places.  [default: the first {RECORDS_MAX}]",
+)
+@click.option(
+    "--edition",
+    type=click.Choice(["classic", "current"]),
+    default="classic",
+    show_default=True,
+    help="current leaves out the clauses that the current edition of the RFCs has changed.",
+)
+def view(
+    *, trace: Path, output: Path | None, span: tuple[int, int | None] | None, edition: str
+) -> None:
+    """Draw TRACE as a page for a browser.
+
+    The page has a lane for each party, an arrow for each message, a bar for the states of each job,
+    and the clauses that are broken. It needs no network. TRACE is a file as for `flux-trio check`.
+
+    Exit codes: 0, 2 if the trace cannot be read, the page cannot be written, or for wrong usage.
+    """
+    from flux_trio.cli.traces import write_report
+
+    output = output or Path(f"{trace.name}.html")
+    write_report(output, _page(trace, span, is_classic=edition == "classic"))
+    click.echo(f"wrote {output}")
+
+
+def _page(trace: Path, span: tuple[int, int | None] | None, *, is_classic: bool) -> str:
+    from flux_trio.cli.errors import remark
+    from flux_trio.cli.traces import opened
+    from flux_trio.judge import judge_trace, load_clauses
+    from flux_trio.judge.rules import ALL_RULES, CURRENT_RULES, ROUTED_RULES
+    from flux_trio.views.viewer import Row, Rows, trace_page
+
+    clauses = load_clauses()
+    first, last = span or (0, None)
+    make, rows = Rows(first), list[Row]()
+
+    def note(record: Record, judged: frozenset[str]) -> None:
+        is_in = len(rows) < RECORDS_MAX if span is None else last is None or record.n <= last
+        row = make.take(record, judged) if is_in else None
+        if row is not None:
+            rows.append(row)
+
+    rules = (*(ALL_RULES if is_classic else CURRENT_RULES), *ROUTED_RULES)
+    with opened(trace) as source:
+        judgement = judge_trace(source, rules, clauses, classic=is_classic, note=note)
+    if span is None and len(rows) == RECORDS_MAX < judgement.nrecords:
+        more = f"of {judgement.nrecords} records; --records shows others"
+        remark(f"the page has the first {RECORDS_MAX} {more}")
+    return trace_page(trace.name, judgement, clauses, rows, make.begun)

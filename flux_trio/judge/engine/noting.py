@@ -1,0 +1,38 @@
+"""A monitor that tells by which clauses it judged each record, for those who read the trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
+
+from flux_trio.judge.clauses.registry import Clause
+from flux_trio.judge.engine.compiled import Found
+from flux_trio.judge.engine.monitor import Monitor
+from flux_trio.judge.engine.plans import Plan
+from flux_trio.judge.engine.rule import Rule
+from flux_trio.trace import Record
+
+Note: TypeAlias = Callable[[Record, frozenset[str]], object]
+"""Takes a record, and the clauses that it kept or broke."""
+
+
+class NotingMonitor(Monitor):
+    """A monitor that calls `note` with each record."""
+
+    def __init__(
+        self,
+        rules: Iterable[Rule],
+        clauses: Mapping[str, Clause],
+        note: Note,
+        *,
+        is_routed: bool = False,
+    ) -> None:
+        super().__init__(rules, clauses, is_routed=is_routed)
+        self._note = note
+
+    def _judge(self, record: Record, plan: Plan) -> Found:
+        kept = set(plan.kept)
+        broken = plan.step(record, self, self.slots, kept.add)
+        self._kept |= kept
+        self._note(record, frozenset(kept | {rule.clause for rule, _ in broken}))
+        return broken

@@ -1,0 +1,11 @@
+"""The viewer: a trace in a browser, with lanes, arrows and bars that are drawn as one scrolls.
+
+`Rows` makes a row of each record, `trace_page` the page of a judged trace. The files beside this
+one are the page's style and script.
+"""
+
+from flux_trio.views.viewer.page import Broken, Data, viewer_page
+from flux_trio.views.viewer.rows import Row, Rows
+from flux_trio.views.viewer.trace_page import trace_page
+
+__all__ = ["Broken", "Data", "Row", "Rows", "trace_page", "viewer_page"]

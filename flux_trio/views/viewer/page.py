@@ -1,0 +1,153 @@
+"""The viewer's page: one text with its style, its script and its data. It loads nothing.
+
+The script is plain JavaScript: the files of SCRIPTS one after the other. The data is JSON in an
+element that the browser does not run, and the page's policy allows this one script only.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import resources
+from typing import Any, Final
+
+import msgspec
+
+from flux_trio.judge import Clause, Violation
+from flux_trio.views.escaping import escape
+from flux_trio.views.spelling import spelled
+from flux_trio.views.story import Change
+from flux_trio.views.svg import element
+from flux_trio.views.viewer.rows import Row
+
+SCRIPTS: Final = ("dom.js", "model.js", "chart.js", "jobs.js", "details.js", "main.js")
+STYLE: Final = "viewer.css"
+
+_ESCAPES: Final = {
+    b"<": b"\\u003c",  # </script> would end the element
+    b">": b"\\u003e",
+    b"&": b"\\u0026",
+    "\u2028".encode(): b"\\u2028",
+    "\u2029".encode(): b"\\u2029",
+}
+
+
+class Broken(msgspec.Struct, omit_defaults=True):
+    """A violation: the clause or property, who broke it, what was found, at which record and why.
+
+    `follows` says that it is a consequence of another one; of a cause, `following` counts them.
+    """
+
+    clause: str
+    party: str
+    text: str
+    n: int
+    because: list[int]
+    follows: bool = False
+    following: int = 0
+
+
+class Data(msgspec.Struct, kw_only=True):
+    """What the script draws."""
+
+    rows: Sequence[Row]
+    begun: Mapping[str, str] = {}
+    """The states of active jobs before the first row."""
+    violations: Sequence[Broken] = ()
+    clauses: Mapping[str, str] = {}
+    """The sentences of the clauses that are named."""
+    clause_sets: list[tuple[str, ...]] = []
+    told: Sequence[int] = ()
+    """The records that are shown first; empty: all."""
+    changes: Sequence[Change] = ()
+    """What the turns changed in the cores, in their order."""
+    live: bool = False
+
+
+def broken_of(things: Iterable[tuple[Violation, list[Violation]]]) -> list[Broken]:
+    """Return the violations of broken things: each cause, then those that follow from it."""
+    found = []
+    for cause, following in things:
+        found.append(_broken(cause, following=len(following)))
+        found += [_broken(each, follows=True) for each in following]
+    return found
+
+
+def _broken(violation: Violation, *, follows: bool = False, following: int = 0) -> Broken:
+    text, because = spelled(violation.text), list(violation.because)
+    n = violation.record.n
+    return Broken(violation.clause, violation.party, text, n, because, follows, following)
+
+
+def sentences(
+    clauses: Mapping[str, Clause], rows: Iterable[Row], broken: Iterable[Broken]
+) -> dict[str, str]:
+    """Return the sentences of the clauses that rows and violations name."""
+    named = {id_ for row in rows for id_ in row.clauses} | {each.clause for each in broken}
+    return {id_: clauses[id_].text for id_ in sorted(named) if id_ in clauses}
+
+
+def viewer_page(title: str, head: Iterable[str], data: Data) -> str:
+    """Return the page; `head` are the elements above the drawing."""
+    style, script = _file(STYLE), "".join(map(_file, SCRIPTS))
+    policy = "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src '{_digest(script)}'",
+            f"style-src '{_digest(style)}'",
+            "connect-src 'self'" if data.live else "connect-src 'none'",
+            "base-uri 'none'",
+            "form-action 'none'",
+        )
+    )
+    tags = [
+        '<meta charset="utf-8"/>',
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}"/>',
+        '<meta name="viewport" content="width=device-width"/>',
+        element("title", escape(title)),
+        f"<style>{style}</style>",
+    ]
+    body = [
+        element("header", *head, id="head"),
+        _BAR,
+        '<section id="jobs" aria-label="Jobs"></section>',
+        '<main id="chart" tabindex="0" aria-label="Messages"></main>',
+        '<aside id="side"><section id="broken"></section>'
+        '<section id="details" aria-live="polite"></section></aside>',
+        f'<script id="page" type="application/json">{_json(data)}</script>',
+        f"<script>{script}</script>",
+    ]
+    page = element("html", element("head", *tags), element("body", "\n".join(body)), lang="en")
+    return f"<!DOCTYPE html>\n{page}\n"
+
+
+_BAR: Final = """<div id="bar">
+<input id="words" type="search" placeholder="words of a record" aria-label="words of a record"/>
+<label hidden><input id="told" type="checkbox"/> only what tells the story</label>
+<span id="chips"></span><span id="count"></span>
+<noscript>The drawing needs JavaScript.</noscript>
+</div>"""
+
+
+def _json(data: Data) -> str:
+    """Return the data as JSON that can stand in a script element; sets of clauses are listed."""
+    sets: dict[tuple[str, ...], int] = {}
+    rows = []
+    for row in data.rows:
+        place: Any = sets.setdefault(row.clauses, len(sets)) if row.clauses else ()
+        rows.append(msgspec.structs.replace(row, clauses=place))
+    listed = msgspec.structs.replace(data, rows=rows, clause_sets=list(sets))
+    text = msgspec.json.encode(listed)
+    for character, escaped in _ESCAPES.items():
+        text = text.replace(character, escaped)
+    return text.decode()
+
+
+def _file(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    """Return the hash by which a Content-Security-Policy names a script or style."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

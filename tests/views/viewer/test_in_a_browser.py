@@ -1,0 +1,335 @@
+"""The viewer in headless Chromium: what is drawn is compared with the records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from flux_trio.faults import Crash, Drop, JobPlan, Plan, When, Which, run_plan
+from flux_trio.judge import Judgement, judge_trace, load_clauses
+from flux_trio.judge.rules import ALL_RULES
+from flux_trio.messages import Event, Request, Response, topics
+from flux_trio.trace import Kind, Record, Shown, Source
+from flux_trio.views import Change, Story, story_page
+from flux_trio.views.viewer import Row, Rows, trace_page
+from tests.support.browser import Browser
+from tests.support.judged import edit_payload, find_all
+from tests.support.scenarios import trace_of
+
+NODES_MAX = 2_000
+MESSAGES = 10_000
+
+# Scrolls from top to bottom, and returns what was drawn on the way.
+SCROLL = """
+const [step, count] = arguments;
+const chart = document.getElementById("chart");
+const rows = new Set(), took = [];
+let nodes = 0;
+for (let top = 0, i = 0; i < count && top < chart.scrollHeight; top += step, i++) {
+  const began = performance.now();
+  chart.scrollTop = top;
+  viewer.chart.draw();
+  chart.firstChild.getBoundingClientRect();
+  took.push(performance.now() - began);
+  nodes = Math.max(nodes, document.querySelectorAll("*").length);
+  for (const row of document.querySelectorAll(".row"))
+    rows.add(viewer.trace.rows[row.dataset.at].n);
+}
+took.sort((a, b) => a - b);
+return {rows: [...rows], nodes, median: took[took.length >> 1]};
+"""
+TEXT = "return document.querySelector(arguments[0]).innerText"
+COUNT = "return document.querySelectorAll(arguments[0]).length"
+
+
+def traced(*faults: Any, jobs: int = 2) -> list[Record]:
+    trace: list[Record] = []
+    run_plan(Plan(1, jobs=(JobPlan(),) * jobs, faults=faults), [trace.append])
+    return trace
+
+
+def judged(trace: Iterable[Record]) -> tuple[Judgement, list[Row]]:
+    make, rows = Rows(), list[Row]()
+
+    def note(record: Record, clauses: frozenset[str]) -> None:
+        row = make.take(record, clauses)
+        assert row is not None
+        rows.append(row)
+
+    source = Source("JSON lines", Shown(), iter(trace))
+    return judge_trace(source, ALL_RULES, load_clauses(), note=note), rows
+
+
+def show(browser: Browser, path: Path, trace: Iterable[Record], width: int = 1400) -> list[Row]:
+    """Open the page of a trace; its rows."""
+    judgement, rows = judged(trace)
+    page = path / "page.html"
+    page.write_text(trace_page("trace", judgement, load_clauses(), rows, {}))
+    browser.open(page, width)
+    return rows
+
+
+@pytest.fixture
+def no_complaints(browser: Browser) -> Any:
+    browser.complaints()
+    yield
+    assert browser.complaints() == []
+
+
+pytestmark = pytest.mark.usefixtures("no_complaints")
+
+
+def test_every_record_is_drawn_with_its_words(browser: Browser, tmp_path: Path) -> None:
+    rows = show(browser, tmp_path, traced(), width=2_000)
+    found = browser.run(SCROLL, 300, 1_000)
+    assert sorted(found["rows"]) == [row.n for row in rows]
+    browser.run("document.getElementById('chart').scrollTop = 0; viewer.chart.draw()")
+    first = [row.text for row in rows[:10] if row.text]
+    texts = "[...document.querySelectorAll('.said, .noted')].map(e => e.textContent)"
+    words = browser.run(f"return {texts}")
+    assert [word for word in words if word in first] == first
+
+
+def test_arrows_go_from_sender_to_receiver(browser: Browser, tmp_path: Path) -> None:
+    """Each arrow's ends are at the lanes and rows of its message."""
+    trace = traced()
+    show(browser, tmp_path, trace)
+    sent = find_all(trace, topics.SCHED_ALLOC, "request")[0]
+    taken = next(r for r in trace if r.kind == Kind.RECV and r.ref == sent.n)
+    drawn = browser.run(
+        """
+        viewer.goTo(viewer.trace.places.get(arguments[1]));
+        const { chart, trace } = viewer;
+        const lines = [...document.querySelectorAll(".arrow.selected")];
+        const top = chart.body.getBoundingClientRect().top;
+        const places = [...arguments].map(n => chart.rowOf.get(trace.places.get(n)));
+        const ys = places.map(place => top + (place + 0.5) * 22);
+        const xs = ["job-manager", "sched"].map(name =>
+          [...document.querySelectorAll(".lanes button")].find(e => e.textContent === name)
+            .getBoundingClientRect()).map(box => box.left + box.width / 2);
+        const boxes = lines.map(line => line.getBoundingClientRect());
+        return {
+          ends: [...xs.sort((a, b) => a - b), ...ys],
+          box: [Math.min(...boxes.map(b => b.left)), Math.max(...boxes.map(b => b.right)),
+                Math.min(...boxes.map(b => b.top)), Math.max(...boxes.map(b => b.bottom))],
+        };
+        """,
+        sent.n,
+        taken.n,
+    )
+    assert drawn["box"] == pytest.approx(drawn["ends"], abs=4)
+
+
+def test_states_of_a_job_are_bars_from_event_to_event(browser: Browser, tmp_path: Path) -> None:
+    rows = show(browser, tmp_path, traced())
+    job = next(row for row in rows if row.state).jobs[0]
+    drawn = browser.run(
+        """
+        const jobs = [...document.querySelectorAll(".job")];
+        const job = jobs.find(e => e.dataset.job === arguments[0]);
+        return [...job.querySelectorAll(".bar")].map(e => [
+          e.classList[1], viewer.jobs.indexAt(Number(e.getAttribute("x")))]);
+        """,
+        job,
+    )
+    entered = [[row.state, at] for at, row in enumerate(rows) if row.state and job in row.jobs]
+    assert drawn == [each for each in entered if each[0] != "INACTIVE"]
+
+
+def test_job_is_followed_through_every_component(browser: Browser, tmp_path: Path) -> None:
+    rows = show(browser, tmp_path, traced(jobs=3))
+    job = next(row for row in rows if row.state).jobs[0]
+    browser.click(f"[data-job='{job}'] .name")
+    shown = browser.run("return viewer.chart.view.map(at => viewer.trace.rows[at].party)")
+    submits = {row.request for row in rows if row.last and job in row.jobs}
+    sends = {row.n for row in rows if job in row.jobs or row.n in submits}
+    own = [row for row in rows if row.n in sends or row.ref in sends]
+    assert len(shown) == len(own) < len(rows)
+    assert {"kvs", "sched", "job-exec", "job-ingest", "job-list"} <= set(shown)
+    assert browser.run(TEXT, "#details h2") == f"Job {job}"
+    assert browser.run(TEXT, "#details ol").split()[0] == "DEPEND"
+    browser.click("#chips button")
+    assert browser.run(TEXT, "#count") == f"{len(rows)} records"
+
+
+def test_message_shows_payload_cause_and_clauses(browser: Browser, tmp_path: Path) -> None:
+    trace = traced()
+    rows = {row.n: row for row in show(browser, tmp_path, trace)}
+    answer = find_all(trace, topics.SCHED_ALLOC, "response")[0]
+    browser.run("viewer.goTo(viewer.trace.places.get(arguments[0]))", answer.n)
+    browser.click(".row.selected")
+    told = browser.run(TEXT, "#details")
+    assert f"answers the request at {rows[answer.n].request}: request sched.alloc" in told
+    assert f"was taken up by job-manager at {answer.n + 1}" in told or "was taken up by" in told
+    assert isinstance(answer.message, Response)
+    shown = browser.run(TEXT, "#details pre")
+    assert json.loads(shown)["payload"] == answer.message.payload
+    browser.run("document.querySelector('#details details').open = true")
+    clauses = browser.run(
+        "return [...document.querySelectorAll('#details .clauses b')].map(e => e.textContent)"
+    )
+    assert clauses == list(rows[answer.n].clauses)
+    assert any(each.startswith("27.alloc") for each in clauses)
+
+
+def test_ids_above_2_to_53_keep_their_digits(browser: Browser, tmp_path: Path) -> None:
+    jobid = 2**63 + 1
+    show(browser, tmp_path, [Record(1, 0.0, Kind.SEND, "x", "y", 0, Request("a.b", {"id": jobid}))])
+    browser.run("viewer.goTo(0)")
+    assert f'"id": {jobid}' in browser.run(TEXT, "#details pre")
+
+
+def test_broken_clause_jumps_to_its_place(browser: Browser, tmp_path: Path) -> None:
+    trace = trace_of("everyday")
+    alloc = find_all(trace, "sched.alloc", "request")[0]
+    show(browser, tmp_path, edit_payload(trace, alloc, id="seven"))
+    browser.run("viewer.leave(); viewer.chart.scroller.scrollTop = 0")
+    assert "27.alloc.2 by job-manager" in browser.run(TEXT, "#broken")
+    browser.click("#broken li button")
+    assert browser.run("return location.hash") == f"#{alloc.n}"
+    assert browser.run(COUNT, ".row.broken.selected") == 1
+    box = browser.run("return document.querySelector('.row.selected').getBoundingClientRect().top")
+    assert 0 < box < 900
+    assert "27.alloc.2 is broken" in browser.run(TEXT, "#details")
+
+
+def test_failures_and_losses_are_marked(browser: Browser, tmp_path: Path) -> None:
+    lost = Drop(Which(topics.SCHED_FREE))
+    crash = Crash("sched", When(topics.SCHED_ALLOC), back=3.0)
+    trace = traced(lost, crash)
+    rows = show(browser, tmp_path, trace)
+    drop = next(row for row in rows if row.kind == "drop")
+    browser.run("viewer.goTo(viewer.trace.places.get(arguments[0]))", drop.n)
+    assert browser.run(COUNT, ".arrow.open.bad") >= 1
+    gone = next(row for row in rows if row.bad == "gone")
+    browser.run("viewer.goTo(viewer.trace.places.get(arguments[0]))", gone.n)
+    assert browser.run(COUNT, ".lane.gone") >= 1
+    assert browser.run(COUNT, ".note.bad") >= 1
+    marks = browser.run("return viewer.trace.marks.map(at => viewer.trace.rows[at].n)")
+    assert marks == [row.n for row in rows if row.bad]
+
+
+EVIL = "</script><img src=x onerror='window.pwned=1'><svg onload='window.pwned=2'>\u202e\u2028'\"&"
+
+
+def test_what_a_trace_says_is_text(browser: Browser, tmp_path: Path) -> None:
+    """Names, topics, payloads and texts of errors are data, wherever they come."""
+    held = {"id": 7, EVIL: EVIL}
+    messages = [
+        Request(f"{EVIL}.x", held, 1, routes=(EVIL,)),
+        Response(f"{EVIL}.x", EVIL, 5, 1, routes=(EVIL,)),
+        Event(EVIL, held),
+    ]
+    trace = [Record(n, 0.0, Kind.SEND, EVIL, f"p{EVIL}", 0, m) for n, m in enumerate(messages, 1)]
+    datas = {"module": EVIL, "what": EVIL, "type": EVIL, "by": 1, "id": 7, "name": EVIL,
+             "reason": EVIL, "context": {"note": EVIL}}  # fmt: skip
+    trace += [Record(n, 0.0, kind, EVIL, data=datas) for n, kind in enumerate(Kind, 4)]
+    make = Rows()
+    rows = [row for record in trace if (row := make.take(record, {EVIL})) is not None]
+    judgement, _ = judged([])
+    change = Change(3, EVIL, (EVIL,), EVIL)
+    story = Story(EVIL, EVIL, trace, EVIL, EVIL, at=3, played=(EVIL,), changes=[change])
+    pages = [trace_page(EVIL, judgement, {}, rows, {EVIL: EVIL}), story_page(story)]
+    for page in pages:
+        assert EVIL not in page
+        path = tmp_path / "evil.html"
+        path.write_text(page)
+        browser.open(path)
+        for at in range(len(rows)):
+            browser.run("viewer.goTo(arguments[0])", at)
+        browser.run("viewer.followJob('\u01928')")
+        assert browser.run("return window.pwned") is None
+        assert browser.run(COUNT, "img, svg svg, [onerror], [onload]") == 0
+        assert "\u202e" not in browser.run("return document.body.innerText")
+
+
+def test_ten_thousand_messages_need_few_nodes(browser: Browser, tmp_path: Path) -> None:
+    """Only what is on the screen is in the page; the benchmark `viewer` measures the time."""
+    show(browser, tmp_path, many_messages())
+    found = browser.run(SCROLL, 700, 300)
+    shown = f"{found['nodes']} nodes; a scroll step takes {found['median']:.1f} ms in the median"
+    print(shown)
+    assert len(found["rows"]) > 9_000
+    assert found["nodes"] < NODES_MAX, shown
+
+
+def many_messages() -> list[Record]:
+    """Ten copies of a trace of a thousand messages, one after the other."""
+    trace = traced(jobs=20)
+    messages = sum(record.kind == Kind.SEND for record in trace)
+    size = trace[-1].n
+    return [
+        replace_places(record, turn * size)
+        for turn in range(MESSAGES // messages + 1)
+        for record in trace
+    ]
+
+
+def replace_places(record: Record, by: int) -> Record:
+    ref = record.ref + by if record.ref else 0
+    return msgspec.structs.replace(record, n=record.n + by, ref=ref)
+
+
+def test_very_many_messages_on_their_way_at_once(browser: Browser, tmp_path: Path) -> None:
+    """Arrows that pass through a part of the drawing are bounded, too."""
+    count = 3_000
+    message = Request("a.b", {"id": 7}, routes=("x",))
+    trace = [Record(n, 0.0, Kind.SEND, "x", "y", 0, message) for n in range(1, count + 1)]
+    trace += [Record(n + count, 1.0, Kind.RECV, "y", "", n, message) for n in range(1, count + 1)]
+    show(browser, tmp_path, trace)
+    assert browser.run(SCROLL, 700, 100)["nodes"] < NODES_MAX
+
+
+def test_empty_trace(browser: Browser, tmp_path: Path) -> None:
+    show(browser, tmp_path, [])
+    assert browser.run(TEXT, "#count") == "0 records"
+
+
+def test_story_shows_the_violation_first(browser: Browser, tmp_path: Path) -> None:
+    trace = traced(Crash("sched", When(topics.SCHED_ALLOC), back=3.0))
+    at = next(r for r in trace if r.kind == Kind.EVENT and (r.data or {})["name"] == "alloc")
+    change = Change(at.n, "sched", ("core.x: 1 -> 2",), "core.x = 2 <now>")
+    story = Story("27.alloc.1", "job waits", trace, "It asks.", "job-manager", at=at.n)
+    story = replace(story, changes=[change], because=frozenset({5}))
+    page = tmp_path / "story.html"
+    page.write_text(story_page(story))
+    browser.open(page)
+    assert browser.run(TEXT, "h1") == "27.alloc.1 is broken by job-manager"
+    assert browser.run("return location.hash") == f"#{at.n}"
+    told = browser.run(TEXT, "#details")
+    assert "core.x: 1 -> 2" in told
+    assert "state of sched" in told
+    few = browser.run("return viewer.chart.view.length")
+    browser.click("#told")
+    assert few < browser.run("return viewer.chart.view.length") == len(trace)
+
+
+def test_keys_step_through_records_and_violations(browser: Browser, tmp_path: Path) -> None:
+    rows = show(browser, tmp_path, traced())
+    event = "new KeyboardEvent('keydown', {key: arguments[0], bubbles: true})"
+    press = f"document.body.dispatchEvent({event})"
+    browser.run("viewer.goTo(5)")
+    browser.run(press, "ArrowDown")
+    assert browser.run("return location.hash") == f"#{rows[6].n}"
+    browser.run(press, "k")
+    assert browser.run("return location.hash") == f"#{rows[5].n}"
+    browser.run(press, "Escape")
+    assert browser.run(COUNT, ".row.selected") == 0
+
+
+@pytest.mark.parametrize("width", [400, 1400])
+def test_page_is_not_wider_than_the_screen(browser: Browser, tmp_path: Path, width: int) -> None:
+    show(browser, tmp_path, traced(), width=width)
+    browser.run("viewer.goTo(50)")
+    assert browser.run("return document.documentElement.scrollWidth") <= width
+    cut = browser.run(
+        "return [...document.querySelectorAll('#head, #bar, #side')]"
+        ".filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.id)"
+    )
+    assert cut == []
