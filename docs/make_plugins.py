@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import itertools
 import re
+import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from flux_trio import jobtap
+from flux_trio import jobtap, testing
 from flux_trio.jobtap import CUSTOM, HOOKS, Hook
 
 DECORATORS = (jobtap.on, jobtap.enter, jobtap.leave, jobtap.counter, jobtap.service)
@@ -22,8 +25,18 @@ VALUES = (
     jobtap.NotAllowed,
     jobtap.PluginError,
 )
-_PACKAGE = jobtap.__name__
+_PACKAGES = (jobtap.__name__, testing.__name__)
 _OF_THE_HOST = ("take", "drop", "clear", "recount", "of")  # methods that are not for authors
+
+
+def harness_parts() -> dict[str, str]:
+    """Return the parts about the harnesses for tests, by the name of the sample."""
+    return {
+        "plugin-harness": _members(testing.PluginHarness) + _described(testing.HookCall) + "\n",
+        "plugin-harness-job": _members(testing.HarnessJob),
+        "instance-harness": _members(testing.InstanceHarness),
+        "instance-job": _members(testing.InstanceJob),
+    }
 
 
 def parts() -> dict[str, str]:
@@ -59,9 +72,33 @@ def _described(found: type) -> str:
 
 
 def _members(found: type) -> str:
-    ours = [each for each in reversed(found.__mro__) if each.__module__.startswith(_PACKAGE)]
+    ours = [each for each in reversed(found.__mro__) if each.__module__.startswith(_PACKAGES)]
     members = [member for each in ours for member in vars(each).items()]
-    return _lines(_member(name, value) for name, value in members if _is_shown(name, value))
+    shown = [_member(name, value) for name, value in members if _is_shown(name, value)]
+    attributes = [line for each in ours for line in _attributes(each)]
+    return _lines([*attributes, *shown])
+
+
+def _attributes(found: type) -> Iterator[str]:
+    """Yield a line for each attribute that has a docstring below it in the source."""
+    if is_dataclass(found) or not vars(found).get("__module__", "").startswith(_PACKAGES):
+        return
+    tree = ast.parse(textwrap.dedent(inspect.getsource(found)))
+    for parent in ast.walk(tree):
+        body = getattr(parent, "body", ())
+        for each, after in itertools.pairwise(body) if isinstance(body, list) else ():
+            if isinstance(each, ast.AnnAssign) and _is_text(after):
+                name = ast.unparse(each.target).removeprefix("self.")
+                yield f"- `{name}: {ast.unparse(each.annotation)}`: {_text(after)}"
+
+
+def _is_text(node: ast.stmt) -> bool:
+    value = getattr(node, "value", None)
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
+
+
+def _text(node: ast.stmt) -> str:
+    return " ".join(ast.literal_eval(node.value).split())  # type: ignore[attr-defined]
 
 
 def _is_shown(name: str, value: Any) -> bool:
@@ -71,8 +108,12 @@ def _is_shown(name: str, value: Any) -> bool:
 
 
 def _member(name: str, value: Any) -> str:
-    what = f"`{name}`" if isinstance(value, property) else _signed(value)
+    what = _typed(name, value) if isinstance(value, property) else _signed(value)
     return f"- {what}: {_prose(value)}"
+
+
+def _typed(name: str, value: property) -> str:
+    return f"`{name}: {inspect.signature(value.fget).return_annotation}`"  # type: ignore[arg-type]
 
 
 def _signed(function: Callable[..., Any]) -> str:

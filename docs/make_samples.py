@@ -44,6 +44,7 @@ def pages() -> Iterator[tuple[Path, str]]:
 def made() -> dict[str, str]:
     """Return the samples that are made from the code, by name."""
     parts = {f"jobtap/{name}": text for name, text in make_plugins.parts().items()}
+    parts |= {f"testing/{name}": text for name, text in make_plugins.harness_parts().items()}
     return parts | {f"tables/{name}": text for name, text in make_tables.tables().items()}
 
 

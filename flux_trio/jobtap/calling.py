@@ -13,8 +13,16 @@ import trio
 from flux_trio.jobtap.asking import Asking
 from flux_trio.jobtap.calls import Given, NoJobs, blame, note_of
 from flux_trio.jobtap.catalogue import CUSTOM
-from flux_trio.jobtap.failures import NoAnswer, attempt, describe, failure_in, is_awaitable
+from flux_trio.jobtap.errors import HandlerFailed
+from flux_trio.jobtap.failures import (
+    NoAnswer,
+    attempt,
+    describe,
+    failure_in,
+    is_awaitable,
+)
 from flux_trio.jobtap.loaded import Entry, Loaded
+from flux_trio.jobtap.places import place_of
 from flux_trio.jobtap.plain import STACK_CHARS_MAX, readable
 from flux_trio.jobtap.watchdog import BLOCKED_S, Watchdog, stepped
 from flux_trio.messages import Level
@@ -133,19 +141,17 @@ class Caller:
             text = f"plugin {loaded.name}: {entry.label} ended: {describe(error)}"
             stack = "".join(traceback.format_exception(error))
             self.given.log(Level.ERR, f"{text}\n{readable(stack, STACK_CHARS_MAX)}")
-            _tell(error)
+            _tell(error, text)
             note = note_of(
                 entry, entry.label, None, None, describe(error), self.given.now() - began
             )
             self.given.note_all(HOOK, [note])
 
-    def failed(self, text: str, error: BaseException | None) -> None:
-        """Log a failure of a plugin, with the place in its file if it raised."""
-        frames = traceback.extract_tb(error.__traceback__) if error is not None else []
-        where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
-        self.given.log(Level.ERR, text + where)
-        if error is not None:
-            _tell(error)
+    def failed(self, entry: Entry, text: str, error: BaseException | None) -> None:
+        """Log a failure of a plugin, with the place in the plugin's file."""
+        text += place_of(entry.function, error, entry.owner.files)
+        self.given.log(Level.ERR, text)
+        _tell(error, text)
 
     def _record(
         self,
@@ -172,6 +178,14 @@ class Caller:
         self.given.log(Level.ERR, text)
 
 
-def _tell(error: BaseException) -> None:
-    for told in failures_told.get():
+def _tell(error: BaseException | None, text: str) -> None:
+    """Tell tests of an error of a plugin, with `text` as a note."""
+    listeners = failures_told.get()
+    if not listeners:
+        return
+    if error is None or error.__traceback__ is None:
+        error = HandlerFailed(text)
+    else:
+        BaseException.add_note(error, text)
+    for told in listeners:
         told(error)

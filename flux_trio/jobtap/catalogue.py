@@ -6,6 +6,7 @@ reference in the documentation is printed from it.
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 import re
@@ -189,6 +190,7 @@ CUSTOM: Final = Hook(
 _TOPICS_KEPT: Final = 4096  # users choose the topics of updates and events
 _CUSTOM_TOPIC: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_*?-]+)+")
 _RESERVED: Final = ("job", "conf", "plugin")
+_NEARLY: Final = 0.8  # jobs is like job, myjob is not
 
 
 @functools.lru_cache(maxsize=_TOPICS_KEPT)
@@ -202,10 +204,10 @@ def hook_of(topic: str) -> Hook:
 
 def check_handler(topic: str, handler: Callable[..., Any]) -> None:
     """Raise PluginError unless the topic exists and `handler` takes its parameters."""
-    if topic.partition(".")[0] in _RESERVED:
+    if topic.partition(".")[0] in _RESERVED or _is_misspelled(topic):
         hooks = [hook for hook in HOOKS if _is_meant(hook, topic)]
         if not hooks:
-            raise PluginError(f"no hook is called {topic}: {_names_like(topic)}")
+            raise PluginError(f"no hook is called {topic}: {_meant(topic)}{_names_like(topic)}")
     elif _CUSTOM_TOPIC.fullmatch(topic):
         hooks = [CUSTOM]
     else:
@@ -237,11 +239,25 @@ def _is_meant(hook: Hook, topic: str) -> bool:
     return hook.covers(topic)
 
 
+def _is_misspelled(topic: str) -> bool:
+    """Return whether only the first word keeps `topic` from being a hook, and nearly is right."""
+    head, _, rest = topic.partition(".")
+    like = difflib.get_close_matches(head.lower(), _RESERVED, n=1, cutoff=_NEARLY)
+    return bool(like) and any(_is_meant(hook, f"{like[0]}.{rest}") for hook in HOOKS)
+
+
+def _meant(topic: str) -> str:
+    """Return a question that names the hook most like `topic`; "" if no hook is like it."""
+    last = topic.rpartition(".")[2]
+    spellings = [f"{hook.prefix}{last}" if hook.prefix else hook.topic for hook in HOOKS]
+    found = difflib.get_close_matches(topic.lower(), spellings, n=1)
+    return f"did you mean {found[0]}? " if found else ""
+
+
 def _names_like(topic: str) -> str:
     head = topic.partition(".")[0]
-    return "there are " + ", ".join(
-        hook.topic for hook in HOOKS if hook.topic.partition(".")[0] == head
-    )
+    like = [hook.topic for hook in HOOKS if hook.topic.partition(".")[0] == head]
+    return "there are " + ", ".join(like or [hook.topic for hook in HOOKS])
 
 
 def _name(handler: Callable[..., Any]) -> str:

@@ -7,11 +7,13 @@ has changed; where a key or an amount depends on something else, the plugin says
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from math import isclose, isfinite
 from typing import Any
 
 from flux_trio.jobtap.job import Job
+from flux_trio.jobtap.places import place_of
 from flux_trio.protocols import JobState
 
 Key = Callable[[Job], Hashable]
@@ -89,9 +91,12 @@ class Counter(Mapping[Hashable, float]):
         if state in self.states:
             if not counted:
                 key, amount = self.key(job), self.amount(job)
-                hash(key)  # raises TypeError for a value that cannot be a key
+                try:
+                    hash(key)
+                except TypeError:
+                    raise self._wrong("a key that can be hashed", key, self.key) from None
                 if not isinstance(amount, (int, float)) or not isfinite(amount):
-                    raise TypeError(f"counter {self.name}: expected a number, got {amount!r}")
+                    raise self._wrong("a number", amount, self.amount)
                 self._add(jobid, key, amount)
         elif counted:
             self.drop(jobid)
@@ -119,6 +124,10 @@ class Counter(Mapping[Hashable, float]):
             self.take(job, job.state)
         close = {key for key, amount in self._totals.items() if isclose(amount, kept.get(key, 0))}
         return {key: self[key] if key in close else amount for key, amount in kept.items()}
+
+    def _wrong(self, wanted: str, got: Any, function: Callable[[Job], Any]) -> TypeError:
+        where = place_of(function)
+        return TypeError(f"counter {self.name}: expected {wanted}, got {reprlib.repr(got)}{where}")
 
     def _add(self, jobid: int, key: Hashable, amount: float) -> None:
         self._of_job[jobid] = (key, amount)

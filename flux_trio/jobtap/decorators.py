@@ -55,7 +55,7 @@ def on(*topics: str) -> Callable[[F], F]:
 def enter(*states: JobState) -> Callable[[F], F]:
     """Call a plain function with each job that comes into one of `states`.
 
-    On load it is called for the jobs that are in one already.
+    On load it is called for the jobs that are in one already. Counters count the job by then.
     """
     _expect(JobState, states, "@enter(State.RUN)")
     return _marking(StateMark(states, leaving=False))
@@ -65,7 +65,7 @@ def leave(*states: JobState) -> Callable[[F], F]:
     """Call a plain function with each job that leaves one of `states`.
 
     It is called once for each time the job came in since the plugin was loaded, also when the
-    plugin is removed.
+    plugin is removed. Counters have the amounts after the move.
     """
     _expect(JobState, states, "@leave(State.RUN)")
     return _marking(StateMark(states, leaving=True))

@@ -22,7 +22,7 @@ from flux_trio.jobtap.catalogue import CUSTOM, hook_of
 from flux_trio.jobtap.errors import PluginError
 from flux_trio.jobtap.failures import NoAnswer, describe, failure_in, is_awaitable, refusal_in
 from flux_trio.jobtap.job import Job
-from flux_trio.jobtap.loaded import Entry, Loaded
+from flux_trio.jobtap.loaded import STATE_HANDLER, Entry, Loaded
 from flux_trio.jobtap.results import problem_with, shown
 from flux_trio.jobtap.watchdog import BLOCKED_S
 from flux_trio.protocols import (
@@ -174,7 +174,8 @@ class Dispatcher(Caller):
     def _leave(self, loaded: Loaded, view: JobView) -> None:
         if loaded.tracker is not None:
             for error in loaded.tracker.gone(Job(view, None, loaded.keeper)):
-                self.failed(f"plugin {loaded.name} failed to leave {view.state.name}", error)
+                entry = loaded.entry("leave", loaded.tracker.gone, STATE_HANDLER)
+                self.failed(entry, blame(entry, "leave", view, describe(error)), error)
 
     # --- one question
 
@@ -312,8 +313,7 @@ class Dispatcher(Caller):
         if problem is not None:
             asking.forget_since(call.mark)
             asking.error = blame(entry, question.topic, question.job, problem)
-            if error is not None or asking.hook.rejects or asking.hook.told:
-                self.failed(asking.error, error)  # else the job manager logs it
+            self.failed(entry, asking.error, error)
         return self._record(entry, question.topic, question.job, result, problem, *call.times)
 
     def _answered(self, asking: Asking, answer: HookAnswer) -> None:

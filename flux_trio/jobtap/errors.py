@@ -15,5 +15,9 @@ class NotAllowed(Exception):
     """An operation that the job's state does not allow; the text names the rule."""
 
 
+class HandlerFailed(Exception):
+    """A handler answered what its hook does not take, or not in time; the text says where."""
+
+
 class PluginError(Exception):
     """A plugin that cannot be loaded, found or removed; the text names the rule."""

@@ -13,6 +13,7 @@ from flux_trio.jobtap.catalogue import check_handler, hook_of, takes
 from flux_trio.jobtap.counter import Counter
 from flux_trio.jobtap.decorators import Mark, OnMark, ServiceMark, StateMark, marks_of
 from flux_trio.jobtap.errors import PluginError
+from flux_trio.jobtap.places import place_of
 from flux_trio.jobtap.plugin import Plugin
 from flux_trio.protocols import JobState
 
@@ -78,7 +79,7 @@ def read_handlers(plugin: Plugin) -> Handlers:
             try:
                 _take(found, mark, value)
             except PluginError as error:
-                raise PluginError(f"plugin {plugin.name}: {error}") from None
+                raise PluginError(f"plugin {plugin.name}: {error}{place_of(value)}") from None
     for counter in found.counters:
         if not counter.states or not counter.states <= _COUNTED:
             raise PluginError(

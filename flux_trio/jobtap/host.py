@@ -222,7 +222,7 @@ class PluginHost(Dispatcher):
         except Exception as unfit:  # noqa: BLE001 - a value may have code of its own
             problem = describe(unfit)
         text = blame(entry, entry.label, None, problem)
-        self.failed(text, error)
+        self.failed(entry, text, error)
         raise FluxError(Errno.EINVAL, text)
 
     def ask(self, question: AskHook) -> HookAnswer | None:
@@ -316,9 +316,8 @@ class PluginHost(Dispatcher):
         entry = Entry(loaded, "removed", loaded.plugin.removed, CUSTOM)
         _, error = attempt(self.watched, entry, None)
         if error is not None:
-            self.failed(
-                f"plugin {loaded.name} failed when it was removed: {describe(error)}", error
-            )
+            text = f"plugin {loaded.name} failed when it was removed: {describe(error)}"
+            self.failed(entry, text, error)
         loaded.plugin._jobtap = None
 
     async def _put(self, loaded: Loaded, topic: str, args: Any) -> Asking | None:

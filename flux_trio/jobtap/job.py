@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Protocol, TypeVar
 
 from flux_trio.config import Config
+from flux_trio.formats import format_fluid
 from flux_trio.jobtap.errors import NotAllowed
 from flux_trio.jobtap.job_value import JobValue
 from flux_trio.jobtap.plain import plain
@@ -27,7 +28,7 @@ from flux_trio.protocols import (
     SetPriority,
     Unavailable,
 )
-from flux_trio.protocols.operations import Queued, is_repeat, refusal
+from flux_trio.protocols.operations import Queued, is_done, is_repeat, refusal
 
 T = TypeVar("T")
 
@@ -67,7 +68,10 @@ class Job(JobValue, frozen=True, eq=False):
         self.post(JobEvent.DEPENDENCY_ADD, {"description": description})
 
     def remove_dependency(self, description: str) -> None:
-        """Remove a dependency; in NEW and DEPEND only."""
+        """Let the job go on, unless another dependency holds it; in NEW and DEPEND only.
+
+        Silent when it was removed already, or the job has ended.
+        """
         self.post(JobEvent.DEPENDENCY_REMOVE, {"description": description})
 
     def set_priority(self, priority: int | Unavailable) -> None:
@@ -96,18 +100,21 @@ class Job(JobValue, frozen=True, eq=False):
     def post(self, name: str, context: Mapping[str, Any] | None = None) -> None:
         """Log an event; not one that the job manager itself logs, and not after clean.
 
-        Silent when it would open a dependency, prolog or epilog that is open.
+        Silent when it would open a dependency, prolog or epilog that is open, or remove a
+        dependency that was removed.
         """
         wanted = plain(context or {}, str(name))
         now = self._keeper.current(self.view)
+        queued = [] if now is None else list(self._keeper.queued(now))
+        if is_done(now, name, wanted, queued):
+            return
         if now is None:
-            raise NotAllowed(f"{name}: the job is inactive")
-        queued = list(self._keeper.queued(now))
+            raise self._refusal(f"{name}: the job is inactive")
         # a repeat is sent, too: by it a plugin resumes what an earlier process left open
         if not is_repeat(now, name, wanted, queued):
             rule = refusal(now, name, wanted, queued)
             if rule is not None:
-                raise NotAllowed(rule)
+                raise self._refusal(rule)
         self._keeper.do(PostEvent(self.id, str(name), wanted, self.plugin.name))
 
     def event_posted(self, name: str) -> bool:
@@ -135,7 +142,7 @@ class Job(JobValue, frozen=True, eq=False):
         """Merge annotations into the job's; None removes a key (RFC 27, Alloc Annotate)."""
         now = self._keeper.current(self.view)
         if now is None or now.state == JobState.INACTIVE:
-            raise NotAllowed("only active jobs have annotations")
+            raise self._refusal("only active jobs have annotations")
         self._keeper.do(Annotate(self.id, plain(annotations, "annotations"), self.plugin.name))
 
     def allocate(self, resource_set: Mapping[str, Any]) -> None:
@@ -149,6 +156,10 @@ class Job(JobValue, frozen=True, eq=False):
     def unsubscribe(self) -> None:
         """Do not tell the plugin job.event.* of this job any more."""
         self._keeper.unsubscribe(self.id)
+
+    def _refusal(self, rule: str) -> NotAllowed:
+        """Return the error of an operation: the hook that runs may be about another job."""
+        return NotAllowed(f"job {format_fluid(self.id, 'f58')}: {rule}")
 
 
 class JobLookup(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -10,7 +11,7 @@ import trio
 
 from flux_trio.formats.glob import is_glob
 from flux_trio.jobtap.catalogue import Hook, hook_of, takes
-from flux_trio.jobtap.handlers import Function, Handlers
+from flux_trio.jobtap.handlers import Function, Handlers, ModulePlugin
 from flux_trio.jobtap.job import Keeper
 from flux_trio.jobtap.plugin import Plugin
 from flux_trio.jobtap.tracking import Tracker
@@ -69,6 +70,18 @@ class PluginMethod:
     owner_only: bool
 
 
+def _files_of(plugin: Plugin) -> frozenset[str]:
+    """Return the files of a plugin's class and of those it derives from, or of its module."""
+    if isinstance(plugin, ModulePlugin):
+        modules = [plugin.module]
+    else:
+        classes = [each for each in type(plugin).__mro__ if each not in (Plugin, object)]
+        modules = [
+            sys.modules[each.__module__] for each in classes if each.__module__ in sys.modules
+        ]
+    return frozenset(str(getattr(each, "__file__", "")) for each in modules)
+
+
 class Loaded:
     """`nursery`, `keeper` and `tracker` are set while the plugin is loaded, before it is asked."""
 
@@ -85,6 +98,7 @@ class Loaded:
         self.is_removed = False
         self.deadline = plugin.deadline
         self.data: dict[int, dict[str, Any]] = {}  # the plugin's own data, by job
+        self.files = _files_of(plugin)
         self._entries: dict[tuple[str, Function], Entry] = {}  # all that were looked up
         self._found: dict[str, Entry | None] = {}  # by topic
         for counter in handlers.counters:

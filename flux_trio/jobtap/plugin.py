@@ -20,16 +20,19 @@ DEADLINE_S: Final = 60.0  # seconds; a job should not wait longer for a hook
 
 
 class Plugin:
-    """A named set of handlers. Builtins have a name that starts with a period.
-
-    `deadline` is how long, in seconds, one of its async handlers may take; `conf` the JSON object
-    that it was loaded with. Without a `name` it is that of its file, or its class, with hyphens.
-    """
+    """A named set of handlers."""
 
     name: str = ""
+    """Without a name it is that of its file, or of its class, with hyphens.
+
+    Builtin plugins have names that start with a period.
+    """
+
     deadline: ClassVar[float] = DEADLINE_S
+    """Seconds that one of its async handlers may take."""
 
     conf: dict[str, Any] = {}  # noqa: RUF012 - each loaded plugin is given one of its own
+    """The JSON object that it was loaded with."""
 
     _jobtap: Host | None = None  # set while it is loaded; authors may use all other names
 

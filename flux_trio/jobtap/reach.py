@@ -15,6 +15,7 @@ from flux_trio.jobtap.failures import attempt
 from flux_trio.jobtap.handlers import Function
 from flux_trio.jobtap.job import Job, Keeper
 from flux_trio.jobtap.loaded import STATE_HANDLER, Loaded
+from flux_trio.jobtap.places import place_of
 from flux_trio.jobtap.plain import ANSWER_BYTES_MAX, plain, readable
 from flux_trio.jobtap.plugin import Plugin
 from flux_trio.messages import Level
@@ -102,7 +103,9 @@ class Reach:
         entry = self._loaded.entry(label, function, STATE_HANDLER)
         said, error = attempt(self._host.timed, entry, job.view, job)
         if said is not None:
-            return TypeError(f"{label}: expected None, got {reprlib.repr(said)}")
+            return TypeError(
+                f"{label}: expected None, got {reprlib.repr(said)}{place_of(function)}"
+            )
         return error
 
     # --- what the plugin asks (`Host`)

@@ -42,9 +42,9 @@ class Tracker:
             self._in.pop(job.id, None)  # a job does not leave it
         else:
             self._in[job.id] = state
-        errors = [
-            *self._run(self._leave, before, job),
+        errors = [  # the counters come first: handlers see the amounts after the move
             *[attempt(counter.take, job, state)[1] for counter in self.counters],
+            *self._run(self._leave, before, job),
             *self._run(self._enter, state, job),
         ]
         for error in errors:

@@ -100,6 +100,7 @@ from flux_trio.protocols.operations import (
     FLAGS,
     check_updated,
     check_updates,
+    is_done,
     is_repeat,
     refusal,
 )
@@ -200,6 +201,7 @@ __all__ = [
     "check_updated",
     "check_updates",
     "handles",
+    "is_done",
     "is_repeat",
     "merge_annotations",
     "refusal",

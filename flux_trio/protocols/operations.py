@@ -73,6 +73,28 @@ def is_repeat(job: JobView, name: str, context: Mapping[str, Any], queued: Queue
     return context.get("description") in _open_after(getattr(job, field), name, queued)
 
 
+def is_done(
+    job: JobView | None, name: str, context: Mapping[str, Any], queued: Queued = ()
+) -> bool:
+    """Return whether the event would remove a dependency that holds the job no longer.
+
+    It was removed before, or the job has ended (None: it cannot be looked up any more); then
+    nothing is posted.
+    """
+    if name != JobEvent.DEPENDENCY_REMOVE:
+        return False
+    if job is None or job.state in (JobState.CLEANUP, JobState.INACTIVE):
+        return True
+    return _was_removed(job, context.get("description"), queued)
+
+
+def _was_removed(job: JobView, description: Any, queued: Queued) -> bool:
+    removed = (JobEvent.DEPENDENCY_REMOVE, description)
+    return description in (job.dependencies_met or ()) or removed in [
+        (name, each.get("description")) for name, each in queued
+    ]
+
+
 def _open_after(now: Iterable[str] | None, opener: str, queued: Queued) -> set[str]:
     """Return the descriptions that will be open after the queued events are logged."""
     _, closer = _OPENED_BY[opener]
@@ -102,9 +124,7 @@ def _refusal_outside(job: JobView, states: int, what: str) -> str | None:
 
 def _dependency_add(job: JobView, context: Mapping[str, Any], queued: Queued) -> str | None:
     description = context["description"]
-    met = job.dependencies_met or ()
-    removed = (JobEvent.DEPENDENCY_REMOVE, description)
-    if description in met or removed in [(name, each.get("description")) for name, each in queued]:
+    if _was_removed(job, description, queued):
         return (
             f"dependency-add: {description!r} was removed: a job can have a description only once"
         )

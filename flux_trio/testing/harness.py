@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 
 from flux_trio.config import Config, parse_config
 from flux_trio.formats import Jobspec
-from flux_trio.jobtap import Plugin
+from flux_trio.jobtap import HandlerFailed, Plugin, failures_told
 from flux_trio.messages import FluxError, topics
 from flux_trio.testing.fixtures import EPOCH
 from flux_trio.testing.harness_job import HarnessJob
@@ -52,6 +52,10 @@ class PluginHarness:
     `config` is a Config or its text (TOML): queues, limits, further plugins by name or file.
     `users` has names and groups by userid: {1001: ("alice", {"physics"})}. Raises PluginError
     for a plugin that cannot be loaded.
+
+    A plugin that fails fails the test: the call that made it fail, or the end of the block, raises
+    the plugin's own error, or HandlerFailed if the plugin raised none. With `may_fail` errors are
+    only kept in `plugin_errors`.
     """
 
     def __init__(
@@ -59,11 +63,18 @@ class PluginHarness:
         *plugins: Plugin,
         config: Config | str = "",
         users: Mapping[int, tuple[str, Iterable[str]]] | None = None,
+        may_fail: bool = False,
     ) -> None:
         self._config = parse_config(config) if isinstance(config, str) else config
         self._stage = Stage(plugins, self._config, users or {}, self._take)
         # Nobody judges it: its scheduler takes shortcuts, for example acquires no resources.
-        self._thread = TrioThread("plugin harness", self._stage.open, context=Context())
+        context = Context()
+        self.plugin_errors: list[BaseException] = []
+        """The errors of plugins so far, with their own tracebacks."""
+        context.run(failures_told.set, (self.plugin_errors.append,))
+        self._thread = TrioThread("plugin harness", self._stage.open, context=context)
+        self._may_fail = may_fail
+        self._raised = 0  # errors of plugins that the test has seen
         self.calls: list[HookCall] = []
         """Every call of a hook so far in order, including builtin plugins."""
 
@@ -78,6 +89,8 @@ class PluginHarness:
         traceback: TracebackType | None,
     ) -> None:
         self._thread.stop()
+        if error is None:
+            self._raise_failure()
 
     # --- jobs
 
@@ -106,6 +119,7 @@ class PluginHarness:
         return HarnessJob(self, self._stage, jobid)
 
     def job(self, jobid: int) -> HarnessJob:
+        """Return a job that was submitted, by its id."""
         return HarnessJob(self, self._stage, jobid)
 
     def calls_of(self, plugin: str, hook: str | None = None) -> list[HookCall]:
@@ -122,6 +136,7 @@ class PluginHarness:
     def advance(self, seconds: float) -> None:
         """Advance the time from deadline to deadline, so that timers fire at their times."""
         self._thread.advance(seconds)
+        self._raise_failure()
 
     def has_deadline(self, seconds: float) -> bool:
         """Whether a task waits for a deadline at most `seconds` away."""
@@ -147,6 +162,7 @@ class PluginHarness:
         return self.request(topics.JOB_JOBTAP_QUERY, {"name": plugin})
 
     def remove(self, plugin: str) -> None:
+        """Remove a plugin by name, or those that match a glob. Raises FluxError if none does."""
         self.request(topics.JOB_JOBTAP, {"remove": plugin})
 
     @property
@@ -156,7 +172,23 @@ class PluginHarness:
 
     def do(self, function: Callable[..., Awaitable[Any]], *args: Any) -> Any:
         """Run an async function in the job manager's thread; return when all tasks are blocked."""
-        return self._thread.do(function, *args)
+        __tracebackhide__ = True
+        try:
+            answer = self._thread.do(function, *args)
+        except FluxError:
+            self._raise_failure()  # it may be the reason
+            raise
+        self._raise_failure()
+        return answer
+
+    def _raise_failure(self) -> None:
+        """Raise the first error of a plugin that the test has not seen."""
+        __tracebackhide__ = True
+        first, self._raised = self._raised, len(self.plugin_errors)
+        for error in [] if self._may_fail else self.plugin_errors[first:]:
+            if isinstance(error, Exception):
+                raise error from error.__cause__
+            raise HandlerFailed("\n".join(error.__notes__)) from error  # it would end pytest
 
     def _take(self, record: Record) -> None:
         """Keep the hook calls of the trace; a Sink."""

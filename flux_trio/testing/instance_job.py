@@ -24,7 +24,8 @@ class InstanceJob:
 
     def __init__(self, requests: Requests, jobid: int) -> None:
         self._requests = requests
-        self.id = jobid
+        self.id: int = jobid
+        """The job id."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {format_fluid(self.id, 'f58')} {self.state.name}>"
@@ -48,6 +49,7 @@ class InstanceJob:
 
     @property
     def state(self) -> JobState:
+        """The state of the job."""
         return self._folded.state
 
     @property
@@ -70,6 +72,7 @@ class InstanceJob:
     # --- what users do
 
     def cancel(self, note: str = "") -> None:
+        """Cancel the job as the owner."""
         self.raise_exception("cancel", 0, note)
 
     def raise_exception(self, kind: str, severity: int = 0, note: str = "") -> None:

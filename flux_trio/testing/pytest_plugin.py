@@ -156,13 +156,21 @@ class StartHarness(Protocol):
 
 
 @pytest.fixture
-def plugin_harness() -> Iterator[StartHarness]:
-    """Starts plugin harnesses, which end with the test."""
+def plugin_harness(request: pytest.FixtureRequest) -> Iterator[StartHarness]:
+    """Starts plugin harnesses, which end with the test.
+
+    A plugin that fails fails the test, unless the test is marked flux_breaks("plugin").
+    """
     from flux_trio.testing.harness import PluginHarness
+    from flux_trio.testing.instance_harness import PLUGIN
+
+    breaking = _breaking(request)
+    may_fail = breaking is None or PLUGIN in breaking
 
     with ExitStack() as stack:
 
         def start(*plugins: Plugin, **options: Any) -> PluginHarness:
+            options = {"may_fail": may_fail} | options
             return stack.enter_context(PluginHarness(*plugins, **options))
 
         yield start

@@ -40,7 +40,11 @@ def asynchronous() -> Callable[..., Any]:
 @pytest.mark.parametrize(
     ("topic", "function", "text"),
     [
-        ("job.state.prioritize", lambda job: 1, "no hook is called job.state.prioritize: there"),
+        ("job.state.prioritize", lambda job: 1, "did you mean job.state.priority? there are"),
+        ("job.stat.run", lambda job: 1, "job.stat.run: did you mean job.state.run? there are"),
+        ("job.dependancy.x", lambda job, dependency: 1, "did you mean job.dependency.x? there"),
+        ("jobs.new", lambda job: 1, "no hook is called jobs.new: did you mean job.new? there are"),
+        ("Job.state.*", lambda job: 1, "no hook is called Job.state.*: "),
         ("job.validat*", lambda job, extra: 1, "expected (job), got (job, extra)"),
         ("job.nothing.*", lambda job: 1, "no hook is called job.nothing.*"),
         ("job.dependency.", lambda job, dependency: 1, "no hook is called job.dependency."),
@@ -52,7 +56,7 @@ def asynchronous() -> Callable[..., Any]:
         ("conf.update", lambda: 1, "expected (config), got ()"),
         ("conf.*", lambda config: 1, "no hook is called conf.*: there are conf.update"),
         ("plugin.query", lambda job: 1, "expected (), got (job)"),
-        ("plugin.other", lambda: 1, "no hook is called plugin.other: there are plugin.query"),
+        ("plugin.other", lambda: 1, "no hook is called plugin.other: did you mean plugin.query?"),
         ("word", lambda args: 1, "'word' is no topic"),
         ("my topic", lambda args: 1, "'my topic' is no topic"),
         ("*", lambda args: 1, "'*' is no topic"),
@@ -78,6 +82,8 @@ def test_handler_that_cannot_work_is_refused(
         ("job.update", lambda job, updates: 1),
         ("my.topic", lambda args: 1),
         ("my.*", lambda args: 1),
+        ("jobs.counted", lambda args: 1),
+        ("myjob.new", lambda args: 1),
         ("job.validate", asynchronous()),
     ],
 )
@@ -117,7 +123,8 @@ def test_two_services_of_one_name_are_refused() -> None:
         @jobtap.service("status")
         def two(self, request: jobtap.ServiceRequest) -> None: ...
 
-    assert problem(Twice()) == "there are two services status"
+    line = Twice.two.__code__.co_firstlineno
+    assert problem(Twice()) == f"there are two services status ({__file__}:{line})"
 
 
 def test_counter_of_a_state_that_is_not_left_is_refused() -> None:

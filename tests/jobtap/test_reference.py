@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from docs.make_plugins import parts
+from docs.make_plugins import harness_parts, parts
 from docs.make_samples import DOCS
 
 
@@ -10,3 +10,19 @@ def test_the_page_has_every_part() -> None:
     page = (DOCS / "reference" / "plugins.md").read_text()
     for name in parts():
         assert f"<!-- sample jobtap/{name} -->" in page
+
+
+def test_the_pages_on_tests_have_every_part_about_harnesses() -> None:
+    pages = [DOCS / "howto" / "test-a-plugin.md", DOCS / "reference" / "testing.md"]
+    text = "".join(page.read_text() for page in pages)
+    for name in harness_parts():
+        assert f"<!-- sample testing/{name} -->" in text
+
+
+def test_attributes_have_types() -> None:
+    made = parts() | harness_parts()
+    assert "- `name: str`: Without a name" in made["plugin"]
+    assert "- `dependencies: frozenset[str]`: The descriptions" in made["job"]
+    assert "- `calls: list[HookCall]`: Every call" in made["plugin-harness"]
+    assert "- `state: JobState`: The state of the job." in made["plugin-harness-job"]
+    assert "_empty" not in "".join(made.values())

@@ -60,6 +60,49 @@ async def test_each_state_is_entered_and_left_once() -> None:
     ]
 
 
+class Sees(Plugin):
+    """Keeps the amounts that its leave and enter handlers see."""
+
+    name = "sees"
+    busy = jobtap.counter(State.RUN)
+    waiting = jobtap.counter(State.SCHED)
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, float, float]] = []
+
+    def see(self, what: str) -> None:
+        self.seen.append((what, self.waiting[None], self.busy[None]))
+
+    @jobtap.leave(State.SCHED, State.RUN)
+    def left(self, job: jobtap.Job) -> None:
+        self.see("leave")
+
+    @jobtap.enter(State.RUN)
+    def entered(self, job: jobtap.Job) -> None:
+        self.see("enter")
+
+    def removed(self) -> None:
+        self.see("removed")
+
+
+async def test_leave_and_enter_see_the_counters_after_the_move() -> None:
+    plugin = Sees()
+    async with rig(plugin) as r:
+        r.move(NEW, State.SCHED, State.RUN, State.CLEANUP)
+    assert plugin.seen[:3] == [("leave", 0, 1), ("enter", 0, 1), ("leave", 0, 0)]
+
+
+async def test_leave_sees_the_counters_after_the_move_when_the_plugin_goes() -> None:
+    plugin = Sees()
+    async with rig(plugin) as r:
+        jobs = [replace(NEW, id=number, state=State.SCHED) for number in (1, 2)]
+        r.jobs(*jobs)
+        for job in jobs:
+            r.answer("job.state.sched", job)
+        await r.host.remove("sees")
+    assert plugin.seen == [("leave", 1, 0), ("leave", 0, 0), ("removed", 0, 0)]
+
+
 async def test_job_that_goes_without_a_word_is_left() -> None:
     plugin = Counts()
     async with rig(plugin) as r:
@@ -134,10 +177,13 @@ async def test_failure_of_a_state_handler_is_a_failure_of_the_hook_and_pairs_sta
     plugin = Fails()
     async with rig(plugin) as r:
         job = replace(NEW, state=State.RUN)
+        line = Fails.says.__code__.co_firstlineno
         failed = "plugin counts failed in job.state.run for job ƒ8: "
         assert r.answer("job.state.run", job).error == failed + "KeyError: 'bank'"
         answer = r.answer("job.state.cleanup", replace(job, state=State.CLEANUP))
-        assert str(answer.error).endswith("TypeError: leave RUN: expected None, got 3")
+        assert str(answer.error).endswith(
+            f"TypeError: leave RUN: expected None, got 3 ({__file__}:{line})"
+        )
         assert [what for what, _, _ in plugin.heard] == ["enter", "leave", "enter"]
         assert {note["hook"] for note in r.notes} >= {"enter RUN", "leave RUN", "job.state.run"}
 

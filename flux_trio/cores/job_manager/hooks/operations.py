@@ -33,6 +33,7 @@ from flux_trio.protocols import (
     PostEvent,
     Reprioritize,
     SetPriority,
+    is_done,
     is_repeat,
     merge_annotations,
     refusal,
@@ -62,6 +63,8 @@ class Operations(Part):
             return
         job = self._ledger.jobs.get(operation.id)
         match operation:
+            case PostEvent() if is_done(job, operation.name, operation.context):
+                pass
             case _ if job is None:
                 self._refuse(operation, "expected the id of an active job")
             case PostEvent():
