@@ -4,7 +4,6 @@ import pytest
 
 from flux_trio import jobtap
 
-
 PRIORITIES = {"physics": 300}
 
 
