@@ -117,6 +117,12 @@ class Change(msgspec.Struct, frozen=True):
     append: str | None = None
 
 
+class Backup(msgspec.Struct, frozen=True):
+    """The kvs.backup request: the path of a new file, in the file system of the service."""
+
+    path: str
+
+
 class Damage(msgspec.Struct, frozen=True):
     """The event kvs-damaged; the key is "" if it is not known."""
 
@@ -157,5 +163,6 @@ COUNT: Final = codec(Count)
 PAGE: Final = codec(Page)
 KEYS_PAGE: Final = codec(KeysPage)
 WATCH: Final = codec(Watch)
+BACKUP: Final = codec(Backup)
 CHANGE: Final = codec(Change)
 DAMAGE: Final = codec(Damage)

@@ -107,6 +107,7 @@ KVS_CANCEL: Final = "kvs.watch-cancel"
 KVS_DIR: Final = "kvs.dir"
 KVS_PAGE: Final = "kvs.page"
 KVS_COUNT: Final = "kvs.count"
+KVS_BACKUP: Final = "kvs.backup"
 
 # Resource administration
 RESOURCE_STATUS: Final = "resource.status"

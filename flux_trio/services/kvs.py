@@ -13,15 +13,18 @@ import trio
 
 from flux_trio.broker import Handle
 from flux_trio.cores.kvs.core import KvsCore
-from flux_trio.cores.kvs.ops import Fetch, StoreOps
+from flux_trio.cores.kvs.ops import MakeBackup
 from flux_trio.messages import Level, topics
 from flux_trio.services.kvs_at_once import KvsAtOnce, execute
+from flux_trio.services.kvs_backup import Work, back_up_between_rounds, rounds_of, waiting_in
 from flux_trio.services.kvs_tending import SETTLE_AFTER_S, TEND_AFTER_S, Tending, settle, tend
 from flux_trio.services.runner import run_core
 from flux_trio.store.stores import Store, StoreError
 
 CLOSE_S_MAX: Final = 10.0  # then the file is left as it is, as after SIGKILL: no data is lost
-ROUND_ACTIONS_MAX: Final = 2  # the core has one round at the store: a StoreOps and a Fetch
+WORK_MAX: Final = 6
+"""The core has one round at the store, a StoreOps and a Fetch, and one backup, which it may stop.
+The stop of the backup before may still wait."""
 
 
 async def run(
@@ -52,7 +55,7 @@ async def run(
 async def _serve_from_disk(
     handle: Handle, store: Store, task_status: trio.TaskStatus[None]
 ) -> None:
-    to_store, work = trio.open_memory_channel[StoreOps | Fetch](ROUND_ACTIONS_MAX)
+    to_store, work = trio.open_memory_channel[Work](WORK_MAX)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_store_in_order, handle, store, work)
         await run_core(handle, KvsCore(), to_store.send_nowait, task_status=task_status)
@@ -60,24 +63,26 @@ async def _serve_from_disk(
 
 
 async def _store_in_order(
-    handle: Handle, store: Store, work: trio.MemoryReceiveChannel[StoreOps | Fetch]
+    handle: Handle, store: Store, work: trio.MemoryReceiveChannel[Work]
 ) -> None:
     """Perform each round in one visit to the thread; maintain the store between rounds."""
     tending = Tending(trio.current_time() + TEND_AFTER_S)
     settle_at = trio.current_time() + SETTLE_AFTER_S
     while True:
-        actions: list[StoreOps | Fetch] = []
+        actions: list[Work] = []
         if not work.statistics().current_buffer_used:  # rounds that wait come first
             with trio.move_on_at(min(tending.at, settle_at)):
                 actions.append(await work.receive())
-        while work.statistics().current_buffer_used:
-            actions.append(work.receive_nowait())
-        if actions:
+        actions += waiting_in(work)
+        if rounds := rounds_of(actions):
             done = await trio.to_thread.run_sync(
-                lambda todo: [execute(store, a) for a in todo], actions
+                lambda todo: [execute(store, a) for a in todo], rounds
             )
             for result in done:
                 handle.post(result)
+        for action in actions:
+            if isinstance(action, MakeBackup):
+                await back_up_between_rounds(handle, store, action, work)
         if trio.current_time() >= settle_at or store.has_much_unsettled:
             settle_at = await trio.to_thread.run_sync(settle, store) + trio.current_time()
         if trio.current_time() >= tending.at:

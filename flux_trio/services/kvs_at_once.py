@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from flux_trio.cores.kvs.core import KvsCore
-from flux_trio.cores.kvs.ops import Fetch, Fetched, Stored, StoreOps
+from flux_trio.cores.kvs.ops import (
+    BackedUp,
+    Fetch,
+    Fetched,
+    MakeBackup,
+    StopBackup,
+    Stored,
+    StoreOps,
+)
 from flux_trio.store.stores import Store, StoreError
 
 
@@ -26,6 +36,10 @@ class KvsAtOnce:
             for action in todo:
                 if isinstance(action, StoreOps | Fetch):
                     inputs.append(execute(self._store, action))
+                elif isinstance(action, MakeBackup):
+                    inputs.append(back_up(self._store, action, lambda: None))
+                elif isinstance(action, StopBackup):
+                    pass  # it was made in its turn
                 else:
                     actions.append(action)
         return actions
@@ -47,3 +61,12 @@ def execute(store: Store, action: StoreOps | Fetch) -> Stored | Fetched:
         if isinstance(action, StoreOps):
             return Stored(error.errnum, error.text)
         return Fetched([], [], error.errnum, error.text)
+
+
+def back_up(store: Store, action: MakeBackup, between: Callable[[], None]) -> BackedUp:
+    """Make a backup; an error of the store is in the result. `between` as in `Store.backup`."""
+    try:
+        store.backup(Path(action.path), between)
+    except StoreError as error:
+        return BackedUp(error.errnum, error.text)
+    return BackedUp()

@@ -18,7 +18,7 @@ waits for the interpreter, up to 5 ms when the instance is busy.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar, Final, Literal
@@ -27,6 +27,7 @@ from flux_trio.cores.kvs.ops import Damaged, Op, Page, PageRead, Swept
 from flux_trio.messages import Errno, Level
 from flux_trio.store import checks, journal, layout
 from flux_trio.store.acknowledged import AcknowledgedFile, acknowledged_path
+from flux_trio.store.backup import copy_database
 from flux_trio.store.changes import migrate_from_1, write_slice
 from flux_trio.store.checks import (
     check_schema,
@@ -243,6 +244,10 @@ class SqliteStore:
     def _free_pages(self) -> int:
         (free,) = self._db.execute("PRAGMA freelist_count").fetchone()
         return int(free)
+
+    def backup(self, path: Path, between: Callable[[], None]) -> None:
+        """Copy the file and the journal's changes in it, as they are at the end, to `path`."""
+        copy_database(self._db, lambda: self._pending.number, path, between)
 
     def close(self) -> None:
         """Move the write-ahead log into the file, which is then complete by itself."""

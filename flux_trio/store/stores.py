@@ -5,14 +5,15 @@ Its methods are synchronous; one caller at a time. A commit is stored completely
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import ClassVar, Protocol
 
 from sortedcontainers import SortedDict
 
 from flux_trio.cores.kvs.ops import Append, Damaged, Op, Page, PageRead, Swept, Unlink, span
-from flux_trio.messages import FluxError, Level
+from flux_trio.messages import Errno, FluxError, Level
 
 
 class StoreError(FluxError):
@@ -55,6 +56,13 @@ class Store(Protocol):
 
     def reclaim(self, kept: int, pages_max: int) -> int:
         """Give back at most `pages_max` free pages, until `kept` are left; return how many are."""
+
+    def backup(self, path: Path, between: Callable[[], None]) -> None:
+        """Copy the store to the new file `path`; it is durable on return.
+
+        `between` is called often meanwhile, and may call other methods. An exception from it stops
+        the copy, and nothing is left of it.
+        """
 
     def close(self) -> None:
         """Close the files; no other method may be called after it."""
@@ -115,6 +123,9 @@ class MemoryStore:
     def reclaim(self, kept: int, pages_max: int) -> int:  # noqa: ARG002 - the interface
         """Return 0: a dictionary has no pages."""
         return 0
+
+    def backup(self, path: Path, between: Callable[[], None]) -> None:  # noqa: ARG002
+        raise StoreError(Errno.EINVAL, "the store is in memory only: there is no file to copy")
 
     def close(self) -> None:
         """Do nothing: there is no file."""

@@ -13,12 +13,15 @@ from flux_trio.cores.kvs.ops import (
     KEY_CHARS_MAX,
     VALUE_BYTES_MAX,
     Append,
+    BackedUp,
     Damaged,
     Fetch,
     Fetched,
+    MakeBackup,
     Op,
     PageRead,
     Put,
+    StopBackup,
     Stored,
     StoreOps,
     Unlink,
@@ -177,6 +180,7 @@ def test_what_was_asked_is_counted() -> None:
         "count",
         "watch-credit",
         "watch-cancel",
+        "backup",
         "disconnect",
     )
     counts = {"lookup": 1, "watch": 1} | dict.fromkeys(others, 0)
@@ -537,3 +541,42 @@ def test_answer_to_a_lookup_of_many_keys_ends_with_the_value_that_is_too_long() 
     turn(core, asked("kvs.lookup-all", {"keys": ["a", "b", "c", "d"], "chars_max": 5}))
     told = answers(turn(core, Fetched(["123", None, "456", "7"], [])))
     assert told == [(1, 0, {"values": ["123", None, "456"]})]
+
+
+# Backups
+
+
+def backup(path: str = "/b", by: str = "alice", tag: int = 7) -> Request:
+    return asked("kvs.backup", {"path": path}, by=by, tag=tag)
+
+
+def test_backup_is_answered_when_it_is_made_and_commits_go_on_meanwhile() -> None:
+    core = KvsCore()
+    assert turn(core, backup()) == [MakeBackup("/b")]
+    assert turn(core, commit(PUT)) == [StoreOps([Put("a", "1")])]
+    assert answers(turn(core, Stored())) == [(1, 0, {})]
+    assert answers(turn(core, BackedUp())) == [(7, 0, None)]
+    assert turn(core, backup(tag=8)) == [MakeBackup("/b")]
+    (refused,) = answers(turn(core, BackedUp(Errno.ENOSPC, "full")))
+    assert refused[:2] == (8, Errno.ENOSPC)
+
+
+def test_only_one_backup_is_made_at_a_time() -> None:
+    core = KvsCore()
+    turn(core, backup())
+    assert [each[:2] for each in answers(turn(core, backup(tag=9)))] == [(9, Errno.EBUSY)]
+    assert answers(turn(core, BackedUp())) == [(7, 0, None)]
+
+
+def test_backup_stops_when_its_client_goes() -> None:
+    core = KvsCore()
+    turn(core, backup())
+    assert turn(core, gone("kvs", "bob")) == []
+    assert turn(core, gone("kvs", "alice")) == [StopBackup()]
+    turn(core, BackedUp(Errno.ECANCELED, "gone"))
+    assert turn(core, gone("kvs", "alice")) == []
+
+
+def test_guest_gets_no_backup() -> None:
+    refused = turn(KvsCore(), asked_by_guest("kvs.backup", {"path": "/b"}))
+    assert [each[1] for each in answers(refused)] == [Errno.EPERM]

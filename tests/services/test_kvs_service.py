@@ -152,3 +152,73 @@ async def test_second_kvs_is_refused_and_closes_what_it_opened() -> None:
         with pytest.raises(FluxError, match="already held by first"):
             await nursery.start(over(lambda: store), world.handle("second"))
     assert store.closed
+
+
+class SlowBackupStore(MemoryStore):
+    """Makes a backup of slices without end, until told to go on."""
+
+    waits_for_disk: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go_on = threading.Event()
+
+    def backup(self, path: Path, between: Callable[[], None]) -> None:
+        while not self.go_on.is_set():
+            between()
+
+
+async def test_commits_are_served_while_a_backup_is_made() -> None:
+    world, store = World(), SlowBackupStore()
+    client, writer = world.client("client"), world.client("writer")
+    async with world.serving("kvs", over(lambda: store)):
+        backup = client.send("kvs.backup", {"path": "/x"})
+        for n in range(3):
+            await writer.ask("kvs.commit", {"ops": [["put", "a", str(n)]]})
+            assert await writer.ask("kvs.lookup", {"key": "a"}) == {"value": str(n)}
+        with pytest.raises(FluxError, match="another backup is being made"):
+            await writer.ask("kvs.backup", {"path": "/y"})
+        store.go_on.set()
+        assert (await client.answer(backup)).errnum == 0
+
+
+async def test_backup_stops_when_its_client_goes() -> None:
+    world, store = World(), SlowBackupStore()
+    client, other = world.client("client"), world.client("other")
+    async with world.serving("kvs", over(lambda: store)):
+        client.send("kvs.backup", {"path": "/x"})
+        await other.ask("kvs.lookup-all", {"keys": []})
+        client.handle.close()
+        with trio.fail_after(300):
+            again = None
+            while again is None:  # until the first one, which never ends by itself, has stopped
+                again = other.send("kvs.backup", {"path": "/y"})
+                await other.ask("kvs.lookup-all", {"keys": []})
+                again = None if other.has_answer(again) else again
+        store.go_on.set()
+        assert (await other.answer(again)).errnum == 0
+
+
+async def test_service_ends_while_a_backup_is_made() -> None:
+    world, store = World(), SlowBackupStore()
+    client = world.client()
+    async with world.serving("kvs", over(lambda: store)):
+        client.send("kvs.backup", {"path": "/x"})
+        await client.ask("kvs.commit", {"ops": [["put", "a", "1"]]})
+    assert store.lookup(["a"]) == ["1"]
+
+
+async def test_backup_of_a_file(tmp_path: Path) -> None:
+    world = World()
+    client = world.client()
+    path = tmp_path / "backup.sqlite"
+    async with world.serving("kvs", over(partial(SqliteStore, tmp_path / "kvs.sqlite"))):
+        await client.ask("kvs.commit", {"ops": [["put", "a", "1"]]})
+        await client.ask("kvs.backup", {"path": str(path)})
+        with pytest.raises(FluxError, match=f"{path}: cannot be written: File exists"):
+            await client.ask("kvs.backup", {"path": str(path)})
+    copy = SqliteStore(path)
+    try:
+        assert copy.lookup(["a"]) == ["1"]
+    finally:
+        copy.close()

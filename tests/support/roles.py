@@ -172,6 +172,7 @@ ASKED: Final[dict[str, dict[str, Asked]]] = {
     topics.KVS_DIR: plain({"prefix": "job"}),
     topics.KVS_PAGE: plain({"prefix": "job"}),
     topics.KVS_COUNT: plain({"prefix": "job"}),
+    topics.KVS_BACKUP: plain({"path": "/dev/null"}),
     topics.KVS_WATCH: plain({"key": "a"}, streaming=True),
     topics.credit_of(topics.KVS_WATCH): plain({"matchtag": 5, "credit": 1}),
     topics.KVS_CANCEL: plain({"matchtag": 5}),

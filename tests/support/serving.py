@@ -69,6 +69,10 @@ class Client:
                     return self._waiting.pop(index)
             self._waiting += await self.handle.receive()
 
+    def has_answer(self, tag: int) -> bool:
+        """Whether a response to the request `tag` came before one that was awaited."""
+        return any(response.matchtag == tag for response in self._waiting)
+
     async def ask(self, topic: str, payload: Any = None) -> Any:
         """One request, one answer's payload. Raises FluxError for an error response."""
         response = await self.answer(self.send(topic, payload))

@@ -20,10 +20,12 @@ from typing import Any, ClassVar, Final, TypeAlias, assert_never
 
 from flux_trio.cores.fingerprint import PayloadTypes
 from flux_trio.cores.kvs.answers import Answers
+from flux_trio.cores.kvs.backups import Backups
 from flux_trio.cores.kvs.damage import Damages
 from flux_trio.cores.kvs.ops import (
     COMMIT,
     PAGE,
+    BackedUp,
     CommitOps,
     Damaged,
     Fetched,
@@ -66,7 +68,7 @@ from flux_trio.messages import (
 COMMIT_OPS_MAX: Final = 100_000  # of one request
 LOOKUP_KEYS_MAX: Final = 10_000  # of one request
 
-KvsInput: TypeAlias = CommonInput | Stored | Fetched | Damaged
+KvsInput: TypeAlias = CommonInput | Stored | Fetched | Damaged | BackedUp
 
 
 class KvsCore(CorePart):
@@ -84,6 +86,7 @@ class KvsCore(CorePart):
         topics.KVS_PAGE: Page,
         topics.KVS_COUNT: kvs.Prefix,
         topics.KVS_WATCH: kvs.Watch,
+        topics.KVS_BACKUP: kvs.Backup,
     }
 
     def __init__(self) -> None:
@@ -92,6 +95,7 @@ class KvsCore(CorePart):
         self._watches = Watches(self._outbox, self._damages)
         self._answers = Answers(self._outbox, self._damages, self._watches)
         self._room = Room(self._outbox)
+        self._backups = Backups(self._outbox)
         self._queue = deque()  # as many as the senders may have open
         self._round = None  # set while the store works
         self._failed = None  # set once a transaction failed; never cleared
@@ -106,6 +110,7 @@ class KvsCore(CorePart):
                 topics.KVS_WATCH: self._watch,
                 topics.credit_of(topics.KVS_WATCH): self._watch_credit,
                 topics.KVS_CANCEL: self._watches.cancel,
+                topics.KVS_BACKUP: self._backups.make,
             },
             for_all={topics.disconnect_of(topics.KVS): self._disconnect},
             stats=(topics.stats_of(topics.KVS), self._stats),
@@ -122,11 +127,8 @@ class KvsCore(CorePart):
             match item:
                 case Request():
                     self._outbox.send(self._methods.call(item))
-                case Stored():
-                    self._stored(item)
-                case Fetched():
-                    work, self._round = self._expect_round(), None
-                    self._answers.fetched(work, item)
+                case Stored() | Fetched() | BackedUp():
+                    self._store_answered(item)
                 case Damaged():
                     self._damages.tell([item])
                 case TimerFired():
@@ -213,6 +215,7 @@ class KvsCore(CorePart):
         if self._round is not None:
             self._round.leave(request.sender)
         self._watches.leave(request.sender)
+        self._backups.leave(request.sender)
 
     # Rounds
 
@@ -225,6 +228,16 @@ class KvsCore(CorePart):
             self._outbox.send(StoreOps(work.ops))
         if work.reads:
             self._answers.fetch(work)
+
+    def _store_answered(self, answer: Stored | Fetched | BackedUp) -> None:
+        match answer:
+            case Stored():
+                self._stored(answer)
+            case Fetched():
+                work, self._round = self._expect_round(), None
+                self._answers.fetched(work, answer)
+            case BackedUp():
+                self._backups.made(answer)
 
     def _stored(self, done: Stored) -> None:
         """Answer the commits of the round, which are durable only now."""

@@ -132,7 +132,27 @@ class Fetched:
     counts: list[int] = field(default_factory=list)
 
 
-KvsAction: TypeAlias = CommonAction | StoreOps | Fetch
+@dataclass(frozen=True, slots=True)
+class MakeBackup:
+    """Action: copy the whole store to the file `path`, between rounds; the answer is `BackedUp`."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopBackup:
+    """Action: stop the backup that is being made; its answer still comes."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackedUp:
+    """Input: the backup is complete and durable, or `errnum` and `text` say why there is none."""
+
+    errnum: int = 0
+    text: str = ""
+
+
+KvsAction: TypeAlias = CommonAction | StoreOps | Fetch | MakeBackup | StopBackup
 KvsOutbox: TypeAlias = Outbox[Never, KvsAction, str]
 """The kvs sends no request that is answered, so it has no calls."""
 

@@ -1,0 +1,71 @@
+"""A copy of an open state file, by SQLite's online backup.
+
+SQLite copies pages in slices. Between two slices the store takes commits; SQLite copies a page
+again if a commit changes it after it was copied. So the copy is the file as it is at the end, and
+a commit waits for one slice at most.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Final
+
+from flux_trio.messages import Errno
+from flux_trio.store.acknowledged import AcknowledgedFile, acknowledged_path
+from flux_trio.store.checks import store_error
+from flux_trio.store.stores import StoreError
+
+SLICE_PAGES: Final = 64  # 256 KiB: a few milliseconds
+
+
+def copy_database(
+    db: sqlite3.Connection, number: Callable[[], int], target: Path, between: Callable[[], None]
+) -> None:
+    """Copy the state file of `db` to the new file `target`; call `between` between two slices.
+
+    `number` returns the number of the last change, which goes beside the copy. `between` may write
+    to `db`; an exception from it stops the copy. Raises StoreError. After any exception nothing is
+    left of the copy.
+    """
+    try:
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        raise _error(target, error) from error
+    try:
+        _copy(db, target, between)
+        with closing(AcknowledgedFile(acknowledged_path(target))) as acknowledged:
+            acknowledged.write(number())
+    except sqlite3.Error as error:
+        found = store_error(target, "cannot be written", error)  # it probes for room
+        _remove(target)
+        raise found from error
+    except OSError as error:
+        _remove(target)
+        raise _error(target, error) from error
+    except BaseException:
+        _remove(target)
+        raise
+
+
+def _copy(db: sqlite3.Connection, target: Path, between: Callable[[], None]) -> None:
+    def progress(_status: int, remaining: int, _total: int) -> None:
+        if remaining:  # a change after the last slice would not be in the copy
+            between()
+
+    with closing(sqlite3.connect(target, timeout=0, isolation_level=None)) as copy:
+        db.backup(copy, pages=SLICE_PAGES, progress=progress, sleep=0)
+
+
+def _error(target: Path, error: OSError) -> StoreError:
+    errnum = Errno.ENOSPC if error.errno == Errno.ENOSPC else Errno.EIO
+    return StoreError(errnum, f"{target}: cannot be written: {error.strerror}")
+
+
+def _remove(target: Path) -> None:
+    for path in (target, target.with_name(f"{target.name}-journal"), acknowledged_path(target)):
+        with suppress(OSError):
+            path.unlink()
