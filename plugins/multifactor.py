@@ -148,6 +148,9 @@ class Multifactor(jobtap.Plugin):
     def loaded(self) -> None:
         """Start the task that updates usage and database every `interval`."""
         self._held.clear()
+        with suppress(*UNREADABLE):  # a plugin that was removed for this one has written its usage
+            if self._read_at != _changed_at(Path(self._settings.database)):
+                self._read()
         self.start_soon(self._tend)
 
     def removed(self) -> None:

@@ -63,7 +63,7 @@ def _load(host: PluginHost, plugin: Plugin, path: str) -> None:
             )
 
 
-def _at_once(loading: Coroutine[Any, Any, None], plugin: Plugin) -> None:
+def _at_once(loading: Coroutine[Any, Any, object], plugin: Plugin) -> None:
     """Run a coroutine that does not wait."""
     try:
         loading.send(None)

@@ -74,27 +74,49 @@ class PluginHost(Dispatcher):
     # --- loading
 
     async def load(
-        self, plugin: Plugin, conf: dict[str, Any] | None = None, path: str = ""
-    ) -> None:
+        self,
+        plugin: Plugin,
+        conf: dict[str, Any] | None = None,
+        path: str = "",
+        *,
+        remove: str | None = None,
+    ) -> list[str]:
         """Add `plugin` behind those that are loaded. Raises PluginError, naming the rule.
 
-        Without `conf` it keeps the one that it was given when it was made.
-        What it has to be told of active jobs comes with `replay`.
+        Without `conf` it keeps the one that it was given when it was made. Plugins that match
+        `remove` (see there) are removed when the new one has accepted its configuration; returns
+        their names. What it has to be told of active jobs comes with `replay`.
         """
+        gone = [] if remove is None else self._meant(remove)
+        if any(each.plugin is plugin for each in gone):  # the object cannot be loaded twice
+            await self._remove(gone)
+            await self._enter(plugin, conf, path, [])
+        else:
+            await self._enter(plugin, conf, path, gone)
+        return [each.name for each in gone]
+
+    async def _enter(
+        self, plugin: Plugin, conf: dict[str, Any] | None, path: str, gone: list[Loaded]
+    ) -> None:
+        """Configure `plugin`, then put it in the place of those that are to go."""
         loaded, error = attempt(self._make, plugin, conf, path)
         if isinstance(error, PluginError):
             raise error
         if error is not None:
             raise PluginError(f"{plugin!r} is not a plugin: {describe(error)}")
-        if any(each.name == plugin.name for each in self.plugins):
+        if any(each.name == plugin.name for each in self.plugins if each not in gone):
             raise PluginError(f"plugin {plugin.name} is already loaded")
         if not loaded.is_builtin:
             self.watchdog.start()
         loaded.nursery = await self.nursery.start(self._live, loaded)
         try:
             await self._configure(loaded)
+            await self._remove(gone)
+            self._tell_loaded(loaded)
         except BaseException:
             await self._end(loaded)
+            if any(each.is_removed for each in gone):
+                self.announce()
             raise
         self.plugins.append(loaded)
         self._changed()
@@ -132,15 +154,23 @@ class PluginHost(Dispatcher):
         `all` is every plugin that is not builtin, and never fails; else no match is a PluginError.
         The job machine is told with `announce`, or with what takes their place.
         """
-        gone = [each for each in self.plugins if _is_meant(each, pattern)]
-        if not gone and pattern != ALL:
+        gone = self._meant(pattern)
+        await self._remove(gone)
+        return [loaded.name for loaded in gone]
+
+    def _meant(self, pattern: str) -> list[Loaded]:
+        """Return the plugins that match; PluginError if none does."""
+        found = [each for each in self.plugins if _is_meant(each, pattern)]
+        if not found and pattern != ALL:
             raise PluginError(f"no plugin matches {pattern}")
+        return found
+
+    async def _remove(self, gone: list[Loaded]) -> None:
         for loaded in gone:
             self.plugins.remove(loaded)
         self._changed()
         for loaded in gone:
             await self._end(loaded)
-        return [loaded.name for loaded in gone]
 
     def announce(self) -> None:
         """Tell the job manager that plugins were removed: it asks again about held jobs."""
@@ -285,6 +315,8 @@ class PluginHost(Dispatcher):
         asked = await self._put(loaded, CONF_UPDATE, self.config)
         if asked is not None and asked.is_decided:
             raise PluginError(asked.error or asked.reject)
+
+    def _tell_loaded(self, loaded: Loaded) -> None:
         entry = Entry(loaded, "loaded", loaded.plugin.loaded, CUSTOM)
         _, error = attempt(self.watched, entry, None)
         if error is not None:

@@ -100,26 +100,19 @@ class PluginMethods:
     async def _change(self, request: Request) -> Payload:
         change = plugin_requests.CHANGE.read(request)
         async with self._changing:
-            found = None if change.load is None else self._find(change.load, change.order)
-            removed = await self._host.remove(change.remove) if change.remove is not None else []
-            try:
-                if found is not None:
-                    plugin, path = found
-                    await self._host.load(plugin, change.conf, path)
-            except PluginError:
+            if change.load is None:
+                pattern = change.remove
+                removed = [] if pattern is None else await self._host.remove(pattern)
                 if removed:
                     self._host.announce()
-                raise
-            changed = plugin_requests.Changed(removed)
-            if found is not None:
-                await self._host.replay(plugin.name, change.order)
-                changed = plugin_requests.Changed(removed, plugin.name, path)
-            elif removed:
-                self._host.announce()
+                return plugin_requests.CHANGED.write(plugin_requests.Changed(removed))
+            plugin, path = self._find(change.load, change.order)
+            removed = await self._host.load(plugin, change.conf, path, remove=change.remove)
+            await self._host.replay(plugin.name, change.order)
+            changed = plugin_requests.Changed(removed, plugin.name, path)
         return plugin_requests.CHANGED.write(changed)
 
     def _find(self, what: str, order: str) -> tuple[Plugin, str]:
-        """Load the plugin before another is removed: a failure removes no plugin."""
         if order not in ORDERS:
             raise PluginError(f"expected an order of {', '.join(ORDERS)}, got {order}")
         return self._loader.find(what)

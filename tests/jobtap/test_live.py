@@ -202,20 +202,41 @@ async def test_what_cannot_be_done_is_answered_with_why(
         assert await user.call(topics.JOB_JOBTAP_LIST, {}) == {"plugins": ["counts"]}
 
 
-async def test_failed_load_with_a_removal_has_removed_unless_there_is_nothing_to_load(
+REFUSES = """
+from flux_trio import jobtap
+@jobtap.on("conf.update")
+def no(config):
+    raise jobtap.Reject("never")
+"""
+
+FAILS = """
+from flux_trio import jobtap
+@jobtap.on("job.new")
+def new(job): pass
+def loaded(plugin):
+    raise ValueError("too late")
+"""
+
+
+async def test_plugin_that_is_refused_takes_the_place_of_no_other(
     autojump_clock: MockClock, plugin: str, tmp_path: Path
 ) -> None:
-    refuses = tmp_path / "refuses.py"
-    refuses.write_text(
-        "from flux_trio import jobtap\n@jobtap.on('conf.update')\n"
-        "def no(config):\n    raise jobtap.Reject('never')\n"
-    )
+    (tmp_path / "new").mkdir()
+    refuses, fails = tmp_path / "new" / "counts.py", tmp_path / "fails.py"
+    refuses.write_text(REFUSES)
+    fails.write_text(FAILS)
     async with opened() as user:
         _, _, pending = await three_jobs(user)
         await user.load(plugin, conf={"priority": 77})
         await user.error(topics.JOB_JOBTAP, {"remove": "all", "load": "nothing"})
         assert await user.call(topics.JOB_JOBTAP_LIST, {}) == {"plugins": ["counts"]}
-        await user.error(topics.JOB_JOBTAP, {"remove": "all", "load": str(refuses)})
+        before = await user.call(topics.JOB_JOBTAP_QUERY, {"name": "counts"})
+        error = await user.error(topics.JOB_JOBTAP, {"remove": "all", "load": str(refuses)})
+        assert error.text == "plugin counts: never"
+        assert await user.call(topics.JOB_JOBTAP_LIST, {}) == {"plugins": ["counts"]}
+        assert await user.call(topics.JOB_JOBTAP_QUERY, {"name": "counts"}) == before
+        error = await user.error(topics.JOB_JOBTAP, {"remove": "all", "load": str(fails)})
+        assert "ValueError: too late" in error.text
         assert await user.call(topics.JOB_JOBTAP_LIST, {}) == {"plugins": []}
         await user.call(topics.JOB_GETINFO)
         assert (await user.jobs.so_far(pending))[-1].context == {"priority": 16}
