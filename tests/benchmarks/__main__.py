@@ -29,6 +29,7 @@ from tests.benchmarks.simulated import (
 from tests.benchmarks.starting import first_job
 from tests.benchmarks.submitting import submit_inproc, submit_socket
 from tests.benchmarks.throughput import throughput, throughput_1k_nodes, throughput_10k_nodes
+from tests.benchmarks.viewing import view_10k
 
 BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     each.__name__: each
@@ -60,6 +61,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
         load_plugin_100k,
         pending_bytes,
         sched_1m,
+        view_10k,
     )
 }
 

@@ -19,6 +19,9 @@ CHROMIUM: Final = shutil.which("chromium")
 DRIVER: Final = shutil.which("chromedriver")
 WHY_NOT: Final = "" if CHROMIUM and DRIVER else "chromium and chromedriver are not installed"
 
+PATIENCE_S: Final = 110
+"""Seconds that a script may take; below the two minutes that Selenium waits for an answer."""
+
 _OPTIONS: Final = (
     "--headless",
     "--no-sandbox",
@@ -71,6 +74,7 @@ def open_browser() -> Iterator[Browser]:
             options.add_argument(option)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
         driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+        driver.set_script_timeout(PATIENCE_S)
         try:
             yield Browser(driver)
         finally:

@@ -109,7 +109,7 @@ def viewer_page(title: str, head: Iterable[str], data: Data) -> str:
         f"<style>{style}</style>",
     ]
     body = [
-        element("header", *head, id="head"),
+        f'<header id="head">{"".join(head)}</header>',
         _BAR,
         '<section id="jobs" aria-label="Jobs"></section>',
         '<main id="chart" tabindex="0" aria-label="Messages"></main>',

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-import msgspec
 import pytest
 
 from flux_trio.faults import Crash, Drop, JobPlan, Plan, When, Which, run_plan
@@ -21,29 +21,11 @@ from flux_trio.views.viewer import Row, Rows, trace_page
 from tests.support.browser import Browser
 from tests.support.judged import edit_payload, find_all
 from tests.support.scenarios import trace_of
+from tests.support.viewing import many_messages, scroll
 
 NODES_MAX = 2_000
 MESSAGES = 10_000
 
-# Scrolls from top to bottom, and returns what was drawn on the way.
-SCROLL = """
-const [step, count] = arguments;
-const chart = document.getElementById("chart");
-const rows = new Set(), took = [];
-let nodes = 0;
-for (let top = 0, i = 0; i < count && top < chart.scrollHeight; top += step, i++) {
-  const began = performance.now();
-  chart.scrollTop = top;
-  viewer.chart.draw();
-  chart.firstChild.getBoundingClientRect();
-  took.push(performance.now() - began);
-  nodes = Math.max(nodes, document.querySelectorAll("*").length);
-  for (const row of document.querySelectorAll(".row"))
-    rows.add(viewer.trace.rows[row.dataset.at].n);
-}
-took.sort((a, b) => a - b);
-return {rows: [...rows], nodes, median: took[took.length >> 1]};
-"""
 TEXT = "return document.querySelector(arguments[0]).innerText"
 COUNT = "return document.querySelectorAll(arguments[0]).length"
 
@@ -87,8 +69,8 @@ pytestmark = pytest.mark.usefixtures("no_complaints")
 
 def test_every_record_is_drawn_with_its_words(browser: Browser, tmp_path: Path) -> None:
     rows = show(browser, tmp_path, traced(), width=2_000)
-    found = browser.run(SCROLL, 300, 1_000)
-    assert sorted(found["rows"]) == [row.n for row in rows]
+    found = scroll(browser, 300, 1_000)
+    assert sorted(found.rows) == [row.n for row in rows]
     browser.run("document.getElementById('chart').scrollTop = 0; viewer.chart.draw()")
     first = [row.text for row in rows[:10] if row.text]
     texts = "[...document.querySelectorAll('.said, .noted')].map(e => e.textContent)"
@@ -250,30 +232,13 @@ def test_what_a_trace_says_is_text(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_ten_thousand_messages_need_few_nodes(browser: Browser, tmp_path: Path) -> None:
-    """Only what is on the screen is in the page; the benchmark `viewer` measures the time."""
-    show(browser, tmp_path, many_messages())
-    found = browser.run(SCROLL, 700, 300)
-    shown = f"{found['nodes']} nodes; a scroll step takes {found['median']:.1f} ms in the median"
+    """Only what is on the screen is in the page; the benchmark `view_10k` measures the time."""
+    show(browser, tmp_path, many_messages(MESSAGES))
+    found = scroll(browser, 700, 300)
+    shown = f"{found.nodes} nodes; a scroll step takes {median(found.took):.1f} ms in the median"
     print(shown)
-    assert len(found["rows"]) > 9_000
-    assert found["nodes"] < NODES_MAX, shown
-
-
-def many_messages() -> list[Record]:
-    """Ten copies of a trace of a thousand messages, one after the other."""
-    trace = traced(jobs=20)
-    messages = sum(record.kind == Kind.SEND for record in trace)
-    size = trace[-1].n
-    return [
-        replace_places(record, turn * size)
-        for turn in range(MESSAGES // messages + 1)
-        for record in trace
-    ]
-
-
-def replace_places(record: Record, by: int) -> Record:
-    ref = record.ref + by if record.ref else 0
-    return msgspec.structs.replace(record, n=record.n + by, ref=ref)
+    assert len(found.rows) > 9_000
+    assert found.nodes < NODES_MAX, shown
 
 
 def test_very_many_messages_on_their_way_at_once(browser: Browser, tmp_path: Path) -> None:
@@ -283,7 +248,7 @@ def test_very_many_messages_on_their_way_at_once(browser: Browser, tmp_path: Pat
     trace = [Record(n, 0.0, Kind.SEND, "x", "y", 0, message) for n in range(1, count + 1)]
     trace += [Record(n + count, 1.0, Kind.RECV, "y", "", n, message) for n in range(1, count + 1)]
     show(browser, tmp_path, trace)
-    assert browser.run(SCROLL, 700, 100)["nodes"] < NODES_MAX
+    assert scroll(browser, 700, 100).nodes < NODES_MAX
 
 
 def test_empty_trace(browser: Browser, tmp_path: Path) -> None:
