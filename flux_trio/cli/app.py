@@ -39,6 +39,7 @@ COMMANDS: Final = (
     "simulate",
     "check",
     "view",
+    "exercise",
     "fuzz",
     "replay",
     "fsck",

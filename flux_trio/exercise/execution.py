@@ -1,0 +1,96 @@
+"""The acts for an execution service (RFC 32): two nodes of two cores, both of them this machine.
+
+The jobs are real commands, which the program has to start.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from flux_trio.exercise.acts import Act, many
+from flux_trio.exercise.stage import Stage
+from flux_trio.messages import topics
+
+NNODES: Final = 2
+CORES: Final = 2  # of each node
+CODE: Final = 3  # the exit code of a job that fails
+
+
+async def serve(stage: Stage) -> None:
+    """Start the program and wait until its hello is answered."""
+    before = stage.answered(topics.EXEC_HELLO)
+    await stage.program.start()
+    await stage.until(
+        "exec-hello of the program", lambda: stage.answered(topics.EXEC_HELLO) > before
+    )
+
+
+async def _one_job(stage: Stage) -> None:
+    await stage.submit("true")
+
+
+async def _fails(stage: Stage) -> None:
+    await stage.submit("sh", "-c", f"exit {CODE}")
+
+
+async def _cannot_start(stage: Stage) -> None:
+    await stage.submit("/nonexistent/command")
+
+
+async def _several_nodes(stage: Stage) -> None:
+    await stage.submit("true", nnodes=NNODES, ntasks=NNODES * CORES)
+
+
+async def _many(stage: Stage) -> None:
+    await many(stage, 4 * NNODES * CORES)
+
+
+async def _running(stage: Stage) -> int:
+    jobid = await stage.submit("sleep", "3600")
+    await stage.event(jobid, "start")
+    return jobid
+
+
+async def _canceled(stage: Stage) -> None:
+    await stage.cancel(await _running(stage))
+
+
+async def _canceled_at_once(stage: Stage) -> None:
+    for _ in range(5):
+        jobid = await stage.submit("sleep", "3600")
+        await stage.event(jobid, "alloc")
+        await stage.cancel(jobid)
+
+
+async def _out_of_time(stage: Stage) -> None:
+    await stage.submit("sleep", "3600", duration=0.5)
+
+
+async def _killed(stage: Stage) -> None:
+    jobid = await _running(stage)
+    await stage.program.kill()
+    await serve(stage)
+    await stage.cancel(jobid)
+    await stage.submit("true")
+
+
+async def _ended(stage: Stage) -> None:
+    await stage.program.end()
+    jobid = await stage.submit("true")
+    await stage.event(jobid, "alloc")
+    await serve(stage)
+    await stage.event(jobid, "clean")
+
+
+EXEC_ACTS: Final = (
+    Act("one job", _one_job),
+    Act("a job that fails", _fails),
+    Act("a command that cannot be started", _cannot_start),
+    Act("a job on several nodes", _several_nodes),
+    Act("many jobs at once", _many),
+    Act("a running job is canceled", _canceled),
+    Act("jobs are canceled as they start", _canceled_at_once),
+    Act("a job exceeds its time limit", _out_of_time),
+    Act("the program is killed while a job runs", _killed),
+    Act("the program is ended and started again", _ended),
+)

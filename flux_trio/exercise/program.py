@@ -1,0 +1,71 @@
+"""The program that is exercised, as a process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from typing import Final
+
+import trio
+
+from flux_trio.client import TOKEN_VARIABLE, URI_VARIABLE
+
+TERM_S: Final = 5.0
+"""Seconds that the program has to end by itself after SIGTERM; then it gets SIGKILL."""
+
+
+class ProgramNotStarted(Exception):
+    """The command cannot be run; the text has the command and the reason."""
+
+
+class Program:
+    """A command that connects to the instance at `uri` with `token`.
+
+    Both are in its environment (FLUX_TRIO_URI, FLUX_TRIO_TOKEN). What it prints goes to standard
+    error, so that it cannot mix with the report.
+    """
+
+    def __init__(self, command: Sequence[str], uri: str, token: str) -> None:
+        self.command = list(command)
+        self._environment = os.environ | {URI_VARIABLE: uri, TOKEN_VARIABLE: token}
+        self._process: trio.Process | None = None
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit code, or minus the number of the signal, of a program that ended by itself."""
+        return None if self._process is None else self._process.poll()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process was started and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    async def start(self) -> None:
+        """Start a process. Raises ProgramNotStarted."""
+        try:
+            self._process = await trio.lowlevel.open_process(
+                self.command,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=2,
+            )
+        except OSError as error:
+            raise ProgramNotStarted(f"{self.command[0]}: {error.strerror}") from None
+
+    async def kill(self) -> None:
+        """End the process by SIGKILL."""
+        if self._process is not None:
+            self._process.kill()
+            await self._process.wait()
+            self._process = None
+
+    async def end(self) -> None:
+        """End the process by SIGTERM; by SIGKILL if it does not end within TERM_S."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        with trio.CancelScope(shield=True):
+            with trio.move_on_after(TERM_S):
+                await self._process.wait()
+            await self.kill()

@@ -1,0 +1,167 @@
+"""Run an exercise: open the instance, play the acts, judge the trace."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from flux_trio.config import Config
+from flux_trio.exercise import execution, scheduling
+from flux_trio.exercise.acts import Act
+from flux_trio.exercise.findings import Findings
+from flux_trio.exercise.program import Program
+from flux_trio.exercise.stage import Stage, Stuck
+from flux_trio.formats import ResourceSet
+from flux_trio.instance import MODULES, Instance, Surroundings, open_instance
+from flux_trio.judge import Clause, Judgement, judge_trace, load_clauses
+from flux_trio.judge.rules import ALL_RULES
+from flux_trio.messages import FluxError, topics
+from flux_trio.module_process import system_clock
+from flux_trio.sim import make_machine
+from flux_trio.trace import Record, Shown, Source
+
+FORM: Final = "an exercise"
+
+LONG_TEXT: Final = "6.response.4"
+"""Recommends short error texts, and is not judged: those of flux-trio are longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kit:
+    """What is exercised: the module that the instance lacks, and whom the clauses bind.
+
+    `actor` and `rfcs` select the clauses. `serve` starts the program and waits until it serves.
+    """
+
+    module: str
+    actor: str
+    rfcs: tuple[int, ...]
+    machine: ResourceSet
+    is_simulated: bool
+    serve: Callable[[Stage], Awaitable[None]]
+
+    def clauses(self) -> list[Clause]:
+        """Return the clauses that bind the program, in the order of the registry."""
+        return [
+            each
+            for each in load_clauses().values()
+            if each.actor == self.actor and each.rfc in self.rfcs
+        ]
+
+
+SCHED_KIT: Final = Kit(
+    topics.SCHED,
+    "scheduler",
+    (20, 27, 28),
+    make_machine(scheduling.NNODES, scheduling.CORES),
+    is_simulated=True,
+    serve=scheduling.serve,
+)
+EXEC_KIT: Final = Kit(
+    topics.JOB_EXEC,
+    "exec",
+    (32,),
+    make_machine(execution.NNODES, execution.CORES),
+    is_simulated=False,
+    serve=execution.serve,
+)
+
+Told = Callable[[Act, str], None]
+"""Called after each act with "" or what it was stuck in."""
+
+
+async def exercise(
+    kit: Kit,
+    command: Sequence[str],
+    acts: Sequence[Act],
+    told: Told,
+    *,
+    limited: Sequence[str] = (),
+    limited_acts: Sequence[Act] = (),
+    deadline_s: float = 10.0,
+) -> Findings:
+    """Drive the program `command` through `acts`, and then `limited` through `limited_acts`.
+
+    A program that has ended, or was stuck, is started again at the next act. Raises
+    ProgramNotStarted, and Stuck if it does not serve when it is started for the first time.
+    """
+    stuck: dict[str, str] = {}
+    records: list[Record] = []
+    with tempfile.TemporaryDirectory(prefix="flux-trio-exercise-") as directory:
+        given = Surroundings(
+            inventory=kit.machine,
+            userid=os.getuid(),
+            epoch=time.time(),
+            clock=system_clock(),
+            statedir=Path(directory),
+            listen=True,
+            sinks=(records.append,),
+            modules=tuple(name for name in MODULES if name != kit.module),
+        )
+        config = Config()
+        if kit.is_simulated:
+            config = msgspec.structs.replace(
+                config, exec=msgspec.structs.replace(config.exec, simulate=True)
+            )
+        async with open_instance(config, given) as instance:
+            for words, some in ((command, acts), (limited, limited_acts)):
+                if words:
+                    stuck |= await _played(instance, kit, words, some, told, deadline_s)
+    return Findings(stuck, kit.clauses(), *_judged(records))
+
+
+async def _played(
+    instance: Instance,
+    kit: Kit,
+    command: Sequence[str],
+    acts: Sequence[Act],
+    told: Told,
+    deadline_s: float,
+) -> dict[str, str]:
+    """Play the acts with one program; return what they were stuck in, by title."""
+    stuck: dict[str, str] = {}
+    program = Program(command, instance.uri, instance.owner_token)
+    async with instance.connect("exercise") as handle:
+        stage = Stage(handle, program, deadline_s)
+        instance.trace.add_sink(stage.observe)
+        try:
+            await kit.serve(stage)
+            for act in acts:
+                found = await _stuck_in(act, stage, kit)
+                told(act, found)
+                if found:
+                    stuck[act.title] = found
+        finally:
+            await program.end()
+            instance.trace.remove_sink(stage.observe)
+    return stuck
+
+
+async def _stuck_in(act: Act, stage: Stage, kit: Kit) -> str:
+    """Play an act; return what was waited for in vain, "" if nothing was."""
+    try:
+        if not stage.program.is_running:
+            await kit.serve(stage)
+        await act.play(stage)
+        await stage.at_rest()
+    except (Stuck, FluxError) as error:
+        await stage.cancel_all()
+        await stage.program.kill()  # scheduling may be suspended; the next act starts it anew
+        return str(error)
+    return ""
+
+
+def _judged(records: list[Record]) -> tuple[Judgement, dict[int, Record]]:
+    """Judge the trace; return the judgement, and the records that it shows by number."""
+    clauses = load_clauses()
+    rules = [rule for rule in ALL_RULES if rule.clause in clauses and rule.clause != LONG_TEXT]
+    judgement = judge_trace(Source(FORM, Shown(), iter(records)), rules, clauses, at_rest=True)
+    wanted = judgement.wanted()
+    return judgement, {each.n: each for each in records if each.n in wanted}

@@ -1,0 +1,152 @@
+"""What the acts of an exercise use: jobs, the program, and waiting with a deadline."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+import trio
+
+from flux_trio.broker import Handle
+from flux_trio.exercise.program import Program
+from flux_trio.formats import Jobspec, format_fluid
+from flux_trio.messages import FluxError, Message, Request, Response, topics
+from flux_trio.trace import Kind, Record
+
+RUN: Final = "system.exec.test.run_duration"
+"""The attribute with the seconds that a job pretends to run where execution is simulated."""
+
+
+LOOK_S: Final = 0.2
+"""Seconds after which a waiting act looks whether the program still runs."""
+
+
+class Stuck(Exception):
+    """Something did not come within the deadline; the text says what."""
+
+
+class Stage:
+    """An instance and the program that serves it.
+
+    `handle` is a client with the owner's rights. `deadline_s` are the seconds that the program has
+    for each thing that an act waits for. `records` is the trace so far.
+    """
+
+    def __init__(self, handle: Handle, program: Program, deadline_s: float) -> None:
+        self.program = program
+        self.deadline_s = deadline_s
+        self.records: list[Record] = []
+        self.jobs: list[int] = []
+        """The ids of all jobs, in the order of submission."""
+        self._handle = handle
+        self._events: dict[int, list[str]] = {}
+        self._asked: set[tuple[str, object]] = set()  # topics and job ids of requests
+        self._answered: Counter[str] = Counter()
+        self._news = trio.Event()
+
+    def observe(self, record: Record) -> None:
+        """Take the next record of the trace; a Sink."""
+        self.records.append(record)
+        if record.kind == Kind.EVENT and record.data is not None:
+            self._events.setdefault(record.data["id"], []).append(record.data["name"])
+        elif record.kind == Kind.SEND:
+            self._sent(record.message)
+        self._news.set()
+
+    def _sent(self, message: Message | None) -> None:
+        match message:
+            case Request(topic, {"id": jobid}):
+                self._asked.add((topic, jobid))
+            case Response(topic, errnum=0):
+                self._answered[topic] += 1
+
+    # --- waiting
+
+    async def until(self, what: str, is_so: Callable[[], bool]) -> None:
+        """Wait until `is_so()`, which is asked after each record. Raises Stuck."""
+        with trio.move_on_after(self.deadline_s):
+            while not is_so():
+                if self.program.returncode is not None:
+                    raise Stuck(f"{what}: the program has ended, with {self.program.returncode}")
+                self._news = trio.Event()
+                with trio.move_on_after(LOOK_S):
+                    await self._news.wait()
+            return
+        raise Stuck(f"{what}: not within {self.deadline_s:g} s")
+
+    async def event(self, jobid: int, name: str) -> None:
+        """Wait until a job has the event `name`. Raises Stuck."""
+        what = f"event {name} of job {format_fluid(jobid, 'f58')}"
+        await self.until(what, lambda: name in self.events(jobid))
+
+    async def asked(self, topic: str, jobid: int) -> None:
+        """Wait until the program has been asked something about a job. Raises Stuck."""
+        what = f"{topic} of job {format_fluid(jobid, 'f58')}"
+        await self.until(what, lambda: (topic, jobid) in self._asked)
+
+    async def at_rest(self) -> None:
+        """Wait until every job is inactive. Raises Stuck."""
+        for jobid in self.jobs:
+            await self.event(jobid, "clean")
+
+    def events(self, jobid: int) -> list[str]:
+        """Return the names of a job's events so far."""
+        return self._events.get(jobid, [])
+
+    def answered(self, topic: str) -> int:
+        """Return how many successful responses of `topic` were sent so far."""
+        return self._answered[topic]
+
+    # --- jobs
+
+    async def submit(
+        self,
+        *command: str,
+        run_s: float = 0.05,
+        urgency: int = 16,
+        exclusive: bool = False,
+        **shape: Any,
+    ) -> int:
+        """Submit a job and return its id.
+
+        `shape` has arguments of `Jobspec.from_command` (nnodes, ntasks, duration). Where execution
+        is simulated the job runs for `run_s` seconds.
+        """
+        jobspec = Jobspec.from_command(
+            list(command) or ["true"],
+            cwd="/",
+            attributes={RUN: run_s},
+            exclusive=exclusive,
+            **shape,
+        ).to_json()
+        found = await self.call(topics.INGEST_SUBMIT, {"jobspec": jobspec, "urgency": urgency})
+        self.jobs.append(found["id"])
+        return int(found["id"])
+
+    async def cancel(self, jobid: int) -> None:
+        """Cancel a job, unless it is inactive already."""
+        payload = {"id": jobid, "severity": 0, "type": "cancel"}
+        try:
+            await self.call(topics.JOB_RAISE, payload)
+        except FluxError:
+            if "clean" not in self.events(jobid):
+                raise
+
+    async def cancel_all(self) -> None:
+        """Cancel every job that is not over, so that the next act begins with an idle machine.
+
+        Nothing is waited for: the program may have ended, or not answer.
+        """
+        for jobid in self.jobs:
+            if "clean" not in self.events(jobid):
+                with suppress(FluxError, Stuck):
+                    await self.cancel(jobid)
+        self.jobs.clear()
+
+    async def call(self, topic: str, payload: dict[str, Any]) -> dict[str, Any]:
+        """Send a request as the owner and return the response. Raises FluxError and Stuck."""
+        with trio.move_on_after(self.deadline_s):
+            return await self._handle.call(topic, payload)
+        raise Stuck(f"no answer to {topic} within {self.deadline_s:g} s")
