@@ -19,7 +19,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from docs import make_plugins, make_tables
+from docs import make_conversation, make_plugins, make_tables
 
 DOCS = Path(__file__).parent
 _SAMPLE = re.compile(
@@ -45,7 +45,8 @@ def made() -> dict[str, str]:
     """Return the samples that are made from the code, by name."""
     parts = {f"jobtap/{name}": text for name, text in make_plugins.parts().items()}
     parts |= {f"testing/{name}": text for name, text in make_plugins.harness_parts().items()}
-    return parts | {f"tables/{name}": text for name, text in make_tables.tables().items()}
+    tables = {f"tables/{name}": text for name, text in make_tables.tables().items()}
+    return parts | tables | {"conversation": make_conversation.markdown()}
 
 
 def filled(path: Path, text: str, tables: dict[str, str]) -> str:

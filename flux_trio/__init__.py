@@ -6,6 +6,7 @@ lists the rooms that may not import trio, a clock, randomness or I/O: they are m
     cli             the command `flux-trio`
     testing         helpers for users' tests: instances, plugin harness, watched blocks
     faults          worlds of cores that fall apart in every order, from one seed
+    exercise        drives a scheduler or execution service of others, and judges it
     sim             simulated runs of a workload, repeatable from a seed
     instance        one instance: broker, services, store, clock, addresses
     state_directory the files of an instance: state, tokens, addresses

@@ -1,0 +1,100 @@
+"""Schedulers and an execution service in processes of their own are driven and judged."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+
+from flux_trio.cli import main
+from flux_trio.config import Config
+from flux_trio.exercise import EXEC_ACTS, SCHED_ACTS, SCHED_LIMITED_ACTS
+from flux_trio.module_process import CONFIG_VARIABLE
+
+pytestmark = pytest.mark.real
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = ROOT / "docs" / "howto" / "any-language"
+NODE = shutil.which("node")
+PATIENCE = ("--deadline", "300s")  # only what hangs takes so long, however busy the machine is
+
+needs_node = pytest.mark.skipif(NODE is None, reason="node is not installed")
+
+
+def exercise(*words: str) -> Result:
+    done = CliRunner().invoke(main, ["exercise", *words], prog_name="flux-trio")
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done
+
+
+def ours(monkeypatch: pytest.MonkeyPatch, name: str) -> list[str]:
+    """The command of a module of ours, as a program that somebody starts by hand."""
+    monkeypatch.setenv(CONFIG_VARIABLE, msgspec.json.encode(Config()).decode())
+    return [sys.executable, "-m", "flux_trio.module_process", name]
+
+
+@needs_node
+def test_scheduler_of_the_page_keeps_every_clause_in_both_modes() -> None:
+    script = str(SCRIPTS / "fifo.js")
+    done = exercise("sched", *PATIENCE, "--limited", f"node {script} 2", "--", "node", script)
+    assert done.exit_code == 0, done.output
+    for act in (*SCHED_ACTS, *SCHED_LIMITED_ACTS):
+        assert f"{act.title} " in done.output
+    assert " broken " not in done.output
+    assert "stuck" not in done.output
+    for clause in ("27.hello.12", "27.alloccancel.1", "27.deny.1", "27.ready.10", "28.shrink.4"):
+        assert f"\n{clause} " in done.output
+        line = next(each for each in done.output.splitlines() if each.startswith(f"{clause} "))
+        assert " kept " in line, line
+
+
+@needs_node
+@pytest.mark.breaks("27.success.8")
+def test_scheduler_that_answers_twice_is_named(tmp_path: Path) -> None:
+    for name in ("fifo.js", "flux.js"):
+        text = (SCRIPTS / name).read_text()
+        once = "      answer(job, SUCCESS);\n"
+        (tmp_path / name).write_text(text.replace(once, 2 * once))
+    done = exercise("sched", "--deadline", "1s", "node", str(tmp_path / "fifo.js"))
+    assert done.exit_code == 1
+    assert "27.success.8 broken by " in done.output
+    assert "another response after SUCCESS" in done.output
+
+
+def test_our_execution_service_keeps_every_clause(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = exercise("exec", *PATIENCE, "--", *ours(monkeypatch, "job-exec"))
+    assert done.exit_code == 0, done.output
+    for act in EXEC_ACTS:
+        assert f"{act.title} " in done.output
+    line = next(each for each in done.output.splitlines() if each.startswith("32.start.36 "))
+    assert " kept " in line
+
+
+def test_program_that_is_not_there_is_wrong_usage() -> None:
+    done = exercise("sched", "/nonexistent/program")
+    assert done.exit_code == 2
+    assert "/nonexistent/program: No such file or directory" in done.output
+
+
+def test_program_that_ends_at_once_is_an_error() -> None:
+    done = exercise("sched", *PATIENCE, "sh", "-c", "exit 3")
+    assert done.exit_code == 1
+    expected = "sched-ready of the program: the program has ended, with 3"
+    assert expected in done.output
+
+
+def test_program_that_never_serves_is_an_error_and_is_ended(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    script = f'echo $$ > {pid}; trap "" TERM; while :; do sleep 0.1; done'
+    done = exercise("exec", "--deadline", "1s", "sh", "-c", script)
+    assert done.exit_code == 1
+    assert "exec-hello of the program: not within 1 s" in done.output
+    alive = subprocess.run(
+        ["kill", "-0", pid.read_text().strip()], check=False, capture_output=True
+    )
+    assert alive.returncode == 1
