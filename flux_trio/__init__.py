@@ -9,6 +9,7 @@ lists the rooms that may not import trio, a clock, randomness or I/O: they are m
     exercise        drives a scheduler or execution service of others, and judges it
     sim             simulated runs of a workload, repeatable from a seed
     instance        one instance: broker, services, store, clock, addresses
+    backup          copies of a state directory: made while its instance runs, and restored
     state_directory the files of an instance: state, tokens, addresses
     module_process  a module in its own process
     services        the Trio shells of the cores: they receive, call the core, act

@@ -20,6 +20,7 @@ from typing import Final
 import trio
 
 from flux_trio._version import __version__
+from flux_trio.backup import Draft, Mark
 from flux_trio.broker import (
     BrokerServices,
     Configuration,
@@ -43,7 +44,16 @@ from flux_trio.cores.job_manager.requests.admissions import User
 from flux_trio.formats import Idset, ResourceSet
 from flux_trio.jobtap import Plugin, search_path
 from flux_trio.jobtap.builtins import builtin_plugins
-from flux_trio.messages import ROLE_LOCAL, ROLE_OWNER, ROLE_USER, FluxError, Level, topics
+from flux_trio.messages import (
+    ROLE_LOCAL,
+    ROLE_OWNER,
+    ROLE_USER,
+    Errno,
+    FluxError,
+    Level,
+    Payload,
+    topics,
+)
 from flux_trio.module_process import PROCESS_MODULES, main_of, module_command, module_environment
 from flux_trio.services import ingest, job_list, job_manager, kvs, resource
 from flux_trio.services.user_database import unix_user
@@ -202,6 +212,25 @@ class Instance:
         if not await self.processes.take(connection, credentials):
             await serve_connection(self.router, self.write_log, connection, credentials)
 
+    async def back_up(self, directory: str) -> Payload:
+        """Make a backup of the state directory, and return its size in bytes. Raises FluxError."""
+        statedir = self._given.statedir
+        assert statedir is not None
+        if not Path(directory).is_absolute():
+            raise FluxError(Errno.EINVAL, f"{directory}: expected an absolute path")
+        mark = Mark(str(statedir), self.now(), __version__)
+        draft = Draft(statedir, Path(directory))
+        await trio.to_thread.run_sync(draft.begin)
+        try:
+            async with self.connect("backup") as handle:
+                await handle.call(topics.KVS_BACKUP, {"path": str(draft.state)})
+            nbytes = await trio.to_thread.run_sync(draft.finish, mark)
+        except BaseException:
+            draft.undo()
+            raise
+        self.write_log(Level.INFO, "broker", f"a backup is in {directory}: {nbytes} bytes")
+        return {"bytes": nbytes}
+
     async def watch_clock(self) -> None:
         """Report steps of the wall clock to the log and the trace."""
         while True:
@@ -284,6 +313,7 @@ async def _bring_up(
         instance.shutdown,
         instance.write_log,
         instance.log,
+        instance.back_up if given.statedir is not None else None,
     )
     configuration = Configuration(config, given.reread, instance.configure)
     instance.supervisor.specs["config"] = ModuleSpec("config", configuration.run, essential=True)

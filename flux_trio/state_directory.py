@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from flux_trio.broker import TokenEntry, Tokens
+from flux_trio.broker import LOG_FILE, OLDER_LOG_FILE, TokenEntry, Tokens
 from flux_trio.client import SOCKET_FILE, TOKEN_FILE, URI_FILE
 from flux_trio.config import Config
 from flux_trio.formats import FormatError
@@ -22,6 +22,9 @@ from flux_trio.messages import ROLE_OWNER
 
 STATE_FILE: Final = "state.sqlite"
 TOKENS_FILE: Final = "tokens.json"
+SHELL_DIRECTORY: Final = "shell"
+PLUGINS_DIRECTORY: Final = "jobtap"
+LOG_FILES: Final = (LOG_FILE, OLDER_LOG_FILE)
 SOCKET_MODE_OWNER: Final = 0o600
 SOCKET_MODE_ALL: Final = 0o666  # access is checked for each connection
 STATEDIR_MODE_ALL: Final = 0o711  # gives access to the socket by name; other files are private

@@ -12,7 +12,7 @@ from flux_trio.broker.connections import serve_connection
 from flux_trio.broker.handle import Clock, Handle, LocalHandle
 from flux_trio.broker.log import LogBook
 from flux_trio.broker.log_entry import LogEntry
-from flux_trio.broker.log_file import LogFile
+from flux_trio.broker.log_file import LOG_FILE, OLDER_LOG_FILE, LogFile
 from flux_trio.broker.process import READY, ProcessEnded, Processes
 from flux_trio.broker.remote import RemoteHandle, open_remote
 from flux_trio.broker.router import Peer, Router
@@ -31,6 +31,8 @@ from flux_trio.broker.supervisor import (
 from flux_trio.broker.tokens import TokenEntry, Tokens
 
 __all__ = [
+    "LOG_FILE",
+    "OLDER_LOG_FILE",
     "READY",
     "BrokerServices",
     "Clock",

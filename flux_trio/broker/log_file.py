@@ -19,6 +19,7 @@ import msgspec
 from flux_trio.broker.log_entry import LOG_RING_SIZE, LogEntry
 
 LOG_FILE: Final = "log"
+OLDER_LOG_FILE: Final = "log.1"
 FILE_BYTES_MAX: Final = 4 << 20  # of each of the two files; usual entries have 100 bytes
 
 
@@ -27,7 +28,7 @@ class LogFile:
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / LOG_FILE
-        self._older = directory / f"{LOG_FILE}.1"
+        self._older = directory / OLDER_LOG_FILE
         self._descriptor: int | None = None
         self._nentries = 0
         self._nbytes = 0

@@ -38,8 +38,14 @@ from flux_trio.messages import (
     unknown_method,
 )
 
-# These methods take long, because a module takes time to start and stop: each runs in a task.
-SLOW: Final = (topics.MODULE_LOAD, topics.MODULE_RELOAD, topics.MODULE_REMOVE, topics.MODULE_KILL)
+# These methods take long, for example because a module takes time to start: each runs in a task.
+SLOW: Final = (
+    topics.MODULE_LOAD,
+    topics.MODULE_RELOAD,
+    topics.MODULE_REMOVE,
+    topics.MODULE_KILL,
+    topics.BROKER_BACKUP,
+)
 SUBSCRIPTIONS_OF_USER_MAX: Final = 256  # of all peers of a user: each is matched with each topic
 
 
@@ -84,6 +90,12 @@ class ModuleStart(msgspec.Struct):
     exec: bool = False
 
 
+class BackupTo(msgspec.Struct):
+    """broker.backup: a directory on the machine of the instance; it is empty or not there."""
+
+    directory: str
+
+
 class LogLine(msgspec.Struct):
     """broker.log: a log line of a module in another process."""
 
@@ -109,6 +121,7 @@ class BrokerServices:
     shutdown: trio.Event
     write_log: WriteLog
     log: LogBook = field(default_factory=LogBook)
+    back_up: Callable[[str], Awaitable[Payload]] | None = None
 
     @cached_property
     def _counts(self) -> dict[str, int]:
@@ -183,6 +196,7 @@ class BrokerServices:
             topics.BROKER_TOKEN: self._owner_only(self._token),
             topics.BROKER_REVOKE: self._owner_only(self._revoke),
             topics.BROKER_SHUTDOWN: self._owner_only(self._shutdown),
+            topics.BROKER_BACKUP: self._owner_only(self._backup),
             topics.MODULE_LIST: self._list,
             topics.MODULE_LOAD: self._owner_only(self._load),
             topics.MODULE_RELOAD: self._owner_only(self._reload),
@@ -276,6 +290,12 @@ class BrokerServices:
     async def _shutdown(self, _request: Request) -> Payload:
         self.shutdown.set()
         return None
+
+    async def _backup(self, request: Request) -> Payload:
+        directory = expect_payload(request, BackupTo).directory
+        if self.back_up is None:
+            raise FluxError(Errno.EINVAL, "the instance has no state directory")
+        return await self.back_up(directory)
 
     async def _list(self, _request: Request) -> Payload:
         modules = [

@@ -43,6 +43,8 @@ COMMANDS: Final = (
     "fuzz",
     "replay",
     "fsck",
+    "backup",
+    "restore",
 )
 
 

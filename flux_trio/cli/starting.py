@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
-from flux_trio.client import INSIDE_VARIABLE, STARTING_FILE, STATEDIR_VARIABLE
+from flux_trio.client import BACKUP_FILE, INSIDE_VARIABLE, STARTING_FILE, STATEDIR_VARIABLE
 
 OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 DEFAULT_SHELL: Final = "/bin/sh"
@@ -67,6 +67,9 @@ def state_directory(given: Path | None, default: Path | None) -> Iterator[tuple[
         raise StartError(f"{directory} belongs to another user")
     if status.st_mode & OTHERS_WRITE:
         raise StartError(f"{directory}: others may write in it: chmod go-w")
+    if (directory / BACKUP_FILE).exists():
+        text = f"{directory} is a backup: `flux-trio restore {directory} NEW` makes a copy to start"
+        raise StartError(text)
     yield directory.absolute(), True
 
 

@@ -15,6 +15,7 @@ from flux_trio.client.errors import (
     NoInstance,
 )
 from flux_trio.client.find import (
+    BACKUP_FILE,
     INSIDE_VARIABLE,
     JOB_VARIABLE,
     LOCAL_SCHEME,
@@ -36,6 +37,7 @@ from flux_trio.client.find import (
 from flux_trio.client.link import ClientStatistics
 
 __all__ = [
+    "BACKUP_FILE",
     "INSIDE_VARIABLE",
     "JOB_VARIABLE",
     "LOCAL_SCHEME",

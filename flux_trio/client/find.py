@@ -33,6 +33,8 @@ SOCKET_FILE: Final = "local"
 LOCAL_SCHEME: Final = "local://"  # followed by a state directory
 TOKEN_FILE: Final = "token"  # only its owner may read it: the token gives the owner's rights
 
+BACKUP_FILE: Final = "backup.json"  # in a backup, in which no instance starts
+
 STARTING_FILE: Final = "starting"  # locked while an instance is starting
 STARTING_S_MAX: Final = 60.0  # how long commands wait for it
 STARTING_POLL_S: Final = 0.05

@@ -93,19 +93,24 @@ class SavedQueue(msgspec.Struct, frozen=True, omit_defaults=True):
     stop_reason: str | None = None
 
 
-class _Checkpoint(msgspec.Struct, frozen=True):
+class Checkpoint(msgspec.Struct, frozen=True):
+    """The queues; `all_stopped` is the reason why all of them are stopped, in a restored copy."""
+
     queues: list[SavedQueue]
     version: int = 1
+    all_stopped: str | msgspec.UnsetType = msgspec.UNSET
 
 
-def write_checkpoint(queues: Iterable[SavedQueue]) -> str:
+def write_checkpoint(
+    queues: Iterable[SavedQueue], all_stopped: str | msgspec.UnsetType = msgspec.UNSET
+) -> str:
     """The state of the queues as the KVS keeps it: flux-core's object, as JSON."""
-    return msgspec.json.encode(_Checkpoint(list(queues))).decode()
+    return msgspec.json.encode(Checkpoint(list(queues), all_stopped=all_stopped)).decode()
 
 
-def read_checkpoint(text: str) -> list[SavedQueue]:
-    """The queues in a checkpoint. Raises msgspec.MsgspecError."""
-    return msgspec.json.decode(text, type=_Checkpoint).queues
+def read_checkpoint(text: str) -> Checkpoint:
+    """Return a checkpoint. Raises msgspec.MsgspecError."""
+    return msgspec.json.decode(text, type=Checkpoint)
 
 
 QUEUE_LIST: Final = codec(QueueList)

@@ -138,6 +138,7 @@ LOG_CLEAR: Final = "log.clear"
 # Broker
 BROKER_INFO: Final = "broker.info"
 BROKER_SHUTDOWN: Final = "broker.shutdown"
+BROKER_BACKUP: Final = "broker.backup"
 BROKER_LOG: Final = "broker.log"
 BROKER_NOTE: Final = "broker.note"
 BROKER_TOKEN: Final = "broker.token"

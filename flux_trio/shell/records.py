@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -87,6 +88,11 @@ def read_record(path: Path) -> list[Line]:
         with suppress(msgspec.MsgspecError):
             lines.append(_decode_line(line))
     return lines
+
+
+def encode_record(lines: Iterable[Line]) -> bytes:
+    """Return the content of a record."""
+    return b"".join(_encode_line(line) + b"\n" for line in lines)
 
 
 def jobid_of(record: Path) -> int | None:

@@ -181,6 +181,7 @@ ASKED: Final[dict[str, dict[str, Asked]]] = {
     # the instance
     topics.BROKER_INFO: plain(),
     topics.BROKER_SHUTDOWN: plain(),
+    topics.BROKER_BACKUP: plain({"directory": "/dev/null"}),
     topics.BROKER_LOG: plain({"level": 6, "text": "x"}),
     topics.BROKER_NOTE: plain({"kind": "note", "data": {}}),
     topics.BROKER_TOKEN: plain({"userid": 2002, "name": "x"}),

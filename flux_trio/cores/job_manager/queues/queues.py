@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec import UNSET
+
 from flux_trio.config import Config
 from flux_trio.cores.state import Part
 from flux_trio.editions.rfc33 import SavedQueue, read_checkpoint, write_checkpoint
@@ -125,10 +127,14 @@ class Queues(Part):
 
         Raises msgspec.MsgspecError for an invalid text.
         """
-        for saved in read_checkpoint(text):
+        checkpoint = read_checkpoint(text)
+        for saved in checkpoint.queues:
             queue = self.by_name.get(saved.name)
             if queue is not None:
                 queue.restore(saved)
+        if checkpoint.all_stopped is not UNSET:
+            for queue in self.by_name.values():
+                queue.change(QueueEvent.STOP, checkpoint.all_stopped)
 
     def stop_all(self, reason: str) -> None:
         """Stop every queue, until the next start."""

@@ -1,0 +1,14 @@
+"""Copies of a state directory: made while its instance runs, and restored to another directory.
+
+A *backup* is a directory with the files of a state directory and a mark, `backup.json`. No instance
+starts in it. Its copy of the state may be older than that of its instance, and the jobs in it may
+have gone on since. So a state directory that is restored from it starts no job that a backup has,
+unless an administrator wants it: see `restoring`.
+"""
+
+from flux_trio.backup.files import BackupError
+from flux_trio.backup.mark import Mark, read_mark
+from flux_trio.backup.restoring import Restored, restore
+from flux_trio.backup.taking import Draft
+
+__all__ = ["BackupError", "Draft", "Mark", "Restored", "read_mark", "restore"]

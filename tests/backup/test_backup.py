@@ -1,0 +1,247 @@
+"""Backups of real instances, and what is restored from them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from flux_trio.backup import BackupError, Draft, files, restore
+from flux_trio.backup.taking import without_processes
+from flux_trio.messages import Errno
+from flux_trio.shell.job import STATUS_LOST
+from flux_trio.shell.records import Accepted, Ended, Failed, Launched, Line
+from tests.support.instance import RunningInstance, flux_trio, running_instance, until
+
+pytestmark = pytest.mark.real
+
+DEFAULT_QUEUE = "[policy.jobspec.defaults.system]\nqueue = 'a'\n"
+
+
+def submit(instance: RunningInstance, *words: str) -> str:
+    return instance.ok("submit", *words).strip()
+
+
+def value(instance: RunningInstance, jobid: str, field: str) -> str:
+    return instance.ok("jobs", "-n", "-o", f"{{{field}}}", jobid).strip()
+
+
+def end(instance: RunningInstance, jobid: str) -> None:
+    instance.ok("job", "wait-event", "-q", jobid, "clean")
+
+
+def test_copy_that_runs_beside_its_original_starts_no_job_twice(tmp_path: Path) -> None:
+    marks, backup, copy = tmp_path / "marks", tmp_path / "backup", tmp_path / "copy"
+    marks.mkdir()
+    go = tmp_path / "go"
+    once = "test $FLUX_TASK_RANK = 0 && echo $$ >>"
+    running = f"{once} {marks}/running; echo begun; until test -e {go}; do sleep 0.05; done"
+    waiting = f"{once} {marks}/waiting; true"
+    with running_instance(tmp_path / "state") as original:
+        done = submit(original, "sh", "-c", "echo well")
+        end(original, done)
+        runs = submit(original, "-N2", "--exclusive", "sh", "-c", running)
+        waits = submit(original, "-N2", "sh", "-c", waiting)
+        until((marks / "running").exists)
+        until(lambda: "begun" in outputs(original.statedir))
+        token = original.ok("token", "--user", str(os.getuid() + 1)).strip()
+        said = original.ok("backup", backup)
+        assert said.startswith(f"{backup}: ")
+        again = original.invoke("backup", backup)
+        assert (again.exit_code, again.stderr) == (
+            1, f"flux-trio backup: ERROR: {backup}: the directory is not empty\n",
+        )  # fmt: skip
+        assert flux_trio("fsck", "--statedir", backup).stdout.endswith("nothing is damaged\n")
+        restored = flux_trio("restore", backup, copy)
+        assert restored.stdout.splitlines() == [
+            f"{copy}: a copy of {original.statedir}",
+            "1 jobs had resources and end, 1 jobs wait",
+            "all queues are stopped: when the jobs may run, `flux-trio queue start --all`",
+        ]
+        with running_instance(copy) as second:
+            end(second, runs)
+            assert value(second, runs, "result") == "FAILED"
+            assert "begun" in second.invoke("job", "attach", runs).stdout
+            exceptions = second.ok("job", "eventlog", runs)
+            assert f"this is a copy of {original.statedir} as of " in exceptions
+            assert "its shell host was killed" not in exceptions
+            assert second.ok("job", "attach", done) == "well\n"
+            assert value(second, waits, "state") == "SCHED"
+            assert "cancel those, then `flux-trio queue start --all`" in second.ok(
+                "queue", "status"
+            )
+            assert token_works(second, token)
+            # the original's job goes on, and then the one behind it
+            assert value(original, runs, "state") == "RUN"
+            go.touch()
+            end(original, waits)
+            assert value(original, runs, "result") == "COMPLETED"
+            assert lines(marks / "waiting") == 1
+            # a restart does not start them either, the administrator does
+            assert value(second, waits, "state") == "SCHED"
+            second.ok("queue", "start", "--all")
+            end(second, waits)
+            assert lines(marks / "waiting") == 2
+    assert lines(marks / "running") == 1
+
+
+def outputs(statedir: Path) -> str:
+    return "".join(path.read_text() for path in (statedir / "shell" / "jobs").glob("*.out"))
+
+
+def lines(path: Path) -> int:
+    return len(path.read_text().splitlines())
+
+
+def token_works(instance: RunningInstance, token: str) -> bool:
+    env = dict(instance.env)
+    env |= {"FLUX_TRIO_URI": (instance.statedir / "uri").read_text(), "FLUX_TRIO_TOKEN": token}
+    return flux_trio("jobs", env=env).returncode == 0
+
+
+def test_queues_of_a_copy_stay_stopped_when_it_starts_again(tmp_path: Path) -> None:
+    simulated = "[exec]\nsimulate = true\n[queues.a]\n[queues.b]\n" + DEFAULT_QUEUE
+    with running_instance(tmp_path / "state", simulated) as original:
+        original.ok("backup", tmp_path / "backup")
+    flux_trio("restore", tmp_path / "backup", tmp_path / "copy")
+    for _ in range(2):
+        with running_instance(tmp_path / "copy", simulated) as copy:
+            assert copy.ok("queue", "status").count("Scheduling is stopped") == 2
+    with running_instance(tmp_path / "copy", simulated) as copy:
+        copy.ok("queue", "start", "a")
+    with running_instance(tmp_path / "copy", simulated) as copy:
+        status = copy.ok("queue", "status").splitlines()
+    assert "a: Scheduling is started" in status
+    assert "b: Scheduling is stopped" in "\n".join(status)
+
+
+def test_instance_that_does_not_run_is_copied_by_the_command(tmp_path: Path) -> None:
+    statedir = tmp_path / "state"
+    with running_instance(statedir) as instance:
+        jobid = submit(instance, "true")
+        end(instance, jobid)
+        assert instance.stop(signal.SIGKILL) == -signal.SIGKILL  # its socket stays
+    done = flux_trio("backup", "--statedir", statedir, tmp_path / "backup")
+    assert (done.returncode, done.stderr) == (0, "")
+    mark = json.loads((tmp_path / "backup" / "backup.json").read_text())
+    assert mark["statedir"] == str(statedir)
+    flux_trio("restore", tmp_path / "backup", tmp_path / "copy")
+    with running_instance(tmp_path / "copy") as copy:
+        assert value(copy, jobid, "result") == "COMPLETED"
+
+
+def test_without_a_state_there_is_no_backup(tmp_path: Path) -> None:
+    done = flux_trio("backup", "--statedir", tmp_path / "none", tmp_path / "backup")
+    assert done.returncode == 1
+    assert f"no instance runs in {tmp_path}/none" in done.stderr
+    assert not (tmp_path / "backup").exists()
+
+
+def test_no_instance_starts_in_a_backup(tmp_path: Path) -> None:
+    with running_instance(tmp_path / "state") as instance:
+        instance.ok("backup", tmp_path / "backup")
+    done = flux_trio("start", "--statedir", tmp_path / "backup", "true")
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"flux-trio start: ERROR: {tmp_path}/backup is a backup: "
+        f"`flux-trio restore {tmp_path}/backup NEW` makes a copy to start\n",
+    )
+
+
+def test_backup_without_room_leaves_nothing_and_the_instance_goes_on(tmp_path: Path) -> None:
+    """No file of the instance may grow beyond some size, as with a quota."""
+    with running_instance(tmp_path / "state") as instance:
+        end(instance, submit(instance, "true"))
+        pid = instance.process.pid
+        limited = subprocess.run(
+            ["prlimit", f"--pid={pid}", "--fsize=8192:unlimited"], check=False, capture_output=True
+        )
+        if limited.returncode:
+            pytest.skip("needs prlimit")
+        refused = instance.invoke("backup", tmp_path / "backup")
+        subprocess.run(["prlimit", f"--pid={pid}", "--fsize=unlimited"], check=True)
+        assert refused.exit_code == 1
+        assert str(tmp_path / "backup") in refused.stderr
+        assert not (tmp_path / "backup").exists()
+        end(instance, submit(instance, "true"))
+        instance.ok("backup", tmp_path / "backup")
+
+
+def test_disk_without_room_is_found_before_it_is_filled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "state.sqlite").write_bytes(bytes(1000))
+    usage = type("Usage", (), {"free": 999})()
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(BackupError) as caught:
+        Draft(tmp_path / "state", tmp_path / "backup").begin()
+    assert caught.value.errnum == Errno.ENOSPC
+    assert "1000 bytes are needed, the disk has room for 999" in caught.value.text
+    assert not (tmp_path / "backup").exists()
+
+
+@pytest.fixture
+def backup(tmp_path: Path) -> Path:
+    with running_instance(tmp_path / "state", "[exec]\nsimulate = true\n") as instance:
+        instance.ok("backup", tmp_path / "backup")
+    return tmp_path / "backup"
+
+
+def test_directories_to_which_nothing_is_restored(backup: Path, tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    there.mkdir()
+    (there / "file").write_text("mine")
+    for target, text in (
+        (there, "the directory is not empty"),
+        (there / "file", "Not a directory"),
+    ):
+        done = flux_trio("restore", backup, target)
+        assert (done.returncode, done.stderr) == (
+            1,
+            f"flux-trio restore: ERROR: {target}: {text}\n",
+        )
+    assert [path.name for path in there.iterdir()] == ["file"]
+    (there / "file").unlink()
+    assert flux_trio("restore", backup, there).returncode == 0
+    assert not list(there.glob("*restoring*"))
+    assert not (there / "backup.json").exists()
+
+
+def test_what_is_no_backup_is_not_restored(backup: Path, tmp_path: Path) -> None:
+    done = flux_trio("restore", tmp_path / "state", tmp_path / "copy")
+    assert "not a complete backup: there is no backup.json in it" in done.stderr
+    (backup / "backup.json").write_text("{")
+    assert f"{backup}/backup.json: expected" in flux_trio("restore", backup, tmp_path / "c").stderr
+    assert not (tmp_path / "copy").exists()
+
+
+def test_damaged_backup_is_not_restored(backup: Path, tmp_path: Path) -> None:
+    state = backup / "state.sqlite"
+    state.write_bytes(b"nothing of the kind" * 1000)
+    with pytest.raises(Exception, match="cannot be opened"):
+        restore(backup, tmp_path / "copy", 1.0)
+    assert not (tmp_path / "copy").exists()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ([Accepted(2)], [Accepted(2), Ended(0, STATUS_LOST), Ended(1, STATUS_LOST)]),
+        (
+            [Accepted(2), Launched(0, 7, 8, "/c"), Launched(1, 8, 8), Ended(0, 256)],
+            [Accepted(2), Ended(0, 256), Ended(1, STATUS_LOST)],
+        ),
+        (
+            [Accepted(3), Launched(0, 7, 8), Failed(1, 127 << 8, "x")],
+            [Accepted(3), Failed(1, 127 << 8, "x"), Ended(0, STATUS_LOST)],
+        ),
+        ([], [Accepted(1), Ended(0, STATUS_LOST)]),
+    ],
+)
+def test_record_of_a_copy_names_no_process(before: list[Line], after: list[Line]) -> None:
+    assert without_processes(before) == after
