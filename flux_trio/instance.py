@@ -91,7 +91,8 @@ class Surroundings:
 
     `epoch` is the start time in seconds since the Unix epoch. From there Trio's clock counts,
     unless `clock` is given, which may be set. `missing` says which resources this machine lacks, by
-    target; these targets are down. `sinks` get the trace and `log_sinks` the log, from the start.
+    target; these targets are down. `sinks` get the trace and `log_sinks` the log, from the start;
+    `turn_sinks` get the trace with the turns of the modules' cores.
     Without `statedir` nothing is stored, no process can run and no client can connect. `users`
     looks up users for the access rules of queues. `reread` reads the configuration file again, None
     without a file.
@@ -113,6 +114,7 @@ class Surroundings:
     enclosing: Enclosing | None = None
     plugin_path: tuple[Path, ...] = tuple(search_path({}))  # directories searched for plugins
     sinks: Iterable[Sink] = ()
+    turn_sinks: Iterable[Sink] = ()
     log_sinks: Iterable[Callable[[LogEntry], None]] = ()
     modules: tuple[str, ...] = MODULES
 
@@ -138,6 +140,8 @@ class Instance:
         further = [make_sink() for make_sink in more_sinks.get()]
         for sink in (*given.sinks, *further):
             self.trace.add_sink(sink)
+        for sink in given.turn_sinks:
+            self.trace.add_sink(sink, turns=True)
         self.log = LogBook(LogFile(given.statedir) if given.statedir is not None else None)
         self.log.sinks.extend(given.log_sinks)
         self.router = Router(self.trace)

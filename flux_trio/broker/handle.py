@@ -45,6 +45,7 @@ class Handle(ABC):
         self.t_active = clock()  # when the module last received a message or made a call
         # (place of the send, message), or (-1, value) for a value that the module posted to itself
         self._inbox: Inbox[tuple[int, Any]] = Inbox()
+        self._taken: list[tuple[int, Any]] = []  # the last batch, if turns are recorded
         self._calls: Calls[trio.MemorySendChannel[Response]] = Calls()
         self._abandoned: set[int] = set()  # matchtags of calls that the caller left before the end
 
@@ -72,6 +73,18 @@ class Handle(ABC):
         """Put several records of this module, each (kind, data), into the trace."""
         for kind, data in notes:
             self.note(kind, data)
+
+    def records_turns(self) -> bool:
+        """Return whether the trace wants the turns of this module's core."""
+        return False
+
+    def note_turn(self, data: dict[str, Any]) -> None:
+        """Put a turn of this module's core into the trace."""
+        raise NotImplementedError("see records_turns")
+
+    def places_of_taken(self) -> dict[int, int]:
+        """Return where the messages received last were sent, by their `id`."""
+        return {id(message): ref for ref, message in self._taken if ref >= 0}
 
     async def receive(self) -> list[Any]:
         """Wait; return all waiting messages and posted values, at least one."""
@@ -153,6 +166,8 @@ class Handle(ABC):
     def _unwrap(self, batch: list[tuple[int, Any]]) -> list[Any]:
         self.t_active = self.now()
         self._trace_received_all(batch)
+        if self.records_turns():
+            self._taken = batch
         return [item for _, item in batch]
 
 
@@ -193,6 +208,12 @@ class LocalHandle(Handle):
 
     def note_all(self, notes: Sequence[tuple[str, dict[str, Any]]]) -> None:
         self._router.trace.note_all(self.name, notes)
+
+    def records_turns(self) -> bool:
+        return bool(self._router.trace.turn_sinks)
+
+    def note_turn(self, data: dict[str, Any]) -> None:
+        self._router.trace.turn(self.name, data)
 
     def is_traced(self) -> bool:
         """Return whether the instance's trace has a reader."""

@@ -60,6 +60,11 @@ class Replay(WatchedGame):
         self._nchanges = 0
         super().__init__(plan, [self.records.append, self._lives.observe], properties)
 
+    @property
+    def nsteps(self) -> int:
+        """How many steps the world has made."""
+        return self.world.nsteps
+
     def step(self) -> bool:
         """Let one thing happen; False if nothing is left to happen."""
         is_alive = super().step()

@@ -185,16 +185,14 @@ async def _monitoring(wanted: bool) -> AsyncIterator[Monitoring | None]:
 
 
 async def _run(startup: Startup) -> int:
-    with _tracing(startup.trace) as sinks, open_log_sink(startup.log, os.environ) as log:
+    with _tracing(startup.trace) as turn_sinks, open_log_sink(startup.log, os.environ) as log:
         async with _monitoring(startup.monitor) as monitoring:
-            if monitoring is not None:
-                sinks = (*sinks, monitoring.append)
-            return await _run_instance(startup, sinks, log, monitoring)
+            return await _run_instance(startup, turn_sinks, log, monitoring)
 
 
 async def _run_instance(
     startup: Startup,
-    sinks: tuple[Sink, ...],
+    turn_sinks: tuple[Sink, ...],
     log: Callable[[LogEntry], None],
     monitoring: Monitoring | None,
 ) -> int:
@@ -219,7 +217,8 @@ async def _run_instance(
         listen=True,
         store=durable_store(startup.config, startup.statedir),
         enclosing=enclosing,
-        sinks=sinks,
+        sinks=() if monitoring is None else (monitoring.append,),
+        turn_sinks=turn_sinks,
         log_sinks=(log,),
         reread=reread(startup.source),
         plugin_path=tuple(search_path(os.environ, startup.statedir)),

@@ -144,7 +144,7 @@ class Reader:
         try:
             tag, *rest = data
             return _READERS[tag](self, *rest)
-        except (TypeError, LookupError, ValueError) as error:
+        except (TypeError, LookupError, ValueError, AttributeError) as error:
             text = f"expected a value as put_down writes it, got {data!r:.100}"
             raise StateError(text) from error
 
@@ -156,14 +156,30 @@ class Reader:
 
 
 @cache
-def _class_named(name: str) -> Any:
+def class_named(name: str) -> Any:
+    """The class of this package that `name_of` names so. Raises StateError if there is none.
+
+    Only a class that is defined in its module is found, since the name may come from a file.
+    """
     module, _, path = name.partition(":")
     if module.split(".")[0] != _PACKAGE:
         raise StateError(f"expected a class of {_PACKAGE}, got {name!r}")
-    found: Any = importlib.import_module(module)
-    for each in path.split("."):
-        found = getattr(found, each)
+    try:
+        found: Any = importlib.import_module(module)
+        for each in path.split("."):
+            found = getattr(found, each)
+    except (ImportError, AttributeError):
+        raise StateError(f"expected a class of this version, got {name!r}") from None
+    if not isinstance(found, type) or name_of(found) != name:
+        raise StateError(f"expected the name of a class, got {name!r}")
     return found
+
+
+def _read_enum(_reader: Reader, name: str, value: Any) -> Any:
+    cls = class_named(name)
+    if not issubclass(cls, Enum):
+        raise StateError(f"expected an enum, got {name!r}")
+    return cls(value)
 
 
 def _read_dict(make: Callable[[], dict[Any, Any]]) -> Callable[..., Any]:
@@ -205,7 +221,9 @@ def _read_array(reader: Reader, number: int, typecode: str, written: list[Plain]
 
 
 def _read_object(reader: Reader, number: int, name: str, kind: str, content: Plain) -> Any:
-    cls: Any = _class_named(name)
+    cls: Any = class_named(name)
+    if not _is_data(cls):
+        raise StateError(f"expected a class of data, got {name!r}")
     if kind == "tuple":
         made = reader.objects[number] = cls._make(reader.items(content))
     elif kind == "state":
@@ -222,7 +240,7 @@ def _read_object(reader: Reader, number: int, name: str, kind: str, content: Pla
 
 
 _READERS: Final[dict[str, Callable[..., Any]]] = {
-    "enum": lambda _reader, name, value: _class_named(name)(value),
+    "enum": _read_enum,
     "int": lambda _reader, text: int(text, 16),
     "float": lambda _reader, text: float(text),
     "bytes": lambda _reader, text: text.encode("latin-1"),

@@ -15,6 +15,7 @@ from flux_trio.cores.exec.core import ExecCore
 from flux_trio.cores.exec.vocabulary import Chunk, FilePart, OutputRead, ReadOutput, ToShell
 from flux_trio.editions import CLASSIC, Edition
 from flux_trio.messages import topics
+from flux_trio.services.recorded import make_core
 from flux_trio.services.runner import run_core
 from flux_trio.services.shell_client import ShellClient
 from flux_trio.shell.protocol import output_name
@@ -44,12 +45,17 @@ async def run(
     handle.subscribe(topics.SERVICE_BACK_EVENT)
     handle.subscribe(topics.RESOURCE_OFFLINE_EVENT)
     handle.subscribe(topics.RESOURCE_ONLINE_EVENT)
-    core = ExecCore(
-        config, environment=environment, has_shell=directory is not None, edition=edition
-    )
+    turns = make_core(
+        handle,
+        ExecCore,
+        config,
+        environment=environment,
+        has_shell=directory is not None,
+        edition=edition,
+    ).turns
     async with trio.open_nursery() as nursery:
         if directory is None:
-            await run_core(handle, core, task_status=task_status)
+            await run_core(handle, turns, task_status=task_status)
             return
         client = ShellClient(directory, handle.post)
         to_read, reads = trio.open_memory_channel[ReadOutput](READS_MAX)
@@ -65,7 +71,7 @@ async def run(
                 case _:
                     raise TypeError(f"expected an action of this service, got {action!r}")
 
-        await run_core(handle, core, perform, task_status=task_status)
+        await run_core(handle, turns, perform, task_status=task_status)
 
 
 async def _read_outputs(

@@ -7,6 +7,7 @@ import trio
 from flux_trio.broker import Handle
 from flux_trio.cores.ingest.core import IngestCore
 from flux_trio.messages import topics
+from flux_trio.services.recorded import make_core
 from flux_trio.services.runner import run_core
 
 
@@ -16,4 +17,4 @@ async def run(
     """Serve `job-ingest.*` until cancelled."""
     handle.register(topics.JOB_INGEST)
     handle.subscribe(topics.SERVICE_BACK_EVENT)
-    await run_core(handle, IngestCore(), task_status=task_status)
+    await run_core(handle, make_core(handle, IngestCore).turns, task_status=task_status)

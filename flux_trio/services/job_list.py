@@ -8,6 +8,7 @@ from flux_trio.broker import Handle
 from flux_trio.config import Config
 from flux_trio.cores.job_list.core import JobListCore
 from flux_trio.messages import topics
+from flux_trio.services.recorded import make_core
 from flux_trio.services.runner import run_core
 
 
@@ -22,4 +23,5 @@ async def run(
     handle.register(topics.JOB_INFO)
     handle.subscribe(topics.SERVICE_BACK_EVENT)
     handle.subscribe(topics.JOB_PURGE_EVENT)
-    await run_core(handle, JobListCore(config), task_status=task_status)
+    turns = make_core(handle, JobListCore, config).turns
+    await run_core(handle, turns, task_status=task_status)

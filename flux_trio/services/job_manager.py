@@ -17,6 +17,7 @@ from flux_trio.messages import Request, topics
 from flux_trio.protocols import PluginReplayed
 from flux_trio.services.plugin_methods import PluginMethods
 from flux_trio.services.plugin_turns import PluginTurns
+from flux_trio.services.recorded import Made, make_core
 from flux_trio.services.runner import run_core
 from flux_trio.services.user_database import unix_user
 
@@ -55,8 +56,8 @@ async def run(
             users=users,
         )
         async with open_host(given, config) as host:
-            core = JobManagerCore(handle.userid, config)
-            host.jobs = core
+            made = make_core(handle, JobManagerCore, handle.userid, config)
+            host.jobs = core = made.core
 
             async def find_user(userid: int) -> None:
                 handle.post(UserFound(userid, await users(userid)))
@@ -77,7 +78,7 @@ async def run(
             for plugin in plugins:
                 await host.load(plugin)
             await _load_configured(host, loader, config)
-            machine = _Machine(core, host, PluginMethods(host, loader, handle.send), handle.waiting)
+            machine = _Machine(made, host, PluginMethods(host, loader, handle.send), handle.waiting)
             await run_core(handle, machine, perform, task_status=task_status)
 
 
@@ -99,16 +100,16 @@ class _Machine:
 
     def __init__(
         self,
-        core: JobManagerCore,
+        made: Made[JobManagerCore],
         host: PluginHost,
         methods: PluginMethods,
         is_busy: Callable[[], int],
     ) -> None:
-        self._core = PluginTurns(core, host)
+        self._core = made.turns_with(host, PluginTurns)
         self._host = host
         self._methods = methods
         self._is_busy = is_busy
-        self.start = core.start
+        self.start = self._core.start
 
     def turn(self, now: float, inputs: list[Any]) -> list[Any]:
         take = self._methods.take

@@ -18,6 +18,7 @@ from flux_trio.messages import Level, topics
 from flux_trio.services.kvs_at_once import KvsAtOnce, execute
 from flux_trio.services.kvs_backup import Work, back_up_between_rounds, rounds_of, waiting_in
 from flux_trio.services.kvs_tending import SETTLE_AFTER_S, TEND_AFTER_S, Tending, settle, tend
+from flux_trio.services.recorded import make_core
 from flux_trio.services.runner import run_core
 from flux_trio.store.stores import Store, StoreError
 
@@ -47,7 +48,8 @@ async def run(
         if store.waits_for_disk:
             await _serve_from_disk(handle, store, task_status)
         else:
-            await run_core(handle, KvsAtOnce(store), task_status=task_status)
+            core = KvsAtOnce(store, make_core(handle, KvsCore).turns)
+            await run_core(handle, core, task_status=task_status)
     finally:
         await _close(handle, store)
 
@@ -58,7 +60,8 @@ async def _serve_from_disk(
     to_store, work = trio.open_memory_channel[Work](WORK_MAX)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_store_in_order, handle, store, work)
-        await run_core(handle, KvsCore(), to_store.send_nowait, task_status=task_status)
+        turns = make_core(handle, KvsCore).turns
+        await run_core(handle, turns, to_store.send_nowait, task_status=task_status)
         nursery.cancel_scope.cancel()
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from flux_trio.cores.kvs.core import KvsCore
 from flux_trio.cores.kvs.ops import (
     BackedUp,
     Fetch,
@@ -16,14 +15,15 @@ from flux_trio.cores.kvs.ops import (
     Stored,
     StoreOps,
 )
+from flux_trio.cores.turns import Core
 from flux_trio.store.stores import Store, StoreError
 
 
 class KvsAtOnce:
     """A core; see `flux_trio.cores.turns.Core`."""
 
-    def __init__(self, store: Store) -> None:
-        self._core = KvsCore()
+    def __init__(self, store: Store, core: Core[Any, Any]) -> None:
+        self._core = core
         self._store = store
 
     def start(self, now: float) -> list[Any]:

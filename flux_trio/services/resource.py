@@ -15,6 +15,7 @@ from flux_trio.durations import Durations
 from flux_trio.editions import CLASSIC, Edition
 from flux_trio.formats import Idset, ResourceSet, parse_duration
 from flux_trio.messages import topics
+from flux_trio.services.recorded import make_core
 from flux_trio.services.resource_checks import CheckRunner
 from flux_trio.services.runner import run_core
 
@@ -37,12 +38,18 @@ async def run(
     """
     handle.register(topics.RESOURCE)
     if check is None:
-        core = ResourceCore(inventory, exclude, missing=missing, edition=edition)
-        await run_core(handle, core, task_status=task_status)
+        made = make_core(handle, ResourceCore, inventory, exclude, missing=missing, edition=edition)
+        await run_core(handle, made.turns, task_status=task_status)
         return
     interval_s = parse_duration(check.interval)
-    core = ResourceCore(
-        inventory, exclude, missing=missing, check_interval_s=interval_s, edition=edition
+    made = make_core(
+        handle,
+        ResourceCore,
+        inventory,
+        exclude,
+        missing=missing,
+        check_interval_s=interval_s,
+        edition=edition,
     )
     runner = CheckRunner(check, inventory.nnodes, handle.post, Durations.of(handle.now))
 
@@ -53,4 +60,4 @@ async def run(
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(runner.serve)
-        await run_core(handle, core, perform, task_status=task_status)
+        await run_core(handle, made.turns, perform, task_status=task_status)

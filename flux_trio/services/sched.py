@@ -10,6 +10,7 @@ from flux_trio.cores.sched.core import SchedCore
 from flux_trio.cores.sched.tables import scheduler_policies
 from flux_trio.formats import FormatError
 from flux_trio.messages import Errno, FluxError, topics
+from flux_trio.services.recorded import make_core
 from flux_trio.services.runner import run_core
 
 
@@ -31,5 +32,5 @@ async def run(
         raise FluxError(Errno.EINVAL, str(error)) from None
     handle.register(topics.SCHED)
     handle.subscribe(topics.SERVICE_BACK_EVENT)
-    core = SchedCore(sched, config.edition_value, queues)
-    await run_core(handle, core, task_status=task_status)
+    turns = make_core(handle, SchedCore, sched, edition=config.edition_value, queues=queues).turns
+    await run_core(handle, turns, task_status=task_status)

@@ -16,6 +16,7 @@ from flux_trio.trace.record import (
     Trace,
     record_from_json,
     record_to_json,
+    records_to_json,
 )
 from flux_trio.trace.writing import JsonLines
 
@@ -31,4 +32,5 @@ __all__ = [
     "read_trace",
     "record_from_json",
     "record_to_json",
+    "records_to_json",
 ]

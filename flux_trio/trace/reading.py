@@ -14,8 +14,9 @@ from typing import Final
 import msgspec
 
 from flux_trio.formats import MISSING, FormatError, Words
+from flux_trio.messages import Message
 from flux_trio.trace.module_trace import HEADER, read_module_trace
-from flux_trio.trace.record import Record, record_from_json
+from flux_trio.trace.record import NEAR, Kind, Record, record_from_json
 from flux_trio.trace.recording import read_recording
 
 EXPECTED: Final = (
@@ -45,8 +46,8 @@ class Source:
     records: Iterator[Record]
 
 
-def read_trace(lines: Iterable[str]) -> Source:
-    """Return the trace in the lines of a text.
+def read_trace(lines: Iterable[str], *, turns: bool = False) -> Source:
+    """Return the trace in the lines of a text; without `turns` the turns of cores are left out.
 
     Raises FormatError, at once or during iteration, that names the line or the path in the JSON
     object, what was expected and what came. An incomplete last line, as after a crash, is ignored.
@@ -63,7 +64,7 @@ def read_trace(lines: Iterable[str]) -> Source:
     if not first.lstrip().startswith("{"):
         raise FormatError(EXPECTED, first.rstrip(), "line 1")
     if _is_record(first):
-        return Source("JSON lines", Shown(), _read_lines(lines))
+        return Source("JSON lines", Shown(), _read_lines(lines, turns))
     shown = Shown(crossings=False, headers=False)
     return Source("recording of messages", shown, read_recording("".join(lines)))
 
@@ -76,22 +77,52 @@ def _is_record(line: str) -> bool:
         return False
 
 
-def _read_lines(lines: Iterable[str]) -> Iterator[Record]:
+def _read_lines(lines: Iterable[str], turns: bool) -> Iterator[Record]:
     last = 0
+    sent = _Sent()
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            record = record_from_json(line)
+            record = sent.complete(record_from_json(line))
         except FormatError as error:
             if not line.endswith("\n"):
                 return  # incomplete: a complete line ends with a newline
             raise _at_line(error, number) from None
+        if record.kind == Kind.TURN:
+            if turns:
+                yield record
+            continue
         if record.n <= last:
             expected = f"a place in the order after {last}"
             raise FormatError(expected, record.n, f"line {number}: n")
         last = record.n
         yield record
+
+
+class _Sent:
+    """The messages of the last sends, for the receipts that leave them out."""
+
+    def __init__(self) -> None:
+        self._messages: dict[int, Message] = {}  # by place
+
+    def complete(self, record: Record) -> Record:
+        """Return `record` with its message. Raises FormatError if that is not there."""
+        if record.message is None:
+            if record.kind != Kind.RECV:
+                return record
+            message = self._messages.get(record.ref)
+            if message is None:
+                expected = f"a message, or the place of a send at most {NEAR} before"
+                raise FormatError(expected, record.ref, "ref")
+            return msgspec.structs.replace(record, message=message)
+        if record.kind == Kind.SEND:
+            if len(self._messages) == 2 * NEAR:
+                self._messages = {
+                    n: message for n, message in self._messages.items() if record.n - n <= NEAR
+                }
+            self._messages[record.n] = record.message
+        return record
 
 
 def _at_line(error: FormatError, number: int) -> FormatError:

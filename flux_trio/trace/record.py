@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ class Kind(StrEnum):
     CLOCK = "clock"  # the wall clock was set
     INSTANCE = "instance"
     FAULT = "fault"  # something was broken on purpose
+    TURN = "turn"  # a core took inputs, and decided: see `flux_trio.cores.recorded`
 
 
 KILLED: Final = "killed on request"
@@ -37,6 +38,7 @@ KILLED: Final = "killed on request"
 _SEND: Final[str] = Kind.SEND.value
 _RECV: Final[str] = Kind.RECV.value
 _DROP: Final[str] = Kind.DROP.value
+_TURN: Final[str] = Kind.TURN.value
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -44,7 +46,8 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     `n` is its place in the order and `t` its time, in seconds since the Unix epoch. For messages,
     `party` sent or received it, `peer` is the other end, and `ref` is the place of the send that a
-    recv or drop belongs to. Other kinds have their contents in `data`.
+    recv or drop belongs to. Other kinds have their contents in `data`. A turn has the place of the
+    record before it: the places are the same whether turns are recorded or not.
     """
 
     n: int
@@ -61,18 +64,27 @@ Sink = Callable[[Record], object]
 
 
 class Trace:
-    """Numbers the records and passes each to every sink, in order, at once."""
+    """Numbers the records and passes each to every sink, in order, at once.
+
+    Only the `turn_sinks` get the turns of cores too, and only modules that start later record them.
+    """
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._sinks: list[Sink] = []
         self.has_sinks = False  # as an attribute, since every call of a plugin looks at it
+        self.turn_sinks: list[Sink] = []
         self._n = 0
 
-    def add_sink(self, sink: Sink) -> None:
-        """Call `sink` with every record from now on; it must not block."""
+    def add_sink(self, sink: Sink, *, turns: bool = False) -> None:
+        """Call `sink` with every record from now on, and if `turns` with the turns of cores.
+
+        It must not block.
+        """
         self._sinks.append(sink)
         self.has_sinks = True
+        if turns:
+            self.turn_sinks.append(sink)
 
     def remove_sink(self, sink: Sink) -> None:
         self._sinks.remove(sink)
@@ -125,6 +137,12 @@ class Trace:
             self._n = n = self._n + 1
             self._emit(Record(n, now, kind, party, "", 0, None, data))
 
+    def turn(self, party: str, data: dict[str, Any]) -> None:
+        """Record a turn of the core of `party`."""
+        record = Record(self._n, self._now(), _TURN, party, data=data)
+        for sink in self.turn_sinks:
+            sink(record)
+
     def _emit(self, record: Record) -> None:
         for sink in self._sinks:
             sink(record)
@@ -133,10 +151,22 @@ class Trace:
 _TYPES: Final = {"request": Request, "response": Response, "event": Event, "control": Control}
 _NAMES: Final = {shape: name for name, shape in _TYPES.items()}
 _encoder = msgspec.json.Encoder(order="sorted")
+_as_they_are = msgspec.json.Encoder()
+
+
+class _Received(msgspec.Struct, omit_defaults=True):
+    """The JSON fields of a recv that leaves its message out."""
+
+    n: int
+    t: float
+    kind: str
+    party: str
+    ref: int
+    peer: str = ""
 
 
 class _WithMessage(msgspec.Struct, omit_defaults=True):
-    """The JSON fields of a record with a message."""
+    """The JSON fields of a record with a message; `type` is the message's."""
 
     n: int
     t: float
@@ -150,15 +180,36 @@ class _WithMessage(msgspec.Struct, omit_defaults=True):
 
 
 def record_to_json(record: Record) -> bytes:
-    """Return one line of the JSON-lines trace, without newline; `type` is the message's type."""
-    message = record.message
-    if message is None:
-        return _encoder.encode(record)
-    r = record
-    line = _WithMessage(
-        r.n, r.t, r.kind, r.party, _NAMES[type(message)], message, r.peer, r.ref, r.data
+    """Return one line of the JSON-lines trace, without newline, with its keys in sorted order."""
+    return _encoder.encode(_written(record))
+
+
+NEAR: Final = 4096
+"""Places from a send to a recv that leaves its message out. A reader keeps the messages of so many
+records."""
+
+
+def records_to_json(records: Iterable[Record], since: int) -> bytes:
+    """Return lines of the JSON-lines trace; keys have the order in which a receiver sees them.
+
+    A recv leaves its message out if the send is near, and not before the place `since`.
+    """
+    return _as_they_are.encode_lines(
+        [
+            _Received(r.n, r.t, r.kind, r.party, r.ref, r.peer)
+            if r.kind == _RECV and r.ref >= since and r.n - r.ref <= NEAR and r.data is None
+            else _written(r)
+            for r in records
+        ]
     )
-    return _encoder.encode(line)
+
+
+def _written(r: Record) -> Record | _WithMessage:
+    message = r.message
+    if message is None:
+        return r
+    name = _NAMES[type(message)]
+    return _WithMessage(r.n, r.t, r.kind, r.party, name, message, r.peer, r.ref, r.data)
 
 
 def record_from_json(line: bytes | str) -> Record:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from flux_trio.trace.record import Record, record_to_json
+from flux_trio.trace.record import Record, records_to_json
 
 BUFFER_BYTES: Final = 1 << 16
 """Most bytes that wait to be written; a killed process loses them."""
+
+BATCH: Final = 64
+"""Records that are encoded at once, which takes less time. They are lost as well."""
 
 
 class JsonLines:
@@ -22,8 +25,9 @@ class JsonLines:
     def __init__(self, write: Callable[[bytes], object], buffer_bytes: int = BUFFER_BYTES) -> None:
         self._write = write
         self._max = buffer_bytes
-        self._lines: list[bytes] = []
-        self._size = 0
+        self._records: list[Record] = []
+        self._since = 0  # the place of the first record
+        self._lines = bytearray()
         self._closed = False
         self.error: OSError | None = None
 
@@ -31,18 +35,25 @@ class JsonLines:
         """Add the next record (a Sink)."""
         if self._closed:
             return
-        line = record_to_json(record) + b"\n"
-        self._lines.append(line)
-        self._size += len(line)
-        if self._size >= self._max:
-            self.flush()
+        if not self._since:
+            self._since = max(record.n, 1)
+        self._records.append(record)
+        if len(self._records) == BATCH:
+            self._encode()
+            if len(self._lines) >= self._max:
+                self.flush()
+
+    def _encode(self) -> None:
+        records, self._records = self._records, []
+        self._lines += records_to_json(records, self._since)
 
     def flush(self) -> None:
         """Write the waiting lines."""
-        lines, self._lines, self._size = self._lines, [], 0
+        self._encode()
+        lines, self._lines = bytes(self._lines), bytearray()
         if lines and self.error is None:
             try:
-                self._write(b"".join(lines))
+                self._write(lines)
             except OSError as error:
                 self.error = error
                 self._closed = True

@@ -14,7 +14,7 @@ from tests.benchmarks.backfilling import conservative_25k
 from tests.benchmarks.deciding import alloc_decision
 from tests.benchmarks.finished import list_40k, restart_200k
 from tests.benchmarks.measure import Figure
-from tests.benchmarks.monitoring import judge_lassen, monitor_overhead
+from tests.benchmarks.monitoring import judge_lassen, monitor_overhead, trace_overhead
 from tests.benchmarks.one_guest import one_guest
 from tests.benchmarks.pending import cancel_5k, pending_bytes, sched_1m
 from tests.benchmarks.plugins import load_plugin_100k, plugins_10, reprioritize_100k
@@ -56,6 +56,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
         one_guest,
         judge_lassen,
         monitor_overhead,
+        trace_overhead,
         plugins_10,
         reprioritize_100k,
         load_plugin_100k,

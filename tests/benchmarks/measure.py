@@ -44,6 +44,7 @@ async def measured_instance(
     listen: bool = False,
     config: Config | None = None,
     plugins: Iterable[Plugin] = (),
+    turn_sinks: Iterable[Sink] = (),
 ) -> AsyncIterator[Handle]:
     """A handle on an instance as a user would run it: SQLite, every service, the real clock."""
     config = config or Config()
@@ -55,6 +56,7 @@ async def measured_instance(
         listen=listen,
         store=durable_store(config, statedir),
         sinks=sinks,
+        turn_sinks=turn_sinks,
         plugins=plugins,
     )
     async with open_instance(config, given) as instance, instance.connect() as client:

@@ -1,10 +1,10 @@
-"""What a monitor costs the instance that it watches, and whether it keeps up."""
+"""What a monitor or a trace costs the instance, and whether the monitor keeps up."""
 
 from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import trio
@@ -13,7 +13,7 @@ from flux_trio.cli.monitoring import open_monitor
 from flux_trio.judge import Monitor, load_clauses
 from flux_trio.judge.rules import ALL_RULES
 from flux_trio.sim import make_machine, read_workload, simulate
-from flux_trio.trace import Record, Sink
+from flux_trio.trace import JsonLines, Record, Sink
 from tests.benchmarks.measure import Figure, measured_instance, run_jobs, simulated_job
 
 COUNT = 3_000
@@ -21,11 +21,13 @@ WORKLOAD = Path(__file__).parents[1] / "data" / "workloads" / "lassen-10000.csv"
 ROUNDS = 3  # of each, in turn: machines have moods
 
 
-async def _run(*sinks: Sink) -> float:
+async def _run(*sinks: Sink, turn_sinks: Iterable[Sink] = ()) -> float:
     """Seconds of this process's own time that the jobs take."""
     with tempfile.TemporaryDirectory() as directory:
         machine = make_machine(1, 128)
-        async with measured_instance(machine, Path(directory), sinks) as client:
+        async with measured_instance(
+            machine, Path(directory), sinks, turn_sinks=turn_sinks
+        ) as client:
             started = time.process_time()
             await run_jobs(client, simulated_job(0.001), COUNT)
             return time.process_time() - started
@@ -54,6 +56,26 @@ def judge_lassen() -> Iterator[Figure]:
                 monitor.observe(record)
             took.append(time.process_time() - started)
         yield Figure(round(min(took) / len(records) * 1e6, 2), "us a record", count)
+
+
+async def _run_traced() -> tuple[float, int]:
+    """The same with a trace that can be replayed, and its bytes."""
+    with tempfile.TemporaryFile(buffering=0) as file:
+        lines = JsonLines(file.write)
+        seconds = await _run(turn_sinks=[lines.append])
+        lines.close()
+        return seconds, file.tell()
+
+
+def trace_overhead() -> Iterator[Figure]:
+    """How much more the instance's process has to do; then the bytes of the trace for a job."""
+    alone, traced, nbytes = [], [], 0
+    for _ in range(ROUNDS):
+        alone.append(trio.run(_run))
+        seconds, nbytes = trio.run(_run_traced)
+        traced.append(seconds)
+    yield Figure(round(100 * (min(traced) / min(alone) - 1), 1), "% more", COUNT)
+    yield Figure(round(nbytes / COUNT), "bytes a job", COUNT)
 
 
 def monitor_overhead() -> Iterator[Figure]:

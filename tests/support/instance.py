@@ -25,6 +25,7 @@ from flux_trio.testing.watching import LONG_TEXT
 from flux_trio.trace import read_trace
 from flux_trio.views import verdict_text
 from tests.planter.planting import SITE
+from tests.support.replayed import assert_replayed
 
 DEADLINE_S = 300.0  # only what hangs takes so long, however busy the machine is
 FLUX_TRIO = (sys.executable, "-m", "flux_trio")
@@ -147,6 +148,7 @@ def running_instance(
             assert instance.stop() == 0
         if process.returncode >= 0:  # else it was killed, and what it had not written is lost
             assert_kept(trace)
+            assert_replayed(trace)
     finally:
         process.kill()
         process.wait(DEADLINE_S)

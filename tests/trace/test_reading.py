@@ -12,6 +12,7 @@ import pytest
 from flux_trio.formats import FormatError
 from flux_trio.messages import Event, Request, Response
 from flux_trio.trace import JsonLines, Record, Shown, Trace, read_trace, record_to_json
+from flux_trio.trace.writing import BATCH
 
 ROUTER = Shown(crossings=False, headers=False)
 
@@ -71,10 +72,10 @@ def test_whatever_else_is_no_trace() -> None:
 def test_sink_writes_whole_lines_in_few_pieces_and_the_rest_when_closed() -> None:
     pieces: list[bytes] = []
     sink = JsonLines(pieces.append, buffer_bytes=200)
-    records = [Record(n, 1.0, "state", "kvs", data={"keys": n}) for n in range(1, 11)]
+    records = [Record(n, 1.0, "state", "kvs", data={"keys": n}) for n in range(1, 4 * BATCH)]
     for record in records:
         sink.append(record)
-    assert 1 < len(pieces) < 10
+    assert 1 < len(pieces) < len(records)
     assert all(piece.endswith(b"\n") for piece in pieces)
     sink.close()
     sink.append(records[0])

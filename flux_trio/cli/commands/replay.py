@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 import click
 
 from flux_trio.cli.fuzz_params import PROPERTY_OPTION
 
 if TYPE_CHECKING:
-    from flux_trio.cli.replaying import Replay
     from flux_trio.faults import Plan, Property
 
 BROKEN = 1
 
 
 @click.command()
-@click.argument("source", metavar="PLAN|SEED")
+@click.argument("source", metavar="PLAN|SEED|TRACE")
 @click.option("--step", "by_step", is_flag=True, help="Show each turn, and what it changed.")
 @click.option(
     "--until",
@@ -36,7 +37,7 @@ def replay(
     story: bool,
     properties: tuple[str, ...],
 ) -> None:
-    """Play a world of `flux-trio fuzz` once more.
+    """Play a world of `flux-trio fuzz`, or a recorded instance, once more.
 
     PLAN is a file that `flux-trio fuzz` wrote; the same plan gives the same world. SEED is a
     number, from which the plan is drawn; a later version may draw another one.
@@ -45,14 +46,23 @@ def replay(
     states of the cores. On a terminal each turn waits for the enter key; the name of a module shows
     its whole state, q ends the replay.
 
+    TRACE is a file that `flux-trio start --trace` wrote. The core of each module gets its recorded
+    inputs again: messages, timers, answers of plugins and of the store. What it does is compared
+    with the records, and the first difference is shown.
+
     If the plan has a party that breaks clauses, what it breaks is shown, and is no failure.
 
-    Exit codes: 0 if every property held, 1 if one was broken, 2 if there is no such plan, the plan
-    is of an unknown version, or for wrong usage.
+    Exit codes: 0 if every property held and nothing differed, 1 if a property was broken or a core
+    differed, 2 if there is no such plan, it cannot be replayed, or for wrong usage.
     """
     from flux_trio.cli.replaying import Replay, read_plan
+    from flux_trio.cli.replaying_traces import is_trace
     from flux_trio.faults import Setup
 
+    if is_trace(Path(source)):
+        if story or properties:
+            raise click.UsageError("a trace is replayed without --story and --property")
+        ctx.exit(BROKEN if _replay_trace(Path(source), _Shows(by_step=by_step, until=until)) else 0)
     plan = read_plan(source)
     click.echo(f"seed {plan.seed}")
     checked = Setup(properties, plan.plugins).all_properties()
@@ -77,6 +87,23 @@ def replay(
     ctx.exit(BROKEN if outcome.problems else 0)
 
 
+def _replay_trace(path: Path, shows: _Shows) -> bool:
+    """Replay a trace; return whether a core differs, or the property of --until is broken."""
+    from flux_trio.cli.replaying_traces import TraceReplay
+
+    game = TraceReplay(path, shows.after_step, judged=shows.until is not None, shown=shows.by_step)
+    difference = game.to_the_end()
+    for module, n in game.instance.unrecorded.items():
+        click.echo(f"{module} is not replayed: its turns are not recorded, from record {n}")
+    if difference is not None:
+        click.echo(difference)
+    elif shows.is_broken:
+        shows.all_states(game)
+    elif game.is_at_end:
+        click.echo(f"every core did what is recorded, in {game.nsteps} turns")
+    return shows.is_broken or difference is not None
+
+
 def _tell(plan: Plan, broken: str, properties: tuple[Property, ...]) -> bool:
     """Print the story, and return whether there is one."""
     from flux_trio.faults import tell_story
@@ -87,35 +114,56 @@ def _tell(plan: Plan, broken: str, properties: tuple[Property, ...]) -> bool:
     return story is not None
 
 
+class Shown(Protocol):
+    """What is replayed."""
+
+    @property
+    def nsteps(self) -> int:
+        """How many turns were replayed."""
+
+    @property
+    def states(self) -> Mapping[str, object]:
+        """The modules that are there, and the states of their cores."""
+
+    def news(self) -> Iterable[str]:
+        """Return lines on the last turn."""
+
+    def broken_so_far(self) -> set[str]:
+        """Return the clauses that are broken."""
+
+    def whole_state(self, module: str) -> Iterable[str]:
+        """Return lines on the state of a core."""
+
+
 class _Shows:
     """Prints what happens after each step, as far as it is asked for."""
 
     def __init__(self, *, by_step: bool, until: str | None) -> None:
-        self._by_step = by_step
-        self._until = until
+        self.by_step = by_step
+        self.until = until
         self._waits = by_step and sys.stdin.isatty() and sys.stdout.isatty()
         self.is_broken = False
         """Whether the property of --until is broken."""
 
-    def after_step(self, game: Replay) -> bool:
+    def after_step(self, game: Shown) -> bool:
         """Print the turn; return whether to go on."""
-        if self._by_step:
-            click.echo(f"turn {game.world.nsteps}")
+        if self.by_step:
+            click.echo(f"turn {game.nsteps}")
             for line in game.news():
                 click.echo(line)
-        if self._until is not None and self._until in game.broken_so_far():
+        if self.until is not None and self.until in game.broken_so_far():
             self.is_broken = True
-            click.echo(f"{self._until} is broken in turn {game.world.nsteps}")
+            click.echo(f"{self.until} is broken in turn {game.nsteps}")
             return False
         return not self._waits or self._ask(game)
 
-    def all_states(self, game: Replay) -> None:
+    def all_states(self, game: Shown) -> None:
         """Print the whole state of every core."""
         for module in game.states:
             for line in game.whole_state(module):
                 click.echo(line)
 
-    def _ask(self, game: Replay) -> bool:
+    def _ask(self, game: Shown) -> bool:
         """Wait for a line on the terminal; return whether to go on."""
         while True:
             answer = click.prompt("", default="", show_default=False, prompt_suffix="> ").strip()

@@ -40,7 +40,7 @@ LEVELS: Final = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "
     "--trace",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write every message and event to FILE, which `flux-trio check` reads.",
+    help="Write every message, event and turn to FILE, for `flux-trio check` and `replay`.",
 )
 @click.option(
     "--monitor",

@@ -1,0 +1,196 @@
+"""`flux-trio replay` of the trace of an instance, and the prompt of `--step`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click.testing
+import pytest
+
+from flux_trio.cli import main
+from flux_trio.cores.sched.core import SchedCore
+from flux_trio.messages import FluxError
+from flux_trio.testing import InstanceHarness
+from flux_trio.testing.fakes import FakeScheduler
+from tests.support.instance import RunningInstance, flux_trio
+from tests.support.replayed import Kept, recording
+from tests.support.terminal import on_terminal
+
+NO_HELLO = "32.hello.4"
+
+
+def replay(*args: object) -> click.testing.Result:
+    runner = click.testing.CliRunner()
+    return runner.invoke(main, ["replay", *map(str, args)], prog_name="flux-trio")
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of an instance that has run a job; then a client broke a clause."""
+    kept: list[Kept] = []
+    with recording(kept), InstanceHarness(breaking=None) as instance:
+        instance.wait(instance.submit(run_s=5.0))
+        with pytest.raises(FluxError):
+            instance.request("job-manager.exec-hello", {"service": 7})
+    path = tmp_path_factory.mktemp("trace") / "trace.jsonl"
+    path.write_text("".join(kept[0].lines()))
+    return path
+
+
+def nturns(trace: Path) -> int:
+    return sum('"kind":"turn"' in line for line in trace.read_text().splitlines())
+
+
+def test_trace_is_replayed_and_nothing_differs(trace: Path) -> None:
+    result = replay(trace)
+    assert result.stdout == f"every core did what is recorded, in {nturns(trace)} turns\n"
+    assert result.exit_code == 0
+
+
+def test_first_difference_is_told(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    turn = SchedCore.turn
+
+    def without_free(self: SchedCore, *args: Any) -> list[Any]:
+        return [each for each in turn(self, *args) if getattr(each, "topic", "") != "sched.free"]
+
+    monkeypatch.setattr(SchedCore, "turn", without_free)
+    result = replay(trace)
+    (line,) = result.stdout.splitlines()
+    assert line.startswith("sched differs, record ")
+    assert ": expected response sched.free {" in line
+    assert ", got state {" in line
+    assert result.exit_code == 1
+
+
+def test_each_turn_is_shown_with_what_it_changed(trace: Path) -> None:
+    lines = replay(trace, "--step").stdout.splitlines()
+    heads = [line for line in lines if line.startswith("turn ")]
+    assert heads == [f"turn {number}" for number in range(1, nturns(trace) + 1)]
+    alloc = next(at for at, line in enumerate(lines) if "sched takes request sched.alloc" in line)
+    end = next(at for at in range(alloc, len(lines)) if lines[at].startswith("turn "))
+    shown = lines[alloc:end]
+    assert any(line.strip().startswith("sched: context.schedule") for line in shown)
+    assert any("sched asks kvs.commit" in line or "kvs.commit" in line for line in shown)
+    assert any("takes the timer " in line for line in lines)
+
+
+def test_replay_stops_when_the_clause_is_broken(trace: Path) -> None:
+    result = replay(trace, "--until", NO_HELLO)
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith(f"{NO_HELLO} is broken in turn ")
+    assert {line.strip().partition(": ")[0] for line in lines[1:]} == set(MODULES)
+    assert result.exit_code == 1
+
+
+MODULES = ("kvs", "resource", "job-manager", "job-exec", "sched", "job-ingest", "job-list")
+
+
+def test_clause_that_is_not_broken_stops_nothing(trace: Path) -> None:
+    result = replay(trace, "--until", "27.alloc.2")
+    assert "every core did what is recorded" in result.stdout
+    assert result.exit_code == 0
+
+
+def test_module_without_turns_is_named(tmp_path: Path) -> None:
+    kept: list[Kept] = []
+    with recording(kept), InstanceHarness(breaking=None) as instance:
+        instance.play("sched", FakeScheduler())
+    path = tmp_path / "trace.jsonl"
+    path.write_text("".join(kept[0].lines()))
+    result = replay(path)
+    assert result.stdout.startswith("sched is not replayed: its turns are not recorded, from ")
+    assert result.exit_code == 0
+
+
+@pytest.mark.parametrize("form", ["without turns", "recording"])
+def test_trace_without_turns_is_refused_with_the_reason(
+    trace: Path, tmp_path: Path, form: str
+) -> None:
+    path = tmp_path / "trace.jsonl"
+    lines = trace.read_text().splitlines(keepends=True)
+    kept = [line for line in lines if '"kind":"turn"' not in line]
+    path.write_text("".join(kept) if form == "without turns" else '{"messages": []}')
+    result = replay(path)
+    assert result.exit_code == 2
+    assert f"{path}: a replay needs the turns of the cores, and the trace has none" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        ('{"kind": "send"}\n', "line 1: expected the key n, got nothing"),
+        ('{"n":1,"t":1.0,"kind":"turn","party":"sched","data":{"now":1}}\n', "the start of sched"),
+        ('{"n":1,"t":1.0,"kind":"turn","party":"sched","data":{"core":7}}\n', "turn after record"),
+    ],
+)
+def test_bad_trace_says_why(tmp_path: Path, edit: str, said: str) -> None:
+    path = tmp_path / "trace.jsonl"
+    path.write_text(edit)
+    result = replay(path)
+    assert result.exit_code == 2
+    assert f"{path}: the trace cannot be replayed: " in result.stderr
+    assert said in result.stderr
+
+
+def test_options_of_plans_are_refused(trace: Path) -> None:
+    result = replay(trace, "--story")
+    assert result.exit_code == 2
+    assert "a trace is replayed without --story and --property" in result.stderr
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "replay-a-trace.md"
+
+
+def test_commands_of_the_page_say_what_it_has(trace: Path) -> None:
+    blocks = [block.split("```")[0] for block in PAGE.read_text().split("```console\n")[1:]]
+    replays = [block for block in blocks if block.startswith("$ flux-trio replay")]
+    assert len(replays) == 4
+    for block in replays:
+        command, *said = block.splitlines()
+        words = command.removeprefix("$ flux-trio replay ").split()
+        result = replay(*(str(trace) if word == "trace.jsonl" else word for word in words))
+        assert result.exit_code == 0
+        if said and said[0].startswith("every core"):
+            assert result.stdout.split()[:-2] == said[0].split()[:-2]
+
+
+# --- the prompt
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("what", ["seed", "trace"])
+def test_prompt_of_step_shows_states_goes_on_and_ends(trace: Path, what: str) -> None:
+    source = "3" if what == "seed" else str(trace)
+    with on_terminal("replay", source, "--step") as terminal:
+        assert "turn 1\n" in terminal.until("> ")
+        terminal.type("")
+        assert "turn 2\n" in terminal.until("> ")
+        terminal.type("nobody")
+        assert "expected one of kvs" in terminal.until(", or q: got nobody")
+        terminal.until("> ")
+        terminal.type("kvs")
+        assert " kvs: " in terminal.until("> ")
+        terminal.type("q")
+        rest, code = terminal.until_end()
+        assert "turn 3" not in rest
+        assert code == 0
+
+
+# --- a real instance
+
+
+@pytest.mark.real
+def test_real_instance_is_replayed_while_it_runs_and_judged(instance: RunningInstance) -> None:
+    jobs = [instance.ok("submit", "true").strip() for _ in range(3)]
+    sleeper = instance.ok("submit", "sleep", "300").strip()
+    for job in jobs:
+        instance.ok("job", "wait-event", job, "clean")
+    instance.ok("module", "reload", "sched")
+    instance.ok("cancel", sleeper)
+    instance.ok("job", "wait-event", sleeper, "clean")
+    trace = instance.statedir / "trace.jsonl"  # not complete: the instance goes on
+    result = flux_trio("replay", trace)
+    assert result.stdout.startswith("every core did what is recorded, in "), result.stderr
+    assert result.returncode == 0
+    assert flux_trio("check", trace).returncode in (0, 1)

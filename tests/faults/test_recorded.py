@@ -1,0 +1,302 @@
+"""A recorded instance is replayed: its cores do the same again, or the difference is named."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+
+from flux_trio.cores.exec.core import ExecCore
+from flux_trio.cores.job_manager.core import JobManagerCore
+from flux_trio.cores.kvs.core import KvsCore
+from flux_trio.cores.kvs.ops import StoreOps
+from flux_trio.cores.sched.core import SchedCore
+from flux_trio.cores.turns import NoteAll, SetTimer
+from flux_trio.faults.recorded import Difference, RecordedInstance, Unreplayable
+from flux_trio.jobtap import Job, Plugin, on
+from flux_trio.messages import Response
+from flux_trio.testing import InstanceHarness
+from flux_trio.testing.fakes import FakeScheduler
+from flux_trio.trace import read_trace
+from tests.support.replayed import Kept, recording, replayed
+
+
+class Thinker(Plugin):
+    """Gives priorities after a second, and takes back what it said."""
+
+    @on("job.priority.get")
+    async def priority(self, job: Job) -> int:
+        await trio.sleep(1.0)
+        return 1000 + job.urgency
+
+    @on("job.state.run")
+    def run(self, job: Job) -> None:
+        job.annotate({"user": {"thought": True}})
+
+
+@functools.cache
+def everything() -> tuple[str, ...]:
+    """The trace of an instance in which modules end, and a plugin takes its time."""
+    kept: list[Kept] = []
+    with recording(kept), InstanceHarness(plugins=[Thinker()], breaking=None) as instance:
+        first = instance.submit(run_s=50.0, nnodes=4)
+        waits = instance.submit(run_s=5.0, nnodes=4)
+        instance.wait(first, "start")
+        instance.crash("sched")
+        instance.load("sched")
+        waits.cancel()
+        instance.unload("job-exec")
+        instance.load("job-exec")
+        instance.wait(first)
+        instance.unload("job-manager")
+        instance.load("job-manager")
+        instance.wait(instance.submit(run_s=5.0))
+    (one,) = kept
+    return tuple(one.lines())
+
+
+def edited(lines: tuple[str, ...], edit: Callable[[dict[str, Any]], bool]) -> Iterator[str]:
+    """The trace, with the first record edited for which `edit` returns True."""
+    is_done = False
+    for line in lines:
+        record = msgspec.json.decode(line)
+        is_done = is_done or edit(record)
+        yield msgspec.json.encode(record).decode() + "\n"
+    assert is_done
+
+
+def test_cores_do_the_same_again_after_crash_reload_and_late_answers() -> None:
+    difference, instance = replayed(everything())
+    assert difference is None, str(difference)
+    assert instance.nturns == sum('"kind":"turn"' in line for line in everything())
+    assert instance.nturns > 100
+    assert instance.unrecorded == {}
+    assert instance.cores == {}  # every module was removed
+
+
+def test_turns_are_left_out_for_other_readers() -> None:
+    records = list(read_trace(everything()).records)
+    assert "turn" not in {record.kind for record in records}
+    first = records[0].n
+    assert [record.n for record in records] == list(range(first, first + len(records)))
+
+
+# --- a core that does something else
+
+
+def altered(cls: Any, method: str, change: Callable[[list[Any]], list[Any]]) -> Any:
+    """`method` of a core, which changes its actions."""
+    original = getattr(cls, method)
+
+    def act(self: Any, *args: Any) -> list[Any]:
+        return change(original(self, *args))
+
+    return act
+
+
+def without_free(actions: list[Any]) -> list[Any]:
+    return [each for each in actions if getattr(each, "topic", "") != "sched.free"]
+
+
+def later(actions: list[Any]) -> list[Any]:
+    return [
+        msgspec.structs.replace(each, at=each.at + 1) if isinstance(each, SetTimer) else each
+        for each in actions
+    ]
+
+
+def fewer_ops(actions: list[Any]) -> list[Any]:
+    return [StoreOps(each.ops[:-1]) if isinstance(each, StoreOps) else each for each in actions]
+
+
+def without_notes(actions: list[Any]) -> list[Any]:
+    return [each for each in actions if not isinstance(each, NoteAll)]
+
+
+def other_type(actions: list[Any]) -> list[Any]:
+    return [
+        msgspec.structs.replace(each, payload={**each.payload, "type": 9})
+        if isinstance(each, Response) and each.topic == "sched.alloc" and each.payload
+        else each
+        for each in actions
+    ]
+
+
+def find(where: Callable[[dict[str, Any]], bool]) -> int:
+    """The place of the first record of the trace."""
+    records = map(msgspec.json.decode, everything())
+    return next(record["n"] for record in records if where(record))
+
+
+def sends(party: str, topic: str, type_: str) -> int:
+    return find(
+        lambda r: (
+            (r["kind"], r["party"], r.get("type")) == ("send", party, type_)
+            and r["message"]["topic"] == topic
+        )
+    )
+
+
+CHANGES: dict[str, tuple[Any, Any, str, Callable[[], int], str]] = {
+    "message that is not sent": (
+        SchedCore,
+        without_free,
+        "sched",
+        lambda: sends("sched", "sched.free", "response"),
+        "expected response sched.free ",
+    ),
+    "field of a message": (
+        SchedCore,
+        other_type,
+        "sched",
+        lambda: sends("sched", "sched.alloc", "response"),
+        "sched differs at response sched.alloc.payload.type, record ",
+    ),
+    "event": (
+        JobManagerCore,
+        without_notes,
+        "job-manager",
+        lambda: find(lambda r: r["kind"] == "event"),
+        "got request kvs.commit ",
+    ),
+    "timer": (
+        ExecCore,
+        later,
+        "job-exec",
+        lambda: find(
+            lambda r: (
+                r["kind"] == "turn"
+                and any(each.startswith("SetTimer") for each in r["data"].get("actions", ()))
+            )
+        ),
+        "job-exec differs at an action, record ",
+    ),
+    "what is stored": (
+        KvsCore,
+        fewer_ops,
+        "kvs",
+        lambda: find(
+            lambda r: (
+                r["kind"] == "turn"
+                and any(each.startswith("StoreOps") for each in r["data"].get("actions", ()))
+            )
+        ),
+        "kvs differs at an action, record ",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_change_of_a_core_is_found_where_it_shows_first(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cls, change, party, place, text = CHANGES[name]
+    expected = place()
+    monkeypatch.setattr(cls, "turn", altered(cls, "turn", change))
+    difference, _ = replayed(everything())
+    assert difference is not None
+    assert (difference.party, difference.n) == (party, expected)
+    assert text in str(difference)
+
+
+def test_message_that_was_not_sent_then_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def twice(actions: list[Any]) -> list[Any]:
+        frees = [each for each in actions if getattr(each, "topic", "") == "sched.free"]
+        return [*actions, *frees]
+
+    expected = sends("sched", "sched.free", "response")
+    monkeypatch.setattr(SchedCore, "turn", altered(SchedCore, "turn", twice))
+    difference, _ = replayed(everything())
+    assert difference is not None
+    assert difference.n >= expected
+    assert difference.expected == "nothing"
+    assert difference.got.startswith("response sched.free ")
+
+
+def test_other_questions_to_plugins_are_found() -> None:
+    def other(record: dict[str, Any]) -> bool:
+        if not any(isinstance(each, int) for each in record.get("data", {}).get("said", ())):
+            return False
+        record["data"]["asked"] += 1
+        return True
+
+    difference, _ = replayed(edited(everything(), other))
+    assert difference is not None
+    assert (difference.party, difference.place) == ("job-manager", "what it asks plugins")
+    assert "job." in difference.got
+
+
+def test_core_that_raised_raises_again_and_mended_it_differs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(actions: list[Any]) -> list[Any]:
+        if any(getattr(each, "topic", "") == "sched.alloc" for each in actions):
+            raise ZeroDivisionError("a bug")
+        return actions
+
+    kept: list[Kept] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SchedCore, "turn", altered(SchedCore, "turn", fail))
+        with recording(kept), InstanceHarness(breaking=None) as instance:
+            instance.submit(run_s=5.0)
+            instance.advance(1.0)
+        lines = kept[0].lines()
+        difference, _ = replayed(lines)
+        assert difference is None, str(difference)
+    difference, _ = replayed(lines)
+    assert difference is not None
+    assert (difference.party, difference.place) == ("sched", "what it raises")
+    assert (difference.expected, difference.got) == ("ZeroDivisionError: a bug", "nothing")
+
+
+# --- traces that have not all
+
+
+def test_module_without_turns_is_named() -> None:
+    kept: list[Kept] = []
+    with recording(kept), InstanceHarness(breaking=None) as instance:
+        instance.play("sched", FakeScheduler())
+        instance.submit(run_s=5.0)
+    difference, replay = replayed(kept[0].lines())
+    assert difference is None
+    assert list(replay.unrecorded) == ["sched"]
+
+
+def test_trace_that_begins_later_cannot_be_replayed() -> None:
+    lines = everything()
+    start = next(at for at, line in enumerate(lines) if '"kind":"turn"' in line)
+    rest = (*lines[:start], *lines[start + 1 :])
+    with pytest.raises(Unreplayable, match="the trace does not have the start of kvs"):
+        replayed(rest)
+
+
+def test_trace_that_ends_at_any_record_has_no_difference() -> None:
+    lines = everything()
+    for end in range(1, len(lines), 97):
+        difference, _ = replayed(lines[:end])
+        assert difference is None, (end, str(difference))
+
+
+def test_state_of_another_version_is_refused_with_the_version() -> None:
+    def other(record: dict[str, Any]) -> bool:
+        if record["kind"] != "turn" or record["party"] != "sched":
+            return False
+        record["data"]["state"]["core"]["is_new"] = True
+        record["data"]["state"]["core.new"] = {}
+        record["data"]["version"] = "9.9"
+        return True
+
+    with pytest.raises(Unreplayable, match=r"written by flux-trio 9\.9 .*: expected state of"):
+        replayed(edited(everything(), other))
+
+
+def test_difference_reads_as_a_sentence() -> None:
+    difference = Difference("sched", 7, "request a.b.payload.id", "1", "2")
+    assert str(difference) == (
+        "sched differs at request a.b.payload.id, record 7: expected 1, got 2"
+    )
+    assert RecordedInstance().nturns == 0

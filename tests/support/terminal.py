@@ -1,0 +1,64 @@
+"""A command on a terminal of its own: a test types lines, and waits for what is printed."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.support.instance import DEADLINE_S, FLUX_TRIO, environment
+
+
+class Terminal:
+    """The end of the terminal at which a person sits."""
+
+    def __init__(self, process: subprocess.Popen[bytes], fd: int) -> None:
+        self._process = process
+        self._fd = fd
+        self._seen = ""
+
+    def type(self, line: str) -> None:
+        """Type a line and the enter key."""
+        os.write(self._fd, line.encode() + b"\n")
+
+    def until(self, text: str) -> str:
+        """Wait for `text`; return all that came since the last call."""
+        while text not in self._seen:
+            self._seen += self._more()
+        found, _, self._seen = self._seen.partition(text)
+        return found
+
+    def until_end(self) -> tuple[str, int]:
+        """Wait for the end of the command; return the rest that it printed, and its exit code."""
+        while more := self._more(is_ending=True):
+            self._seen += more
+        return self._seen, self._process.wait(DEADLINE_S)
+
+    def _more(self, *, is_ending: bool = False) -> str:
+        ready, _, _ = select.select([self._fd], [], [], DEADLINE_S)
+        assert ready, f"nothing more came after {self._seen!r}"
+        try:
+            data = os.read(self._fd, 1 << 16)
+        except OSError:  # the command has closed the terminal
+            data = b""
+        assert data or is_ending, f"the command has ended after {self._seen!r}"
+        return data.decode().replace("\r\n", "\n")
+
+
+@contextmanager
+def on_terminal(*args: str) -> Iterator[Terminal]:
+    """Run `flux-trio args...` on a terminal during the block."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [*FLUX_TRIO, *args], env=environment(), stdin=slave, stdout=slave, stderr=slave
+    )
+    os.close(slave)
+    try:
+        yield Terminal(process, master)
+    finally:
+        process.kill()
+        process.wait(DEADLINE_S)
+        os.close(master)
