@@ -338,7 +338,7 @@ def offline_targets_are_freed(record: Record, seen: Seen) -> Said:
         return None
     if record.kind == RECV:
         return True
-    if seen.at(FREED, job_id(record)):
-        return None  # it is on its way
+    if seen.at(FREED, job_id(record)) or not held.is_logged:
+        return None  # it is on its way; of a grant that crossed a cancel it comes after clean
     text = f"job {job_id(record)} is over, and the scheduler got no sched.free for it"
     return Broken(f"{text} targets {held.targets & had.offline}, which are offline", (held.n,))

@@ -33,7 +33,8 @@ def _debts_of_events(
         all_left: Mapping[Any, tuple[Expected, ...]] = seen.all(EXPECTED)
         for (job, kind), left in all_left.items():
             for expected in left:
-                if kind == name and when(expected) and expected.n > link_of(seen).gone:
+                is_due = expected.n > link_of(seen).gone and not expected.is_doubtful
+                if kind == name and when(expected) and is_due:
                     text = f"job {job}: expected a {name} event after the {name} response"
                     yield Broken(f"{text}, none was logged", (expected.n,), job=job)
 
@@ -65,6 +66,7 @@ def _require_event(
         if any(is_told(each, record) for each in left):
             return True
         what = f"{name} event of job {job_id(record)}"
+        left = [each for each in left if not each.is_doubtful]
         if left and name != "exception":
             text = f"expected {dict(left[0].context)}, got {context_of(record)}"
             return Broken(f"{what}: {text}", (left[0].n,))
@@ -82,7 +84,8 @@ def _missing_at_the_end(record: Record, seen: Seen, name: str, left: list[Expect
         return None
     log = log_of(record, seen)
     is_logged = log is not None and {"start": log.started, "finish": log.finished}.get(name)
-    due = [each.n for each in left if each.n > link_of(seen).lost]
+    lost = link_of(seen).lost
+    due = [each.n for each in left if each.n > lost and not each.is_doubtful]
     if is_logged or not due:
         return None
     text = f"no {name} event came before it, after the {name} response"
@@ -104,7 +107,8 @@ def _release_of_its_own(record: Record, seen: Seen) -> bool:
     is_left = seen.at(STARTS, job_id(record)) is None or log is None or not log.finished
     if is_left:
         return not _is_known(record, seen)
-    return bool(seen.at(STARTS, job_id(record)).sent < link_of(seen).lost)
+    link = link_of(seen)
+    return bool(seen.at(STARTS, job_id(record)).sent < max(link.lost, link.doubtful))
 
 
 _require_event("32.start.17", "start", unasked=_no_event)

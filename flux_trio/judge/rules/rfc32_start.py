@@ -139,7 +139,7 @@ def reattach_is_for_what_should_still_run(record: Record, seen: Seen) -> Said:
 @RULES.judge("32.start.39", sent("request", topics.SCHED_FREE), views=(LINK, STARTS))
 def nothing_is_freed_under_an_open_start(record: Record, seen: Seen) -> Said:
     start = start_of(seen, record)
-    if start is None:
+    if start is None or start.sent < link_of(seen).doubtful:
         return None
     if not is_open(start):
         return True

@@ -28,7 +28,7 @@ from flux_trio.judge.engine.selector import (
     received,
     sent,
 )
-from flux_trio.judge.engine.trait import ERROR
+from flux_trio.judge.engine.trait import ERROR, Mark, Trait
 from flux_trio.judge.engine.view import Live, Seen, view
 from flux_trio.judge.views.eventlogs import LOG, Log
 from flux_trio.messages import Request, Response, topics
@@ -58,6 +58,9 @@ class ExecLink(Live, frozen=True, gc=False):
     lost: Place = 0
     """The job manager took up the service's disconnect or an error in answer to start, accepted
     the same service again, or is gone itself."""
+    doubtful: Place = 0
+    """The job manager took up an answer to start that means nothing (`is_senseless`): it may take
+    the service for lost, or go on."""
     disconnected: Place = 0
     """The former."""
     departed: str = ""
@@ -86,7 +89,9 @@ def _fold_link(link: ExecLink | None, _part: None, record: Record, seen: Seen) -
     found = message(record)
     if isinstance(found, Response):
         if found.topic != topics.EXEC_HELLO:
-            return link.but(lost=record.n, fatal=record.n) if found.errnum else link
+            if found.errnum:
+                return link.but(lost=record.n, fatal=record.n)
+            return link.but(doubtful=record.n)
         hellos = tuple(hello for hello in link.hellos if hello is not answered_hello(link, found))
         if found.errnum:
             return link.but(hellos=hellos)
@@ -180,6 +185,30 @@ def _fold_start(start: Start | None, _part: None, record: Record, _seen: Seen) -
     return start.but(heard=_with(start.heard, kind, record.n))
 
 
+_ONCE: Final = {"start": ("start", "finish"), "finish": ("finish",)}
+"""Answers that come once, with those that they may not follow."""
+
+
+def is_senseless(record: Record, seen: Seen) -> bool:
+    """Whether a start response, which is no error, is none that RFC 32 has at its place.
+
+    RFC 32 does not say what the job manager does about it.
+    """
+    if errnum(record):
+        return False
+    kind = payload(record).get("type")
+    start: Start | None = seen.at(STARTS, job_id(record))
+    if start is None or not is_open(start):
+        return True
+    if any(start.place(each, heard=True) for each in _ONCE.get(str(kind), ())):
+        return True
+    if kind in ("start", "reattached"):
+        is_readable = isinstance(payload(record).get("data"), dict)
+    else:
+        is_readable = is_well_formed(kind, data_of(record))
+    return not is_readable
+
+
 def _with(said: tuple[tuple[str, Place], ...], kind: str, n: int) -> tuple[tuple[str, int], ...]:
     for each, _ in said:
         if each == kind:
@@ -187,14 +216,22 @@ def _with(said: tuple[tuple[str, Place], ...], kind: str, n: int) -> tuple[tuple
     return (*said, (kind, n))
 
 
+_AGE_BITS: Final = 31
+
+
 def _pack_start(start: Start) -> int | None:
-    """Of a start request whose final release the job manager has received: where."""
-    return None if is_open(start) else start.heard[-1][1]
+    """Of a start request whose final release the job manager has received: where, and its age."""
+    if is_open(start):
+        return None
+    n = start.heard[-1][1]
+    age = n - start.sent
+    return None if age >> _AGE_BITS else n << _AGE_BITS | age
 
 
-def _unpack_start(n: int) -> Start:
+def _unpack_start(number: int) -> Start:
+    n, age = number >> _AGE_BITS, number & ((1 << _AGE_BITS) - 1)
     final = (("final", n),)
-    return Start(n, n, said=final, heard=final)
+    return Start(n - age, n, said=final, heard=final)
 
 
 STARTS: Final = view(
@@ -209,6 +246,10 @@ STARTS: Final = view(
 )
 """By job id; after the final release only that release is kept."""
 
+SENSELESS: Final = Mark(
+    Trait("senseless", tuple(received("response", START)), is_senseless, lambda: (STARTS,)), bool
+)
+
 LINK: Final = view(
     "exec link",
     received("request", topics.EXEC_HELLO, topics.JOB_MANAGER_DISCONNECT),
@@ -216,6 +257,7 @@ LINK: Final = view(
     noted(Kind.MODULE),
     sent("response", topics.EXEC_HELLO),
     received("response", START, mark=ERROR),
+    received("response", START, mark=SENSELESS),
     key=no_key,
     fold=_fold_link,
     reads=(STARTS,),
@@ -258,6 +300,8 @@ class Expected(NamedTuple):
     """The expected context of the event, without values that are not hashable."""
     is_early_or_late: bool = False
     """An exception before start, or after finish."""
+    is_doubtful: bool = False
+    """It came after an answer that means nothing: the job manager may ignore it."""
 
 
 EVENTS: Final = ("start", "release", "finish", "exception")
@@ -275,10 +319,12 @@ def _expected_parts(record: Record, seen: Seen) -> Iterable[tuple[Any, Expected 
     start = start_of(seen, record)
     heard = dict(start.heard) if start is not None else {}
     context = tuple([(k, v) for k, v in data.items() if isinstance(v, (str, int, float))])
-    return [((jobid, kind), Expected(record.n, context, "start" not in heard or "finish" in heard))]
+    is_early_or_late = "start" not in heard or "finish" in heard
+    is_doubtful = start is not None and start.sent < link_of(seen).doubtful
+    return [((jobid, kind), Expected(record.n, context, is_early_or_late, is_doubtful))]
 
 
-def is_well_formed(kind: str, data: dict[str, Any]) -> bool:
+def is_well_formed(kind: Any, data: dict[str, Any]) -> bool:
     """Whether a response of this type can be logged."""
     match kind:
         case "start":

@@ -1,0 +1,51 @@
+"""A party that lies is named, and what the others do about it is nobody's fault."""
+
+from __future__ import annotations
+
+import pytest
+
+from flux_trio.faults import run_plan
+from flux_trio.faults.catalogue import (
+    ChangedKey,
+    NoObject,
+    RemovedKey,
+    Repeated,
+    StrayAnswer,
+    UnknownId,
+    WrongType,
+)
+from flux_trio.faults.catalogue.base import Lie, Which
+from flux_trio.faults.plan import JobPlan, Plan
+
+START = "job-exec.start"
+KINDS = range(1, 4)
+"""Of one job: its start, its finish and its release."""
+
+
+def lies(nth: int) -> list[Lie]:
+    """Of each kind of lie about the answer `nth` to a start request."""
+    which = Which(START, nth, "response")
+    return [
+        RemovedKey(which, "id"),
+        RemovedKey(which, "type"),
+        RemovedKey(which, "data"),
+        ChangedKey(which, "data", {"final": 1}),
+        NoObject(which),
+        WrongType(which),
+        UnknownId(which),
+        Repeated(which),
+        StrayAnswer(which),
+    ]
+
+
+@pytest.mark.parametrize("lie", [lie for nth in KINDS for lie in lies(nth)], ids=repr)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_an_answer_of_the_execution_service_that_means_nothing_ends_its_streams(
+    lie: Lie, seed: int
+) -> None:
+    """32.start.23, 32.start.39: the job manager may release and free what is left by itself."""
+    jobs = tuple(JobPlan(run=run) for run in (0.0, 2.0, 5.0))
+    outcome = run_plan(Plan(seed, nnodes=1, cores=1, jobs=jobs, faults=(lie,)))
+    assert outcome.problems == ()
+    assert outcome.struck == (lie,)
+    assert [each for each in outcome.excused if each.startswith("32.")]
