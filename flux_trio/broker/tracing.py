@@ -1,7 +1,8 @@
 """`module.trace`: streams what modules send and receive, as it happens.
 
 Each stream is a sink of the trace with a bounded queue, so the instance never waits for a reader.
-Records that do not fit are counted, and the stream reports the count in their place.
+Records that do not fit are counted, and the stream reports the count in their place. With `records`
+a stream has all records of the trace, of all parties and kinds, as the lines of a trace file.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from flux_trio.messages import (
     respond_stream,
     topics,
 )
-from flux_trio.trace import Kind, Record, Trace
+from flux_trio.trace import Kind, Record, Trace, record_to_json
 
 QUEUE_MAX: Final = 4096  # records that wait to be sent; further ones are only counted
 QUEUE_BYTES_MAX: Final = 16 * 2**20  # their payloads as JSON; further ones are only counted
@@ -37,11 +38,15 @@ TYPES: Final[dict[type, str]] = {Request: "request", Response: "response", Event
 
 
 class TraceRequest(msgspec.Struct):
-    """The module.trace request: names of modules (empty: all), glob of topics, payloads or not."""
+    """The module.trace request: names of modules (empty: all), glob of topics, payloads or not.
+
+    `records` asks for whole records instead; then the other keys have no effect.
+    """
 
     names: list[str] = []
     topic_glob: str = "*"
     full: bool = False
+    records: bool = False
 
 
 class TraceCancel(msgspec.Struct):
@@ -116,8 +121,8 @@ class _Queue:
         self._wanted = wanted
         self._topics = Glob(wanted.topic_glob)
         self._is_module = is_module
-        self._records: list[Record] = []
-        self._bytes = 0  # of their payloads
+        self._payloads: list[dict[str, Any]] = []
+        self._bytes = 0  # of the messages in them
         self._lost = 0
         self._filled = trio.Event()
 
@@ -125,34 +130,50 @@ class _Queue:
         """Keep a requested record if there is room."""
         if not self._is_wanted(record):
             return
-        size = payload_bytes(record.message)
-        if len(self._records) >= QUEUE_MAX or self._bytes + size > QUEUE_BYTES_MAX:
-            self._lost += 1
-            self._filled.set()
-            return
-        self._records.append(record)
-        self._bytes += size
         self._filled.set()
+        if len(self._payloads) >= QUEUE_MAX:
+            self._lost += 1
+            return
+        payload, size = _whole(record) if self._wanted.records else self._told(record)
+        if payload is None or self._bytes + size > QUEUE_BYTES_MAX:
+            self._lost += 1
+            return
+        self._payloads.append(payload)
+        self._bytes += size
 
     async def take(self) -> list[dict[str, Any]]:
         """Wait; return the payloads of all waiting records, at least one."""
         await self._filled.wait()
-        records, self._records, self._bytes = self._records, [], 0
+        payloads, self._payloads, self._bytes = self._payloads, [], 0
         lost, self._lost = self._lost, 0
         self._filled = trio.Event()
-        payloads = [_payload(record, full=self._wanted.full) for record in records]
         return [*payloads, {"lost": lost}] if lost else payloads
 
     def _is_wanted(self, record: Record) -> bool:
         message = record.message
-        if record.kind not in PREFIXES or type(message) not in TYPES:
-            return False
         topic = getattr(message, "topic", "")
         if topic.startswith(topics.MODULE_TRACE):
             return False  # tracing it would produce another record
+        if self._wanted.records:
+            return True
+        if record.kind not in PREFIXES or type(message) not in TYPES:
+            return False
         names = self._wanted.names
         named = record.party in names if names else self._is_module(record.party)
         return named and self._topics.matches(topic)
+
+    def _told(self, record: Record) -> tuple[dict[str, Any], int]:
+        payload = _payload(record, full=self._wanted.full)
+        return payload, payload["payload_size"]
+
+
+def _whole(record: Record) -> tuple[dict[str, Any] | None, int]:
+    """Return the payload with a whole record; None if its payload has no JSON form."""
+    try:
+        line = record_to_json(record).decode()
+    except (TypeError, ValueError, OverflowError, RecursionError):  # from a module in this process
+        return None, 0
+    return {"record": line}, len(line)
 
 
 def _payload(record: Record, *, full: bool) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import trio.testing
 from flux_trio.broker import BrokerServices, LocalHandle, Tokens
 from flux_trio.broker.tracing import QUEUE_MAX
 from flux_trio.messages import ROLE_USER, Errno, FluxError, Request
+from flux_trio.trace import Kind, Record, record_from_json, record_to_json
 from tests.support.asking import GUEST_USERID
 from tests.support.modules import ModuleWorld, echo, listener
 
@@ -135,3 +136,37 @@ async def test_stream_needs_the_streaming_flag(world: TracedWorld) -> None:
     with pytest.raises(FluxError) as refused:
         await world.client().ask("module.trace", {})
     assert refused.value.errnum == Errno.EPROTO
+
+
+async def test_whole_records_are_those_of_the_trace(world: TracedWorld) -> None:
+    """Every kind and every party, but not the stream's own messages."""
+    sink: list[Record] = []
+    async with world.traced(records=True, names=["nobody"], topic_glob="none") as stream:
+        world.router.trace.add_sink(sink.append)
+        client = world.client()
+        await client.ask("echo.back", {"a": 1})
+        world.router.trace.note(Kind.CLOCK, "broker", {"by": 3.0})
+        await trio.testing.wait_all_tasks_blocked()
+        world.router.trace.remove_sink(sink.append)
+        expected = [each for each in sink if not is_of_tracing(each)]
+        told = [record_from_json(each["record"]) for each in await take(stream, len(expected))]
+    assert told == [record_from_json(record_to_json(each)) for each in expected]
+    assert {each.kind for each in told} == {"send", "recv", "clock"}
+    assert {"echo", "broker"} < {each.party for each in told}
+
+
+def is_of_tracing(record: Record) -> bool:
+    return getattr(record.message, "topic", "").startswith("module.trace")
+
+
+async def test_whole_records_that_do_not_fit_or_have_no_json_are_counted(
+    world: TracedWorld,
+) -> None:
+    async with world.traced(records=True) as stream:
+        world.router.trace.note(Kind.STATE, "echo", {"value": object()})
+        assert await take(stream, 1) == [{"lost": 1}]
+        for _ in range(QUEUE_MAX + 3):
+            world.router.trace.note(Kind.STATE, "echo", {})
+        told = await take(stream, QUEUE_MAX + 1)
+    assert told[-1] == {"lost": 3}
+    assert all(each.keys() == {"record"} for each in told[:-1])
