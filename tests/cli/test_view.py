@@ -121,3 +121,10 @@ def test_page_that_cannot_be_written(trace: Path, tmp_path: Path) -> None:
     result = view(trace, "-o", tmp_path / "no" / "page.html")
     assert result.exit_code == 2
     assert "No such file" in result.stderr
+
+
+def test_either_a_trace_or_an_instance_is_shown(trace: Path) -> None:
+    for args in ([], [trace, "--live"]):
+        result = view(*args)
+        assert result.exit_code == 2
+        assert "expected either TRACE or --live" in result.stderr

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
+
+from flux_trio.cli.errors import CommandError
 
 if TYPE_CHECKING:
     from flux_trio.trace import Record
@@ -30,7 +33,7 @@ class Span(click.ParamType[tuple[int, int | None]]):
 
 
 @click.command()
-@click.argument("trace", type=click.Path(path_type=Path), metavar="TRACE")
+@click.argument("trace", type=click.Path(path_type=Path), metavar="[TRACE]", required=False)
 @click.option(
     "-o",
     "--output",
@@ -52,21 +55,58 @@ class Span(click.ParamType[tuple[int, int | None]]):
     show_default=True,
     help="current leaves out the clauses that the current edition of the RFCs has changed.",
 )
+@click.option("--live", is_flag=True, help="Show the running instance, on a page that it updates.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="With --live, the port of the page at 127.0.0.1.  [default: any free one]",
+)
 def view(
-    *, trace: Path, output: Path | None, span: tuple[int, int | None] | None, edition: str
+    *,
+    trace: Path | None,
+    output: Path | None,
+    span: tuple[int, int | None] | None,
+    edition: str,
+    live: bool,
+    port: int,
 ) -> None:
-    """Draw TRACE as a page for a browser.
+    """Draw TRACE, or with --live a running instance, as a page for a browser.
 
     The page has a lane for each party, an arrow for each message, a bar for the states of each job,
     and the clauses that are broken. It needs no network. TRACE is a file as for `flux-trio check`.
 
-    Exit codes: 0, 2 if the trace cannot be read, the page cannot be written, or for wrong usage.
+    With --live the command prints the address of the page, which can be opened once, and serves the
+    page until the instance ends or you press ctrl-C. Its rows come from now on; they are not
+    judged, since the beginning of the trace is not known.
+
+    Exit codes: 0, 1 if the instance does not answer or ends, 2 if the trace cannot be read, the
+    page cannot be written, or for wrong usage.
     """
     from flux_trio.cli.traces import write_report
 
+    if live == (trace is not None):
+        raise click.UsageError("expected either TRACE or --live")
+    if trace is None:
+        _show_live(port)
+        return
     output = output or Path(f"{trace.name}.html")
     write_report(output, _page(trace, span, is_classic=edition == "classic"))
     click.echo(f"wrote {output}")
+
+
+def _show_live(port: int) -> None:
+    from flux_trio.cli.live_view import serve_live
+    from flux_trio.cli.session import with_client
+
+    def tell(url: str) -> None:
+        click.echo(f"open {url}")
+        sys.stdout.flush()
+
+    try:
+        with_client(lambda client: serve_live(client, port, tell))
+    except OSError as error:
+        raise CommandError(f"port {port}: {error.strerror}") from None
 
 
 def _page(trace: Path, span: tuple[int, int | None] | None, *, is_classic: bool) -> str:

@@ -106,11 +106,12 @@ class Details {
     const ids = typeof row.clauses === "number" ? this.page.clause_sets[row.clauses] : row.clauses;
     if (!ids?.length) return [];
     const broken = new Set((this.trace.broken.get(row.n) ?? []).map((each) => each.clause));
+    const verdict = (id) => (this.page.live ? "" : broken.has(id) ? " broken." : " kept.");
     const items = ids.slice(0, LISTED_MAX).map((id) => element(
       "li",
       { className: broken.has(id) ? "broken" : "kept" },
       element("b", {}, id),
-      ` ${broken.has(id) ? "broken" : "kept"}. ${this.page.clauses[id] ?? ""}`,
+      `${verdict(id)} ${this.page.clauses[id] ?? ""}`,
     ));
     const summary = element("summary", {}, ids.length > 1 ? `${ids.length} clauses speak of it` : "One clause speaks of it");
     const open = ids.length <= 4 || broken.size > 0;

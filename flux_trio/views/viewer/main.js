@@ -1,6 +1,7 @@
 // The page: which rows are shown, which one is chosen, and what a key or a click does.
 
 const BROKEN_MAX = 100;    // violations that are listed
+const NOT_JUDGED = "Not judged: this is not the whole trace";
 
 class Viewer {
   constructor(page) {
@@ -19,7 +20,7 @@ class Viewer {
       goTo, follow, close: () => this.leave(),
     });
     this.chart.onDraw = (span) => this.jobs.showSpan(span);
-    this.trace.begin(page.begun);
+    this.trace.begin(page.begun, page.modules);
     for (const row of page.rows) this.trace.add(row);
     for (const violation of page.violations) this.trace.addViolation(violation);
     this.listen();
@@ -95,13 +96,21 @@ class Viewer {
     byId("count").textContent = shown === all ? `${all} records` : `${shown} of ${all} records`;
   }
 
+  // Forget the first rows, of a trace that grows.
+  forget(count) {
+    this.trace.forget(count);
+    this.chosen = Math.max(-1, this.chosen - count);
+    if (this.chosen >= 0) this.chart.related = this.relatedTo(this.chosen);
+    this.chart.selected = this.chosen;
+  }
+
   // --- which row
 
   choose(at) {
     this.chosen = at;
     this.chart.select(at, this.relatedTo(at));
     this.details.showRow(at);
-    history.replaceState(null, "", `#${this.trace.rows[at].n}`);
+    if (!this.page.live) history.replaceState(null, "", `#${this.trace.rows[at].n}`);
   }
 
   // The ends of a message, its request and answers, and the records that explain what it breaks.
@@ -165,7 +174,8 @@ class Viewer {
     const causes = this.trace.violations.filter(({ follows }) => !follows);
     const items = causes.slice(0, BROKEN_MAX).map((violation) => this.itemOf(violation));
     const more = causes.length - BROKEN_MAX;
-    const title = causes.length ? `${causes.length} broken` : "No clause is broken";
+    const none = this.page.live ? NOT_JUDGED : "No clause is broken";
+    const title = causes.length ? `${causes.length} broken` : none;
     byId("broken").replaceChildren(
       element("h2", {}, title),
       element("ul", {}, ...items),
@@ -195,3 +205,4 @@ function byId(id) {
 }
 
 const viewer = new Viewer(JSON.parse(byId("page").textContent));
+if (viewer.page.live) new Live(viewer).run();

@@ -6,6 +6,10 @@ const BROKER = "broker";
 
 class Trace {
   constructor() {
+    this.clear();
+  }
+
+  clear() {
     this.rows = [];
     this.places = new Map();     // number of a record -> index of its row
     this.ends = new Map();       // index of a send -> indices of its receipts and drops
@@ -20,11 +24,26 @@ class Trace {
     this.changes = [];           // of cores, in their order
   }
 
-  // Take the states that jobs are in before the first row.
-  begin(states) {
+  // Take the states that jobs are in before the first row, and the modules that are there.
+  begin(states, modules) {
+    for (const name of modules) this.noteParty(name, true);
     for (const [id, state] of Object.entries(states)) {
       this.jobs.set(id, { id, bars: [{ state, at: 0 }], rows: [], marks: [] });
     }
+  }
+
+  // Forget the first rows. Jobs keep the states that they are in.
+  forget(count) {
+    const { jobs, rows, violations, parties } = this;
+    const states = {};
+    for (const { id, bars } of jobs.values()) {
+      const state = bars.filter(({ at }) => at < count).at(-1)?.state;
+      if (state && state !== "INACTIVE") states[id] = state;
+    }
+    this.clear();
+    this.begin(states, [...parties].filter(([, serves]) => serves).map(([name]) => name));
+    for (const row of rows.slice(count)) this.add(row);
+    for (const violation of violations) this.addViolation(violation);
   }
 
   add(row) {

@@ -21,7 +21,7 @@ from flux_trio.views.story import Change
 from flux_trio.views.svg import element
 from flux_trio.views.viewer.rows import Row
 
-SCRIPTS: Final = ("dom.js", "model.js", "chart.js", "jobs.js", "details.js", "main.js")
+SCRIPTS: Final = ("dom.js", "model.js", "chart.js", "jobs.js", "details.js", "live.js", "main.js")
 STYLE: Final = "viewer.css"
 
 _ESCAPES: Final = {
@@ -62,6 +62,8 @@ class Data(msgspec.Struct, kw_only=True):
     """The records that are shown first; empty: all."""
     changes: Sequence[Change] = ()
     """What the turns changed in the cores, in their order."""
+    modules: Sequence[str] = ()
+    """Modules that are loaded before the first row, as far as that is known."""
     live: bool = False
 
 
@@ -91,16 +93,7 @@ def sentences(
 def viewer_page(title: str, head: Iterable[str], data: Data) -> str:
     """Return the page; `head` are the elements above the drawing."""
     style, script = _file(STYLE), "".join(map(_file, SCRIPTS))
-    policy = "; ".join(
-        (
-            "default-src 'none'",
-            f"script-src '{_digest(script)}'",
-            f"style-src '{_digest(style)}'",
-            "connect-src 'self'" if data.live else "connect-src 'none'",
-            "base-uri 'none'",
-            "form-action 'none'",
-        )
-    )
+    policy = _policy(style, script, live=data.live)
     tags = [
         '<meta charset="utf-8"/>',
         f'<meta http-equiv="Content-Security-Policy" content="{policy}"/>',
@@ -120,6 +113,29 @@ def viewer_page(title: str, head: Iterable[str], data: Data) -> str:
     ]
     page = element("html", element("head", *tags), element("body", "\n".join(body)), lang="en")
     return f"<!DOCTYPE html>\n{page}\n"
+
+
+def live_page(title: str, clauses: Mapping[str, Clause], modules: Sequence[str]) -> tuple[str, str]:
+    """Return the page that reads rows from its server, and its Content-Security-Policy."""
+    told = {id_: each.text for id_, each in clauses.items()}
+    data = Data(rows=(), clauses=told, modules=modules, live=True)
+    head = [element("h1", escape(title)), '<p class="aside" id="live">connecting</p>']
+    style, script = _file(STYLE), "".join(map(_file, SCRIPTS))
+    return viewer_page(title, head, data), _policy(style, script, live=True)
+
+
+def _policy(style: str, script: str, *, live: bool) -> str:
+    """Return the Content-Security-Policy: this script, this style, and nothing else."""
+    return "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src '{_digest(script)}'",
+            f"style-src '{_digest(style)}'",
+            "connect-src 'self'" if live else "connect-src 'none'",
+            "base-uri 'none'",
+            "form-action 'none'",
+        )
+    )
 
 
 _BAR: Final = """<div id="bar">

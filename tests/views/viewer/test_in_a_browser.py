@@ -298,3 +298,27 @@ def test_page_is_not_wider_than_the_screen(browser: Browser, tmp_path: Path, wid
         ".filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.id)"
     )
     assert cut == []
+
+
+def test_first_rows_are_forgotten_and_jobs_keep_their_states(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """As a page that is live does when it has too many."""
+    rows = show(browser, tmp_path, traced())
+    running = next(at for at, row in enumerate(rows) if row.state == "RUN")
+    browser.run("viewer.goTo(arguments[0] + 5)", running)
+    browser.run("viewer.forget(arguments[0] + 1); viewer.update(); viewer.jobs.update()", running)
+    left = rows[running + 1 :]
+    assert browser.run("return viewer.trace.rows.map(row => row.n)") == [row.n for row in left]
+    assert browser.run("return viewer.trace.rows[viewer.chosen].n") == rows[running + 5].n
+    states = "viewer.trace.jobs.get(arguments[0]).bars.map(bar => bar.state)"
+    job = rows[running].jobs[0]
+    assert browser.run(f"return {states}", job) == ["RUN", "CLEANUP", "INACTIVE"]
+
+
+def test_gap_is_a_row_over_all_lanes(browser: Browser, tmp_path: Path) -> None:
+    rows = show(browser, tmp_path, traced())
+    browser.run("viewer.trace.add(gap(viewer.trace.rows.at(-1), 7)); viewer.update()")
+    browser.run("viewer.goTo(arguments[0])", len(rows))
+    words = browser.run("return [...document.querySelectorAll('.noted')].at(-1).textContent")
+    assert words == "7 records are missing here: they came too fast"
