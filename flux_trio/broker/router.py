@@ -92,7 +92,7 @@ class Router:
         self.services: dict[str, Peer] = {}
         self.ended: dict[str, str] = {}  # service -> why nobody holds it, if its holder crashed
         self.guests: dict[int, GuestRequests] = {}  # by userid, while they have a connection
-        self._sequence = 0
+        self.sequence = 0  # of the last event
         self._connections = 0
         self._subscribers: dict[str, list[Peer]] = {}  # by topic, those of the last events
 
@@ -273,14 +273,14 @@ class Router:
         That user is the sender. If the sender is the owner, the message may name another user, so
         that a service can notify a user about the user's job.
         """
-        self._sequence += 1
+        self.sequence += 1
         userid = sender.userid
         if sender.rolemask & ROLE_OWNER and message.userid != USERID_UNKNOWN:
             userid = message.userid
         event = Event(
             message.topic,
             message.payload,
-            self._sequence,
+            self.sequence,
             message.flags,
             userid,
             sender.rolemask,

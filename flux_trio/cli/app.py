@@ -42,6 +42,7 @@ COMMANDS: Final = (
     "exercise",
     "fuzz",
     "replay",
+    "explore",
     "fsck",
     "backup",
     "restore",

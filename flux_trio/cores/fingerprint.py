@@ -64,6 +64,19 @@ from flux_trio.messages import Event, FluxError, Request, Response
 Normal: TypeAlias = Any
 """What JSON can hold."""
 
+
+class Marked(NamedTuple):
+    """A state with `["matchtag", place]` for each matchtag.
+
+    `matchtags` has by place the sender, "" for the core itself, and the matchtag. `lasts` says how
+    far the core's numberings have got.
+    """
+
+    state: Normal
+    matchtags: tuple[tuple[str, int], ...]
+    lasts: tuple[int, ...]
+
+
 PayloadTypes: TypeAlias = Mapping[str | tuple[type, str], Any]
 """As what the payload of a message is read, a type or a Codec: by topic that of a request, by
 (class, topic) that of a response or an event."""
@@ -103,12 +116,16 @@ def normalised(parts: Mapping[str, HasState], payload_types: PayloadTypes) -> No
     `payload_types` says by topic as what the payload of a request is read.
     """
     walk = _Walk(payload_types)
-    found = {}
-    for path, part in parts.items():
-        if part.state_names:
-            held = {name: getattr(part, name) for name in part.state_names}
-            found[path] = walk.attributes(held, hints_of(part), _NOWHERE)
+    found = walk.parts(parts)
     return _Places(walk.numbers, walk.times, walk.now).settle(found)
+
+
+def marked(parts: Mapping[str, HasState], payload_types: PayloadTypes) -> Marked:
+    """The state of `parts` with all numbers and times as they are, except matchtags."""
+    walk = _Walk(payload_types)
+    found = walk.parts(parts)
+    marks = _Marks(walk.numbers)
+    return Marked(marks.settle(found), tuple(marks.matchtags), tuple(walk.lasts))
 
 
 def digest_of(state: Normal) -> str:
@@ -170,6 +187,17 @@ class _Walk:
         self.numbers: set[_Numbered] = set()
         self.times: set[float] = set()
         self.now = 0.0
+        self.lasts: list[int] = []
+
+    def parts(self, parts: Mapping[str, HasState]) -> dict[str, Any]:
+        """The state of each part that has one, by path."""
+        return {
+            path: self.attributes(
+                {name: getattr(part, name) for name in part.state_names}, hints_of(part), _NOWHERE
+            )
+            for path, part in parts.items()
+            if part.state_names
+        }
 
     def value(self, value: Any, hint: Hint, beside: _Beside) -> Any:
         """`value`, with a _Numbered, a _Moment or an _Unordered in some places."""
@@ -224,7 +252,8 @@ class _Walk:
             case Meaning.NOW if isinstance(value, (int, float)):
                 self.now = value
                 return _LEFT_OUT
-            case Meaning.LAST:
+            case Meaning.LAST if isinstance(value, int):
+                self.lasts.append(value)
                 return _LEFT_OUT
             case Meaning.KVS_KEY if isinstance(value, str):
                 return self._key(value)
@@ -427,6 +456,24 @@ class _Places:
             case dict():
                 return {name: self.settle(item) for name, item in tree.items()}
         return tree
+
+
+class _Marks(_Places):
+    """Puts places where `_Walk` has left matchtags; other numbers and times stay."""
+
+    def __init__(self, numbers: set[_Numbered]) -> None:
+        tags = sorted((each.peer, int(each.value)) for each in numbers if each.kind == _MATCHTAG)
+        self.matchtags = tags
+        self._place = {tag: place for place, tag in enumerate(tags)}
+
+    def settle(self, tree: Any) -> Normal:
+        match tree:
+            case _Numbered(kind, value, peer):
+                is_tag = kind == _MATCHTAG
+                return [kind, self._place[peer, int(value)] if is_tag else value]
+            case _Moment(time):
+                return ["time", time]
+        return super().settle(tree)
 
 
 def _next_to(beside: _Beside, value: Any, hint: Hint) -> _Beside:

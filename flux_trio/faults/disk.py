@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from flux_trio.cores.kvs.core import KvsCore
 from flux_trio.cores.kvs.ops import Damaged, Fetch, Fetched, Stored, StoreOps
-from flux_trio.cores.state import Plain
+from flux_trio.cores.state import CorePart, Plain
 from flux_trio.cores.turns import SetTimer, TimerFired
 from flux_trio.messages import Errno
 from flux_trio.services.kvs_at_once import execute
@@ -65,6 +65,11 @@ class KvsOnDisk:
         self._disk = disk
         self._round: list[StoreOps | Fetch] = []  # what waits for the disk, in order
         self.start = self._core.start
+
+    @property
+    def part(self) -> CorePart:
+        """The core itself, which has the state."""
+        return self._core
 
     def dump(self) -> Plain:
         """Return the state of the core."""

@@ -20,7 +20,7 @@ from flux_trio.cores.job_manager.requests.admissions import FindUser, User, User
 from flux_trio.cores.resource.core import ResourceCore
 from flux_trio.cores.sched.core import SchedCore
 from flux_trio.cores.sched.tables import scheduler_policies
-from flux_trio.cores.state import Plain
+from flux_trio.cores.state import CorePart, Plain
 from flux_trio.cores.turns import ClearTimer, Core, Log, Note, SetTimer, TimerFired
 from flux_trio.faults.disk import Disk, KvsOnDisk
 from flux_trio.faults.plugin_files import host_of
@@ -131,6 +131,11 @@ class JobManagerAtOnce:
         plugins = PluginsOfWorld(interests, fault_of, self._answer_later, self._forget, self._host)
         self._turns = PluginTurns(self._core, plugins)
         self.start = self._turns.start
+
+    @property
+    def part(self) -> CorePart:
+        """The core itself, which has the state."""
+        return self._core
 
     def dump(self) -> Plain:
         """Return the state of the core."""

@@ -86,14 +86,14 @@ class Lives:
     """
 
     def __init__(self) -> None:
-        self._monitor = Monitor(ALL_RULES, _clauses(), is_simulated=True)
+        self._monitor = Monitor(ALL_RULES, all_clauses(), is_simulated=True)
         self._earlier: list[Violation] = []
 
     def observe(self, record: Record) -> None:
         """Take the next record; a Sink."""
         if record.kind == Kind.CONFIG:  # the first record of a life
             self._earlier += self._monitor.violations
-            self._monitor = Monitor(ALL_RULES, _clauses(), is_simulated=True)
+            self._monitor = Monitor(ALL_RULES, all_clauses(), is_simulated=True)
         self._monitor.observe(record)
 
     def finish(self) -> None:
@@ -123,7 +123,7 @@ class Game:
         if any(each.looks_at == "trace" for each in self._properties):
             sinks.append(self.trace.append)
         self.world = CoresWorld(
-            plan.seed, _config(plan), _surroundings(plan), late=plan.late, sinks=sinks
+            plan.seed, config_of(plan), surroundings_of(plan), late=plan.late, sinks=sinks
         )
         self.world.began = self._begin_life
         self.moments: Moments | None = Moments(plan.faults, self.world)
@@ -258,18 +258,21 @@ def _nodes_back(plan: Plan) -> Iterator[Do]:
 
 
 @functools.cache
-def _clauses() -> dict[str, Clause]:
+def all_clauses() -> dict[str, Clause]:
+    """Return the registry of clauses, which is read once."""
     return load_clauses()
 
 
-def _config(plan: Plan) -> Config:
+def config_of(plan: Plan) -> Config:
+    """Return the configuration of the instance of a plan."""
     sched = SchedConfig(policy=plan.policy)
     if plan.limit:
         sched = SchedConfig(policy=plan.policy, mode="limited", limit=plan.limit)
     return Config(exec=ExecConfig(simulate=True), sched=sched)
 
 
-def _surroundings(plan: Plan) -> Surroundings:
+def surroundings_of(plan: Plan) -> Surroundings:
+    """Return what the modules of a plan are given."""
     cores = (1 << plan.cores) - 1
     ranks = range(plan.nnodes)
     hooks = [fault.hook for fault in plan.faults if hasattr(fault, "hook")]

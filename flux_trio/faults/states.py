@@ -16,6 +16,7 @@ from flux_trio.cores.state import Plain
 from flux_trio.faults.plan import Plan
 from flux_trio.faults.properties import Property
 from flux_trio.faults.running import Game
+from flux_trio.faults.world import CoresWorld
 from flux_trio.formats import format_fluid
 from flux_trio.trace import Kind, Record, Sink
 from flux_trio.views import Change
@@ -122,41 +123,35 @@ def changed_lines(before: dict[str, str], after: dict[str, str]) -> Iterator[str
             yield f"{place}: {old} -> {new}"
 
 
-class WatchedGame(Game):
-    """A game that looks after each step at the cores of all who did something; see `changes`."""
+class Watch:
+    """Looks at the cores of a world, and keeps what has changed in them; `take` is a Sink."""
 
-    def __init__(
-        self, plan: Plan, sinks: Iterable[Sink] = (), properties: Iterable[Property] = ()
-    ) -> None:
+    def __init__(self) -> None:
         self.changes: list[Change] = []
         self.states: dict[str, dict[str, str]] = {}
-        """The state of each core after the last step, by module."""
+        """The state of each core at the last look, by module."""
         self._dumps: dict[str, Plain] = {}
         self._last = 0
         self._acted: set[str] = set()  # parties of records since the last look
-        super().__init__(plan, [*sinks, self._take], properties)
-        self.look()
-        self.changes.clear()
 
-    def _take(self, record: Record) -> None:
+    def take(self, record: Record) -> None:
+        """Note who does something."""
         self._last = record.n
         self._acted.add(record.party)
         if record.kind == Kind.MODULE and record.data is not None:
             self._acted.add(record.data["module"])
 
-    def step(self) -> bool:
-        """Let one thing happen, and look at what it has changed; False if nothing is left."""
-        is_alive = super().step()
-        self.look(self._acted)
+    def look_at_actors(self, world: CoresWorld) -> None:
+        """Look at the cores of all who did something since the last time."""
+        self.look(world, self._acted)
         self._acted.clear()
-        return is_alive
 
-    def look(self, modules: Container[str] | None = None) -> None:
+    def look(self, world: CoresWorld, modules: Container[str] | None = None) -> None:
         """Look at the cores of these modules, by default of all."""
-        for name in self.world.modules:
+        for name in world.modules:
             if modules is not None and name not in modules:
                 continue
-            station = self.world.stations.get(name)
+            station = world.stations.get(name)
             dump = None if station is None else station.core.dump()  # type: ignore[attr-defined]
             if dump == self._dumps.get(name):
                 continue
@@ -166,6 +161,30 @@ class WatchedGame(Game):
             lines = ("the module is not there",) if dump is None else changed_lines(before, after)
             if shown := tuple(lines):
                 self.changes.append(Change(self._last, name, shown, state_text(after)))
+
+
+class WatchedGame(Game):
+    """A game that looks after each step at the cores of all who did something; see `changes`."""
+
+    def __init__(
+        self, plan: Plan, sinks: Iterable[Sink] = (), properties: Iterable[Property] = ()
+    ) -> None:
+        self._watch = Watch()
+        self.changes = self._watch.changes
+        self.states = self._watch.states
+        super().__init__(plan, [*sinks, self._watch.take], properties)
+        self.look()
+        self.changes.clear()
+
+    def step(self) -> bool:
+        """Let one thing happen, and look at what it has changed; False if nothing is left."""
+        is_alive = super().step()
+        self._watch.look_at_actors(self.world)
+        return is_alive
+
+    def look(self) -> None:
+        """Look at the cores of all modules."""
+        self._watch.look(self.world)
 
 
 def state_text(lines: dict[str, str]) -> str:

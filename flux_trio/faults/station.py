@@ -6,17 +6,27 @@ import heapq
 import random
 from collections import deque
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, NamedTuple
 
 from flux_trio.broker import Peer
 from flux_trio.broker.router import REQUESTS_WAITING_MAX
 from flux_trio.cores.turns import Core
-from flux_trio.messages import Message
+from flux_trio.messages import Message, Request
 
 Waiting = tuple[int, Message]
 """The place of a send in the trace, and the message."""
 
 _UNTIL_RELEASED = -1
+
+
+class StationState(NamedTuple):
+    """A station that is put down, without its core: what waits, the timers, what its peer knows."""
+
+    links: tuple[tuple[str, tuple[Waiting, ...]], ...]
+    timers: tuple[tuple[Hashable, tuple[float, int]], ...]
+    called: tuple[str, ...]
+    missed: frozenset[str]
+    inflight: tuple[tuple[str, tuple[Request, ...]], ...]
 
 
 class Station:
@@ -76,6 +86,24 @@ class Station:
                 self._count_down()
         self.nwaiting -= len(taken)
         return taken
+
+    @property
+    def senders(self) -> list[str]:
+        """Whose messages wait, in the order of the names."""
+        return sorted(self._links)
+
+    def take_from(self, sender: str) -> Waiting:
+        """Return the first message of `sender`, which waits no more."""
+        link = self._links[sender]
+        taken = link.popleft()
+        if not link:
+            del self._links[sender]
+        self.nwaiting -= 1
+        return taken
+
+    def take_oldest(self) -> Waiting:
+        """Return the message that was sent first, which waits no more."""
+        return self.take_from(min(self._links, key=lambda sender: self._links[sender][0][0]))
 
     def undelivered(self) -> list[Waiting]:
         """Return the waiting messages in the order in which they were sent; none waits any more."""
@@ -175,6 +203,41 @@ class Station:
             del self._timers[key]
         return [key for _, key in due]
 
+    def timers_at(self, at: float) -> list[Hashable]:
+        """Return the keys of the timers that fire by `at`, earliest first."""
+        return [key for key, order in sorted(self._timers.items(), key=_time_of) if order[0] <= at]
+
     def take_timers_of(self, other: Station) -> None:
         """Go on with the timers of `other`, whose core this is."""
         self._timers, self._count = other._timers, other._count
+
+    # --- put down and taken up
+
+    def put_down(self) -> StationState:
+        """Return what the station has beside its core; no message may be held."""
+        peer = self.peer
+        return StationState(
+            tuple([(sender, tuple(link)) for sender, link in sorted(self._links.items())]),
+            tuple(sorted(self._timers.items(), key=_time_of)),
+            tuple(peer.called),
+            frozenset(peer.missed),
+            tuple([(sender, tuple(asked.values())) for sender, asked in peer.inflight.items()]),
+        )
+
+    def take_up(self, state: StationState) -> None:
+        """Go on from what was put down."""
+        links, timers, called, missed, inflight = state
+        self._links = {sender: deque(waiting) for sender, waiting in links}
+        self.nwaiting = sum([len(waiting) for _, waiting in links])
+        self._timers = dict(timers)
+        self._count = max([count for _, (_, count) in timers], default=0)
+        peer = self.peer
+        peer.called = dict.fromkeys(called)
+        peer.missed = set(missed)
+        peer.inflight = {
+            sender: {request.matchtag: request for request in asked} for sender, asked in inflight
+        }
+
+
+def _time_of(timer: tuple[Hashable, tuple[float, int]]) -> tuple[float, int]:
+    return timer[1]

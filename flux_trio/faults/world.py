@@ -131,12 +131,18 @@ class CoresWorld:
             if self.life == life:
                 self.load(name)
 
+    def let_take(self, station: Station, inputs: list[Any]) -> None:
+        """Let a party have a turn with these inputs, to its end."""
+        self._taken = (station, inputs)
+        self._is_stopping = False
+        self._go_on()
+
     def load(self, name: str) -> None:
         """Start a module, unless it runs."""
         if name in self.stations:
             return
         plan = self._plans[name]
-        station = self.add(name, plan.make())
+        station = self.add(name, self.make(name))
         for service in plan.services:
             self.router.register(station.peer, service)
         for event in plan.events:

@@ -30,6 +30,8 @@ from flux_trio.judge.engine.causes import Violation
 from flux_trio.judge.engine.judgement import Expected, Judgement, judge_trace, pick_records
 from flux_trio.judge.engine.monitor import Monitor, Verdict
 from flux_trio.judge.engine.noting import NotingMonitor
+from flux_trio.judge.engine.place import Move, mover
+from flux_trio.judge.engine.standing import Standing
 
 __all__ = [
     "Clause",
@@ -38,8 +40,10 @@ __all__ = [
     "Judgement",
     "Kind",
     "Monitor",
+    "Move",
     "NotingMonitor",
     "Observable",
+    "Standing",
     "Verdict",
     "Violation",
     "Word",
@@ -50,6 +54,7 @@ __all__ = [
     "load_clauses",
     "load_reasons",
     "load_unjudged",
+    "mover",
     "parse_clauses",
     "parse_reasons",
     "pick_records",

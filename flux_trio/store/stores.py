@@ -90,6 +90,14 @@ class MemoryStore:
             else:
                 values[op.key] = op.text  # type: ignore[union-attr]
 
+    def put_down(self) -> dict[str, str]:
+        """Return all values, by key in order."""
+        return dict(self._values)
+
+    def take_up(self, values: dict[str, str]) -> None:
+        """Have these values and no others."""
+        self._values = SortedDict(values)
+
     def lookup(self, keys: Sequence[str]) -> list[str | None]:
         return [self._values.get(key) for key in keys]
 

@@ -138,6 +138,10 @@ class Monitor:
         """
         return relative(self.put_down(), self._plans.slots)
 
+    def types(self) -> dict[int, Any]:
+        """Return by slot the type of the states; `Standing.states` has the slots in their order."""
+        return {slot: each.type for each, slot in self._plans.slots.items()}
+
     def put_down(self) -> Standing:
         """Return all that the monitor has, from which `take_up` goes on."""
         return Standing(

@@ -1,0 +1,113 @@
+"""The search of `flux-trio explore`, its progress and its report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from flux_trio.cli.errors import CommandError
+from flux_trio.explore import Report, Search, UnsuitablePlan, tell_path
+from flux_trio.faults.plan import Plan, plan_to_toml
+from flux_trio.views import Story, story_page, story_text
+
+MIB: Final = 1 << 20
+
+
+class NotExplored(CommandError):
+    """The plan has something that is not explored."""
+
+    exit_code = 2
+
+
+def run_search(
+    plan: Plan, *, states_max: int | None, with_rules: bool, output: Path
+) -> tuple[Report, Path | None]:
+    """Explore the world of `plan`; return the report, and the directory of the story if any."""
+    try:
+        search = Search(plan, with_rules=with_rules)
+    except UnsuitablePlan as error:
+        raise NotExplored(str(error)) from None
+    with _progress() as tell:
+        report = search.run(states_max, tell)
+    if report.broken is None:
+        return report, None
+    _write(output, plan, tell_path(plan, report.broken))
+    return report, output
+
+
+def report_lines(report: Report, directory: Path | None) -> Iterator[str]:
+    """Yield what is broken, with the story, and the counts."""
+    broken = report.broken
+    if broken is not None and directory is not None:
+        steps = f"{len(broken.path)} steps" if len(broken.path) != 1 else "1 step"
+        yield f"{broken.name} is broken after {steps}: {broken.found}; see {directory}"
+        yield ""
+        yield from story_text(tell_path(report.plan, broken)).splitlines()
+        yield ""
+    yield (
+        f"{report.nstates:,} states, {report.ntransitions:,} transitions, depth {report.depth}, "
+        f"{report.nrest:,} states at rest"
+    )
+    yield (
+        f"{report.seconds:.1f} s of the processor, {report.rate:,.0f} transitions/s, "
+        f"{report.memory // MIB:,} MiB"
+    )
+    if broken is None:
+        what = "every state was met" if report.is_complete else "the search is not complete"
+        yield f"{what}; no property was broken"
+
+
+def report_json(report: Report, directory: Path | None) -> dict[str, Any]:
+    """Return the counts, and what is broken."""
+    broken = report.broken
+    return {
+        "states": report.nstates,
+        "transitions": report.ntransitions,
+        "depth": report.depth,
+        "at_rest": report.nrest,
+        "seconds": round(report.seconds, 3),
+        "rate": round(report.rate),
+        "memory": report.memory,
+        "complete": report.is_complete,
+        "broken": None
+        if broken is None
+        else {
+            "property": broken.name,
+            "found": broken.found,
+            "path": list(broken.path),
+            "directory": str(directory),
+        },
+    }
+
+
+def _write(directory: Path, plan: Plan, story: Story) -> None:
+    files = {
+        "plan.toml": plan_to_toml(plan),
+        "story.txt": story_text(story),
+        "story.html": story_page(story),
+    }
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            (directory / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{error.filename}: {error.strerror}") from None
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[Report], object]]:
+    """Show the counts on standard error if it is a terminal."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    with console.status("") as status:
+        yield lambda report: status.update(
+            f"depth {report.depth}: {report.nstates:,} states, {report.nwaiting:,} of them to "
+            f"follow, {report.ntransitions:,} transitions, {report.rate:,.0f}/s, "
+            f"{report.memory // MIB:,} MiB"
+        )

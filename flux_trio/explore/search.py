@@ -1,0 +1,214 @@
+"""The search: every state of a small world, breadth first, and every way that leads on from it.
+
+A state that was met before, by its identity, is not followed again. The judge is carried along the
+first path to each state, which is a shortest one, and judges every transition out of the state.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from flux_trio.explore.identity import identity
+from flux_trio.explore.judging import Judge
+from flux_trio.explore.small_world import Choice, SmallWorld, Strike, WorldState
+from flux_trio.faults.plan import Plan
+from flux_trio.faults.running import ERROR
+from flux_trio.formats import format_fluid
+from flux_trio.judge import Standing
+
+TOLD_EVERY: Final = 2_000
+"""Transitions after which the progress is told."""
+
+Path: TypeAlias = tuple[int, ...]
+"""By step, the place of what happens among the choices of the world."""
+
+_Met: TypeAlias = tuple[int, WorldState, Standing]
+
+
+@dataclass
+class Broken:
+    """What is wrong, and the shortest way there."""
+
+    name: str
+    """The clause, or `error`, `inactive` or `answered`."""
+    found: str
+    path: Path
+
+
+@dataclass
+class Report:
+    """What a search has met so far."""
+
+    plan: Plan
+    nstates: int = 1
+    ntransitions: int = 0
+    depth: int = 0
+    nrest: int = 0
+    """States at rest: no message waits, no timer is set, and no module is missing."""
+    nwaiting: int = 0
+    """States that are met and not yet followed."""
+    seconds: float = 0.0
+    """Of the processor."""
+    is_complete: bool = False
+    broken: Broken | None = None
+
+    @property
+    def rate(self) -> float:
+        """Transitions in a second of the processor."""
+        return self.ntransitions / self.seconds if self.seconds else 0.0
+
+    @property
+    def memory(self) -> int:
+        """The most that this process has used, in bytes."""
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+class Search:
+    """A search through the world of `plan`; raises UnsuitablePlan.
+
+    If it is `with_rules`, states of the world with different states of the judge's rules are
+    different, except for the order and the age of the records that the rules refer to.
+    """
+
+    def __init__(self, plan: Plan, *, with_rules: bool = False) -> None:
+        self.report = Report(plan)
+        self._judge = Judge()
+        self._with_rules = with_rules
+        self._world = SmallWorld(plan, [self._judge.observe])
+        self._known: set[bytes] = set()
+        self._before = array("q")  # by number of a state: the one from which it was met first
+        self._by = array("H")  # and by which choice
+
+    def run(
+        self,
+        states_max: int | None = None,
+        tell: Callable[[Report], object] = lambda _: None,
+    ) -> Report:
+        """Go on until all states are met, one breaks a property, or so many states are met.
+
+        KeyboardInterrupt ends the search, too: the report is of what was met by then.
+        """
+        report = self.report
+        began = time.process_time()
+        first = self._world.put_down()
+        self._is_new(first)
+        self._before.append(-1)
+        self._by.append(0)
+        met: list[_Met] = [(0, first, self._judge.put_down())]
+        try:
+            while met and not report.broken and not _is_full(report, states_max):
+                met = self._follow(met, states_max, lambda: self._tell(began, tell))
+                report.depth += bool(met)
+        except KeyboardInterrupt:
+            pass
+        else:
+            report.is_complete = not met
+        self._tell(began, tell)
+        return report
+
+    def _tell(self, began: float, tell: Callable[[Report], object]) -> None:
+        self.report.seconds = time.process_time() - began
+        tell(self.report)
+
+    def _follow(
+        self, met: list[_Met], states_max: int | None, tell: Callable[[], None]
+    ) -> list[_Met]:
+        """Follow all states of one depth; return those of the next one, or where it ended."""
+        report, world, judge = self.report, self._world, self._judge
+        after: list[_Met] = []
+        for place, (number, state, standing) in enumerate(met):
+            world.take_up(state)
+            choices = world.choices()
+            if all(isinstance(each, Strike) for each in choices):
+                report.nrest += 1
+                judge.take_up(standing)
+                self._look_at_rest(number)
+            for by, choice in enumerate(choices):
+                world.take_up(state)
+                judge.take_up(standing)
+                world.do(choice)
+                report.ntransitions += 1
+                if not report.ntransitions % TOLD_EVERY:
+                    report.nwaiting = len(met) - place + len(after)
+                    tell()
+                if found := self._found():
+                    report.broken = Broken(*found, (*self._path_to(number), by))
+                if report.broken:
+                    return after
+                reached = world.put_down()
+                if self._is_new(reached):
+                    self._before.append(number)
+                    self._by.append(by)
+                    after.append((report.nstates, reached, judge.put_down()))
+                    report.nstates += 1
+            if _is_full(report, states_max):
+                return [*met[place + 1 :], *after]
+        return after
+
+    def _is_new(self, state: WorldState) -> bool:
+        name = identity(state, self._world.machines)
+        if self._with_rules:
+            name += self._judge.states(self._judge.put_down())
+        if name in self._known:
+            return False
+        self._known.add(name)
+        return True
+
+    def _found(self) -> tuple[str, str] | None:
+        """Return what the last transition has broken: the property, and how."""
+        if self._world.errors:
+            return ERROR, self._world.errors[0]
+        for violation in self._judge.violations:
+            return violation.clause, violation.text
+        return None
+
+    def _look_at_rest(self, number: int) -> None:
+        """Check what must hold when nothing is left to happen."""
+        found = at_rest(self._world, self._judge)
+        if found is not None:
+            self.report.broken = Broken(*found, self._path_to(number))
+
+    def _path_to(self, number: int) -> Path:
+        path = []
+        while number:
+            path.append(self._by[number])
+            number = self._before[number]
+        return tuple(reversed(path))
+
+
+def _is_full(report: Report, states_max: int | None) -> bool:
+    return states_max is not None and report.nstates >= states_max
+
+
+def at_rest(world: SmallWorld, judge: Judge) -> tuple[str, str] | None:
+    """Return what is wrong in a world at rest: the property, and how."""
+    for violation in judge.finish():
+        return violation.clause, violation.text
+    waiting = world.unanswered()
+    if waiting:
+        return "answered", f"{waiting[0]} has a request that is not answered"
+    if world.jobs.active and not _may_wait(world.plan):
+        return "inactive", f"{format_fluid(min(world.jobs.active), 'f58')} is active at rest"
+    return None
+
+
+def _may_wait(plan: Plan) -> bool:
+    """Whether jobs may be active at rest: what holds them or stops their queue is in the plan."""
+    stops = [each.what for each in plan.actions if each.what in ("queue-stop", "queue-start")]
+    is_held = any(not each.urgency for each in plan.jobs)
+    is_held |= any(each.what == "urgency" and not each.value for each in plan.actions)
+    is_less = any(each.what in ("drain", "down", "exclude") for each in plan.actions)
+    return is_held or is_less or stops[-1:] == ["queue-stop"]
+
+
+def follow(world: SmallWorld, path: Path, after: Callable[[Choice], object]) -> None:
+    """Let happen in a world that has begun what a path says; call `after` with each step."""
+    for place in path:
+        choice = world.choices()[place]
+        world.do(choice)
+        after(choice)

@@ -1,0 +1,351 @@
+"""A world whose every step is chosen: which core takes which message, timer or fault next.
+
+The kvs, job-ingest and the clients take what reaches them within the step in which it was sent,
+oldest first; job-list is not loaded. Messages between two parties keep their order; no other order
+is given, and there is no bound on how long a message is on its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from flux_trio.cores.turns import Core, TimerFired
+from flux_trio.explore.remembered import Keeper, Machine, OfClient, OfKvs, OfModule, Remembered
+from flux_trio.faults.catalogue import Crash, Fault, Return, Unload
+from flux_trio.faults.jobs import Jobs
+from flux_trio.faults.machines import KVS_MODULE
+from flux_trio.faults.parties import OWNER
+from flux_trio.faults.plan import Plan
+from flux_trio.faults.running import config_of, surroundings_of
+from flux_trio.faults.station import Station, StationState
+from flux_trio.faults.user import Owner
+from flux_trio.faults.workload import Do, JobPlan
+from flux_trio.faults.world import CoresWorld
+from flux_trio.trace import Sink
+
+INGEST: Final = "job-ingest"
+LEFT_OUT: Final = ("job-list",)
+MORTAL: Final = ("sched", "job-exec", "resource")
+"""Modules that faults may end: the cores of the others live as long as the world."""
+
+_PAIRS: Final = {
+    "queue-stop": "queue",
+    "queue-start": "queue",
+    "drain": "drain",
+    "undrain": "drain",
+    "down": "down",
+    "up": "down",
+    "exclude": "exclude",
+    "include": "exclude",
+}
+
+
+class Take(NamedTuple):
+    """A module takes the next message of a sender."""
+
+    module: str
+    sender: str
+
+
+class Fire(NamedTuple):
+    """The timer of a module that is due next fires; the time is `at` then."""
+
+    module: str
+    place: int
+    at: float
+
+
+class Strike(NamedTuple):
+    """A fault of the plan strikes, by its place."""
+
+    fault: int
+
+
+class Load(NamedTuple):
+    """A module that a fault has ended is loaded again."""
+
+    module: str
+
+
+Choice: TypeAlias = Take | Fire | Strike | Load
+
+
+@dataclass(slots=True)
+class PartyState:
+    """A party that is put down: the number of its core's state, and its station."""
+
+    name: str
+    nbefore: int
+    core: int
+    station: StationState
+    identity: Any = field(default=None, compare=False)
+    """What `identity` knows of it."""
+
+
+class WorldState(NamedTuple):
+    """A world that is put down. What did not change is shared with the states before it."""
+
+    passed: float
+    parties: tuple[PartyState, ...]
+    ended: tuple[tuple[str, str], ...]
+    nbefore: tuple[tuple[str, int], ...]
+    left: tuple[int, ...]
+    """The places of the faults that have not struck."""
+    active: frozenset[int]
+    sequence: int
+    """Of the last event: it decides nothing."""
+
+
+class UnsuitablePlan(ValueError):
+    """A plan has something that is not explored."""
+
+
+class SmallWorld(CoresWorld):
+    """The world of a plan, booted; the jobs are submitted, and nobody has taken anything since.
+
+    Of the plan's times none counts: requests are made at once, those about the same thing in their
+    order and the others by clients of their own; faults strike, and modules come back, whenever
+    they are chosen. `machines` are those of another world of the plan. Raises UnsuitablePlan.
+    """
+
+    def __init__(
+        self, plan: Plan, sinks: Iterable[Sink] = (), machines: dict[str, Machine] | None = None
+    ) -> None:
+        _check(plan)
+        self.jobs = Jobs()
+        super().__init__(
+            plan.seed, config_of(plan), surroundings_of(plan), sinks=[self.jobs.observe, *sinks]
+        )
+        self.plan = plan
+        self.left = tuple(range(len(plan.faults)))
+        self.machines: dict[str, Machine] = {} if machines is None else machines
+        self._keepers: dict[str, Keeper] = {KVS_MODULE: OfKvs(self.disk.store)}
+        self._pool: dict[tuple[str, int], Station] = {}
+        self._groups = _groups(plan)
+        self._within = (KVS_MODULE, INGEST, OWNER, *self._groups)
+        self._last: dict[str, PartyState] = {}
+        self._is_put_down = False  # whether `_last` is what the stations have
+        self.boot()
+        self._settle()
+        self._start_client(OWNER, plan.jobs, ())
+        self.do_within()
+
+    # --- parties
+
+    def make(self, name: str) -> Core[Any, Any]:
+        """Return the core of a module as it is when the module starts."""
+        keeper = self._keepers.setdefault(name, OfModule())
+        return self._remembered(name, lambda: super(SmallWorld, self).make(name), keeper)
+
+    def _remembered(self, name: str, make: Any, keeper: Keeper) -> Remembered:
+        machine = self.machines.get(name)
+        if machine is None:
+            machine = self.machines[name] = Machine(make, keeper)
+        return Remembered(machine)
+
+    def boot(self) -> None:
+        """Load the modules that are explored."""
+        self.is_up = True
+        for name in self.modules:
+            if name not in LEFT_OUT:
+                self.load(name)
+
+    def _settle(self) -> None:
+        """Let all take what reaches them, in one order, until nobody has anything to do."""
+        while waiting := [each for each in self.stations.values() if each.has_message]:
+            for station in waiting:
+                while station.has_message:
+                    self._take(station, station.take_oldest())
+
+    def _start_client(self, name: str, jobs: tuple[JobPlan, ...], group: tuple[Do, ...]) -> None:
+        ids = {} if name == OWNER else self._ids()
+        core = self._remembered(name, lambda: Owner(jobs, group, ids), OfClient())
+        self.start(self.add(name, core))
+
+    def _ids(self) -> dict[int, int]:
+        """Return the ids of the jobs that are submitted, by place."""
+        core: Any = self.stations[OWNER].core
+        ids: dict[int, int] = core.machine.core_in(core.state).ids
+        return dict(ids)
+
+    def unanswered(self) -> list[str]:
+        """Return the clients that wait for an answer, or for the id of a job."""
+        clients = [OWNER, *self._groups]
+        return [name for name in clients if name not in self.stations or self._waits(name)]
+
+    def _waits(self, name: str) -> bool:
+        core: Any = self.stations[name].core
+        return bool(core.machine.core_in(core.state).waiting)
+
+    def _start_ready_clients(self) -> bool:
+        """Start the clients whose jobs have an id by now; return whether there was one."""
+        waiting = [name for name in self._groups if name not in self.stations]
+        known = set(self._ids()) if waiting else set()
+        ready = [name for name in waiting if known >= _jobs_of(self._groups[name])]
+        for name in ready:
+            self._start_client(name, (), self._groups[name])
+        return bool(ready)
+
+    # --- choices
+
+    def choices(self) -> list[Choice]:
+        """Return what may happen next, always in the same order."""
+        found: list[Choice] = []
+        at = min(
+            (due for each in self.stations.values() if (due := each.next_timer()) is not None),
+            default=None,
+        )
+        for name, station in sorted(self.stations.items()):
+            if name not in self._within:
+                found += [Take(name, sender) for sender in station.senders]
+            if at is not None:
+                due = max(at, self.passed)
+                found += [Fire(name, place, due) for place in range(len(station.timers_at(due)))]
+        for place in self.left:
+            fault = self.plan.faults[place]
+            if fault.module in self.stations:  # type: ignore[union-attr]
+                found.append(Strike(place))
+        for name in self.modules:
+            if name not in self.stations and name not in LEFT_OUT:
+                found.append(Load(name))
+        return found
+
+    def do(self, choice: Choice) -> None:
+        """Let it happen."""
+        self._is_put_down = False
+        match choice:
+            case Take(name, sender):
+                station = self.stations[name]
+                self._take(station, station.take_from(sender))
+            case Fire(name, place, at):
+                self.passed = at
+                station = self.stations[name]
+                key = station.timers_at(at)[place]
+                station.clear_timer(key)
+                self.let_take(station, [TimerFired(key)])
+            case Strike(place):
+                self.left = tuple(each for each in self.left if each != place)
+                self._strike(self.plan.faults[place])
+            case Load(name):
+                self.load(name)
+        self.do_within()
+
+    def _strike(self, fault: Fault) -> None:
+        match fault:
+            case Crash(module):
+                self.crash(module)
+            case Return(module):
+                self.let_return(module)
+            case Unload(module):
+                self.unload(module)
+
+    def do_within(self) -> None:
+        """Let the kvs, job-ingest and the clients take what reaches them, oldest first."""
+        again = True
+        while again:
+            again = False
+            for name in self._within:
+                station = self.stations.get(name)
+                if station is None:
+                    continue
+                while station.has_message:
+                    again = True
+                    self._take(station, station.take_oldest())
+                for key in station.timers_at(self.passed):
+                    again = True
+                    station.clear_timer(key)
+                    self.let_take(station, [TimerFired(key)])
+            again |= self._start_ready_clients()
+
+    def _take(self, station: Station, waiting: tuple[int, Any]) -> None:
+        self.trace.received_all(station.name, [waiting])
+        self.let_take(station, [waiting[1]])
+
+    # --- put down and taken up
+
+    def put_down(self) -> WorldState:
+        """Return the state of the world."""
+        last, self._last = self._last, {}
+        for name, station in self.stations.items():
+            core: Any = station.core
+            nbefore = int(station.peer.routes[1]) if len(station.peer.routes) > 1 else 0
+            state = PartyState(name, nbefore, core.state, station.put_down())
+            before = last.get(name)
+            self._last[name] = state if before is None or before != state else before
+        self._is_put_down = True
+        return WorldState(
+            self.passed,
+            tuple(self._last.values()),
+            tuple(self.router.ended.items()),
+            tuple(self._nbefore.items()),
+            self.left,
+            frozenset(self.jobs.active),
+            self.router.sequence,
+        )
+
+    def take_up(self, state: WorldState) -> None:
+        """Go on from a state of this world."""
+        self.passed, self.left = state.passed, state.left
+        self.jobs.active = set(state.active)
+        self._nbefore.clear()
+        self._nbefore.update(dict(state.nbefore))
+        self.errors.clear()
+        self.log.clear()
+        router = self.router
+        router.ended = dict(state.ended)
+        router.sequence = state.sequence
+        router.peers.clear()
+        router.services.clear()
+        last = self._last if self._is_put_down else {}
+        self._last = {}
+        self.stations.clear()
+        for party in state.parties:
+            name = party.name
+            station = self._pool[name, party.nbefore]
+            if last.get(name) is not party:
+                self._take_up_party(station, party)
+            self._last[name] = party
+            self.stations[name] = station
+            router.peers[name] = station.peer
+            for service in station.peer.services:
+                router.services[service] = station.peer
+        station.peer.subscriptions.changed()
+        self._is_put_down = True
+
+    def _take_up_party(self, station: Station, party: PartyState) -> None:
+        station.take_up(party.station)
+        core: Any = station.core
+        core.state = party.core
+        plan = self._plans.get(party.name)
+        if plan is not None:
+            station.peer.services = set(plan.services)
+
+    def add(self, name: str, *args: Any, **more: Any) -> Station:
+        """See `CoresWorld.add`."""
+        station = super().add(name, *args, **more)
+        self._pool[name, self._nbefore[name] - 1] = station
+        return station
+
+
+def _check(plan: Plan) -> None:
+    for fault in plan.faults:
+        if not isinstance(fault, Crash | Return | Unload) or fault.module not in MORTAL:
+            raise UnsuitablePlan(
+                f"expected faults crash, return and unload of {', '.join(MORTAL)}, got {fault}"
+            )
+    if plan.plugins:
+        raise UnsuitablePlan("plugins of files are not explored")
+
+
+def _groups(plan: Plan) -> dict[str, tuple[Do, ...]]:
+    """Return by name of a client the requests that it makes, in order."""
+    groups: dict[Any, list[Do]] = {}
+    for place, action in enumerate(plan.actions):
+        groups.setdefault(_PAIRS.get(action.what, place), []).append(action)
+    return {f"user{number}": tuple(group) for number, group in enumerate(groups.values(), 1)}
+
+
+def _jobs_of(group: tuple[Do, ...]) -> set[int]:
+    return {each.job for each in group if each.what in ("cancel", "urgency")}

@@ -1,0 +1,78 @@
+"""Tells a counterexample as a story: its path, played again with its trace and the states."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flux_trio.explore.judging import Judge
+from flux_trio.explore.search import Broken, at_rest, follow
+from flux_trio.explore.small_world import Choice, Fire, Load, SmallWorld, Strike, Take
+from flux_trio.faults.plan import Plan
+from flux_trio.faults.reached import name_of_fault
+from flux_trio.faults.states import Watch
+from flux_trio.faults.telling import PROPERTIES, played_lines
+from flux_trio.trace import Kind, Record
+from flux_trio.views import Story
+
+
+def tell_path(plan: Plan, broken: Broken) -> Story:
+    """Follow the path of `broken` once more, and return how it comes about."""
+    trace: list[Record] = []
+    judge, watch = Judge(), Watch()
+    world = SmallWorld(plan, [trace.append, judge.observe, watch.take])
+    watch.look(world)
+    watch.changes.clear()
+    steps: list[str] = []
+
+    def look(choice: Choice) -> None:
+        watch.look_at_actors(world)
+        steps.append(f"{len(steps) + 1}. {step_line(choice, plan)}")
+
+    follow(world, broken.path, look)
+    violations = judge.violations
+    if not violations and not world.errors:
+        at_rest(world, judge)
+        violations = judge.violations
+    lines = (*played_lines(plan), *steps)
+    for violation in violations:
+        if violation.clause == broken.name:
+            return Story(
+                broken.name,
+                violation.text,
+                trace,
+                sentence=violation.sentence,
+                party=violation.party,
+                at=violation.record.n,
+                because=frozenset(violation.because),
+                jobid=violation.jobid,
+                played=lines,
+                changes=watch.changes,
+            )
+    return Story(
+        broken.name,
+        broken.found,
+        trace,
+        sentence=PROPERTIES.get(broken.name, ""),
+        jobid=next(_jobs_of(trace), None),
+        played=lines,
+        changes=watch.changes,
+    )
+
+
+def step_line(choice: Choice, plan: Plan) -> str:
+    """Return what a step lets happen."""
+    match choice:
+        case Take(module, sender):
+            return f"{module} takes the next message of {sender}"
+        case Fire(module):
+            return f"a timer of {module} fires"
+        case Strike(fault):
+            return f"fault {name_of_fault(plan.faults[fault])}"
+        case Load(module):
+            return f"{module} is loaded again"
+
+
+def _jobs_of(trace: list[Record]) -> Iterator[int]:
+    for record in trace:
+        if record.kind == Kind.EVENT and record.data is not None:
+            yield record.data["id"]

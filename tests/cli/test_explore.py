@@ -1,0 +1,78 @@
+"""`flux-trio explore`: a small world, its report, and the story of what is broken."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click.testing
+import pytest
+
+from flux_trio.cli import main
+from flux_trio.explore import WORLDS
+from flux_trio.faults import Crash, JobPlan, Plan
+from flux_trio.faults.plan import plan_from_toml, plan_to_toml
+from flux_trio.protocols.execution import EXECUTION, ExecEvent, ExecState
+
+ONE = Plan(seed=0, nnodes=1, cores=1, jobs=(JobPlan(),))
+EXEC = Plan(seed=0, nnodes=1, cores=1, jobs=(JobPlan(run=0.0),), faults=(Crash("job-exec", 1),))
+
+
+def explore(*args: object) -> click.testing.Result:
+    runner = click.testing.CliRunner()
+    return runner.invoke(main, ["explore", *map(str, args)], prog_name="flux-trio")
+
+
+def written(path: Path, plan: Plan) -> Path:
+    path.write_text(plan_to_toml(plan))
+    return path
+
+
+def test_worlds_are_listed() -> None:
+    assert explore("--list").stdout.split() == list(WORLDS)
+
+
+def test_every_state_of_a_plan_is_met(tmp_path: Path) -> None:
+    result = explore(written(tmp_path / "plan.toml", ONE))
+    assert result.exit_code == 0
+    assert result.stdout.endswith("every state was met; no property was broken\n")
+
+
+def test_report_as_json(tmp_path: Path) -> None:
+    result = explore(written(tmp_path / "plan.toml", ONE), "--json")
+    found = json.loads(result.stdout)
+    assert (found["complete"], found["broken"]) == (True, None)
+    assert 0 < found["at_rest"] < found["states"] <= found["transitions"]
+
+
+def test_search_that_is_not_complete_says_so(tmp_path: Path) -> None:
+    result = explore("exec-crash", "--max-states", 50, "--output", tmp_path)
+    assert result.exit_code == 3
+    assert "the search is not complete; no property was broken" in result.stdout
+
+
+def test_story_of_what_is_broken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(EXECUTION.rows[ExecState.STARTING], ExecEvent.LOST, ExecState.STARTING)
+    path = written(tmp_path / "mine.toml", EXEC)
+    result = explore(path, "--output", tmp_path / "out", "--world-only")
+    assert result.exit_code == 1
+    directory = tmp_path / "out" / "mine"
+    assert f"see {directory}" in result.stdout
+    assert (directory / "story.txt").read_text() in result.stdout
+    assert "<html" in (directory / "story.html").read_text()
+    assert plan_from_toml((directory / "plan.toml").read_text()) == EXEC
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [("nothing", "expected a file or one of the worlds exec-crash"), ("crash.toml", "got Crash")],
+)
+def test_what_is_not_explored(tmp_path: Path, source: str, said: str) -> None:
+    written(tmp_path / "crash.toml", Plan(seed=0, faults=(Crash("kvs", 1),)))
+    result = explore(tmp_path / source if source.endswith("toml") else source)
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_missing_world() -> None:
+    assert explore().exit_code == 2

@@ -1,0 +1,231 @@
+"""Every interleaving of a small world: what is met, what is judged, and how it is told."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+
+import msgspec
+import pytest
+
+from flux_trio.explore import (
+    WORLDS,
+    Broken,
+    Report,
+    Search,
+    SmallWorld,
+    UnsuitablePlan,
+    tell_path,
+)
+from flux_trio.explore.identity import identity
+from flux_trio.explore.small_world import Fire, Load, Strike, Take, WorldState
+from flux_trio.faults import Crash, Do, Drop, JobPlan, Plan, Which
+from flux_trio.faults.machines import JobManagerAtOnce
+from flux_trio.protocols.alloc import ALLOC, AllocEvent, AllocState
+from flux_trio.protocols.execution import EXECUTION, ExecEvent, ExecState
+from flux_trio.trace import Record, record_to_json
+from flux_trio.views import story_text
+
+ONE = Plan(seed=0, nnodes=1, cores=1, jobs=(JobPlan(),))
+EXEC = msgspec.structs.replace(WORLDS["exec-crash"], jobs=(JobPlan(run=0.0),))
+SCHED = msgspec.structs.replace(ONE, faults=(Crash("sched", 1),))
+SEEDS = range(20)
+
+
+def explored(plan: Plan, *, with_rules: bool = True) -> Report:
+    return Search(plan, with_rules=with_rules).run()
+
+
+def test_world_without_faults_is_explored_to_its_end() -> None:
+    report = explored(ONE)
+    assert (report.is_complete, report.broken) == (True, None)
+    assert report.nrest > 0
+    assert report.nstates <= report.ntransitions
+
+
+def test_execution_service_may_crash_and_come_back_at_any_moment() -> None:
+    report = explored(EXEC)
+    assert (report.is_complete, report.broken) == (True, None)
+    assert report.nstates > 10 * explored(ONE).nstates
+
+
+def broken_by(plan: Plan, *, with_rules: bool) -> Broken:
+    broken = explored(plan, with_rules=with_rules).broken
+    assert broken is not None
+    return broken
+
+
+@pytest.mark.parametrize("with_rules", [True, False])
+def test_lost_start_is_found_and_told(monkeypatch: pytest.MonkeyPatch, with_rules: bool) -> None:
+    """The job manager forgets that it has to ask the next execution service."""
+    rows = EXECUTION.rows[ExecState.STARTING]
+    monkeypatch.setitem(rows, ExecEvent.LOST, ExecState.STARTING)
+    broken = broken_by(EXEC, with_rules=with_rules)
+    story = tell_path(EXEC, broken)
+    text = story_text(story)
+    assert story.broken == broken.name
+    assert f"{broken.name} is broken" in text
+    assert "fault crash job-exec" in text
+    assert f"  {len(broken.path)}. " in text
+    assert f"  {len(broken.path) + 1}. " not in text
+    assert story.changes
+
+
+def test_same_mistake_is_found_as_early_without_the_states_of_the_rules(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(ALLOC.rows[AllocState.PENDING], AllocEvent.LOST, AllocState.PENDING)
+    with_rules, without = (broken_by(SCHED, with_rules=each) for each in (True, False))
+    assert (with_rules.name, len(with_rules.path)) == (without.name, len(without.path))
+
+
+def test_core_that_raises_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    turn = JobManagerAtOnce.turn
+
+    def raises(self: JobManagerAtOnce, now: float, inputs: list[object]) -> list[object]:
+        if any(getattr(each, "topic", "") == "job-manager.raise" for each in inputs):
+            raise ValueError("no")
+        return turn(self, now, inputs)
+
+    monkeypatch.setattr(JobManagerAtOnce, "turn", raises)
+    plan = msgspec.structs.replace(ONE, actions=(Do(0.0, "cancel"),))
+    broken = broken_by(plan, with_rules=False)
+    assert (broken.name, broken.found) == ("error", "job-manager raised ValueError: no")
+    assert tell_path(plan, broken).broken == "error"
+
+
+def test_request_that_is_never_answered_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SmallWorld, "unanswered", lambda _: ["user1"])
+    broken = broken_by(ONE, with_rules=False)
+    assert (broken.name, broken.found) == ("answered", "user1 has a request that is not answered")
+
+
+# --- the states of a world
+
+
+def walk(plan: Plan, seed: int, world: SmallWorld, trace: list[Record]) -> list[bytes]:
+    """What happens on a way that the seed draws."""
+    draw = random.Random(seed)
+    while choices := world.choices():
+        world.do(draw.choice(choices))
+    return [record_to_json(msgspec.structs.replace(each, n=0, ref=0)) for each in trace]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_remembered_turns_are_those_of_the_cores(seed: int) -> None:
+    print("seed", seed)
+    trace: list[Record] = []
+    warm = SmallWorld(SCHED, [trace.append])
+    start = warm.put_down()
+    trace.clear()
+    walks = []
+    for nth in (seed, seed + 1, seed):
+        warm.take_up(start)
+        walks.append(walk(SCHED, nth, warm, trace))
+        trace.clear()
+    cold = SmallWorld(SCHED, [trace.append])
+    trace.clear()
+    assert walks[0] == walks[2] == walk(SCHED, seed, cold, trace)
+
+
+def successors(world: SmallWorld, state: WorldState) -> dict[object, bytes]:
+    """By what happens next: the identity of the state that is reached."""
+    found = {}
+    world.take_up(state)
+    for choice in world.choices():
+        world.take_up(state)
+        world.do(choice)
+        found[choice] = identity(world.put_down(), world.machines)
+    return found
+
+
+@pytest.mark.parametrize("plan", [EXEC, SCHED], ids=["exec", "sched"])
+def test_states_of_one_identity_go_on_alike(plan: Plan) -> None:
+    world = SmallWorld(plan)
+    first = world.put_down()
+    known = {identity(first, world.machines): (first, successors(world, first))}
+    met = [first]
+    ntwins = 0
+    while met and ntwins < 300:
+        state = met.pop()
+        world.take_up(state)
+        for choice in world.choices():
+            world.take_up(state)
+            world.do(choice)
+            reached = world.put_down()
+            name = identity(reached, world.machines)
+            found = known.get(name)
+            if found is None:
+                known[name] = (reached, successors(world, reached))
+                met.append(reached)
+            elif found[0] != reached:
+                ntwins += 1
+                assert successors(world, reached) == found[1]
+    assert ntwins >= 300
+
+
+def test_choices_are_messages_timers_faults_and_loads() -> None:
+    world = SmallWorld(WORLDS["exec-crash"])
+    kinds = set()
+    draw = random.Random(3)
+    while choices := world.choices():
+        kinds |= set(map(type, choices))
+        world.do(draw.choice(choices))
+    assert kinds == {Take, Fire, Strike, Load}
+
+
+# --- the search
+
+
+def test_search_stops_at_so_many_states() -> None:
+    report = Search(EXEC).run(100)
+    assert not report.is_complete
+    assert 100 <= report.nstates < 110
+    assert report.broken is None
+
+
+def test_interrupt_leaves_the_report_so_far() -> None:
+    interrupted = []
+
+    def interrupt(report: Report) -> None:
+        if not interrupted:
+            interrupted.append(report.ntransitions)
+            raise KeyboardInterrupt
+
+    report = Search(SCHED).run(tell=interrupt)
+    assert [report.ntransitions] == interrupted
+    assert (report.is_complete, report.broken) == (False, None)
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        (msgspec.structs.replace(ONE, faults=(Crash("job-manager", 1),)), "got Crash"),
+        (msgspec.structs.replace(ONE, faults=(Drop(Which("sched.alloc")),)), "got Drop"),
+        (msgspec.structs.replace(ONE, plugins=("mine.py",)), "plugins"),
+    ],
+)
+def test_plan_that_is_not_explored_says_why(plan: Plan, said: str) -> None:
+    with pytest.raises(UnsuitablePlan, match=said):
+        Search(plan)
+
+
+def test_search_is_the_same_in_another_process() -> None:
+    script = (
+        "from flux_trio.explore import *; "
+        "r = Search(WORLDS['exec-crash'], with_rules=True).run(1000); "
+        "print(r.nstates, r.ntransitions, r.depth, r.nrest)"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(found) == 1
