@@ -419,16 +419,40 @@ class Multifactor(jobtap.Plugin):
                 job.raise_exception(self.name, 0, note)
                 return jobtap.UNAVAILABLE
             self._count(job, user)
+        value = sum(weight * factor for weight, factor in self._factors(user, job).values())
+        return min(max(0, round(value)), jobtap.PRIORITY_MAX)
+
+    def _factors(self, user: Association, job: jobtap.Job) -> dict[str, tuple[float, float]]:
+        """Return (weight, factor) by name."""
         weights = self._settings.weights
         queue = self._accounts.queues.get(job.data["queue"])
         bank = self._accounts.banks.get(user.bank)
-        value = (
-            weights.fairshare * user.fair_share
-            + weights.queue * (queue.priority if queue else 0.0)
-            + weights.bank * (bank.priority if bank else 0.0)
-            + weights.urgency * (job.urgency - URGENCY_DEFAULT)
-        )
-        return min(max(0, round(value)), jobtap.PRIORITY_MAX)
+        return {
+            "fair share": (weights.fairshare, user.fair_share),
+            "queue": (weights.queue, queue.priority if queue else 0.0),
+            "bank": (weights.bank, bank.priority if bank else 0.0),
+            "urgency - 16": (weights.urgency, job.urgency - URGENCY_DEFAULT),
+        }
+
+    @jobtap.on("job.explain")
+    def explain(self, job: jobtap.Job) -> str | None:
+        """Say the factors of the priority, and which limits hold the job."""
+        if not self._accounts.users:
+            return "there is no data about users yet"
+        user = self._user_of(job)
+        if user is None:
+            return None
+        factors = self._factors(user, job).items()
+        terms = [f"{name} {factor:g} x {weight:g}" for name, (weight, factor) in factors if factor]
+        text = f"{' + '.join(terms) or 'all factors are 0'}, bank {user.bank}"
+        key = (user.userid, user.bank)
+        if job.state == jobtap.State.DEPEND and job.id in self._held.get(key, ()):
+            jobs, nodes = self.admitted_jobs[key], self.admitted_nodes[key]
+            text += (
+                f"; the user has {jobs:g} of {_limit(user.max_running_jobs)} jobs that may run, "
+                f"on {nodes:g} of {_limit(user.max_nodes)} nodes"
+            )
+        return text
 
     # --- queries and updates
 
@@ -490,6 +514,10 @@ class Multifactor(jobtap.Plugin):
         for key in list(self._held):
             self._release(key)
         self.reprioritize_all()
+
+
+def _limit(limit: int | None) -> str:
+    return "any number of" if limit is None else str(limit)
 
 
 def _bank_of(job: jobtap.Job) -> str | None:

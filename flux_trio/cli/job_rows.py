@@ -255,6 +255,7 @@ _COMPUTED: Final[Mapping[str, tuple[str, Callable[[JobRow], object]]]] = {
     "runtime": ("RUNTIME", lambda row: row.runtime),
     "t_remaining": ("T_REMAINING", lambda row: row.t_remaining),
     "dependencies": ("DEPENDENCIES", lambda row: row.dependencies),
+    "explain": ("EXPLAIN", lambda row: row.record.get("explain", "")),
     "contextual_info": ("INFO", lambda row: row.info),
     "contextual_time": ("TIME", lambda row: row.time),
     "inactive_reason": ("INACTIVE-REASON", lambda row: row.inactive_reason),

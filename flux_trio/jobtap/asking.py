@@ -11,7 +11,7 @@ import trio
 
 from flux_trio.jobtap.catalogue import Hook, Returns, hook_of
 from flux_trio.jobtap.loaded import Entry
-from flux_trio.jobtap.plain import plain
+from flux_trio.jobtap.plain import plain, readable
 from flux_trio.jobtap.results import is_priority
 from flux_trio.jobtap.values import Dependency, UpdateAllowed
 from flux_trio.protocols import (
@@ -73,6 +73,8 @@ class Asking:
                 self.allowed = replace(said, updates=plain(said.updates, "updates"))
             case Returns.OBJECT if isinstance(said, dict):
                 self.said = said
+            case Returns.TEXT if isinstance(said, str):
+                self.said = readable(said)
             case Returns.ANYTHING:
                 self.said = said
             case _:

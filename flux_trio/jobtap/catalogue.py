@@ -23,6 +23,7 @@ from flux_trio.protocols import (
     DEPENDENCY_PREFIX,
     DESTROY,
     EVENT_PREFIX,
+    EXPLAIN,
     INACTIVE_ADD,
     INACTIVE_REMOVE,
     NEW,
@@ -43,6 +44,7 @@ class Returns(Enum):
     PRIORITY = "int, UNAVAILABLE or None"
     ALLOWED = "UpdateAllowed or None"
     OBJECT = "dict"
+    TEXT = "str or None"
     ANYTHING = "anything"
 
 
@@ -152,6 +154,12 @@ HOOKS: Final = (
         ("job", "event"),
         on_failure=_LOGGED,
         told=True,
+    ),
+    Hook(
+        EXPLAIN,
+        "A user asks why the job waits, or why it has its priority; the answer is a sentence.",
+        returns=Returns.TEXT,
+        on_failure="the user is told the failure",
     ),
     Hook(INACTIVE_ADD, "A job is among the inactive ones now.", on_failure=_LOGGED, told=True),
     Hook(INACTIVE_REMOVE, "An inactive job was purged.", on_failure=_LOGGED, told=True),

@@ -16,6 +16,7 @@ from typing import Any, Final
 import trio
 
 from flux_trio.config import Config
+from flux_trio.editions.explaining import Said
 from flux_trio.formats.glob import glob_matches, is_glob
 from flux_trio.jobtap.asking import Asking
 from flux_trio.jobtap.calls import Given, blame
@@ -35,11 +36,15 @@ from flux_trio.jobtap.watchdog import BLOCKED_S
 from flux_trio.messages import Errno, FluxError, Level, topics
 from flux_trio.protocols import (
     CONF_UPDATE,
+    EXPLAIN,
+    PRIORITY_GET,
     QUERY,
     AskHook,
     HookAnswer,
+    JobView,
     PluginReplayed,
     PluginsChanged,
+    Unavailable,
 )
 
 END_S: Final = 5.0  # that the tasks of a removed plugin have to end
@@ -210,6 +215,27 @@ class PluginHost(Dispatcher):
         found |= {"name": loaded.name, "path": loaded.path, "hooks": loaded.statistics()}
         return found | ({"counters": counters} if counters else {})
 
+    async def explain(self, view: JobView) -> list[Said]:
+        """Ask each plugin for the job's priority and for a sentence about it; do nothing else.
+
+        Operations that handlers call are not performed.
+        """
+        found: list[Said] = []
+        for loaded in list(self.plugins):
+            ranked = await self._put(loaded, PRIORITY_GET, None, view)
+            told = await self._put(loaded, EXPLAIN, None, view)
+            priority = None if ranked is None else ranked.priority
+            said = Said(
+                loaded.name,
+                priority=priority if isinstance(priority, int) else None,
+                unavailable=isinstance(priority, Unavailable),
+                text=(told.said or "") if told is not None else "",
+                error="; ".join(each.error for each in (ranked, told) if each and each.error),
+            )
+            if said != Said(loaded.name):
+                found.append(said)
+        return found
+
     def find(self, name: str) -> Loaded:
         """Return the loaded plugin of this name. Raises PluginError if it is not loaded."""
         for loaded in self.plugins:
@@ -352,8 +378,10 @@ class PluginHost(Dispatcher):
             self.failed(entry, text, error)
         loaded.plugin._jobtap = None
 
-    async def _put(self, loaded: Loaded, topic: str, args: Any) -> Asking | None:
-        """Ask one plugin a question that is not about a job; None if it has no handler."""
+    async def _put(
+        self, loaded: Loaded, topic: str, args: Any, view: JobView | None = None
+    ) -> Asking | None:
+        """Ask one plugin a question that changes no job; None if it has no handler."""
         entry = loaded.find(topic)
         if entry is None:
             return None
@@ -362,7 +390,7 @@ class PluginHost(Dispatcher):
         def done(_asking: Asking, _answer: HookAnswer) -> None:
             ended.set()
 
-        asking = Asking(AskHook(0, topic, None, args), hook_of(topic), [entry], done)
+        asking = Asking(AskHook(0, topic, view, args), hook_of(topic), [entry], done)
         if self._advance(asking) is None:
             await ended.wait()
         return asking

@@ -17,6 +17,7 @@ def problem_with(hook: Hook, said: Any) -> str:
         Returns.PRIORITY: _PRIORITIES,
         Returns.ALLOWED: "UpdateAllowed",
         Returns.OBJECT: "a dict",
+        Returns.TEXT: "a str",
     }
     return _expected(expected.get(hook.returns, "None"), said)
 

@@ -39,6 +39,10 @@ SCHED_PRIORITIZE: Final = "sched.prioritize"
 SCHED_EXPIRATION: Final = "sched.expiration"
 SCHED_FREE: Final = "sched.free"
 
+# Why a job waits: our own; a scheduler need not have it
+SCHED_EXPLAIN: Final = "sched.explain"
+JOB_EXPLAIN: Final = "job-manager.explain"
+
 # RFC 28
 RESOURCE_ACQUIRE: Final = "resource.acquire"
 RESOURCE_RELEASE: Final = "resource.release"

@@ -8,6 +8,7 @@ in the current time.
 from flux_trio.policies.lanes import POLICIES
 from flux_trio.policies.policy import Decisions, Policy
 from flux_trio.policies.pool import Pool, PoolError
+from flux_trio.policies.reserving import earliest_start
 from flux_trio.policies.schedule import Schedule
 from flux_trio.policies.shape import Allocation, Shape
 from flux_trio.policies.state import Grant, Job, State
@@ -24,4 +25,5 @@ __all__ = [
     "Schedule",
     "Shape",
     "State",
+    "earliest_start",
 ]

@@ -68,6 +68,10 @@ class Lanes:
         lane.state.queue.remove(job)
         lane.policy.left(job)
 
+    def lane_of(self, job: Job, /) -> State:
+        """Return the state with the lane in which `job` waits."""
+        return self._lanes[job.queue].state
+
     def freed(self, grant: Grant, /) -> None:
         """Tell all lanes, since any of them may use the resources."""
         for lane in self._lanes.values():

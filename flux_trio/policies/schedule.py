@@ -55,6 +55,10 @@ class Schedule:
         """Start the jobs that can start at `now` (seconds since the Unix epoch)."""
         return self.policy.decide(now)
 
+    def lane_of(self, job: Job) -> State:
+        """Return the state with the queue in which `job` waits."""
+        return self.policy.lane_of(job) if isinstance(self.policy, Lanes) else self.state
+
     def shortfall(self, shape: Shape) -> str | None:
         """Return why `shape` can never fit (RFC 27, Alloc Deny); None if it can."""
         if self.state.pool.can_ever_fit(shape):

@@ -79,6 +79,11 @@ class Queue:
         """Return the jobs in places `start` (from 0) to `stop`, without `stop`."""
         return [self._jobs[id_] for _, _, id_ in self._order.islice(start, stop)]
 
+    def place(self, job: Job) -> int:
+        """Return the number of jobs ahead of `job`, which must be in the queue."""
+        ahead: int = self._order.bisect_left(job.rank)
+        return ahead
+
     def is_within(self, job: Job, count: int) -> bool:
         """Return whether `job` is one of the first `count`."""
         return len(self) <= count or job.rank < self._order[count]

@@ -29,6 +29,7 @@ INACTIVE_REMOVE: Final = "job.inactive-remove"
 DESTROY: Final = "job.destroy"
 CONF_UPDATE: Final = "conf.update"
 QUERY: Final = "plugin.query"
+EXPLAIN: Final = "job.explain"
 
 # Prefixes of topics; a dependency's scheme, a jobspec key or an event name follows.
 DEPENDENCY_PREFIX: Final = "job.dependency."

@@ -15,6 +15,7 @@ from flux_trio.cores.job_manager.requests.admissions import FindUser, User, User
 from flux_trio.jobtap import Given, Loader, Plugin, PluginError, PluginHost, open_host
 from flux_trio.messages import Request, topics
 from flux_trio.protocols import PluginReplayed
+from flux_trio.services.explaining import Explainer
 from flux_trio.services.plugin_methods import PluginMethods
 from flux_trio.services.plugin_turns import PluginTurns
 from flux_trio.services.recorded import Made, make_core
@@ -78,7 +79,9 @@ async def run(
             for plugin in plugins:
                 await host.load(plugin)
             await _load_configured(host, loader, config)
-            machine = _Machine(made, host, PluginMethods(host, loader, handle.send), handle.waiting)
+            explainer = Explainer(core, host, asker.call)
+            methods = PluginMethods(host, loader, handle.send, explainer.answer)
+            machine = _Machine(made, host, methods, handle.waiting)
             await run_core(handle, machine, perform, task_status=task_status)
 
 

@@ -1,5 +1,5 @@
-"""Requests about plugins and to plugins: `job-manager.jobtap`, `-list` and `-query`, and the
-methods that plugins serve, `job-manager.PLUGIN.METHOD`.
+"""Requests that plugins help to answer: `job-manager.jobtap`, `-list` and `-query`, the methods
+that plugins serve, `job-manager.PLUGIN.METHOD`, and `job-manager.explain`.
 
 Each request is a task, since a plugin may take long; loads and removals wait for each other.
 """
@@ -46,10 +46,12 @@ class PluginMethods:
         host: PluginHost,
         loader: Loader,
         send: Callable[[Response], None],
+        explain: Answer,
     ) -> None:
         self._host = host
         self._loader = loader
         self._send = send
+        self._explain = explain
         self._changing = trio.Lock()
         self._own: Final[dict[str, Answer]] = {
             topics.JOB_JOBTAP: self._change,
@@ -62,6 +64,9 @@ class PluginMethods:
         answer = self._own.get(request.topic)
         if answer is not None:
             self._begin(request, answer, owner_only=True)
+            return True
+        if request.topic == topics.JOB_EXPLAIN:
+            self._begin(request, self._explain, owner_only=False)
             return True
         method = self._host.method(request.topic)
         if method is None:

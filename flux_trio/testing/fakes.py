@@ -16,7 +16,7 @@ import trio.testing
 from flux_trio.broker import Handle
 from flux_trio.editions.rfc27 import AllocType
 from flux_trio.formats import ResourceSet, format_r, job_key
-from flux_trio.messages import Message, Request, Response, topics
+from flux_trio.messages import Errno, Message, Request, Response, respond_error, topics
 
 RETURN = object()
 """Posted to the handle of a fake: the module returns although nobody asked it to."""
@@ -91,7 +91,11 @@ class FakeScheduler(Fake):
                 pass
 
     def take(self, message: Message) -> None:
-        """Answer a free."""
+        """Answer a free, and that it has no other methods."""
+        if isinstance(message, Request) and message.topic == topics.SCHED_EXPLAIN:
+            refusal = respond_error(message, Errno.ENOSYS, f"no method {message.topic}")
+            assert refusal is not None
+            self.handle.send(refusal)
         if isinstance(message, Request) and message.topic == topics.SCHED_FREE:
             assert isinstance(message.payload, dict)
             jobid = message.payload["id"]

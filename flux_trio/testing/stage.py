@@ -19,7 +19,7 @@ from flux_trio.editions.rfc32 import StartType
 from flux_trio.formats import Jobspec, ResourceSet, format_fluid, format_r, job_key
 from flux_trio.instance import Instance, Surroundings, open_instance
 from flux_trio.jobtap import Plugin
-from flux_trio.messages import Event, Request, Response, topics
+from flux_trio.messages import Errno, Event, Request, Response, respond_error, topics
 from flux_trio.sim import make_machine
 from flux_trio.testing.fixtures import EPOCH, USERID
 from flux_trio.trace import Sink
@@ -140,6 +140,10 @@ class Stage:
                 self._sched.send(_response(request, {"id": payload["id"]}))
             case topics.SCHED_EXPIRATION:
                 self._sched.send(_response(request, {}))
+            case topics.SCHED_EXPLAIN:
+                refusal = respond_error(request, Errno.ENOSYS, "the test schedules")
+                assert refusal is not None
+                self._sched.send(refusal)
 
     async def grant(self, jobid: int) -> None:
         """Allocate whole nodes to a job with an open alloc request."""

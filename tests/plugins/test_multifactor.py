@@ -9,6 +9,7 @@ from typing import Any
 
 import accounts
 import click.testing
+import multifactor
 import pytest
 from multifactor import Multifactor
 
@@ -457,3 +458,52 @@ def test_conf_that_makes_no_sense_is_refused(
 ) -> None:
     with pytest.raises(PluginError, match=r"plugin multifactor: Expected `float`"):
         start(**conf)
+
+
+def explained(harness: PluginHarness, job: HarnessJob) -> str:
+    answer = harness.request("job-manager.explain", {"id": job.id})
+    text: str = answer["said"][-1]["text"]
+    return text
+
+
+class TestExplain:
+    def test_names_the_factors(self, start: Callable[..., PluginHarness]) -> None:
+        harness = start()
+        assert explained(harness, submit(harness)) == "fair share 1 x 100000, bank physics"
+        text = explained(harness, submit(harness, urgency=10))
+        assert text == "fair share 1 x 100000 + urgency - 16 -6 x 1000, bank physics"
+
+    def test_names_the_limit_that_holds_the_job(
+        self, start: Callable[..., PluginHarness], edit: Edit
+    ) -> None:
+        edit("user", "ann", "max_running_jobs=1")
+        harness = start()
+        submit(harness)
+        job = submit(harness, urgency=16)
+        assert job.dependencies == {"max-running-jobs-user-limit"}
+        assert explained(harness, job).endswith(
+            "; the user has 1 of 1 jobs that may run, on 1 of any number of nodes"
+        )
+
+    def test_says_that_there_is_no_data(self, plugin_harness: StartHarness, tmp_path: Path) -> None:
+        accounts.main([str(tmp_path / "empty.db"), "show"], standalone_mode=False)
+        plugin = Multifactor()
+        plugin.conf = {"database": str(tmp_path / "empty.db")}
+        harness = plugin_harness(plugin)
+        assert explained(harness, submit(harness)) == "there is no data about users yet"
+
+
+def test_plugin_that_takes_the_place_of_another_reads_the_usage_that_it_has_written(
+    start: Callable[..., PluginHarness], tmp_path: Path
+) -> None:
+    harness = start(**{"record-usage": True, "interval": 1e6})
+    job = submit(harness)
+    job.grant()
+    job.start()
+    harness.advance(3600)
+    job.finish()
+    conf = {"database": str(tmp_path / "site.db"), "interval": 1e6}
+    payload = {"remove": "multifactor", "load": multifactor.__file__, "conf": conf}
+    harness.request("job-manager.jobtap", payload)
+    (ann, _) = harness.query("multifactor")["users"]
+    assert ann["usage"] > 0

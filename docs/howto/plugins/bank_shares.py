@@ -26,6 +26,13 @@ class BankShares(jobtap.Plugin):
         share = self.shares.get(str(job.jobspec.attribute("system.bank")), 0)
         return max(0, round(100_000 * share + 1_000 * (job.urgency - 16)))
 
+    @jobtap.on("job.explain")
+    def explain(self, job: jobtap.Job) -> str:
+        bank = str(job.jobspec.attribute("system.bank"))
+        if self.shares is None:
+            return "the shares are not known yet"
+        return f"bank {bank} has the share {self.shares.get(bank, 0)}"
+
     def loaded(self) -> None:
         self.start_soon(self.follow)
 

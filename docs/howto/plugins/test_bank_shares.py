@@ -44,6 +44,19 @@ def test_jobs_wait_until_shares_are_known_and_follow_them(plugin_harness, file):
     assert not any(call.error for call in harness.calls_of("bank-shares"))
 
 
+def test_users_are_told_the_share(plugin_harness, file):
+    def said(job):
+        return harness.request("job-manager.explain", {"id": job.id})["said"][-1]["text"]
+
+    harness = start(plugin_harness, file)
+    job = submit(harness, "physics")
+    assert said(job) == "the shares are not known yet"
+    file.write_text('{"physics": 2}')
+    harness.advance(60)
+    harness.wait_until(lambda: job.priority == 200_000)
+    assert said(job) == "bank physics has the share 2"
+
+
 def test_conf_without_a_file_is_refused(plugin_harness):
     with pytest.raises(jobtap.PluginError, match="which file"):
         plugin_harness(BankShares())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from flux_trio.cli.color import color_option
-from flux_trio.cli.commands import job_control, job_end, job_purge, job_taskmap
+from flux_trio.cli.commands import job_control, job_end, job_explain, job_purge, job_taskmap
 from flux_trio.cli.errors import CommandError
 from flux_trio.cli.params import DURATION, JOBID
 from flux_trio.cli.session import with_client
@@ -24,7 +24,13 @@ def job() -> None:
     """Inspect one job: its id, data, events and output; signal it, wait for it."""
 
 
-for _command in (*job_control.COMMANDS, *job_end.COMMANDS, job_purge.purge, job_taskmap.taskmap):
+for _command in (
+    *job_control.COMMANDS,
+    *job_end.COMMANDS,
+    job_explain.explain,
+    job_purge.purge,
+    job_taskmap.taskmap,
+):
     job.add_command(_command)
 
 

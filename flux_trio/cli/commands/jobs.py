@@ -122,7 +122,8 @@ def jobs(
 
     The fields of a FORMAT are those of flux-jobs(1): {id.f58}, {name}, {status}, {runtime!F},
     {nodelist}, {annotations.sched.t_estimate} and so on, with widths such as {name:<10.10+}. The
-    prefix sort:FIELD,... sorts the list.
+    prefix sort:FIELD,... sorts the list. {explain} says why a job waits, as flux-trio job explain
+    does; each job is asked about, which takes time.
 
     Exit codes: 0, 1 if no JOBID is known or the list cannot be made, 2 for wrong usage.
     """
@@ -148,6 +149,7 @@ def jobs(
 
     async def fetch(client: Client) -> tuple[list[dict[str, Any]], dict[str | None, str]]:
         found = await (fetch_named(client, jobids) if jobids else query.fetch(client))
+        await _explain(client, found, {*columns.fields, *keys})
         return found, await _hindrances(client, found)
 
     records, hindered = with_client(fetch)
@@ -235,6 +237,14 @@ async def _stats(client: Client) -> dict[str, Any]:
     from flux_trio.messages import topics
 
     return await client.call(topics.LIST_STATS)
+
+
+async def _explain(client: Client, records: list[dict[str, Any]], fields: set[str]) -> None:
+    """Ask why each job waits, if the list shows it."""
+    from flux_trio.cli.explaining import add_explanations
+
+    if "explain" in fields:
+        await add_explanations(client, records, time.time())
 
 
 async def _hindrances(client: Client, records: list[dict[str, Any]]) -> dict[str | None, str]:

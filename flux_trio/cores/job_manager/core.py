@@ -27,6 +27,7 @@ from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.parts import Parts
 from flux_trio.cores.job_manager.replies import Replies
 from flux_trio.cores.job_manager.requests.admissions import UserFound
+from flux_trio.cores.job_manager.requests.explaining import Waiting
 from flux_trio.cores.job_manager.requests.submission import submitted_in
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.sharing import Backlog
@@ -35,6 +36,7 @@ from flux_trio.cores.turns import ClockStepped, TimerFired
 from flux_trio.messages import (
     Errno,
     Event,
+    FluxError,
     Level,
     Request,
     Response,
@@ -90,6 +92,16 @@ class JobManagerCore(CorePart):
     def active(self) -> Iterable[JobView]:
         """All active jobs, the oldest first, for plugins (protocols.Jobs)."""
         return (job.snapshot() for job in self._parts.ledger.active())
+
+    def look(self, request: Request, jobid: int) -> Waiting:
+        """Return why an active job waits. Raises FluxError(ENOENT, EPERM, EAGAIN)."""
+        if not self._resumed:
+            raise FluxError(Errno.EAGAIN, "the job manager is reading its state")
+        return self._parts.explaining.look(request, jobid)
+
+    def is_of(self, jobid: int, userid: int) -> bool:
+        """Return whether an active job is of this user."""
+        return self._parts.explaining.is_of(jobid, userid)
 
     def note_all(self, kind: str, notes: Sequence[dict[str, Any]]) -> bool:
         """Put records of hooks among the events of this turn; return False if there is no turn."""

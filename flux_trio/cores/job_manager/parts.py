@@ -31,6 +31,7 @@ from flux_trio.cores.job_manager.queues.silence import Silence
 from flux_trio.cores.job_manager.queues.waits import Waits
 from flux_trio.cores.job_manager.requests.admissions import Admissions
 from flux_trio.cores.job_manager.requests.control import Control
+from flux_trio.cores.job_manager.requests.explaining import Explaining
 from flux_trio.cores.job_manager.requests.history import History
 from flux_trio.cores.job_manager.requests.memo import Memos
 from flux_trio.cores.job_manager.requests.submission import Candidate, Submission
@@ -74,6 +75,9 @@ class Parts(Part):
             self.silences,
             self.purge,
             self.hindrances,
+        )
+        self.explaining = Explaining(
+            self.ledger, self.queues, self.scheduler, self.exec, self.hindrances
         )
         self.limits = UserLimits(self.ledger, self.queues)
         self.control = Control(self.ledger, self.scheduler, self.exec, self.limits)

@@ -60,6 +60,10 @@ class Annotator(Part):
         pairs += [(jobid, sent[jobid], NO_OUTLOOK) for jobid in sent if jobid not in wanted]
         return [(jobid, difference(old, new)) for jobid, old, new in pairs if old != new]
 
+    def start_of(self, jobid: int) -> float | None:
+        """Return when the policy means to start a job; None without an estimate."""
+        return self._waiting[jobid][1] if jobid in self._waiting else None
+
     def forget(self, jobid: int) -> Outlook:
         """Forget a job that waits no longer; return its annotations, which are out of date."""
         self._waiting.pop(jobid, None)

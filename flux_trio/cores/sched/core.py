@@ -27,13 +27,14 @@ from flux_trio.cores.sched.context import (
     Released,
     SchedAction,
 )
+from flux_trio.cores.sched.explaining import explain
 from flux_trio.cores.sched.granting import Granting, Grantings
 from flux_trio.cores.sched.greeting import Greeter
 from flux_trio.cores.sched.requests import Shapes
 from flux_trio.cores.sched.reranking import Reranking
 from flux_trio.cores.state import CorePart
 from flux_trio.cores.turns import ClockStepped, CommonInput, Log, Note, TimerFired
-from flux_trio.editions import CLASSIC, Edition, flux
+from flux_trio.editions import CLASSIC, Edition, explaining, flux
 from flux_trio.editions.rfc27 import AllocAnswer, AllocType, FreeAnswer, SchedAnnotations, jobid_in
 from flux_trio.editions.rfc28 import (
     Change,
@@ -78,6 +79,7 @@ class SchedCore(CorePart):
         queues: Mapping[str, str] | None = None,
     ) -> None:
         self._config = config
+        self._queues = dict(queues or {})
         self._edition = edition
         self._context = Context(Schedule(config.policy, queues), edition)
         self._shapes = Shapes()  # derived from requests: parsed again if it is empty
@@ -94,6 +96,7 @@ class SchedCore(CorePart):
                 topics.SCHED_ALLOC: partial(self._when_ready, self._alloc),
                 topics.SCHED_FREE: partial(self._when_ready, self._free),
                 topics.SCHED_EXPIRATION: self._expiration,
+                topics.SCHED_EXPLAIN: self._explain,
                 topics.SCHED_CANCEL: partial(self._silently, self._cancel),
                 topics.SCHED_PRIORITIZE: partial(self._silently, self._prioritize),
             },
@@ -341,6 +344,14 @@ class SchedCore(CorePart):
             self._when_ready(method, request)
         except (FluxError, InvalidTransition) as error:
             self._context.log_error(str(error))
+
+    def _explain(self, request: Request) -> None:
+        jobid = explaining.EXPLAIN.read(request).id
+        schedule, now = self._context.schedule, self._context.now
+        queue = schedule.state.queue.get(jobid)
+        policy = self._queues.get(queue.queue if queue else "", self._config.policy)
+        place = explain(schedule, policy, jobid, self._annotator.start_of(jobid), now)
+        self._context.send(respond(request, explaining.PLACE.write(place)))
 
     def _stats(self) -> dict[str, Any]:
         state = self._context.schedule.state

@@ -14,3 +14,8 @@ class PriorityDefault(jobtap.Plugin):
     def priority(self, job: jobtap.Job) -> int:
         """Return the urgency."""
         return job.urgency
+
+    @jobtap.on("job.explain")
+    def explain(self, _job: jobtap.Job) -> str:
+        """Say where the priority comes from."""
+        return "the urgency"

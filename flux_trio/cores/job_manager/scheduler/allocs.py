@@ -84,6 +84,14 @@ class Ranked:
         del self._ranks[jobid]
         return jobid
 
+    def __contains__(self, jobid: int) -> bool:
+        return jobid in self._ranks
+
+    def place(self, jobid: int) -> int:
+        """Return the place of a job that is here, from 1."""
+        ahead: int = self._order.bisect_left(self._ranks[jobid])
+        return ahead + 1
+
     def best(self, count: int) -> list[Rank]:
         """Return the `count` best ranks."""
         return list(self._order[:count])

@@ -1,0 +1,78 @@
+"""`job-manager.explain`: why a job waits, asked of the job manager, the plugins, the scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+import trio
+
+from flux_trio.cores.job_manager.core import JobManagerCore
+from flux_trio.editions import explaining
+from flux_trio.jobtap import PluginHost
+from flux_trio.messages import (
+    Errno,
+    FluxError,
+    Payload,
+    Request,
+    Response,
+    expect_payload,
+    topics,
+)
+
+SCHEDULER_S: Final = 2.0
+"""Seconds that the scheduler has for its answer. One in another language may ignore the request."""
+
+AT_ONCE_MAX: Final = 8
+"""Jobs that are explained at a time; further requests wait."""
+
+Rpc = Callable[[str, dict[str, Any] | None], Awaitable[dict[str, Any]]]
+
+
+class Explainer:
+    """Asks the parties about a job; `rpc` sends a request as the job manager."""
+
+    def __init__(self, core: JobManagerCore, host: PluginHost, rpc: Rpc) -> None:
+        self._core = core
+        self._host = host
+        self._rpc = rpc
+        self._turns = trio.CapacityLimiter(AT_ONCE_MAX)
+
+    async def answer(self, request: Request) -> Payload:
+        """Answer job-manager.explain. Raises FluxError."""
+        jobid = explaining.EXPLAIN.read(request).id
+        async with self._turns:
+            found = self._core.look(request, jobid)
+            job = found.job.snapshot()
+            said = await self._host.explain(job)
+            reasons, place = found.reasons, None
+            if found.is_requested:
+                place, failure = await self._place(jobid)
+                reasons += [failure] if failure else []
+        if place is not None and not request.is_owner:
+            place = self._for_guest(place, request.userid)
+        explained = explaining.Explained(
+            jobid, job.state.name, job.urgency, job.priority, said, reasons, place
+        )
+        return explaining.EXPLAINED.write(explained)
+
+    async def _place(self, jobid: int) -> tuple[explaining.Place | None, str]:
+        """Ask the scheduler; return its answer, or why there is none."""
+        problem = f"no answer in {SCHEDULER_S:g} s"
+        with trio.move_on_after(SCHEDULER_S):
+            try:
+                said = await self._rpc(topics.SCHED_EXPLAIN, {"id": jobid})
+                answer = Response(topics.SCHED_EXPLAIN, said)
+                return expect_payload(answer, explaining.Place), ""
+            except FluxError as error:
+                problem = "it has no method explain" if error.errnum == Errno.ENOSYS else error.text
+        return None, f"the scheduler has its request, and cannot say why it waits: {problem}"
+
+    def _for_guest(self, place: explaining.Place, userid: int) -> explaining.Place:
+        """Leave out the jobs of other users."""
+        return msgspec.structs.replace(
+            place,
+            ahead=[jobid for jobid in place.ahead if self._core.is_of(jobid, userid)],
+            holders=[each for each in place.holders if self._core.is_of(each.id, userid)],
+        )
