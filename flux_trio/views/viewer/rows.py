@@ -26,7 +26,7 @@ CALLS_MAX: Final = 65_536
 """Requests whose answers are awaited; the oldest are forgotten."""
 
 _encoder = msgspec.json.Encoder(order="sorted")
-_KINDS: Final = frozenset(Kind)
+_KINDS: Final = frozenset(Kind) - {Kind.TURN}  # turns are for replay
 
 
 class Row(msgspec.Struct, omit_defaults=True, kw_only=True):
