@@ -1,9 +1,8 @@
-"""The runs of one `flux-trio simulate`: one for each plugin that is compared."""
+"""The runs of one `flux-trio simulate`: each policy with each plugin that is compared."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,51 +12,62 @@ from flux_trio.broker import ModuleNotStarted
 from flux_trio.cli.errors import CommandError, remark, sole_error
 from flux_trio.config import Config, PluginDirective, parse_config
 from flux_trio.formats import FormatError
-from flux_trio.sim import SimulationStalled, WorkloadJob, deal_users, read_workload
+from flux_trio.sim import PolicyName, SimulationStalled, WorkloadJob, deal_users, read_workload
 
 COLUMN = "column"  # --users column: the users of the log
 
 
+NO_PLUGIN = "none"  # --plugin none: only the builtin plugins
+
+
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One run: its name and its configuration."""
+    """One run: its name, its policy and its configuration."""
 
     name: str
+    policy: PolicyName
     config: Config
 
 
-def plan(config: Config, plugins: Sequence[str]) -> Iterator[Planned]:
-    """Yield a run for each of `plugins`, or without any, one run with the configured plugins.
+def plan(
+    config: Config, plugins: Sequence[str], policies: Sequence[PolicyName]
+) -> Iterator[Planned]:
+    """Yield a run for each policy with each of `plugins`, or with the configured plugins.
 
     If the configuration loads a compared plugin, that directive gives its `conf`, and only the
-    plugin's own run loads it. Runs of files with the same name are named by their paths.
+    plugin's own runs load it. Runs of files with the same name are named by their paths.
     """
+    for policy in policies:
+        for name, configured in _with_plugins(config, plugins):
+            names: list[str] = [policy] if len(policies) > 1 else []
+            names += [name] if len(policies) == 1 or plugins else []
+            yield Planned(", ".join(names), policy, configured)
+
+
+def _with_plugins(config: Config, plugins: Sequence[str]) -> Iterator[tuple[str, Config]]:
+    """Yield the name and the configuration for each plugin."""
     if not plugins:
         loads = [each.load for each in config.job_manager.plugins if each.load]
-        yield Planned(", ".join(Path(each).stem for each in loads) or "builtin plugins", config)
+        yield ", ".join(Path(each).stem for each in loads) or "builtin plugins", config
         return
     directives = config.job_manager.plugins
     shared = [each for each in directives if not _is_one_of(each, plugins)]
     for plugin in plugins:
         own = [each for each in directives if _is_one_of(each, [plugin])]
         conf = own[-1].conf if own else {}
-        loaded = [*shared, PluginDirective(load=plugin, conf=conf)]
-        job_manager = msgspec.structs.replace(config.job_manager, plugins=loaded)
+        loaded = [] if plugin == NO_PLUGIN else [PluginDirective(load=plugin, conf=conf)]
+        job_manager = msgspec.structs.replace(config.job_manager, plugins=[*shared, *loaded])
         stem = Path(plugin).stem
         name = plugin if [Path(each).stem for each in plugins].count(stem) > 1 else stem
-        yield Planned(name, msgspec.structs.replace(config, job_manager=job_manager))
+        if plugin == NO_PLUGIN:
+            name = "no plugin"
+        yield name, msgspec.structs.replace(config, job_manager=job_manager)
 
 
-@contextmanager
-def expected_failures() -> Iterator[None]:
-    """Report a run that cannot begin or never ends as a CommandError with its text."""
-    try:
-        yield
-    except (SimulationStalled, BaseExceptionGroup) as raised:
-        error = sole_error(raised, (SimulationStalled, ModuleNotStarted))
-        if error is None:
-            raise
-        raise CommandError(str(error)) from None
+def failure_of(raised: BaseException) -> str | None:
+    """Return why a run could not begin or does not end; None for any other error."""
+    error = sole_error(raised, (SimulationStalled, ModuleNotStarted))
+    return None if error is None else str(error)
 
 
 def _is_one_of(directive: PluginDirective, plugins: Iterable[str]) -> bool:

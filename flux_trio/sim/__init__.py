@@ -7,6 +7,7 @@ manager of its own.
 
 from flux_trio.sim.metrics import JobFacts, Metrics, Outcome, Series, measure
 from flux_trio.sim.run import (
+    PolicyName,
     Progress,
     SimulationResult,
     SimulationStalled,
@@ -22,6 +23,7 @@ __all__ = [
     "JobFacts",
     "Metrics",
     "Outcome",
+    "PolicyName",
     "Progress",
     "Series",
     "SimulationResult",

@@ -8,36 +8,46 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from statistics import fmean
+from typing import TypeAlias
 
-from flux_trio.sim.metrics import (
-    POINTS_MAX,
-    JobFacts,
-    Metrics,
-    Series,
-    downsample,
-    percentile,
-)
+from flux_trio.sim.metrics import POINTS_MAX, JobFacts, Metrics, percentile
+from flux_trio.sim.waits import longest_waits
 from flux_trio.views import Served, ServedRun
+
+Gapped: TypeAlias = list[tuple[float, float | None]]
+"""A step function with gaps: (seconds since the Unix epoch, value from then on or None)."""
 
 NOBODY = "-"  # the user or bank of a job that has none
 
 
 def served_run(
-    name: str, jobs: Sequence[JobFacts], metrics: Metrics, shares: Mapping[str, float]
+    name: str,
+    jobs: Sequence[JobFacts],
+    metrics: Metrics,
+    shares: Mapping[str, float],
+    ncores: int,
 ) -> ServedRun:
-    """Return the figures of one run; `shares` are by user name, in any unit."""
+    """Return the figures of a run on `ncores` cores; `shares` are by user name, in any unit."""
     banks: dict[str, float] = defaultdict(float)
     bank_of = {job.user: job.bank for job in jobs}
     for user, share in shares.items():
         banks[bank_of.get(user) or NOBODY] += share
     return ServedRun(
         name,
+        len(jobs),
         serve_by(jobs, lambda job: job.user, shares, metrics.t_end),
         serve_by(jobs, lambda job: job.bank, banks, metrics.t_end),
         metrics.t_begin,
         metrics.t_end,
+        metrics.wait_mean_s,
+        metrics.wait_p95_s,
+        metrics.slowdown_mean,
         metrics.utilisation,
+        metrics.utilisation_series,
+        metrics.queue_length_series,
+        longest_waits(jobs, ncores),
     )
 
 
@@ -73,15 +83,13 @@ def _served(
         percentile(waits, 0.95) if waits else None,
         received,
         owed,
-        downsample(priority, t_end, POINTS_MAX) if priority else [],
+        thinned(priority, t_end, POINTS_MAX),
     )
 
 
-def mean_priority(jobs: Iterable[JobFacts]) -> Series:
-    """Return the mean priority of the pending jobs that have one, over time; 0 without any."""
-    changes: list[
-        tuple[float, float, int]
-    ] = []  # time, change of the sum, change of the number of jobs
+def mean_priority(jobs: Iterable[JobFacts]) -> Gapped:
+    """Return the mean priority of the pending jobs over time; None while none has a priority."""
+    changes: list[tuple[float, float, int]] = []  # time, change of the sum and of the count
     for job in jobs:
         held = 0.0
         for place, (at, value) in enumerate(job.priorities):
@@ -90,13 +98,39 @@ def mean_priority(jobs: Iterable[JobFacts]) -> Series:
         if job.priorities:
             over = job.t_end if job.t_start is None else job.t_start
             changes.append((max(over, job.priorities[-1][0]), -held, -1))
-    series: Series = []
+    series: Gapped = []
     total, count = 0.0, 0
     for at, by, more in sorted(changes):
         total, count = total + by, count + more
-        mean = total / count if count else 0.0
+        mean = total / count if count else None
         if series and series[-1][0] == at:
             series[-1] = (at, mean)
         elif not series or series[-1][1] != mean:
             series.append((at, mean))
     return series
+
+
+def thinned(series: Gapped, t_end: float, points_max: int) -> Gapped:
+    """Return `series`, or if it is longer, its means over `points_max` equal spans to `t_end`.
+
+    A span in which the series has no value has none either.
+    """
+    if len(series) <= points_max:
+        return series
+    t_begin = series[0][0]
+    span = (t_end - t_begin) / points_max
+    sums = [[0.0, 0.0] for _ in range(points_max)]  # value times seconds, and seconds
+    for (at, value), (end, _) in pairwise([*series, (t_end, None)]):
+        if value is None:
+            continue
+        while at < end:
+            place = min(int((at - t_begin) / span), points_max - 1)
+            edge = end if place == points_max - 1 else t_begin + (place + 1) * span
+            until = min(end, edge) if edge > at else end
+            sums[place][0] += value * (until - at)
+            sums[place][1] += until - at
+            at = until
+    return [
+        (t_begin + place * span, total / seconds if seconds else None)
+        for place, (total, seconds) in enumerate(sums)
+    ]

@@ -6,8 +6,16 @@ from numbers, or from the protocols' tables. The package has no I/O and makes no
 
 from flux_trio.views.arrows import tell
 from flux_trio.views.cases import Case, cases_junit
+from flux_trio.views.comparison import (
+    FailedRun,
+    PlotlyMissing,
+    Points,
+    Served,
+    ServedRun,
+    Waited,
+    comparison_page,
+)
 from flux_trio.views.sequence import draw_sequence
-from flux_trio.views.served_page import Served, ServedRun, served_page
 from flux_trio.views.simulation_plot import Steps, draw_simulation
 from flux_trio.views.state_table import draw_states, table_markdown
 from flux_trio.views.story import Change, Story, story_text, telling
@@ -18,15 +26,19 @@ from flux_trio.views.verdicts import verdict_json, verdict_junit, verdict_text
 __all__ = [
     "Case",
     "Change",
+    "FailedRun",
+    "PlotlyMissing",
+    "Points",
     "Served",
     "ServedRun",
     "Steps",
     "Story",
+    "Waited",
     "cases_junit",
+    "comparison_page",
     "draw_sequence",
     "draw_simulation",
     "draw_states",
-    "served_page",
     "story_page",
     "story_text",
     "table_markdown",

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import click.testing
 
@@ -109,8 +111,60 @@ def test_plugins_are_compared_in_one_report(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert list(json.loads(result.stdout)) == ["one", "two"]
     page = report.read_text()
-    assert page.count("<h2>") == 2
-    assert page.count("75.0%") >= 2  # what user1 is owed
+    assert list(charts_of(page)["waits-user"]["data"][0]["x"]) == ["user1", "user2"]
+    shares = charts_of(page)["shares-user"]["data"]
+    assert [each["name"] for each in shares] == ["one", "two", "owed by two"]
+    assert shares[-1]["y"] == [75, 25]
+
+
+def charts_of(page: str) -> dict[str, Any]:
+    """The charts in the JSON of a report."""
+    found = re.search(r'<script type="application/json" id="charts">(.*?)</script>', page)
+    assert found is not None
+    charts: dict[str, Any] = json.loads(found[1])
+    return charts
+
+
+def test_policies_and_plugins_are_compared_with_a_baseline(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text(PRIORITIES.replace("NAME", "one"))
+    report = tmp_path / "report.html"
+    result = simulate(
+        *(WORKLOAD, "--nodes", 4, "--cores", 40, "--gpus", 4, "--limit", 40, "--users", 2),
+        *("--policy", "fifo,easy", "--plugin", f"none,{tmp_path}/one.py", "--json"),
+        *("--baseline", "easy, no plugin", "--report", report, "--seed", 5),
+    )
+    assert result.exit_code == 0, result.output
+    others = ["fifo, no plugin", "fifo, one", "easy, one"]
+    assert list(json.loads(result.stdout)) == ["easy, no plugin", *others]
+    page = report.read_text()
+    changes = charts_of(page)["changes-user"]
+    assert [each["name"] for each in changes["data"]] == others
+    assert changes["layout"]["yaxis"]["title"]["text"] == "mean wait against easy, no plugin [%]"
+    for option in ("--seed", "--nodes", "--policy", "fifo, easy"):
+        assert f"<td>{option}</td>" in page
+    assert "src=" not in page.replace(".src=", "")  # nothing is loaded from elsewhere
+
+
+def test_other_runs_are_kept_when_one_fails(tmp_path: Path) -> None:
+    report = tmp_path / "report.html"
+    (tmp_path / "bad.py").write_text("this is no Python\n")
+    plugins = f"none,{tmp_path}/bad.py"
+    result = simulate(
+        WORKLOAD, *MACHINE, "--limit", 3, "--plugin", plugins, "--report", report, "--json"
+    )
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["jobs"] == 3
+    assert "ERROR: bad: " in result.stderr
+    assert "Runs that failed" in report.read_text()
+
+
+def test_baseline_and_policies_that_are_unknown_are_wrong_usage() -> None:
+    result = simulate(WORKLOAD, *MACHINE, "--baseline", "best")
+    assert result.exit_code == 2
+    assert "--baseline: expected one of builtin plugins: got best" in result.stderr
+    result = simulate(WORKLOAD, *MACHINE, "--policy", "fifo,lifo")
+    assert result.exit_code == 2
+    assert "expected one of fifo, easy, conservative: got 'lifo'" in result.stderr
 
 
 def test_users_are_a_number_or_the_logs(tmp_path: Path) -> None:

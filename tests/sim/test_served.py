@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from flux_trio.sim import JobFacts, Outcome, WorkloadJob, deal_users, measure, served_run
-from flux_trio.sim.served import mean_priority, serve_by
+from flux_trio.sim.served import mean_priority, serve_by, thinned
 from flux_trio.sim.users import FIRST_USERID, userids_of
+from flux_trio.sim.waits import longest_waits
 
 
 def job(
@@ -45,7 +46,7 @@ def test_without_shares_all_are_owed_the_same() -> None:
 
 def test_a_bank_is_owed_what_its_users_are() -> None:
     jobs = [job("ann", 1, 0, 0, 10), job("al", 1, 0, 0, 10), job("bob", 2, 0, 0, 10)]
-    run = served_run("p", jobs, measure(jobs, 4), {"ann": 1.0, "al": 2.0, "bob": 1.0})
+    run = served_run("p", jobs, measure(jobs, 4), {"ann": 1.0, "al": 2.0, "bob": 1.0}, 4)
     assert {each.name: (each.received, each.owed) for each in run.banks} == {
         "a": (0.5, 0.75),
         "b": (0.5, 0.25),
@@ -58,7 +59,36 @@ def test_mean_priority_is_that_of_pending_jobs() -> None:
         job("ann", 1, 0, 6, 20, ((2, 20),)),
         job("ann", 1, 0, None, 1),  # never had one
     ]
-    assert mean_priority(jobs) == [(0, 10), (2, 15), (4, 25), (6, 30), (8, 0)]
+    assert mean_priority(jobs) == [(0, 10), (2, 15), (4, 25), (6, 30), (8, None)]
+
+
+def test_thinned_series_has_the_means_and_the_gaps() -> None:
+    series: list[tuple[float, float | None]] = [(0, 10), (1, None), (4, 20), (6, 40), (7, None)]
+    assert thinned(series, 8, 5) == series
+    assert thinned(series, 8, 4) == [(0, 10), (2, None), (4, 20), (6, 40)]
+    assert thinned(series, 8, 2) == [(0, 10), (4, pytest.approx(80 / 3))]
+
+
+def test_longest_waits_say_what_was_free_and_who_went_first() -> None:
+    jobs = [
+        job("ann", 4, 0, 0, 100),
+        job("bob", 3, 10, 160, 200),  # 90 s with nothing free, then 60 s behind the next one
+        job("cid", 2, 5, 100, 160),
+        job("dan", 1, 20, 110, 120),
+    ]
+    first, second = longest_waits(jobs, 4, count=2)
+    assert (first.user, first.ncores, first.wait_s) == ("bob", 3, 150)
+    assert first.why == (
+        "fewer than 3 cores were free for 100% of the time; "
+        "1 earlier jobs waited before it, 1 later ones passed it"
+    )
+    assert second.user == "cid"
+
+
+def test_job_that_waited_although_enough_was_free_says_so() -> None:
+    jobs = [job("ann", 4, 0, 0, 30), job("bob", 2, 20, 60, 70)]
+    (waited,) = longest_waits(jobs, 4)
+    assert waited.why.startswith("fewer than 2 cores were free for 25% of the time; else others")
 
 
 def test_made_up_users_are_the_same_from_one_seed_and_few_submit_most() -> None:

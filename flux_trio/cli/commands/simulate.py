@@ -14,7 +14,10 @@ from flux_trio.cli.errors import CommandError
 if TYPE_CHECKING:
     from flux_trio.sim import SimulationResult
 
+FAILED = 1
+
 _COUNT = click.IntRange(min=1)
+_NOT_SHOWN = ("as_json", "plot", "report")
 
 
 class UsersParam(click.ParamType[str]):
@@ -27,6 +30,26 @@ class UsersParam(click.ParamType[str]):
         if not is_count and value != "column":
             self.fail(f"expected a number from 1, or column: got {value}", param, ctx)
         return value
+
+
+class ListParam(click.ParamType[tuple[str, ...]]):
+    """Words with commas between, each of `choices` if there are any."""
+
+    name = "list"
+
+    def __init__(self, *choices: str) -> None:
+        self.choices = choices
+
+    def convert(
+        self, value: str | tuple[str, ...], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """Return the words; each one counts once."""
+        words = tuple(dict.fromkeys(value.split(","))) if isinstance(value, str) else value
+        for word in words:
+            if not word or (self.choices and word not in self.choices):
+                expected = f"one of {', '.join(self.choices)}" if self.choices else "a name"
+                self.fail(f"expected {expected}: got {word!r}", param, ctx)
+        return words
 
 
 @click.command()
@@ -43,10 +66,12 @@ class UsersParam(click.ParamType[str]):
 )
 @click.option(
     "--policy",
-    type=click.Choice(["fifo", "easy", "conservative"]),
+    "policies",
+    type=ListParam("fifo", "easy", "conservative"),
     default="fifo",
     show_default=True,
-    help="Scheduling policy.",
+    metavar="POLICY,...",
+    help="Scheduling policy: fifo, easy or conservative. Several are compared, one run each.",
 )
 @click.option("--seed", type=int, default=0, metavar="S", show_default=True, help="Random seed.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
@@ -66,9 +91,11 @@ class UsersParam(click.ParamType[str]):
 @click.option(
     "--plugin",
     "plugins",
+    type=ListParam(),
     multiple=True,
-    metavar="FILE",
-    help="Load this jobtap plugin, by file or name. Several plugins are compared, one run each.",
+    metavar="FILE,...",
+    help="Load this jobtap plugin, by file or name; none loads no plugin. Several are compared, "
+    "one run of each with each policy.",
 )
 @click.option(
     "--users",
@@ -80,23 +107,32 @@ class UsersParam(click.ParamType[str]):
     "--report",
     type=click.Path(path_type=Path),
     metavar="FILE.html",
-    help="Draw how the runs served each user and bank: waiting, shares and priorities.",
+    help="Compare the runs on a page: waiting, shares and priorities of users and banks, over "
+    "time and against the first run.",
 )
+@click.option(
+    "--baseline",
+    metavar="RUN",
+    help="Compare against the run with this name.  [default: the first]",
+)
+@click.pass_context
 def simulate(
+    ctx: click.Context,
     *,
     workload: Path,
     nodes: int,
     cores: int,
     gpus: int,
-    policy: Any,
+    policies: tuple[Any, ...],
     seed: int,
     as_json: bool,
     plot: Path | None,
     limit: int | None,
     config: Path | None,
-    plugins: tuple[str, ...],
+    plugins: tuple[tuple[str, ...], ...],
     users: str | None,
     report: Path | None,
+    baseline: str | None,
 ) -> None:
     """Run the jobs of a log on a simulated machine, in simulated time, and print the figures.
 
@@ -106,33 +142,70 @@ def simulate(
     NNodes nodes. The instance is a real one; only the processes are simulated. The same seed gives
     the same run.
 
-    The conf of a plugin comes from the directive in the configuration that loads it.
+    The conf of a plugin comes from the directive in the configuration that loads it. If one of
+    several runs fails, the others go on, and the page names it.
 
-    Exit codes: 0, 1 if the workload cannot be read or some jobs never end, 2 for wrong usage.
+    Exit codes: 0, 1 if the workload cannot be read, a run fails or some jobs never end, 2 for wrong
+    usage.
     """
-    from flux_trio.cli.simulating import expected_failures, plan, read_config_file, read_jobs
-    from flux_trio.sim import make_machine
+    from flux_trio.cli.errors import complain
+    from flux_trio.cli.simulating import failure_of, plan, read_config_file, read_jobs
+    from flux_trio.sim import SimulationStalled, make_machine
     from flux_trio.sim import simulate as run
 
     jobs = read_jobs(workload, limit, users, seed, cores)
-    planned = list(plan(read_config_file(config), plugins))
-    results = {}
-    for each in planned:
-        with expected_failures(), _progress_bar(len(jobs), each.name) as progress:
-            results[each.name] = run(
-                jobs,
-                make_machine(nodes, cores, gpus),
-                policy,
-                seed,
-                config=each.config,
-                progress=progress,
-            )
-    title = f"{workload.name} on {nodes} nodes, {policy}"
-    if plot is not None:
-        _draw(results[planned[0].name], plot, title)
+    compared = [each for some in plugins for each in some]
+    planned = list(plan(read_config_file(config), compared, policies))
+    names = [each.name for each in planned]
+    if baseline is not None and baseline not in names:
+        raise click.UsageError(f"--baseline: expected one of {', '.join(names)}: got {baseline}")
+    results: dict[str, SimulationResult] = {}
+    failures: dict[str, str] = {}
+    machine = make_machine(nodes, cores, gpus)
+    for each in sorted(planned, key=lambda each: each.name != baseline):
+        try:
+            with _progress_bar(len(jobs), each.name) as progress:
+                results[each.name] = run(
+                    jobs, machine, each.policy, seed, config=each.config, progress=progress
+                )
+        except (SimulationStalled, BaseExceptionGroup) as raised:
+            failure = failure_of(raised)
+            if failure is None:
+                raise
+            failures[each.name] = failure
+            complain(failure if len(planned) == 1 else f"{each.name}: {failure}")
+    title = f"{workload.name} on {nodes} nodes, {', '.join(policies)}"
+    if plot is not None and results:
+        _draw(next(iter(results.values())), plot, title)
     if report is not None:
-        _report(results, report, title)
-    _print(results, seed, as_json=as_json)
+        options = _options(ctx, workload)
+        _report(results, failures, report, title, options, machine.ncores)
+    if results:
+        _print(results, seed, as_json=as_json)
+    ctx.exit(FAILED if failures else 0)
+
+
+def _options(ctx: click.Context, workload: Path) -> dict[str, str]:
+    """Return the options as typed or by default, but for those that say where to write."""
+    from flux_trio._version import __version__
+
+    shown = {"flux-trio": __version__, "workload": str(workload)}
+    for param in ctx.command.params:
+        value = ctx.params.get(param.name or "")
+        if (
+            isinstance(param, click.Option)
+            and param.name not in _NOT_SHOWN
+            and value not in (None, ())
+        ):
+            name = param.opts[0]
+            shown[name] = _spelled(value)
+    return shown
+
+
+def _spelled(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(_spelled, value))
+    return str(value)
 
 
 def _print(results: Mapping[str, SimulationResult], seed: int, *, as_json: bool) -> None:
@@ -181,14 +254,28 @@ def _draw(result: SimulationResult, plot: Path, title: str) -> None:
     _write(plot, picture)
 
 
-def _report(results: Mapping[str, SimulationResult], report: Path, title: str) -> None:
+def _report(
+    results: Mapping[str, SimulationResult],
+    failures: Mapping[str, str],
+    report: Path,
+    title: str,
+    options: Mapping[str, str],
+    ncores: int,
+) -> None:
     from flux_trio.sim import served_run
-    from flux_trio.views import served_page
+    from flux_trio.views import FailedRun, PlotlyMissing, comparison_page
 
     runs = [
-        served_run(name, each.jobs, each.metrics, each.shares) for name, each in results.items()
+        served_run(name, each.jobs, each.metrics, each.shares, ncores)
+        for name, each in results.items()
     ]
-    _write(report, served_page(title, runs))
+    failed = [FailedRun(name, why) for name, why in failures.items()]
+    try:
+        page = comparison_page(title, options, runs, failed)
+    except PlotlyMissing:
+        text = "--report needs the package plotly: pip install 'flux-trio[report]'"
+        raise CommandError(text) from None
+    _write(report, page)
 
 
 def _write(path: Path, text: str) -> None:

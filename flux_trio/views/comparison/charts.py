@@ -1,0 +1,163 @@
+"""The charts of a comparison, as the JSON that Plotly draws: data and layout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, TypeAlias
+
+from flux_trio.views.comparison.figures import Points, Served, ServedRun
+
+Chart: TypeAlias = dict[str, Any]
+"""`data` and `layout`, as `Plotly.newPlot` takes them."""
+
+GroupsOf: TypeAlias = Callable[[ServedRun], Sequence[Served]]
+"""Returns the users or the banks of a run."""
+
+# The colours of Okabe and Ito, and one more: distinct also for the colour-blind.
+HUES: Final = (
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a6d00", "#7a5195",
+)  # fmt: skip
+NAMES_MAX: Final = 20
+"""Users or banks in one chart: those with the most jobs. The table has all."""
+LINES_MAX: Final = 4
+"""Users with a line of priorities in each run."""
+ROW_PX: Final = 190
+
+
+def over_time(runs: Sequence[ServedRun]) -> Chart:
+    """Utilisation, queue length, and the priorities of each run, on one axis of time."""
+    rows: list[tuple[str, list[Chart]]] = [
+        ("cores in use", [_of_run(run, run.utilisation_series, runs) for run in runs]),
+        ("jobs that wait", [_of_run(run, run.queue_length_series, runs) for run in runs]),
+    ]
+    for chart in rows[1][1]:
+        chart["showlegend"] = False  # the names are those of the first row
+    busiest = [user.name for user in most_jobs(runs[0].users)[:LINES_MAX]]
+    for run in runs:
+        lines = [
+            _steps(user.name, HUES[busiest.index(user.name)], user.priority)
+            | {"legendgroup": user.name, "showlegend": run is runs[0]}
+            for user in run.users
+            if user.name in busiest and user.priority
+        ]
+        if lines:
+            rows.append((f"mean priority<br>{run.name}", lines))
+    data: list[Chart] = []
+    layout: Chart = {"height": ROW_PX * len(rows) + 80, "hovermode": "x unified"}
+    share = 1 / len(rows)
+    for place, (title, lines) in enumerate(rows):
+        axis = str(place + 1) if place else ""
+        top = 1 - place * share
+        layout[f"yaxis{axis}"] = {"domain": [top - 0.82 * share, top], "title": {"text": title},
+                                  "rangemode": "tozero"}  # fmt: skip
+        data += [line | {"yaxis": f"y{axis}"} for line in lines]
+    layout["yaxis"]["tickformat"] = ".0%"
+    layout["xaxis"] = {"type": "date", "anchor": f"y{len(rows)}"}
+    return {"data": data, "layout": layout}
+
+
+def _of_run(run: ServedRun, points: Points, runs: Sequence[ServedRun]) -> Chart:
+    hue = HUES[runs.index(run) % len(HUES)]
+    return _steps(run.name, hue, points) | {"legendgroup": f"run {run.name}"}
+
+
+def _steps(name: str, hue: str, points: Points) -> Chart:
+    drawn = list(_with_ends(points))
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "x": [_date(at) for at, _ in drawn],
+        "y": [None if value is None else round(value, 4) for _, value in drawn],
+        "connectgaps": False,
+        "line": {"shape": "hv", "color": hue, "width": 2},
+        "xaxis": "x",
+    }
+
+
+def _with_ends(points: Points) -> Iterator[tuple[float, float | None]]:
+    """Yield the points, and before each gap the last value once more, so that its step is drawn."""
+    before = None
+    for at, value in points:
+        if value is None and before is not None:
+            yield at, before
+        yield at, value
+        before = value
+
+
+def _date(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def waits(runs: Sequence[ServedRun], of: GroupsOf) -> Chart:
+    """The mean wait of each user or bank in each run, in hours."""
+    return _bars(runs, of, "mean wait [h]", lambda each, _: _hours(each.wait_mean_s))
+
+
+def changes(runs: Sequence[ServedRun], of: GroupsOf) -> Chart:
+    """The change of each mean wait against the first run, in per cent."""
+    before = {each.name: each.wait_mean_s for each in of(runs[0])}
+
+    def change(each: Served, _: ServedRun) -> float | None:
+        return change_percent(each.wait_mean_s, before.get(each.name))
+
+    title = f"mean wait against {runs[0].name} [%]"
+    return _bars(runs[1:], of, title, change, first_hue=1)
+
+
+def shares(runs: Sequence[ServedRun], of: GroupsOf) -> Chart:
+    """The part of the core-seconds that each user or bank received, and what it was owed."""
+    chart = _bars(runs, of, "share [%]", lambda each, _: round(100 * each.received, 2))
+    owed = {each.name: round(100 * each.owed, 2) for run in runs[-1:] for each in of(run)}
+    names = chart["data"][0]["x"] if chart["data"] else []
+    chart["data"].append(
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": f"owed by {runs[-1].name}",
+            "x": names,
+            "y": [owed.get(name) for name in names],
+            "marker": {"symbol": "line-ew-open", "size": 18, "color": "#222"},
+        }
+    )
+    return chart
+
+
+def _bars(
+    runs: Sequence[ServedRun],
+    of: GroupsOf,
+    title: str,
+    value: Callable[[Served, ServedRun], float | None],
+    first_hue: int = 0,
+) -> Chart:
+    names = [each.name for each in most_jobs(of(runs[0]))[:NAMES_MAX]] if runs else []
+    data = []
+    for place, run in enumerate(runs):
+        found = {each.name: value(each, run) for each in of(run)}
+        data.append(
+            {
+                "type": "bar",
+                "name": run.name,
+                "x": names,
+                "y": [found.get(name) for name in names],
+                "marker": {"color": HUES[(place + first_hue) % len(HUES)]},
+            }
+        )
+    layout = {"height": 320, "barmode": "group", "yaxis": {"title": {"text": title}},
+              "xaxis": {"type": "category"}}  # fmt: skip
+    return {"data": data, "layout": layout}
+
+
+def most_jobs(groups: Sequence[Served]) -> list[Served]:
+    """Return the groups, that with the most jobs first."""
+    return sorted(groups, key=lambda each: (-each.njobs, each.name))
+
+
+def change_percent(after: float | None, before: float | None) -> float | None:
+    """Return how much `after` is above `before`, in per cent; None if that has no meaning."""
+    return None if after is None or not before else round(100 * (after / before - 1), 1)
+
+
+def _hours(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds / 3600, 3)

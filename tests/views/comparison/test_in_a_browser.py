@@ -1,0 +1,99 @@
+"""The comparison of runs in headless Chromium: what is drawn is compared with the figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flux_trio.views import FailedRun, Served, ServedRun, Waited, comparison_page
+from tests.support.browser import Browser
+
+T = 1_000_000_000.0
+
+ANN = Served("ann & co", 3, 3600.0, 7200.0, 0.25, 0.5, [(T, 10.0), (T + 50, None), (T + 90, 4.0)])
+BOB = Served("</script>bob", 1, None, None, 0.0, 0.5, [])
+
+
+def run(name: str, wait_s: float) -> ServedRun:
+    ann = Served("ann & co", 3, wait_s, 2 * wait_s, 0.25, 0.5, ANN.priority)
+    used = [(T, 0.5), (T + 60, 1.0), (T + 100, 0.0)]
+    waited = [Waited("j1", "ann & co", 4, wait_s, "fewer than 4 cores were free")]
+    return ServedRun(
+        *(name, 4, [ann, BOB], [BOB], T, T + 7200.0, wait_s, 2 * wait_s, 1.5, 0.375),
+        *(used, [(T, 2.0), (T + 60, 0.0)], waited),
+    )
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Path:
+    path = tmp_path / "page.html"
+    runs = [run("one", 3600.0), run("two", 1800.0)]
+    path.write_text(
+        comparison_page("t & t", {"--seed": "7"}, runs, [FailedRun("three", "it <b>stalled</b>")])
+    )
+    return path
+
+
+DRAWN = """
+const div = document.getElementById(arguments[0]);
+return div._fullData.map(trace => [trace.name, Array.from(trace.y)]);
+"""
+
+
+def test_bars_are_the_figures(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    assert browser.run(DRAWN, "waits-user") == [["one", [1, None]], ["two", [0.5, None]]]
+    assert browser.run(DRAWN, "changes-user") == [["two", [-50, None]]]
+    heights = browser.run(
+        "return [...document.querySelectorAll('#waits-user .barlayer .point path')]"
+        ".map(each => each.getBBox().height)"
+    )
+    high, low = sorted({each for each in heights if each}, reverse=True)
+    assert high == pytest.approx(2 * low, rel=0.02)
+
+
+def test_lines_are_the_figures_on_one_axis_and_have_gaps(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    lines = browser.run(DRAWN, "over-time")
+    assert [name for name, _ in lines] == ["one", "two", "one", "two", "ann & co", "ann & co"]
+    assert lines[0][1] == [0.5, 1, 0]
+    assert lines[4][1] == [10, 10, None, 4]
+    axes = browser.run(
+        "return document.getElementById('over-time')._fullData.map(each => each.xaxis)"
+    )
+    assert set(axes) == {"x"}
+
+
+def test_zoom_of_one_row_is_that_of_all(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    browser.run(
+        "return Plotly.relayout('over-time', {'xaxis.range':"
+        " ['2001-09-09 01:46:40', '2001-09-09 01:47:00']}).then(() => 1)"
+    )
+    layout = "return Object.keys(document.getElementById('over-time')._fullLayout)"
+    assert [key for key in browser.run(layout) if key.startswith("xaxis")] == ["xaxis"]
+
+
+def test_names_are_text_and_nothing_is_fetched(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    body = browser.run("return document.body.innerText")
+    for text in ("</script>bob", "ann & co", "it <b>stalled</b>", "--seed", "-50.0 %", "baseline"):
+        assert text in body
+    fetched = browser.run("return performance.getEntriesByType('resource').map(each => each.name)")
+    assert fetched == []
+    assert browser.complaints() == []
+
+
+@pytest.mark.parametrize("width", [1400, 400])
+def test_page_is_no_wider_than_the_window(browser: Browser, page: Path, width: int) -> None:
+    browser.open(page, width)
+    assert browser.run("return document.documentElement.scrollWidth") <= width
+
+
+def test_no_run_at_all_is_a_page_too(browser: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "none.html"
+    path.write_text(comparison_page("t", {}, [], [FailedRun("one", "no room")]))
+    browser.open(path)
+    assert "no room" in browser.run("return document.body.innerText")
+    assert browser.complaints() == []
