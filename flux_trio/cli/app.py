@@ -33,6 +33,7 @@ COMMANDS: Final = (
     "jobtap",
     "module",
     "dmesg",
+    "stats",
     "token",
     "completion",
     "help",

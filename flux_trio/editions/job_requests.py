@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from flux_trio.editions.codec import codec
+from flux_trio.editions.metrics import Histogram
 from flux_trio.formats.meanings import JobId
 from flux_trio.messages.types import USERID_UNKNOWN
 
@@ -152,12 +153,18 @@ class ExecStats(msgspec.Struct, frozen=True):
 
 
 class Stats(msgspec.Struct, frozen=True):
-    """The job manager's part of job-manager.stats-get; `states` has numbers of jobs by state."""
+    """The job manager's part of job-manager.stats-get; `states` has numbers of jobs by state.
+
+    `queues` has those of active jobs by queue; "" is the anonymous queue. `alloc_seconds` has the
+    times from submit to alloc, since the job manager has started.
+    """
 
     states: dict[str, int]
+    queues: dict[str, dict[str, int]]
     sched: SchedStats
     exec: ExecStats
     inactive_jobs: int
+    alloc_seconds: Histogram
 
 
 def stats(counted: Stats) -> dict[str, Any]:

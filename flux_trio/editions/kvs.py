@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Generic, TypeVar
 import msgspec
 
 from flux_trio.editions.codec import Codec, codec
+from flux_trio.editions.metrics import Histogram
 from flux_trio.editions.streams import CreditKey
 from flux_trio.formats.meanings import KvsKey, KvsOp
 
@@ -138,12 +139,13 @@ class HeldStats(msgspec.Struct, frozen=True):
 
 
 class Stats(msgspec.Struct, frozen=True):
-    """What kvs.stats-get counts beside requests."""
+    """What kvs.stats-get counts beside requests; the durations are those of transactions."""
 
     waiting: int
     watches: int
     damaged: int
     held: HeldStats
+    commit_seconds: Histogram
 
 
 def stats(counted: Stats) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from flux_trio.broker import Handle
 from flux_trio.cores.kvs.core import KvsCore
 from flux_trio.cores.kvs.ops import MakeBackup
 from flux_trio.messages import Level, topics
-from flux_trio.services.kvs_at_once import KvsAtOnce, execute
+from flux_trio.services.kvs_at_once import KvsAtOnce, execute_timed
 from flux_trio.services.kvs_backup import Work, back_up_between_rounds, rounds_of, waiting_in
 from flux_trio.services.kvs_tending import SETTLE_AFTER_S, TEND_AFTER_S, Tending, settle, tend
 from flux_trio.services.recorded import make_core
@@ -79,7 +79,7 @@ async def _store_in_order(
         actions += waiting_in(work)
         if rounds := rounds_of(actions):
             done = await trio.to_thread.run_sync(
-                lambda todo: [execute(store, a) for a in todo], rounds
+                lambda todo: [execute_timed(store, a) for a in todo], rounds
             )
             for result in done:
                 handle.post(result)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from flux_trio.cores.kvs.ops import (
@@ -70,3 +72,12 @@ def back_up(store: Store, action: MakeBackup, between: Callable[[], None]) -> Ba
     except StoreError as error:
         return BackedUp(error.errnum, error.text)
     return BackedUp()
+
+
+def execute_timed(store: Store, action: StoreOps | Fetch) -> Stored | Fetched:
+    """Do the same, and tell how long a transaction took."""
+    began = perf_counter()
+    result = execute(store, action)
+    if isinstance(result, Stored):
+        return replace(result, seconds=perf_counter() - began)
+    return result

@@ -9,7 +9,7 @@ import trio
 from flux_trio.broker import Handle
 from flux_trio.cores.kvs.ops import BackedUp, Fetch, MakeBackup, StopBackup, StoreOps
 from flux_trio.messages import Errno
-from flux_trio.services.kvs_at_once import back_up, execute
+from flux_trio.services.kvs_at_once import back_up, execute_timed
 from flux_trio.store.stores import Store
 
 Work: TypeAlias = StoreOps | Fetch | MakeBackup | StopBackup
@@ -28,7 +28,7 @@ async def back_up_between_rounds(
     def between() -> None:
         trio.from_thread.check_cancelled()
         actions = trio.from_thread.run_sync(waiting_in, work)
-        for result in [execute(store, each) for each in rounds_of(actions)]:
+        for result in [execute_timed(store, each) for each in rounds_of(actions)]:
             trio.from_thread.run_sync(handle.post, result)
         if any(isinstance(each, StopBackup) for each in actions):
             raise _Stopped

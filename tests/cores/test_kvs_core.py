@@ -187,7 +187,18 @@ def test_what_was_asked_is_counted() -> None:
     held = {"requests": 0, "bytes": 0}
     requests = {f"kvs.{method}": count for method, count in counts.items()} | {"kvs.stats-get": 1}
     expected = {"requests": requests, "waiting": 0, "watches": 1, "damaged": 0, "held": held}
+    commits = stats.pop("commit_seconds")
+    assert (sum(commits["counts"]), commits["sum"]) == (0, 0.0)
     assert stats == expected
+
+
+def test_durations_of_transactions_are_counted() -> None:
+    core = KvsCore()
+    turn(core, commit(PUT))
+    turn(core, Stored(seconds=0.002))
+    (told,) = answers(turn(core, asked("kvs.stats-get", None, tag=5)))
+    commits = told[2]["commit_seconds"]
+    assert commits["counts"][commits["bounds"].index(0.0025)] == sum(commits["counts"]) == 1
 
 
 @pytest.mark.parametrize(

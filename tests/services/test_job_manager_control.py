@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -153,6 +154,9 @@ def test_stats_count_jobs_and_requests(m: ManagerScript) -> None:
     stats = m.stats()
     requests = stats.pop("requests")
     assert (requests[topics.SCHED_READY], requests[topics.JOB_DRAIN]) == (1, 0)
+    queues = {queue: +Counter(states) for queue, states in stats.pop("queues").items()}
+    assert queues == {"": {"sched": 2, "run": 1}}
+    assert sum(stats.pop("alloc_seconds")["counts"]) == 1
     assert stats == {
         "inactive_jobs": 1,
         "states": {

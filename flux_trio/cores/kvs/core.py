@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Final, TypeAlias, assert_never
 
 from flux_trio.cores.fingerprint import PayloadTypes
+from flux_trio.cores.histogram import SHORT_S, Durations
 from flux_trio.cores.kvs.answers import Answers
 from flux_trio.cores.kvs.backups import Backups
 from flux_trio.cores.kvs.damage import Damages
@@ -96,6 +97,7 @@ class KvsCore(CorePart):
         self._answers = Answers(self._outbox, self._damages, self._watches)
         self._room = Room(self._outbox)
         self._backups = Backups(self._outbox)
+        self._commits = Durations(SHORT_S)
         self._queue = deque()  # as many as the senders may have open
         self._round = None  # set while the store works
         self._failed = None  # set once a transaction failed; never cleared
@@ -156,6 +158,7 @@ class KvsCore(CorePart):
                 watches=len(self._watches),
                 damaged=len(self._damages),
                 held=kvs.HeldStats(requests=len(held.queue), bytes=held.nbytes),
+                commit_seconds=self._commits.histogram(),
             )
         )
 
@@ -242,6 +245,8 @@ class KvsCore(CorePart):
     def _stored(self, done: Stored) -> None:
         """Answer the commits of the round, which are durable only now."""
         work = self._expect_round()
+        if done.seconds:
+            self._commits.add(done.seconds)
         if done.errnum == Errno.ENOSPC:
             self._queue = self._room.met_full_disk(work, done.text, self._queue)
         elif done.errnum:

@@ -56,10 +56,14 @@ class StoreOps:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Input: the transaction is durable, or `errnum` and `text` say why it was not stored."""
+    """Input: the transaction is durable, or `errnum` and `text` say why it was not stored.
+
+    `seconds` is how long it took, 0 if the store waits for no disk.
+    """
 
     errnum: int = 0
     text: str = ""
+    seconds: float = 0.0
 
 
 class CommitOps(kvs.Commit[Op], frozen=True):

@@ -31,6 +31,13 @@ class Tally(Part):
         counted = self.states.values() if queue is None else [self._of(queue)]
         return sum(n for each in counted for state, n in each.items() if state & states)
 
+    def by_queue(self) -> dict[str, dict[str, int]]:
+        """Return the number of jobs in each state, by queue; "" is the anonymous queue."""
+        return {
+            name or "": {state.name.lower(): n for state, n in states.items() if state.name}
+            for name, states in self.states.items()
+        }
+
     def reasons(self, queue: Name) -> dict[str, int]:
         """Return the reasons that jobs of `queue` are held for, with the number of jobs."""
         return dict(self.held_for.get(queue, ()))

@@ -133,7 +133,14 @@ class Control(Part):
             self._scheduler.outstanding(),
         )
         execution = job_requests.ExecStats(self._exec.service)
-        counted = job_requests.Stats(counts, sched, execution, self._ledger.ninactive)
+        counted = job_requests.Stats(
+            counts,
+            tally.by_queue(),
+            sched,
+            execution,
+            self._ledger.ninactive,
+            self._scheduler.latency.histogram(),
+        )
         return job_requests.stats(counted)
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 from msgspec import UNSET
 
+from flux_trio.cores.histogram import LONG_S, Durations
 from flux_trio.cores.job_manager.calls import ExpirationTold
 from flux_trio.cores.job_manager.hooks.waiting import Proposal
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
@@ -74,6 +75,7 @@ class SchedulerSide(Part):
         self.grants = Grants(ledger)
         self.grants.verdicts = self
         self.held = {}
+        self.latency = Durations(LONG_S)  # of allocations, from submit to alloc
         self.link = LINK.initial
         self.sender = ""
         self.limit = None
@@ -336,6 +338,7 @@ class SchedulerSide(Part):
     def _allocate(self, job: ActiveJob, annotations: dict[str, Any]) -> None:
         if annotations:
             job.annotations = merge_annotations(job.annotations or {}, annotations)
+        self.latency.add(self._ledger.now - job.t_submit)
         context = rfc21.Alloc(job.annotations or UNSET)
         self._ledger.log_now(job, JobEvent.ALLOC, rfc21.write(context))
 

@@ -1,0 +1,101 @@
+"""`flux-trio stats`."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from flux_trio.cli.errors import CommandError
+from flux_trio.cli.session import with_client
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+ADDRESS: Final = "127.0.0.1"
+ANSWER_S_MAX: Final = 10.0  # of the instance, at a scrape
+PORT_MAX: Final = 65535
+
+
+@click.command()
+@click.option("--prometheus", is_flag=True, help="Print metrics in the text format of Prometheus.")
+@click.option(
+    "--serve",
+    "port",
+    type=click.IntRange(0, PORT_MAX),
+    metavar="PORT",
+    help="Serve them by HTTP at this port of the loopback address, until SIGINT or SIGTERM; port 0 "
+    "is any that is free.",
+)
+def stats(*, prometheus: bool, port: int | None) -> None:
+    """Print the statistics of all services of an instance, as JSON or as metrics.
+
+    Metrics need the extra `metrics`: pip install "flux-trio[metrics]". With --serve the instance
+    is asked at each scrape, and `flux_trio_up` is 0 while it does not answer. Every user of the
+    machine may read them there; they name no job and no user.
+
+    Exit codes: 0, 1 if the instance does not answer or the port is taken, 2 for wrong usage.
+    """
+    if port is not None:
+        _serve(port)
+    elif prometheus:
+        collector = _metrics().InstanceCollector
+        from prometheus_client import CollectorRegistry, generate_latest
+
+        told = _gathered()
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(collector(lambda: told))
+        click.echo(generate_latest(registry), nl=False)
+    else:
+        import json
+
+        click.echo(json.dumps(_gathered(), indent=2))
+
+
+def _metrics() -> ModuleType:
+    try:
+        from flux_trio.cli import metrics
+    except ModuleNotFoundError as error:
+        text = 'metrics need the package prometheus-client: pip install "flux-trio[metrics]"'
+        raise CommandError(text) from error
+    return metrics
+
+
+def _gathered() -> dict[str, Any]:
+    from flux_trio.cli.statistics import gather
+
+    return with_client(gather)
+
+
+def _serve(port: int) -> None:
+    import signal
+    import threading
+
+    import anyio
+
+    metrics = _metrics()
+    from prometheus_client import CollectorRegistry, start_http_server
+
+    from flux_trio.cli.statistics import gather
+    from flux_trio.client import find_instance, open_client
+
+    async def ask() -> dict[str, Any]:
+        with anyio.fail_after(ANSWER_S_MAX):
+            async with open_client(*find_instance(os.environ)) as client:
+                return await gather(client)
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(metrics.InstanceCollector(lambda: anyio.run(ask, backend="asyncio")))
+    told_to_end = threading.Event()
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signum, lambda *_: told_to_end.set())
+    try:
+        server, thread = start_http_server(port, ADDRESS, registry)
+    except OSError as error:
+        raise CommandError(f"cannot listen at {ADDRESS}:{port}: {error.strerror}") from None
+    click.echo(f"metrics are at http://{ADDRESS}:{server.server_port}/metrics")
+    told_to_end.wait()
+    server.shutdown()
+    server.server_close()
+    thread.join()
