@@ -121,7 +121,7 @@ def _sections(runs: Sequence[ServedRun], drawn: Mapping[str, charts.Chart]) -> I
     for id_ in drawn:
         what, _, kind = ("over-time", "", "") if id_ == "over-time" else id_.partition("-")
         yield element("h2", titles[what].format(kind))
-        yield element("div", id=id_)
+        yield f'<div id="{id_}"></div>'  # an empty element would not end in HTML
     yield element("h2", "All users")
     yield _groups(runs)
     yield element("h2", "The jobs that waited longest")
