@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test reborn check bench kill fuzz-wire mutate-tables docs clean edits clause-proofs
+.PHONY: demo test reborn check bench kill fuzz-wire mutate-tables docs clean edits clause-proofs mutants
 
 $(READY): pyproject.toml .ci/constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -53,6 +53,12 @@ mutate-tables: $(READY)
 # Each clause broken by an edit of the program: does its test fail? CLAUSE=27.alloc.1 for one.
 clause-proofs: $(READY)
 	$(BIN)/python -m tests.proofs $(and $(CLAUSE),--clause $(CLAUSE))
+
+# Each planted mistake: does fuzz find it within 1,000 seeds? Two to three hours; MISTAKE=id for one,
+# FAMILY=actions or rows for others, SEEDS for fewer seeds.
+mutants: $(READY)
+	$(BIN)/python -m tests.mistakes $(FAMILY) $(and $(MISTAKE),--only $(MISTAKE)) \
+		$(and $(SEEDS),--seeds $(SEEDS))
 
 docs: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \

@@ -15,10 +15,11 @@ from typing import Final
 
 import msgspec
 
+from flux_trio.faults.consistency import OURS
 from flux_trio.faults.drawing import draw_plan
 from flux_trio.faults.plan import Plan
 from flux_trio.faults.plugin_files import no_plugin_fails
-from flux_trio.faults.properties import OURS, Property
+from flux_trio.faults.properties import Property
 from flux_trio.faults.reached import transitions_noted
 from flux_trio.faults.running import Outcome, run_plan
 
@@ -26,7 +27,7 @@ AHEAD: Final = 4
 """Seeds for each worker that are submitted before their results are taken; more wait."""
 
 _FIRST: Final = ("error", no_plugin_fails.name)
-_LAST: Final = ("answered", "inactive", "rest")
+_LAST: Final = ("answered", "inactive", "rest", "listed", "stored")
 """Properties that often follow from another one, so that they are named only when alone."""
 
 

@@ -45,6 +45,11 @@ class Disk:
         torn()
         return None
 
+    def damage(self, what: str, nth: int) -> None:
+        """Damage the value `what` of the nth stored job, if there is one."""
+        keys = [key for key in self.store.dir("job") if key.endswith(f".{what}")]
+        self.damaged.update(keys[nth - 1 : nth])
+
     def read(self, action: Fetch) -> Stored | Fetched:
         """Read values and keys."""
         found = execute(self.store, action)

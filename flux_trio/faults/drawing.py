@@ -9,14 +9,14 @@ from flux_trio.faults.plan import Plan
 from flux_trio.faults.swarm import draw_faults
 from flux_trio.faults.workload import Do, JobPlan
 
-NJOBS_MAX: Final = 20
 SPAN_S: Final = 30.0  # in which jobs are submitted and requests made
 
 
-def draw_plan(seed: int, njobs: int | None = None, nfaults: int = 2) -> Plan:
+def draw_plan(seed: int, njobs: int | None = None, nfaults: int | None = None) -> Plan:
     """Return the plan of `seed`. One of its faults, if there are any, strikes the scheduler."""
     draw = random.Random(f"plan {seed}")
-    njobs = draw.randint(1, NJOBS_MAX) if njobs is None else njobs
+    njobs = draw.choice(_NJOBS) if njobs is None else njobs
+    nfaults = draw.choice(_NFAULTS) if nfaults is None else nfaults
     actions = draw.sample(_ACTIONS, draw.randint(0, len(_ACTIONS)))
     return Plan(
         seed=seed,
@@ -36,6 +36,8 @@ def draw_plan(seed: int, njobs: int | None = None, nfaults: int = 2) -> Plan:
     )
 
 
+_NJOBS: Final = (1, 2, 3, 4, 5, 6, 8, 10, 14, 20)
+_NFAULTS: Final = (1, 2, 2, 3, 4, 6)
 _ACTIONS: Final = ("cancel", "urgency", "drain", "down", "queue-stop")
 
 
@@ -44,9 +46,10 @@ def _job(draw: random.Random) -> JobPlan:
         at=draw.choice((0.0, 0.0, round(draw.uniform(0, SPAN_S), 1))),
         ntasks=draw.choice((1, 1, 2, 3, 5)),
         nnodes=draw.choice((0, 0, 1, 2)),
-        run=draw.choice((0.0, 0.5, 2.0, 7.0)),
-        limit=draw.choice((0.0, 1.0, 10.0)),
+        run=draw.choice((0.0, 0.5, 2.0, 7.0, 90.0)),
+        limit=draw.choice((0.0, 0.0, 1.0, 10.0)),
         urgency=draw.choice((0, 5, 16, 16, 30)),
+        ranks=draw.choice(((), (), (), (0,), (0, 1), (1, 3))),
     )
 
 

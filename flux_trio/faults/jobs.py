@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flux_trio.cores.job_index import ACTIVE, jobid_in
 from flux_trio.formats import job_key, parse_eventlog
 from flux_trio.protocols import JobEvent
 from flux_trio.store.stores import Store
@@ -24,6 +25,11 @@ class Jobs:
                     self._all.add(record.data["id"])
                 case JobEvent.CLEAN:
                     self.active.discard(record.data["id"])
+
+    def unfinished(self, store: Store) -> list[int]:
+        """Return the jobs that are not over: also those whose submission no record has told."""
+        stored = {jobid_in(key) for key in store.dir(ACTIVE)}
+        return sorted(self.active | stored)
 
     def read(self, store: Store) -> set[int]:
         """Take what is stored, since the instance begins anew; return the jobs that are not."""

@@ -73,7 +73,7 @@ def lose_client(world: CoresWorld, back: float) -> None:
 
 def follow_journal(world: CoresWorld, seconds: float) -> None:
     """Let a client follow the journal, read nothing, and be gone after so many seconds."""
-    name = world.router.unique_name("reader")
+    name = _new_name(world, "reader")
     reader = world.add(name, Asker([Request(topics.JOB_JOURNAL, {}, flags=STREAMING)]))
     world.linger(name, seconds)
     world.start(reader)
@@ -82,7 +82,7 @@ def follow_journal(world: CoresWorld, seconds: float) -> None:
 
 def flood(world: CoresWorld, count: int, seconds: float) -> None:
     """Let a guest submit `count` jobs at once, and be gone after so many seconds."""
-    name = world.router.unique_name("guest")
+    name = _new_name(world, "guest")
     attributes = {"system.exec.test.run_duration": 0.1}
     jobspec = Jobspec.from_command(["true"], ntasks=1, attributes=attributes).to_json()
     requests = [Request(topics.INGEST_SUBMIT, {"jobspec": jobspec})] * count
@@ -92,13 +92,13 @@ def flood(world: CoresWorld, count: int, seconds: float) -> None:
 
 def ask_once(world: CoresWorld, topic: str, payload: dict[str, Any]) -> None:
     """Let a client send one request."""
-    name = world.router.unique_name("client")
+    name = _new_name(world, "client")
     world.start(world.add(name, Asker([Request(topic, payload)])))
 
 
 def ask_for_nodes(world: CoresWorld, topic: str, ranks: Iterable[int]) -> None:
     """Let the operator send a request about some nodes, until a service has answered it."""
-    name = world.router.unique_name("operator")
+    name = _new_name(world, "operator")
     targets = Idset.of(rank for rank in ranks if rank in world.inventory.ranks)
     world.start(world.add(name, Insister(topic, {"targets": str(targets)})))
 
@@ -143,3 +143,8 @@ def _reconnect(world: CoresWorld, station: Station, name: str) -> None:
     again.take_timers_of(station)
     if isinstance(station.core, Client):
         world.perform(again, station.core.reconnected(world.now))
+
+
+def _new_name(world: CoresWorld, what: str) -> str:
+    """Return a name that no party has, nor one that comes back from an earlier life."""
+    return world.router.unique_name(f"{what}-{world.life}" if world.life else what)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from flux_trio.formats import format_fluid, parse_eventlog
 from flux_trio.protocols import JobEvent
@@ -82,7 +82,3 @@ def resources_are_accounted_for(trace: Sequence[Record]) -> str:
                     held.discard(record.data["id"])
     names = ", ".join(format_fluid(jobid, "f58") for jobid in sorted(held))
     return f"the resources of {names} are not free" if held else ""
-
-
-OURS: Final = (no_job_runs_twice, resources_are_accounted_for)
-"""The properties that every world keeps, beside the judge's."""

@@ -88,9 +88,12 @@ class Lives:
     def __init__(self) -> None:
         self._monitor = Monitor(ALL_RULES, all_clauses(), is_simulated=True)
         self._earlier: list[Violation] = []
+        self._is_over = False
 
     def observe(self, record: Record) -> None:
-        """Take the next record; a Sink."""
+        """Take the next record; a Sink. After the end nothing is judged any more."""
+        if self._is_over:
+            return
         if record.kind == Kind.CONFIG:  # the first record of a life
             self._earlier += self._monitor.violations
             self._monitor = Monitor(ALL_RULES, all_clauses(), is_simulated=True)
@@ -99,6 +102,7 @@ class Lives:
     def finish(self) -> None:
         """The trace ends at rest: what is due now is a violation."""
         self._monitor.finish()
+        self._is_over = True
 
     @property
     def violations(self) -> list[Violation]:
@@ -175,7 +179,7 @@ class Game:
             self.world.unload(name)
         for name in self.world.modules:
             self.world.load(name)
-        active = sorted(self.active)
+        active = self._jobs.unfinished(self.world.disk.store)
         todo = [Do(0.0, "queue-start"), *_nodes_back(self.plan)]
         todo += [Do(0.0, "urgency", job=place, value=URGENCY) for place in range(len(active))]
         last = Owner((), tuple(todo), dict(enumerate(active)))

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
+from flux_trio.faults.catalogue import When, Which
 from flux_trio.faults.plan import Plan
 from flux_trio.faults.running import run_plan
 from flux_trio.faults.workload import Do, JobPlan
 
 RUNS_MAX: Final = 150
+
+StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 
 def shrink(plan: Plan, broken: str, is_broken: Callable[[Plan], bool] | None = None) -> Plan:
@@ -54,6 +58,36 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
         plain = JobPlan(urgency=job.urgency or 16)
         if job != plain:
             yield replace(plan, jobs=(*plan.jobs[:place], plain, *plan.jobs[place + 1 :]))
+    for place, fault in enumerate(plan.faults):
+        for simpler in _simpler(fault):
+            yield replace(plan, faults=(*plan.faults[:place], simpler, *plan.faults[place + 1 :]))
+
+
+def _simpler(value: StructT) -> Iterator[StructT]:
+    """Faults with a shorter time, a lower count, an earlier moment or less to strike."""
+    for name in value.__struct_fields__:
+        for each in _less(getattr(value, name)):
+            yield msgspec.structs.replace(value, **{name: each})
+
+
+def _less(value: Any) -> Iterator[Any]:
+    """Values that are nearer to nothing, the least first; none for a text or a truth value."""
+    match value:
+        case bool() | str():
+            return
+        case int() if value > 1:
+            yield 1
+            if value > 3:
+                yield value // 2
+        case float() if value:
+            yield 0.0
+            if abs(value) > 1:
+                yield math.copysign(1.0, value)
+        case tuple() if len(value) > 1:
+            yield value[:1]
+            yield value[1:]
+        case When() | Which():
+            yield from _simpler(value)
 
 
 def _without(plan: Plan, what: str, size: int) -> Iterator[Plan]:
@@ -65,11 +99,24 @@ def _without(plan: Plan, what: str, size: int) -> Iterator[Plan]:
         rest = (*values[:first], *values[first + size :])
         if what == "jobs":
             gone = range(first, min(first + size, len(values)))
-            yield msgspec.structs.replace(
+            smaller = msgspec.structs.replace(
                 plan, jobs=rest, actions=tuple(_renumbered(plan.actions, gone))
             )
+            yield smaller
+            if any(isinstance(getattr(each, "when", None), int) for each in plan.faults):
+                yield _earlier(smaller, len(rest) / len(values))
         else:
             yield msgspec.structs.replace(plan, **{what: rest})
+
+
+def _earlier(plan: Plan, share: float) -> Plan:
+    """The plan whose faults at a step strike earlier: a world of fewer jobs has fewer steps."""
+    faults = list(plan.faults)
+    for place, each in enumerate(faults):
+        when = getattr(each, "when", None)
+        if isinstance(when, int):
+            faults[place] = msgspec.structs.replace(each, when=max(1, round(when * share)))
+    return msgspec.structs.replace(plan, faults=tuple(faults))
 
 
 def _renumbered(actions: tuple[Do, ...], gone: range) -> Iterator[Do]:

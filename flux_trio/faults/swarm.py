@@ -1,7 +1,8 @@
 """Draws faults: every seed has its own subset of the catalogue (a swarm).
 
-Faults that break the promise of the transport are not drawn: after them nothing has to come to
-rest. Lies are not drawn either: a plan that has one names the message that it replaces.
+Faults after which only `error` holds are one kind together, and so are lies, so that few seeds have
+one. Who lies is the scheduler, the execution service or the resource service, in messages that the
+others must bear: who trusts a lie of the job manager or the kvs may break clauses himself.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ from collections.abc import Callable
 from random import Random
 from typing import Final, get_args
 
+from msgspec.structs import replace
+
 from flux_trio.faults import catalogue as c
 from flux_trio.faults.catalogue import Fault, Moment, When, Which
 from flux_trio.faults.catalogue.base import AnyModule, Crowded, Module, Type
+from flux_trio.faults.catalogue.storage import Stored
 from flux_trio.faults.plugins import PRIORITIZE
 from flux_trio.messages import topics
 from flux_trio.protocols import VALIDATE
@@ -44,6 +48,21 @@ _MESSAGES: Final[tuple[tuple[str, Type], ...]] = (
     (topics.JOB_SUBMIT, "request"),
     (topics.JOB_EXCEPTION_EVENT, "event"),
 )
+
+
+_BY_SCHED: Final = (
+    Which(topics.SCHED_ALLOC, type="response", party="sched"),
+    Which(topics.SCHED_FREE, type="response", party="sched"),
+)
+_BY_EXEC: Final = (Which("job-exec.start", type="response", party="job-exec"),)
+_BY_RESOURCE: Final = (Which(topics.RESOURCE_ACQUIRE, type="response", party="resource"),)
+_HELLOS: Final = (
+    Which(topics.SCHED_HELLO, party="sched"),
+    Which(topics.SCHED_READY, party="sched"),
+    Which(topics.EXEC_HELLO, party="job-exec"),
+    Which(topics.RESOURCE_STATUS, type="response", party="resource"),
+)
+_R_STORED: Final = Which(topics.KVS_COMMIT, party="sched")
 
 
 def draw_faults(draw: Random, nfaults: int) -> tuple[Fault, ...]:
@@ -100,6 +119,55 @@ def _nth(draw: Random) -> int:
     return draw.randint(1, NTH_MAX)
 
 
+def _lie(draw: Random) -> Fault:
+    """Return a lie about the nth message of one kind."""
+    match draw.choice(("sched", "sched", "sched", "grant", "exec", "resource", "hello")):
+        case "sched":
+            which, lies = draw.choice(_BY_SCHED), _ABOUT_ANSWERS
+        case "grant":
+            which, lies = _R_STORED, (c.GrantOverlap, c.GrantForeign)
+        case "exec":
+            which, lies = draw.choice(_BY_EXEC), (c.ErrorAnswer, c.Withheld)
+        case "resource":
+            which, lies = draw.choice(_BY_RESOURCE), _ABOUT_RESOURCES
+        case _:
+            which, lies = draw.choice(_HELLOS), (c.NoObject, c.Withheld)
+    return draw.choice(lies)(replace(which, nth=_nth(draw)))
+
+
+_ABOUT_ANSWERS: Final[tuple[Callable[[Which], Fault], ...]] = (
+    lambda which: c.RemovedKey(which, "id"),
+    lambda which: c.ChangedKey(which, "id", -1),
+    c.NoObject,
+    c.WrongType,
+    c.UnknownId,
+    c.Repeated,
+    c.StrayAnswer,
+    c.Withheld,
+    c.ErrorAnswer,
+)
+_ABOUT_RESOURCES: Final[tuple[Callable[[Which], Fault], ...]] = (
+    c.NoObject,
+    c.Repeated,
+    c.Withheld,
+    c.ErrorAnswer,
+)
+
+
+def _unpromised(draw: Random) -> Fault:
+    """Return a fault after which only `error` holds."""
+    match draw.choice(("drop", "duplicate", "jump", "damage")):
+        case "drop":
+            return c.Drop(_which(draw))
+        case "duplicate":
+            return c.Duplicate(_which(draw))
+        case "jump":
+            return c.JumpQueue(_which(draw))
+        case _:
+            what: Stored = draw.choice(get_args(Stored))
+            return c.DamagedValue(_moment(draw), what, _nth(draw))
+
+
 Maker = Callable[[Random], Fault]
 
 _MAKERS: Final[dict[type, Maker]] = {
@@ -148,6 +216,8 @@ _MAKERS: Final[dict[type, Maker]] = {
     c.PluginWrongPriority: lambda d: c.PluginWrongPriority(_nth(d)),
     c.PluginRejects: lambda d: c.PluginRejects(_nth(d), d.choice((VALIDATE, PRIORITIZE))),
     c.PluginUnavailable: lambda d: c.PluginUnavailable(_nth(d)),
+    c.Lie: _lie,
+    c.Drop: _unpromised,
 }
 """Draws a fault of each kind."""
 

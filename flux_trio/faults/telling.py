@@ -118,7 +118,11 @@ def played_lines(plan: Plan) -> Iterator[str]:
 
 def _fields(value: JobPlan | Do | Fault, without: tuple[str, ...] = ()) -> str:
     """Return the fields of a value, `name value` each."""
-    names = [name for name in value.__struct_fields__ if name not in without]
+    names = [
+        name
+        for name in value.__struct_fields__
+        if name not in without and getattr(value, name) != ()
+    ]
     return ", ".join(f"{name} {_spelled(getattr(value, name))}" for name in names)
 
 

@@ -7,7 +7,7 @@ from typing import Any, assert_never
 from flux_trio.cores.turns import SetTimer, TimerFired
 from flux_trio.faults.clients import LATER, RETRY_S, Client
 from flux_trio.faults.workload import Do, JobPlan
-from flux_trio.formats import Jobspec
+from flux_trio.formats import Idset, Jobspec
 from flux_trio.messages import Request, Response, topics
 
 
@@ -78,7 +78,9 @@ class Owner(Client):
 
 
 def _submission(job: JobPlan) -> dict[str, Any]:
-    attributes = {"system.exec.test.run_duration": job.run}
+    attributes: dict[str, Any] = {"system.exec.test.run_duration": job.run}
+    if job.ranks:
+        attributes["system.constraints"] = {"ranks": [str(Idset.of(job.ranks))]}
     jobspec = Jobspec.from_command(
         ["true"],
         ntasks=None if job.nnodes else job.ntasks,

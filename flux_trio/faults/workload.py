@@ -30,7 +30,8 @@ Action = Literal[
 class JobPlan(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """One job: it is submitted at `at`, runs for `run` seconds and is ended after `limit`.
 
-    It asks for a core on each of `nnodes` nodes, or if that is 0 for `ntasks` cores anywhere.
+    It asks for a core on each of `nnodes` nodes, or if that is 0 for `ntasks` cores anywhere. With
+    `ranks` it may run on these only.
     """
 
     at: Seconds = 0.0
@@ -39,6 +40,7 @@ class JobPlan(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
     run: Seconds = 1.0
     limit: Seconds = 0.0  # 0: the job has no limit
     urgency: Urgency = 16
+    ranks: tuple[Place, ...] = ()
 
 
 class Do(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

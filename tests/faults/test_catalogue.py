@@ -188,6 +188,7 @@ CASES = (
     Case(c.DiskFull(ASKED, seconds=3.0), took(3.0)),
     Case(c.DiskFails(ASKED, back=2.0), more(answered(topics.KVS_COMMIT, Errno.EIO), 0)),
     Case(c.TornCommit(ASKED, back=3.0), took(4.0)),
+    Case(c.DamagedValue(When("job-exec.start"), "R"), logged("exception", type="exec")),
     Case(c.KillInstance(ASKED, back=3.0), noted(Kind.CONFIG, 2)),
     Case(c.RestartInstance(ASKED, back=3.0), noted(Kind.INSTANCE, what="ending")),
     Case(c.ClockJump(STARTED, by=3600.0), took(3600.0)),

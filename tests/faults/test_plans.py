@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from flux_trio.faults import Crash, Do, JobPlan, Plan, When, draw_plan, run_plan, shrink
+from flux_trio.faults import Crash, Do, JobPlan, NodesDown, Plan, When, draw_plan, run_plan, shrink
+from flux_trio.faults.consistency import OURS
 from flux_trio.faults.plan import plan_from_toml, plan_to_toml
 from flux_trio.formats import FormatError
 from flux_trio.messages import topics
@@ -25,7 +26,7 @@ def test_plan_is_read_as_it_was_written(seed: int) -> None:
 
 @pytest.mark.parametrize("path", sorted(PLANS.glob("*.toml")), ids=lambda path: path.stem)
 def test_plan_that_has_broken_a_property_breaks_none(path: Path) -> None:
-    assert run_plan(plan_from_toml(path.read_text())).problems == ()
+    assert run_plan(plan_from_toml(path.read_text()), properties=OURS).problems == ()
 
 
 @pytest.mark.parametrize(
@@ -73,3 +74,27 @@ def test_planted_mistake_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch
     assert STUCK in run_plan(small).broken
     assert len(small.jobs) <= 3
     assert len(small.faults) == 1
+
+
+def test_shrinking_makes_times_and_counts_of_a_fault_smaller() -> None:
+    crash = Crash("sched", When(topics.SCHED_ALLOC, nth=6), back=3.0)
+    down = NodesDown((1, 2, 3), 70, back=5.0)
+    plan = Plan(1, jobs=(JobPlan(), JobPlan()), faults=(crash, down))
+    small = shrink(plan, "any", lambda tried: len(tried.faults) == 2 and len(tried.jobs) == 2)
+    assert small.faults == (
+        Crash("sched", When(topics.SCHED_ALLOC), back=0.0),
+        NodesDown((1,), 1, back=0.0),
+    )
+
+
+def test_fault_at_a_step_moves_with_the_jobs_that_are_left() -> None:
+    """The crash strikes in the last third of a world, however many jobs it has."""
+    plan = Plan(1, jobs=(JobPlan(),) * 9, faults=(Crash("sched", 90),))
+
+    def is_broken(tried: Plan) -> bool:
+        (fault,) = tried.faults or (None,)
+        return isinstance(fault, Crash) and fault.when == 10 * len(tried.jobs) > 0
+
+    small = shrink(plan, "any", is_broken)
+    assert len(small.jobs) == 1
+    assert small.faults == (Crash("sched", 10),)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from flux_trio.cores.kvs.ops import Append
 from flux_trio.faults import Crash, JobPlan, Plan, When, run_plan, shrink
+from flux_trio.faults.consistency import OURS
 from flux_trio.faults.properties import (
-    OURS,
     after_each_step,
     at_rest,
     no_job_runs_twice,

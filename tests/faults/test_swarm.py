@@ -5,15 +5,40 @@ from __future__ import annotations
 from random import Random
 from typing import get_args
 
-from flux_trio.faults.catalogue import AtMoment, HeldUntil, Holds, Plugins
+from flux_trio.faults.catalogue import (
+    AtMoment,
+    DamagedValue,
+    Drop,
+    Duplicate,
+    HeldUntil,
+    Holds,
+    JumpQueue,
+    Lie,
+    Lies,
+    Plugins,
+)
 from flux_trio.faults.swarm import draw_faults
 
 
 def test_every_fault_after_which_all_properties_hold_is_drawn() -> None:
     drawn = {type(each) for seed in range(300) for each in draw_faults(Random(seed), 5)}
     held = (*get_args(AtMoment), *get_args(Plugins), HeldUntil)
-    assert drawn >= set(held)
-    assert all(each.holds is not Holds.NO_ERROR for each in drawn)
+    assert drawn >= {each for each in held if each.holds is Holds.EVERYTHING}
+
+
+def test_lies_and_faults_that_break_a_promise_are_drawn_now_and_then() -> None:
+    drawn = [each for seed in range(2000) for each in draw_faults(Random(seed), 3)[1:]]
+    lies = {type(each) for each in drawn if isinstance(each, Lie)}
+    assert lies == set(get_args(Lies))
+    broken = {type(each) for each in drawn if each.holds is Holds.NO_ERROR}
+    assert broken == {Drop, Duplicate, JumpQueue, DamagedValue}
+    assert sum(each.holds is Holds.NO_ERROR for each in drawn) < len(drawn) / 20
+
+
+def test_only_a_party_that_the_others_need_not_trust_lies() -> None:
+    drawn = [each for seed in range(500) for each in draw_faults(Random(seed), 5)]
+    liars = {each.which.party for each in drawn if isinstance(each, Lie)}
+    assert liars == {"sched", "job-exec", "resource"}
 
 
 def test_a_seed_leaves_most_kinds_out_now_and_then() -> None:

@@ -77,6 +77,11 @@ class Findings:
             return None
         return finding if finding.by or finding.scope == self.scope else None
 
+    def latest(self, mutant: str) -> Finding | None:
+        """What was found of `mutant` in this code, whatever was to run."""
+        finding = self._all.get(mutant)
+        return None if finding is None or finding.code != self.code else finding
+
     def catchers(self, mutants: Iterable[str]) -> list[str]:
         """The tests that noticed one of `mutants` in any code, the most frequent first."""
         found = Counter(self._all[name].by for name in mutants if name in self._all)

@@ -65,6 +65,7 @@ from flux_trio.faults.catalogue.plugins import (
     PluginWrongPriority,
 )
 from flux_trio.faults.catalogue.storage import (
+    DamagedValue,
     DiskFails,
     DiskFull,
     KillInstance,
@@ -100,6 +101,7 @@ AtMoment = (
     | DiskFull
     | DiskFails
     | TornCommit
+    | DamagedValue
     | KillInstance
     | RestartInstance
     | ClockJump
@@ -147,6 +149,7 @@ __all__ = [
     "Crash",
     "CrashLoop",
     "CrashTogether",
+    "DamagedValue",
     "Delay",
     "Disconnect",
     "DiskFails",

@@ -57,7 +57,7 @@ class Holds(Enum):
     OTHERS = "every property, except that the liar breaks clauses"
     """When everything is put right, the liar is reloaded; then all must come to rest."""
     NO_ERROR = "no core raises"
-    """The transport breaks its promise, so clauses and being at rest may be broken."""
+    """The transport or the disk breaks its promise: clauses and being at rest may be broken."""
 
 
 def _tag(name: str) -> str:

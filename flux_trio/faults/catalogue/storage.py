@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from flux_trio.faults import parties
-from flux_trio.faults.catalogue.base import Moment, Seconds, Strike
+from flux_trio.faults.catalogue.base import Count, Holds, Moment, Seconds, Strike
 from flux_trio.messages import Errno
 
 if TYPE_CHECKING:
     from flux_trio.faults.world import CoresWorld
+
+
+Stored = Literal["eventlog", "jobspec", "R"]
+"""What the kvs has of a job."""
 
 
 class SlowDisk(Strike, frozen=True):
@@ -90,3 +94,19 @@ class RestartInstance(Strike, frozen=True):
 
     def strike(self, world: CoresWorld) -> None:
         parties.end_instance(world, self.back)
+
+
+class DamagedValue(Strike, frozen=True):
+    """The value `what` of the `nth` stored job is damaged: reads of it fail from now on (EBADMSG).
+
+    What the instance knows of the job does not change; after a restart it is set aside.
+    """
+
+    holds: ClassVar[Holds] = Holds.NO_ERROR
+
+    when: Moment
+    what: Stored = "eventlog"
+    nth: Count = 1
+
+    def strike(self, world: CoresWorld) -> None:
+        world.disk.damage(self.what, self.nth)

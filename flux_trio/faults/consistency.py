@@ -1,0 +1,138 @@
+"""Properties of a world at rest: what is stored and what is listed are the same jobs.
+
+Also that a fatal exception ends its job: it does not run on to its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from flux_trio.cores.job_index import ACTIVE, ENDED, jobid_in
+from flux_trio.faults.clients import Client
+from flux_trio.faults.properties import (
+    at_rest,
+    no_job_runs_twice,
+    over_trace,
+    resources_are_accounted_for,
+)
+from flux_trio.formats import FormatError, format_fluid, job_key, parse_eventlog
+from flux_trio.messages import Request, Response, topics
+from flux_trio.protocols import InvalidTransition, JobEvent, JobState, replay
+from flux_trio.trace import Kind, Record
+
+if TYPE_CHECKING:
+    from flux_trio.faults.world import CoresWorld
+
+STEPS_MAX: Final = 2000
+"""A list is answered within them, also if the service has to read its state first."""
+LATE_S: Final = 30.0
+"""Seconds in which a job ends after its fatal exception, whatever is slow or away meanwhile."""
+_ALL: Final = sum(JobState)
+_SLOW: Final = ("sleep", "held-until", "delay", "plugin-hangs")
+_EVENTLOG: Final = ".eventlog"
+
+
+class _Looker(Client):
+    """Asks for the list of all jobs, and for their number in each state."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Response] = {}
+
+    def start(self, now: float) -> list[Any]:  # noqa: ARG002 - see `Core`
+        wanted = {"max_entries": 0, "states": _ALL, "queues": []}
+        return [Request(topics.LIST_LIST, wanted, 1), Request(topics.LIST_STATS, {}, 2)]
+
+    def turn(self, now: float, inputs: list[Any]) -> list[Any]:  # noqa: ARG002 - see `Core`
+        self.answers |= {each.topic: each for each in inputs if isinstance(each, Response)}
+        return []
+
+
+@at_rest("listed")
+def finished_jobs_are_listed(world: CoresWorld) -> str:
+    """At rest job-list lists each finished job once, counts it, and knows no other job."""
+    looker = _Looker()
+    world.start(world.add("looker", looker))
+    for _ in range(STEPS_MAX):
+        if len(looker.answers) == 2 or not world.step():
+            break
+    world.remove("looker", "")
+    stored = sorted(jobid_in(key) for key in world.disk.store.dir(ENDED))
+    for topic in (topics.LIST_LIST, topics.LIST_STATS):
+        answer = looker.answers.get(topic)
+        if answer is None or answer.errnum or not isinstance(answer.payload, dict):
+            return f"{topic} is not answered" if answer is None else f"{topic}: {answer.payload}"
+    jobs = _payload(looker, topics.LIST_LIST)["jobs"]
+    listed = sorted(job["id"] for job in jobs if job["state"] == JobState.INACTIVE)
+    if listed != stored or len(jobs) != len(listed):
+        return f"{len(stored)} jobs are finished, listed are {[job['id'] for job in jobs]}"
+    counts = {name: n for name, n in _payload(looker, topics.LIST_STATS)["job_states"].items() if n}
+    wanted = {"inactive": len(stored), "total": len(stored)} if stored else {}
+    return "" if counts == wanted else f"{len(stored)} jobs are finished, counted are {counts}"
+
+
+def _payload(looker: _Looker, topic: str) -> dict[str, Any]:
+    payload = looker.answers[topic].payload
+    assert isinstance(payload, dict)
+    return payload
+
+
+@at_rest("stored")
+def eventlogs_are_whole(world: CoresWorld) -> str:
+    """At rest each stored eventlog is one that RFC 21 allows, of a job that has ended.
+
+    A job that ingest has stored and that the job manager was never told of is in NEW.
+    """
+    store = world.disk.store
+    ended = {jobid_in(key) for key in store.dir(ENDED)}
+    active = {jobid_in(key) for key in store.dir(ACTIVE)}
+    for key in store.dir("job"):
+        if not key.endswith(_EVENTLOG):
+            continue
+        (text,) = store.lookup([key])
+        try:
+            job = replay(0, parse_eventlog(text if isinstance(text, str) else ""))
+        except (FormatError, InvalidTransition) as error:
+            return f"{key}: {error}"
+        if job.state not in (JobState.NEW, JobState.INACTIVE):
+            return f"{key}: the job is in {job.state.name}"
+    for jobid in sorted(ended):
+        if jobid in active or not store.lookup([job_key(jobid, "eventlog")])[0]:
+            name = format_fluid(jobid, "f58")
+            return (
+                f"{name} is finished, and its eventlog or the index of active jobs says otherwise"
+            )
+    return ""
+
+
+@over_trace("ended")
+def a_fatal_exception_ends_its_job(trace: Sequence[Record]) -> str:
+    """A job that has a fatal exception does not run on to its end, with status 0."""
+    raised: dict[int, float] = {}  # by job: when it got its exception, in seconds that passed
+    ahead = 0.0  # how far the wall clock was set
+    for record in trace:
+        data = record.data or {}
+        if record.kind == Kind.CLOCK:
+            ahead += data["by"]
+        elif record.kind == Kind.FAULT and data.get("type") in _SLOW:
+            return ""  # then time may pass and nobody can do anything
+        elif record.kind == Kind.EVENT:
+            passed, context = record.t - ahead, data["context"]
+            if data["name"] == JobEvent.EXCEPTION and context["severity"] == 0:
+                raised.setdefault(data["id"], passed)
+            elif data["name"] == JobEvent.FINISH and context["status"] == 0:
+                late_s = passed - raised.get(data["id"], passed)
+                if late_s > LATE_S:
+                    name = format_fluid(data["id"], "f58")
+                    return f"{name} runs on for {late_s:g} s after its fatal exception"
+    return ""
+
+
+OURS: Final = (
+    no_job_runs_twice,
+    resources_are_accounted_for,
+    finished_jobs_are_listed,
+    eventlogs_are_whole,
+    a_fatal_exception_ends_its_job,
+)
+"""The properties that every world keeps, beside the judge's."""

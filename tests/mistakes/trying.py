@@ -1,0 +1,102 @@
+"""Tries mutants: each in a process of its own, which plays seeds until one breaks a property.
+
+The seeds are played in rounds, more in each: most mistakes are found by the first few, and a run
+that is stopped has tried all of them a little. Findings are kept; a later run goes on with the seed
+after the last one.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from tests.mistakes.worker import Answer, Task
+from tests.planter.findings import ROOT, Finding, Findings
+
+ROUNDS: Final = (60, 400, 1000)
+"""Seeds that have been played at the end of each round."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """One mutant: a mistake, an action of a core dropped or doubled, or a row of a table."""
+
+    name: str
+    plants: Callable[[], dict[str, str]]
+    """Returns the changed files."""
+    row: str = ""
+
+
+@dataclass
+class Trial:
+    """Tries targets, at most `seeds_max` seeds each."""
+
+    findings: Findings
+    say: Callable[[str], None]
+    seeds_max: int
+    processes: int = 2
+    unsound: tuple[int, ...] = ()
+    """Seeds that break a property without a mutant: they prove nothing."""
+
+    def run(self, targets: Sequence[Target]) -> None:
+        """Play the rounds; what is found is kept after each mutant."""
+        for most in sorted({min(each, self.seeds_max) for each in (*ROUNDS, self.seeds_max)}):
+            left = [each for each in targets if self._is_due(each, most)]
+            if left:
+                self._round(left, most)
+
+    def _is_due(self, target: Target, most: int) -> bool:
+        found = self.findings.latest(target.name)
+        return found is None or (not found.by and found.ran < most)
+
+    def _round(self, targets: Sequence[Target], most: int) -> None:
+        with ThreadPoolExecutor(self.processes) as pool:
+            futures = {pool.submit(self._try, each, most): each for each in targets}
+            try:
+                for done, future in enumerate(as_completed(futures), start=1):
+                    found = future.result()
+                    self.findings.add(found)
+                    said = f"{found.by} at seed {found.ran - 1}" if found.by else "alive"
+                    place = f"{done}/{len(targets)} to seed {most}"
+                    self.say(f"{place} {found.mutant}: {said} ({found.seconds:.1f} s)")
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def _try(self, target: Target, most: int) -> Finding:
+        before = self.findings.latest(target.name)
+        first, seconds = (0, 0.0) if before is None else (before.ran, before.seconds)
+        answer = play(Task(first, most, target.plants(), target.row, self.unsound))
+        return Finding(
+            target.name, answer.broken, answer.problem, answer.seed + 1, seconds + answer.seconds
+        )
+
+
+def unsound_seeds(first: int, end: int) -> Iterator[int]:
+    """Yield the seeds from `first` to `end` that break a property without a mutant."""
+    while first < end:
+        answer = play(Task(first, end, {}))
+        if not answer.broken:
+            return
+        yield answer.seed
+        first = answer.seed + 1
+
+
+def play(task: Task) -> Answer:
+    """Play the seeds of a task in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.mistakes.worker"],
+        cwd=ROOT,
+        input=json.dumps(asdict(task)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"the worker ended with {done.returncode}: {done.stderr[-2000:]}")
+    return Answer(**json.loads(done.stdout.splitlines()[-1]))
