@@ -28,7 +28,7 @@ class Viewer {
     this.jobs.update();
     this.details.showNothing();
     const first = Number(location.hash.slice(1)) || page.violations[0]?.n;
-    if (this.trace.places.has(first)) goTo(first);
+    if (this.trace.places.has(first)) this.showAt(this.trace.places.get(first));
   }
 
   listen() {
@@ -130,10 +130,14 @@ class Viewer {
 
   goTo(at) {
     if (at === undefined) return;
+    this.showAt(at);
+    byId("chart").scrollIntoView({ block: "nearest" });
+  }
+
+  showAt(at) {
     if (!this.chart.rowOf.has(at)) this.showAll();
     this.chart.reveal(at);
     this.choose(at);
-    byId("chart").scrollIntoView({ block: "nearest" });
   }
 
   showAll() {

@@ -264,6 +264,8 @@ def test_story_shows_the_violation_first(browser: Browser, tmp_path: Path) -> No
     story = replace(story, changes=[change], because=frozenset({5}))
     page = tmp_path / "story.html"
     page.write_text(story_page(story))
+    browser.open(page, 400)
+    assert browser.run("return scrollY") == 0
     browser.open(page)
     assert browser.run(TEXT, "h1") == "27.alloc.1 is broken by job-manager"
     assert browser.run("return location.hash") == f"#{at.n}"
