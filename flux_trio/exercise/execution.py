@@ -9,20 +9,10 @@ from typing import Final
 
 from flux_trio.exercise.acts import Act, many
 from flux_trio.exercise.stage import Stage
-from flux_trio.messages import topics
 
 NNODES: Final = 2
 CORES: Final = 2  # of each node
 CODE: Final = 3  # the exit code of a job that fails
-
-
-async def serve(stage: Stage) -> None:
-    """Start the program and wait until its hello is answered."""
-    before = stage.answered(topics.EXEC_HELLO)
-    await stage.program.start()
-    await stage.until(
-        "exec-hello of the program", lambda: stage.answered(topics.EXEC_HELLO) > before
-    )
 
 
 async def _one_job(stage: Stage) -> None:
@@ -69,7 +59,7 @@ async def _out_of_time(stage: Stage) -> None:
 async def _killed(stage: Stage) -> None:
     jobid = await _running(stage)
     await stage.program.kill()
-    await serve(stage)
+    await stage.serve()
     await stage.cancel(jobid)
     await stage.submit("true")
 
@@ -78,7 +68,7 @@ async def _ended(stage: Stage) -> None:
     await stage.program.end()
     jobid = await stage.submit("true")
     await stage.event(jobid, "alloc")
-    await serve(stage)
+    await stage.serve()
     await stage.event(jobid, "clean")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -37,15 +37,15 @@ LONG_TEXT: Final = "6.response.4"
 class Kit:
     """What is exercised: the module that the instance lacks, and whom the clauses bind.
 
-    `actor` and `rfcs` select the clauses. `serve` starts the program and waits until it serves.
+    `actor` and `rfcs` select the clauses. The program serves once its request `ready` is answered.
     """
 
     module: str
+    ready: str
     actor: str
     rfcs: tuple[int, ...]
     machine: ResourceSet
     is_simulated: bool
-    serve: Callable[[Stage], Awaitable[None]]
 
     def clauses(self) -> list[Clause]:
         """Return the clauses that bind the program, in the order of the registry."""
@@ -58,19 +58,19 @@ class Kit:
 
 SCHED_KIT: Final = Kit(
     topics.SCHED,
+    topics.SCHED_READY,
     "scheduler",
     (20, 27, 28),
     make_machine(scheduling.NNODES, scheduling.CORES),
     is_simulated=True,
-    serve=scheduling.serve,
 )
 EXEC_KIT: Final = Kit(
     topics.JOB_EXEC,
+    topics.EXEC_HELLO,
     "exec",
     (32,),
     make_machine(execution.NNODES, execution.CORES),
     is_simulated=False,
-    serve=execution.serve,
 )
 
 Told = Callable[[Act, str], None]
@@ -129,12 +129,12 @@ async def _played(
     stuck: dict[str, str] = {}
     program = Program(command, instance.uri, instance.owner_token)
     async with instance.connect("exercise") as handle:
-        stage = Stage(handle, program, deadline_s)
+        stage = Stage(handle, program, kit.ready, deadline_s)
         instance.trace.add_sink(stage.observe)
         try:
-            await kit.serve(stage)
+            await stage.serve()
             for act in acts:
-                found = await _stuck_in(act, stage, kit)
+                found = await _stuck_in(act, stage)
                 told(act, found)
                 if found:
                     stuck[act.title] = found
@@ -144,11 +144,11 @@ async def _played(
     return stuck
 
 
-async def _stuck_in(act: Act, stage: Stage, kit: Kit) -> str:
+async def _stuck_in(act: Act, stage: Stage) -> str:
     """Play an act; return what was waited for in vain, "" if nothing was."""
     try:
         if not stage.program.is_running:
-            await kit.serve(stage)
+            await stage.serve()
         await act.play(stage)
         await stage.at_rest()
     except (Stuck, FluxError) as error:

@@ -18,15 +18,6 @@ CROSSINGS: Final = 10  # attempts to send something while the answer is on its w
 LAST: Final = str(NNODES - 1)  # the target that is taken away
 
 
-async def serve(stage: Stage) -> None:
-    """Start the program and wait until it is ready."""
-    before = stage.answered(topics.SCHED_READY)
-    await stage.program.start()
-    await stage.until(
-        "sched-ready of the program", lambda: stage.answered(topics.SCHED_READY) > before
-    )
-
-
 async def _one_job(stage: Stage) -> None:
     await stage.submit()
 
@@ -145,7 +136,7 @@ async def _killed(stage: Stage) -> None:
     for jobid in waiting:
         await stage.asked(topics.SCHED_ALLOC, jobid)
     await stage.program.kill()
-    await serve(stage)
+    await stage.serve()
     await stage.cancel(running)
 
 
@@ -153,7 +144,7 @@ async def _killed_as_it_is_asked(stage: Stage) -> None:
     jobs = await many(stage, 4)
     await stage.asked(topics.SCHED_ALLOC, jobs[1])
     await stage.program.kill()
-    await serve(stage)
+    await stage.serve()
 
 
 async def _ended(stage: Stage) -> None:
@@ -162,7 +153,7 @@ async def _ended(stage: Stage) -> None:
     await stage.program.end()
     await stage.cancel(running)
     waiting = await stage.submit()
-    await serve(stage)
+    await stage.serve()
     await stage.event(waiting, "clean")
 
 
@@ -183,7 +174,7 @@ async def _limited_killed(stage: Stage) -> None:
     waiting = await many(stage, 5)
     await stage.asked(topics.SCHED_ALLOC, waiting[0])
     await stage.program.kill()
-    await serve(stage)
+    await stage.serve()
     await stage.cancel(full)
 
 

@@ -30,12 +30,14 @@ class Stuck(Exception):
 class Stage:
     """An instance and the program that serves it.
 
-    `handle` is a client with the owner's rights. `deadline_s` are the seconds that the program has
-    for each thing that an act waits for. `records` is the trace so far.
+    `handle` is a client with the owner's rights. The program serves once its request `ready` is
+    answered with a success. `deadline_s` are the seconds that it has for each thing that an act
+    waits for. `records` is the trace so far.
     """
 
-    def __init__(self, handle: Handle, program: Program, deadline_s: float) -> None:
+    def __init__(self, handle: Handle, program: Program, ready: str, deadline_s: float) -> None:
         self.program = program
+        self._ready = ready
         self.deadline_s = deadline_s
         self.records: list[Record] = []
         self.jobs: list[int] = []
@@ -76,6 +78,13 @@ class Stage:
             return
         raise Stuck(f"{what}: not within {self.deadline_s:g} s")
 
+    async def serve(self) -> None:
+        """Start the program and wait until it serves. Raises ProgramNotStarted and Stuck."""
+        before = self._answered[self._ready]
+        await self.program.start()
+        what = f"{self._ready} of the program"
+        await self.until(what, lambda: self._answered[self._ready] > before)
+
     async def event(self, jobid: int, name: str) -> None:
         """Wait until a job has the event `name`. Raises Stuck."""
         what = f"event {name} of job {format_fluid(jobid, 'f58')}"
@@ -94,10 +103,6 @@ class Stage:
     def events(self, jobid: int) -> list[str]:
         """Return the names of a job's events so far."""
         return self._events.get(jobid, [])
-
-    def answered(self, topic: str) -> int:
-        """Return how many successful responses of `topic` were sent so far."""
-        return self._answered[topic]
 
     # --- jobs
 

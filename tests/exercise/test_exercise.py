@@ -84,7 +84,7 @@ def test_program_that_is_not_there_is_wrong_usage() -> None:
 def test_program_that_ends_at_once_is_an_error() -> None:
     done = exercise("sched", *PATIENCE, "sh", "-c", "exit 3")
     assert done.exit_code == 1
-    expected = "sched-ready of the program: the program has ended, with 3"
+    expected = "job-manager.sched-ready of the program: the program has ended, with 3"
     assert expected in done.output
 
 
@@ -93,7 +93,7 @@ def test_program_that_never_serves_is_an_error_and_is_ended(tmp_path: Path) -> N
     script = f'echo $$ > {pid}; trap "" TERM; while :; do sleep 0.1; done'
     done = exercise("exec", "--deadline", "1s", "sh", "-c", script)
     assert done.exit_code == 1
-    assert "exec-hello of the program: not within 1 s" in done.output
+    assert "job-manager.exec-hello of the program: not within 1 s" in done.output
     alive = subprocess.run(
         ["kill", "-0", pid.read_text().strip()], check=False, capture_output=True
     )

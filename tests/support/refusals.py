@@ -40,6 +40,7 @@ EXPECTED: Final[dict[str, str]] = {
     "ALLOC ALLOCATED CANCELED": "scheduler answers a cancel of a job that it has granted",
     "ALLOC ALLOCATED DENY": "scheduler answers twice",
     "ALLOC ALLOCATED FREED": "scheduler answers a free that was not sent",
+    "ALLOC FREEING SUCCESS": "scheduler answers twice, and the job is canceled in between",
     "EXECUTION IDLE START": "execution service answers a start that was not sent",
     "EXECUTION RUNNING START": "execution service says start twice",
     "EXECUTION FINISHED START": "execution service says start after finish",
