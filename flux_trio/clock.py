@@ -18,11 +18,16 @@ LOOK_S: Final = 1.0  # how often waiting tasks look for a step or a sleep of the
 
 
 class Clock:
-    """`wall` returns seconds since the Unix epoch, `passed` monotonic seconds."""
+    """`wall` returns seconds since the Unix epoch, `passed` monotonic seconds.
 
-    def __init__(self, wall: Now, passed: Now) -> None:
+    `look_s` is how long to wait by Trio's clock at most before a look at this one. It is infinity
+    in a simulated run, where Trio's clock never stands still.
+    """
+
+    def __init__(self, wall: Now, passed: Now, look_s: float = LOOK_S) -> None:
         self.wall = wall
         self.passed = passed
+        self.look_s = look_s
 
     def __call__(self) -> float:
         return self.wall()
@@ -59,4 +64,4 @@ def passing(clock: Now) -> Now:
 
 def wait_s_max(clock: Now) -> float:
     """Return how long to wait by Trio's clock, which may stand still, before a look at `clock`."""
-    return LOOK_S if isinstance(clock, Clock) else math.inf
+    return clock.look_s if isinstance(clock, Clock) else math.inf

@@ -38,7 +38,7 @@ from flux_trio.broker import (
     serve_connection,
 )
 from flux_trio.client import SOCKET_FILE, TOKEN_VARIABLE, URI_VARIABLE
-from flux_trio.clock import LOOK_S, Clock, Steps
+from flux_trio.clock import Clock, Steps, wait_s_max
 from flux_trio.config import Config
 from flux_trio.cores.job_manager.requests.admissions import User
 from flux_trio.formats import Idset, ResourceSet
@@ -93,6 +93,7 @@ class Surroundings:
     unless `clock` is given, which may be set. `missing` says which resources this machine lacks, by
     target; these targets are down. `sinks` get the trace and `log_sinks` the log, from the start;
     `turn_sinks` get the trace with the turns of the modules' cores.
+    A `trace` has its own sinks, and takes the place of one with `sinks`.
     Without `statedir` nothing is stored, no process can run and no client can connect. `users`
     looks up users for the access rules of queues. `reread` reads the configuration file again, None
     without a file.
@@ -115,6 +116,10 @@ class Surroundings:
     plugin_path: tuple[Path, ...] = tuple(search_path({}))  # directories searched for plugins
     sinks: Iterable[Sink] = ()
     turn_sinks: Iterable[Sink] = ()
+    trace: Trace | None = None
+    make_supervisor: Callable[
+        [Router, trio.Nursery, Callable[[], float], LogBook, int], Supervisor
+    ] = Supervisor
     log_sinks: Iterable[Callable[[LogEntry], None]] = ()
     modules: tuple[str, ...] = MODULES
 
@@ -136,12 +141,14 @@ class Instance:
         elif started == given.epoch:  # a virtual clock that already shows the epoch
             self.now = clock
         self._steps = Steps(self.now)
-        self.trace = Trace(self.now)
-        further = [make_sink() for make_sink in more_sinks.get()]
-        for sink in (*given.sinks, *further):
-            self.trace.add_sink(sink)
-        for sink in given.turn_sinks:
-            self.trace.add_sink(sink, turns=True)
+        if given.trace is None:
+            self.trace = Trace(self.now)
+            for sink in (*given.sinks, *(make_sink() for make_sink in more_sinks.get())):
+                self.trace.add_sink(sink)
+            for sink in given.turn_sinks:
+                self.trace.add_sink(sink, turns=True)
+        else:
+            self.trace = given.trace
         self.log = LogBook(LogFile(given.statedir) if given.statedir is not None else None)
         self.log.sinks.extend(given.log_sinks)
         self.router = Router(self.trace)
@@ -152,7 +159,9 @@ class Instance:
         self._userid = given.userid
         self._environment: dict[str, str] = {}  # of module processes
         self.tokens = tokens_in(given.statedir, given.make_token)
-        self.supervisor = Supervisor(self.router, nursery, self.now, self.log, given.userid)
+        self.supervisor = given.make_supervisor(
+            self.router, nursery, self.now, self.log, given.userid
+        )
         self.processes = Processes(
             self.tokens,
             given.userid,
@@ -238,7 +247,7 @@ class Instance:
     async def watch_clock(self) -> None:
         """Report steps of the wall clock to the log and the trace."""
         while True:
-            await trio.sleep(LOOK_S)
+            await trio.sleep(wait_s_max(self.now))
             if by := self._steps.found():
                 self.supervisor.clock_stepped(by)
                 self.trace.note(Kind.CLOCK, "broker", {"by": round(by, 3)})

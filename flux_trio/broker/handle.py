@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import trio
 
@@ -32,6 +32,7 @@ from flux_trio.messages import (
 from flux_trio.transports import Inbox
 
 Clock = Now
+C = TypeVar("C")
 
 
 class Handle(ABC):
@@ -101,6 +102,10 @@ class Handle(ABC):
     def post(self, value: Any) -> None:
         """Append `value`, the result of work in another task, to the waiting messages."""
         self._inbox.put((-1, value))
+
+    def adopt(self, core: C) -> C:
+        """Return the core that runs here: `core`, or what a simulated world puts in its place."""
+        return core
 
     def waiting(self) -> int:
         """Return how many messages and values wait to be received."""

@@ -86,7 +86,7 @@ class _Loaded(msgspec.Struct):
     gone: trio.Event = msgspec.field(default_factory=trio.Event)
     started: bool = False
     removing: bool = False
-    killed: bool = False
+    killed: str = ""  # why, if it was made to crash
 
     @property
     def status(self) -> ModuleStatus:
@@ -152,7 +152,7 @@ class Supervisor:
         if loaded.handle.process is not None:
             loaded.handle.process.kill()
         else:
-            loaded.killed = True
+            loaded.killed = KILLED
             loaded.scope.cancel()
         await loaded.gone.wait()
 
@@ -188,9 +188,7 @@ class Supervisor:
     ) -> None:
         nbefore = self._nbefore[spec.name]
         self._nbefore[spec.name] += 1
-        handle = LocalHandle(
-            spec.name, self._router, self._clock, self._log, self._userid, ROLE_OWNER, nbefore
-        )
+        handle = self.make_handle(spec.name, nbefore)
         loaded = self._loaded[spec.name] = _Loaded(handle, self._clock())
 
         def on_started() -> None:
@@ -203,20 +201,22 @@ class Supervisor:
             with loaded.scope:
                 await main(handle, task_status=started)
             if loaded.killed:
-                raise ModuleKilled(KILLED)
+                raise ModuleKilled(loaded.killed)
         except Exception as exc:  # noqa: BLE001 - a crash is recorded and must not end the broker
             error = exc
         finally:
             del self._loaded[spec.name]
-            handle.close("" if loaded.removing else f"{spec.name} ended: {_reason(error)}")
+            handle.close(
+                "" if loaded.removing else f"{spec.name} ended: {self.reason(spec, error)}"
+            )
             loaded.gone.set()
         if not loaded.started:
-            reason = "removed before it served" if loaded.removing else _reason(error)
+            reason = "removed before it served" if loaded.removing else self.reason(spec, error)
             raise ModuleNotStarted(f"module {spec.name}: {reason}") from error
         self._end(spec, loaded, error)
 
     def _end(self, spec: ModuleSpec, loaded: _Loaded, error: Exception | None) -> None:
-        reason = _reason(error)
+        reason = self.reason(spec, error)
         if loaded.removing:
             self._note(spec, "removed")
             if error is not None:
@@ -226,6 +226,16 @@ class Supervisor:
         loaded.handle.log(Level.CRIT, f"module {spec.name}: {reason}")
         if spec.essential:
             raise ModuleCrashed(f"module {spec.name}: {reason}") from error
+
+    def make_handle(self, name: str, nbefore: int) -> LocalHandle:
+        """Return the handle of a module that is loaded now; `nbefore` had its name before."""
+        return LocalHandle(
+            name, self._router, self._clock, self._log, self._userid, ROLE_OWNER, nbefore
+        )
+
+    def reason(self, _spec: ModuleSpec, error: Exception | None) -> str:
+        """Return why a module has ended by itself."""
+        return "returned without being asked to" if error is None else describe(error)
 
     def _note(self, spec: ModuleSpec, what: str, **more: Any) -> None:
         self._router.trace.note(Kind.MODULE, "broker", {"module": spec.name, "what": what, **more})
@@ -243,12 +253,8 @@ class _Started:
         self._on_started()
 
 
-def _reason(error: Exception | None) -> str:
-    return "returned without being asked to" if error is None else _describe(error)
-
-
-def _describe(error: BaseException) -> str:
+def describe(error: BaseException) -> str:
     """Return one line for an error; for a group, those of its members."""
     if isinstance(error, BaseExceptionGroup):
-        return "; ".join(_describe(each) for each in error.exceptions)
+        return "; ".join(describe(each) for each in error.exceptions)
     return str(error) if isinstance(error, ServiceExit) else f"{type(error).__name__}: {error}"

@@ -97,7 +97,7 @@ class PropertyParam(ImportParam):
 
 
 class PluginFileParam(click.ParamType[str]):
-    """A file of a jobtap plugin that can be in a world of cores; the value is its whole path."""
+    """A file of a jobtap plugin that can be in a world; the value is its whole path."""
 
     name = "file"
 
@@ -108,11 +108,14 @@ class PluginFileParam(click.ParamType[str]):
 
         path = str(Path(value).resolve())
         try:
-            check_files([path])
+            check_files([path], ctx.params.get("depth") or "cores" if ctx else "cores")
         except PluginError as error:
             self.fail(str(error), param, ctx)
         return path
 
+
+DEPTHS: Final = ("cores", "stack")
+STORES: Final = ("memory", "sqlite")
 
 PROPERTY_OPTION: Final = click.option(
     "--property",

@@ -6,9 +6,12 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from flux_trio.cli.errors import CommandError
 from flux_trio.faults import Outcome, Plan, Property, draw_plan
-from flux_trio.faults.plan import plan_from_toml
+from flux_trio.faults.disk import StoreKind
+from flux_trio.faults.plan import Depth, plan_from_toml
 from flux_trio.faults.plugin_files import check_files
 from flux_trio.faults.running import Lives
 from flux_trio.faults.states import WatchedGame
@@ -29,14 +32,19 @@ class NoPlan(CommandError):
     exit_code = UNREADABLE
 
 
-def read_plan(source: str) -> Plan:
-    """Return the plan of a seed or of a file. Raises NoPlan, which says why there is none."""
+def read_plan(source: str, depth: Depth | None = None, store: StoreKind | None = None) -> Plan:
+    """Return the plan of a seed or of a file, with another `depth` and `store` if given.
+
+    Raises NoPlan, which says why there is none.
+    """
+    changes = {key: value for key, value in (("depth", depth), ("store", store)) if value}
     if source.isascii() and source.isdigit():
-        return draw_plan(int(source))
+        return msgspec.structs.replace(draw_plan(int(source)), **changes)
     path = Path(source)
     try:
         plan = plan_from_toml(path.read_text(encoding="utf-8"))
-        check_files(plan.plugins)
+        plan = msgspec.structs.replace(plan, **changes)
+        check_files(plan.plugins, plan.depth)
     except OSError as error:
         raise NoPlan(f"{path}: {error.strerror}") from None
     except (FormatError, UnicodeError, PluginError) as error:

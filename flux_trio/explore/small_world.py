@@ -23,6 +23,7 @@ from flux_trio.faults.station import Station, StationState
 from flux_trio.faults.user import Owner
 from flux_trio.faults.workload import Do, JobPlan
 from flux_trio.faults.world import CoresWorld
+from flux_trio.store.stores import MemoryStore, Store
 from flux_trio.trace import Sink
 
 INGEST: Final = "job-ingest"
@@ -121,7 +122,7 @@ class SmallWorld(CoresWorld):
         self.plan = plan
         self.left = tuple(range(len(plan.faults)))
         self.machines: dict[str, Machine] = {} if machines is None else machines
-        self._keepers: dict[str, Keeper] = {KVS_MODULE: OfKvs(self.disk.store)}
+        self._keepers: dict[str, Keeper] = {KVS_MODULE: OfKvs(_in_memory(self.disk.store))}
         self._pool: dict[tuple[str, int], Station] = {}
         self._groups = _groups(plan)
         self._within = (KVS_MODULE, INGEST, OWNER, *self._groups)
@@ -335,8 +336,18 @@ def _check(plan: Plan) -> None:
             raise UnsuitablePlan(
                 f"expected faults crash, return and unload of {', '.join(MORTAL)}, got {fault}"
             )
+    if (plan.depth, plan.store) != ("cores", "memory"):
+        where = f"depth {plan.depth} with the store {plan.store}"
+        raise UnsuitablePlan(
+            f"only the cores, with their store in memory, are explored, not {where}"
+        )
     if plan.plugins:
         raise UnsuitablePlan("plugins of files are not explored")
+
+
+def _in_memory(store: Store) -> MemoryStore:
+    assert isinstance(store, MemoryStore), store  # see `_check`
+    return store
 
 
 def _groups(plan: Plan) -> dict[str, tuple[Do, ...]]:

@@ -1,7 +1,8 @@
-"""Faults from one seed: a world of cores that falls apart in every order, and is judged.
+"""Faults from one seed: a world that falls apart in every order, and is judged.
 
-A world has the cores of all modules on the instance's router, and no Trio. One generator decides
-which module runs next, which messages have reached it, and how many of them it takes in one turn.
+A world of cores has the cores of all modules on the instance's router, and no Trio. A world of the
+stack has the services themselves, and Trio in virtual time. In both, one generator decides which
+module runs next, which messages have reached it, and how many of them it takes in one turn.
 `Plan` says which jobs and faults there are; `run_plan` plays it and checks its properties. The
 faults are in `catalogue`.
 """

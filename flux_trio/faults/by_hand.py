@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, Self, TypeAlias
 
 from flux_trio.cores.state import Plain
 from flux_trio.faults.catalogue import AtMoment, When
@@ -108,7 +108,11 @@ class Stopped:
 
 
 class ByHand:
-    """A world and its judge. Faults of the plan strike at their moments, too."""
+    """A world and its judge. Faults of the plan strike at their moments, too.
+
+    A plan of the depth `stack` holds Trio, and has to be closed: `with ByHand(plan) as hand`. There
+    a turn stops after a message is received, but not at one that is sent: the turn ends first.
+    """
 
     def __init__(
         self, plan: Plan, sinks: Iterable[Sink] = (), *, properties: Iterable[Property] = ()
@@ -119,6 +123,12 @@ class ByHand:
         own = [self.trace.append, self._fold, self._lives.observe]
         self.game = Game(plan, [*own, *sinks], properties)
         self.is_at_rest = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.world.close()
 
     @property
     def world(self) -> CoresWorld:

@@ -16,8 +16,9 @@ from typing import Final
 import msgspec
 
 from flux_trio.faults.consistency import OURS
+from flux_trio.faults.disk import StoreKind
 from flux_trio.faults.drawing import draw_plan
-from flux_trio.faults.plan import Plan
+from flux_trio.faults.plan import Depth, Plan
 from flux_trio.faults.plugin_files import no_plugin_fails
 from flux_trio.faults.properties import Property
 from flux_trio.faults.reached import transitions_noted
@@ -58,6 +59,8 @@ class Setup:
     """Properties of the user: `module:name` of each `Property`."""
     plugins: tuple[str, ...] = ()
     """Files of jobtap plugins of the user."""
+    depth: Depth = "cores"
+    store: StoreKind = "memory"
 
     def all_properties(self) -> tuple[Property, ...]:
         """Return our own properties and the user's.
@@ -68,8 +71,10 @@ class Setup:
         return (*OURS, *own, *map(_imported, self.properties))
 
     def plan_of(self, seed: int) -> Plan:
-        """Return the plan that `seed` draws, with the plugins."""
-        return msgspec.structs.replace(draw_plan(seed), plugins=self.plugins)
+        """Return the plan that `seed` draws, with the plugins, the depth and the store."""
+        return msgspec.structs.replace(
+            draw_plan(seed), plugins=self.plugins, depth=self.depth, store=self.store
+        )
 
 
 def _imported(path: str) -> Property:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, Literal, TypeAlias
 
 from flux_trio.cores.kvs.core import KvsCore
 from flux_trio.cores.kvs.ops import Damaged, Fetch, Fetched, Stored, StoreOps
@@ -12,7 +14,11 @@ from flux_trio.cores.state import CorePart, Plain
 from flux_trio.cores.turns import SetTimer, TimerFired
 from flux_trio.messages import Errno
 from flux_trio.services.kvs_at_once import execute
-from flux_trio.store.stores import MemoryStore
+from flux_trio.state_directory import STATE_FILE
+from flux_trio.store.sqlite_store import SqliteStore
+from flux_trio.store.stores import MemoryStore, Store
+
+StoreKind: TypeAlias = Literal["memory", "sqlite"]
 
 DISK_TIMER: Final = ("disk",)
 _TEXTS: Final[dict[int, str]] = {
@@ -22,15 +28,35 @@ _TEXTS: Final[dict[int, str]] = {
 
 
 class Disk:
-    """A store in memory, and how the disk behaves now."""
+    """A store, in memory or in a file of SQLite, and how the disk behaves now."""
 
-    def __init__(self) -> None:
-        self.store = MemoryStore()
+    def __init__(self, kind: StoreKind = "memory") -> None:
+        self._directory = (
+            None if kind == "memory" else TemporaryDirectory(prefix="flux-trio-world-")
+        )
+        self.store: Store = self._open()
         self.errnum = 0  # ENOSPC or EIO: how a transaction fails
         self.delay_s = 0.0  # how long a transaction takes
         self.damaged: set[str] = set()  # keys whose values differ from what was committed
         self.torn: Callable[[], None] | None = None  # called in place of the next transaction
         self.is_stored = False  # whether the next transaction is durable before `torn` is called
+
+    def _open(self) -> Store:
+        if self._directory is None:
+            return MemoryStore()
+        return _OfThisThread(Path(self._directory.name) / STATE_FILE)
+
+    def reopen(self) -> None:
+        """Open the file again, as an instance does that starts from what is stored."""
+        if self._directory is not None:
+            self.store.close()
+            self.store = self._open()
+
+    def close(self) -> None:
+        """Close the store for good, and delete its file."""
+        self.store.close()
+        if self._directory is not None:
+            self._directory.cleanup()
 
     def write(self, action: StoreOps) -> Stored | None:
         """Do a transaction; None if the instance ends meanwhile."""
@@ -60,6 +86,19 @@ class Disk:
             for key, value in zip(action.keys, found.values, strict=True)
         ]
         return replace(found, values=values)
+
+
+class _OfThisThread(SqliteStore):
+    """A store that is called on the loop's own thread: no other thread decides when it answers."""
+
+    waits_for_disk = False
+    _is_closed = False
+
+    def close(self) -> None:
+        """Close the file, unless it is closed: the kvs does, and so does the world."""
+        if not self._is_closed:
+            super().close()
+        self._is_closed = True
 
 
 class KvsOnDisk:

@@ -22,7 +22,7 @@ from flux_trio.cores.sched.core import SchedCore
 from flux_trio.cores.sched.tables import scheduler_policies
 from flux_trio.cores.state import CorePart, Plain
 from flux_trio.cores.turns import ClearTimer, Core, Log, Note, SetTimer, TimerFired
-from flux_trio.faults.disk import Disk, KvsOnDisk
+from flux_trio.faults.disk import Disk, KvsOnDisk, StoreKind
 from flux_trio.faults.plugin_files import host_of
 from flux_trio.faults.plugins import PRIORITIZE, Answering, PluginsOfWorld
 from flux_trio.formats import Idset, ResourceSet
@@ -42,7 +42,7 @@ class Surroundings:
 
     `exclude` and `missing` are the targets that are excluded and down from the start of each life.
     `hooks` are the topics that the plugin handles beside job.state.priority. `plugins` are files of
-    jobtap plugins.
+    jobtap plugins. `store` is where the kvs keeps its values.
     """
 
     inventory: ResourceSet
@@ -50,6 +50,7 @@ class Surroundings:
     missing: Mapping[int, str] | None = None
     hooks: tuple[str, ...] = ()
     plugins: tuple[str, ...] = ()
+    store: StoreKind = "memory"
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from flux_trio.faults.station import Station
 from flux_trio.formats import Idset, Jobspec
 from flux_trio.messages import ROLE_LOCAL, ROLE_USER, Request, Response, topics
 from flux_trio.messages.types import STREAMING
-from flux_trio.trace import KILLED, Kind
+from flux_trio.trace import KILLED
 
 if TYPE_CHECKING:
     from flux_trio.faults.world import CoresWorld
@@ -118,10 +118,7 @@ def end_instance(world: CoresWorld, back: float) -> None:
     """End the instance in order; start it again from what is stored after `back` seconds."""
     if not world.is_up:
         return
-    world.trace.note(Kind.INSTANCE, "broker", {"what": "ending"})
-    for name in reversed(world.modules):
-        world.unload(name, is_ending=True)
-    kill_instance(world, back)
+    world.end_in_order(lambda: kill_instance(world, back))
 
 
 def _begin_life(world: CoresWorld, clients: list[Station]) -> None:

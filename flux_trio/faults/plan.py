@@ -12,12 +12,16 @@ import msgspec
 
 from flux_trio.faults.catalogue import Fault
 from flux_trio.faults.catalogue.base import Count
+from flux_trio.faults.disk import StoreKind
 from flux_trio.faults.workload import Do, JobPlan
 from flux_trio.formats import FormatError
 
-__all__ = ["Do", "Fault", "JobPlan", "Plan", "plan_from_toml", "plan_to_toml"]
+__all__ = ["Depth", "Do", "Fault", "JobPlan", "Plan", "plan_from_toml", "plan_to_toml"]
 
 VERSION: Final = 1
+
+Depth = Literal["cores", "stack"]
+"""What a world is made of: the cores of all modules, or the whole stack under Trio."""
 
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -32,6 +36,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     jobs: tuple[JobPlan, ...] = ()
     actions: tuple[Do, ...] = ()
     faults: tuple[Fault, ...] = ()
+    depth: Depth = "cores"
+    store: StoreKind = "memory"
     plugins: tuple[str, ...] = ()  # files of jobtap plugins, behind priority-default
     version: int = VERSION
 

@@ -16,8 +16,9 @@ from typing import Any, cast
 import trio
 
 from flux_trio.config import Config
+from flux_trio.faults.catalogue.plugins import FAULTY
 from flux_trio.faults.properties import over_trace
-from flux_trio.jobtap import Given, NotAllowed, Plugin, PluginError, PluginHost, load_file
+from flux_trio.jobtap import CANCELED, Given, NotAllowed, Plugin, PluginError, PluginHost, load_file
 from flux_trio.jobtap.builtins import PriorityDefault
 from flux_trio.trace import Kind, Record
 
@@ -75,8 +76,12 @@ def _at_once(loading: Coroutine[Any, Any, object], plugin: Plugin) -> None:
     raise PluginError(f"plugin {plugin.name} waits while it is loaded")
 
 
-def check_files(files: Iterable[str]) -> None:
-    """Raise PluginError if one of the plugins cannot be in a world."""
+def check_files(files: Iterable[str], depth: str = "cores") -> None:
+    """Raise PluginError if one of the plugins cannot be in a world of this depth."""
+    if depth == "stack":
+        for file in files:
+            load_file(Path(file))
+        return
     given = Given(
         tell=lambda _: None,
         note_all=lambda *_: None,
@@ -92,6 +97,8 @@ def no_plugin_fails(trace: Iterable[Record]) -> str:
     """No handler of a plugin raises, or answers with what its hook does not take."""
     for record in trace:
         data = record.data
-        if record.kind == Kind.HOOK and data is not None and data["error"] is not None:
+        if record.kind != Kind.HOOK or data is None or data["plugin"] == FAULTY:
+            continue  # what is planned is no failure
+        if data["error"] not in (None, CANCELED):
             return f"{data['plugin']} failed in {data['hook']}: {data['error']}"
     return ""

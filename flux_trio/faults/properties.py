@@ -60,7 +60,9 @@ def no_job_runs_twice(world: CoresWorld) -> str:
     store = world.disk.store
     keys = [key for key in store.dir("") if key.startswith("job.") and key.endswith(".eventlog")]
     for key, text in zip(keys, store.lookup(keys), strict=True):
-        names = Counter(event.name for event in parse_eventlog(text or ""))
+        names = Counter(
+            event.name for event in parse_eventlog(text if isinstance(text, str) else "")
+        )
         for name in (JobEvent.START, JobEvent.FINISH):
             if names[name] > 1:
                 return f"{key} has {names[name]} {name} events"

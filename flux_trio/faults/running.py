@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Self
 
 from flux_trio.config import Config, ExecConfig, SchedConfig
 from flux_trio.faults.catalogue import Exclude, Fault, Holds, NodesUp, Shrink
@@ -15,6 +15,7 @@ from flux_trio.faults.moments import Moments
 from flux_trio.faults.parties import OWNER
 from flux_trio.faults.plan import Plan
 from flux_trio.faults.properties import Property
+from flux_trio.faults.stack import StackWorld
 from flux_trio.faults.user import Owner
 from flux_trio.faults.workload import Do
 from flux_trio.faults.world import CoresWorld
@@ -67,16 +68,16 @@ def run_plan(
 ) -> Outcome:
     """Play `plan` and check its properties; `sinks` get every record of the trace."""
     lives = Lives()
-    game = Game(plan, [*sinks, lives.observe], properties)
-    is_at_rest = game.play()
-    return game.outcome(lives, is_at_rest=is_at_rest)
+    with Game(plan, [*sinks, lives.observe], properties) as game:
+        is_at_rest = game.play()
+        return game.outcome(lives, is_at_rest=is_at_rest)
 
 
 def play(plan: Plan, sinks: Iterable[Sink] = ()) -> Game:
     """Play `plan` without a judge."""
-    game = Game(plan, sinks)
-    game.play()
-    return game
+    with Game(plan, sinks) as game:
+        game.play()
+        return game
 
 
 class Lives:
@@ -112,7 +113,10 @@ class Lives:
 
 
 class Game:
-    """A world and those who play in it: the owner, and the faults at their moments."""
+    """A world and those who play in it: the owner, and the faults at their moments.
+
+    At its end it has to be closed: `with Game(...) as game`.
+    """
 
     def __init__(
         self, plan: Plan, sinks: Iterable[Sink] = (), properties: Iterable[Property] = ()
@@ -126,7 +130,7 @@ class Game:
         sinks = [*sinks, self._jobs.observe]
         if any(each.looks_at == "trace" for each in self._properties):
             sinks.append(self.trace.append)
-        self.world = CoresWorld(
+        self.world = _WORLDS[plan.depth](
             plan.seed, config_of(plan), surroundings_of(plan), late=plan.late, sinks=sinks
         )
         self.world.began = self._begin_life
@@ -136,6 +140,12 @@ class Game:
         self.world.boot()
         self.owner = Owner(plan.jobs, plan.actions, {})
         self.world.start(self.world.add(OWNER, self.owner))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.world.close()
 
     @property
     def active(self) -> frozenset[int]:
@@ -261,6 +271,9 @@ def _nodes_back(plan: Plan) -> Iterator[Do]:
         yield Do(0.0, "include")
 
 
+_WORLDS: Final = {"cores": CoresWorld, "stack": StackWorld}
+
+
 @functools.cache
 def all_clauses() -> dict[str, Clause]:
     """Return the registry of clauses, which is read once."""
@@ -288,4 +301,5 @@ def surroundings_of(plan: Plan) -> Surroundings:
         missing={rank: "it is down" for rank in down if rank in ranks},
         hooks=tuple(dict.fromkeys(hooks)),
         plugins=plan.plugins,
+        store=plan.store,
     )

@@ -38,8 +38,8 @@ def tell_story(plan: Plan, broken: str = "", properties: Iterable[Property] = ()
     trace: list[Record] = []
     lives = Lives()
     properties = tuple(properties)
-    game = WatchedGame(plan, [trace.append, lives.observe], properties)
-    outcome = game.outcome(lives, is_at_rest=game.play())
+    with WatchedGame(plan, [trace.append, lives.observe], properties) as game:
+        outcome = game.outcome(lives, is_at_rest=game.play())
     broken = broken or main_property(outcome)
     if broken not in outcome.broken:
         return None

@@ -74,7 +74,7 @@ class CoresWorld:
         self.life = 0  # how often the instance has ended
         self.is_up = False
         self.stations: dict[str, Station] = {}
-        self.disk = Disk()
+        self.disk = Disk(given.store)
         self.liars: dict[str, None] = {}  # parties that have broken a clause on purpose
         self.errors: list[str] = []  # what cores raised, with the name of the module
         self.log: list[tuple[float, str, int, str]] = []  # time, module, level, text
@@ -86,6 +86,7 @@ class CoresWorld:
         self.began: Callable[[], None] = lambda: None  # called when the instance begins anew
         self.router = Router(self.trace)
         self.inventory = given.inventory
+        self._given = given
         self._config = config
         self._draw = random.Random(seed)
         self._late = late
@@ -159,7 +160,7 @@ class CoresWorld:
         self, name: str, core: Core[Any, Any], userid: int = USERID, rolemask: int = OWNERS_ROLES
     ) -> Station:
         """Add a party that has no service; by default it has the owner's rights."""
-        station = Station(name, core, userid, rolemask, self._sender_of, self._nbefore[name])
+        station = Station(name, core, userid, rolemask, self.sender_of, self._nbefore[name])
         self._nbefore[name] += 1
         self._sender = name
         self.router.add(station.peer)
@@ -218,6 +219,10 @@ class CoresWorld:
         self._away[name] = self.passed + seconds
         self.later(seconds, lambda: None)
 
+    def away_until(self, name: str) -> float:
+        """Return until when a module takes nothing in."""
+        return self._away.get(name, 0.0)
+
     def slow_down(self, name: str, pause: float, seconds: float) -> None:
         """Let a module take one message a turn and pause after it, for so many seconds."""
         self._slow[name] = (pause, self.passed + seconds)
@@ -245,13 +250,24 @@ class CoresWorld:
         data = {key: tables[key] for key in ("policy", "queues")}
         self.trace.note(Kind.CONFIG, "config", data)
 
-    def _sender_of(self, message: Message) -> str:
+    def sender_of(self, message: Message) -> str:
         """Return the sender; a response of the broker in place of a service counts as its own."""
         if isinstance(message, Response):
             return self._holders.get(service_of(message.topic), self._sender)
         return self._sender
 
     # --- the instance
+
+    def end_in_order(self, then: Callable[[], object]) -> None:
+        """End the instance in order, and call `then`."""
+        self.trace.note(Kind.INSTANCE, "broker", {"what": "ending"})
+        for name in reversed(self.modules):
+            self.unload(name, is_ending=True)
+        then()
+
+    def close(self) -> None:
+        """End what the world holds of this process; nothing can happen in it any more."""
+        self.disk.close()
 
     def end_life(self) -> list[Station]:
         """Forget all parties, as when the instance is killed; return the clients."""
@@ -269,6 +285,7 @@ class CoresWorld:
 
     def begin_life(self) -> None:
         """Start the instance again, from what is stored."""
+        self.disk.reopen()
         self.began()
         self._note_config()
         self.boot()
@@ -314,6 +331,11 @@ class CoresWorld:
     def is_in_turn(self) -> bool:
         """Whether a turn was interrupted by `stop`."""
         return self._taken is not None or bool(self._todo)
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the turn under way is to be interrupted."""
+        return self._is_stopping
 
     def stop(self) -> None:
         """Interrupt the turn under way; the next step goes on with it."""

@@ -9,7 +9,7 @@ package and nothing else of flux_trio.
 from flux_trio.config import Config
 from flux_trio.formats import Event, FormatError, Jobspec
 from flux_trio.jobtap.calling import failures_told
-from flux_trio.jobtap.calls import Given
+from flux_trio.jobtap.calls import CANCELED, Given
 from flux_trio.jobtap.catalogue import CUSTOM, HOOKS, Hook, Returns
 from flux_trio.jobtap.counter import Counter, counter
 from flux_trio.jobtap.decorators import enter, leave, on, service
@@ -36,6 +36,7 @@ from flux_trio.protocols import (
 from flux_trio.protocols import JobState as State
 
 __all__ = [
+    "CANCELED",
     "CUSTOM",
     "HOOKS",
     "ORDERS",

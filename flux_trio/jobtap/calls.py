@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from flux_trio.formats import format_fluid
 from flux_trio.jobtap.loaded import Entry
 from flux_trio.messages import Errno, FluxError
 from flux_trio.protocols import JobView
+
+CANCELED: Final = "canceled"
+"""The error of a call in the trace if nobody waits for its answer any more: no failure of it."""
 
 
 async def _no_rpc(topic: str, _payload: dict[str, Any] | None) -> dict[str, Any]:

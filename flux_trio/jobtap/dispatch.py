@@ -17,7 +17,7 @@ import trio
 from flux_trio.config import Config
 from flux_trio.jobtap.asking import Asking
 from flux_trio.jobtap.calling import HOOK, Caller, thinking
-from flux_trio.jobtap.calls import Call, Given, blame, note_of
+from flux_trio.jobtap.calls import CANCELED, Call, Given, blame, note_of
 from flux_trio.jobtap.catalogue import CUSTOM, hook_of
 from flux_trio.jobtap.errors import PluginError
 from flux_trio.jobtap.failures import NoAnswer, describe, failure_in, is_awaitable, refusal_in
@@ -284,7 +284,7 @@ class Dispatcher(Caller):
         if entry.owner.is_removed:
             return
         if asking.scope.cancel_called:
-            self._record(entry, asking.question.topic, view, None, "canceled", *call.times)
+            self._record(entry, asking.question.topic, view, None, CANCELED, *call.times)
             return
         if limit.cancelled_caught:
             error = NoAnswer(f"no answer in {limit_s:g} s")

@@ -12,6 +12,7 @@ from flux_trio.broker import Handle, LocalHandle
 from flux_trio.config import Config
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.cores.job_manager.requests.admissions import FindUser, User, UserFound
+from flux_trio.cores.state import Plain
 from flux_trio.jobtap import Given, Loader, Plugin, PluginError, PluginHost, open_host
 from flux_trio.messages import Request, topics
 from flux_trio.protocols import PluginReplayed
@@ -108,11 +109,16 @@ class _Machine:
         methods: PluginMethods,
         is_busy: Callable[[], int],
     ) -> None:
+        self._manager = made.core
         self._core = made.turns_with(host, PluginTurns)
         self._host = host
         self._methods = methods
         self._is_busy = is_busy
         self.start = self._core.start
+
+    def dump(self) -> Plain:
+        """Return the state of the core."""
+        return self._manager.dump()
 
     def turn(self, now: float, inputs: list[Any]) -> list[Any]:
         take = self._methods.take

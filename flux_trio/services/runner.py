@@ -86,6 +86,7 @@ async def run_core(
     `perform` takes the core's own actions; it must not block. Their results come back through
     `handle.post`.
     """
+    core = handle.adopt(core)
     timers = Timers()  # by Trio's clock, which cannot be set
     steps = Steps(handle.now)
 

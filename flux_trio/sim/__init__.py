@@ -17,7 +17,7 @@ from flux_trio.sim.run import (
 from flux_trio.sim.served import served_run
 from flux_trio.sim.users import deal_users
 from flux_trio.sim.workload import WorkloadJob, read_workload, to_jobspec
-from flux_trio.sim.world import run_world, seeded_tasks
+from flux_trio.sim.world import SteppedRun, run_world, seeded_tasks
 
 __all__ = [
     "JobFacts",
@@ -28,6 +28,7 @@ __all__ = [
     "Series",
     "SimulationResult",
     "SimulationStalled",
+    "SteppedRun",
     "WorkloadJob",
     "deal_users",
     "make_machine",

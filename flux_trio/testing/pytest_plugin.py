@@ -25,6 +25,7 @@ _MARKERS: Final = (
     "flux_seeds(n): run the test with the seeds 0 to n - 1",
     "flux_breaks(*properties): the test breaks these clauses or properties on purpose",
     "flux_unjudged: the test's instance or world is not judged",
+    "flux_depth(depth): play the test's world at this depth, `cores` or `stack`",
     "flux_instance(**options): start the fixture `instance` with these options",
 )
 
@@ -43,6 +44,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=int,
         metavar="N",
         help="run with the seeds 0 to N - 1",
+    )
+    group.addoption(
+        "--flux-depth",
+        choices=("cores", "stack"),
+        help="play worlds at this depth: cores without Trio, or the whole stack",
     )
 
 
@@ -106,10 +112,12 @@ def _breaking(request: pytest.FixtureRequest) -> set[str] | None:
 
 @pytest.fixture
 def world(request: pytest.FixtureRequest, flux_seed: int) -> Iterator[WorldHarness]:
-    """A world of cores that the test plans and plays."""
+    """A world that the test plans and plays."""
     from flux_trio.testing.world_harness import WorldHarness
 
-    harness = WorldHarness(flux_seed, breaking=_breaking(request))
+    marker = request.node.get_closest_marker("flux_depth")
+    asked: Any = request.config.getoption("flux_depth") or (marker.args[0] if marker else "cores")
+    harness = WorldHarness(flux_seed, breaking=_breaking(request), depth=asked)
     yield harness
     assert harness.outcome is not None, "the test has not played its world: call world.play()"
 

@@ -1,15 +1,17 @@
-"""A world of cores for a test: it says which jobs there are and which faults strike, and plays it.
+"""A world for a test: the test says which jobs there are and which faults strike, and plays it.
 
-A world has no Trio and no processes: see `flux_trio.faults`. A sync test uses it as it is, and so
-does an async one.
+A world has no processes: see `flux_trio.faults`. A sync test uses it as it is, and so does an async
+one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
+import trio
 
 from flux_trio.faults import (
     Do,
@@ -24,7 +26,7 @@ from flux_trio.faults import (
     shrink,
     tell_story,
 )
-from flux_trio.faults.plan import plan_to_toml
+from flux_trio.faults.plan import Depth, plan_to_toml
 from flux_trio.trace import Record
 from flux_trio.views import story_text
 
@@ -49,11 +51,13 @@ class PropertyBroken(AssertionError):
 class WorldHarness:
     """A world that begins with `seed`; `breaking` are properties that the test breaks on purpose.
 
-    With `breaking` None the world is not judged.
+    With `breaking` None the world is not judged. `depth` is that of the plan.
     """
 
-    def __init__(self, seed: int = 0, *, breaking: Collection[str] | None = ()) -> None:
-        self._plan = Plan(seed)
+    def __init__(
+        self, seed: int = 0, *, breaking: Collection[str] | None = (), depth: Depth = "cores"
+    ) -> None:
+        self._plan = Plan(seed, depth=depth)
         self._breaking = breaking
         self.jobs: list[JobPlan] = []
         self.actions: list[Do] = []
@@ -80,12 +84,13 @@ class WorldHarness:
         self.jobs, self.actions, self.faults = [*plan.jobs], [*plan.actions], [*plan.faults]
 
     def configure(self, **fields: Any) -> None:
-        """Set fields of the plan: nnodes, cores, policy, limit, late."""
+        """Set fields of the plan: nnodes, cores, policy, limit, late, depth, store."""
         self._plan = msgspec.structs.replace(self._plan, **fields)
 
     def draw(self) -> Plan:
         """Use the plan that the seed draws, and return it."""
-        self.plan = draw_plan(self._plan.seed)
+        plan = draw_plan(self._plan.seed)
+        self.plan = msgspec.structs.replace(plan, depth=self._plan.depth, store=self._plan.store)
         return self.plan
 
     def submit(self, count: int = 1, **fields: Any) -> int:
@@ -100,6 +105,13 @@ class WorldHarness:
         unless the test breaks that property on purpose.
         """
         __tracebackhide__ = True  # the test's own line says enough
+        if not trio.lowlevel.in_trio_run():
+            return self._play(properties)
+        with ThreadPoolExecutor(1) as pool:  # a thread has one Trio run, here that of the test
+            return pool.submit(self._play, properties).result()
+
+    def _play(self, properties: tuple[Property, ...]) -> Outcome:
+        __tracebackhide__ = True
         plan = self.plan
         self.trace = []
         self.outcome = outcome = run_plan(plan, [self.trace.append], properties=properties)

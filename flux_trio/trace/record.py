@@ -90,6 +90,14 @@ class Trace:
         self._sinks.remove(sink)
         self.has_sinks = bool(self._sinks)
 
+    def hand_over(self) -> Trace:
+        """Return a trace that goes on with the numbers and sinks; this one has no sink any more."""
+        other = Trace(self._now)
+        other._n, other._sinks, other.has_sinks = self._n, self._sinks, self.has_sinks
+        self._sinks, self.has_sinks = [], False
+        other.turn_sinks, self.turn_sinks = self.turn_sinks, []
+        return other
+
     def sent(self, party: str, peer: str, message: Message) -> int:
         """Record that `party` sent `message` to `peer`; return its place in the order."""
         self._n = n = self._n + 1

@@ -194,3 +194,18 @@ def test_story_that_cannot_be_written_is_an_error(tmp_path: Path, breaking: int)
     result = fuzz("--seeds", f"{breaking}:{breaking + 1}", *HERE, "-o", tmp_path / "taken")
     assert result.exit_code == 1
     assert "Not a directory" in result.stderr
+
+
+def test_worlds_of_the_whole_stack_with_a_plugin_that_waits(tmp_path: Path) -> None:
+    waits = tmp_path / "waits.py"
+    waits.write_text(
+        "import trio\n"
+        "from flux_trio import jobtap\n\n"
+        "@jobtap.on('job.state.priority')\n"
+        "async def priority(job):\n"
+        "    await trio.sleep(1.0)\n"
+    )
+    options = ("--seeds", "0:2", "--plugin", waits, *HERE, "-o", tmp_path)
+    deep = fuzz("--depth", "stack", "--store", "sqlite", *options)
+    assert (deep.exit_code, "async" in deep.output) == (0, False), deep.output
+    assert fuzz(*options).exit_code == 2

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click.testing
+import msgspec
 import pytest
 
 from flux_trio.cli import main
-from flux_trio.faults import Crash, JobPlan, Plan, When, draw_plan, run_plan
-from flux_trio.faults.plan import plan_to_toml
+from flux_trio.cli.replaying import read_plan
+from flux_trio.faults import Crash, JobPlan, Plan, Setup, When, draw_plan, run_plan
+from flux_trio.faults.plan import plan_from_toml, plan_to_toml
 from flux_trio.messages import topics
 from flux_trio.protocols.alloc import ALLOC, AllocEvent, AllocState
 
@@ -37,7 +40,7 @@ def broken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def test_seed_is_played_again() -> None:
     result = replay(3)
-    nsteps = run_plan(draw_plan(3)).nsteps
+    nsteps = run_plan(draw_plan(3), properties=Setup().all_properties()).nsteps
     assert result.stdout == f"seed 3\nevery property held, in {nsteps} turns\n"
     assert result.exit_code == 0
 
@@ -120,3 +123,16 @@ def test_what_a_liar_breaks_is_shown_and_is_no_failure() -> None:
     assert broken.startswith("as planned: 27.success.8: record ")
     assert broken.endswith(": another response after SUCCESS")
     assert held.startswith("every property held, in ")
+
+
+def test_depth_and_store_of_a_plan_can_be_changed(broken: Path) -> None:
+    plan = plan_from_toml(broken.read_text())
+    changed = read_plan(str(broken), "stack", "sqlite")
+    assert changed == msgspec.structs.replace(plan, depth="stack", store="sqlite")
+    assert read_plan("3").depth == "cores"
+
+
+def test_turns_of_the_stack_are_shown_with_what_they_changed() -> None:
+    shown = replay("3", "--depth", "stack", "--step")
+    assert "every property held" in shown.output
+    assert re.search(r"^ +job-manager: ", shown.output, re.MULTILINE)

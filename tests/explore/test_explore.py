@@ -205,6 +205,8 @@ def test_interrupt_leaves_the_report_so_far() -> None:
         (msgspec.structs.replace(ONE, faults=(Crash("job-manager", 1),)), "got Crash"),
         (msgspec.structs.replace(ONE, faults=(Drop(Which("sched.alloc")),)), "got Drop"),
         (msgspec.structs.replace(ONE, plugins=("mine.py",)), "plugins"),
+        (msgspec.structs.replace(ONE, depth="stack"), "not depth stack with the store memory"),
+        (msgspec.structs.replace(ONE, store="sqlite"), "not depth cores with the store sqlite"),
     ],
 )
 def test_plan_that_is_not_explored_says_why(plan: Plan, said: str) -> None:

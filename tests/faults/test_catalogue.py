@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 import msgspec
@@ -227,9 +227,9 @@ CASES = (
 )
 
 
-def played(case: Case, *faults: Fault) -> tuple[Outcome, Trace]:
+def played(case: Case, *faults: Fault, depth: str = "cores") -> tuple[Outcome, Trace]:
     trace: Trace = []
-    plan = Plan(seed=1, jobs=case.jobs, faults=faults, **case.plan)
+    plan = Plan(seed=1, jobs=case.jobs, faults=faults, depth=depth, **case.plan)  # type: ignore[arg-type]
     return run_plan(plan, [trace.append]), trace
 
 
@@ -237,17 +237,28 @@ def name(case: Case) -> str:
     return type(case.fault).__name__
 
 
+def at_stack(case: Case) -> Case:
+    """Return a case for the stack: there the scheduler stores all R of this seed at once."""
+    if isinstance(case.fault, c.GrantOverlap | c.GrantForeign):
+        first = msgspec.structs.replace(case.fault.which, nth=1)
+        return replace(case, fault=msgspec.structs.replace(case.fault, which=first))
+    return case
+
+
 def test_each_fault_has_a_case() -> None:
     assert [type(case.fault) for case in CASES] == list(get_args(Fault))
     assert len(CASES) >= 40
 
 
+@pytest.mark.parametrize("depth", ["cores", "stack"])
 @pytest.mark.parametrize("case", CASES, ids=name)
-def test_fault_changes_the_outcome(case: Case) -> None:
-    outcome, trace = played(case, case.fault)
+def test_fault_changes_the_outcome(case: Case, depth: str) -> None:
+    if depth == "stack":
+        case = at_stack(case)
+    outcome, trace = played(case, case.fault, depth=depth)
     assert outcome.struck[0] == case.fault
     assert outcome.problems == ()
-    _, usual = played(case)
+    _, usual = played(case, depth=depth)
     assert case.sign(trace)
     if isinstance(case.fault, Lie):
         assert case.clause in {each.clause for each in outcome.violations}

@@ -6,7 +6,9 @@ import hashlib
 import os
 import subprocess
 import sys
+from pathlib import Path
 
+import msgspec
 import pytest
 
 from flux_trio.faults import draw_plan, run_plan
@@ -16,8 +18,9 @@ from flux_trio.trace import Record, record_to_json
 from tests.support import reborn
 
 SEEDS = 30 if reborn.is_on else 300
+IN_MEMORY = Path("/dev/shm")
 IN_ONE = 15  # seeds of one test
-SAME_SEEDS = 20 if reborn.is_on else 200
+SAME_SEEDS = {"cores": 20, "stack": 5} if reborn.is_on else {"cores": 200, "stack": 20}
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, IN_ONE))
@@ -30,7 +33,7 @@ def test_every_property_holds(first: int) -> None:
     assert problems == {}
 
 
-def digest(seeds: int) -> str:
+def digest(seeds: int, depth: str, store: str) -> str:
     """Of the traces of some seeds, byte for byte."""
     traces = hashlib.sha256()
 
@@ -38,13 +41,21 @@ def digest(seeds: int) -> str:
         traces.update(record_to_json(record))
 
     for seed in range(seeds):
-        play(draw_plan(seed, njobs=2), [take])
+        drawn = draw_plan(seed, njobs=2)
+        play(msgspec.structs.replace(drawn, depth=depth, store=store), [take])
     return traces.hexdigest()
 
 
-def test_same_seed_gives_the_same_trace_in_another_process() -> None:
-    script = f"from tests.faults.test_seeds import digest; print(digest({SAME_SEEDS}))"
+@pytest.mark.parametrize(("depth", "seeds"), SAME_SEEDS.items())
+def test_same_seed_gives_the_same_trace_in_another_process_and_with_another_store(
+    depth: str, seeds: int
+) -> None:
+    """In another process, with another PYTHONHASHSEED, and with the store in a file of SQLite."""
+    called = f"digest({seeds}, {depth!r}, 'sqlite')"
+    script = f"from tests.faults.test_seeds import digest; print({called})"
     command = [sys.executable, "-c", script]
     env = os.environ | {"PYTHONHASHSEED": "42"}
+    if IN_MEMORY.is_dir():  # the files are small and short-lived, and a disk would take its time
+        env["TMPDIR"] = str(IN_MEMORY)
     other = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
-    assert other.stdout.strip() == digest(SAME_SEEDS)
+    assert other.stdout.strip() == digest(seeds, depth, "memory")

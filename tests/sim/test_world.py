@@ -7,7 +7,7 @@ from math import inf
 import pytest
 import trio
 
-from flux_trio.sim import run_world
+from flux_trio.sim import SteppedRun, run_world
 
 
 async def order_of_tasks() -> tuple[str, ...]:
@@ -54,3 +54,60 @@ def test_an_error_of_main_comes_out_as_it_is() -> None:
 
     with pytest.raises(trio.TooSlowError):
         run_world(fail, 0)
+
+
+def test_stepped_run_stands_still_until_its_caller_lets_it_go_on() -> None:
+    now = [10.0]
+    seen: list[float] = []
+
+    async def main() -> None:
+        for _ in range(3):
+            seen.append(trio.current_time())
+            await trio.sleep(5.0)
+
+    run = SteppedRun(main, 1, lambda: now[0])
+    assert not run.go_on()
+    assert (seen, run.next_deadline) == ([10.0], 15.0)
+    assert not run.go_on()
+    assert seen == [10.0]
+    now[0] = 15.0
+    assert not run.go_on()
+    assert (seen, run.next_deadline) == ([10.0, 15.0], 20.0)
+    run.finish()
+    assert run.is_over
+    assert run.error is None
+    assert seen == [10.0, 15.0, 20.0]
+    run_world(order_of_tasks, 1)
+
+
+def test_stepped_run_keeps_the_error_of_main_and_the_order_of_the_seed() -> None:
+    async def fail() -> None:
+        raise ValueError("as planned")
+
+    run = SteppedRun(fail, 1, lambda: 0.0)
+    assert run.go_on()
+    assert isinstance(run.error, ValueError)
+    orders: list[tuple[str, ...]] = []
+
+    async def note() -> None:
+        orders.append(await order_of_tasks())
+
+    for seed in (1, 1, 2):
+        SteppedRun(note, seed, lambda: 0.0).finish()
+    assert orders[0] == orders[1] != orders[2]
+
+
+def test_tasks_that_wake_each_other_for_ever_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flux_trio.sim.world.TICKS_MAX", 50)
+    scope = trio.CancelScope()
+
+    async def spin() -> None:
+        with scope:
+            while True:
+                await trio.lowlevel.checkpoint()
+
+    run = SteppedRun(spin, 1, lambda: 0.0)
+    with pytest.raises(RuntimeError, match="wake each other after 50 rounds"):
+        run.go_on()
+    scope.cancel()
+    run.finish()

@@ -260,3 +260,30 @@ def test_strategies_make_what_flux_trio_reads(pytester: pytest.Pytester) -> None
             assert run_plan(plan).problems == ()
         """,
     ).assert_outcomes(passed=4)
+
+
+DEEP = """
+    import pytest
+
+    @pytest.mark.flux_depth("stack")
+    def test_marked(world):
+        world.submit(2)
+        world.play()
+        assert any(each.party == "ready" for each in world.trace)
+
+    @pytest.mark.flux_depth("stack")
+    async def test_async(world):
+        world.submit()
+        assert world.draw().depth == "stack"
+        world.play()
+
+    def test_plain(world):
+        world.submit()
+        world.play()
+        assert any(each.party == "ready" for each in world.trace) is {is_deep}
+    """
+
+
+def test_depth_of_a_world(pytester: pytest.Pytester) -> None:
+    run(pytester, DEEP.format(is_deep=False)).assert_outcomes(passed=3)
+    run(pytester, DEEP.format(is_deep=True), "--flux-depth", "stack").assert_outcomes(passed=3)

@@ -11,7 +11,9 @@ import click
 
 from flux_trio.cli.errors import CommandError
 from flux_trio.cli.fuzz_params import (
+    DEPTHS,
     PROPERTY_OPTION,
+    STORES,
     ExecutorParam,
     PluginFileParam,
     Seeds,
@@ -21,6 +23,9 @@ from flux_trio.cli.params import DURATION
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
+
+    from flux_trio.faults.disk import StoreKind
+    from flux_trio.faults.plan import Depth
 
 BROKEN = 1
 
@@ -41,6 +46,22 @@ _DEFAULT = Seeds(0, 300)
     metavar="DURATION",
     help="Begin no more seeds after DURATION.",
 )
+@click.option(
+    "--depth",
+    type=click.Choice(DEPTHS),
+    default="cores",
+    show_default=True,
+    is_eager=True,  # --plugin depends on it
+    help="Play the cores of all modules without Trio, or the whole stack in virtual time: "
+    "services, broker, plugins and store.",
+)
+@click.option(
+    "--store",
+    type=click.Choice(STORES),
+    default="memory",
+    show_default=True,
+    help="Keep the values of the kvs in memory, or in a file of SQLite.",
+)
 @PROPERTY_OPTION
 @click.option(
     "--plugin",
@@ -49,7 +70,7 @@ _DEFAULT = Seeds(0, 300)
     multiple=True,
     metavar="FILE",
     help="Load this jobtap plugin: its handlers must not fail, and its counters must equal a "
-    "recount. Its handlers may not be async. May be given several times.",
+    "recount. Async handlers need --depth stack. May be given several times.",
 )
 @click.option("--keep-going", is_flag=True, help="Go on after a seed that breaks a property.")
 @click.option(
@@ -87,6 +108,8 @@ def fuzz(
     *,
     seeds: Seeds | None,
     time_budget: float | None,
+    depth: Depth,
+    store: StoreKind,
     properties: tuple[str, ...],
     plugins: tuple[str, ...],
     keep_going: bool,
@@ -98,7 +121,7 @@ def fuzz(
 ) -> None:
     """Play worlds with faults, one from each seed, and judge them.
 
-    A world has the cores of all modules in virtual time, without processes. Its seed draws the
+    A world has all modules in virtual time, without processes. Its seed draws the
     jobs, the requests, the faults and the order of events. Each clause of the RFCs must hold, and
     everything must come to rest after the faults.
 
@@ -135,7 +158,7 @@ def fuzz(
             time_budget,
             pool,
             nworkers,
-            Setup(properties, plugins),
+            Setup(properties, plugins, depth, store),
             keep_going=keep_going,
             output=output,
             advance=advance,

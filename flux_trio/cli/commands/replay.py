@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Protocol
 
 import click
 
-from flux_trio.cli.fuzz_params import PROPERTY_OPTION
+from flux_trio.cli.fuzz_params import DEPTHS, PROPERTY_OPTION, STORES
 
 if TYPE_CHECKING:
     from flux_trio.faults import Plan, Property
+    from flux_trio.faults.disk import StoreKind
+    from flux_trio.faults.plan import Depth
 
 BROKEN = 1
 
@@ -26,6 +28,12 @@ BROKEN = 1
     help="Stop when CLAUSE, or another property, is broken, and show the state of every core.",
 )
 @click.option("--story", is_flag=True, help="Tell how a property comes to be broken.")
+@click.option(
+    "--depth", type=click.Choice(DEPTHS), help="Play this depth, instead of that of the plan."
+)
+@click.option(
+    "--store", type=click.Choice(STORES), help="Keep the values of the kvs here, instead."
+)
 @PROPERTY_OPTION
 @click.pass_context
 def replay(
@@ -35,6 +43,8 @@ def replay(
     by_step: bool,
     until: str | None,
     story: bool,
+    depth: Depth | None,
+    store: StoreKind | None,
     properties: tuple[str, ...],
 ) -> None:
     """Play a world of `flux-trio fuzz`, or a recorded instance, once more.
@@ -60,22 +70,24 @@ def replay(
     from flux_trio.faults import Setup
 
     if is_trace(Path(source)):
-        if story or properties:
-            raise click.UsageError("a trace is replayed without --story and --property")
+        if story or properties or depth or store:
+            raise click.UsageError(
+                "a trace is replayed without --story, --property, --depth and --store"
+            )
         ctx.exit(BROKEN if _replay_trace(Path(source), _Shows(by_step=by_step, until=until)) else 0)
-    plan = read_plan(source)
+    plan = read_plan(source, depth, store)
     click.echo(f"seed {plan.seed}")
     checked = Setup(properties, plan.plugins).all_properties()
     if story:
         ctx.exit(BROKEN if _tell(plan, until or "", checked) else 0)
     shows = _Shows(by_step=by_step, until=until)
-    game = Replay(plan, checked, shows.after_step)
-    outcome = game.to_the_end()
-    if outcome is not None and until in outcome.broken:
-        click.echo(f"{until} is broken at the end")
-        shows.is_broken = True
-    if shows.is_broken:
-        shows.all_states(game)
+    with Replay(plan, checked, shows.after_step) as game:
+        outcome = game.to_the_end()
+        if outcome is not None and until in outcome.broken:
+            click.echo(f"{until} is broken at the end")
+            shows.is_broken = True
+        if shows.is_broken:
+            shows.all_states(game)
     if outcome is None:
         ctx.exit(BROKEN if shows.is_broken else 0)
     for problem in outcome.problems:

@@ -9,14 +9,17 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import trio
 
 from flux_trio.faults.catalogue.base import BaseFault, Count, Seconds
 from flux_trio.faults.plugins import PRIORITIZE
+from flux_trio.jobtap import Reject
 from flux_trio.jobtap.catalogue import hook_of
 from flux_trio.jobtap.results import is_priority, problem_with
 from flux_trio.protocols import VALIDATE, HookAnswer, Unavailable
 
-_NAME = "faulty"
+FAULTY = "faulty"
+"""The name of the plugin that has the faults."""
 
 
 class PluginFault(BaseFault, frozen=True):
@@ -29,13 +32,17 @@ class PluginFault(BaseFault, frozen=True):
         """Return the answer; `usual` is what comes without the fault."""
         raise NotImplementedError
 
+    def act(self) -> Any:
+        """Do as a handler of a real plugin what the fault says: return, raise, or be awaited."""
+        raise NotImplementedError
+
     @property
     def late_s(self) -> float:
         """How late the answer comes, in seconds; 0: at once."""
         return 0.0
 
     def _blame(self, text: str) -> HookAnswer:
-        return HookAnswer(error=f"plugin {_NAME}: {self.hook}: {text}")
+        return HookAnswer(error=f"plugin {FAULTY}: {self.hook}: {text}")
 
 
 class PluginRaises(PluginFault, frozen=True):
@@ -43,6 +50,9 @@ class PluginRaises(PluginFault, frozen=True):
 
     def answer(self, usual: HookAnswer) -> HookAnswer:  # noqa: ARG002 - the interface
         return self._blame("RuntimeError: raised as planned")
+
+    def act(self) -> Any:
+        raise RuntimeError("raised as planned")
 
 
 class PluginHangs(PluginFault, frozen=True):
@@ -52,6 +62,9 @@ class PluginHangs(PluginFault, frozen=True):
 
     def answer(self, usual: HookAnswer) -> HookAnswer:
         return usual
+
+    async def act(self) -> None:
+        await trio.sleep(self.seconds)
 
     @property
     def late_s(self) -> float:
@@ -68,6 +81,9 @@ class PluginSaysWrong(PluginFault, frozen=True):
             return msgspec.structs.replace(usual, priority=self.said)
         return self._blame(problem_with(hook_of(self.hook), self.said))
 
+    def act(self) -> Any:
+        return self.said
+
 
 class PluginWrongPriority(PluginFault, frozen=True):
     """The handler returns a `priority` that has nothing to do with the urgency."""
@@ -76,6 +92,9 @@ class PluginWrongPriority(PluginFault, frozen=True):
 
     def answer(self, usual: HookAnswer) -> HookAnswer:
         return msgspec.structs.replace(usual, priority=self.priority)
+
+    def act(self) -> Any:
+        return self.priority
 
 
 class PluginRejects(PluginFault, frozen=True):
@@ -88,9 +107,15 @@ class PluginRejects(PluginFault, frozen=True):
             return msgspec.structs.replace(usual, reject="rejected as planned")
         return self._blame("Reject: rejected as planned, but this hook cannot reject a job")
 
+    def act(self) -> Any:
+        raise Reject("rejected as planned")
+
 
 class PluginUnavailable(PluginFault, frozen=True):
     """The handler says that it cannot compute a priority: the job is held."""
 
     def answer(self, usual: HookAnswer) -> HookAnswer:
         return msgspec.structs.replace(usual, priority=Unavailable())
+
+    def act(self) -> Any:
+        return Unavailable()
