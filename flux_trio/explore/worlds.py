@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from flux_trio.faults.catalogue import Crash
-from flux_trio.faults.plan import JobPlan, Plan
+from flux_trio.faults.plan import Do, JobPlan, Plan
 
 _ANYTIME: Final = 1  # the moment of a fault that is explored: every one
+_JOB: Final = JobPlan(run=0.0)
 
 WORLDS: Final[dict[str, Plan]] = {
     "exec-crash": Plan(
@@ -16,5 +17,27 @@ WORLDS: Final[dict[str, Plan]] = {
         cores=1,
         jobs=(JobPlan(),),
         faults=(Crash("job-exec", _ANYTIME),),
+    ),
+    "scheduler-crash": Plan(
+        seed=0,
+        nnodes=2,
+        cores=1,
+        jobs=(JobPlan(nnodes=1, run=0.0), JobPlan(nnodes=2, run=0.0)),
+        faults=(Crash("sched", _ANYTIME),),
+    ),
+    "cancel-and-priority": Plan(
+        seed=0,
+        nnodes=1,
+        cores=1,
+        jobs=(JobPlan(), JobPlan()),
+        actions=(Do(0.0, "cancel", job=0), Do(0.0, "urgency", job=1, value=20)),
+    ),
+    "queue-stop": Plan(
+        seed=0,
+        nnodes=1,
+        cores=1,
+        limit=1,
+        jobs=(_JOB, _JOB, JobPlan(run=0.0, urgency=0)),
+        actions=(Do(0.0, "queue-stop"), Do(0.0, "queue-start")),
     ),
 }

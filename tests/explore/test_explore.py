@@ -51,6 +51,12 @@ def test_execution_service_may_crash_and_come_back_at_any_moment() -> None:
     assert report.nstates > 10 * explored(ONE).nstates
 
 
+@pytest.mark.parametrize("name", WORLDS)
+def test_worlds_of_make_explore_begin_clean(name: str) -> None:
+    report = Search(WORLDS[name]).run(300)
+    assert (report.broken, report.is_complete) == (None, False)
+
+
 def broken_by(plan: Plan, *, with_rules: bool) -> Broken:
     broken = explored(plan, with_rules=with_rules).broken
     assert broken is not None
