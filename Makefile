@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test reborn check bench kill fuzz-wire mutate-tables explore docs clean edits clause-proofs mutants
+.PHONY: demo test reborn check bench kill fuzz-wire mutate-tables explore docs clean edits clause-proofs mutants dist
 
 $(READY): pyproject.toml .ci/constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -13,7 +13,7 @@ $(READY): pyproject.toml .ci/constraints.txt
 	touch $(READY)
 
 demo: $(READY)
-	$(BIN)/python -m tests.demo
+	$(BIN)/flux-trio demo
 
 # In two processes, for a machine of two cores; `make test ARGS=-n0` is one after the other.
 test: $(READY)
@@ -73,6 +73,12 @@ docs: $(READY)
 		--constraint .ci/constraints.txt --editable '.[docs]'
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going docs docs/_build
 	$(BIN)/python -m docs.make_cli docs/_build/man
+
+# Wheel and source archive, checked, and the same bytes when they are built again.
+dist: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		--constraint .ci/constraints.txt --editable '.[dist]'
+	$(BIN)/python -m tests.dist dist
 
 clean:
 	rm -rf $(VENV) docs/_build docs/reference/judge .mutants

@@ -18,6 +18,7 @@ from flux_trio.console import fill_standard_descriptors
 
 COMMANDS: Final = (
     "start",
+    "demo",
     "submit",
     "bulksubmit",
     "run",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -16,6 +17,9 @@ from flux_trio.sim import PolicyName, SimulationStalled, WorkloadJob, deal_users
 
 COLUMN = "column"  # --users column: the users of the log
 
+_PACKAGE: Final = Path(__file__).parents[1]
+WORKLOADS: Final = (_PACKAGE / "workloads", _PACKAGE.parent / "tests" / "data" / "workloads")
+"""Directories of flux-trio's own logs: in the package, or in a checkout."""
 
 NO_PLUGIN = "none"  # --plugin none: only the builtin plugins
 
@@ -90,6 +94,15 @@ def read_config_file(path: Path | None) -> Config:
         raise CommandError(str(error)) from None
 
 
+def find_workload(workload: Path) -> Path:
+    """Return the path; if there is no such file, that of flux-trio's own log of this name."""
+    if not workload.exists() and workload == Path(workload.name):
+        for directory in WORKLOADS:
+            if (directory / workload).exists():
+                return directory / workload
+    return workload
+
+
 def read_jobs(
     workload: Path, limit: int | None, users: str | None, seed: int, cores_per_node: int
 ) -> list[WorkloadJob]:
@@ -98,7 +111,7 @@ def read_jobs(
     If the log has no core counts, each job has all `cores_per_node` of its nodes.
     """
     try:
-        with workload.open(encoding="utf-8") as lines:
+        with find_workload(workload).open(encoding="utf-8") as lines:
             jobs = read_workload(lines, str(workload), cores_per_node)[:limit]
     except OSError as error:
         raise CommandError(f"{workload}: {error.strerror}") from None

@@ -1,0 +1,36 @@
+"""What the package index gets: README, metadata, and the files that the README's lines need."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+from flux_trio.cli.simulating import find_workload
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def test_classifiers_name_each_python_that_is_supported() -> None:
+    """That each classifier exists is checked by hatchling, which builds no wheel otherwise."""
+    told = PROJECT["project"]["classifiers"]
+    assert PROJECT["project"]["requires-python"] == ">=3.11"
+    assert {each for each in told if re.search(r"3\.\d+$", each)} == {
+        f"Programming Language :: Python :: 3.{minor}" for minor in (11, 12, 13)
+    }
+
+
+def test_logs_that_the_readme_names_are_in_the_wheel() -> None:
+    included = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    named = set(re.findall(r"simulate (\S+\.csv)", (ROOT / "README.md").read_text()))
+    assert named == {"lassen-100.csv"}
+    for name in named:
+        assert included[f"tests/data/workloads/{name}"] == f"flux_trio/workloads/{name}"
+        assert find_workload(Path(name)) == ROOT / "tests" / "data" / "workloads" / name
+
+
+def test_file_of_the_user_comes_before_a_log_of_the_package(tmp_path: Path) -> None:
+    own = tmp_path / "lassen-100.csv"
+    assert find_workload(own) == own  # it names a directory
+    assert find_workload(Path("no-such-log.csv")) == Path("no-such-log.csv")
