@@ -7,17 +7,28 @@ jobs on a page before it reads the next page. So a start takes as long as there 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 import msgspec
 
 from flux_trio.cores.job_index import ACTIVE, jobid_in
 from flux_trio.cores.kvs_calls import LOOKUP_JOBS_MAX, Ask, look_up_all, page_in, read_page
-from flux_trio.formats import Event, FormatError, ResourceSet, job_key, parse_eventlog, parse_r
+from flux_trio.formats import (
+    Event,
+    FormatError,
+    ResourceSet,
+    job_key,
+    parse_eventlog,
+    parse_fluid,
+    parse_r,
+)
 from flux_trio.formats.meanings import JobId, KvsKey
 from flux_trio.messages import Errno, FluxError, Response
 from flux_trio.protocols import InvalidTransition, Job, apply_all
 
 EVENTLOG = "eventlog"
+DIRECTORY: Final = "job"
+LAST_KEYS: Final = 16  # some may be of other things than jobs
 
 
 class ActivePage(msgspec.Struct, frozen=True):
@@ -37,6 +48,21 @@ def active_in(response: Response) -> ActivePage:
     keys = page_in(response).keys
     after = keys[-1] if len(keys) == LOOKUP_JOBS_MAX else None
     return ActivePage(tuple(map(jobid_in, keys)), after)
+
+
+def read_last_jobs() -> Ask:
+    """Ask for the last keys of jobs: the last of them that is a job's has the greatest id."""
+    return read_page(DIRECTORY, LAST_KEYS, reverse=True, values=False)
+
+
+def last_job_in(keys: Iterable[str]) -> int | None:
+    """Return the job of the first of these keys that is a job's; None without one."""
+    for key in keys:
+        try:
+            return parse_fluid(".".join(key.split(".")[:5]))
+        except FormatError:
+            continue  # not a job's directory
+    return None
 
 
 def look_up_jobs(jobids: Iterable[int], names: Sequence[str]) -> Ask:

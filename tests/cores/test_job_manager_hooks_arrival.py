@@ -224,8 +224,8 @@ def test_many_jobs_are_told_of_in_slices_and_requests_are_answered_between() -> 
     first = m.turns.turn(now, [LOADED])
     assert m.plugins.heard.count("job.new") == SLICE_JOBS
     (timer,) = [each for each in first if type(each).__name__ == "SetTimer"]
-    between = m.turns.turn(now, [asked("job-manager.getinfo")])
-    assert [r.payload for r in between if getattr(r, "topic", "") == "job-manager.getinfo"]
+    between = m.turns.turn(now, [asked("job-manager.queue-list")])
+    assert [r.payload for r in between if getattr(r, "topic", "") == "job-manager.queue-list"]
     assert timer.at == now
 
 

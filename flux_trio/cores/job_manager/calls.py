@@ -95,6 +95,12 @@ class KillSent(msgspec.Struct, frozen=True):
     request: Request
 
 
+class LastStored(msgspec.Struct, frozen=True):
+    """Answers the read of the last job directories, which `request` asks about."""
+
+    request: Request
+
+
 class HistoryRead(msgspec.Struct, frozen=True):
     """Answers the read of a page of the index of finished jobs."""
 
@@ -214,7 +220,7 @@ class SetAside(msgspec.Struct, frozen=True):
 AsideStep: TypeAlias = ValuesRead | ValuesCopied | RowsRead | SetAside
 
 
-Answering: TypeAlias = Refusal | KillSent | QueuesStored
+Answering: TypeAlias = Refusal | KillSent | LastStored | QueuesStored
 """The calls whose answer answers a request of a user."""
 
 
@@ -295,6 +301,7 @@ JobCall: TypeAlias = (
 OtherCall: TypeAlias = (
     Refusal
     | KillSent
+    | LastStored
     | HistoryRead
     | QueuesRead
     | QueuesStored

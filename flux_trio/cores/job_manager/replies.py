@@ -16,6 +16,7 @@ from flux_trio.cores.job_manager.calls import (
     JobsRead,
     KillSent,
     LastRead,
+    LastStored,
     MarksRead,
     MigrationJobs,
     MigrationPage,
@@ -106,6 +107,8 @@ class Replies(Part):
                 self._parts.queue_methods.stored(request, response)
             case HistoryRead():
                 self._parts.history.take_page(response)
+            case LastStored(request):
+                self._parts.control.last_stored(request, response)
             case KillSent(request):
                 self._parts.kills.answered(request, response)
             case Refusal(request, absent):

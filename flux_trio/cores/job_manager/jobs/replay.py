@@ -34,7 +34,6 @@ from flux_trio.cores.kvs_calls import (
     count_in,
     look_up_all,
     page_in,
-    read_page,
     values_in,
 )
 from flux_trio.cores.state import Part
@@ -43,18 +42,18 @@ from flux_trio.cores.stored_jobs import (
     ActivePage,
     active_in,
     fold_eventlog,
+    last_job_in,
     look_up_jobs,
     read_active,
+    read_last_jobs,
     read_r,
     values_by_job,
 )
 from flux_trio.cores.turns import Exit, Log
-from flux_trio.formats import FormatError, job_key, parse_fluid
+from flux_trio.formats import FormatError, job_key
 from flux_trio.messages import Errno, FluxError, Level, Response
 from flux_trio.protocols import Job
 
-LAST_KEYS: Final = 16  # the last job directories; the last that is a job's has the greatest id
-DIRECTORY: Final = "job"
 _PARTS: Final = (EVENTLOG, "jobspec", "R")
 
 
@@ -110,8 +109,7 @@ class Replay(Part):
         purged, migration = values
         self._ledger.used(int(purged or 0))
         self.is_migrating = migration is not None
-        page = read_page(DIRECTORY, LAST_KEYS, reverse=True, values=False)
-        self._ledger.ask(*page, LastRead())
+        self._ledger.ask(*read_last_jobs(), LastRead())
 
     def _go_on_without_marks(self, error: FluxError) -> None:
         """Go on if the marks are damaged: few state files have any."""
@@ -120,14 +118,10 @@ class Replay(Part):
         self._ledger.outbox.send(Log(Level.CRIT, text))
 
     def _take_last(self, keys: list[str]) -> None:
-        for key in keys:
-            try:
-                jobid = parse_fluid(".".join(key.split(".")[:5]))
-            except FormatError:
-                continue  # not a job's directory
+        jobid = last_job_in(keys)
+        if jobid is not None:
             self.has_jobs = True
             self._ledger.used(jobid)
-            break
         if self.is_migrating:
             self._migration.start()
         else:

@@ -7,21 +7,25 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from flux_trio.cores.job_manager.calls import Absent
+from flux_trio.cores.job_manager.calls import Absent, LastStored
 from flux_trio.cores.job_manager.execution.side import ExecSide
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.jobs.user_jobs import event_bytes
 from flux_trio.cores.job_manager.requests.user_limits import UserLimits, check_note
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
+from flux_trio.cores.kvs_calls import page_in
 from flux_trio.cores.state import Part
+from flux_trio.cores.stored_jobs import last_job_in, read_last_jobs
 from flux_trio.editions import job_requests, rfc21, submission
 from flux_trio.messages import (
     Errno,
     FluxError,
     Request,
+    Response,
     check_user,
     respond,
+    respond_error,
 )
 from flux_trio.protocols import (
     URGENCY_DEFAULT,
@@ -118,9 +122,22 @@ class Control(Part):
         self._ledger.send(respond(request, answer))
 
     def getinfo(self, request: Request) -> None:
-        """job-manager.getinfo: the greatest job id so far; ids continue after it."""
-        payload = submission.INFO.write(submission.Info(self._ledger.max_jobid))
-        self._ledger.answer_at_once(respond(request, payload))
+        """job-manager.getinfo: the greatest job id so far; ids continue after it.
+
+        An earlier job-ingest may have stored jobs that it has not submitted: the stored jobs are
+        asked for.
+        """
+        self._ledger.ask(*read_last_jobs(), LastStored(request))
+
+    def last_stored(self, request: Request, response: Response) -> None:
+        """Answer getinfo: the last job directories were read."""
+        try:
+            last = last_job_in(page_in(response).keys)
+        except FluxError as error:
+            self._ledger.answer_at_once(respond_error(request, error.errnum, error.text))
+            return
+        info = submission.Info(max(self._ledger.max_jobid, last or 0))
+        self._ledger.answer_at_once(respond(request, submission.INFO.write(info)))
 
     def stats(self) -> dict[str, Any]:
         """job-manager.stats-get: the number of jobs in each state, and at the scheduler."""
