@@ -61,7 +61,8 @@ mutants: $(READY)
 		$(and $(SEEDS),--seeds $(SEEDS))
 
 # Every interleaving of the small worlds; the first with the states of the rules. WORLD=NAME for one
-# of the others. They take up to a quarter of an hour of one processor each, and 2 GB.
+# of the others: the first takes some minutes of one processor, the second a quarter of an hour, and
+# queue-stop is larger than both. Ctrl-C ends one with its report.
 WORLDS := scheduler-crash cancel-and-priority queue-stop
 explore: $(READY)
 	$(if $(WORLD),,$(BIN)/flux-trio explore exec-crash)
