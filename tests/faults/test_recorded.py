@@ -10,17 +10,19 @@ import msgspec
 import pytest
 import trio
 
+from flux_trio.broker import Handle
 from flux_trio.cores.exec.core import ExecCore
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.cores.kvs.core import KvsCore
 from flux_trio.cores.kvs.ops import StoreOps
 from flux_trio.cores.sched.core import SchedCore
-from flux_trio.cores.turns import NoteAll, SetTimer
-from flux_trio.faults.recorded import Difference, RecordedInstance, Unreplayable
+from flux_trio.cores.turns import Exit, Note, NoteAll, SetTimer
+from flux_trio.faults.recorded import Difference, RecordedInstance, Unreplayable, _traced
 from flux_trio.jobtap import Job, Plugin, on
-from flux_trio.messages import Response
+from flux_trio.messages import Request, Response
 from flux_trio.testing import InstanceHarness
 from flux_trio.testing.fakes import FakeScheduler
+from flux_trio.testing.fixtures import USERID
 from flux_trio.trace import read_trace
 from tests.support.replayed import Kept, recording, replayed
 
@@ -49,6 +51,8 @@ def everything() -> tuple[str, ...]:
         instance.crash("sched")
         instance.load("sched")
         waits.cancel()
+        instance.request("job-manager.jobtap-list", {"all": True})  # answered by the service
+        instance.do(send_at_once, instance._clients[USERID])
         instance.unload("job-exec")
         instance.load("job-exec")
         instance.wait(first)
@@ -57,6 +61,14 @@ def everything() -> tuple[str, ...]:
         instance.wait(instance.submit(run_s=5.0))
     (one,) = kept
     return tuple(one.lines())
+
+
+async def send_at_once(client: Handle) -> None:
+    """Send what is taken in one turn, by the service and its core, by the kvs and its store."""
+    client.send(Request("job-manager.jobtap-list", {"all": True}, 901))
+    client.send(Request("job-manager.queue-list", {}, 902))
+    client.send(Request("kvs.lookup", {"key": ".."}, 903))
+    client.send(Request("kvs.commit", {"ops": [["put", "a", "b"]]}, 904))
 
 
 def edited(lines: tuple[str, ...], edit: Callable[[dict[str, Any]], bool]) -> Iterator[str]:
@@ -117,6 +129,15 @@ def without_notes(actions: list[Any]) -> list[Any]:
     return [each for each in actions if not isinstance(each, NoteAll)]
 
 
+def other_receiver(actions: list[Any]) -> list[Any]:
+    return [
+        msgspec.structs.replace(each, routes=("nobody",))
+        if isinstance(each, Response) and each.topic == "sched.alloc"
+        else each
+        for each in actions
+    ]
+
+
 def other_type(actions: list[Any]) -> list[Any]:
     return [
         msgspec.structs.replace(each, payload={**each.payload, "type": 9})
@@ -155,6 +176,13 @@ CHANGES: dict[str, tuple[Any, Any, str, Callable[[], int], str]] = {
         "sched",
         lambda: sends("sched", "sched.alloc", "response"),
         "sched differs at response sched.alloc.payload.type, record ",
+    ),
+    "receiver of a message": (
+        SchedCore,
+        other_receiver,
+        "sched",
+        lambda: sends("sched", "sched.alloc", "response"),
+        "sched differs at response sched.alloc.routes[0], record ",
     ),
     "event": (
         JobManagerCore,
@@ -251,6 +279,57 @@ def test_core_that_raised_raises_again_and_mended_it_differs(
     assert difference is not None
     assert (difference.party, difference.place) == ("sched", "what it raises")
     assert (difference.expected, difference.got) == ("ZeroDivisionError: a bug", "nothing")
+
+
+def test_action_that_is_missing_at_the_end_of_a_module_is_found() -> None:
+    records = [msgspec.json.decode(line) for line in everything()]
+    ends = {
+        record["data"]["module"]: at
+        for at, record in enumerate(records)
+        if record["kind"] == "module" and record["data"]["what"] == "removed"
+    }
+    for party, end in ends.items():
+        own = [at for at in range(end) if records[at]["party"] == party]
+        last = [at for at in own if records[at]["kind"] in ("send", "turn")]
+        acts = [at for at in last if not is_farewell(records[at])]
+        if acts and records[acts[-1]]["kind"] == "send":
+            lines = list(everything())
+            lines[acts[-1]] = ""
+            difference, _ = replayed(with_messages(lines, records[acts[-1]]))
+            assert difference is not None
+            assert (difference.party, difference.expected) == (party, "nothing")
+            return
+    raise AssertionError("no module sends anything in its last turn")
+
+
+def is_farewell(record: dict[str, Any]) -> bool:
+    return record["kind"] == "send" and record["message"]["topic"].endswith(".disconnect")
+
+
+def with_messages(lines: list[str], sent: dict[str, Any]) -> Iterator[str]:
+    """The lines; receipts of the record that is left out have its message."""
+    for line in lines:
+        record = msgspec.json.decode(line) if line else {}
+        if record.get("kind") == "recv" and record["ref"] == sent["n"]:
+            record |= {"message": sent["message"], "type": sent["type"]}
+            line = msgspec.json.encode(record).decode() + "\n"
+        yield line
+
+
+def test_nothing_follows_the_exit_of_a_core() -> None:
+    actions = [Note("state", {"a": (1,)}), Exit("no more"), Note("state", {})]
+    assert list(_traced(actions)) == [("state", {"a": [1]})]
+
+
+def test_messages_are_not_written_a_third_time() -> None:
+    inputs = [
+        each
+        for line in everything()
+        if '"kind":"turn"' in line
+        for each in msgspec.json.decode(line)["data"].get("inputs", ())
+    ]
+    assert sum(isinstance(each, int) for each in inputs) > 50
+    assert not [each for each in inputs if isinstance(each, list) and each[0] == "message"]
 
 
 # --- traces that have not all

@@ -12,6 +12,7 @@ import pytest
 from flux_trio.formats import FormatError
 from flux_trio.messages import Event, Request, Response
 from flux_trio.trace import JsonLines, Record, Shown, Trace, read_trace, record_to_json
+from flux_trio.trace.record import NEAR
 from flux_trio.trace.writing import BATCH
 
 ROUTER = Shown(crossings=False, headers=False)
@@ -80,6 +81,45 @@ def test_sink_writes_whole_lines_in_few_pieces_and_the_rest_when_closed() -> Non
     sink.close()
     sink.append(records[0])
     assert read(b"".join(pieces).decode()) == records
+
+
+def test_receipts_leave_out_the_message_of_a_near_send_and_get_it_back() -> None:
+    pieces: list[bytes] = []
+    sink, kept = JsonLines(pieces.append), list[Record]()
+    trace = Trace(lambda: 1.0)
+    early = trace.sent("a", "b", Event("early"))
+    trace.add_sink(sink.append)
+    trace.add_sink(kept.append)
+    trace.received("b", "", Event("early"), early)  # its send is not in the trace
+    sent = {early: Event("early")}
+    for number in range(3 * NEAR):
+        event = Event(f"e{number}", {"b": number, "a": 0})
+        n = trace.sent("a", "b", event)
+        sent[n] = event
+        if number < NEAR:
+            trace.note("state", "a", {})
+        else:
+            ref = n + 1 - NEAR + number % 3
+            while ref not in sent:
+                ref -= 1
+            trace.received("b", "", sent[ref], ref)
+    sink.close()
+    text = b"".join(pieces).decode()
+    assert read(text) == kept
+    for line in text.splitlines():
+        record = json.loads(line)
+        if record["kind"] == "recv":
+            is_near = record["ref"] > early and record["n"] - record["ref"] <= NEAR
+            assert ("message" in record) is not is_near
+    distances = {record.n - record.ref for record in kept if record.kind == "recv"}
+    assert {NEAR - 1, NEAR + 1} <= distances
+
+
+def test_receipt_without_message_and_send_is_an_error() -> None:
+    line = '{"n":5,"t":1.0,"kind":"recv","party":"a","ref":3}\n'
+    assert failure(line) == (
+        "line 1: ref: expected a message, or the place of a send at most 4096 before, got 3"
+    )
 
 
 # --- recordings
