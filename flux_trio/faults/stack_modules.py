@@ -110,7 +110,10 @@ class ModuleHandle(LocalHandle):
         return await self._receive_until(trio.current_time() + seconds)
 
     async def _receive_until(self, deadline: float) -> list[Any]:
-        batch = await self._inbox.get_batch_until(deadline)
+        if deadline == math.inf:
+            batch = await self._inbox.get_batch()
+        else:
+            batch = await self._inbox.get_batch_until(deadline)
         await self._hang(batch)
         self.taken = self._unwrap(batch)
         self._world.strike()

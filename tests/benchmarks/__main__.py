@@ -30,6 +30,7 @@ from tests.benchmarks.starting import first_job
 from tests.benchmarks.submitting import submit_inproc, submit_socket
 from tests.benchmarks.throughput import throughput, throughput_1k_nodes, throughput_10k_nodes
 from tests.benchmarks.viewing import view_10k
+from tests.benchmarks.worlds import worlds_cores, worlds_stack
 
 BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
     each.__name__: each
@@ -63,6 +64,8 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
         pending_bytes,
         sched_1m,
         view_10k,
+        worlds_cores,
+        worlds_stack,
     )
 }
 

@@ -1,0 +1,36 @@
+"""Worlds with faults a second, judged: 20 jobs, 4 nodes, 2 faults, one of them the scheduler's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import msgspec
+
+from flux_trio.faults import Plan, draw_plan, run_plan
+from flux_trio.faults.plan import Depth
+from tests.benchmarks.measure import Figure
+
+WORLDS = 40
+
+
+def worlds_cores() -> Iterator[Figure]:
+    """Worlds a second of CPU time at depth cores."""
+    yield _worlds("cores")
+
+
+def worlds_stack() -> Iterator[Figure]:
+    """Worlds a second of CPU time at depth stack."""
+    yield _worlds("stack")
+
+
+def _worlds(depth: Depth) -> Figure:
+    run_plan(_plan(0, depth))  # what is imported and compiled once
+    started = time.process_time()
+    for seed in range(WORLDS):
+        run_plan(_plan(seed, depth))
+    return Figure(round(WORLDS / (time.process_time() - started), 1), "worlds/s", WORLDS)
+
+
+def _plan(seed: int, depth: Depth) -> Plan:
+    return msgspec.structs.replace(draw_plan(seed, 20, 2), nnodes=4, depth=depth)
