@@ -140,6 +140,17 @@ def test_job_is_followed_through_every_component(browser: Browser, tmp_path: Pat
     assert browser.run(TEXT, "#count") == f"{len(rows)} records"
 
 
+def test_record_that_is_not_shown_is_shown_when_it_is_asked_for(
+    browser: Browser, tmp_path: Path
+) -> None:
+    rows = show(browser, tmp_path, traced())
+    browser.run("viewer.followJob([...viewer.trace.jobs.keys()][0])")
+    assert browser.run("return viewer.chart.rowOf.has(2)") is False
+    browser.run("viewer.goTo(2)")
+    assert browser.run("return document.querySelector('.row.selected').dataset.at") == "2"
+    assert browser.run(TEXT, "#count") == f"{len(rows)} records"
+
+
 def test_message_shows_payload_cause_and_clauses(browser: Browser, tmp_path: Path) -> None:
     trace = traced()
     rows = {row.n: row for row in show(browser, tmp_path, trace)}
@@ -189,10 +200,26 @@ def test_failures_and_losses_are_marked(browser: Browser, tmp_path: Path) -> Non
     drop = next(row for row in rows if row.kind == "drop")
     browser.run("viewer.goTo(viewer.trace.places.get(arguments[0]))", drop.n)
     assert browser.run(COUNT, ".arrow.open.bad") >= 1
-    gone = next(row for row in rows if row.bad == "gone")
-    browser.run("viewer.goTo(viewer.trace.places.get(arguments[0]))", gone.n)
-    assert browser.run(COUNT, ".lane.gone") >= 1
+    gone = next(at for at, row in enumerate(rows) if row.bad == "gone")
+    back = next(
+        at
+        for at, row in enumerate(rows)
+        if at > gone and row.kind == "module" and row.peer == rows[gone].peer
+    )
+    browser.run("viewer.goTo(arguments[0])", gone)
     assert browser.run(COUNT, ".note.bad") >= 1
+    ends = browser.run(
+        """
+        const x = viewer.chart.at(arguments[0]);
+        const top = viewer.chart.body.getBoundingClientRect().top;
+        const boxes = [...document.querySelectorAll(".lane.gone")]
+          .filter(e => Number(e.getAttribute("x1")) === x).map(e => e.getBoundingClientRect());
+        const ys = boxes.flatMap(box => [box.top, box.bottom]).map(y => (y - top) / 22 - 0.5);
+        return [Math.min(...ys), Math.max(...ys)];
+        """,
+        rows[gone].peer,
+    )
+    assert ends == pytest.approx([gone, back], abs=0.1)
     marks = browser.run("return viewer.trace.marks.map(at => viewer.trace.rows[at].n)")
     assert marks == [row.n for row in rows if row.bad]
 
@@ -288,6 +315,14 @@ def test_keys_step_through_records_and_violations(browser: Browser, tmp_path: Pa
     assert browser.run("return location.hash") == f"#{rows[5].n}"
     browser.run(press, "Escape")
     assert browser.run(COUNT, ".row.selected") == 0
+    for n in (rows[9].n, rows[7].n):
+        violation = {"clause": "x", "party": "", "text": "", "n": n, "because": []}
+        browser.run("viewer.trace.addViolation(arguments[0])", violation)
+    seen = []
+    for _ in range(3):
+        browser.run(press, "n")
+        seen.append(browser.run("return viewer.chosen"))
+    assert seen == [7, 9, 7]
 
 
 @pytest.mark.parametrize("width", [400, 1400])
