@@ -168,19 +168,21 @@ def _other_end(record: Record) -> str:
     return sender_of(record) if record.kind == Kind.RECV else record.peer
 
 
-_NEEDED: Final[dict[str, tuple[str, ...]]] = {
-    Kind.DROP: (),
-    Kind.MODULE: ("module", "what"),
-    Kind.CLOCK: ("by",),
-    Kind.FAULT: ("type",),
+_NEEDED: Final[dict[str, dict[str, Any]]] = {
+    Kind.DROP: {},
+    Kind.MODULE: {"module": str, "what": str},
+    Kind.CLOCK: {"by": int | float},
+    Kind.FAULT: {"type": str},
 }
-"""Kinds of records that are told as a sentence, with the keys that it takes."""
+"""Kinds of records that are told as a sentence, with the data that it takes and their types."""
 
 
 def _text(record: Record) -> str:
     """Return what happened; the lane tells whose doing it is."""
-    needed = _NEEDED.get(record.kind)
-    is_told = needed is not None and (record.data or {}).keys() >= set(needed)
+    needed, data = _NEEDED.get(record.kind), record.data or {}
+    is_told = needed is not None and all(
+        isinstance(data.get(key), type_) for key, type_ in needed.items()
+    )
     text = sentence(record) if is_told else content(record)
     return text if len(text) <= TEXT_CHARS_MAX else f"{text[: TEXT_CHARS_MAX - 3]}..."
 

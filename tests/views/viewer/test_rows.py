@@ -178,16 +178,31 @@ def test_long_messages_are_cut() -> None:
     assert len(row.jobs) == JOBS_MAX
 
 
+KEYS = st.sampled_from(
+    [
+        "id",
+        "ids",
+        "jobs",
+        "events",
+        "keys",
+        "key",
+        "ops",
+        "name",
+        "context",
+        "what",
+        "module",
+        "type",
+        "error",
+        "by",
+        "reason",
+    ]
+)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(st.sampled_from(["id", "ids", "jobs", "events", "keys", "key", "ops", "name",
-                                       "context", "what", "module", "type", "error"]), inner),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner),
     max_leaves=8,
-)  # fmt: skip
-OBJECTS = st.dictionaries(
-    st.sampled_from(["id", "ids", "events", "ops", "name", "context", "what"]), VALUES
 )
+OBJECTS = st.dictionaries(KEYS, VALUES)
 
 
 @given(st.sampled_from(sorted({*Kind} - {Kind.TURN})), OBJECTS)
