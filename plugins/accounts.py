@@ -264,7 +264,15 @@ def record_usage(path: Path, usage: list[tuple[float, float, str, str, float]]) 
 @click.argument("database", type=click.Path(dir_okay=False, path_type=Path))
 @click.pass_context
 def main(context: click.Context, database: Path) -> None:
-    """Edit the DATABASE of accounts; create it if it does not exist."""
+    """Edit the DATABASE of accounts; create it if it does not exist.
+
+    Defaults of a new row. bank: parent root, shares 1, priority 0. user: shares 1, is_default 1,
+    active 1, no limits, no queues and no projects. queue: priority 0, no limits; it is for members
+    only.
+
+    Defaults of the plugin multifactor. weights: fairshare 100000, queue 10000, bank 0, urgency
+    1000; interval 15 and half-life 604800 seconds.
+    """
     context.obj = database
 
 
@@ -278,6 +286,9 @@ def set_row(path: Path, table: str, name: str, settings: tuple[str, ...]) -> Non
 
     For a user who exists, the userid may be left out, and the bank too if there is only one. The
     userid of a new user is looked up by NAME.
+
+    A queue in the database is for members only: users who have it among their queues. A queue that
+    is not there is for all users.
     """
     values: dict[str, str | None] = {"name": name}
     for setting in settings:
@@ -297,6 +308,9 @@ def set_row(path: Path, table: str, name: str, settings: tuple[str, ...]) -> Non
             f"ON CONFLICT ({primary}) DO UPDATE SET {changes}",
             list(values.values()),
         )
+    if table == "queue":
+        members = f"set user NAME queues={name}"
+        click.echo(f"queue {name} is for members only: `{members}` makes a user a member", err=True)
 
 
 @main.command("delete")

@@ -4,10 +4,13 @@
 
 Users, banks and queues are in a SQLite database that `accounts.py`, beside this file, edits. Load
 the plugin with `conf = {"database": "site.db"}`. An edit takes effect within `interval` seconds;
-then jobs that wait for a limit are checked again. Further keys of `conf`: `weights` (fairshare,
-queue, bank, urgency), `interval` (seconds between two updates of usage and database) and
-`half-life` (seconds after which usage counts half). A job counts from the moment when no limit
-holds it, before it runs, so jobs that start at the same time cannot exceed a limit on running jobs.
+then jobs that wait for a limit are checked again. A queue in the database is for members only:
+users who have it among their `queues`; a queue that is not there is for all users. Further keys of
+`conf`: `weights` (default: fairshare 100000, queue 10000, bank 0, urgency 1000), `interval`
+(default 15: seconds between two updates of usage and database), `half-life` (default 604800:
+seconds after which usage counts half) and `record-usage` (default true). A job counts from the
+moment when no limit holds it, before it runs, so jobs that start at the same time cannot exceed a
+limit on running jobs.
 """
 
 from __future__ import annotations
@@ -218,7 +221,7 @@ class Multifactor(jobtap.Plugin):
     def _check_queue(self, user: Association, queue: str | None) -> None:
         if queue in self._accounts.queues and queue not in _names(user.queues):
             text = f'queue "{queue}" not valid for user; valid queues for user: {user.queues}'
-            raise jobtap.Reject(text)
+            raise jobtap.Reject(f"{text} (the accounts have this queue, so it is for members only)")
 
     def _check_project(self, user: Association, project: Any) -> None:
         if project is not None and project not in _names(user.projects):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from flux_trio.cli.errors import complain
@@ -63,6 +63,20 @@ class JobQuery:
                 if wanted and len(found) >= wanted:
                     break
         return found[:wanted] if wanted else found
+
+    async def count_elsewhere(
+        self, client: Client, jobids: Iterable[int], found: list[Record]
+    ) -> int:
+        """Return how many jobs of the same user are in other queues, if this lists the default one.
+
+        Counts no jobs of all users, no more than `count`, and none if the list is of `jobids`.
+        """
+        if jobids or self.queues is not None or self.userid == USERID_UNKNOWN:
+            return 0
+        if not (await client.call(topics.JOB_QUEUE_LIST))["queues"]:
+            return 0  # there is only the anonymous queue
+        everywhere = await replace(self, queues=()).fetch(client)
+        return max(0, len(everywhere) - len(found))
 
     def _is_listed(self, job: Record) -> bool:
         return not self.include or _is_on(job, self.include)

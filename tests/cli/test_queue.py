@@ -238,3 +238,16 @@ def test_queues_are_listed(queues: RunningInstance) -> None:
     assert [line.split()[0] for line in lines] == ["QUEUE", "batch*", "debug"]
     assert queues.ok("queue", "list", "-n", "-q", "debug", "-o", "nodes").split()[:1] == ["debug"]
     assert "Unknown format field" in queues.run("queue", "list", "-o", "{x}").stderr
+
+
+def test_jobs_in_other_queues_are_counted(queues: RunningInstance) -> None:
+    held = ("--urgency=hold", "-n2")
+    for queue in ("batch", "debug", "debug"):
+        queues.ok("submit", "-q", queue, *held, "x")
+    listed = queues.invoke("jobs")
+    said = "flux-trio jobs: 2 more jobs are in other queues: -q all lists them\n"
+    assert (listed.exit_code, listed.stderr) == (0, said)
+    for words in (("-q", "all"), ("-q", "batch"), ("-A",), ("-n",)):
+        assert queues.invoke("jobs", *words).stderr == ""
+    queues.cancel_all()
+    assert queues.invoke("jobs").stderr == ""

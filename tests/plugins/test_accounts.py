@@ -9,9 +9,11 @@ from pathlib import Path
 import accounts
 import click.testing
 import msgspec
+import multifactor
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from multifactor import Conf, Weights
 
 
 def command(database: Path, *args: str) -> click.testing.Result:
@@ -34,6 +36,23 @@ def database(tmp_path: Path) -> Path:
 
 
 class TestCommand:
+    def test_help_has_the_defaults(self, database: Path) -> None:
+        told = " ".join(command(database, "--help").output.split())
+        weights = Weights()
+        for name in ("fairshare", "queue", "bank", "urgency"):
+            assert f"{name} {getattr(weights, name):g}" in told
+        conf = Conf(database="")
+        assert f"interval {conf.interval:g} and half-life {int(conf.half_life)} seconds" in told
+        page = " ".join((multifactor.__doc__ or "").split())
+        assert f"(default {conf.interval:g}: seconds between" in page
+        assert f"(default {int(conf.half_life)}: seconds after" in page
+
+    def test_queue_that_is_added_says_who_its_members_are(self, database: Path) -> None:
+        said = command(database, "set", "queue", "debug").output
+        assert said == (
+            "queue debug is for members only: `set user NAME queues=debug` makes a user a member\n"
+        )
+
     def test_what_was_set_is_read_and_shown(self, database: Path) -> None:
         read = accounts.Accounts.read(database)
         assert read.users[1003, "biology"].max_nodes == 4

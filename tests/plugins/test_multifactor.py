@@ -210,16 +210,18 @@ queue = "batch"
 [queues.batch]
 [queues.debug]
 [queues.unlisted]
+[queues.closed]
 """
 
 
 @pytest.fixture
 def queued(tmp_path: Path, edit: Edit, plugin_harness: StartHarness) -> PluginHarness:
-    """Three queues, of which the database lists two; ann may use these."""
+    """Four queues, of which the database lists three; ann may use two of these."""
     edit("bank", "physics")
     edit("user", "ann", "bank=physics", f"userid={ANN}", "queues=batch,debug")
     edit("queue", "batch", "priority=1", "max_nodes=3")
     edit("queue", "debug", "priority=5", "max_running_jobs=1")
+    edit("queue", "closed")
     plugin = Multifactor()
     path = str(tmp_path / "site.db")
     plugin.conf = {"database": path, "record-usage": False, "interval": 60.0}
@@ -246,6 +248,15 @@ class TestQueues:
         assert [job.dependencies for job in jobs] == [set(), {"max-resources-queue"}]
         jobs = [in_queue(queued, "unlisted", nnodes=9, ntasks=9) for _ in range(2)]
         assert [job.state for job in jobs] == [JobState.SCHED] * 2
+
+    def test_refusal_says_that_the_queue_is_for_members_only(self, queued: PluginHarness) -> None:
+        """Ann is a member of two queues; the database gets a third one that she is not in."""
+        with pytest.raises(Rejected) as rejected:
+            in_queue(queued, "closed")
+        assert str(rejected.value).endswith(
+            'queue "closed" not valid for user; valid queues for user: batch,debug '
+            "(the accounts have this queue, so it is for members only)"
+        )
 
     def test_job_of_a_full_queue_goes_on_in_another(self, queued: PluginHarness) -> None:
         _, held = (in_queue(queued, "debug") for _ in range(2))

@@ -147,12 +147,13 @@ def jobs(
     except ValueError as error:
         raise CommandError(str(error)) from None
 
-    async def fetch(client: Client) -> tuple[list[dict[str, Any]], dict[str | None, str]]:
+    async def fetch(client: Client) -> tuple[list[dict[str, Any]], dict[str | None, str], int]:
         found = await (fetch_named(client, jobids) if jobids else query.fetch(client))
         await _explain(client, found, {*columns.fields, *keys})
-        return found, await _hindrances(client, found)
+        elsewhere = await query.count_elsewhere(client, jobids, found)
+        return found, await _hindrances(client, found), elsewhere
 
-    records, hindered = with_client(fetch)
+    records, hindered, elsewhere = with_client(fetch)
     truncated = 0 < query.count < len(records) and not jobids
     if not jobids and query.count:
         records = records[: query.count]
@@ -174,8 +175,15 @@ def jobs(
         if nested.stats is not None:
             click.echo(counts_text(nested.stats))
         page.print(page.rows(nested.records))
+    _remark_elsewhere(0 if suppress_header else elsewhere)
     if truncated and not suppress_header:
         click.echo(f"warning: output truncated at {query.count} jobs.", err=True)
+
+
+def _remark_elsewhere(count: int) -> None:
+    if count:
+        number = "1 more job is" if count == 1 else f"{count} more jobs are"
+        remark(f"{number} in other queues: -q all lists them")
 
 
 def _query(
