@@ -133,10 +133,11 @@ def test_bad_trace_says_why(tmp_path: Path, edit: str, said: str) -> None:
     assert said in result.stderr
 
 
-def test_options_of_plans_are_refused(trace: Path) -> None:
-    result = replay(trace, "--story")
+@pytest.mark.parametrize("option", [("--story",), ("--depth", "stack"), ("--store", "memory")])
+def test_options_of_plans_are_refused(trace: Path, option: tuple[str, ...]) -> None:
+    result = replay(trace, *option)
     assert result.exit_code == 2
-    assert "a trace is replayed without --story and --property" in result.stderr
+    assert "a trace is replayed without --story, --property, --depth and" in result.stderr
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "replay-a-trace.md"
