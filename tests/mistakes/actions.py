@@ -7,6 +7,7 @@ sets or clears a timer.
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from typing import Final
@@ -28,9 +29,13 @@ def targets() -> Iterator[Target]:
     for path in sorted(CORES.rglob("*.py")):
         file = str(path.relative_to(ROOT))
         source = path.read_text(encoding="utf-8")
+        known: Counter[str] = Counter()
         for function, statement in _actions(ast.parse(source)):
             what = ast.unparse(statement).splitlines()[0][:60]
             place = f"{file}:{function}: {what}"
+            known[place] += 1
+            if known[place] > 1:
+                place += f" ({known[place]})"
             for how in ("dropped", "doubled"):
                 plants = partial(_changed, file, source, statement, how)
                 yield Target(f"{place} {how}", plants)
