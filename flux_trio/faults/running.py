@@ -22,7 +22,7 @@ from flux_trio.faults.world import CoresWorld
 from flux_trio.formats import Idset, ResourceSet, format_fluid
 from flux_trio.judge import Clause, Monitor, Violation, load_clauses
 from flux_trio.judge.rules import ALL_RULES
-from flux_trio.trace import Kind, Record, Sink
+from flux_trio.trace import Batches, Kind, Record, Sink
 
 STEPS_MAX: Final = 50_000  # a world of 20 jobs takes about 1,000
 FAULTS_STEPS_MAX: Final = 5_000
@@ -87,14 +87,17 @@ class Lives:
     """
 
     def __init__(self) -> None:
+        self._batches = Batches(self._judge)
         self._monitor = Monitor(ALL_RULES, all_clauses(), is_simulated=True)
         self._earlier: list[Violation] = []
         self._is_over = False
 
     def observe(self, record: Record) -> None:
         """Take the next record; a Sink. After the end nothing is judged any more."""
-        if self._is_over:
-            return
+        if not self._is_over:
+            self._batches.append(record)
+
+    def _judge(self, record: Record) -> None:
         if record.kind == Kind.CONFIG:  # the first record of a life
             self._earlier += self._monitor.violations
             self._monitor = Monitor(ALL_RULES, all_clauses(), is_simulated=True)
@@ -102,12 +105,14 @@ class Lives:
 
     def finish(self) -> None:
         """The trace ends at rest: what is due now is a violation."""
+        self._batches.flush()
         self._monitor.finish()
         self._is_over = True
 
     @property
     def violations(self) -> list[Violation]:
         """What was broken in all lives."""
+        self._batches.flush()
         found = [*self._earlier, *self._monitor.violations]
         return [each for each in found if each.clause != LONG_TEXT]
 

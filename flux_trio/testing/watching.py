@@ -16,7 +16,7 @@ from flux_trio.instance import more_sinks
 from flux_trio.judge import Clause, Judgement, Monitor, Violation, load_clauses
 from flux_trio.judge.rules import ALL_RULES
 from flux_trio.messages import Message, Request, Response, service_of, topics
-from flux_trio.trace import Kind, Record, Sink
+from flux_trio.trace import Batches, Kind, Record, Sink
 from flux_trio.views import verdict_text
 
 LONG_TEXT: Final = "6.response.4"  # recommends short error texts; flux-trio does not shorten them
@@ -35,32 +35,38 @@ class _Watcher:
 
     def __init__(self) -> None:
         self._monitor = Monitor(ALL_RULES, _clauses())
+        self._batches = Batches(self._monitor.observe)
         self._records: list[Record] = []
         self._rest = _RestTracker()
 
     def take(self, record: Record) -> None:
         """Take the next record; a Sink."""
         self._records.append(record)
-        self._monitor.observe(record)
+        self._batches.append(record)
         self._rest.observe(record)
         if record.kind == Kind.INSTANCE and self._rest.is_reached:
-            self._monitor.finish()
+            self._judged().finish()
 
     def broken(self) -> frozenset[str]:
         """Return the clauses that were broken so far."""
-        return frozenset(each.clause for each in self._monitor.violations)
+        return frozenset(each.clause for each in self._judged().violations)
 
     def found(self, breaking: Collection[str]) -> list[Violation]:
         """Return the violations of clauses other than `breaking` and LONG_TEXT."""
         allowed = {*breaking, LONG_TEXT}
-        return [each for each in self._monitor.violations if each.clause not in allowed]
+        return [each for each in self._judged().violations if each.clause not in allowed]
 
     def show(self, violations: list[Violation]) -> str:
         """Return the text of violations with their messages."""
         records = {record.n: record for record in self._records}
-        verdicts = self._monitor.verdicts()
+        verdicts = self._judged().verdicts()
         shown = Judgement("watched", len(records), verdicts, tuple(violations), {})
         return verdict_text(shown, records)
+
+    def _judged(self) -> Monitor:
+        """Return the monitor, which has judged all records."""
+        self._batches.flush()
+        return self._monitor
 
 
 class _RestTracker:

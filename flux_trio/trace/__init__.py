@@ -7,6 +7,7 @@ nothing is stored. Times come with the records: two runs from the same seed give
 `JsonLines` writes a trace; `read_trace` reads it, and also reads traces of other implementations.
 """
 
+from flux_trio.trace.batches import Batches
 from flux_trio.trace.reading import Shown, Source, read_trace
 from flux_trio.trace.record import (
     KILLED,
@@ -22,6 +23,7 @@ from flux_trio.trace.writing import JsonLines
 
 __all__ = [
     "KILLED",
+    "Batches",
     "JsonLines",
     "Kind",
     "Record",

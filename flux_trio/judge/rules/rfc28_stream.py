@@ -21,6 +21,7 @@ from flux_trio.judge.engine.rule import (
     received,
     sent,
     view,
+    while_live,
 )
 from flux_trio.judge.engine.selector import topic_of
 from flux_trio.judge.engine.trait import ERROR
@@ -285,12 +286,12 @@ def nothing_is_sent_to_one_who_has_left(record: Record, seen: Seen) -> Said:
 
 HOOKED: Final = view(
     "hooked",
-    noted(Kind.HOOK),
+    while_live(LEFT, noted(Kind.HOOK)),
     key=no_key,
     fold=lambda _n, _part, record, _seen: record.n,
     state=Place,
 )
-"""Where a plugin was last asked something."""
+"""Where a plugin was last asked something while a client was away."""
 
 
 @RULES.judge("28.disconnect.4", logged("exception"), views=[LIFE, RAISED, LEFT, HOOKED])

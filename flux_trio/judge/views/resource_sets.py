@@ -31,7 +31,7 @@ from flux_trio.judge.views.acquiring import change_of
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
 
-LATEST_MAX: Final = 64
+LATEST_MAX: Final = 512
 
 T = TypeVar("T")
 
@@ -78,7 +78,7 @@ def _of_job(jobid: int, text: Any, t: float) -> SeenR:
     return SeenR(f"R of job {jobid}", _decoded(text) if isinstance(text, str) else text, t, jobid)
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=LATEST_MAX)
 def _decoded(text: str) -> Any:
     """Return the JSON value of a text; the text itself if it is not JSON."""
     try:
