@@ -137,6 +137,13 @@ def _check(config: Config) -> None:
             parse_duration(config.job_manager.inactive_age_limit)
         except FormatError as error:
             raise error.at("job-manager.inactive-age-limit") from None
+    try:
+        loop_s = parse_duration(config.job_manager.plugin_loop_limit)
+    except FormatError as error:
+        raise error.at("job-manager.plugin-loop-limit") from None
+    if loop_s < PLUGIN_LOOP_S_MIN:
+        where, got = "job-manager.plugin-loop-limit", config.job_manager.plugin_loop_limit
+        raise FormatError("at least 1s", got, where)
     for index, directive in enumerate(config.job_manager.plugins):
         where = f"job-manager.plugins[{index}]"
         if directive.load is None and directive.remove is None:
@@ -189,6 +196,8 @@ def _check_default_queue(config: Config) -> None:
 
 
 # a key or an index of a path such as resource.config[0]; [] stands for a key of a table of names
+PLUGIN_LOOP_S_MIN: Final = 1.0  # below it what takes long is interrupted
+
 _STEP: Final = re.compile(r"[^.\[\]]+|\[\]")
 
 

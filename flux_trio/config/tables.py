@@ -154,13 +154,15 @@ class UserLimitsConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 class JobManagerConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """`[job-manager]`: `plugins` adds plugins to the builtin ones, in the order of the directives.
 
-    Finished jobs beyond one of the limits, an FSD and a number, are purged.
+    Finished jobs beyond one of the limits, an FSD and a number, are purged. Code of a plugin that
+    holds the instance for `plugin-loop-limit` (FSD, at least 1s) is interrupted.
     """
 
     plugins: list[PluginDirective] = []
     prolog: PerilogConfig | None = None
     epilog: PerilogConfig | None = None
     perilog: PerilogOutputConfig = PerilogOutputConfig()
+    plugin_loop_limit: str = msgspec.field(default="30s", name="plugin-loop-limit")
     user_limits: UserLimitsConfig = msgspec.field(default=UserLimitsConfig(), name="user-limits")
     inactive_age_limit: str | None = msgspec.field(default=None, name="inactive-age-limit")
     inactive_num_limit: Annotated[int, msgspec.Meta(ge=0)] | None = msgspec.field(

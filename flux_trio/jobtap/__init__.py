@@ -13,7 +13,7 @@ from flux_trio.jobtap.calls import CANCELED, Given
 from flux_trio.jobtap.catalogue import CUSTOM, HOOKS, Hook, Returns
 from flux_trio.jobtap.counter import Counter, counter
 from flux_trio.jobtap.decorators import enter, leave, on, service
-from flux_trio.jobtap.errors import HandlerFailed, NotAllowed, PluginError, Reject
+from flux_trio.jobtap.errors import HandlerFailed, NotAllowed, PluginError, PluginLoop, Reject
 from flux_trio.jobtap.host import ORDERS, PluginHost, open_host
 from flux_trio.jobtap.job import Job, JobLookup
 from flux_trio.jobtap.loaded import PluginMethod
@@ -67,6 +67,7 @@ __all__ = [
     "Plugin",
     "PluginError",
     "PluginHost",
+    "PluginLoop",
     "PluginMethod",
     "Reject",
     "Returns",

@@ -170,11 +170,13 @@ class Caller:
         self._note_all(HOOK, [note_of(entry, hook, jobid, result, problem, ended - began)])
         return ended, t_ended
 
-    def _blocked(self, running: tuple[Entry, JobView | None], stack: str) -> None:
+    def _blocked(self, running: tuple[Entry | str, JobView | None], stack: str) -> None:
         entry, view = running
-        text = blame(
-            entry, entry.label, view, f"blocked the instance without a checkpoint:\n{stack}"
-        )
+        problem = f"blocked the instance without a checkpoint:\n{stack}"
+        if isinstance(entry, str):
+            text = f"{entry} {problem}"
+        else:
+            text = blame(entry, entry.label, view, problem)
         self.given.log(Level.ERR, text)
 
 

@@ -19,7 +19,7 @@ from flux_trio.jobtap.asking import Asking
 from flux_trio.jobtap.calling import HOOK, Caller, thinking
 from flux_trio.jobtap.calls import CANCELED, Call, Given, blame, note_of
 from flux_trio.jobtap.catalogue import CUSTOM, hook_of
-from flux_trio.jobtap.errors import PluginError
+from flux_trio.jobtap.errors import PluginError, PluginLoop
 from flux_trio.jobtap.failures import NoAnswer, describe, failure_in, is_awaitable, refusal_in
 from flux_trio.jobtap.job import Job
 from flux_trio.jobtap.loaded import STATE_HANDLER, Entry, Loaded
@@ -331,7 +331,7 @@ def _taken(asking: Asking, said: Any) -> tuple[Any, str | None]:
         if asking.takes(said):
             return shown(said), None
         return None, problem_with(asking.hook, said)
-    except Exception as error:  # noqa: BLE001 - a value may have code of its own
+    except (Exception, PluginLoop) as error:  # noqa: BLE001 - a value may have code of its own
         return None, describe(error)
 
 

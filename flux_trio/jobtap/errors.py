@@ -19,5 +19,12 @@ class HandlerFailed(Exception):
     """A handler answered what its hook does not take, or not in time; the text says where."""
 
 
+class PluginLoop(BaseException):
+    """Raised in code of a plugin that held the instance too long without an `await`.
+
+    It is no Exception, so that a loop with `except Exception` ends, too.
+    """
+
+
 class PluginError(Exception):
     """A plugin that cannot be loaded, found or removed; the text names the rule."""

@@ -10,7 +10,7 @@ from typing import Any
 import trio
 
 from flux_trio.jobtap.catalogue import Hook
-from flux_trio.jobtap.errors import Reject
+from flux_trio.jobtap.errors import PluginLoop, Reject
 from flux_trio.jobtap.plain import readable
 
 
@@ -57,6 +57,6 @@ def describe(error: BaseException) -> str:
     """Return one line about an error of a plugin."""
     try:
         text = str(error)
-    except Exception as another:  # noqa: BLE001 - the plugin's own code
+    except (Exception, PluginLoop) as another:  # noqa: BLE001 - the plugin's own code
         text = f"(its text cannot be told: {type(another).__name__})"
     return text if isinstance(error, NoAnswer) else readable(f"{type(error).__name__}: {text}")

@@ -17,6 +17,7 @@ import trio
 
 from flux_trio.config import Config
 from flux_trio.editions.explaining import Said
+from flux_trio.formats import parse_duration
 from flux_trio.formats.glob import glob_matches, is_glob
 from flux_trio.jobtap.asking import Asking
 from flux_trio.jobtap.calls import Given, blame
@@ -26,6 +27,7 @@ from flux_trio.jobtap.errors import NotAllowed, PluginError
 from flux_trio.jobtap.failures import attempt, describe
 from flux_trio.jobtap.handlers import read_handlers
 from flux_trio.jobtap.loaded import Entry, Loaded, PluginMethod
+from flux_trio.jobtap.loading import Loader
 from flux_trio.jobtap.plain import ANSWER_BYTES_MAX, plain, readable
 from flux_trio.jobtap.plugin import Plugin
 from flux_trio.jobtap.reach import Reach
@@ -74,6 +76,7 @@ class PluginHost(Dispatcher):
         self._methods: dict[str, PluginMethod] = {}  # by topic
         self._tickets = 0
         self._recounted = given.now()
+        self._use(self.config)
         self._replays: dict[int, trio.Event] = {}
 
     # --- loading
@@ -125,6 +128,15 @@ class PluginHost(Dispatcher):
             raise
         self.plugins.append(loaded)
         self._changed()
+
+    def find_code(self, loader: Loader, what: str) -> tuple[Plugin, str]:
+        """Find a plugin (`Loader.find`) while the watchdog watches its file's code."""
+        self.watchdog.start()
+        outer, self.watchdog.running = self.watchdog.running, (f"the file of plugin {what}", None)
+        try:
+            return loader.find(what)
+        finally:
+            self.watchdog.running = outer
 
     def _make(self, plugin: Plugin, conf: dict[str, Any] | None, path: str) -> Loaded:
         plugin.name = plugin.name or _name_of_class(plugin)
@@ -356,7 +368,11 @@ class PluginHost(Dispatcher):
     def _adopt(self, question: AskHook, answer: HookAnswer) -> None:
         """Use the configuration, unless a plugin has refused it."""
         if answer.error is None and answer.reject is None:
-            self.config = question.args
+            self._use(question.args)
+
+    def _use(self, config: Config) -> None:
+        self.config = config
+        self.watchdog.loop_s = parse_duration(config.job_manager.plugin_loop_limit)
 
     async def _end(self, loaded: Loaded) -> None:
         """End a plugin; nothing of it is called afterwards."""

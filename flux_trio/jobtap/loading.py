@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from flux_trio.jobtap.errors import PluginError
+from flux_trio.jobtap.errors import PluginError, PluginLoop
 from flux_trio.jobtap.failures import describe
 from flux_trio.jobtap.handlers import ModulePlugin, is_plugin_module
 from flux_trio.jobtap.plugin import Plugin
@@ -98,7 +98,7 @@ def _of_entry_point(entry_point: importlib.metadata.EntryPoint) -> tuple[Plugin,
     where = f"{GROUP} {entry_point.name} = {entry_point.value}"
     try:
         found: Any = entry_point.load()
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a module does
+    except (Exception, SystemExit, PluginLoop) as error:  # noqa: BLE001 - whatever a module does
         raise PluginError(f"{where}: {describe(error)}") from None
     if isinstance(found, types.ModuleType):
         return _of_module(found, entry_point.name, where), where
@@ -131,7 +131,7 @@ def _of_class(found: Any, name: str, where: str) -> Plugin:
     try:
         plugin = found()
         plugin.name = plugin.name or name
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a plugin does when it is made
+    except (Exception, SystemExit, PluginLoop) as error:  # noqa: BLE001 - its own code
         raise PluginError(f"{where}: {describe(error)}") from None
     return plugin
 

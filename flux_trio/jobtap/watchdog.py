@@ -1,7 +1,8 @@
-"""A thread that names the handler which blocks the loop, with its stack, while it blocks.
+"""A thread that names the handler which blocks the loop, with its stack, and interrupts it.
 
 The host marks what runs (`running`), step by step for what is async; the thread looks whether the
-mark stays the same. It touches nothing of Trio unless it has something to report.
+mark stays the same. It touches nothing of Trio unless it has something to report. A handler that
+cannot be interrupted, or goes on, keeps the instance from ending; then the thread ends the process.
 """
 
 from __future__ import annotations
@@ -19,8 +20,13 @@ from typing import Any, Final
 import trio
 
 from flux_trio.console import STDERR
+from flux_trio.jobtap.interrupting import Interrupter, end_process
 
 BLOCKED_S: Final = 1.0  # seconds that a handler may hold the whole instance
+LOOP_S: Final = 30.0  # after this time it is interrupted; [job-manager] plugin-loop-limit
+TERM_S: Final = 10.0  # seconds that a handler may hold the instance after SIGTERM
+_AGAIN_S: Final = 0.002  # until the next try, if the code that ran was not the plugin's
+_TRIES_MAX: Final = 500  # in a row
 CANCELS_MAX: Final = 100  # in an ending function: each await of its cleanup raises one
 _OURS: Final = str(Path(__file__).parent)
 
@@ -31,14 +37,25 @@ class Watchdog:
     """Watches the thread in which it is started; with `blocked_s` infinite it does nothing.
 
     `report` is called there, as soon as it can, with the mark that stayed and the stack; the text
-    goes to stderr at once, since that may never be.
+    goes to stderr at once, since that may never be. What holds the main thread for `loop_s` seconds
+    is interrupted, again and again if it goes on; what holds it for `term_s` seconds after SIGTERM
+    is ended with the process.
     """
 
-    def __init__(self, blocked_s: float, report: Blamed) -> None:
+    def __init__(
+        self,
+        blocked_s: float,
+        report: Blamed,
+        loop_s: float = LOOP_S,
+        term_s: float = TERM_S,
+    ) -> None:
         self.running: Any = None  # a new object for each call that is under way, None between
         self.told: Any = None  # the last mark that was reported
         self._blocked_s = blocked_s
         self._report = report
+        self.loop_s = loop_s
+        self._term_s = term_s
+        self.interrupter = Interrupter(lambda: self.running)
         self._token: trio.lowlevel.TrioToken
         self._watched = 0
         self._stop = threading.Event()
@@ -49,6 +66,7 @@ class Watchdog:
         if self._thread is None and self._blocked_s < inf:
             self._token = trio.lowlevel.current_trio_token()
             self._watched = threading.get_ident()
+            self.interrupter.install()
             self._thread = threading.Thread(target=self._watch, name="jobtap", daemon=True)
             self._thread.start()
 
@@ -57,19 +75,48 @@ class Watchdog:
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
+            self.interrupter.uninstall()
 
     def _watch(self) -> None:
-        seen = None
+        seen, held_s, term_s = None, 0.0, 0.0
+        is_to_end = False
         while not self._stop.wait(self._blocked_s):
             running = self.running
-            if running is not None and running is seen and running is not self.told:
+            is_to_end = self.interrupter.took_sigterm() or is_to_end
+            if running is None or running is not seen:
+                seen, held_s, term_s = running, 0.0, 0.0
+                continue
+            held_s += self._blocked_s  # by steps: a stopped process does not count
+            term_s += self._blocked_s if is_to_end else 0.0
+            if running is not self.told:
                 self._tell(running)
                 self.told = running
-            seen = running
+            if term_s > self._term_s:
+                end_process(f"ended {self._term_s:g} s after SIGTERM: a plugin goes on")
+            if held_s >= self.loop_s or term_s == self._blocked_s:
+                self._interrupt(running, held_s)
+                held_s = 0.0
+
+    def _interrupt(self, running: Any, held_s: float) -> None:
+        """Interrupt the handler, unless it cannot be; one in C when it comes back from there."""
+        if self.interrupter.why_not:
+            return
+        text = f"it held the instance for {held_s:g} s without a checkpoint, and was interrupted"
+        for _ in range(_TRIES_MAX):
+            if self.running is not running:
+                return
+            self.interrupter.interrupt(running, text)
+            for _ in range(_TRIES_MAX):
+                if not self.interrupter.is_pending or self._stop.wait(_AGAIN_S):
+                    break
+            if not self.interrupter.missed:
+                return
 
     def _tell(self, running: Any) -> None:
         stack = self._stack()
-        STDERR.write(f"flux-trio: the instance is blocked\n{stack}")
+        why_not = self.interrupter.why_not
+        hopeless = f" and nothing interrupts it: {why_not}" if why_not else ""
+        STDERR.write(f"flux-trio: the instance is blocked{hopeless}\n{stack}")
         with contextlib.suppress(trio.RunFinishedError):  # the run may have ended meanwhile
             self._token.run_sync_soon(self._report, running, stack)
 

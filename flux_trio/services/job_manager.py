@@ -93,7 +93,7 @@ async def _load_configured(host: PluginHost, loader: Loader, config: Config) -> 
             if directive.remove is not None:
                 await host.remove(directive.remove)
             if directive.load is not None:
-                plugin, path = loader.find(directive.load)
+                plugin, path = host.find_code(loader, directive.load)
                 await host.load(plugin, directive.conf, path)
         except PluginError as error:
             raise PluginError(f"job-manager.plugins[{index}]: {error}") from None

@@ -120,7 +120,7 @@ class PluginMethods:
     def _find(self, what: str, order: str) -> tuple[Plugin, str]:
         if order not in ORDERS:
             raise PluginError(f"expected an order of {', '.join(ORDERS)}, got {order}")
-        return self._loader.find(what)
+        return self._host.find_code(self._loader, what)
 
     async def _list(self, request: Request) -> Payload:
         names = self._host.names(builtins=plugin_requests.LISTING.read(request).all)

@@ -21,7 +21,7 @@ from flux_trio.broker import Handle
 from flux_trio.config import Config, ExecConfig, UserLimitsConfig
 from flux_trio.formats import ResourceSet
 from flux_trio.instance import MODULES, Instance, Surroundings, open_instance
-from flux_trio.jobtap import Plugin
+from flux_trio.jobtap import Plugin, PluginLoop, failures_told
 from flux_trio.messages import Calls, Flag, FluxError, Request, Response, topics
 from flux_trio.protocols import JobEvent
 from flux_trio.sim.followed import EVENTS, FollowedJob
@@ -45,7 +45,7 @@ _MODULES: Final = tuple(name for name in MODULES if name != "job-list")
 
 
 class SimulationStalled(Exception):
-    """Some jobs will never end; the text names them."""
+    """Some jobs will never end, or a plugin does not; the text names them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +115,29 @@ async def _replay(
     userids: dict[str, int],
     progress: Progress | None,
 ) -> tuple[list[JobFacts], dict[str, float]]:
-    async with open_instance(config, given) as instance, instance.connect("workload") as handle:
-        async with _submitters(instance, handle, userids) as submitters:
-            replay = _Replay(handle, jobs, submitters, progress)
-            stalled = await replay.run(instance)
-        async with instance.connect("shares") as asking:
-            shares = await _shares(asking, userids)
+    ending = trio.CancelScope()
+    loops: list[BaseException] = []
+
+    def failed(error: BaseException) -> None:
+        """End the run if a plugin was interrupted: how far it came depends on the real time."""
+        if isinstance(error, PluginLoop):
+            loops.append(error)
+            ending.cancel()
+
+    token = failures_told.set((*failures_told.get(), failed))
+    stalled, shares = None, {}
+    try:
+        async with open_instance(config, given) as instance, instance.connect("workload") as handle:
+            with ending:
+                async with _submitters(instance, handle, userids) as submitters:
+                    replay = _Replay(handle, jobs, submitters, progress)
+                    stalled = await replay.run(instance)
+                async with instance.connect("shares") as asking:
+                    shares = await _shares(asking, userids)
+    finally:
+        failures_told.reset(token)
+    if loops:
+        raise SimulationStalled("\n".join(loops[0].__notes__))
     if stalled is not None:  # raised here: inside, the instance's nursery would wrap it
         raise stalled
     return replay.facts(), shares
