@@ -11,6 +11,7 @@ import pytest
 import trio
 
 from flux_trio import jobtap
+from flux_trio.config import parse_config
 from flux_trio.sim import (
     JobFacts,
     Outcome,
@@ -161,6 +162,22 @@ def test_a_job_that_a_plugin_rejects_is_denied_and_the_others_go_on() -> None:
         Outcome.COMPLETED,
     ]
     assert result.jobs[1].note.endswith("too large")
+
+
+def test_a_plugin_that_loops_ends_the_run_with_an_error(capfd: pytest.CaptureFixture[str]) -> None:
+    class Loops(jobtap.Plugin):
+        name = "loops"
+
+        @jobtap.on("job.state.run")
+        def run(self, _job: jobtap.Job) -> None:
+            while True:
+                pass
+
+    config = parse_config("[job-manager]\nplugin-loop-limit = '1s'\n")
+    text = r"plugin loops failed in job\.state\.run for job .*: PluginLoop: .*test_run\.py:\d+"
+    with pytest.raises(SimulationStalled, match=text):
+        simulate([job("a", 1, 10, 60)], make_machine(1, 4), config=config, plugins=[Loops()])
+    assert "the instance is blocked\n" in capfd.readouterr().err
 
 
 def test_an_empty_workload_has_nothing_to_tell() -> None:
