@@ -36,6 +36,11 @@ _PLUGINS: Final = (
     f"{_HOST}/builtins/",
     f"{_PACKAGE}/plugins/",
 )
+# Here code of plugins is called, and every exception of theirs is caught.
+_CALLERS: Final = frozenset(
+    f"{_HOST}/{name}.py"
+    for name in ("calling", "counter", "dispatch", "failures", "handlers", "loading", "watchdog")
+)
 
 
 class Interrupter:
@@ -117,13 +122,14 @@ class Interrupter:
 def is_plugins(frame: FrameType | None) -> bool:
     """Return whether code of a plugin runs in `frame`, or a library that the plugin has called.
 
-    Going outward, the first frame of flux_trio is the host's that has called the plugin.
+    Going outward, the first frame of flux_trio is the one that has called the plugin. It is another
+    one if the plugin has called flux_trio, and that a library.
     """
     innermost = frame
     while frame is not None:
         name = frame.f_code.co_filename
         if name.startswith(_NOT_THEIRS) and not name.startswith(_PLUGINS):
-            return frame is not innermost and Path(name).parent == _HOST
+            return frame is not innermost and name in _CALLERS
         frame = frame.f_back
     return False
 

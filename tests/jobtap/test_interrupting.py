@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
@@ -83,6 +84,8 @@ def fails_to_print(_job: jobtap.Job) -> None:
 async def test_handler_that_loops_fails_and_the_host_lives(
     function: Callable[[Any], None], capfd: pytest.CaptureFixture[str]
 ) -> None:
+    raised: list[BaseException] = []
+    jobtap.failures_told.set((raised.append,))
     # a function of its own, since decorators mark functions
     async with rig(handling(PRIORITY, lambda job: function(job)), blocked_s=0.01) as r:
         impatient(r)
@@ -91,6 +94,10 @@ async def test_handler_that_loops_fails_and_the_host_lives(
         assert r.answer("job.state.run").error is None
         place = [each for each in r.logged if "PluginLoop" in each]
         assert f"({__file__}:" in place[0]
+    (told,) = raised
+    *_, interrupted, handler = traceback.extract_tb(told.__traceback__)
+    assert handler.name == "_handle"
+    assert not interrupted.filename.startswith(str(Path(jobtap.__file__).parents[1]))
     capfd.readouterr()
 
 
