@@ -47,6 +47,7 @@ from flux_trio.protocols import (
     BLOCKED,
     Annotate,
     HookAnswered,
+    JobState,
     JobView,
     LinkEvent,
     PluginInterests,
@@ -151,6 +152,8 @@ class JobManagerCore(CorePart):
             self._resume()
         elif self._changed:
             job = self._changed.popleft()
+            if job.state == JobState.PRIORITY:
+                parts.scheduler.unqueue(job)
             if job.hook not in BLOCKED:
                 parts.due.do(job)
         elif parts.ledger.dirty:

@@ -111,6 +111,10 @@ class SchedulerSide(Part):
             if job.priority > PRIORITY_MIN and self._queues.schedules(job.queue):
                 self.requests.queued.add(job)
 
+    def unqueue(self, job: ActiveJob) -> None:
+        """The job is back in PRIORITY: it is not to be asked for before its priority is known."""
+        self.requests.queued.discard(job.id)
+
     def _reconsider_sent(self, job: ActiveJob) -> None:
         if job.priority == PRIORITY_MIN or job.jobspec_updates is not job.sent_updates:
             self.requests.cancel(job.id)  # held, or requested again with another jobspec
