@@ -23,7 +23,8 @@ from flux_trio.config import parse_config
 from flux_trio.formats import FormatError
 from flux_trio.jobtap import PluginError, PluginLoop
 from flux_trio.jobtap.interrupting import SIGNAL, is_plugins
-from tests.support.plugin_host import PRIORITY, Rig, handling, rig
+from flux_trio.protocols import AskHook
+from tests.support.plugin_host import JOB, PRIORITY, Rig, handling, rig
 
 SOON_S = 0.02  # so long may code run here before it is interrupted
 SAID = "PluginLoop: it held the instance for 0.02 s without a checkpoint, and was interrupted"
@@ -185,6 +186,24 @@ async def test_nothing_is_raised_in_other_code() -> None:
         assert signal.getsignal(SIGNAL) != signal.SIG_DFL
     assert not is_plugins(None)
     assert signal.getsignal(SIGNAL) == signal.SIG_DFL
+
+
+async def test_nothing_is_raised_in_what_the_host_does_for_a_plugin() -> None:
+    seen = []
+
+    class Jobs:
+        """Stands for a library that the host uses."""
+
+        def get(self, _jobid: int) -> None:
+            seen.append(is_plugins(sys._getframe()))
+
+        def active(self) -> list[Any]:
+            return []
+
+    async with rig(handling(PRIORITY, lambda job: job.event_posted("memo"))) as r:
+        r.host.jobs = Jobs()
+        r.host.ask(AskHook(1, PRIORITY, JOB))
+    assert seen == [False]
 
 
 async def test_instance_beside_another_one_says_that_it_is_not_covered(
