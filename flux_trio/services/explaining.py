@@ -17,7 +17,6 @@ from flux_trio.messages import (
     Payload,
     Request,
     Response,
-    expect_payload,
     topics,
 )
 
@@ -27,7 +26,7 @@ SCHEDULER_S: Final = 2.0
 AT_ONCE_MAX: Final = 8
 """Jobs that are explained at a time; further requests wait."""
 
-Rpc = Callable[[str, dict[str, Any] | None], Awaitable[dict[str, Any]]]
+Rpc = Callable[[str, Payload], Awaitable[dict[str, Any]]]
 
 
 class Explainer:
@@ -62,9 +61,9 @@ class Explainer:
         problem = f"no answer in {SCHEDULER_S:g} s"
         with trio.move_on_after(SCHEDULER_S):
             try:
-                said = await self._rpc(topics.SCHED_EXPLAIN, {"id": jobid})
-                answer = Response(topics.SCHED_EXPLAIN, said)
-                return expect_payload(answer, explaining.Place), ""
+                asked = explaining.EXPLAIN.write(explaining.Explain(jobid))
+                said = await self._rpc(topics.SCHED_EXPLAIN, asked)
+                return explaining.PLACE.read(Response(topics.SCHED_EXPLAIN, said)), ""
             except FluxError as error:
                 problem = "it has no method explain" if error.errnum == Errno.ENOSYS else error.text
         return None, f"the scheduler has its request, and cannot say why it waits: {problem}"

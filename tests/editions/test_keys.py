@@ -19,6 +19,7 @@ from tests.support.payload_keys import (
 ROOT = Path(flux_trio.__file__).parent
 JOBSPEC = "attributes of a jobspec (RFC 14, 25), which is a format and no payload"
 RESOURCE_LOG = "contexts of the resource eventlog in the kvs, which none of these RFCs describes"
+TURNS = "turns of cores in a trace, which is a format of our own"
 OTHER_FORMATS = {
     "cores/exec/placement.py": ({"type", "count"}, JOBSPEC),
     "cores/exec/redirects.py": ({"type"}, JOBSPEC),
@@ -26,9 +27,12 @@ OTHER_FORMATS = {
     "cores/fingerprint.py": ({"expiration"}, "R (RFC 20), which is a format and no payload"),
     "cores/job_index.py": ({"name"}, JOBSPEC),
     "cores/job_manager/jobs/jobspecs.py": ({"queue"}, JOBSPEC),
+    "cores/recorded.py": ({"version"}, TURNS),
+    "cores/recorded_plugins.py": ({"priority"}, TURNS),
     "cores/resource/core.py": ({"reason"}, RESOURCE_LOG),
     "cores/resource/downs.py": ({"reason"}, RESOURCE_LOG),
     "cores/resource/drains.py": ({"reason"}, RESOURCE_LOG),
+    "services/recorded.py": ({"version"}, TURNS),
 }
 KEYS = keys_of([rfc21, rfc24, rfc27, rfc28, rfc32, rfc33])
 FILES = {
