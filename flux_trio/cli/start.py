@@ -8,15 +8,13 @@ the next instance.
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from io import FileIO
 from pathlib import Path
 from typing import Final
 
@@ -32,12 +30,13 @@ from flux_trio.cli.enclosing import (
     follow_expiration,
     tell_address,
 )
-from flux_trio.cli.errors import complain, remark, sole_error
+from flux_trio.cli.errors import remark, sole_error
 from flux_trio.cli.log_output import LogOptions, open_log_sink
 from flux_trio.cli.monitoring import Monitoring, open_monitor
 from flux_trio.cli.reloading import Hangups, open_hangups, reload_at
 from flux_trio.cli.service_manager import ServiceManager
 from flux_trio.cli.starting import StartError
+from flux_trio.cli.traces import written_trace
 from flux_trio.client import STATEDIR_VARIABLE
 from flux_trio.config import Config, parse_config
 from flux_trio.console import STDERR, STDOUT, fill_standard_descriptors
@@ -55,7 +54,7 @@ from flux_trio.messages import USERID_UNKNOWN, FluxError, topics
 from flux_trio.module_process import system_clock
 from flux_trio.protocols import ACTIVE
 from flux_trio.services.inventory import find_inventory, missing_cores
-from flux_trio.trace import JsonLines, Sink
+from flux_trio.trace import Sink
 
 NOT_FOUND: Final = 127  # exit codes of shells, and of flux start
 NOT_EXECUTABLE: Final = 126
@@ -148,33 +147,6 @@ def _explain(error: BaseException) -> str:
     return str(error)
 
 
-@contextmanager
-def _tracing(path: Path | None) -> Iterator[tuple[Sink, ...]]:
-    """Yield sinks that write the trace to a file; it is complete at the end of the block."""
-    if path is None:
-        yield ()
-        return
-    # unbuffered, so that a full disk shows here and not when the file is closed
-    with path.open("wb", buffering=0) as file, closing(JsonLines(_whole(file))) as lines:
-        yield (lines.append,)
-    if lines.error is not None:
-        complain(f"{path}: the trace is incomplete: {lines.error.strerror}")
-
-
-def _whole(file: FileIO) -> Callable[[bytes], None]:
-    """Return a function that writes all bytes; one write to an unbuffered file may be partial."""
-
-    def write(data: bytes) -> None:
-        left = memoryview(data)
-        while left:
-            written = file.write(left)
-            if written is None:
-                raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-            left = left[written:]
-
-    return write
-
-
 @asynccontextmanager
 async def _monitoring(wanted: bool) -> AsyncIterator[Monitoring | None]:
     if not wanted:
@@ -185,7 +157,7 @@ async def _monitoring(wanted: bool) -> AsyncIterator[Monitoring | None]:
 
 
 async def _run(startup: Startup) -> int:
-    with _tracing(startup.trace) as turn_sinks, open_log_sink(startup.log, os.environ) as log:
+    with written_trace(startup.trace) as turn_sinks, open_log_sink(startup.log, os.environ) as log:
         async with _monitoring(startup.monitor) as monitoring:
             return await _run_instance(startup, turn_sinks, log, monitoring)
 

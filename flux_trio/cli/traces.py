@@ -1,16 +1,19 @@
-"""Files with traces, as the commands read them."""
+"""Files with traces, as the commands read and write them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import errno
+import os
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from flux_trio.cli.errors import CommandError
+from flux_trio.cli.errors import CommandError, complain
 
 if TYPE_CHECKING:
-    from flux_trio.trace import Source
+    from flux_trio.trace import Sink, Source
 
 UNREADABLE: Final = 2
 
@@ -42,3 +45,32 @@ def write_report(output: Path, text: str) -> None:
         output.write_text(text, encoding="utf-8")
     except OSError as error:
         raise Unreadable(f"{output}: {error.strerror}") from None
+
+
+@contextmanager
+def written_trace(path: Path | None) -> Iterator[tuple[Sink, ...]]:
+    """Yield sinks that write the trace to a file; it is complete at the end of the block."""
+    if path is None:
+        yield ()
+        return
+    from flux_trio.trace import JsonLines
+
+    # unbuffered, so that a full disk shows here and not when the file is closed
+    with path.open("wb", buffering=0) as file, closing(JsonLines(_whole(file))) as lines:
+        yield (lines.append,)
+    if lines.error is not None:
+        complain(f"{path}: the trace is incomplete: {lines.error.strerror}")
+
+
+def _whole(file: FileIO) -> Callable[[bytes], None]:
+    """Return a function that writes all bytes; one write to an unbuffered file may be partial."""
+
+    def write(data: bytes) -> None:
+        left = memoryview(data)
+        while left:
+            written = file.write(left)
+            if written is None:
+                raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+            left = left[written:]
+
+    return write

@@ -158,6 +158,23 @@ def test_other_runs_are_kept_when_one_fails(tmp_path: Path) -> None:
     assert "Runs that failed" in report.read_text()
 
 
+def test_trace_of_a_run_is_judged(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    result = simulate(WORKLOAD, *MACHINE, "--limit", 5, "--trace", trace)
+    assert result.exit_code == 0, result.output
+    judged = click.testing.CliRunner().invoke(main, ["check", str(trace)])
+    assert judged.exit_code == 0, judged.output
+    assert "RFC 27     kept" in judged.output
+
+
+def test_trace_is_of_one_run_and_must_be_writable(tmp_path: Path) -> None:
+    result = simulate(WORKLOAD, *MACHINE, "--policy", "fifo,easy", "--trace", tmp_path / "t")
+    assert result.exit_code == 2
+    assert "--trace: expected one run, got fifo, easy" in result.stderr
+    result = simulate(WORKLOAD, *MACHINE, "--limit", 1, "--trace", tmp_path)
+    assert result.stderr == f"flux-trio simulate: ERROR: {tmp_path}: Is a directory\n"
+
+
 def test_baseline_and_policies_that_are_unknown_are_wrong_usage() -> None:
     result = simulate(WORKLOAD, *MACHINE, "--baseline", "best")
     assert result.exit_code == 2

@@ -13,11 +13,12 @@ from flux_trio.cli.errors import CommandError
 
 if TYPE_CHECKING:
     from flux_trio.sim import SimulationResult
+    from flux_trio.trace import Sink
 
 FAILED = 1
 
 _COUNT = click.IntRange(min=1)
-_NOT_SHOWN = ("as_json", "plot", "report")
+_NOT_SHOWN = ("as_json", "plot", "report", "trace")
 
 
 class UsersParam(click.ParamType[str]):
@@ -111,6 +112,12 @@ class ListParam(click.ParamType[tuple[str, ...]]):
     "time and against the first run.",
 )
 @click.option(
+    "--trace",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write every message and event of the only run to FILE, which `flux-trio check` reads.",
+)
+@click.option(
     "--baseline",
     metavar="RUN",
     help="Compare against the run with this name.  [default: the first]",
@@ -132,6 +139,7 @@ def simulate(
     plugins: tuple[tuple[str, ...], ...],
     users: str | None,
     report: Path | None,
+    trace: Path | None,
     baseline: str | None,
 ) -> None:
     """Run the jobs of a log on a simulated machine, in simulated time, and print the figures.
@@ -159,14 +167,19 @@ def simulate(
     names = [each.name for each in planned]
     if baseline is not None and baseline not in names:
         raise click.UsageError(f"--baseline: expected one of {', '.join(names)}: got {baseline}")
+    if trace is not None and len(planned) > 1:
+        raise click.UsageError(f"--trace: expected one run, got {', '.join(names)}")
     results: dict[str, SimulationResult] = {}
     failures: dict[str, str] = {}
     machine = make_machine(nodes, cores, gpus)
     for each in sorted(planned, key=lambda each: each.name != baseline):
         try:
-            with _progress_bar(len(jobs), each.name) as progress:
+            with _progress_bar(len(jobs), each.name) as progress, _tracing(trace) as sinks:
                 results[each.name] = run(
-                    jobs, machine, each.policy, seed, config=each.config, progress=progress
+                    *(jobs, machine, each.policy, seed),
+                    config=each.config,
+                    progress=progress,
+                    sinks=sinks,
                 )
         except (SimulationStalled, BaseExceptionGroup) as raised:
             failure = failure_of(raised)
@@ -238,6 +251,17 @@ def _progress_bar(njobs: int, policy: str) -> Iterator[Callable[[int, int], None
     with Progress(console=console, transient=True) as bar:
         task = bar.add_task(policy, total=njobs)
         yield lambda ended, _all: bar.update(task, completed=ended)
+
+
+@contextmanager
+def _tracing(trace: Path | None) -> Iterator[tuple[Sink, ...]]:
+    from flux_trio.cli.traces import written_trace
+
+    try:
+        with written_trace(trace) as sinks:
+            yield sinks
+    except OSError as error:
+        raise CommandError(f"{trace}: {error.strerror}") from None
 
 
 def _draw(result: SimulationResult, plot: Path, title: str) -> None:
