@@ -76,6 +76,7 @@ class Moments:
 
     def end(self) -> None:
         """Let nothing more strike, and let messages that are held arrive."""
+        self._world.disk.torn = None  # no transaction came since TornCommit
         self._world.trace.remove_sink(self.observe)
         self._world.answers = lambda _: None
         self._world.says = lambda *_: None

@@ -6,7 +6,7 @@ import pytest
 
 from flux_trio.faults import JobPlan, Plan, When
 from flux_trio.faults.by_hand import At, ByHand, InState, Logged, NeverReached
-from flux_trio.faults.catalogue import NodesDown
+from flux_trio.faults.catalogue import NodesDown, TornCommit
 from flux_trio.faults.world import EPOCH
 from flux_trio.messages import Response, topics
 from flux_trio.protocols import JobState
@@ -130,6 +130,14 @@ def test_any_fault_of_the_catalogue_strikes_at_once() -> None:
     assert ended.record.t < EPOCH + 30.0
     assert world.outcome().problems == ()
     assert [type(each) for each in world.game.struck] == [NodesDown]
+
+
+def test_tear_that_no_transaction_has_met_strikes_no_more_when_all_is_put_right() -> None:
+    """It would take the change with which a held job is let go, and the job would stay held."""
+    world = hand(JobPlan(urgency=0))
+    world.run()
+    world.strike(TornCommit(when=1))
+    assert world.outcome().problems == ()
 
 
 def test_moment_that_never_comes_is_an_error_that_says_so() -> None:
