@@ -34,7 +34,7 @@ def test_without_a_verb_the_commands_are_listed() -> None:
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (["quue"], "expected one of start, submit, "),
+        (["quue"], "flux-trio: expected one of start, "),
         (["queue", "lst"], "flux-trio queue: expected one of disable, drain, "),
         (["run", "fast"], "flux-trio run: expected no further word, not 'fast'"),
     ],

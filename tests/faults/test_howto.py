@@ -48,7 +48,7 @@ def test_story_on_the_page_is_that_of_its_plan(name: str, property_: str) -> Non
 
 def test_commands_that_look_closer_work() -> None:
     closer = [each for each in commands() if each.startswith("flux-trio replay")]
-    assert len(closer) == 2
+    assert len(closer) == 3
     for command in closer:
         plan = str(HOWTO / "faults" / "hang.toml")
         result = run(re.sub(r"fuzz-found/\S+", plan, command))

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from flux_trio.editions.rfc27 import AllocType
 from tests.planter.tables import TABLES
 from tests.support.instance import environment
 from tests.support.manager_script import ManagerScript
@@ -24,9 +25,9 @@ def freeing() -> ManagerScript:
 
 def test_pair_without_a_row_fails_the_test_in_which_it_occurs(freeing: ManagerScript) -> None:
     """The job manager answers it by suspending the scheduler, as it does with other errors."""
-    expected = pytest.raises(AssertionError, match="ALLOC FREEING SUCCESS: occurred")
+    expected = pytest.raises(AssertionError, match="ALLOC FREEING DENY: occurred")
     with expected, none_but_expected():
-        freeing.alloc(1)
+        freeing.alloc(1, AllocType.DENY)
 
 
 def test_listed_pair_fails_no_test(freeing: ManagerScript) -> None:
