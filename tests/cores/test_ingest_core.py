@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from flux_trio.cores.ingest.core import BATCH_JOBS_MAX, TEXT_BYTES_MAX, IngestCore
+from flux_trio.cores.ingest.core import AGAIN_S, BATCH_JOBS_MAX, TEXT_BYTES_MAX, IngestCore
 from flux_trio.cores.job_index import active_key, refusal_ops
-from flux_trio.cores.turns import Exit, Log
+from flux_trio.cores.turns import ClearTimer, Exit, Log, SetTimer, TimerFired
 from flux_trio.formats import Jobspec, format_fluid, parse_event
 from flux_trio.messages import Errno, Flag, Request, Response, topics
 from tests.support.asking import (
@@ -377,10 +377,64 @@ def test_batch_that_the_job_manager_fails_is_removed() -> None:
     script = Script()
     (commit,) = script(submission(1), submission(2))
     (submit,) = script.answer(commit, {})
-    *answers, unlink = script.answer(submit, "job-manager is gone", Errno.ENOSYS)
-    text = "cannot submit the job: job-manager is gone"
-    assert told(answers) == [("alice", n, Errno.ENOSYS, text) for n in (1, 2)]
+    *answers, unlink = script.answer(submit, "no space left", Errno.ENOSPC)
+    text = "cannot submit the job: no space left"
+    assert told(answers) == [("alice", n, Errno.ENOSPC, text) for n in (1, 2)]
     assert stored(unlink) == [op for jobid in ids_of(submit) for op in refusal_ops(jobid)]
+
+
+# --- a job manager that does not answer
+
+
+def test_batch_that_a_job_manager_has_not_answered_is_submitted_to_the_next_one() -> None:
+    """The next one may have read the jobs back and may run them, so they are not refused."""
+    script = Script()
+    (commit,) = script(submission(1), submission(2, by="bob"), submission(3))
+    (submit,) = script.answer(commit, {})
+    why = "job-manager ended: killed"
+    assert script.answer(submit, why, Errno.ENOSYS) == []
+    assert told(script(submission(4))) == [("alice", 4, Errno.ENOSYS, why)]
+    assert script(gone(topics.JOB_INGEST, "bob")) == []
+    assert script(service_back("kvs")) == []
+    (again,) = script(service_back("job-manager"))
+    assert (again.topic, again.payload) == (submit.topic, submit.payload)
+    first, second, third = ids_of(again)
+    *answers, unlink = script.answer(again, {"errors": [[third, "too big"]]})
+    assert told(answers) == [
+        ("alice", 1, 0, {"id": first}),
+        ("alice", 3, Errno.EINVAL, "too big"),
+    ]
+    assert stored(unlink) == refusal_ops(third)
+    assert script(service_back("job-manager")) == []
+    (commit,) = script(submission(5))
+    assert ids_of(*script.answer(commit, {}))[0] > third > second
+
+
+def test_batch_that_a_full_job_manager_has_not_taken_is_submitted_again_later() -> None:
+    script = Script()
+    (commit,) = script(submission(1))
+    (submit,) = script.answer(commit, {})
+    (timer,) = script.answer(submit, "try again later", Errno.EAGAIN)
+    assert timer == SetTimer("again", NOW + AGAIN_S)
+    assert told(script(submission(2))) == [("alice", 2, Errno.EAGAIN, "try again later")]
+    (again,) = script(TimerFired("again"))
+    assert (again.topic, again.payload) == (submit.topic, submit.payload)
+    assert script.answer(again, "try again later", Errno.EAGAIN) == [timer]
+    clear, again = script(service_back("job-manager"))  # it has ended meanwhile
+    assert clear == ClearTimer("again")
+    assert again.payload == submit.payload
+    assert told(script.answer(again, {"errors": []})) == [
+        ("alice", 1, 0, {"id": ids_of(submit)[0]})
+    ]
+
+
+def test_batches_without_an_answer_are_counted() -> None:
+    script = Script()
+    (commit,) = script(submission(1))
+    (submit,) = script.answer(commit, {})
+    script.answer(submit, "job-manager ended", Errno.ENOSYS)
+    (stats,) = script(asked(topics.stats_of(topics.JOB_INGEST), None))
+    assert stats.payload["submitting"] == 1
 
 
 # --- the rest

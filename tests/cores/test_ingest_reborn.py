@@ -8,11 +8,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from flux_trio.cores.ingest.core import IngestCore
+from flux_trio.cores.ingest.core import AGAIN_S, IngestCore
+from flux_trio.cores.turns import ClockStepped, TimerFired
 from flux_trio.messages import Errno, Request, Response, topics
 from tests.support.asking import GUEST_USERID, asked, asked_by_guest, gone, service_back
 from tests.support.reborn_twin import Twins
 from tests.support.sched_script import jobspec
+
+ERRNUMS = [0, 0, int(Errno.ENOSPC), int(Errno.ENOSYS), int(Errno.EAGAIN)]
 
 
 class Reborn(RuleBasedStateMachine):
@@ -42,7 +45,7 @@ class Reborn(RuleBasedStateMachine):
         self.now += 0.001
         self.take(self.twins.turn(self.now, [request] * count))
 
-    @rule(data=st.data(), errnum=st.sampled_from([0, 0, int(Errno.ENOSPC), int(Errno.ENOSYS)]))
+    @rule(data=st.data(), errnum=st.sampled_from(ERRNUMS))
     def answer(self, data: st.DataObject, errnum: int) -> None:
         if not self.open:
             return
@@ -72,6 +75,15 @@ class Reborn(RuleBasedStateMachine):
     @rule()
     def job_manager_is_back(self) -> None:
         self.take(self.twins.turn(self.now, [service_back(topics.JOB_MANAGER)]))
+
+    @rule()
+    def time_comes(self) -> None:
+        self.now += AGAIN_S
+        self.take(self.twins.turn(self.now, [TimerFired("again")]))
+
+    @rule(by=st.sampled_from([-60.0, 60.0]))
+    def clock_is_set(self, by: float) -> None:
+        self.take(self.twins.turn(self.now, [ClockStepped(by)]))
 
     @rule()
     def submitter_goes(self) -> None:

@@ -211,6 +211,19 @@ def test_job_of_before_that_is_canceled_while_its_user_is_asked_for_stays_cancel
     assert again.names(1)[-1] == "clean"
 
 
+def test_job_that_is_canceled_before_it_is_validated_again_is_answered_as_accepted() -> None:
+    """Its queue is opened meanwhile, so its second submission asks for no user."""
+    m = ManagerScript(config=CLOSED)
+    submission = m.submission(1, userid=1, queue="closed")
+    again = m.restarted(config=CLOSED)
+    assert again.began == ["find user 1"]
+    again.configure(parse_config("[queues.closed]"))
+    assert again.put(submission) == []
+    assert again.raise_(1)[-1] == "job-manager.raise -> {}"
+    assert again.put(UserFound(1, User("alice"))) == ["job-manager.submit -> {'errors': []}"]
+    assert again.names(1)[-1] == "clean"
+
+
 # --- enable and disable
 
 

@@ -21,6 +21,8 @@ from tests.support.manager_script import (
     key,
 )
 
+SUBMITTED = "job-manager.submit -> {'errors': []}"
+
 
 def test_pending_job_gets_flux_restart_and_is_asked_for_again(m: ManagerScript) -> None:
     """16.schema.5, 21.events.19, 21.states.9: in SCHED it goes by PRIORITY."""
@@ -154,9 +156,48 @@ def test_job_that_is_read_back_before_ingest_submits_it_is_accepted(m: ManagerSc
     """Ingest has stored it, and submits it only when everything is read back."""
     submission = m.submission(1)
     again = m.restarted(peers=True)
-    assert again.put(submission) == ["job-manager.submit -> {'errors': []}"]
+    assert again.put(submission) == [SUBMITTED]
     assert again.state(1) == JobState.SCHED
     assert again.names(1).count("submit") == 1
+
+
+def test_jobs_that_have_gone_on_are_accepted_when_ingest_submits_them_again(
+    m: ManagerScript,
+) -> None:
+    """The answer to the first submit was lost with its job manager."""
+    submission = m.submission(1, 2)
+    m.put(submission)
+    m.alloc(1)
+    m.raise_(2)
+    again = m.restarted(peers=True)
+    assert (again.state(1), again.state(2)) == (JobState.RUN, JobState.INACTIVE)
+    assert again.put(submission) == [SUBMITTED]
+    assert again.state(1) == JobState.RUN
+
+
+def test_job_that_is_submitted_again_while_it_is_validated_is_answered_after_that(
+    m: ManagerScript,
+) -> None:
+    submission = m.submission(1)
+    again = m.restarted(hooks=[VALIDATE])
+    assert again.put(submission) == []
+    assert again.answer(VALIDATE) == [SUBMITTED]
+    assert again.state(1) == JobState.SCHED
+    again = m.restarted()
+    assert again.put(submission) == [SUBMITTED]
+
+
+def test_job_that_is_refused_at_restart_is_refused_when_ingest_submits_it_again(
+    m: ManagerScript,
+) -> None:
+    """Also when it is submitted before the plugin has answered. It never runs."""
+    refused = "job-manager.submit -> {'errors': [[1, 'no']]}"
+    submission = m.submission(1)
+    again = m.restarted(hooks=[VALIDATE])
+    assert again.put(submission) == []
+    assert again.answer(VALIDATE, reject="no") == [refused]
+    assert again.put(submission) == [refused]
+    assert again.names(1) == []
 
 
 def test_job_that_is_refused_at_restart_is_removed(m: ManagerScript) -> None:

@@ -1,15 +1,16 @@
 """Ingest: it stores a submission as a job, and answers when the job is durable.
 
 The submissions of one turn are one batch: one commit with the jobspecs and submit events, then one
-job-manager.submit, then the answers. A job that the job manager refuses is removed again. Left out:
-signatures (RFC 15); the broker guarantees the userid.
+job-manager.submit, then the answers. A job that the job manager refuses is removed again. If the
+job manager ends before it answers, the next one may have read the jobs back and may run them: the
+batch is kept and submitted again. Left out: signatures (RFC 15); the broker guarantees the userid.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Final, TypeAlias, assert_never
+from typing import Any, Final, Literal, TypeAlias, assert_never
 
 import msgspec
 
@@ -19,7 +20,7 @@ from flux_trio.cores.methods import Methods
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.sharing import Backlog
 from flux_trio.cores.state import CorePart
-from flux_trio.cores.turns import CommonAction, CommonInput, Exit, Log
+from flux_trio.cores.turns import CommonAction, CommonInput, Exit, Log, TimerFired
 from flux_trio.editions import submission
 from flux_trio.formats import (
     FluidGenerator,
@@ -57,7 +58,12 @@ BATCH_JOBS_MAX = 1024
 # their ids is later than that in the last id it knows, by at most the time of a commit.
 UNHEARD_MS_MAX = 60_000
 
+AGAIN_S: Final = 1.0  # before a batch is submitted again to a job manager whose inbox is full
+
 CACHED_BYTES_MAX: Final = 1 << 14  # of a jobspec whose check is cached by its text
+
+UNDECIDED: Final = (Errno.ENOSYS, Errno.EAGAIN)
+"""Errors of the broker: the job manager has not answered. Another one may read the jobs back."""
 
 TEXT_BYTES_MAX: Final = {"system.job.name": 1024, "system.cwd": 4096}
 """Bounds of attributes that lists show."""
@@ -109,15 +115,19 @@ class IngestCore(CorePart):
     _unchecked: dict[int, list[Request]]
     _ids: FluidGenerator | None
     _refusal: str
+    _refusal_errnum: int
+    _undecided: list[_Batch]
     _backlog: Backlog[Request]
     _batch: _Batch
 
     def __init__(self) -> None:
-        self._outbox = Outbox[IngestCall, IngestAction, str]()
+        self._outbox = Outbox[IngestCall, IngestAction, Literal["again"]]()
         self._full = set()  # users who have met a limit; removed when there is room again
         self._unchecked = {}  # submissions of this turn, by user in `_full`
         self._ids = None  # None until the job manager has told the last id
-        self._refusal = ""  # set while there is no job manager: getinfo was answered ENOSYS
+        self._refusal = ""  # set while there is no job manager, or its inbox is full
+        self._refusal_errnum = 0
+        self._undecided = []  # stored batches that wait for a job manager
         self._backlog = Backlog()  # requests that wait for `_ids`
         self._batch = _Batch()
         farewell = topics.disconnect_of(topics.JOB_INGEST)
@@ -141,13 +151,18 @@ class IngestCore(CorePart):
             if isinstance(message, Request) and self._ids is not None:
                 requests.append(message)
             elif isinstance(message, Request) and self._refusal:
-                self._outbox.send(respond_error(message, Errno.ENOSYS, self._refusal))
+                self._outbox.send(respond_error(message, self._refusal_errnum, self._refusal))
             elif isinstance(message, Request):
                 self._outbox.send(self._backlog.put(message))
             elif isinstance(message, Response):
                 self._take_response(now, message)
             elif isinstance(message, Event):
                 self._event(message)
+            elif isinstance(message, TimerFired):
+                self._outbox.fired("again")
+                self._go_on()
+            else:
+                self._outbox.clock_stepped(message.by)
         if self._ids is not None:
             for request in [*self._backlog.take(), *requests]:
                 self._outbox.send(self._methods.call(request))
@@ -159,18 +174,32 @@ class IngestCore(CorePart):
         self._outbox.ask(topics.JOB_GETINFO, None, LastIdRead())
 
     def _event(self, event: Event) -> None:
-        """Ask again when the job manager is back."""
         if self._refusal and tells_return_of(topics.JOB_MANAGER, event):
-            self._refusal = ""
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Ask again: the job manager is back, or its inbox may have room."""
+        self._refusal = ""
+        self._outbox.clear_timer("again")
+        if self._ids is None:
             self._ask_last_id()
+        undecided, self._undecided = self._undecided, []
+        for batch in undecided:
+            self._hand_over(batch)
+
+    def _refuse_until_it_is_back(self, response: Response) -> None:
+        self._refusal, self._refusal_errnum = response.error_text, response.errnum
+        if response.errnum == Errno.EAGAIN:
+            self._outbox.set_timer("again", self._outbox.now + AGAIN_S)
 
     def _stats(self) -> dict[str, Any]:
         # batches that the kvs stores or the job manager decides on
-        return submission.stats(submission.Stats(len(self._outbox.calls)))
+        nopen = len(self._outbox.calls) + len(self._undecided)
+        return submission.stats(submission.Stats(nopen))
 
     def _disconnect(self, request: Request) -> None:
         """A submitter is gone: its jobs stay, without an answer (6.disconnect.2)."""
-        batches = [self._batch]
+        batches = [self._batch, *self._undecided]
         for call in self._outbox.calls:
             match call:
                 case BatchStored(batch) | BatchDecided(batch):
@@ -184,6 +213,8 @@ class IngestCore(CorePart):
             unchecked[:] = [_silenced(each, request.sender) for each in unchecked]
 
     def _submit(self, request: Request) -> None:
+        if self._refusal:
+            raise FluxError(self._refusal_errnum, self._refusal)
         new, text = _read(request)
         if request.userid in self._full:
             self._unchecked.setdefault(request.userid, []).append(request)
@@ -250,8 +281,7 @@ class IngestCore(CorePart):
                     text = f"cannot store the job: {response.error_text}"
                     self._fail(batch, response.errnum, text)
                 else:
-                    payload = submission.NEW_JOBS.write(submission.NewJobs(batch.jobs))
-                    self._outbox.ask(topics.JOB_SUBMIT, payload, BatchDecided(batch))
+                    self._hand_over(batch)
             case BatchDecided(batch):
                 self._decided(batch, response)
             case None:
@@ -262,7 +292,7 @@ class IngestCore(CorePart):
 
     def _number_from(self, now: float, response: Response) -> None:
         if response.errnum == Errno.ENOSYS:  # from the broker: there is no job manager now
-            self._refusal = response.error_text
+            self._refuse_until_it_is_back(response)
             for request in self._backlog.take():
                 self._outbox.send(respond_error(request, Errno.ENOSYS, self._refusal))
             return
@@ -274,8 +304,17 @@ class IngestCore(CorePart):
         self._ids = FluidGenerator(start_ms=int(now * 1000) - first_ms)
         self._ids.advance_past(last)
 
+    def _hand_over(self, batch: _Batch) -> None:
+        """Submit the jobs of a stored batch to the job manager."""
+        payload = submission.NEW_JOBS.write(submission.NewJobs(batch.jobs))
+        self._outbox.ask(topics.JOB_SUBMIT, payload, BatchDecided(batch))
+
     def _decided(self, batch: _Batch, response: Response) -> None:
         """The job manager has accepted or refused each job of a batch."""
+        if response.errnum in UNDECIDED:
+            self._undecided.append(batch)
+            self._refuse_until_it_is_back(response)
+            return
         if response.errnum:
             text = f"cannot submit the job: {response.error_text}"
             self._fail(batch, response.errnum, text)

@@ -59,6 +59,13 @@ class Refusal(msgspec.Struct, frozen=True):
     absent: Absent
 
 
+class SubmittedAgain(msgspec.Struct, frozen=True):
+    """Answers the lookup of the eventlog of a job of the submit request `batch`, from before."""
+
+    jobid: JobId
+    batch: int
+
+
 # --- the scheduler
 
 
@@ -300,6 +307,7 @@ JobCall: TypeAlias = (
 
 OtherCall: TypeAlias = (
     Refusal
+    | SubmittedAgain
     | KillSent
     | LastStored
     | HistoryRead

@@ -32,6 +32,7 @@ from flux_trio.cores.job_manager.calls import (
     RunSized,
     RunStored,
     SetAside,
+    SubmittedAgain,
     ValuesCopied,
     ValuesRead,
 )
@@ -114,6 +115,8 @@ class Replies(Part):
             case Refusal(request, absent):
                 is_inactive = _is_over(response)
                 self._parts.ledger.send(absent.refusal(request, is_inactive=is_inactive))
+            case SubmittedAgain(jobid, batch):
+                self._parts.submission.looked_for(jobid, batch, was_over=_is_over(response))
             case _:
                 assert_never(call)
 

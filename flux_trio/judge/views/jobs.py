@@ -169,6 +169,29 @@ SUBMISSIONS: Final = view(
 """By peer and matchtag: the ids of the jobs of a job-manager.submit whose answer did not come."""
 
 
+def _begun(record: Record, seen: Seen) -> Iterable[tuple[int, None]]:
+    return [(jobid, None) for jobid in seen.at(SUBMISSIONS, _submission(record)) or ()]
+
+
+def _fold_begun(was: Place | None, _part: None, record: Record, _seen: Seen) -> Place | None:
+    if record.kind == EVENT:
+        return record.n if name_of(record) == "submit" else None
+    return was if errnum(record) else None
+
+
+BEGUN: Final = view(
+    "begun",
+    logged("submit", "clean", "invalidate"),
+    key=job_id,
+    parts=_begun,
+    many=sent("response", topics.JOB_SUBMIT),
+    reads=(SUBMISSIONS,),
+    fold=_fold_begun,
+)
+"""By job id: the submit event, until the submission is answered. If the answer is an error, since
+the job manager has ended, the job may be submitted again, when the next one has read it back."""
+
+
 def _lives(record: Record, seen: Seen) -> Iterable[tuple[int, Any]]:
     """job-manager.submit tells of many when they were submitted.
 
@@ -200,8 +223,10 @@ def number(value: Any, unless: float) -> float:
     return value if type(value) in (int, float) else unless
 
 
-def _fold_life(life: Life | None, submitted: Any, record: Record, _seen: Seen) -> Life | None:
+def _fold_life(life: Life | None, submitted: Any, record: Record, seen: Seen) -> Life | None:
     if submitted is not None:
+        if life is None and seen.at(BEGUN, submitted["id"]) is not None:
+            return None  # it was submitted before; what was stored of it since is not known
         return _after_request(life, number(submitted.get("t_submit"), record.t), record)
     if record.kind != EVENT:
         return None
@@ -252,7 +277,7 @@ LIFE: Final = view(
         *sent("request", ANY_DISCONNECT),
         *sent("response", topics.JOB_SUBMIT, mark=ERROR),
     ),
-    reads=(SUBMISSIONS,),
+    reads=(SUBMISSIONS, BEGUN),
     fold=_fold_life,
 )
 """By job id; jobs that are INACTIVE, or whose first events the trace has not, are left out."""

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from flux_trio.cores.job_index import refusal_ops
-from flux_trio.cores.job_manager.calls import Absent, JobManagerOutbox, Refusal
+from flux_trio.cores.job_manager.calls import Absent, JobManagerOutbox, Refusal, SubmittedAgain
 from flux_trio.cores.job_manager.hooks.waiting import LogEvent
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob, ended, ends_wait
 from flux_trio.cores.job_manager.jobs.commits import Commits
@@ -71,7 +71,6 @@ class Ledger(Commits):
     running: dict[JobId, ActiveJob]  # those of `jobs` that are in RUN or CLEANUP
     ninactive: int  # number of finished jobs in the kvs
     unheard: set[JobId]  # ids up to `last_stored` whose jobs ingest submits only now
-    in_doubt: set[JobId]  # jobs read back in NEW; ingest may submit them yet
     last_stored: JobId  # the greatest id from before this start
     recent: dict[JobId, ActiveJob]  # jobs that became inactive last
     max_jobid: JobId
@@ -94,7 +93,6 @@ class Ledger(Commits):
         self.jobspecs = Jobspecs()
         self.ninactive = 0
         self.unheard = set()
-        self.in_doubt = set()
         self.last_stored = 0
         self.recent = {}
         self.max_jobid = 0
@@ -165,18 +163,16 @@ class Ledger(Commits):
                 self._remove(job)
                 self.unheard.add(job.id)
         self.resumed = [job for job in self.resumed if job.id in self.jobs]
-        self.in_doubt = {job.id for job in self.resumed if job.state == JobState.NEW}
 
-    def was_accepted(self, jobid: int) -> bool:
-        """Return whether a job was read back before ingest submitted it, and is valid."""
-        job = self.jobs.get(jobid) or self.recent.get(jobid)
-        return jobid in self.in_doubt and job is not None and job.state != JobState.NEW
+    def is_from_before(self, jobid: int) -> bool:
+        """Return whether a job was stored before this start, and not left to ingest."""
+        return jobid <= self.last_stored and jobid not in self.unheard
 
     def was_used(self, jobid: int) -> bool:
         """Return whether a job has used this id."""
         if jobid in self.jobs or jobid in self.recent:
             return True
-        return jobid <= self.last_stored and jobid not in self.unheard
+        return self.is_from_before(jobid)
 
     def asked_about(
         self, request: Request, jobid: int, denied: str, absent: Absent | None = None
@@ -199,6 +195,10 @@ class Ledger(Commits):
             self.send(absent.refusal(request, is_inactive=absent.jobid in self.recent))
             return
         self.ask(*look_up(job_key(absent.jobid, EVENTLOG)), Refusal(request, absent))
+
+    def look_for(self, jobid: int, batch: int) -> None:
+        """Ask whether a job of the submit request `batch` was over at this start."""
+        self.ask(*look_up(job_key(jobid, EVENTLOG)), SubmittedAgain(jobid, batch))
 
     def used(self, jobid: int) -> None:
         """Note that `jobid`, and all ids before it, were used before this start."""

@@ -1,7 +1,8 @@
 """Submission: jobs that ingest has stored become active, or are refused with a reason.
 
 Ingest has stored the jobspec and the submit event before it sends a job here (RFC 16). A refused
-job gets no further event, and ingest removes its values.
+job gets no further event, and ingest removes its values. If the job manager has ended before its
+answer, ingest submits the jobs again. By then they have been read back, and may have gone on.
 """
 
 from __future__ import annotations
@@ -62,6 +63,8 @@ class Submission(Part):
 
     batches: dict[int, Batch]
     last_batch: int
+    again: dict[JobId, list[int]]  # jobs that are validated again: the batches that they are in
+    refused: dict[JobId, str]  # jobs that were refused when they were validated again, and why
 
     def __init__(
         self,
@@ -78,6 +81,8 @@ class Submission(Part):
         self._introduction = introduction
         self.batches = {}
         self.last_batch = 0
+        self.again = {}
+        self.refused = {}
 
     def submit(self, request: Request) -> None:
         """job-manager.submit: answered with [id, reason] of refused jobs, when all are decided."""
@@ -123,7 +128,8 @@ class Submission(Part):
     def _readmit(self, jobid: int, admission: Admission) -> None:
         job = self._ledger.jobs.get(jobid)
         if job is None or job.state != JobState.NEW:
-            return  # it was canceled meanwhile
+            self._answer_again(jobid)  # it was canceled meanwhile
+            return
         if admission.refusal is not None:
             self.decided_again(job, admission.refusal)
             return
@@ -135,8 +141,31 @@ class Submission(Part):
         if refusal is None:
             self._accept(job)
         else:
+            self.refused[job.id] = refusal
             self._refuse(job)
             self._ledger.remove(job)
+        self._answer_again(job.id)
+
+    def _answer_again(self, jobid: int) -> None:
+        """Answer the submissions of a job that came while it was validated again."""
+        for batch in self.again.pop(jobid, ()):
+            self._admit_again(jobid, batch)
+
+    def _admit_again(self, jobid: int, batch: int) -> None:
+        """A job from before this start is submitted: it is not known whether it was accepted."""
+        job = self._ledger.get(jobid)
+        if jobid in self.refused:
+            self._count(batch, (jobid, self.refused[jobid]))
+        elif job is None:
+            self._ledger.look_for(jobid, batch)
+        elif job.state == JobState.NEW:
+            self.again.setdefault(jobid, []).append(batch)
+        else:
+            self._count(batch)
+
+    def looked_for(self, jobid: int, batch: int, *, was_over: bool) -> None:
+        """A submitted job was over when this job manager started, or there is no such job."""
+        self._count(batch, None if was_over else (jobid, _in_use(jobid)))
 
     def _update(self, job: ActiveJob, updates: dict[str, Any]) -> None:
         """Add what the queue adds to the jobspec, before plugins see it (33.assignment.3)."""
@@ -144,11 +173,11 @@ class Submission(Part):
             self._ledger.log_now(job, JobEvent.JOBSPEC_UPDATE, updates)
 
     def _admit(self, new: NewJob, batch: int, admission: Admission) -> None:
-        if self._ledger.was_accepted(new.id):
-            self._count(batch)
+        if self._ledger.is_from_before(new.id):
+            self._admit_again(new.id, batch)
             return
         if self._ledger.was_used(new.id):
-            self._count(batch, (new.id, f"job id {new.id} is already in use"))
+            self._count(batch, (new.id, _in_use(new.id)))
             return
         jobspec = redacted(new.jobspec)
         refusal = self._limits.refusal(new.userid, len(jobspec))
@@ -192,6 +221,10 @@ class Submission(Part):
     def _refuse(self, job: ActiveJob) -> None:
         self._ledger.discard(job)
         self._hooks.tell(DESTROY, job)
+
+
+def _in_use(jobid: int) -> str:
+    return f"job id {jobid} is already in use"
 
 
 def system_of(jobspec: dict[str, Any]) -> dict[str, Any]:
