@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from flux_trio.cli.errors import CommandError
+from flux_trio.cli.story_files import write_story_files
 from flux_trio.explore import Report, Search, UnsuitablePlan, tell_path
-from flux_trio.faults.plan import Plan, plan_to_toml
-from flux_trio.views import Story, story_page, story_text
+from flux_trio.faults.plan import Plan
+from flux_trio.views import story_text
 
 MIB: Final = 1 << 20
 
@@ -33,7 +34,7 @@ def run_search(
         report = search.run(states_max, tell)
     if report.broken is None:
         return report, None
-    _write(output, plan, tell_path(plan, report.broken))
+    write_story_files(output, plan, tell_path(plan, report.broken))
     return report, output
 
 
@@ -80,20 +81,6 @@ def report_json(report: Report, directory: Path | None) -> dict[str, Any]:
             "directory": str(directory),
         },
     }
-
-
-def _write(directory: Path, plan: Plan, story: Story) -> None:
-    files = {
-        "plan.toml": plan_to_toml(plan),
-        "story.txt": story_text(story),
-        "story.html": story_page(story),
-    }
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        for name, text in files.items():
-            (directory / name).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"{error.filename}: {error.strerror}") from None
 
 
 @contextmanager

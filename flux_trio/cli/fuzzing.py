@@ -14,6 +14,7 @@ from typing import Final
 
 from flux_trio.cli.errors import CommandError
 from flux_trio.cli.fuzz_params import Seeds
+from flux_trio.cli.story_files import write_story_files
 from flux_trio.faults import (
     Plan,
     Reached,
@@ -24,8 +25,7 @@ from flux_trio.faults import (
     shrink,
     tell_story,
 )
-from flux_trio.faults.plan import plan_to_toml
-from flux_trio.views import Story, story_page, story_text
+from flux_trio.views import Story
 
 _TEST: Final = '''\
 """A plan of flux-trio that breaks {broken}; the test fails until that is mended."""
@@ -154,18 +154,8 @@ def _make_small(result: SeedResult, setup: Setup, output: Path) -> Found:
 
 def write_story(directory: Path, plan: Plan, story: Story, setup: Setup) -> None:
     """Write plan.toml, story.txt, story.html and test_story.py. Raises CommandError."""
-    files = {
-        "plan.toml": plan_to_toml(plan),
-        "story.txt": story_text(story),
-        "story.html": story_page(story),
-        "test_story.py": _TEST.format(broken=story.broken, setup=setup),
-    }
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        for name, text in files.items():
-            (directory / name).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"{error.filename}: {error.strerror}") from None
+    test = _TEST.format(broken=story.broken, setup=setup)
+    write_story_files(directory, plan, story, {"test_story.py": test})
 
 
 @contextmanager

@@ -111,3 +111,11 @@ USER_OR_ALL: Final = Parsed("user|all", _of_values("read_user_or_all"))
 URGENCY: Final = Parsed("urgency", _of_values("read_urgency"))
 STATES: Final = Parsed("states", _of_values("read_states"))
 SIGNAL: Final = Parsed("signal", _of_values("read_signal"))
+
+EDITION_OPTION: Final = click.option(
+    "--edition",
+    type=click.Choice(["classic", "current"]),
+    default="classic",
+    show_default=True,
+    help="current leaves out the clauses that the current edition of the RFCs has changed.",
+)

@@ -10,7 +10,7 @@ from flux_trio.explore.small_world import Choice, Fire, Load, SmallWorld, Strike
 from flux_trio.faults.plan import Plan
 from flux_trio.faults.reached import name_of_fault
 from flux_trio.faults.states import Watch
-from flux_trio.faults.telling import PROPERTIES, played_lines
+from flux_trio.faults.telling import PROPERTIES, played_lines, story_of
 from flux_trio.trace import Kind, Record
 from flux_trio.views import Story
 
@@ -36,18 +36,7 @@ def tell_path(plan: Plan, broken: Broken) -> Story:
     lines = (*played_lines(plan), *steps)
     for violation in violations:
         if violation.clause == broken.name:
-            return Story(
-                broken.name,
-                violation.text,
-                trace,
-                sentence=violation.sentence,
-                party=violation.party,
-                at=violation.record.n,
-                because=frozenset(violation.because),
-                jobid=violation.jobid,
-                played=lines,
-                changes=watch.changes,
-            )
+            return story_of(violation, trace, lines, watch.changes)
     return Story(
         broken.name,
         broken.found,

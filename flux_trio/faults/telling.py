@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -17,7 +17,7 @@ from flux_trio.faults.states import WatchedGame
 from flux_trio.formats import format_fluid
 from flux_trio.judge import Violation
 from flux_trio.trace import Kind, Record
-from flux_trio.views import Story
+from flux_trio.views import Change, Story
 
 PROPERTIES: Final = {
     "rest": "All comes to rest when no more faults happen.",
@@ -56,8 +56,15 @@ def tell_story(plan: Plan, broken: str = "", properties: Iterable[Property] = ()
             played=tuple(played_lines(plan)),
             changes=game.changes,
         )
+    return story_of(violation, trace, played_lines(plan), game.changes)
+
+
+def story_of(
+    violation: Violation, trace: list[Record], played: Iterable[str], changes: Sequence[Change]
+) -> Story:
+    """Return the story of a broken clause."""
     return Story(
-        broken,
+        violation.clause,
         violation.text,
         trace,
         sentence=violation.sentence,
@@ -65,8 +72,8 @@ def tell_story(plan: Plan, broken: str = "", properties: Iterable[Property] = ()
         at=violation.record.n,
         because=frozenset(violation.because),
         jobid=violation.jobid,
-        played=tuple(played_lines(plan)),
-        changes=game.changes,
+        played=tuple(played),
+        changes=changes,
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from flux_trio.cli.params import EDITION_OPTION
 from flux_trio.cli.traces import Unreadable, opened, write_report
 
 if TYPE_CHECKING:
@@ -20,13 +21,7 @@ BROKEN = 1
 
 @click.command()
 @click.argument("trace", type=click.Path(path_type=Path), metavar="TRACE")
-@click.option(
-    "--edition",
-    type=click.Choice(["classic", "current"]),
-    default="classic",
-    show_default=True,
-    help="current leaves out the clauses that the current edition of the RFCs has changed.",
-)
+@EDITION_OPTION
 @click.option(
     "--at-rest",
     is_flag=True,

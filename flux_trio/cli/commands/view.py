@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from flux_trio.cli.errors import CommandError
+from flux_trio.cli.params import EDITION_OPTION
 
 if TYPE_CHECKING:
     from flux_trio.trace import Record
@@ -48,13 +49,7 @@ class Span(click.ParamType[tuple[int, int | None]]):
     metavar="FIRST:LAST",
     help=f"The records in the page, by their places.  [default: the first {RECORDS_MAX}]",
 )
-@click.option(
-    "--edition",
-    type=click.Choice(["classic", "current"]),
-    default="classic",
-    show_default=True,
-    help="current leaves out the clauses that the current edition of the RFCs has changed.",
-)
+@EDITION_OPTION
 @click.option("--live", is_flag=True, help="Show the running instance, on a page that it updates.")
 @click.option(
     "--port",
