@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
-import pty
 import re
 import subprocess
 import sys
@@ -19,7 +17,7 @@ from flux_trio.cli import main
 from flux_trio.faults import all_transitions, play_seed, run_plan
 from flux_trio.faults.plan import plan_from_toml
 from flux_trio.protocols.alloc import ALLOC, AllocEvent, AllocState
-from tests.support.instance import DEADLINE_S, FLUX_TRIO, environment
+from tests.support.terminal import on_terminal
 
 STUCK = "invariant.nobody-stuck"
 HERE = ("--executor", "tests.support.at_once:AtOnce")
@@ -143,17 +141,14 @@ def test_workers_of_a_dask_cluster() -> None:
     assert json.loads(result.stdout) == json.loads(fuzz("--seeds", "3:5", *HERE, "--json").stdout)
 
 
-def test_bar_is_shown_on_a_terminal() -> None:
-    ours, theirs = pty.openpty()
-    command = [*FLUX_TRIO, "fuzz", "--seeds", "3:6", *HERE]
-    env = environment(TERM="xterm", COLUMNS="80")
-    process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=theirs, text=True)
-    os.close(theirs)
-    stdout, _ = process.communicate(timeout=DEADLINE_S)
-    shown = os.read(ours, 1 << 16).decode()
-    os.close(ours)
-    assert process.returncode == 0
-    assert stdout.startswith("seeds 3:6\n3 worlds, ")
+def test_bar_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    with on_terminal("fuzz", "--seeds", "3:6", *HERE) as terminal:
+        shown, code = terminal.until_end()
+    assert code == 0
+    assert shown.startswith("seeds 3:6\n")
+    assert "3 worlds, " in shown
     assert re.search(r"seed .*3/3", shown)
 
 

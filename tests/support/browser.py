@@ -8,11 +8,12 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.chrome.service import Service
 
 CHROMIUM: Final = shutil.which("chromium")
@@ -56,7 +57,11 @@ class Browser:
         return self.driver.execute_script(script, *arguments)
 
     def click(self, selector: str) -> None:
-        self.driver.find_element("css selector", selector).click()
+        """Click an element; once more if the page has drawn it anew meanwhile."""
+        while True:
+            with suppress(StaleElementReferenceException):
+                self.driver.find_element("css selector", selector).click()
+                return
 
     def complaints(self) -> list[str]:
         """Return the errors and warnings of the page since the last call."""
