@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -51,17 +51,29 @@ def limited(shell: Shell, which: int, value: int) -> Iterator[None]:
         resource.prlimit(host, which, (soft, hard))
 
 
-@contextmanager
-def descriptors_left(shell: Shell, count: int) -> Iterator[None]:
-    """The host can open `count` descriptors more."""
-    (host,) = hosts(shell.directory)
-    used = {int(path.name) for path in Path(f"/proc/{host}/fd").iterdir()}
+@asynccontextmanager
+async def descriptors_left(shell: Shell, count: int) -> AsyncIterator[None]:
+    """The host can open `count` descriptors more, counted when it opens and closes none."""
+    used, before = await _descriptors(shell), set[int]()
+    while used != before:
+        used, before = await _descriptors(shell), used
     free = (number for number in range(1 << 16) if number not in used)
     limit = 0
     for _ in range(count + 1):
         limit = next(free)
     with limited(shell, resource.RLIMIT_NOFILE, limit):
         yield
+
+
+async def _descriptors(shell: Shell) -> set[int]:
+    """The descriptors of the host, once it has done what it was asked before."""
+    shell.send(List())
+    await shell.hear(Listing)
+    return _open_of(*hosts(shell.directory))
+
+
+def _open_of(host: int) -> set[int]:
+    return {int(path.name) for path in Path(f"/proc/{host}/fd").iterdir()}
 
 
 def files(directory: Path) -> list[str]:
@@ -73,7 +85,7 @@ def files(directory: Path) -> list[str]:
 async def test_start_without_a_descriptor_is_postponed(directory: Path, left: int) -> None:
     """For the record, for each stream, and for the process itself."""
     async with open_shell(directory) as shell:
-        with descriptors_left(shell, left):
+        async with descriptors_left(shell, left):
             shell.start(1, "echo", "here")
             postponed = await shell.hear(Postponed, 1)
             assert "Too many open files" in postponed.text
@@ -105,7 +117,7 @@ async def test_host_whose_directory_of_jobs_is_gone_starts_them_when_it_is_back(
 
 async def test_job_that_was_postponed_starts_once(directory: Path) -> None:
     async with open_shell(directory) as shell:
-        with descriptors_left(shell, STREAMS_OF_ONE):
+        async with descriptors_left(shell, STREAMS_OF_ONE):
             shell.start(1, "sh", "-c", "echo $$")
             await shell.hear(Postponed, 1)
         await shell.run(1, "sh", "-c", "echo $$")
@@ -121,7 +133,7 @@ async def test_tasks_go_on_where_the_host_was_short_of_something(directory: Path
     """
     async with open_shell(directory) as shell:
         script = 'echo "task $FLUX_TASK_RANK"; cat'
-        with descriptors_left(shell, PIPE_FOR_INPUT + STREAMS_OF_ONE - 1 + PIPE_FOR_EXEC):
+        async with descriptors_left(shell, PIPE_FOR_INPUT + STREAMS_OF_ONE - 1 + PIPE_FOR_EXEC):
             shell.start(1, "sh", "-c", script, ntasks=2, input=True)
             await shell.hear(Postponed, 1)
             await shell.output_holds(1, "task 0\n")
@@ -138,7 +150,7 @@ async def test_job_is_not_over_when_its_first_tasks_end_before_the_others_start(
 ) -> None:
     async with open_shell(directory) as shell:
         script = "[ $FLUX_TASK_RANK = 1 ] || exit 3"
-        with descriptors_left(shell, PIPE_FOR_INPUT + STREAMS_OF_ONE - 1 + PIPE_FOR_EXEC):
+        async with descriptors_left(shell, PIPE_FOR_INPUT + STREAMS_OF_ONE - 1 + PIPE_FOR_EXEC):
             shell.start(1, "sh", "-c", script, ntasks=2, input=True)
             await shell.hear(Postponed, 1)
             await until(lambda: not tasks(directory))
@@ -152,7 +164,7 @@ async def test_job_is_not_over_when_its_first_tasks_end_before_the_others_start(
 async def test_job_whose_other_tasks_are_given_up_says_so_and_ends(directory: Path) -> None:
     """What was to be started is not: the client has asked how the job is, not for a start."""
     async with open_shell(directory) as shell:
-        with descriptors_left(shell, PIPE_FOR_INPUT + STREAMS_OF_ONE - 1 + PIPE_FOR_EXEC):
+        async with descriptors_left(shell, PIPE_FOR_INPUT + STREAMS_OF_ONE - 1 + PIPE_FOR_EXEC):
             shell.start(1, "cat", ntasks=2, input=True)
             await shell.hear(Postponed, 1)
         shell.send(Attach(1))
@@ -164,12 +176,11 @@ async def test_job_whose_other_tasks_are_given_up_says_so_and_ends(directory: Pa
 
 
 async def test_job_that_waits_is_unknown_to_who_only_asks_for_it(directory: Path) -> None:
-    async with open_shell(directory) as shell:
-        with descriptors_left(shell, 0):
-            shell.start(1, "true")
-            await shell.hear(Postponed, 1)
-            shell.send(Attach(1))
-            await shell.hear(Unknown, 1)
+    async with open_shell(directory) as shell, descriptors_left(shell, 0):
+        shell.start(1, "true")
+        await shell.hear(Postponed, 1)
+        shell.send(Attach(1))
+        await shell.hear(Unknown, 1)
 
 
 async def test_host_without_descriptors_gives_no_core_away_under_what_a_job_has_left(
@@ -183,7 +194,7 @@ async def test_host_without_descriptors_gives_no_core_away_under_what_a_job_has_
         shell.start(1, "sh", "-c", script, f"{directory}/go")
         await shell.output_holds(1, "up\n")
         task = Path("/proc", shell.output(1).split()[0])
-        with descriptors_left(shell, 0):
+        async with descriptors_left(shell, 0):
             (directory / "go").touch()
             await until(lambda: not task.exists())  # reaped
             shell.send(List())
