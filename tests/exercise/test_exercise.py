@@ -5,15 +5,18 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import pytest
+import trio
 from click.testing import CliRunner, Result
 
 from flux_trio.cli import main
 from flux_trio.config import Config
-from flux_trio.exercise import EXEC_ACTS, SCHED_ACTS, SCHED_LIMITED_ACTS
+from flux_trio.exercise import EXEC_ACTS, SCHED_ACTS, SCHED_KIT, SCHED_LIMITED_ACTS
+from flux_trio.exercise import exercise as run_exercise
 from flux_trio.module_process import CONFIG_VARIABLE
 
 pytestmark = pytest.mark.real
@@ -60,10 +63,12 @@ def test_scheduler_that_answers_twice_is_named(tmp_path: Path) -> None:
         text = (SCRIPTS / name).read_text()
         once = "      answer(job, SUCCESS);\n"
         (tmp_path / name).write_text(text.replace(once, 2 * once))
-    done = exercise("sched", "--deadline", "1s", "node", str(tmp_path / "fifo.js"))
-    assert done.exit_code == 1
-    assert "27.success.8 broken by " in done.output
-    assert "another response after SUCCESS" in done.output
+    command = ["node", str(tmp_path / "fifo.js")]
+    play = partial(run_exercise, deadline_s=1.0)
+    found = trio.run(play, SCHED_KIT, command, SCHED_ACTS[:1], lambda _act, _stuck: None)
+    assert not found.is_clean
+    assert "27.success.8 broken by " in found.text()
+    assert "another response after SUCCESS" in found.text()
 
 
 def test_our_execution_service_keeps_every_clause(monkeypatch: pytest.MonkeyPatch) -> None:
