@@ -32,14 +32,13 @@ class Stage:
 
     `handle` is a client with the owner's rights. The program serves once its request `ready` is
     answered with a success. `deadline_s` are the seconds that it has for each thing that an act
-    waits for. `records` is the trace so far.
+    waits for.
     """
 
     def __init__(self, handle: Handle, program: Program, ready: str, deadline_s: float) -> None:
         self.program = program
         self._ready = ready
         self.deadline_s = deadline_s
-        self.records: list[Record] = []
         self.jobs: list[int] = []
         """The ids of all jobs, in the order of submission."""
         self._handle = handle
@@ -50,7 +49,6 @@ class Stage:
 
     def observe(self, record: Record) -> None:
         """Take the next record of the trace; a Sink."""
-        self.records.append(record)
         if record.kind == Kind.EVENT and record.data is not None:
             self._events.setdefault(record.data["id"], []).append(record.data["name"])
         elif record.kind == Kind.SEND:

@@ -92,14 +92,14 @@ def _date(at: float) -> str:
 
 def waits(runs: Sequence[ServedRun], of: GroupsOf) -> Chart:
     """The mean wait of each user or bank in each run, in hours."""
-    return _bars(runs, of, "mean wait [h]", lambda each, _: _hours(each.wait_mean_s))
+    return _bars(runs, of, "mean wait [h]", lambda each: _hours(each.wait_mean_s))
 
 
 def changes(runs: Sequence[ServedRun], of: GroupsOf) -> Chart:
     """The change of each mean wait against the first run, in per cent."""
     before = {each.name: each.wait_mean_s for each in of(runs[0])}
 
-    def change(each: Served, _: ServedRun) -> float | None:
+    def change(each: Served) -> float | None:
         return change_percent(each.wait_mean_s, before.get(each.name))
 
     title = f"mean wait against {runs[0].name} [%]"
@@ -108,7 +108,7 @@ def changes(runs: Sequence[ServedRun], of: GroupsOf) -> Chart:
 
 def shares(runs: Sequence[ServedRun], of: GroupsOf) -> Chart:
     """The part of the core-seconds that each user or bank received, and what it was owed."""
-    chart = _bars(runs, of, "share [%]", lambda each, _: round(100 * each.received, 2))
+    chart = _bars(runs, of, "share [%]", lambda each: round(100 * each.received, 2))
     owed = {each.name: round(100 * each.owed, 2) for run in runs[-1:] for each in of(run)}
     names = chart["data"][0]["x"] if chart["data"] else []
     chart["data"].append(
@@ -128,13 +128,13 @@ def _bars(
     runs: Sequence[ServedRun],
     of: GroupsOf,
     title: str,
-    value: Callable[[Served, ServedRun], float | None],
+    value: Callable[[Served], float | None],
     first_hue: int = 0,
 ) -> Chart:
     names = [each.name for each in most_jobs(of(runs[0]))[:NAMES_MAX]] if runs else []
     data = []
     for place, run in enumerate(runs):
-        found = {each.name: value(each, run) for each in of(run)}
+        found = {each.name: value(each) for each in of(run)}
         data.append(
             {
                 "type": "bar",
