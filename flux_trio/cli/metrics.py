@@ -47,9 +47,9 @@ Stats = Mapping[str, Any]
 
 
 class InstanceCollector(Collector):
-    """Asks the instance at each scrape; `ask` raises an Exception if it cannot be reached."""
+    """Asks the instance at each scrape; `ask` returns None if it cannot be reached."""
 
-    def __init__(self, ask: Callable[[], Stats]) -> None:
+    def __init__(self, ask: Callable[[], Stats | None]) -> None:
         self._ask = ask
 
     def describe(self) -> Iterable[Metric]:
@@ -57,10 +57,7 @@ class InstanceCollector(Collector):
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        try:
-            stats = self._ask()
-        except Exception:  # noqa: BLE001 - a scrape must be answered, whatever has failed
-            stats = None
+        stats = self._ask()
         up = GaugeMetricFamily(f"{PREFIX}_up", "Whether the instance answers")
         up.add_metric([], int(stats is not None))
         yield up

@@ -78,12 +78,16 @@ def _serve(port: int) -> None:
     from prometheus_client import CollectorRegistry, start_http_server
 
     from flux_trio.cli.statistics import gather
-    from flux_trio.client import find_instance, open_client
+    from flux_trio.client import ClientError, find_instance, open_client
+    from flux_trio.messages import FluxError
 
-    async def ask() -> dict[str, Any]:
-        with anyio.fail_after(ANSWER_S_MAX):
-            async with open_client(*find_instance(os.environ)) as client:
-                return await gather(client)
+    async def ask() -> dict[str, Any] | None:
+        try:
+            with anyio.fail_after(ANSWER_S_MAX):
+                async with open_client(*find_instance(os.environ)) as client:
+                    return await gather(client)
+        except (ClientError, FluxError, OSError):  # among them that it has not answered in time
+            return None
 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(metrics.InstanceCollector(lambda: anyio.run(ask, backend="asyncio")))
