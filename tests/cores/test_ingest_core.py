@@ -428,6 +428,26 @@ def test_batch_that_a_full_job_manager_has_not_taken_is_submitted_again_later() 
     ]
 
 
+def test_timer_that_fires_as_the_job_manager_comes_back_asks_no_second_time() -> None:
+    script = Script()
+    (commit,) = script(submission(1))
+    (submit,) = script.answer(commit, {})
+    script.answer(submit, "try again later", Errno.EAGAIN)
+    clear, again = script(service_back("job-manager"), TimerFired("again"))
+    assert clear == ClearTimer("again")
+    assert again.payload == submit.payload
+
+
+def test_last_id_is_asked_for_again_when_the_inbox_of_the_job_manager_was_full() -> None:
+    script = Script(max_jobid=None)
+    (timer,) = script.answer(script.getinfo, "try again later", Errno.EAGAIN)
+    assert timer == SetTimer("again", NOW + AGAIN_S)
+    (getinfo,) = script(TimerFired("again"))
+    assert script(TimerFired("again")) == []
+    assert script.answer(getinfo, {"max_jobid": 0}) == []
+    assert script.submit(submission(1))[0].errnum == 0
+
+
 def test_batches_without_an_answer_are_counted() -> None:
     script = Script()
     (commit,) = script(submission(1))

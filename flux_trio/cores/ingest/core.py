@@ -63,7 +63,7 @@ AGAIN_S: Final = 1.0  # before a batch is submitted again to a job manager whose
 CACHED_BYTES_MAX: Final = 1 << 14  # of a jobspec whose check is cached by its text
 
 UNDECIDED: Final = (Errno.ENOSYS, Errno.EAGAIN)
-"""Errors of the broker: the job manager has not answered. Another one may read the jobs back."""
+"""Errors of the broker: the job manager has ended, or its inbox is full; it has not answered."""
 
 TEXT_BYTES_MAX: Final = {"system.job.name": 1024, "system.cwd": 4096}
 """Bounds of attributes that lists show."""
@@ -174,11 +174,13 @@ class IngestCore(CorePart):
         self._outbox.ask(topics.JOB_GETINFO, None, LastIdRead())
 
     def _event(self, event: Event) -> None:
-        if self._refusal and tells_return_of(topics.JOB_MANAGER, event):
+        if tells_return_of(topics.JOB_MANAGER, event):
             self._go_on()
 
     def _go_on(self) -> None:
         """Ask again: the job manager is back, or its inbox may have room."""
+        if not self._refusal:  # the timer fired in the turn in which the job manager came back
+            return
         self._refusal = ""
         self._outbox.clear_timer("again")
         if self._ids is None:
@@ -291,10 +293,10 @@ class IngestCore(CorePart):
                 assert_never(call)
 
     def _number_from(self, now: float, response: Response) -> None:
-        if response.errnum == Errno.ENOSYS:  # from the broker: there is no job manager now
+        if response.errnum in UNDECIDED:
             self._refuse_until_it_is_back(response)
             for request in self._backlog.take():
-                self._outbox.send(respond_error(request, Errno.ENOSYS, self._refusal))
+                self._outbox.send(respond_error(request, response.errnum, self._refusal))
             return
         if response.errnum:
             self._outbox.send(Exit(f"{response.topic}: {response.error_text}"))
