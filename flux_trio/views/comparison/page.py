@@ -6,13 +6,12 @@ Plotly's script is part of the page, so that hover and zoom work without a netwo
 from __future__ import annotations
 
 import importlib.resources
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from flux_trio.views.comparison import charts
 from flux_trio.views.comparison.figures import FailedRun, Served, ServedRun
-from flux_trio.views.escaping import escape
+from flux_trio.views.escaping import escape, script_json
 from flux_trio.views.svg import element
 from flux_trio.views.verdict_page import STYLE
 
@@ -40,6 +39,14 @@ class PlotlyMissing(Exception):
     """The package plotly, which draws the charts, is not installed."""
 
 
+class _Drawn(NamedTuple):
+    """A chart, its title, and the id of its element."""
+
+    id: str
+    title: str
+    chart: charts.Chart
+
+
 def comparison_page(
     title: str,
     options: Mapping[str, str],
@@ -50,14 +57,15 @@ def comparison_page(
 
     Raises PlotlyMissing.
     """
-    drawn = dict(_charts(runs))
+    drawn = list(_charts(runs))
+    data = {each.id: each.chart for each in drawn}
     body = element(
         "body",
         element("h1", escape(title)),
         *_facts(options),
         *_failures(failed),
         *(_sections(runs, drawn) if runs else ()),
-        f'<script type="application/json" id="charts">{_embedded(drawn)}</script>',
+        f'<script type="application/json" id="charts">{script_json(data)}</script>',
         f"<script>{_plotly()}</script>",
         f"<script>{_DRAW}</script>",
     )
@@ -67,23 +75,20 @@ def comparison_page(
     return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
 
 
-def _charts(runs: Sequence[ServedRun]) -> Iterator[tuple[str, charts.Chart]]:
+def _charts(runs: Sequence[ServedRun]) -> Iterator[_Drawn]:
     if not runs:
         return
-    yield "over-time", charts.over_time(runs)
+    yield _Drawn("over-time", "Over time", charts.over_time(runs))
     groups: dict[str, charts.GroupsOf] = {"user": lambda run: run.users}
     if any(len(run.banks) > 1 for run in runs):
         groups["bank"] = lambda run: run.banks
     for kind, of in groups.items():
-        yield f"waits-{kind}", charts.waits(runs, of)
+        yield _Drawn(f"waits-{kind}", f"Mean wait by {kind}", charts.waits(runs, of))
         if len(runs) > 1:
-            yield f"changes-{kind}", charts.changes(runs, of)
-        yield f"shares-{kind}", charts.shares(runs, of)
-
-
-def _embedded(drawn: Mapping[str, charts.Chart]) -> str:
-    """Return JSON that cannot end the script element it is in."""
-    return json.dumps(drawn, separators=(",", ":")).replace("<", "\\u003c")
+            title = f"Mean wait by {kind}, against {runs[0].name}"
+            yield _Drawn(f"changes-{kind}", title, charts.changes(runs, of))
+        title = f"Share of the core-seconds by {kind}"
+        yield _Drawn(f"shares-{kind}", title, charts.shares(runs, of))
 
 
 def _plotly() -> str:
@@ -109,19 +114,12 @@ def _failures(failed: Sequence[FailedRun]) -> Iterator[str]:
         yield _table(("run", "why"), [(escape(each.name), escape(each.why)) for each in failed])
 
 
-def _sections(runs: Sequence[ServedRun], drawn: Mapping[str, charts.Chart]) -> Iterator[str]:
-    titles = {
-        "over-time": "Over time",
-        "waits": "Mean wait by {}",
-        "changes": f"Mean wait by {{}}, against {escape(runs[0].name)}",
-        "shares": "Share of the core-seconds by {}",
-    }
+def _sections(runs: Sequence[ServedRun], drawn: Sequence[_Drawn]) -> Iterator[str]:
     yield element("h2", "Runs")
     yield _runs(runs)
-    for id_ in drawn:
-        what, _, kind = ("over-time", "", "") if id_ == "over-time" else id_.partition("-")
-        yield element("h2", titles[what].format(kind))
-        yield f'<div id="{id_}"></div>'  # an empty element would not end in HTML
+    for each in drawn:
+        yield element("h2", escape(each.title))
+        yield f'<div id="{each.id}"></div>'  # an empty element would not end in HTML
     yield element("h2", "All users")
     yield _groups(runs)
     yield element("h2", "The jobs that waited longest")

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from flux_trio.judge import Clause, Violation
-from flux_trio.views.escaping import escape
+from flux_trio.views.escaping import escape, script_json
 from flux_trio.views.spelling import spelled
 from flux_trio.views.story import Change
 from flux_trio.views.svg import element
@@ -23,14 +23,6 @@ from flux_trio.views.viewer.rows import Row
 
 SCRIPTS: Final = ("dom.js", "model.js", "chart.js", "jobs.js", "details.js", "live.js", "main.js")
 STYLE: Final = "viewer.css"
-
-_ESCAPES: Final = {
-    b"<": b"\\u003c",  # </script> would end the element
-    b">": b"\\u003e",
-    b"&": b"\\u0026",
-    "\u2028".encode(): b"\\u2028",
-    "\u2029".encode(): b"\\u2029",
-}
 
 
 class Broken(msgspec.Struct, omit_defaults=True):
@@ -153,11 +145,7 @@ def _json(data: Data) -> str:
     for row in data.rows:
         place: Any = sets.setdefault(row.clauses, len(sets)) if row.clauses else ()
         rows.append(msgspec.structs.replace(row, clauses=place))
-    listed = msgspec.structs.replace(data, rows=rows, clause_sets=list(sets))
-    text = msgspec.json.encode(listed)
-    for character, escaped in _ESCAPES.items():
-        text = text.replace(character, escaped)
-    return text.decode()
+    return script_json(msgspec.structs.replace(data, rows=rows, clause_sets=list(sets)))
 
 
 def _file(name: str) -> str:

@@ -97,3 +97,11 @@ def test_no_run_at_all_is_a_page_too(browser: Browser, tmp_path: Path) -> None:
     browser.open(path)
     assert "no room" in browser.run("return document.body.innerText")
     assert browser.complaints() == []
+
+
+def test_name_of_a_run_may_have_any_characters(browser: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    path.write_text(comparison_page("t", {}, [run("a{0}<b>", 3600.0), run("{", 1800.0)]))
+    browser.open(path)
+    assert "against a{0}<b>" in browser.run("return document.body.innerText")
+    assert browser.complaints() == []
