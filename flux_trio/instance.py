@@ -20,7 +20,7 @@ from typing import Final
 import trio
 
 from flux_trio._version import __version__
-from flux_trio.backup import Draft, Mark
+from flux_trio.backup import Mark, take
 from flux_trio.broker import (
     BrokerServices,
     Configuration,
@@ -232,17 +232,17 @@ class Instance:
         if not Path(directory).is_absolute():
             raise FluxError(Errno.EINVAL, f"{directory}: expected an absolute path")
         mark = Mark(str(statedir), self.now(), __version__)
-        draft = Draft(statedir, Path(directory))
-        await trio.to_thread.run_sync(draft.begin)
-        try:
-            async with self.connect("backup") as handle:
-                await handle.call(topics.KVS_BACKUP, {"path": str(draft.state)})
-            nbytes = await trio.to_thread.run_sync(draft.finish, mark)
-        except BaseException:
-            draft.undo()
-            raise
+
+        def copy_state(path: Path) -> None:
+            trio.from_thread.run(self._copy_state, path)
+
+        nbytes = await trio.to_thread.run_sync(take, statedir, Path(directory), mark, copy_state)
         self.write_log(Level.INFO, "broker", f"a backup is in {directory}: {nbytes} bytes")
         return {"bytes": nbytes}
+
+    async def _copy_state(self, path: Path) -> None:
+        async with self.connect("backup") as handle:
+            await handle.call(topics.KVS_BACKUP, {"path": str(path)})
 
     async def watch_clock(self) -> None:
         """Report steps of the wall clock to the log and the trace."""

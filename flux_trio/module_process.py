@@ -29,6 +29,7 @@ from flux_trio.services import sched
 from flux_trio.transports import TransportError, connect_websocket
 
 CONFIG_VARIABLE: Final = "FLUX_TRIO_MODULE_CONFIG"
+SHELL_DIRECTORY: Final = "shell"  # of the shell host, in the state directory
 PROCESS_MODULES: Final = ("sched", "sched-fifo", "job-exec")  # modules that can run here
 EXPECTED: Final = (TransportError, FluxError, ServiceExit, OSError)  # their text is sufficient
 
@@ -37,7 +38,7 @@ def execution(config: Config, statedir: Path | None) -> ModuleMain:
     """Return the main of the execution service; with a state directory it can run processes."""
     return partial(
         exec_service.run,
-        directory=None if statedir is None else statedir / "shell",
+        directory=None if statedir is None else statedir / SHELL_DIRECTORY,
         config=config.exec,
         edition=config.edition_value,
         # commands in a job need it to find the instance

@@ -22,8 +22,6 @@ from flux_trio.messages import ROLE_OWNER
 
 STATE_FILE: Final = "state.sqlite"
 TOKENS_FILE: Final = "tokens.json"
-SHELL_DIRECTORY: Final = "shell"
-PLUGINS_DIRECTORY: Final = "jobtap"
 LOG_FILES: Final = (LOG_FILE, OLDER_LOG_FILE)
 SOCKET_MODE_OWNER: Final = 0o600
 SOCKET_MODE_ALL: Final = 0o666  # access is checked for each connection

@@ -9,6 +9,6 @@ unless an administrator wants it: see `restoring`.
 from flux_trio.backup.files import BackupError
 from flux_trio.backup.mark import Mark, read_mark
 from flux_trio.backup.restoring import Restored, restore
-from flux_trio.backup.taking import Draft
+from flux_trio.backup.taking import take
 
-__all__ = ["BackupError", "Draft", "Mark", "Restored", "read_mark", "restore"]
+__all__ = ["BackupError", "Mark", "Restored", "read_mark", "restore", "take"]

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from flux_trio.client import BACKUP_FILE
 from flux_trio.messages import Errno, FluxError
 
 CHUNK_BYTES: Final = 1 << 20
@@ -30,29 +31,60 @@ def naming_files() -> Iterator[None]:
         raise BackupError(errnum, f"{where}: {text}" if where else text) from error
 
 
-def make_directory(directory: Path) -> bool:
-    """Make a private directory; return False if there is an empty one. Raises BackupError."""
+@contextmanager
+def new_directory(directory: Path, source: Path) -> Iterator[Path]:
+    """Make a private directory, or take an empty one, that the block fills with copies of `source`.
+
+    Yields an empty file in it, `backup.json`: with that file, no instance starts in the directory,
+    and nobody else fills it. An OSError of the block becomes a BackupError. After any exception
+    nothing is left of what was made. Raises BackupError.
+    """
+    if directory.resolve().is_relative_to(source.resolve()):  # it would be copied into itself
+        text = f"{directory}: expected a directory that is not in {source}"
+        raise BackupError(Errno.EINVAL, text)
     with naming_files():
+        made = _make(directory)
+        claim = directory / BACKUP_FILE
         try:
-            directory.mkdir(mode=0o700, parents=True)
+            write_file(claim, b"")
+            if len(list(directory.iterdir())) > 1:
+                claim.unlink()
+                raise _not_empty(directory)
         except FileExistsError:
-            if any(directory.iterdir()):  # NotADirectoryError names a file
-                text = f"{directory}: the directory is not empty"
-                raise BackupError(Errno.EEXIST, text) from None
-            return False
+            raise _not_empty(directory) from None
+    try:
+        with naming_files():
+            yield claim
+    except BaseException:  # also Cancelled and KeyboardInterrupt
+        _remove(directory, claim, made)
+        raise
+
+
+def _make(directory: Path) -> bool:
+    try:
+        directory.mkdir(mode=0o700, parents=True)
+    except FileExistsError:
+        if not directory.is_dir():
+            raise BackupError(Errno.EEXIST, f"{directory}: expected a directory") from None
+        return False
     return True
 
 
-def remove_made(directory: Path, *, was_there: bool) -> None:
-    """Remove all that is in a directory, and the directory itself unless it was there."""
+def _not_empty(directory: Path) -> BackupError:
+    return BackupError(Errno.EEXIST, f"{directory}: the directory is not empty")
+
+
+def _remove(directory: Path, claim: Path, made: bool) -> None:
+    """Remove all that is in a directory, `claim` at last, and the directory if it was made."""
     for path in directory.iterdir() if directory.is_dir() else ():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
-        else:
+        elif path != claim:
             with suppress(OSError):
                 path.unlink()
-    if not was_there:
-        with suppress(OSError):
+    with suppress(OSError):
+        claim.unlink()
+        if made:
             directory.rmdir()
 
 
@@ -72,45 +104,42 @@ def size_of(path: Path) -> int:
         return 0
 
 
-def copy_file(source: Path, target: Path) -> int:
-    """Copy the file as long as it is now, and return its size; 0 if it has gone meanwhile."""
+def copy_file(source: Path, target: Path) -> None:
+    """Copy the file as long as it is now; copy nothing if it has gone meanwhile."""
     try:
         reading = source.open("rb")
     except FileNotFoundError:
-        return 0
+        return
     with reading, open_private(target) as writing:
-        left = size = os.fstat(reading.fileno()).st_size
+        left = os.fstat(reading.fileno()).st_size
         while left > 0 and (chunk := reading.read(min(left, CHUNK_BYTES))):
             _write(writing, chunk, target)
             left -= len(chunk)
         os.fsync(writing)
-    return size - left
 
 
-def write_file(target: Path, data: bytes) -> int:
-    """Write a new file, and return its size."""
+def write_file(target: Path, data: bytes) -> None:
+    """Write a new file."""
     with open_private(target) as writing:
         _write(writing, data, target)
         os.fsync(writing)
-    return len(data)
 
 
-def copy_tree(source: Path, target: Path, without: tuple[str, ...] = ()) -> int:
-    """Copy the regular files of a directory and of those beneath it; return their size."""
+def copy_tree(source: Path, target: Path, without: tuple[str, ...] = ()) -> None:
+    """Copy the regular files of a directory and of those beneath it, but those named `without`."""
     target.mkdir(mode=0o700, exist_ok=True)
-    nbytes = 0
     for path in sorted(source.iterdir()):
         if path.name in without:
             continue
         if path.is_dir():
-            nbytes += copy_tree(path, target / path.name)
+            copy_tree(path, target / path.name)
         elif path.is_file():
-            nbytes += copy_file(path, target / path.name)
-    return nbytes
+            copy_file(path, target / path.name)
+    sync_directory(target)
 
 
 def sync_directory(directory: Path) -> None:
-    """Make the names in a directory durable."""
+    """Make the names in a directory durable; its files are durable by themselves."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -24,7 +24,10 @@ def read_mark(backup: Path) -> Mark:
     """Return the mark of a backup. Raises BackupError if the directory is no complete backup."""
     path = backup / BACKUP_FILE
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Mark)
+        if data := path.read_bytes():
+            return msgspec.json.decode(data, type=Mark)
+        text = f"{backup}: not a complete backup: its {BACKUP_FILE} is empty"
+        raise BackupError(Errno.EINVAL, text)
     except (FileNotFoundError, NotADirectoryError):
         text = f"{backup}: not a complete backup: there is no {BACKUP_FILE} in it"
         raise BackupError(Errno.ENOENT, text) from None

@@ -18,11 +18,8 @@ from typing import Final
 from flux_trio.backup.files import (
     BackupError,
     check_room,
-    copy_file,
     copy_tree,
-    make_directory,
-    naming_files,
-    remove_made,
+    new_directory,
     size_of,
     sync_directory,
 )
@@ -30,18 +27,16 @@ from flux_trio.backup.mark import Mark, read_mark
 from flux_trio.client import BACKUP_FILE
 from flux_trio.cores.job_index import ACTIVE, jobid_in
 from flux_trio.cores.job_manager.queues.queues import CHECKPOINT_KEY
-from flux_trio.cores.kvs.ops import Append, Page, Put
+from flux_trio.cores.kvs.ops import Append, Op, Page, Put
 from flux_trio.cores.restored import ending_event, stopped_checkpoint
 from flux_trio.cores.stored_jobs import EVENTLOG
 from flux_trio.formats import job_key
 from flux_trio.messages import Errno
 from flux_trio.state_directory import STATE_FILE
-from flux_trio.store.acknowledged import acknowledged_path
 from flux_trio.store.sqlite_store import SqliteStore
 from flux_trio.store.stores import Store, StoreError
 
 PAGE_JOBS: Final = 1000
-DRAFT_SUFFIX: Final = "-restoring"  # of the state file, until the directory is complete
 
 
 @dataclass(frozen=True)
@@ -57,30 +52,19 @@ def restore(backup: Path, statedir: Path, now: float) -> Restored:
     """Make `statedir` from `backup`; it must not be there, or be empty.
 
     `now` is in seconds since the Unix epoch. Raises BackupError and StoreError; then nothing is
-    left of it.
+    left of it. Until all is durable, no instance starts in `statedir`.
     """
     mark = read_mark(backup)
     state = backup / STATE_FILE
     if not state.exists():
         raise BackupError(Errno.ENOENT, f"{state}: no such file")
-    was_there = not make_directory(statedir)
-    draft = statedir / f"{STATE_FILE}{DRAFT_SUFFIX}"
-    try:
-        with naming_files():
-            check_room(statedir, sum(map(size_of, backup.rglob("*"))))
-            numbers = acknowledged_path(state)
-            copy_tree(backup, statedir, without=(BACKUP_FILE, state.name, numbers.name))
-            copy_file(state, draft)
-            copy_file(numbers, acknowledged_path(draft))
-        restored = _hold_jobs(draft, mark, now)
-        with naming_files():  # the state file comes last: without it the directory is no copy
-            acknowledged_path(draft).rename(statedir / numbers.name)
-            (statedir / state.name).hardlink_to(draft)
-            draft.unlink()
-            sync_directory(statedir)
-    except BaseException:
-        remove_made(statedir, was_there=was_there)
-        raise
+    with new_directory(statedir, backup) as claim:
+        check_room(statedir, sum(map(size_of, backup.rglob("*"))))
+        copy_tree(backup, statedir, without=(BACKUP_FILE,))
+        restored = _hold_jobs(statedir / STATE_FILE, mark, now)
+        sync_directory(statedir)
+        claim.unlink()
+        sync_directory(statedir)
     return restored
 
 
@@ -89,23 +73,23 @@ def _hold_jobs(path: Path, mark: Mark, now: float) -> Restored:
     try:
         date = datetime.fromtimestamp(mark.time, UTC).isoformat(timespec="seconds")
         note = f"this is a copy of {mark.statedir} as of {date}, when the job had resources"
-        ended = waiting = 0
+        ops: list[Op] = []  # one commit: each one waits for the disk
+        waiting = 0
         for jobid, eventlog, jobspec in _active_jobs(store):
             event = ending_event(jobid, eventlog, jobspec, note, now)
             if event is None:
                 waiting += 1
             else:
-                store.commit([Append(job_key(jobid, EVENTLOG), event)])
-                ended += 1
+                ops.append(Append(job_key(jobid, EVENTLOG), event))
         reason = (
             f"this is a copy of {mark.statedir} as of {date}: jobs may have run there since; "
             "cancel those, then `flux-trio queue start --all`"
         )
         checkpoint = stopped_checkpoint(_text(store, CHECKPOINT_KEY), reason)
-        store.commit([Put(CHECKPOINT_KEY, checkpoint)])
+        store.commit([*ops, Put(CHECKPOINT_KEY, checkpoint)])
     finally:
         store.close()
-    return Restored(mark, ended, waiting)
+    return Restored(mark, len(ops), waiting)
 
 
 def _active_jobs(store: Store) -> Iterator[tuple[int, str, str]]:

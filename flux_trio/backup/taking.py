@@ -6,7 +6,7 @@ is one that the shell host of a restored directory does not know, so that it doe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -16,15 +16,14 @@ from flux_trio.backup.files import (
     check_room,
     copy_file,
     copy_tree,
-    make_directory,
-    naming_files,
-    remove_made,
+    new_directory,
     size_of,
     sync_directory,
     write_file,
 )
 from flux_trio.backup.mark import Mark
-from flux_trio.client import BACKUP_FILE
+from flux_trio.jobtap.loading import PLUGINS_DIRECTORY
+from flux_trio.module_process import SHELL_DIRECTORY
 from flux_trio.shell.job import STATUS_LOST
 from flux_trio.shell.protocol import JOBS_NAME
 from flux_trio.shell.records import (
@@ -36,81 +35,64 @@ from flux_trio.shell.records import (
     encode_record,
     read_record,
 )
-from flux_trio.state_directory import (
-    LOG_FILES,
-    PLUGINS_DIRECTORY,
-    SHELL_DIRECTORY,
-    STATE_FILE,
-    TOKENS_FILE,
-)
+from flux_trio.state_directory import LOG_FILES, STATE_FILE, TOKENS_FILE
 
 PLAIN_FILES: Final = (TOKENS_FILE, *LOG_FILES)
 
 
-class Draft:
-    """A backup of `statedir` in the making; its methods raise BackupError and may wait for a disk.
+def take(statedir: Path, directory: Path, mark: Mark, copy_state: Callable[[Path], object]) -> int:
+    """Make a backup of `statedir` in `directory`, and return its size in bytes.
 
-    `begin`, then a copy of the state at `state`, then `finish`; or `undo`, which leaves nothing.
+    It may wait for a disk. `directory` must be empty or not exist. `copy_state` makes a durable
+    copy of the state at the path that it gets. Raises BackupError, and what `copy_state` raises;
+    then nothing is left of the backup.
     """
+    with new_directory(directory, statedir) as claim:
+        check_room(directory, _needed(statedir))
+        _copy_files(statedir, directory)
+        copy_state(directory / STATE_FILE)
+        sync_directory(directory)  # before the mark, which says that all is there
+        draft = claim.with_suffix(".new")
+        write_file(draft, msgspec.json.encode(mark))
+        draft.replace(claim)
+        sync_directory(directory)
+        return sum(size_of(path) for path in directory.rglob("*") if path.is_file())
 
-    def __init__(self, statedir: Path, directory: Path) -> None:
-        self._statedir = statedir
-        self._directory = directory
-        self._was_there = False
-        self.state = directory / STATE_FILE
 
-    def begin(self) -> None:
-        """Make the directory, and copy all files but the state. Leaves nothing if it fails."""
-        self._was_there = not make_directory(self._directory)
+def _needed(statedir: Path) -> int:
+    state = [statedir / STATE_FILE, statedir / f"{STATE_FILE}-wal"]
+    jobs = _jobs(statedir)
+    return sum(map(size_of, [*state, *(jobs.iterdir() if jobs.is_dir() else ())]))
+
+
+def _jobs(statedir: Path) -> Path:
+    return statedir / SHELL_DIRECTORY / JOBS_NAME
+
+
+def _copy_files(statedir: Path, directory: Path) -> None:
+    for name in PLAIN_FILES:
+        copy_file(statedir / name, directory / name)
+    plugins = statedir / PLUGINS_DIRECTORY
+    if plugins.is_dir():
+        copy_tree(plugins, directory / PLUGINS_DIRECTORY)
+    if _jobs(statedir).is_dir():
+        _copy_jobs(_jobs(statedir), _jobs(directory))
+
+
+def _copy_jobs(jobs: Path, target: Path) -> None:
+    target.parent.mkdir(mode=0o700)
+    target.mkdir(mode=0o700)
+    for path in sorted(jobs.iterdir()):
+        if path.suffix != RECORD_SUFFIX:
+            copy_file(path, target / path.name)
+            continue
         try:
-            with naming_files():
-                check_room(self._directory, self._needed())
-                self._copy_files()
-        except BaseException:
-            self.undo()
-            raise
-
-    def finish(self, mark: Mark) -> int:
-        """Write the mark; return the size of the backup in bytes."""
-        with naming_files():
-            write_file(self._directory / BACKUP_FILE, msgspec.json.encode(mark))
-            sync_directory(self._directory)
-            return sum(size_of(path) for path in self._directory.rglob("*") if path.is_file())
-
-    def undo(self) -> None:
-        """Remove what was made."""
-        remove_made(self._directory, was_there=self._was_there)
-
-    @property
-    def _jobs(self) -> Path:
-        return self._statedir / SHELL_DIRECTORY / JOBS_NAME
-
-    def _needed(self) -> int:
-        state = [self._statedir / STATE_FILE, self._statedir / f"{STATE_FILE}-wal"]
-        jobs = self._jobs.iterdir() if self._jobs.is_dir() else ()
-        return sum(map(size_of, [*state, *jobs]))
-
-    def _copy_files(self) -> None:
-        for name in PLAIN_FILES:
-            copy_file(self._statedir / name, self._directory / name)
-        plugins = self._statedir / PLUGINS_DIRECTORY
-        if plugins.is_dir():
-            copy_tree(plugins, self._directory / PLUGINS_DIRECTORY)
-        if self._jobs.is_dir():
-            self._copy_jobs()
-
-    def _copy_jobs(self) -> None:
-        target = self._directory / SHELL_DIRECTORY / JOBS_NAME
-        target.mkdir(mode=0o700, parents=True)
-        for path in sorted(self._jobs.iterdir()):
-            if path.suffix != RECORD_SUFFIX:
-                copy_file(path, target / path.name)
-                continue
-            try:
-                lines = read_record(path)
-            except FileNotFoundError:
-                continue  # the job's end is stored
-            write_file(target / path.name, encode_record(without_processes(lines)))
+            lines = read_record(path)
+        except FileNotFoundError:
+            continue  # the job's end is stored
+        write_file(target / path.name, encode_record(without_processes(lines)))
+    sync_directory(target)
+    sync_directory(target.parent)
 
 
 def without_processes(lines: Iterable[Line]) -> list[Line]:

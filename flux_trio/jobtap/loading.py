@@ -26,6 +26,8 @@ GROUP: Final = "flux_trio.jobtap"
 PATH_VARIABLE: Final = "FLUX_TRIO_JOBTAP_PATH"
 """Directories with plugins, separated by colons; searched before all others."""
 
+PLUGINS_DIRECTORY: Final = "jobtap"  # in a state directory
+
 _PACKAGE: Final = Path(__file__).parent.parent
 
 
@@ -35,7 +37,7 @@ def search_path(environ: Mapping[str, str], statedir: Path | None = None) -> lis
     The last are in the package, or beside it in a checkout.
     """
     given = [Path(each) for each in environ.get(PATH_VARIABLE, "").split(os.pathsep) if each]
-    own = [] if statedir is None else [statedir / "jobtap"]
+    own = [] if statedir is None else [statedir / PLUGINS_DIRECTORY]
     packaged = [_PACKAGE / "jobtap" / "builtins", _PACKAGE / "plugins", _PACKAGE.parent / "plugins"]
     return [*given, *own, *packaged]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from flux_trio.backup import BackupError, Draft, files, restore
+from flux_trio.backup import BackupError, Mark, files, restore, take
 from flux_trio.backup.taking import without_processes
 from flux_trio.messages import Errno
 from flux_trio.shell.job import STATUS_LOST
@@ -171,6 +171,73 @@ def test_backup_without_room_leaves_nothing_and_the_instance_goes_on(tmp_path: P
         instance.ok("backup", tmp_path / "backup")
 
 
+MARK = Mark("/state", 1.0, "1")
+
+
+def nothing(_path: Path) -> None:
+    """Copy no state."""
+
+
+def test_directory_that_is_being_filled_is_not_taken_by_another(tmp_path: Path) -> None:
+    """Also if both have found it empty."""
+    (tmp_path / "state").mkdir()
+    target = tmp_path / "target"
+    target.mkdir()
+
+    def meanwhile(_path: Path) -> None:
+        for attempt in (
+            lambda: take(tmp_path / "state", target, MARK, nothing),
+            lambda: restore(tmp_path / "other", target, 1.0),
+        ):
+            with pytest.raises(BackupError, match="the directory is not empty"):
+                attempt()
+        (target / "backup.json").read_bytes()  # it is still there
+        done = flux_trio("restore", target, tmp_path / "copy")
+        assert "not a complete backup: its backup.json is empty" in done.stderr
+        assert "is a backup" in flux_trio("start", "--statedir", target, "true").stderr
+
+    (tmp_path / "other").mkdir()
+    take(tmp_path / "state", tmp_path / "other", MARK, lambda path: path.write_bytes(b""))
+    take(tmp_path / "state", target, MARK, meanwhile)
+    assert [path.name for path in target.iterdir()] == ["backup.json"]
+
+
+@pytest.mark.parametrize("was_there", [True, False])
+def test_backup_that_is_interrupted_leaves_nothing(tmp_path: Path, was_there: bool) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "log").write_text("line\n")
+    target = tmp_path / "target"
+    if was_there:
+        target.mkdir()
+
+    def interrupted(path: Path) -> None:
+        path.write_bytes(b"half")
+        assert len(list(target.iterdir())) == 3
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        take(tmp_path / "state", target, MARK, interrupted)
+    assert target.exists() == was_there
+    assert not was_there or not list(target.iterdir())
+
+
+def test_directory_is_not_copied_into_itself(backup: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    for inside in (backup / "new", tmp_path / "link" / "backup" / "new"):
+        done = flux_trio("restore", backup, inside)
+        assert (done.returncode, done.stderr) == (
+            1,
+            f"flux-trio restore: ERROR: {inside}: expected a directory that is not in {backup}\n",
+        )
+    state = tmp_path / "state"
+    done = flux_trio("backup", "--statedir", state, state / "jobtap")
+    assert done.stderr == (
+        f"flux-trio backup: ERROR: {state}/jobtap: expected a directory that is not in {state}\n"
+    )
+    assert not (backup / "new").exists()
+    assert not (state / "jobtap").exists()
+
+
 def test_disk_without_room_is_found_before_it_is_filled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,7 +246,7 @@ def test_disk_without_room_is_found_before_it_is_filled(
     usage = type("Usage", (), {"free": 999})()
     monkeypatch.setattr(files.shutil, "disk_usage", lambda _: usage)
     with pytest.raises(BackupError) as caught:
-        Draft(tmp_path / "state", tmp_path / "backup").begin()
+        take(tmp_path / "state", tmp_path / "backup", MARK, nothing)
     assert caught.value.errnum == Errno.ENOSPC
     assert "1000 bytes are needed, the disk has room for 999" in caught.value.text
     assert not (tmp_path / "backup").exists()
@@ -198,7 +265,7 @@ def test_directories_to_which_nothing_is_restored(backup: Path, tmp_path: Path) 
     (there / "file").write_text("mine")
     for target, text in (
         (there, "the directory is not empty"),
-        (there / "file", "Not a directory"),
+        (there / "file", "expected a directory"),
     ):
         done = flux_trio("restore", backup, target)
         assert (done.returncode, done.stderr) == (

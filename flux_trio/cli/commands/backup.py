@@ -77,21 +77,15 @@ def _of_stopped(statedir: Path, directory: Path) -> int:
     from contextlib import closing
 
     from flux_trio._version import __version__
-    from flux_trio.backup import Draft, Mark
+    from flux_trio.backup import Mark, take
     from flux_trio.messages import FluxError
     from flux_trio.state_directory import STATE_FILE
     from flux_trio.store.sqlite_store import SqliteStore
 
-    draft = Draft(statedir, directory)
+    mark = Mark(str(statedir), time.time(), __version__)
     try:
         # the store is open all the time, so that no instance starts meanwhile
         with closing(SqliteStore(statedir / STATE_FILE)) as store:
-            draft.begin()
-            try:
-                store.backup(draft.state, lambda: None)
-                return draft.finish(Mark(str(statedir), time.time(), __version__))
-            except BaseException:
-                draft.undo()
-                raise
+            return take(statedir, directory, mark, lambda path: store.backup(path, lambda: None))
     except FluxError as error:
         raise CommandError(error.text) from None
