@@ -17,7 +17,7 @@ from flux_trio.messages import (
     respond_error,
     service_of,
     topics,
-    without_response,
+    unanswered,
 )
 
 BACKLOG_OF_GUEST_MAX: Final = 4096  # requests to a service that is starting; beyond it EAGAIN
@@ -105,7 +105,7 @@ class Backlog(Generic[Message]):
     def _silence(self, sender: str) -> None:
         """A peer of the owner is gone: do not answer its requests (RFC 6, Disconnection)."""
         self._waiting = [
-            without_response(each) if isinstance(each, Request) and each.sender == sender else each
+            unanswered(each, sender) if isinstance(each, Request) else each
             for each in self._waiting
         ]
 

@@ -27,7 +27,6 @@ from flux_trio.messages.rpc import (
     tells_return_of,
     unanswered,
     unknown_method,
-    without_response,
 )
 from flux_trio.messages.types import (
     MATCHTAG_NONE,
@@ -83,5 +82,4 @@ __all__ = [
     "tells_return_of",
     "unanswered",
     "unknown_method",
-    "without_response",
 ]

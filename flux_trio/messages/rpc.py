@@ -43,13 +43,6 @@ def respond(request: Request, payload: Payload = None) -> Response | None:
     )
 
 
-def unanswered(request: Request, sender: str) -> Request:
-    """Return `request`; one of `sender`, which is gone, wants no response any more."""
-    if request.sender != sender:
-        return request
-    return structs.replace(request, flags=request.flags | NORESPONSE)
-
-
 def respond_stream(request: Request, payload: Payload) -> Response | None:
     """Return one of several responses to `request`; the stream stays open."""
     if request.flags & NORESPONSE:
@@ -79,8 +72,10 @@ def respond_error(request: Request, errnum: int, text: str = "") -> Response | N
     )
 
 
-def without_response(request: RequestT) -> RequestT:
-    """The same request, wanting no response: its sender has gone (RFC 6, Disconnection)."""
+def unanswered(request: RequestT, sender: str) -> RequestT:
+    """Return `request`; one of `sender` wants no response: it is gone (RFC 6, Disconnection)."""
+    if request.sender != sender:
+        return request
     return structs.replace(request, flags=request.flags | NORESPONSE)
 
 

@@ -33,9 +33,12 @@ from flux_trio.messages import (
     respond,
     respond_error,
     topics,
+    unanswered,
 )
 
 Answer = Callable[[Request], Awaitable[Payload]]
+
+_GONE: Final = topics.disconnect_of(topics.JOB_MANAGER)
 
 
 class PluginMethods:
@@ -53,6 +56,8 @@ class PluginMethods:
         self._send = send
         self._explain = explain
         self._changing = trio.Lock()
+        self._open: dict[int, Request] = {}  # requests that are not answered, by their number
+        self._last = 0
         self._own: Final[dict[str, Answer]] = {
             topics.JOB_JOBTAP: self._change,
             topics.JOB_JOBTAP_LIST: self._list,
@@ -60,7 +65,14 @@ class PluginMethods:
         }
 
     def take(self, request: Request) -> bool:
-        """Return whether `request` is one of these; then it is answered."""
+        """Return whether `request` is one of these; then it is answered.
+
+        Requests of a peer that is gone get no response (6.disconnect.2).
+        """
+        if request.topic == _GONE:
+            for number, asked in self._open.items():
+                self._open[number] = unanswered(asked, request.sender)
+            return False
         answer = self._own.get(request.topic)
         if answer is not None:
             self._begin(request, answer, owner_only=True)
@@ -81,17 +93,22 @@ class PluginMethods:
         except FluxError as error:
             self._refuse(request, error.errnum, error.text)
         else:
-            self._host.nursery.start_soon(self._answer, request, answer)
+            self._last += 1
+            self._open[self._last] = request
+            self._host.nursery.start_soon(self._answer, self._last, request, answer)
 
-    async def _answer(self, request: Request, answer: Answer) -> None:
+    async def _answer(self, number: int, request: Request, answer: Answer) -> None:
         try:
-            self._respond(respond(request, await answer(request)))
+            payload = await answer(request)
+            self._respond(respond(self._open[number], payload))
         except FluxError as error:
-            self._refuse(request, error.errnum, error.text)
+            self._refuse(self._open[number], error.errnum, error.text)
         except FormatError as error:
-            self._refuse(request, Errno.EPROTO, f"{request.topic}: {error}")
+            self._refuse(self._open[number], Errno.EPROTO, f"{request.topic}: {error}")
         except PluginError as error:
-            self._refuse(request, Errno.EINVAL, str(error))
+            self._refuse(self._open[number], Errno.EINVAL, str(error))
+        finally:
+            del self._open[number]
 
     def _refuse(self, request: Request, errnum: int, text: str) -> None:
         self._respond(respond_error(request, errnum, text))

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import msgspec
+import pytest
 
 from flux_trio.cores.exec.attach import POLLS_OF_USER_MAX
 from flux_trio.cores.exec.vocabulary import OutputRead, ReadOutput
 from flux_trio.cores.kvs.core import KvsCore
-from flux_trio.messages import ROLE_USER, disconnect_request, topics
-from flux_trio.protocols import ACTIVE, JobState
+from flux_trio.messages import ROLE_USER, Errno, Response, disconnect_request, topics
+from flux_trio.protocols import ACTIVE, VALIDATE, HookAnswer, HookAnswered, JobState
 from tests.support.asking import GUEST_USERID, asked, asked_by_guest, gone
 from tests.support.counting import count_steps
 from tests.support.eventlogs import ending, pending, running
@@ -107,6 +108,41 @@ def test_answers_to_a_peer_that_has_left_wait_for_no_commit() -> None:
         m.commit()
     answers = [each for each in m.messages if each.topic == topics.JOB_URGENCY]
     assert [each.matchtag for each in answers] == [6]
+
+
+def test_jobs_of_an_ingest_that_is_gone_are_decided_and_it_is_not_answered() -> None:
+    """6.disconnect.2: the next ingest has the same name, and uses the same matchtags."""
+    m = ManagerScript(hooks=[VALIDATE])
+    m.submit(1)
+    validate = m.asked.pop(VALIDATE)
+    m.put(gone("job-manager", "job-ingest"), m.submission(2))
+    assert m.put(HookAnswered(validate.ticket, HookAnswer())) == []
+    assert m.names(1)[:2] == ["submit", "validate"]
+    assert m.answer(VALIDATE) == ["job-manager.submit -> {'errors': []}"]
+
+
+@pytest.mark.parametrize("at", ["key", "validate", "scheduler"])
+@pytest.mark.parametrize("is_refused", [False, True], ids=["done", "refused"])
+def test_update_of_a_client_that_is_gone_is_done_and_it_is_not_answered(
+    at: str, *, is_refused: bool
+) -> None:
+    """6.disconnect.2: wherever the update waits."""
+    duration = "attributes.system.duration"
+    hook = {"key": f"job.update.{duration}", "validate": VALIDATE}.get(at)
+    key_answer = HookAnswer(handled=True, validated=at != "validate")
+    answers = {} if at == "key" else {f"job.update.{duration}": key_answer}
+    m = ManagerScript(answers=answers, peers=True)
+    m.running(1)
+    m.plugins.waiting.update([hook] if hook else [])
+    m.ask(topics.JOB_UPDATE, {"id": 1, "updates": {duration: 1e6}})
+    assert m.gone("alice") == []
+    told = m.answer(hook, reject="no" if is_refused else None, handled=True) if hook else []
+    if hook is None or not is_refused:
+        errnum = Errno.EINVAL if is_refused else 0
+        tag = m.last(topics.SCHED_EXPIRATION).matchtag
+        told += m.put(Response(topics.SCHED_EXPIRATION, errnum=errnum, matchtag=tag))
+    assert [line for line in told if "->" in line] == []
+    assert ("jobspec-update" in m.names(1)) is not is_refused
 
 
 def test_exceptions_on_all_jobs_of_a_guest_look_at_no_others() -> None:

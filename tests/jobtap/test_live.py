@@ -15,8 +15,9 @@ from trio.testing import MockClock
 from flux_trio.broker import Handle
 from flux_trio.config import parse_config
 from flux_trio.instance import Instance
-from flux_trio.messages import Errno, FluxError, topics
+from flux_trio.messages import Errno, FluxError, Response, topics
 from flux_trio.testing import simulated_instance
+from flux_trio.trace import Record
 from tests.support.playing import GUEST, Jobs
 
 COUNTS = """
@@ -313,3 +314,40 @@ async def test_job_shows_its_resources_while_it_has_them_and_its_result_at_the_e
         ["CLEANUP", "RUN", "finish", True, "failed"],
         ["INACTIVE", "CLEANUP", "clean", True, "failed"],
     ]
+
+
+SLOW = """
+import trio
+from flux_trio import jobtap
+
+class Slow(jobtap.Plugin):
+    answered = 0
+
+    @jobtap.service("think")
+    async def think(self, request):
+        await trio.sleep(10)
+        self.answered += 1
+        return {"answered": self.answered}
+"""
+
+
+async def test_plugin_service_does_not_answer_a_client_that_is_gone(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    """6.disconnect.2: what it was asked for is done."""
+    path = tmp_path / "slow.py"
+    path.write_text(SLOW)
+    trace: list[Record] = []
+    async with opened() as user:
+        user.instance.trace.add_sink(trace.append)
+        await user.load(str(path))
+        async with user.instance.connect() as shortlived:
+            with trio.move_on_after(5):
+                await shortlived.call("job-manager.slow.think")
+        assert await user.call("job-manager.slow.think") == {"answered": 2}
+    topics_said = [
+        record.message.topic
+        for record in trace
+        if record.party == topics.JOB_MANAGER and isinstance(record.message, Response)
+    ]
+    assert topics_said.count("job-manager.slow.think") == 1

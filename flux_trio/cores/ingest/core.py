@@ -43,7 +43,7 @@ from flux_trio.messages import (
     respond_error,
     tells_return_of,
     topics,
-    without_response,
+    unanswered,
 )
 from flux_trio.protocols import (
     URGENCY_DEFAULT,
@@ -207,12 +207,12 @@ class IngestCore(CorePart):
                 case BatchStored(batch) | BatchDecided(batch):
                     batches.append(batch)
                 case RoomTold(_, requests):
-                    requests[:] = [_silenced(each, request.sender) for each in requests]
+                    requests[:] = [unanswered(each, request.sender) for each in requests]
         for batch in batches:
             for jobid, each in batch.requests.items():
-                batch.requests[jobid] = _silenced(each, request.sender)
+                batch.requests[jobid] = unanswered(each, request.sender)
         for unchecked in self._unchecked.values():
-            unchecked[:] = [_silenced(each, request.sender) for each in unchecked]
+            unchecked[:] = [unanswered(each, request.sender) for each in unchecked]
 
     def _submit(self, request: Request) -> None:
         if self._refusal:
@@ -358,10 +358,6 @@ def _read(request: Request) -> tuple[submission.Submit, bytes]:
     except FormatError as error:
         raise FluxError(Errno.EINVAL, str(error)) from None
     return new, text
-
-
-def _silenced(request: Request, sender: str) -> Request:
-    return without_response(request) if request.sender == sender else request
 
 
 def _limited_bytes(request: Request) -> int:

@@ -258,6 +258,8 @@ class JobManagerCore(CorePart):
         parts.waitable.forget(request.sender)
         parts.history.forget(request.sender)
         parts.purge.forget(request.sender)
+        parts.submission.forget(request.sender)
+        parts.updates.forget(request.sender)
         parts.ledger.forget(request.sender)
         parts.hindrances.forget(request.sender)
         if request.sender == parts.scheduler.sender:

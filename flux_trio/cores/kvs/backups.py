@@ -5,7 +5,7 @@ from __future__ import annotations
 from flux_trio.cores.kvs.ops import BackedUp, KvsOutbox, MakeBackup, StopBackup
 from flux_trio.cores.state import Part
 from flux_trio.editions import kvs
-from flux_trio.messages import Errno, FluxError, Request, respond, respond_error
+from flux_trio.messages import Errno, FluxError, Request, respond, respond_error, unanswered
 
 
 class Backups(Part):
@@ -34,6 +34,7 @@ class Backups(Part):
             self._outbox.send(respond(request))
 
     def leave(self, sender: str) -> None:
-        """Stop the backup if `sender` has asked for it: nobody waits for it any more."""
+        """Stop the backup if `sender` has asked for it: nobody waits for it (6.disconnect.2)."""
         if self._request is not None and self._request.sender == sender:
+            self._request = unanswered(self._request, sender)
             self._outbox.send(StopBackup())

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 from flux_trio.cores.kvs.ops import Op, Page, Put, Unlink
 from flux_trio.cores.kvs.watches import Watch
 from flux_trio.formats.meanings import KvsKey, Stamp
-from flux_trio.messages import Errno, FluxError, Request, topics, without_response
+from flux_trio.messages import Errno, FluxError, Request, topics, unanswered
 
 HELD_BYTES_MAX: Final = 64 << 20
 """Bytes of keys and texts that may wait for room. Further commits are refused with ENOSPC, although
@@ -200,9 +200,7 @@ def without_answers(queue: Iterable[Waiting], gone: str) -> deque[Waiting]:
     name, in order, and must not get answers to its predecessor.
     """
     return deque(
-        replace(each, request=without_response(each.request))
-        if isinstance(each, Commit) and each.request.sender == gone
-        else each
+        replace(each, request=unanswered(each.request, gone)) if isinstance(each, Commit) else each
         for each in queue
         if isinstance(each, Commit) or each.request.sender != gone
     )

@@ -61,7 +61,7 @@ class Chain(msgspec.Struct, frozen=True, gc=False):
 class Updating(msgspec.Struct, frozen=True):
     """One job-manager.update request, and what plugins have said about it so far."""
 
-    request: Request
+    number: int  # of the request in `Updates`
     jobid: JobId
     updates: dict[str, Any]
     keys: tuple[str, ...]  # of `updates`, as the request has them

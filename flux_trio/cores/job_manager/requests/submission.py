@@ -24,7 +24,7 @@ from flux_trio.cores.state import Part
 from flux_trio.editions import submission as payloads
 from flux_trio.editions.submission import NewJob
 from flux_trio.formats.meanings import JobId
-from flux_trio.messages import FluxError, Request, respond, topics
+from flux_trio.messages import FluxError, Request, respond, topics, unanswered
 from flux_trio.protocols import (
     DESTROY,
     JobEvent,
@@ -95,6 +95,11 @@ class Submission(Part):
         self.batches[batch] = Batch(request, len(jobs))
         for new in jobs:
             self._decide(New(new, batch), new.userid, new.jobspec)
+
+    def forget(self, sender: str) -> None:
+        """Do not answer a job-ingest that is gone; its jobs are decided (6.disconnect.2)."""
+        for batch in self.batches.values():
+            batch.request = unanswered(batch.request, sender)
 
     def found(self, message: UserFound) -> None:
         """Take the answer of the user database: go on with the jobs of this user."""

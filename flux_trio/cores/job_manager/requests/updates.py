@@ -39,6 +39,7 @@ from flux_trio.messages import (
     Request,
     respond,
     respond_error,
+    unanswered,
 )
 from flux_trio.protocols import (
     UPDATE_PREFIX,
@@ -61,6 +62,9 @@ _OVER = (JobState.CLEANUP, JobState.INACTIVE)
 class Updates(Part):
     """Answers job-manager.update."""
 
+    requests: dict[int, Request]  # those that are not answered, by the number of the update
+    last_number: int
+
     def __init__(
         self, ledger: Ledger, hooks: Hooks, scheduler: SchedulerSide, limits: UserLimits
     ) -> None:
@@ -68,6 +72,8 @@ class Updates(Part):
         self._limits = limits
         self._hooks = hooks
         self._scheduler = scheduler
+        self.requests = {}
+        self.last_number = 0
 
     def update(self, request: Request) -> None:
         """job-manager.update: update a job, for its user or the owner."""
@@ -88,8 +94,16 @@ class Updates(Part):
             text = f"one or more jobspec updates are invalid: {error}"
             raise FluxError(Errno.EINVAL, text) from None
         self._ledger.check_room()
-        updating = Updating(request, job.id, payload.updates, tuple(payload.updates))
+        self.last_number += 1
+        self.requests[self.last_number] = request
+        updating = Updating(self.last_number, job.id, payload.updates, tuple(payload.updates))
         self._hooks.when_free(job, AskUpdate(updating))
+
+    def forget(self, sender: str) -> None:
+        """Do not answer a peer that is gone; what it has asked for is done (6.disconnect.2)."""
+        self.requests = {
+            number: unanswered(request, sender) for number, request in self.requests.items()
+        }
 
     # --- plugins
 
@@ -112,7 +126,7 @@ class Updates(Part):
         if updating.place == len(updating.keys):
             self._ask_validate(job, updating)
             return None
-        key, request = updating.keys[updating.place], updating.request
+        key, request = updating.keys[updating.place], self.requests[updating.number]
         args = UpdateAsked(key, updating.updates[key], request.userid, request.is_owner)
         answer = self._hooks.ask(job, UPDATE_PREFIX + key, KeyAnswered(updating), args)
         return None if answer is None else self._heard(updating, answer)
@@ -189,13 +203,13 @@ class Updates(Part):
 
     def apply(self, job: ActiveJob, updating: Updating, expiration: int | None) -> None:
         """Log the updates, with the expiration that the scheduler has accepted."""
-        request = updating.request
         if job.state in _OVER:
             self._refuse(updating, ENDED_MEANWHILE)
             return
         if job.state == JobState.RUN and DURATION in updating.updates and expiration is None:
             self._check_expiration(job, updating)  # the job has started meanwhile
             return
+        request = self.requests.pop(updating.number)
         if updating.is_validated and request.is_owner and request.userid != job.userid:
             # otherwise the user could update a jobspec that no plugin has validated
             self._ledger.log(job, JobEvent.SET_FLAGS, rfc21.write(rfc21.SetFlags(["immutable"])))
@@ -207,4 +221,5 @@ class Updates(Part):
         self._ledger.send(respond(request))
 
     def _refuse(self, updating: Updating, text: str) -> None:
-        self._ledger.send(respond_error(updating.request, Errno.EINVAL, text))
+        request = self.requests.pop(updating.number)
+        self._ledger.send(respond_error(request, Errno.EINVAL, text))
