@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
@@ -75,13 +75,9 @@ class Handle(ABC):
         for kind, data in notes:
             self.note(kind, data)
 
-    def records_turns(self) -> bool:
-        """Return whether the trace wants the turns of this module's core."""
-        return False
-
-    def note_turn(self, data: dict[str, Any]) -> None:
-        """Put a turn of this module's core into the trace."""
-        raise NotImplementedError("see records_turns")
+    def turn_sink(self) -> Callable[[dict[str, Any]], None] | None:
+        """Return what puts turns of this module's core into the trace; None if it wants none."""
+        return None
 
     def places_of_taken(self) -> dict[int, int]:
         """Return where the messages received last were sent, by their `id`."""
@@ -171,7 +167,7 @@ class Handle(ABC):
     def _unwrap(self, batch: list[tuple[int, Any]]) -> list[Any]:
         self.t_active = self.now()
         self._trace_received_all(batch)
-        if self.records_turns():
+        if self.turn_sink() is not None:
             self._taken = batch
         return [item for _, item in batch]
 
@@ -214,10 +210,10 @@ class LocalHandle(Handle):
     def note_all(self, notes: Sequence[tuple[str, dict[str, Any]]]) -> None:
         self._router.trace.note_all(self.name, notes)
 
-    def records_turns(self) -> bool:
-        return bool(self._router.trace.turn_sinks)
+    def turn_sink(self) -> Callable[[dict[str, Any]], None] | None:
+        return self._note_turn if self._router.trace.turn_sinks else None
 
-    def note_turn(self, data: dict[str, Any]) -> None:
+    def _note_turn(self, data: dict[str, Any]) -> None:
         self._router.trace.turn(self.name, data)
 
     def is_traced(self) -> bool:

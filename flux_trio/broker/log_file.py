@@ -1,9 +1,9 @@
 """The log on disk: the latest entries, which the next instance in the state directory reads.
 
 An entry is a line of JSON in the file `log`. When the file is full it becomes `log.1`, and its
-predecessor is removed, so that there are at least as many entries as the ring has, in bounded
-space. An entry survives the process, not the machine: no entry waits for the disk. What cannot be
-written, for example on a full disk, is in memory only.
+predecessor is removed, so that there are at least as many entries as the ring has, or, if they are
+long, one file full of them. An entry survives the process, not the machine: no entry waits for the
+disk. What cannot be written, for example on a full disk, is in memory only.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ class LogFile:
 
     def _begin_another(self) -> None:
         self.close()
-        self._path.replace(self._older)
+        with suppress(FileNotFoundError):  # somebody has moved or removed it
+            self._path.replace(self._older)
         self._nentries = self._nbytes = 0
 
 

@@ -129,6 +129,11 @@ class BrokerServices:
         return {}
 
     @cached_property
+    def _backups(self) -> list[tuple[str, trio.CancelScope]]:
+        """The backups that are being made: their clients, and what stops them."""
+        return []
+
+    @cached_property
     def _traces(self) -> TraceStreams:
         return TraceStreams(self.router.trace, self.supervisor.__contains__)
 
@@ -205,7 +210,7 @@ class BrokerServices:
             topics.MODULE_TRACE_CANCEL: self._end_trace,
             topics.BROKER_LOG: self._owner_only(self._log),
             topics.BROKER_NOTE: self._owner_only(self._note),
-            topics.disconnect_of(topics.BROKER): self._ignore,
+            topics.disconnect_of(topics.BROKER): self._stop_backups,
             topics.disconnect_of(topics.MODULE): self._forget,
             topics.stats_of(topics.BROKER): self._stats,
         }
@@ -295,7 +300,14 @@ class BrokerServices:
         directory = expect_payload(request, BackupTo).directory
         if self.back_up is None:
             raise FluxError(Errno.EINVAL, "the instance has no state directory")
-        return await self.back_up(directory)
+        with trio.CancelScope() as scope:
+            made = (request.sender, scope)
+            self._backups.append(made)
+            try:
+                return await self.back_up(directory)
+            finally:
+                self._backups.remove(made)
+        return None  # the client is gone: nobody gets the answer
 
     async def _list(self, _request: Request) -> Payload:
         modules = [
@@ -365,5 +377,8 @@ class BrokerServices:
         self.router.trace.note(note.kind, request.sender, note.data)
         return None
 
-    async def _ignore(self, _request: Request) -> Payload:
+    async def _stop_backups(self, request: Request) -> Payload:
+        for client, scope in self._backups:
+            if client == request.sender:
+                scope.cancel()
         return None

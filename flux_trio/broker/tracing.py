@@ -170,10 +170,10 @@ class _Queue:
 def _whole(record: Record) -> tuple[dict[str, Any] | None, int]:
     """Return the payload with a whole record; None if its payload has no JSON form."""
     try:
-        line = record_to_json(record).decode()
+        line = record_to_json(record)
     except (TypeError, ValueError, OverflowError, RecursionError):  # from a module in this process
         return None, 0
-    return {"record": line}, len(line)
+    return {"record": line.decode()}, len(line)
 
 
 def _payload(record: Record, *, full: bool) -> dict[str, Any]:

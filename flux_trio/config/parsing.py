@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import inspect
@@ -39,6 +39,11 @@ from flux_trio.formats import (
     printable,
 )
 from flux_trio.messages import UnfitError, check_object
+
+PLUGIN_LOOP_S_MIN: Final = 1.0  # a lower limit would interrupt plugins that only take long
+
+V = TypeVar("V")
+T = TypeVar("T")
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True, frozen=True, dict=True):
@@ -123,28 +128,16 @@ def _check(config: Config) -> None:
     """Check rules that the types do not express; FormatError."""
     if config.edition not in EDITIONS:
         raise FormatError(f"one of {', '.join(EDITIONS)}", config.edition, "edition")
-    try:
-        parse_duration(config.exec.kill_timeout)
-    except FormatError as error:
-        raise error.at("exec.kill-timeout") from None
-    try:
-        parse_size(config.exec.output_limit)
-    except FormatError as error:
-        raise error.at("exec.output-limit") from None
+    _at("exec.kill-timeout", parse_duration, config.exec.kill_timeout)
+    _at("exec.output-limit", parse_size, config.exec.output_limit)
     _check_target_check(config.resource.check)
-    if config.job_manager.inactive_age_limit is not None:
-        try:
-            parse_duration(config.job_manager.inactive_age_limit)
-        except FormatError as error:
-            raise error.at("job-manager.inactive-age-limit") from None
-    try:
-        loop_s = parse_duration(config.job_manager.plugin_loop_limit)
-    except FormatError as error:
-        raise error.at("job-manager.plugin-loop-limit") from None
-    if loop_s < PLUGIN_LOOP_S_MIN:
-        where, got = "job-manager.plugin-loop-limit", config.job_manager.plugin_loop_limit
-        raise FormatError("at least 1s", got, where)
-    for index, directive in enumerate(config.job_manager.plugins):
+    manager = config.job_manager
+    if manager.inactive_age_limit is not None:
+        _at("job-manager.inactive-age-limit", parse_duration, manager.inactive_age_limit)
+    where = "job-manager.plugin-loop-limit"
+    if _at(where, parse_duration, manager.plugin_loop_limit) < PLUGIN_LOOP_S_MIN:
+        raise FormatError("at least 1s", manager.plugin_loop_limit, where)
+    for index, directive in enumerate(manager.plugins):
         where = f"job-manager.plugins[{index}]"
         if directive.load is None and directive.remove is None:
             raise FormatError("load or remove", MISSING, where)
@@ -156,14 +149,19 @@ def _check(config: Config) -> None:
     _check_default_queue(config)
 
 
+def _at(where: str, parse: Callable[[V], T], value: V) -> T:
+    """Return `parse(value)`; its FormatError names the key `where`."""
+    try:
+        return parse(value)
+    except FormatError as error:
+        raise error.at(where) from None
+
+
 def _check_target_check(table: CheckConfig | None) -> None:
     if table is None:
         return
     for key, text in (("interval", table.interval), ("timeout", table.timeout)):
-        try:
-            seconds = parse_duration(text)
-        except FormatError as error:
-            raise error.at(f"resource.check.{key}") from None
+        seconds = _at(f"resource.check.{key}", parse_duration, text)
         if not 0 < seconds < math.inf:
             raise FormatError("a time above 0", text, f"resource.check.{key}")
 
@@ -196,8 +194,6 @@ def _check_default_queue(config: Config) -> None:
 
 
 # a key or an index of a path such as resource.config[0]; [] stands for a key of a table of names
-PLUGIN_LOOP_S_MIN: Final = 1.0  # below it what takes long is interrupted
-
 _STEP: Final = re.compile(r"[^.\[\]]+|\[\]")
 
 

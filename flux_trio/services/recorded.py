@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar
 
 from flux_trio._version import __version__
 from flux_trio.broker import Handle
@@ -24,6 +24,7 @@ from flux_trio.protocols import Plugins
 
 P = ParamSpec("P")
 CoreT = TypeVar("CoreT", bound=CorePart)
+TurnSink: TypeAlias = Callable[[dict[str, Any]], None]
 
 
 class Made(Generic[CoreT]):
@@ -53,26 +54,28 @@ def make_core(
     If the trace of `handle` wants turns, it gets them, first how the core was made and its state.
     """
     core = make(*args, **kwargs)
-    if not handle.records_turns():
+    sink = handle.turn_sink()
+    if sink is None:
         return Made(core)
-    return _MadeRecorded(handle, core, written_making(type(core), args, kwargs))
+    return _MadeRecorded(handle, sink, core, written_making(type(core), args, kwargs))
 
 
 class _MadeRecorded(Made[CoreT]):
-    def __init__(self, handle: Handle, core: CoreT, making: dict[str, Any]) -> None:
+    def __init__(self, handle: Handle, sink: TurnSink, core: CoreT, making: dict[str, Any]) -> None:
         super().__init__(core)
         self._handle = handle
+        self._sink = sink
         self._making = {"version": __version__, **making, "state": core.dump()}
 
     @property
     def turns(self) -> Core[Any, Any]:
-        return _Recorded(self._handle, super().turns, self._making)
+        return _Recorded(self._handle, self._sink, super().turns, self._making)
 
     def turns_with(
         self, plugins: Plugins, make: Callable[[CoreT, Plugins], Core[Any, Any]]
     ) -> Core[Any, Any]:
         asked = RecordedPlugins(plugins)
-        return _Recorded(self._handle, make(self.core, asked), self._making, asked)
+        return _Recorded(self._handle, self._sink, make(self.core, asked), self._making, asked)
 
 
 class _Recorded:
@@ -81,11 +84,13 @@ class _Recorded:
     def __init__(
         self,
         handle: Handle,
+        sink: TurnSink,
         turns: Core[Any, Any],
         making: dict[str, Any],
         plugins: RecordedPlugins | None = None,
     ) -> None:
         self._handle = handle
+        self._sink = sink
         self._turns = turns
         self._making = making
         self._plugins = plugins
@@ -109,5 +114,5 @@ class _Recorded:
                 data["actions"] = lines
             if self._plugins is not None:
                 data.update(self._plugins.take_said())
-            self._handle.note_turn(data)
+            self._sink(data)
         return actions

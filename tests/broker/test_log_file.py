@@ -62,6 +62,19 @@ def test_cleared_log_stays_cleared(tmp_path: Path) -> None:
     assert list(book(tmp_path)) == [entry(7)]
 
 
+def test_log_goes_on_after_somebody_has_moved_its_file(tmp_path: Path) -> None:
+    log = book(tmp_path)
+    log.write(entry(0))
+    (tmp_path / "log").rename(tmp_path / "mine")
+    for n in range(1, LOG_RING_SIZE + 3):
+        log.write(entry(n))
+    assert list(book(tmp_path)) == [
+        entry(LOG_RING_SIZE),
+        entry(LOG_RING_SIZE + 1),
+        entry(LOG_RING_SIZE + 2),
+    ]
+
+
 def test_directory_that_cannot_be_written_costs_nothing_but_the_file(tmp_path: Path) -> None:
     log = book(tmp_path / "not there")
     log.write(entry(1))

@@ -21,6 +21,7 @@ OWNER_ONLY = {
     "broker.token": {"userid": 500, "name": "ann"},
     "broker.token-revoke": {"userid": 500},
     "broker.shutdown": None,
+    "broker.backup": {"directory": "/x"},
     "module.load": {"name": "echo"},
     "module.reload": {"name": "echo"},
     "module.remove": {"name": "echo"},
@@ -38,6 +39,7 @@ class BrokerWorld(ModuleWorld):
         super().__init__(nursery)
         self.shutdown = trio.Event()
         self.disk_is_full = False
+        self.backups: list[str] = []  # that are being made
         numbers = itertools.count(1)
         self.tokens = Tokens(lambda: f"secret-{next(numbers)}", self._save)
 
@@ -49,11 +51,20 @@ class BrokerWorld(ModuleWorld):
             {"version": "1"},
             self.shutdown,
             lambda level, party, text: self.log.write(LogEntry(self.now(), level, party, text)),
+            back_up=self._back_up,
         )
         await self.load("broker", services.run, essential=True)
 
     def guest(self, name: str = "guest") -> Handle:
         return LocalHandle(name, self.router, self.now, self.log, GUEST_USERID, ROLE_USER)
+
+    async def _back_up(self, directory: str) -> None:
+        """Make a backup that takes for ever."""
+        self.backups.append(directory)
+        try:
+            await trio.sleep_forever()
+        finally:
+            self.backups.remove(directory)
 
     def _save(self, entries: list[TokenEntry]) -> None:
         if self.disk_is_full:
@@ -385,3 +396,14 @@ async def test_idle_grows_while_a_module_takes_nothing_up(
     modules = (await owner.call("module.list"))["modules"]
     shown = {each["name"]: (each["waiting"], each["idle"] >= 60) for each in modules}
     assert shown == {"broker": (0, False), "deaf": (1, True)}
+
+
+async def test_backup_is_stopped_when_its_client_goes(world: BrokerWorld, owner: Handle) -> None:
+    leaving = world.handle("leaving")
+    for handle, directory in ((leaving, "/a"), (owner, "/b"), (leaving, "/c")):
+        handle.send(Request("broker.backup", {"directory": directory}))
+    await trio.testing.wait_all_tasks_blocked()
+    assert set(world.backups) == {"/a", "/b", "/c"}  # tasks begin in any order
+    leaving.close()
+    await trio.testing.wait_all_tasks_blocked()
+    assert world.backups == ["/b"]

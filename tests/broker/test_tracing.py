@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from flux_trio.broker import BrokerServices, LocalHandle, Tokens
-from flux_trio.broker.tracing import QUEUE_MAX
+from flux_trio.broker.tracing import QUEUE_BYTES_MAX, QUEUE_MAX
 from flux_trio.messages import ROLE_USER, Errno, FluxError, Request
 from flux_trio.trace import Kind, Record, record_from_json, record_to_json
 from tests.support.asking import GUEST_USERID
@@ -96,6 +96,15 @@ async def test_trace_does_not_tell_of_itself(world: TracedWorld) -> None:
         with trio.move_on_after(0.01) as scope:
             await anext(stream)
         assert scope.cancelled_caught
+
+
+async def test_records_are_counted_in_bytes(world: TracedWorld) -> None:
+    """A record of fewer characters than QUEUE_BYTES_MAX, and of more bytes, does not fit."""
+    async with world.traced(records=True) as stream:
+        client = world.handle("client")
+        client.send(Request("echo.nothing", {"text": "é" * (QUEUE_BYTES_MAX // 2)}))
+        first = await anext(stream)
+    assert set(first) == {"lost"}
 
 
 async def test_what_does_not_fit_is_counted(world: TracedWorld) -> None:
