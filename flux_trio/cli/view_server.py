@@ -207,18 +207,24 @@ class _Exchange:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEADER_BYTES_MAX)
 
     async def run(self) -> None:
+        reader = None
         with anyio.move_on_after(REQUEST_S_MAX):
-            try:
-                answer = self._server.answer(await self._request())
-            except Refused as refused:
-                await self._send_whole(refused.status, "text/plain", str(refused).encode())
-                return
-            if isinstance(answer, bytes):
-                kind = "text/html" if answer.startswith(b"<") else "application/json"
-                await self._send_whole(200, kind, answer)
-                return
+            reader = await self._answer()
+        if reader is not None:
+            await self._send_stream(reader)
+
+    async def _answer(self) -> Reader | None:
+        """Answer the request; if it opens a stream, return its reader, and send nothing yet."""
+        try:
+            answer = self._server.answer(await self._request())
+        except Refused as refused:
+            await self._send_whole(refused.status, "text/plain", str(refused).encode())
+            return None
         if isinstance(answer, Reader):
-            await self._send_stream(answer)
+            return answer
+        kind = "text/html" if answer.startswith(b"<") else "application/json"
+        await self._send_whole(200, kind, answer)
+        return None
 
     async def _request(self) -> h11.Request:
         """Return the request; a body is not read."""

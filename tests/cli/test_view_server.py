@@ -7,8 +7,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple
 
+import anyio
 import pytest
 import trio
+import trio.testing
+from anyio.streams.stapled import StapledObjectStream
 
 from flux_trio.cli.live_view import LiveRows
 from flux_trio.cli.view_server import (
@@ -16,6 +19,7 @@ from flux_trio.cli.view_server import (
     HEADER_BYTES_MAX,
     READER_BYTES_MAX,
     READERS_MAX,
+    REQUEST_S_MAX,
     Feed,
     ViewServer,
 )
@@ -215,6 +219,21 @@ async def _read_until(
         await lines.until("200")
         task_status.started()
         await gone.wait()
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"])
+async def test_connection_that_does_not_go_on_ends_alone(
+    sent: bytes, autojump_clock: trio.testing.MockClock
+) -> None:
+    """It sends no whole request, or does not read the answer."""
+    server = ViewServer(PAGE, "default-src 'none'", Feed())
+    to_server, received = anyio.create_memory_object_stream[bytes](1)
+    answered, from_server = anyio.create_memory_object_stream[bytes]()
+    with to_server, from_server:
+        if sent:
+            to_server.send_nowait(sent)
+        await server.take(StapledObjectStream(answered, received))
+    assert trio.current_time() == pytest.approx(REQUEST_S_MAX)
 
 
 async def test_lines_for_a_slow_browser_are_bounded_and_counted() -> None:
