@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from flux_trio.at_once import KVS_MODULE
 from flux_trio.cores.turns import Core, TimerFired
 from flux_trio.explore.remembered import Keeper, Machine, OfClient, OfKvs, OfModule, Remembered
 from flux_trio.faults.catalogue import Crash, Fault, Return, Unload
 from flux_trio.faults.jobs import Jobs
-from flux_trio.faults.machines import KVS_MODULE
 from flux_trio.faults.parties import OWNER
 from flux_trio.faults.plan import Plan
 from flux_trio.faults.running import config_of, surroundings_of

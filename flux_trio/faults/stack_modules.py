@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import trio
 
+from flux_trio.at_once import KVS_MODULE
 from flux_trio.broker import (
     Clock,
     LocalHandle,
@@ -26,7 +27,6 @@ from flux_trio.broker.handle import C
 from flux_trio.broker.supervisor import ModuleSpec
 from flux_trio.cores.turns import Core
 from flux_trio.faults.disk import KvsOnDisk
-from flux_trio.faults.machines import KVS_MODULE
 from flux_trio.faults.station import Station
 from flux_trio.messages import ROLE_OWNER, Event, Message, Request, Response
 from flux_trio.trace import KILLED

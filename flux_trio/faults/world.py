@@ -18,6 +18,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final, assert_never
 
+from flux_trio.at_once import KVS_MODULE, ModulePlan
 from flux_trio.broker import Router
 from flux_trio.config import Config
 from flux_trio.cores.turns import (
@@ -34,7 +35,7 @@ from flux_trio.cores.turns import (
     TimerFired,
 )
 from flux_trio.faults.disk import Disk
-from flux_trio.faults.machines import KVS_MODULE, USERID, ModulePlan, Surroundings, module_plans
+from flux_trio.faults.machines import USERID, Surroundings, plans_of_world
 from flux_trio.faults.plugins import Answering
 from flux_trio.faults.station import Station
 from flux_trio.messages import (
@@ -99,7 +100,7 @@ class CoresWorld:
         self._taken: tuple[Station, list[Any]] | None = None  # inputs of the turn under way
         self._todo: deque[tuple[Station, CommonAction]] = deque()  # its actions
         self._is_stopping = False
-        self._plans: dict[str, ModulePlan] = module_plans(
+        self._plans: dict[str, ModulePlan] = plans_of_world(
             config, given, self.disk, lambda question: self.answers(question)
         )
         self._nbefore: Counter[str] = Counter()  # by name: parties in this life

@@ -22,7 +22,7 @@ from flux_trio.explore import (
 from flux_trio.explore.identity import identity
 from flux_trio.explore.small_world import Fire, Load, Strike, Take, WorldState
 from flux_trio.faults import Crash, Do, Drop, JobPlan, Plan, Which
-from flux_trio.faults.machines import JobManagerAtOnce
+from flux_trio.faults.machines import JobManagerOfWorld
 from flux_trio.protocols.alloc import ALLOC, AllocEvent, AllocState
 from flux_trio.protocols.execution import EXECUTION, ExecEvent, ExecState
 from flux_trio.trace import Record, record_to_json
@@ -88,14 +88,14 @@ def test_same_mistake_is_found_as_early_without_the_states_of_the_rules(
 
 
 def test_core_that_raises_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    turn = JobManagerAtOnce.turn
+    turn = JobManagerOfWorld.turn
 
-    def raises(self: JobManagerAtOnce, now: float, inputs: list[object]) -> list[object]:
+    def raises(self: JobManagerOfWorld, now: float, inputs: list[object]) -> list[object]:
         if any(getattr(each, "topic", "") == "job-manager.raise" for each in inputs):
             raise ValueError("no")
         return turn(self, now, inputs)
 
-    monkeypatch.setattr(JobManagerAtOnce, "turn", raises)
+    monkeypatch.setattr(JobManagerOfWorld, "turn", raises)
     plan = msgspec.structs.replace(ONE, actions=(Do(0.0, "cancel"),))
     broken = broken_by(plan, with_rules=False)
     assert (broken.name, broken.found) == ("error", "job-manager raised ValueError: no")

@@ -1,0 +1,91 @@
+"""The job manager's core with what its shell has beside it, all of which answers in the turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from flux_trio.cores.job_manager.core import JobManagerCore
+from flux_trio.cores.job_manager.requests.admissions import FindUser, User, UserFound
+from flux_trio.cores.state import CorePart, Plain
+from flux_trio.cores.turns import Log, Note
+from flux_trio.jobtap import Given
+from flux_trio.protocols import PluginReplayed, Plugins
+from flux_trio.services.plugin_turns import PluginTurns
+
+
+class JobManagerAtOnce:
+    """The core, its plugins and the user database; see `Core`.
+
+    `plugins` is set before the first turn: a host of plugins is `given` to it, which needs the
+    core first.
+    """
+
+    def __init__(self, core: JobManagerCore, find_user: Callable[[int], User]) -> None:
+        self._core = core
+        self._find_user = find_user
+        self._now = 0.0
+        self._told: list[Any] = []  # by plugins: inputs of the core
+        self._said: list[Any] = []  # by plugins: actions
+        self._turns: PluginTurns
+
+    def use(self, plugins: Plugins) -> None:
+        """Ask these plugins."""
+        self._turns = PluginTurns(self._core, plugins)
+
+    @property
+    def part(self) -> CorePart:
+        """The core itself, which has the state."""
+        return self._core
+
+    def dump(self) -> Plain:
+        """Return the state of the core."""
+        return self._core.dump()
+
+    def start(self, now: float) -> list[Any]:
+        """See `Core`."""
+        return self._turns.start(now)
+
+    def turn(self, now: float, inputs: list[Any]) -> list[Any]:
+        """See `Core`."""
+        actions = self.answered(now, inputs)
+        return actions + self.take_said() if self._said else actions
+
+    def answered(self, now: float, inputs: list[Any]) -> list[Any]:
+        """Take a turn; return the core's actions, without what plugins have said beside it."""
+        self._now = now
+        actions: list[Any] = []
+        while inputs:
+            todo, inputs = self._turns.turn(now, inputs), []
+            for action in todo:
+                match action:
+                    case FindUser(userid):
+                        inputs.append(UserFound(userid, self._find_user(userid)))
+                    case PluginReplayed():
+                        pass  # no plugin is loaded later
+                    case _:
+                        actions.append(action)
+            inputs += self._told
+            self._told.clear()
+        return actions
+
+    def take_said(self) -> list[Any]:
+        """Return what plugins have said, records and lines of the log, since the last call."""
+        said, self._said = self._said, []
+        return said
+
+    def given(self, owner: int, is_traced: Callable[[], bool]) -> Given:
+        """Return what a host of plugins gets in place of an instance."""
+        return Given(
+            tell=self._told.append,
+            note_all=self.note_all,
+            is_traced=is_traced,
+            now=lambda: self._now,
+            log=lambda level, text: self._said.append(Log(level, text)),
+            owner=owner,
+        )
+
+    def note_all(self, kind: str, notes: Sequence[dict[str, Any]]) -> None:
+        """Put records of plugins into the trace."""
+        if not self._core.note_all(kind, notes):
+            self._said.extend(Note(kind, data) for data in notes)

@@ -1,0 +1,83 @@
+"""The modules of an instance: their service names, subscriptions and cores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from flux_trio.config import Config
+from flux_trio.cores.exec.core import ExecCore
+from flux_trio.cores.ingest.core import IngestCore
+from flux_trio.cores.job_list.core import JobListCore
+from flux_trio.cores.resource.core import ResourceCore
+from flux_trio.cores.sched.core import SchedCore
+from flux_trio.cores.sched.tables import scheduler_policies
+from flux_trio.cores.turns import Core
+from flux_trio.formats import Idset, ResourceSet
+from flux_trio.messages import topics
+
+KVS_MODULE: Final = "kvs"
+
+Make = Callable[[], Core[Any, Any]]
+
+
+@dataclass(frozen=True)
+class ModulePlan:
+    """How a module is loaded: `make` returns its core as it is when the module starts."""
+
+    services: tuple[str, ...]
+    events: tuple[str, ...]
+    make: Make
+
+
+def module_plans(
+    config: Config,
+    inventory: ResourceSet,
+    *,
+    kvs: Make,
+    job_manager: Make,
+    exclude: Idset = Idset(),  # noqa: B008 - it is frozen
+    missing: Mapping[int, str] | None = None,
+) -> dict[str, ModulePlan]:
+    """Return the modules of an instance, in the order of their start.
+
+    `kvs` and `job_manager` make the two cores that need more than messages: a store, plugins.
+    """
+    back = topics.SERVICE_BACK_EVENT
+    edition = config.edition_value
+    return {
+        KVS_MODULE: ModulePlan((topics.KVS,), (back,), kvs),
+        "resource": ModulePlan(
+            (topics.RESOURCE,),
+            (),
+            lambda: ResourceCore(inventory, exclude, missing=missing, edition=edition),
+        ),
+        "job-manager": ModulePlan(
+            (topics.JOB_MANAGER,),
+            (topics.RESOURCE_EXPIRATION_EVENT, topics.KVS_DAMAGED_EVENT),
+            job_manager,
+        ),
+        "job-exec": ModulePlan(
+            (topics.JOB_EXEC,),
+            (
+                topics.JOB_EXCEPTION_EVENT,
+                back,
+                topics.RESOURCE_OFFLINE_EVENT,
+                topics.RESOURCE_ONLINE_EVENT,
+            ),
+            lambda: ExecCore(config.exec, edition=edition),
+        ),
+        "sched": ModulePlan((topics.SCHED,), (back,), lambda: _sched(config)),
+        "job-ingest": ModulePlan((topics.JOB_INGEST,), (back,), IngestCore),
+        "job-list": ModulePlan(
+            (topics.JOB_LIST, topics.JOB_INFO),
+            (back, topics.JOB_PURGE_EVENT),
+            lambda: JobListCore(config),
+        ),
+    }
+
+
+def _sched(config: Config) -> Core[Any, Any]:
+    sched, queues = scheduler_policies(config)
+    return SchedCore(sched, config.edition_value, queues)
