@@ -9,9 +9,8 @@ outcome.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -24,6 +23,9 @@ POINTS_MAX: Final = 500  # per time series; a picture cannot show more
 
 Series = list[tuple[float, float]]
 """A step function: (time in seconds since the Unix epoch, value from then on), times ascending."""
+
+Gapped = list[tuple[float, float | None]]
+"""A step function with gaps, in which the value is None."""
 
 
 class Outcome(StrEnum):
@@ -128,28 +130,35 @@ def percentile(ascending: Sequence[float], fraction: float) -> float:
 
 
 def downsample(series: Series, t_end: float, points_max: int) -> Series:
-    """Return `series`, or if it is longer, its means over `points_max` equal spans to `t_end`."""
+    """Return `thinned` of a series without gaps."""
+    return [(at, value or 0.0) for at, value in thinned(series, t_end, points_max)]
+
+
+def thinned(series: Sequence[tuple[float, float | None]], t_end: float, points_max: int) -> Gapped:
+    """Return `series`, or if it is longer, its means over `points_max` equal spans to `t_end`.
+
+    A mean is that of the seconds that have a value; a span without a value has None.
+    """
     if len(series) <= points_max:
-        return series
+        return list(series)
     t_begin = series[0][0]
     span = (t_end - t_begin) / points_max
-    area = _integral(series)
-    edges = [t_begin + index * span for index in range(points_max)] + [t_end]
-    return [(at, (area(edges[i + 1]) - area(at)) / span) for i, at in enumerate(edges[:-1])]
-
-
-def _integral(series: Series) -> Callable[[float], float]:
-    """Return a function: the area under a step function from its start to a time."""
-    times = [at for at, _ in series]
-    areas = [0.0]
-    for (at, value), (after, _) in pairwise(series):
-        areas.append(areas[-1] + value * (after - at))
-
-    def area(until: float) -> float:
-        index = max(0, bisect_right(times, until) - 1)
-        return areas[index] + series[index][1] * (until - times[index])
-
-    return area
+    edges = [*(t_begin + place * span for place in range(points_max)), t_end]
+    step = 0  # the last one that has begun
+    means: Gapped = []
+    for begin, end in pairwise(edges):
+        total, seconds, at = 0.0, 0.0, begin
+        while at < end:
+            while step + 1 < len(series) and series[step + 1][0] <= at:
+                step += 1
+            until = min(series[step + 1][0], end) if step + 1 < len(series) else end
+            value = series[step][1]
+            if value is not None:
+                total += value * (until - at)
+                seconds += until - at
+            at = until
+        means.append((begin, total / seconds if seconds else None))
+    return means
 
 
 def _utilisation(jobs: Iterable[JobFacts], ncores: int) -> Series:

@@ -8,16 +8,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import pairwise
 from statistics import fmean
-from typing import TypeAlias
 
-from flux_trio.sim.metrics import POINTS_MAX, JobFacts, Metrics, percentile
+from flux_trio.sim.metrics import POINTS_MAX, Gapped, JobFacts, Metrics, percentile, thinned
 from flux_trio.sim.waits import longest_waits
 from flux_trio.views import Served, ServedRun
-
-Gapped: TypeAlias = list[tuple[float, float | None]]
-"""A step function with gaps: (seconds since the Unix epoch, value from then on or None)."""
 
 NOBODY = "-"  # the user or bank of a job that has none
 
@@ -108,29 +103,3 @@ def mean_priority(jobs: Iterable[JobFacts]) -> Gapped:
         elif not series or series[-1][1] != mean:
             series.append((at, mean))
     return series
-
-
-def thinned(series: Gapped, t_end: float, points_max: int) -> Gapped:
-    """Return `series`, or if it is longer, its means over `points_max` equal spans to `t_end`.
-
-    A span in which the series has no value has none either.
-    """
-    if len(series) <= points_max:
-        return series
-    t_begin = series[0][0]
-    span = (t_end - t_begin) / points_max
-    sums = [[0.0, 0.0] for _ in range(points_max)]  # value times seconds, and seconds
-    for (at, value), (end, _) in pairwise([*series, (t_end, None)]):
-        if value is None:
-            continue
-        while at < end:
-            place = min(int((at - t_begin) / span), points_max - 1)
-            edge = end if place == points_max - 1 else t_begin + (place + 1) * span
-            until = min(end, edge) if edge > at else end
-            sums[place][0] += value * (until - at)
-            sums[place][1] += until - at
-            at = until
-    return [
-        (t_begin + place * span, total / seconds if seconds else None)
-        for place, (total, seconds) in enumerate(sums)
-    ]

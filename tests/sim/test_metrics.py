@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import accumulate, pairwise
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from flux_trio.sim import JobFacts, Outcome, measure
-from flux_trio.sim.metrics import bounded_slowdown, downsample, percentile
+from flux_trio.sim.metrics import bounded_slowdown, downsample, percentile, thinned
 
 # Four jobs on a machine of 10 cores:
 #   a holds 4 cores from 0 to 100; b, submitted at 0, holds 8 from 100 to 150 (wait 100, timeout);
@@ -48,6 +52,45 @@ def test_a_long_series_becomes_means_over_equal_spans() -> None:
     # 0-20: (4*10 + 0*5 + 2*5) / 20; 20-40: 2
     assert downsample(series, 40.0, 2) == [(0.0, 2.5), (20.0, 2.0)]
     assert downsample(series, 40.0, 4) == series
+
+
+def test_a_long_series_with_gaps_has_means_and_gaps() -> None:
+    series: list[tuple[float, float | None]] = [(0, 10), (1, None), (4, 20), (6, 40), (7, None)]
+    assert thinned(series, 8, 5) == series
+    assert thinned(series, 8, 4) == [(0, 10), (2, None), (4, 20), (6, 40)]
+    assert thinned(series, 8, 2) == [(0, 10), (4, pytest.approx(80 / 3))]
+
+
+@given(
+    begin=st.floats(0, 2e9),
+    steps=st.lists(st.tuples(st.floats(0.1, 1000), st.integers(0, 9) | st.none()), min_size=4),
+    last_s=st.floats(1, 1e5),
+    data=st.data(),
+)
+def test_means_are_those_of_the_part_of_each_step_in_a_span(
+    begin: float, steps: list[tuple[float, int | None]], last_s: float, data: st.DataObject
+) -> None:
+    """Also with times at which no float is the edge of a span."""
+    times = [begin + passed for passed in accumulate((seconds for seconds, _ in steps), initial=0)]
+    series = [(at, value) for at, (_, value) in zip(times, steps, strict=False)]
+    t_end = times[-2] + last_s
+    points = data.draw(st.integers(2, len(series) - 1))
+    means = thinned(series, t_end, points)
+    assert len(means) == points
+    edges = [*(at for at, _ in means), t_end]
+    for place, (_, mean) in enumerate(means):
+        covered = [
+            (min(after, edges[place + 1]) - max(at, edges[place]), value)
+            for (at, value), (after, _) in pairwise([*series, (t_end, None)])
+        ]
+        parts = [
+            (seconds, value) for seconds, value in covered if seconds > 0 and value is not None
+        ]
+        if not parts:
+            assert mean is None
+            continue
+        wanted = sum(seconds * value for seconds, value in parts) / sum(each for each, _ in parts)
+        assert mean == pytest.approx(wanted)
 
 
 def test_a_slowdown_is_never_below_1() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flux_trio.sim import JobFacts, Outcome, WorkloadJob, deal_users, measure, served_run
-from flux_trio.sim.served import mean_priority, serve_by, thinned
+from flux_trio.sim.served import mean_priority, serve_by
 from flux_trio.sim.users import FIRST_USERID, userids_of
 from flux_trio.sim.waits import longest_waits
 
@@ -60,13 +60,6 @@ def test_mean_priority_is_that_of_pending_jobs() -> None:
         job("ann", 1, 0, None, 1),  # never had one
     ]
     assert mean_priority(jobs) == [(0, 10), (2, 15), (4, 25), (6, 30), (8, None)]
-
-
-def test_thinned_series_has_the_means_and_the_gaps() -> None:
-    series: list[tuple[float, float | None]] = [(0, 10), (1, None), (4, 20), (6, 40), (7, None)]
-    assert thinned(series, 8, 5) == series
-    assert thinned(series, 8, 4) == [(0, 10), (2, None), (4, 20), (6, 40)]
-    assert thinned(series, 8, 2) == [(0, 10), (4, pytest.approx(80 / 3))]
 
 
 def test_longest_waits_say_what_was_free_and_who_went_first() -> None:
