@@ -89,6 +89,8 @@ class Trace:
     def remove_sink(self, sink: Sink) -> None:
         self._sinks.remove(sink)
         self.has_sinks = bool(self._sinks)
+        if sink in self.turn_sinks:
+            self.turn_sinks.remove(sink)
 
     def hand_over(self) -> Trace:
         """Return a trace that goes on with the numbers and sinks; this one has no sink any more."""

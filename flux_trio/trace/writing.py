@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from flux_trio.trace.record import Record, records_to_json
+from flux_trio.trace.record import Kind, Record, records_to_json
 
 BUFFER_BYTES: Final = 1 << 16
 """Most bytes that wait to be written; a killed process loses them."""
@@ -26,7 +26,7 @@ class JsonLines:
         self._write = write
         self._max = buffer_bytes
         self._records: list[Record] = []
-        self._since = 0  # the place of the first record
+        self._since = 0  # the first place whose record was given; 0 before that
         self._lines = bytearray()
         self._closed = False
         self.error: OSError | None = None
@@ -36,7 +36,8 @@ class JsonLines:
         if self._closed:
             return
         if not self._since:
-            self._since = max(record.n, 1)
+            is_turn = record.kind == Kind.TURN  # it has the place of a record that was not given
+            self._since = record.n + 1 if is_turn else max(record.n, 1)
         self._records.append(record)
         if len(self._records) == BATCH:
             self._encode()

@@ -115,6 +115,30 @@ def test_receipts_leave_out_the_message_of_a_near_send_and_get_it_back() -> None
     assert {NEAR - 1, NEAR + 1} <= distances
 
 
+def test_receipt_after_a_turn_keeps_a_message_that_was_sent_before_the_turn() -> None:
+    pieces: list[bytes] = []
+    sink = JsonLines(pieces.append)
+    trace = Trace(lambda: 1.0)
+    sent = trace.sent("a", "b", Event("early"))
+    trace.add_sink(sink.append, turns=True)
+    trace.turn("a", {"now": 1.0})  # it has the place of the send, which the sink was not given
+    trace.received("b", "", Event("early"), sent)
+    sink.close()
+    (received,) = read(b"".join(pieces).decode())
+    assert received.message == Event("early")
+
+
+def test_sink_that_is_removed_gets_no_turns_either() -> None:
+    records: list[Record] = []
+    trace = Trace(lambda: 1.0)
+    trace.add_sink(records.append, turns=True)
+    trace.turn("a", {"now": 1.0})
+    trace.remove_sink(records.append)
+    trace.turn("a", {"now": 2.0})
+    trace.note("state", "a", {})
+    assert [record.data for record in records] == [{"now": 1.0}]
+
+
 def test_receipt_without_message_and_send_is_an_error() -> None:
     line = '{"n":5,"t":1.0,"kind":"recv","party":"a","ref":3}\n'
     assert failure(line) == (
