@@ -36,6 +36,12 @@ class TwinListed(ListedJobs):
     def turn(self, *inputs: Any, now: float = 0.0) -> None:
         super().turn(*inputs, now=max(self.now, now))
 
+    def commit(self, *ops: list[str]) -> None:
+        """A commit; what watchers are told of it comes after what the kvs has said before."""
+        self.answers += self.kvs.commit(*ops)
+        if not self.waits:
+            self.let_kvs_answer()
+
     def do(self, actions: list[Any]) -> None:
         for action in actions:
             if isinstance(action, Request) and service_of(action.topic) == topics.KVS:
