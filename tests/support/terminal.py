@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import pty
 import select
@@ -19,6 +20,7 @@ class Terminal:
         self._process = process
         self._fd = fd
         self._seen = ""
+        self._decode = codecs.getincrementaldecoder("utf-8")().decode  # a read may cut a character
 
     def type(self, line: str) -> None:
         """Type a line and the enter key."""
@@ -27,25 +29,26 @@ class Terminal:
     def until(self, text: str) -> str:
         """Wait for `text`; return all that came since the last call."""
         while text not in self._seen:
-            self._seen += self._more()
+            assert self._take_more(), f"the command has ended after {self._seen!r}"
         found, _, self._seen = self._seen.partition(text)
         return found
 
     def until_end(self) -> tuple[str, int]:
         """Wait for the end of the command; return the rest that it printed, and its exit code."""
-        while more := self._more(is_ending=True):
-            self._seen += more
+        while self._take_more():
+            pass
         return self._seen, self._process.wait(DEADLINE_S)
 
-    def _more(self, *, is_ending: bool = False) -> str:
+    def _take_more(self) -> bool:
+        """Wait for the next bytes; return False if the command has closed the terminal."""
         ready, _, _ = select.select([self._fd], [], [], DEADLINE_S)
         assert ready, f"nothing more came after {self._seen!r}"
         try:
             data = os.read(self._fd, 1 << 16)
-        except OSError:  # the command has closed the terminal
-            data = b""
-        assert data or is_ending, f"the command has ended after {self._seen!r}"
-        return data.decode().replace("\r\n", "\n")
+        except OSError:
+            return False
+        self._seen += self._decode(data).replace("\r", "")  # there is one before each newline
+        return bool(data)
 
 
 @contextmanager
