@@ -295,7 +295,8 @@ def test_id_of_a_purged_job_is_not_used_again(m: ManagerScript) -> None:
     again = m.restarted(peers=True)
     assert again.ask(topics.JOB_GETINFO) == ["job-manager.getinfo -> {'max_jobid': 6}"]
     assert again.submit(6) == [
-        "job-manager.submit -> {'errors': [[6, 'job id 6 is already in use']]}"
+        "job-manager.submit -> {'errors': "
+        "[[6, 'job id 6 was used before, by a job that was refused or purged']]}"
     ]
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from flux_trio.cores.job_index import submit_op
+from typing import Any
+
+import pytest
+
+from flux_trio.config import Config, JobManagerConfig, UserLimitsConfig
+from flux_trio.cores.job_index import active_key, submit_op
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.cores.turns import Exit
 from flux_trio.formats import format_eventlog
 from flux_trio.messages import Errno, Response
-from flux_trio.protocols import VALIDATE, JobState
+from flux_trio.protocols import VALIDATE, HookAnswer, JobState
 from flux_trio.services.plugin_turns import PluginTurns
-from tests.support.asking import asked
+from tests.support.asking import GUEST_USERID, asked
 from tests.support.eventlogs import event
 from tests.support.instant_kvs import InstantKvs
 from tests.support.manager_script import (
@@ -198,6 +203,70 @@ def test_job_that_is_refused_at_restart_is_refused_when_ingest_submits_it_again(
     assert again.answer(VALIDATE, reject="no") == [refused]
     assert again.put(submission) == [refused]
     assert again.names(1) == []
+
+
+REFUSED: dict[str, dict[str, Any]] = {
+    "by a plugin": {"answers": {VALIDATE: HookAnswer(reject="no")}},
+    "by a limit": {
+        "config": Config(job_manager=JobManagerConfig(user_limits=UserLimitsConfig(jobs=1)))
+    },
+}
+
+
+@pytest.mark.parametrize("how", REFUSED.values(), ids=REFUSED)
+def test_refusal_stands_when_the_job_manager_ends_before_ingest_has_the_answer(
+    how: dict[str, Any],
+) -> None:
+    """33.validation.4, 21.events.13: the next one does not find the job, and refuses it again."""
+    m = ManagerScript()
+    m.submit(1, userid=GUEST_USERID)
+    m = m.restarted(**how)
+    submission = m.submission(2, userid=GUEST_USERID)
+    (refused,) = m.put(submission)
+    assert "'errors': [[2, " in refused
+    assert m.kvs.keys(key(2)) == []
+    assert m.kvs.value(active_key(2)) is None
+    for _ in range(2):
+        m = m.restarted(peers=True)
+        assert m.put(submission) == [
+            "job-manager.submit -> {'errors': "
+            "[[2, 'job id 2 was used before, by a job that was refused or purged']]}"
+        ]
+        assert m.names(2) == []
+        assert m.state(1) == JobState.SCHED
+
+
+def test_refusal_is_answered_when_the_job_is_removed() -> None:
+    """21.events.13: nobody is told of a refusal that the next job manager would not know of."""
+    m = ManagerScript(hooks=[VALIDATE], commits_wait=True)
+    assert m.submit(1) == ["ask job.validate 1"]
+    (commit,) = m.answer(VALIDATE, reject="no")
+    assert commit == "commit 1: unlink"
+    assert m.kvs.value(active_key(1)) == ""
+    assert m.commit() == ["job-manager.submit -> {'errors': [[1, 'no']]}"]
+    assert m.kvs.value(active_key(1)) is None
+
+
+def test_submission_without_a_refusal_costs_one_append_for_each_job() -> None:
+    m = ManagerScript(commits_wait=True)
+    m.submit(1, 2)
+    (commit,) = m.commits
+    assert isinstance(commit.payload, dict)
+    assert [op[:2] for op in commit.payload["ops"]] == [
+        ["append", f"{key(jobid)}.eventlog"] for jobid in (1, 2)
+    ]
+
+
+def test_job_of_an_id_in_use_is_refused_and_the_other_job_of_this_id_is_kept(
+    m: ManagerScript,
+) -> None:
+    """A submit request that arrives twice."""
+    submission = m.submission(1)
+    assert m.put(submission)[0] == SUBMITTED
+    assert m.put(submission) == [
+        "job-manager.submit -> {'errors': [[1, 'job id 1 is already in use']]}"
+    ]
+    assert m.restarted().state(1) == JobState.SCHED
 
 
 def test_job_that_is_refused_at_restart_is_removed(m: ManagerScript) -> None:

@@ -6,7 +6,19 @@ from typing import Any
 
 import pytest
 
-from flux_trio.faults import ClockJump, Crash, Fault, JobPlan, Linger, Plan, Unload, When, run_plan
+from flux_trio.faults import (
+    ClockJump,
+    Crash,
+    Fault,
+    JobPlan,
+    KillInstance,
+    Linger,
+    Plan,
+    PluginRejects,
+    Unload,
+    When,
+    run_plan,
+)
 from flux_trio.messages import Errno, Request, Response, topics
 from flux_trio.trace import Kind, Record
 
@@ -92,6 +104,14 @@ def test_clock_that_is_set_moves_no_duration(by: float) -> None:
     assert [end - by for end in ends(trace)] == pytest.approx([2.0, 2.0])
     (noted,) = [record.data for record in trace if record.kind == Kind.CLOCK]
     assert noted == {"by": by}
+
+
+def test_refused_job_does_not_run_if_the_instance_is_killed_when_its_user_is_told() -> None:
+    """33.validation.4"""
+    told = When(topics.INGEST_SUBMIT, type="response", side="send")
+    trace = played(PluginRejects(), KillInstance(told), jobs=(JobPlan(),))
+    events = [record.data for record in trace if record.kind == Kind.EVENT]
+    assert [(each or {})["name"] for each in events] == ["submit", "invalidate"]
 
 
 def test_requests_to_a_module_that_is_away_are_refused_and_made_again() -> None:

@@ -1,9 +1,9 @@
 """Ingest: it stores a submission as a job, and answers when the job is durable.
 
 The submissions of one turn are one batch: one commit with the jobspecs and submit events, then one
-job-manager.submit, then the answers. A job that the job manager refuses is removed again. If the
-job manager ends before it answers, the next one may have read the jobs back and may run them: the
-batch is kept and submitted again. Left out: signatures (RFC 15); the broker guarantees the userid.
+job-manager.submit, then the answers. The job manager removes a job that it refuses. If it ends
+before it answers, the next one may have read the jobs back and may run them: the batch is kept and
+submitted again. Left out: signatures (RFC 15); the broker guarantees the userid.
 """
 
 from __future__ import annotations
@@ -332,7 +332,6 @@ class IngestCore(CorePart):
                 self._outbox.send(
                     respond(request, submission.SUBMITTED.write(submission.Submitted(jobid)))
                 )
-        self._remove(list(refused))
 
     def _fail(self, batch: _Batch, errnum: int, text: str) -> None:
         for request in batch.requests.values():

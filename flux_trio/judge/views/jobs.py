@@ -196,14 +196,21 @@ def _lives(record: Record, seen: Seen) -> Iterable[tuple[int, Any]]:
     """job-manager.submit tells of many when they were submitted.
 
     If the job manager goes before it has logged their submit events, or before it has answered,
-    the submission has failed: who submits takes the jobs back.
+    the submission has failed: who submits takes the jobs back. A job that was submitted before, and
+    was refused or is over, has no events any more: it ends with the answer.
     """
     if isinstance(record.message, Response):
-        return [(jobid, None) for jobid in seen.at(SUBMISSIONS, _submission(record)) or ()]
+        jobs = seen.at(SUBMISSIONS, _submission(record)) or ()
+        return [(jobid, None) for jobid in jobs if errnum(record) or _is_only_asked(jobid, seen)]
     if seen.facts.is_manager_gone(record):
         lives: Mapping[int, Life] = seen.all(LIFE)
         return [(jobid, None) for jobid, life in lives.items() if not life.is_logged]
     return _submitted(record)
+
+
+def _is_only_asked(jobid: int, seen: Seen) -> bool:
+    life = seen.at(LIFE, jobid)
+    return life is not None and life.state == NEW and not life.is_logged
 
 
 def _submitted(record: Record) -> list[tuple[int, Any]]:
@@ -275,7 +282,7 @@ LIFE: Final = view(
     many=(
         *received("request", topics.JOB_SUBMIT),
         *sent("request", ANY_DISCONNECT),
-        *sent("response", topics.JOB_SUBMIT, mark=ERROR),
+        *sent("response", topics.JOB_SUBMIT),
     ),
     reads=(SUBMISSIONS, BEGUN),
     fold=_fold_life,

@@ -21,7 +21,7 @@ from flux_trio.cores.job_manager.jobs.commits import Commits
 from flux_trio.cores.job_manager.jobs.jobspecs import Jobspecs
 from flux_trio.cores.job_manager.jobs.tally import Tally
 from flux_trio.cores.job_manager.jobs.user_jobs import JobBytes, UserJobs
-from flux_trio.cores.kvs_calls import commit_ops, look_up
+from flux_trio.cores.kvs_calls import look_up
 from flux_trio.cores.stored_jobs import EVENTLOG
 from flux_trio.editions import Edition, job_requests, rfc21
 from flux_trio.editions.rfc27 import SchedAnnotations, without_reason
@@ -32,7 +32,7 @@ from flux_trio.formats import (
 from flux_trio.formats.meanings import JobId
 from flux_trio.messages import Event as EventMessage
 from flux_trio.messages import Request, check_user, topics
-from flux_trio.messages.types import NORESPONSE, PRIVATE, USERID_UNKNOWN
+from flux_trio.messages.types import PRIVATE, USERID_UNKNOWN
 from flux_trio.protocols import (
     ASKING,
     HOOK,
@@ -52,7 +52,7 @@ _EVENT: Final[str] = Kind.EVENT.value  # looked up once: every event is traced
 _FURTHER = frozenset({JobEvent.CLEAN, JobEvent.EXCEPTION, JobEvent.MEMO})
 
 MAX_JOBID_KEY: Final = "job-manager.max-jobid"
-"""The greatest job id at the last purge: no id is used again."""
+"""The greatest job id at the last purge or refusal: no id is used again."""
 
 RECENT_MAX: Final = 10_000
 """Inactive jobs that plugins may still look up."""
@@ -206,8 +206,9 @@ class Ledger(Commits):
         self.max_jobid = max(self.max_jobid, jobid)
 
     def discard(self, job: ActiveJob) -> None:
-        """Remove a job that was refused (RFC 21, Invalidate Event)."""
+        """Remove a job that was refused, and its stored values (RFC 21, Invalidate Event)."""
         self._remove(job)
+        self.unstore(job.id)
         self.dirty.pop(job.id, None)
         self.logged.pop(job.id, None)
         event = Event(self.now, JobEvent.INVALIDATE)
@@ -215,9 +216,14 @@ class Ledger(Commits):
         job.asked = job.state  # plugins are told of job.destroy only
         self._tell(job, event)  # it is in no eventlog, but followers have seen the submit event
 
-    def remove(self, job: ActiveJob) -> None:
-        """Remove the stored values of a refused job (RFC 21, Invalidate Event)."""
-        self.send(Request(*commit_ops(refusal_ops(job.id)), flags=NORESPONSE))
+    def unstore(self, jobid: int) -> None:
+        """Remove the stored values of a refused job, before anyone is told of the refusal.
+
+        Otherwise the next job manager could read the job back and run it. The mark comes first: it
+        tells the next one that this job was decided, if job-ingest submits it again.
+        """
+        self.max_jobid = max(self.max_jobid, jobid)
+        self.store([["put", MAX_JOBID_KEY, str(self.max_jobid)], *refusal_ops(jobid)])
 
     def annotate(self, job: ActiveJob, annotations: dict[str, Any] | None) -> None:
         """Set the annotations of a pending job; they are volatile (RFC 27, Alloc Annotate)."""

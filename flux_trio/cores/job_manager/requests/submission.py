@@ -1,8 +1,9 @@
 """Submission: jobs that ingest has stored become active, or are refused with a reason.
 
 Ingest has stored the jobspec and the submit event before it sends a job here (RFC 16). A refused
-job gets no further event, and ingest removes its values. If the job manager has ended before its
-answer, ingest submits the jobs again. By then they have been read back, and may have gone on.
+job gets no further event, and its values are removed before anyone is told. If the job manager has
+ended before its answer, ingest submits the jobs again. By then the others have been read back, and
+may have gone on.
 """
 
 from __future__ import annotations
@@ -148,7 +149,6 @@ class Submission(Part):
         else:
             self.refused[job.id] = refusal
             self._refuse(job)
-            self._ledger.remove(job)
         self._answer_again(job.id)
 
     def _answer_again(self, jobid: int) -> None:
@@ -170,7 +170,11 @@ class Submission(Part):
 
     def looked_for(self, jobid: int, batch: int, *, was_over: bool) -> None:
         """A submitted job was over when this job manager started, or there is no such job."""
-        self._count(batch, None if was_over else (jobid, _in_use(jobid)))
+        if was_over:
+            self._count(batch)
+        else:
+            self._ledger.unstore(jobid)
+            self._count(batch, (jobid, _was_used(jobid)))
 
     def _update(self, job: ActiveJob, updates: dict[str, Any]) -> None:
         """Add what the queue adds to the jobspec, before plugins see it (33.assignment.3)."""
@@ -188,6 +192,7 @@ class Submission(Part):
         refusal = self._limits.refusal(new.userid, len(jobspec))
         if refusal is not None:
             self.batches[batch].full.add(new.userid)
+            self._ledger.unstore(new.id)
             self._count(batch, (new.id, refusal))
             return
         job = ActiveJob(new.id, self._ledger.jobspecs.keep(new.userid, jobspec))
@@ -230,6 +235,11 @@ class Submission(Part):
 
 def _in_use(jobid: int) -> str:
     return f"job id {jobid} is already in use"
+
+
+def _was_used(jobid: int) -> str:
+    """Return the error for a job that an earlier job manager has removed; why is not known."""
+    return f"job id {jobid} was used before, by a job that was refused or purged"
 
 
 def system_of(jobspec: dict[str, Any]) -> dict[str, Any]:
