@@ -38,13 +38,12 @@ from flux_trio.messages import (
     unknown_method,
 )
 
-# These methods take long, for example because a module takes time to start: each runs in a task.
+# These methods take long, because a module takes time to start and stop: each runs in a task.
 SLOW: Final = (
     topics.MODULE_LOAD,
     topics.MODULE_RELOAD,
     topics.MODULE_REMOVE,
     topics.MODULE_KILL,
-    topics.BROKER_BACKUP,
 )
 SUBSCRIPTIONS_OF_USER_MAX: Final = 256  # of all peers of a user: each is matched with each topic
 
@@ -165,6 +164,8 @@ class BrokerServices:
             logs.take(request)
         elif request.topic == topics.MODULE_TRACE:
             self._trace(nursery, handle, request)
+        elif request.topic == topics.BROKER_BACKUP:
+            nursery.start_soon(self._serve_until_gone, handle, request)
         elif request.topic in SLOW:
             nursery.start_soon(self._serve, handle, request)
         else:
@@ -177,6 +178,16 @@ class BrokerServices:
             answer = respond_error(request, error.errnum, error.text)
         if answer is not None:
             handle.send(answer)
+
+    async def _serve_until_gone(self, handle: Handle, request: Request) -> None:
+        """Serve a request; stop when its sender disconnects, which then gets no answer."""
+        with trio.CancelScope() as scope:
+            served = (request.sender, scope)
+            self._backups.append(served)
+            try:
+                await self._serve(handle, request)
+            finally:
+                self._backups.remove(served)
 
     def _trace(self, nursery: trio.Nursery, handle: Handle, request: Request) -> None:
         """Open a stream at once, so that its cancel can find it; a task feeds it."""
@@ -300,14 +311,7 @@ class BrokerServices:
         directory = expect_payload(request, BackupTo).directory
         if self.back_up is None:
             raise FluxError(Errno.EINVAL, "the instance has no state directory")
-        with trio.CancelScope() as scope:
-            made = (request.sender, scope)
-            self._backups.append(made)
-            try:
-                return await self.back_up(directory)
-            finally:
-                self._backups.remove(made)
-        return None  # the client is gone: nobody gets the answer
+        return await self.back_up(directory)
 
     async def _list(self, _request: Request) -> Payload:
         modules = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 from typing import IO, Any
 
 import click
@@ -40,6 +41,14 @@ def remark(message: str) -> None:
 
     with suppress(OSError):
         click.echo(f"{command_name()}: {printable(message)}", err=True)
+
+
+def write_text(path: Path, text: str, error: type[CommandError] = CommandError) -> None:
+    """Write a file that the user has named, in UTF-8. Raises `error`."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as raised:
+        raise error(f"{path}: {raised.strerror}") from None
 
 
 def command_name() -> str:

@@ -75,7 +75,8 @@ def metrics(stats: Stats) -> Iterator[Metric]:
     for service, key, name, text, label in LABELED:
         if service in stats:
             gauge = GaugeMetricFamily(f"{PREFIX}_{name}", text, labels=[label])
-            for value, number in stats[service][key].items():
+            # an execution service of another program may have other statistics
+            for value, number in stats[service].get(key, {}).items():
                 gauge.add_metric([value], number)
             yield gauge
     if topics.JOB_MANAGER in stats:

@@ -7,6 +7,7 @@ instance but that it may run jobs; each job uses at most one core of a node.
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -51,7 +52,7 @@ class Tour:
             check=False,
         )
         if show:
-            click.echo(f"\n$ flux-trio {' '.join(words)}")
+            click.echo(f"\n$ flux-trio {shlex.join(words)}")
             click.echo((result.stdout + result.stderr).rstrip())
         return result
 

@@ -10,7 +10,7 @@ from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from flux_trio.cli.errors import CommandError, complain
+from flux_trio.cli.errors import CommandError, complain, write_text
 
 if TYPE_CHECKING:
     from flux_trio.trace import Sink, Source
@@ -19,7 +19,7 @@ UNREADABLE: Final = 2
 
 
 class Unreadable(CommandError):
-    """The file is not a trace that can be read."""
+    """The file is not a trace that can be read, or the report on it cannot be written."""
 
     exit_code = UNREADABLE
 
@@ -41,10 +41,7 @@ def opened(trace: Path) -> Iterator[Source]:
 
 def write_report(output: Path, text: str) -> None:
     """Write a report. Raises Unreadable if the file cannot be written."""
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise Unreadable(f"{output}: {error.strerror}") from None
+    write_text(output, text, Unreadable)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from flux_trio.exercise.stage import Stage
 
@@ -22,9 +22,9 @@ class Act:
     play: Play
 
 
-async def many(stage: Stage, count: int, **shape: object) -> list[int]:
-    """Submit `count` jobs alike and return their ids."""
-    return [await stage.submit(**shape) for _ in range(count)]  # type: ignore[arg-type]
+async def many(stage: Stage, count: int, **shape: Any) -> list[int]:
+    """Submit `count` jobs of the same `shape`, as in `Stage.submit`, and return their ids."""
+    return [await stage.submit(**shape) for _ in range(count)]
 
 
 async def all_have(stage: Stage, jobids: Iterable[int], event: str) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 import trio
@@ -23,7 +25,8 @@ class Program:
     """A command that connects to the instance at `uri` with `token`.
 
     Both are in its environment (FLUX_TRIO_URI, FLUX_TRIO_TOKEN). What it prints goes to standard
-    error, so that it cannot mix with the report.
+    error, so that it cannot mix with the report. The processes that it starts, for example those of
+    a script that is its command, are killed with it.
     """
 
     def __init__(self, command: Sequence[str], uri: str, token: str) -> None:
@@ -48,23 +51,29 @@ class Program:
                 self.command,
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
-                stdout=2,
+                stdout=2,  # standard error
+                start_new_session=True,
             )
         except OSError as error:
             raise ProgramNotStarted(f"{self.command[0]}: {error.strerror}") from None
 
     async def kill(self) -> None:
-        """End the process by SIGKILL."""
+        """End the process, and those that it has started, by SIGKILL."""
         if self._process is not None:
-            self._process.kill()
+            self._signal(signal.SIGKILL)
             await self._process.wait()
             self._process = None
+
+    def _signal(self, signum: int) -> None:
+        assert self._process is not None
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signum)
 
     async def end(self) -> None:
         """End the process by SIGTERM; by SIGKILL if it does not end within TERM_S."""
         if self._process is None:
             return
-        self._process.terminate()
+        self._signal(signal.SIGTERM)
         with trio.CancelScope(shield=True):
             with trio.move_on_after(TERM_S):
                 await self._process.wait()

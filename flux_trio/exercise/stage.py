@@ -108,7 +108,6 @@ class Stage:
         self,
         *command: str,
         run_s: float = 0.05,
-        urgency: int = 16,
         exclusive: bool = False,
         **shape: Any,
     ) -> int:
@@ -124,7 +123,7 @@ class Stage:
             exclusive=exclusive,
             **shape,
         ).to_json()
-        found = await self.call(topics.INGEST_SUBMIT, {"jobspec": jobspec, "urgency": urgency})
+        found = await self.call(topics.INGEST_SUBMIT, {"jobspec": jobspec})
         self.jobs.append(found["id"])
         return int(found["id"])
 

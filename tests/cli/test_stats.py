@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from flux_trio.cli.metrics import metrics
 from flux_trio.cores.histogram import SHORT_S, Durations
 from tests.support.instance import DEADLINE_S, RunningInstance, running_instance
 
@@ -38,6 +39,11 @@ def run_jobs(instance: RunningInstance) -> None:
     for _ in range(3):
         assert instance.invoke("run", "true").exit_code == 0
     instance.ok("submit", "--urgency=hold", "true")
+
+
+def test_execution_service_of_another_program_may_have_other_statistics() -> None:
+    found = {family.name for family in metrics({"job-exec": {"mine": 1}, "jobtap": {}})}
+    assert "flux_trio_exec_jobs" in found
 
 
 @pytest.mark.real

@@ -117,6 +117,12 @@ def test_span_of_records_that_is_none(trace: Path, span: str) -> None:
     assert "expected FIRST:LAST" in result.stderr
 
 
+def test_span_of_records_that_ends_before_it_begins(trace: Path) -> None:
+    result = view(trace, "--records", "5:2")
+    assert result.exit_code == 2
+    assert "expected LAST after FIRST, got '5:2'" in result.stderr
+
+
 def test_page_that_cannot_be_written(trace: Path, tmp_path: Path) -> None:
     result = view(trace, "-o", tmp_path / "no" / "page.html")
     assert result.exit_code == 2

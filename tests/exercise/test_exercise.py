@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import subprocess
 import sys
@@ -24,7 +25,8 @@ pytestmark = pytest.mark.real
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "docs" / "howto" / "any-language"
 NODE = shutil.which("node")
-PATIENCE = ("--deadline", "300s")  # only what hangs takes so long, however busy the machine is
+PATIENCE_S = 300.0  # only what hangs takes so long, however busy the machine is
+PATIENCE = ("--deadline", f"{PATIENCE_S}s")
 
 needs_node = pytest.mark.skipif(NODE is None, reason="node is not installed")
 
@@ -64,7 +66,8 @@ def test_scheduler_that_answers_twice_is_named(tmp_path: Path) -> None:
         once = "      answer(job, SUCCESS);\n"
         (tmp_path / name).write_text(text.replace(once, 2 * once))
     command = ["node", str(tmp_path / "fifo.js")]
-    play = partial(run_exercise, deadline_s=1.0)
+    # scheduling is suspended then, so the act takes this long; node starts in a tenth of it
+    play = partial(run_exercise, deadline_s=5.0)
     found = trio.run(play, SCHED_KIT, command, SCHED_ACTS[:1], lambda _act, _stuck: None)
     assert not found.is_clean
     assert "27.success.8 broken by " in found.text()
@@ -80,10 +83,25 @@ def test_our_execution_service_keeps_every_clause(monkeypatch: pytest.MonkeyPatc
     assert " kept " in line
 
 
+def test_program_behind_a_script_is_killed_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the scheduler that is started next could not register its service."""
+    script = f"{shlex.join(ours(monkeypatch, 'sched'))}; exit 7"
+    play = partial(run_exercise, deadline_s=PATIENCE_S)
+    killed = [act for act in SCHED_ACTS if act.title == "the program is killed as it is asked"]
+    found = trio.run(play, SCHED_KIT, ["sh", "-c", script], killed, lambda _act, _stuck: None)
+    assert found.is_clean, found.text()
+
+
 def test_program_that_is_not_there_is_wrong_usage() -> None:
     done = exercise("sched", "/nonexistent/program")
     assert done.exit_code == 2
     assert "/nonexistent/program: No such file or directory" in done.output
+
+
+def test_command_in_limited_mode_that_is_no_command() -> None:
+    done = exercise("sched", "--limited", "node 'x", "true")
+    assert done.exit_code == 2
+    assert "Invalid value for '--limited': node 'x: No closing quotation" in done.output
 
 
 def test_program_that_ends_at_once_is_an_error() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flux_trio.cli.errors import CommandError
+from flux_trio.cli.errors import CommandError, sole_error
 from flux_trio.cli.params import DURATION
 
 if TYPE_CHECKING:
@@ -58,7 +58,10 @@ def sched(
     """
     from flux_trio.exercise import SCHED_ACTS, SCHED_KIT, SCHED_LIMITED_ACTS
 
-    words = tuple(shlex.split(limited or ""))
+    try:
+        words = tuple(shlex.split(limited or ""))
+    except ValueError as error:
+        raise click.BadParameter(f"{limited}: {error}", ctx, param_hint="'--limited'") from None
     findings = _run(SCHED_KIT, command, SCHED_ACTS, deadline, words, SCHED_LIMITED_ACTS)
     _report(ctx, findings)
 
@@ -102,18 +105,12 @@ def _run(
     run = functools.partial(exercise, limited=limited, limited_acts=limited_acts)
     try:
         return trio.run(functools.partial(run, deadline_s=deadline_s), kit, command, acts, told)
-    except* ProgramNotStarted as group:
-        raise click.UsageError(str(_first(group))) from None
-    except* Stuck as group:
-        raise CommandError(str(_first(group))) from None
-
-
-def _first(group: BaseExceptionGroup[Exception]) -> BaseException:
-    """Return the first error in a group of groups."""
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
+    except (ProgramNotStarted, Stuck, BaseExceptionGroup) as raised:
+        error = sole_error(raised, (ProgramNotStarted, Stuck))
+        if error is None:
+            raise
+        kind = CommandError if isinstance(error, Stuck) else click.UsageError
+        raise kind(str(error)) from None
 
 
 def _report(ctx: click.Context, findings: Findings) -> None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flux_trio.cli.errors import CommandError
 from flux_trio.cli.fuzz_params import (
     DEPTHS,
     PROPERTY_OPTION,
@@ -135,7 +134,7 @@ def fuzz(
     Exit codes: 0 if every property held, 1 if one was broken, 2 if the workers ended by themselves
     or for wrong usage.
     """
-    from flux_trio.cli.errors import remark
+    from flux_trio.cli.errors import remark, write_text
     from flux_trio.cli.events import json_text
     from flux_trio.cli.fuzz_report import report_json, report_junit, report_lines
     from flux_trio.cli.fuzzing import processes, progress_bar, run_campaign
@@ -164,17 +163,10 @@ def fuzz(
             advance=advance,
         )
     if junit is not None:
-        _write(junit, report_junit(campaign))
+        write_text(junit, report_junit(campaign))
     if as_json:
         click.echo(json_text(report_json(campaign)))
     else:
         for line in report_lines(campaign):
             click.echo(line)
     ctx.exit(BROKEN if campaign.broken else 0)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"{path}: {error.strerror}") from None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flux_trio.cli.errors import CommandError
+from flux_trio.cli.errors import CommandError, write_text
 
 if TYPE_CHECKING:
     from flux_trio.sim import SimulationResult
@@ -275,7 +275,7 @@ def _draw(result: SimulationResult, plot: Path, title: str) -> None:
         metrics.t_begin,
         metrics.t_end,
     )
-    _write(plot, picture)
+    write_text(plot, picture)
 
 
 def _report(
@@ -299,11 +299,4 @@ def _report(
     except PlotlyMissing:
         text = "--report needs the package plotly: pip install 'flux-trio[report]'"
         raise CommandError(text) from None
-    _write(report, page)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text)
-    except OSError as error:
-        raise CommandError(f"{path}: {error.strerror}") from None
+    write_text(report, page)

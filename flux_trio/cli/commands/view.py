@@ -30,6 +30,8 @@ class Span(click.ParamType[tuple[int, int | None]]):
         first, colon, last = str(value).partition(":")
         if not colon or not all(part == "" or part.isdecimal() for part in (first, last)):
             self.fail(f"expected FIRST:LAST, such as 1000:2000, got {value!r}", param, ctx)
+        if last and int(last) < int(first or 0):
+            self.fail(f"expected LAST after FIRST, got {value!r}", param, ctx)
         return int(first or 0), int(last) if last else None
 
 
