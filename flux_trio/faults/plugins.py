@@ -29,6 +29,9 @@ class Answering(Protocol):
     def answer(self, usual: HookAnswer) -> HookAnswer:
         """Return the answer; `usual` is what comes without the fault."""
 
+    def act(self) -> Any:
+        """Do as a handler of a real plugin what the fault says: return, raise, or be awaited."""
+
     @property
     def late_s(self) -> float:
         """How late the answer comes, in seconds; 0: at once."""

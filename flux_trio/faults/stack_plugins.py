@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from flux_trio.faults.catalogue.plugins import FAULTY, PluginFault
+from flux_trio.faults.catalogue.plugins import FAULTY
 from flux_trio.faults.plugins import Answering
 from flux_trio.jobtap import Plugin, on
 from flux_trio.protocols import AskHook
@@ -17,7 +17,7 @@ def faulty_plugin(topics: Iterable[str], fault_of: Callable[[AskHook], Answering
     def handler_of(topic: str) -> Callable[..., Any]:
         @on(topic)
         def handler(_plugin: Plugin, *_: Any) -> Any:
-            fault = cast("PluginFault | None", fault_of(AskHook(0, topic, None)))
+            fault = fault_of(AskHook(0, topic, None))
             return None if fault is None else fault.act()
 
         return handler

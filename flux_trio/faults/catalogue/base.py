@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -66,7 +67,10 @@ def _tag(name: str) -> str:
 
 
 class BaseFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=_tag):
-    """A fault: a plain value that a plan holds."""
+    """A fault: a plain value that a plan holds.
+
+    The type checker, and nothing at run time, refuses a fault without its abstract methods.
+    """
 
     holds: ClassVar[Holds] = Holds.EVERYTHING
 
@@ -74,9 +78,9 @@ class BaseFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=_ta
 class Strike(BaseFault, frozen=True):
     """A fault that strikes at a moment `when`."""
 
+    @abstractmethod
     def strike(self, world: CoresWorld) -> None:
         """Let it happen, now."""
-        raise NotImplementedError
 
 
 class OnTheWay(BaseFault, frozen=True):
@@ -84,9 +88,9 @@ class OnTheWay(BaseFault, frozen=True):
 
     which: Which
 
+    @abstractmethod
     def befall(self, flight: Flight) -> None:
         """Decide when, and whether, the message arrives."""
-        raise NotImplementedError
 
 
 class Lie(BaseFault, frozen=True):
@@ -96,6 +100,6 @@ class Lie(BaseFault, frozen=True):
 
     which: Which
 
+    @abstractmethod
     def said(self, message: Request | Response | Event) -> list[Request | Response | Event]:
         """Return the messages that are sent in place of `message`."""
-        raise NotImplementedError

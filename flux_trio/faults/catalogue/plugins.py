@@ -6,6 +6,7 @@ job manager when a handler does so.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 import msgspec
@@ -28,13 +29,13 @@ class PluginFault(BaseFault, frozen=True):
     nth: Count = 1
     hook: str = PRIORITIZE
 
+    @abstractmethod
     def answer(self, usual: HookAnswer) -> HookAnswer:
         """Return the answer; `usual` is what comes without the fault."""
-        raise NotImplementedError
 
+    @abstractmethod
     def act(self) -> Any:
         """Do as a handler of a real plugin what the fault says: return, raise, or be awaited."""
-        raise NotImplementedError
 
     @property
     def late_s(self) -> float:
