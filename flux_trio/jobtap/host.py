@@ -118,8 +118,10 @@ class PluginHost(Dispatcher):
             self.watchdog.start()
         loaded.nursery = await self.nursery.start(self._live, loaded)
         try:
-            await self._configure(loaded)
+            config = await self._configure(loaded)
             await self._remove(gone)
+            if config is not self.config:  # it has changed while tasks of `gone` ended
+                await self._configure(loaded)
             self._tell_loaded(loaded)
         except BaseException:
             await self._end(loaded)
@@ -349,10 +351,15 @@ class PluginHost(Dispatcher):
         finally:
             loaded.ended.set()
 
-    async def _configure(self, loaded: Loaded) -> None:
-        asked = await self._put(loaded, CONF_UPDATE, self.config)
-        if asked is not None and asked.is_decided:
-            raise PluginError(asked.error or asked.reject)
+    async def _configure(self, loaded: Loaded) -> Config:
+        """Tell a plugin of the configuration, and of those that come meanwhile; return the last."""
+        config = None
+        while config is not self.config:
+            config = self.config
+            asked = await self._put(loaded, CONF_UPDATE, config)
+            if asked is not None and asked.is_decided:
+                raise PluginError(asked.error or asked.reject)
+        return config
 
     def _tell_loaded(self, loaded: Loaded) -> None:
         entry = Entry(loaded, "loaded", loaded.plugin.loaded, CUSTOM)
@@ -397,8 +404,8 @@ class PluginHost(Dispatcher):
     async def _put(
         self, loaded: Loaded, topic: str, args: Any, view: JobView | None = None
     ) -> Asking | None:
-        """Ask one plugin a question that changes no job; None if it has no handler."""
-        entry = loaded.find(topic)
+        """Ask one plugin a question that changes no job; None if it has no handler, or is gone."""
+        entry = None if loaded.is_removed else loaded.find(topic)
         if entry is None:
             return None
         ended = trio.Event()

@@ -351,3 +351,90 @@ async def test_plugin_service_does_not_answer_a_client_that_is_gone(
         if record.party == topics.JOB_MANAGER and isinstance(record.message, Response)
     ]
     assert topics_said.count("job-manager.slow.think") == 1
+
+
+WAITS = """
+import trio
+from flux_trio import jobtap
+
+class Waits(jobtap.Plugin):
+    seen = []
+
+    @jobtap.on("conf.update")
+    async def configure(self, config):
+        self.seen.append(config.job_manager.inactive_num_limit)
+        await trio.sleep(10)
+
+    @jobtap.service("seen")
+    def tell(self, request):
+        return {"seen": self.seen}
+"""
+
+
+STAYS = """
+import trio
+from flux_trio import jobtap
+
+class Stays(jobtap.Plugin):
+    def loaded(self):
+        self.start_soon(self.stay)
+
+    async def stay(self):
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(3)
+"""
+
+
+@pytest.mark.parametrize("at_s", [5, 11], ids=["configured", "other-ends"])
+async def test_plugin_that_is_loaded_while_the_configuration_changes_gets_the_new_one(
+    autojump_clock: MockClock, tmp_path: Path, at_s: float
+) -> None:
+    waits, stays = tmp_path / "waits.py", tmp_path / "stays.py"
+    waits.write_text(WAITS)
+    stays.write_text(STAYS)
+    changed = parse_config("[job-manager]\ninactive-num-limit = 7").to_json()
+    async with opened() as user:
+        await user.load(str(stays))
+        async with trio.open_nursery() as nursery:
+            load = {"load": str(waits), "remove": "stays"}
+            nursery.start_soon(user.call, topics.JOB_JOBTAP, load)
+            await trio.sleep(at_s)
+            reload = topics.config_reload_of(topics.JOB_MANAGER)
+            await user.call(reload, {"config": changed})
+        assert (await user.call("job-manager.waits.seen"))["seen"] == [None, 7]
+
+
+EXPLAINS = """
+import trio
+from flux_trio import jobtap
+
+class {name}(jobtap.Plugin):
+    @jobtap.on("job.explain")
+    async def explain(self, job):
+        await trio.sleep(5)
+        return "{name}"
+"""
+
+
+async def test_plugin_that_goes_while_a_job_is_explained_is_not_asked(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    told: dict[str, Any] = {}
+    async with opened() as user:
+        for name in ("Stays", "Goes"):
+            path = tmp_path / f"{name.lower()}.py"
+            path.write_text(EXPLAINS.format(name=name))
+            await user.load(str(path))
+        _, _, pending = await three_jobs(user)
+
+        async def explain() -> None:
+            told.update(await user.call(topics.JOB_EXPLAIN, {"id": pending}))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(explain)
+            await trio.sleep(2)
+            await user.call(topics.JOB_JOBTAP, {"remove": "goes"})
+    assert [said.get("text") for said in told["said"]] == ["the urgency", "Stays"]
