@@ -7,7 +7,7 @@ the state that a job is in after it, and what led to it. Where the arrows go is 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -24,6 +24,13 @@ BODY_CHARS_MAX: Final = 16_384
 JOBS_MAX: Final = 100  # jobs that one message may be about
 CALLS_MAX: Final = 65_536
 """Requests whose answers are awaited; the oldest are forgotten."""
+ENDED_MAX: Final = 65_536
+"""Inactive jobs that are known to be inactive; the oldest are forgotten."""
+PARTIES_MAX: Final = 65_536
+"""Parties whose last receipts are known; those with the oldest receipts are forgotten."""
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 _encoder = msgspec.json.Encoder(order="sorted")
 _KINDS: Final = frozenset(Kind) - {Kind.TURN}  # turns are for replay
@@ -70,7 +77,8 @@ class Rows:
         self._first = first
         self._is_begun = False
         self.begun: dict[str, str] = {}
-        self._states: dict[int, JobState] = {}
+        self._states: dict[int, JobState] = {}  # of active jobs
+        self._ended: dict[int, None] = {}
         self._calls: dict[tuple[str, str, object], tuple[int, tuple[str, ...]]] = {}
         self._received: dict[str, int] = {}
 
@@ -101,9 +109,11 @@ class Rows:
     def _begin(self, n: int) -> None:
         """The next record has the first row."""
         self._is_begun, self._first = True, n
-        ended = (JobState.NEW, JobState.INACTIVE)
-        active = [(jobid, state) for jobid, state in self._states.items() if state not in ended]
-        self.begun = {format_fluid(jobid, "f58"): state.name or "" for jobid, state in active}
+        self.begun = {
+            format_fluid(jobid, "f58"): state.name or ""
+            for jobid, state in self._states.items()
+            if state is not JobState.NEW
+        }
 
     def _link(self, record: Record, row: Row) -> None:
         """Find the jobs of a row, and the rows that led to it."""
@@ -113,7 +123,7 @@ class Rows:
         elif record.message is not None:
             row.jobs = self._jobs_of(record.message, record, row)
         if record.kind == Kind.RECV:
-            self._received[record.party] = record.n
+            _keep(self._received, record.party, record.n, PARTIES_MAX)
         else:
             row.after = self._received.get(record.party, 0)
 
@@ -128,9 +138,7 @@ class Rows:
         jobs = found or jobs
         if isinstance(message, Request):
             if record.kind == Kind.SEND:
-                if len(self._calls) >= CALLS_MAX:
-                    del self._calls[next(iter(self._calls))]
-                self._calls[key] = (record.n, jobs)
+                _keep(self._calls, key, (record.n, jobs), CALLS_MAX)
         else:
             row.request, row.last = place, message.ends_rpc
             if record.kind == Kind.RECV and message.matchtag and message.ends_rpc:
@@ -143,9 +151,23 @@ class Rows:
         jobid, context = data["id"], data.get("context")
         event = Event(record.t, str(data.get("name")), context if isinstance(context, dict) else {})
         before = self._states.get(jobid, JobState.NEW)
+        if jobid in self._ended:
+            before = JobState.INACTIVE
         after = _state_after(before, step_of(event))
-        self._states[jobid] = after
+        if after is JobState.INACTIVE:
+            self._states.pop(jobid, None)
+            _keep(self._ended, jobid, None, ENDED_MAX)
+        else:
+            self._states[jobid] = after
         return "" if after is before else (after.name or "")
+
+
+def _keep(kept: dict[K, V], key: K, value: V, most: int) -> None:
+    """Set the latest of at most `most` values; the oldest is forgotten."""
+    kept.pop(key, None)
+    kept[key] = value
+    if len(kept) > most:
+        del kept[next(iter(kept))]
 
 
 def _state_after(before: JobState, step: Step) -> JobState:

@@ -13,6 +13,7 @@ from flux_trio.formats import format_fluid
 from flux_trio.messages import Errno, Event, Request, Response, topics
 from flux_trio.trace import Kind, Record
 from flux_trio.views.viewer import Row, Rows
+from flux_trio.views.viewer import rows as rows_module
 from flux_trio.views.viewer.rows import BODY_CHARS_MAX, JOBS_MAX, TEXT_CHARS_MAX
 
 EXEC_START = f"job-exec.{topics.START_METHOD}"
@@ -56,6 +57,34 @@ def test_job_whose_beginning_is_not_in_the_trace_has_the_state_of_its_event() ->
 
 def test_event_that_is_not_allowed_changes_no_state() -> None:
     assert states(event(1, "submit"), event(2, "validate"), event(3, "alloc")) == ["", "DEPEND", ""]
+
+
+def test_job_that_has_ended_is_in_no_other_state_again() -> None:
+    assert states(event(1, "alloc"), event(2, "finish"), event(3, "clean"), event(4, "alloc")) == [
+        "RUN",
+        "CLEANUP",
+        "INACTIVE",
+        "",
+    ]
+
+
+def test_what_is_kept_of_ended_jobs_and_gone_parties_is_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("ENDED_MAX", "PARTIES_MAX", "CALLS_MAX"):
+        monkeypatch.setattr(rows_module, name, 10)
+    make = Rows()
+    for n in range(0, 400, 4):
+        party = f"client-{n}"
+        asked = Request("a.b", {"id": n}, n + 1, routes=(party,))
+        make.take(Record(n, 0.0, Kind.SEND, party, "y", 0, asked))
+        make.take(Record(n + 1, 0.0, Kind.RECV, party, "y", 0, asked))
+        make.take(event(n + 2, "alloc", n))
+        if n:
+            make.take(event(n + 3, "finish", n))
+            make.take(event(n + 3, "clean", n))
+    kept = [value for value in vars(make).values() if isinstance(value, dict)]
+    assert [len(each) for each in kept if each] == [1, 10, 10, 10]  # one job is active
 
 
 def test_answer_is_linked_to_its_request_at_both_ends() -> None:
