@@ -111,7 +111,7 @@ class TraceNote(msgspec.Struct):
 
 @dataclass(frozen=True)
 class BrokerServices:
-    """The broker's services and the objects they use; `info` is the answer to broker.info."""
+    """The broker's services and the objects they use; `info` is what broker.info tells all."""
 
     router: Router
     supervisor: Supervisor
@@ -246,8 +246,8 @@ class BrokerServices:
     async def _stats(self, _request: Request) -> Payload:
         return {"requests": dict(self._counts), "peers": len(self.router.peers)}
 
-    async def _info(self, _request: Request) -> Payload:
-        return self.info
+    async def _info(self, request: Request) -> Payload:
+        return {**self.info, "requester": request.userid}
 
     async def _register(self, request: Request) -> Payload:
         """Give the sender a service name; it gets the requests until it unregisters or leaves."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -30,12 +29,15 @@ _RESULT_FILTERS = {name: number for number, (name, _) in RESULTS.items()}
 
 @dataclass(frozen=True, kw_only=True)
 class JobQuery:
-    """The jobs to list: in any of `states` or with one of `results` (masks), at most `count`."""
+    """The jobs to list: in any of `states` or with one of `results` (masks), at most `count`.
+
+    `userid` None means the user's own jobs.
+    """
 
     states: int
     results: int = 0
     count: int = 0  # 0 means all
-    userid: int = USERID_UNKNOWN
+    userid: int | None = USERID_UNKNOWN
     name: str = ""
     queues: tuple[str, ...] | None = ()  # () means all queues, None the default queue
     since: float = 0.0  # inactive jobs only if they ended after this Unix time
@@ -49,7 +51,7 @@ class JobQuery:
             "max_entries": 0 if self.include else wanted,
             "states": int(self.states | (JobState.INACTIVE if self.results else 0)),
             "results": self.results if only_results else 0,
-            "userid": self.userid,
+            "userid": await userid_or_own(client, self.userid),
             "name": self.name,
             "queues": None if self.queues is None else list(self.queues),
             "since": self.since,
@@ -106,8 +108,15 @@ def read_filter(names: Iterable[str]) -> tuple[int, int]:
     return states, results
 
 
-def own_userid() -> int:
-    return os.getuid()
+async def userid_or_own(client: Client, userid: int | None) -> int:
+    """Return `userid`; for None the user that `client` is to its instance. Raises FluxError.
+
+    A token says who that is: it can be another user than the one of this process.
+    """
+    if userid is not None:
+        return userid
+    own: int = (await client.call(topics.BROKER_INFO))["requester"]
+    return own
 
 
 def _is_on(job: Record, include: str) -> bool:

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from flux_trio.cli.errors import CommandError
-from flux_trio.cli.job_query import own_userid
+from flux_trio.cli.job_query import userid_or_own
 from flux_trio.cli.session import with_client
 from flux_trio.client import URI_VARIABLE
 from flux_trio.formats import format_fluid
+from flux_trio.messages import USERID_UNKNOWN
 from flux_trio.protocols import JobState
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class Nested:
     path: tuple[str, ...]
     records: list[Record]
     stats: dict[str, Any] | None  # of job-list.job-stats
+    own: int  # the userid of the user in this instance
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Recursion:
 
     query: JobQuery
     level: int  # levels of nested instances
-    every_user: bool = False
+    own: int | None  # enter only jobs of this user; None: of every user
     stats: Callable[[Client], Any] | None = None
     path: tuple[str, ...] = ()
 
@@ -49,24 +51,26 @@ class Recursion:
         for name, uri in self._instances(records):
             nested = self._fetch((*self.path, name), uri)
             yield nested
-            yield from replace(self, path=nested.path).descend(nested.records)
+            own = None if self.own is None else nested.own
+            yield from replace(self, path=nested.path, own=own).descend(nested.records)
 
     def _instances(self, records: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
         for record in records:
             uri = address_in(record)
-            mine = self.every_user or record["userid"] == own_userid()
+            mine = self.own in (None, record["userid"])
             if uri and mine and record["state"] == JobState.RUN:
                 yield format_fluid(record["id"], "f58"), uri
 
     def _fetch(self, path: tuple[str, ...], uri: str) -> Nested:
         async def ask(client: Client) -> Nested:
             records = await self.query.fetch(client)
-            return Nested(path, records, await self.stats(client) if self.stats else None)
+            stats = await self.stats(client) if self.stats else None
+            return Nested(path, records, stats, await userid_or_own(client, None))
 
         try:
             return with_client(ask, {**os.environ, URI_VARIABLE: uri})
         except CommandError:
-            return Nested(path, [], None)
+            return Nested(path, [], None, USERID_UNKNOWN)
 
 
 def address_in(record: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from flux_trio.cli.completing import active_jobids
 from flux_trio.cli.job_rows import user_name
 from tests.support.instance import DEADLINE_S, RunningInstance
 
@@ -480,6 +481,43 @@ def test_a_token_makes_a_guest(instance: RunningInstance, monkeypatch: pytest.Mo
     assert instance.invoke(*revoke).stderr == "flux-trio token: ERROR: nobody has no token\n"
     monkeypatch.setattr(instance, "env", guest, raising=True)
     assert "does not know that token" in instance.invoke("jobs").stderr
+
+
+def test_you_are_the_user_of_your_token(
+    instance: RunningInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lists, shell completion, watch, cancel, raiseall and killall are about this user's jobs."""
+    token = instance.ok("token", "--user", "nobody").strip()
+    uri = (instance.statedir / "uri").read_text().strip()
+    guest = RunningInstance(instance.statedir, instance.process, "")
+    guest.env = {"FLUX_TRIO_URI": uri, "FLUX_TRIO_TOKEN": token}
+    owners = submitted(instance, "--urgency=hold", "true")
+    guests = submitted(guest, "--urgency=hold", "true")
+
+    def listed(asking: RunningInstance) -> set[str]:
+        with monkeypatch.context() as patch:
+            for name, value in asking.env.items():
+                patch.setenv(name, value)
+            offered = {jobid for jobid, _ in active_jobids("")}
+        lists = asking.ok("jobs", "-n", "-o", "{id.f58}").split()
+        recursive = asking.ok("jobs", "-R", "-n", "-o", "{id.f58}").split()
+        assert offered == set(lists) == set(recursive)
+        return offered
+
+    assert listed(guest) == {guests}
+    assert owners in listed(instance)
+    assert guests not in listed(instance)
+    assert (
+        guest.invoke("job", "killall").stderr == "flux-trio job killall: Command matched 0 jobs\n"
+    )
+    done = guest.invoke("job", "raiseall", "note")
+    assert done.stderr.endswith("Command matched 1 jobs (-f to confirm)\n")
+    assert guest.invoke("cancel", "--all").stderr.endswith("Canceled 1 job (0 errors)\n")
+    watched = guest.invoke("watch", "--since=-1h")
+    assert guests in watched.stderr
+    assert owners not in watched.output
+    assert listed(guest) == set()
+    instance.ok("cancel", owners)
 
 
 def test_a_token_that_is_not_known_is_refused(instance: RunningInstance) -> None:

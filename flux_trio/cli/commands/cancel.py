@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import click
@@ -94,12 +93,13 @@ async def _cancel_all(
     client: Client, states: int | None, user: int | None, message: str, dry_run: bool
 ) -> tuple[int, int]:
     """Return how many jobs were canceled, and how many could not be."""
+    from flux_trio.cli.job_query import userid_or_own
     from flux_trio.messages import topics
     from flux_trio.protocols import ACTIVE
 
     payload = {
         "dry_run": dry_run,
-        "userid": os.getuid() if user is None else user,
+        "userid": await userid_or_own(client, user),
         "states": int(ACTIVE) if states is None else states,
         "severity": 0,
         "type": "cancel",

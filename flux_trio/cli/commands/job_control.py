@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -136,13 +135,12 @@ def raiseall(
 
     payload = {
         "dry_run": not force,
-        "userid": os.getuid() if user is None else user,
         "states": int(ACTIVE) if states is None else states,
         "severity": severity,
         "type": kind,
         "note": " ".join(note),
     }
-    answer = with_client(lambda client: client.call(topics.JOB_RAISEALL, payload))
+    answer = with_client(lambda client: _ask_all(client, topics.JOB_RAISEALL, user, payload))
     _report(answer, force, "Raised exception on {count} jobs ({errors} errors)")
 
 
@@ -173,10 +171,18 @@ def killall(signal: int, user: int | None, force: bool) -> None:
     """
     from flux_trio.messages import topics
 
-    userid = os.getuid() if user is None else user
-    payload = {"dry_run": not force, "userid": userid, "signum": signal}
-    answer = with_client(lambda client: client.call(topics.JOB_KILLALL, payload))
+    payload = {"dry_run": not force, "signum": signal}
+    answer = with_client(lambda client: _ask_all(client, topics.JOB_KILLALL, user, payload))
     _report(answer, force, "Signaled {count} jobs ({errors} errors)")
+
+
+async def _ask_all(
+    client: Client, topic: str, user: int | None, payload: dict[str, Any]
+) -> dict[str, Any]:
+    """Ask for what `payload` says, about the jobs of `user`, or one's own for None."""
+    from flux_trio.cli.job_query import userid_or_own
+
+    return await client.call(topic, payload | {"userid": await userid_or_own(client, user)})
 
 
 def _report(answer: dict[str, Any], force: bool, done: str) -> None:

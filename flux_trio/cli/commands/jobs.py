@@ -128,7 +128,7 @@ def jobs(
     Exit codes: 0, 1 if no JOBID is known or the list cannot be made, 2 for wrong usage.
     """
     from flux_trio.cli.columns import Layout, read_sort_keys
-    from flux_trio.cli.job_query import fetch_named
+    from flux_trio.cli.job_query import fetch_named, userid_or_own
     from flux_trio.cli.job_rows import FORMATS, HEADINGS
     from flux_trio.cli.jobs_page import JobsPage, counts_text, print_json
     from flux_trio.cli.named_formats import choose_format
@@ -147,13 +147,14 @@ def jobs(
     except ValueError as error:
         raise CommandError(str(error)) from None
 
-    async def fetch(client: Client) -> tuple[list[dict[str, Any]], dict[str | None, str], int]:
+    async def fetch(client: Client) -> tuple[list[dict[str, Any]], dict[str | None, str], int, int]:
         found = await (fetch_named(client, jobids) if jobids else query.fetch(client))
         await _explain(client, found, {*columns.fields, *keys})
         elsewhere = await query.count_elsewhere(client, jobids, found)
-        return found, await _hindrances(client, found), elsewhere
+        own = await userid_or_own(client, None) if recursive else 0
+        return found, await _hindrances(client, found), elsewhere, own
 
-    records, hindered, elsewhere = with_client(fetch)
+    records, hindered, elsewhere, own = with_client(fetch)
     truncated = 0 < query.count < len(records) and not jobids
     if not jobids and query.count:
         records = records[: query.count]
@@ -163,7 +164,10 @@ def jobs(
     rows = page.rows(records, hindered)
     depth = LEVEL_MAX if level is None else level
     recursion = Recursion(
-        query, depth if recursive or recurse_all else 0, recurse_all, _stats if stats else None
+        query,
+        depth if recursive or recurse_all else 0,
+        own=None if recurse_all else own,
+        stats=_stats if stats else None,
     )
     if as_json:
         print_json(rows, recursion, single=len(jobids) == 1)
@@ -198,7 +202,7 @@ def _query(
     **others: Any,
 ) -> JobQuery:
     """Build the query from the options. Raises ValueError."""
-    from flux_trio.cli.job_query import JobQuery, own_userid, read_filter
+    from flux_trio.cli.job_query import JobQuery, read_filter
     from flux_trio.cli.values import read_time
     from flux_trio.messages import USERID_UNKNOWN
 
@@ -211,8 +215,8 @@ def _query(
     everything = all_states or since is not None
     names = filters or (("active", "inactive") if everything else ("active",))
     states, results = read_filter(names)
-    if user is None:
-        user = USERID_UNKNOWN if all_users or include else own_userid()
+    if user is None and (all_users or include):
+        user = USERID_UNKNOWN
     return JobQuery(
         states=states,
         results=results,

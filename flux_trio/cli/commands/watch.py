@@ -85,7 +85,7 @@ def _fetch(
     since: str | None,
 ) -> Any:
     """Return a function that fetches the ids of the jobs. Raises CommandError."""
-    from flux_trio.cli.job_query import JobQuery, own_userid, read_filter
+    from flux_trio.cli.job_query import JobQuery, read_filter
     from flux_trio.cli.values import read_time
 
     if active:
@@ -99,7 +99,7 @@ def _fetch(
         states, results = read_filter(filters) if filters else (0, 0)
     except ValueError as error:
         raise CommandError(str(error)) from None
-    query = JobQuery(states=states, results=results, count=count, userid=own_userid(), since=ended)
+    query = JobQuery(states=states, results=results, count=count, userid=None, since=ended)
 
     async def fetch(client: Client) -> list[int]:
         if jobids:
