@@ -66,10 +66,10 @@ Normal: TypeAlias = Any
 
 
 class Marked(NamedTuple):
-    """A state with `["matchtag", place]` for each matchtag.
+    """A state with `["matchtag"]` in place of each matchtag.
 
-    `matchtags` has by place the sender, "" for the core itself, and the matchtag. `lasts` says how
-    far the core's numberings have got.
+    `matchtags` has them in their order: the sender, "" for the core itself, and the matchtag.
+    `lasts` says how far the core's numberings have got.
     """
 
     state: Normal
@@ -122,10 +122,9 @@ def normalised(parts: Mapping[str, HasState], payload_types: PayloadTypes) -> No
 
 def marked(parts: Mapping[str, HasState], payload_types: PayloadTypes) -> Marked:
     """The state of `parts` with all numbers and times as they are, except matchtags."""
-    walk = _Walk(payload_types)
+    walk = _MarkingWalk(payload_types)
     found = walk.parts(parts)
-    marks = _Marks(walk.numbers)
-    return Marked(marks.settle(found), tuple(marks.matchtags), tuple(walk.lasts))
+    return Marked(found, tuple(walk.matchtags), tuple(walk.lasts))
 
 
 def digest_of(state: Normal) -> str:
@@ -294,8 +293,11 @@ class _Walk:
             return [kind, *self._pairs(value, hint, beside)]
         if isinstance(value, (set, frozenset)):
             (each,) = get_args(hint) or (Any,)
-            return [kind, _Unordered([self.value(item, each, beside) for item in value])]
+            return [kind, self._unordered(value, each, beside)]
         return [kind, *self._items(value, item_hints(hint, len(value)), beside)]
+
+    def _unordered(self, items: Iterable[Any], hint: Hint, beside: _Beside) -> Any:
+        return _Unordered([self.value(item, hint, beside) for item in items])
 
     def _pairs(self, value: Mapping[Any, Any], hint: Hint, beside: _Beside) -> Iterable[Any]:
         if isinstance(hint, Keys) or is_typeddict(hint):
@@ -413,6 +415,28 @@ class _Walk:
         return [stamp, event.name, self.value(event.context, Any, _NOWHERE)]
 
 
+class _MarkingWalk(_Walk):
+    """Leaves all numbers and times as they are, except matchtags, which it collects."""
+
+    def __init__(self, payload_types: PayloadTypes) -> None:
+        super().__init__(payload_types)
+        self.matchtags: list[tuple[str, int]] = []
+
+    def _number(self, kind: str, value: float, beside: _Beside = _NOWHERE) -> Any:
+        if kind != _MATCHTAG or value == 0 or not math.isfinite(value):
+            return [kind, str(value)]
+        self.matchtags.append((beside.peer, int(value)))
+        return [kind]
+
+    def _time(self, value: float) -> Any:
+        return ["time", str(value)]
+
+    def _unordered(self, items: Iterable[Any], hint: Hint, beside: _Beside) -> Any:
+        is_plain = set(map(type, items)) in ({int}, {str})
+        ordered = sorted(items, key=None if is_plain else repr)
+        return [self.value(item, hint, beside) for item in ordered]
+
+
 class _Execution(msgspec.Struct):
     starttime: float = 0.0
     expiration: float = 0.0
@@ -456,24 +480,6 @@ class _Places:
             case dict():
                 return {name: self.settle(item) for name, item in tree.items()}
         return tree
-
-
-class _Marks(_Places):
-    """Puts places where `_Walk` has left matchtags; other numbers and times stay."""
-
-    def __init__(self, numbers: set[_Numbered]) -> None:
-        tags = sorted((each.peer, int(each.value)) for each in numbers if each.kind == _MATCHTAG)
-        self.matchtags = tags
-        self._place = {tag: place for place, tag in enumerate(tags)}
-
-    def settle(self, tree: Any) -> Normal:
-        match tree:
-            case _Numbered(kind, value, peer):
-                is_tag = kind == _MATCHTAG
-                return [kind, self._place[peer, int(value)] if is_tag else value]
-            case _Moment(time):
-                return ["time", time]
-        return super().settle(tree)
 
 
 def _next_to(beside: _Beside, value: Any, hint: Hint) -> _Beside:

@@ -13,23 +13,23 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
-from flux_trio.cores.fingerprint import digest_of, marked
+from flux_trio.cores.fingerprint import PayloadTypes, marked
 from flux_trio.cores.methods import Methods
-from flux_trio.cores.state import CorePart, parts_of
+from flux_trio.cores.state import CorePart, Part, parts_of
 from flux_trio.cores.turns import Core, TimerFired
 from flux_trio.faults.disk import KvsOnDisk
 from flux_trio.store.stores import MemoryStore
 
 DIGEST_BYTES: Final = 16
 _encode = msgspec.msgpack.Encoder(enc_hook=repr).encode
-_decode = msgspec.msgpack.decode
+_encode_in_order = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
 class Mark(NamedTuple):
     """What tells the state of a core from others, without the matchtags in it.
 
-    `matchtags` has, by their places in the state, the sender ("" for the core itself) and the
-    matchtag. `lasts` says how far the core's own numberings have got.
+    `matchtags` has them in the order in which they stand in the state: the sender ("" for the core
+    itself) and the matchtag. `lasts` says how far the core's own numberings have got.
     """
 
     digest: bytes
@@ -51,36 +51,73 @@ class Keeper(Protocol):
 
 
 class OfModule:
-    """The keeper of a module's core; what `Methods` counts for statistics decides nothing."""
+    """The keeper of a module's core.
+
+    Of the parts of the core, what `Methods` counts for statistics decides nothing. A part that was
+    marked before with the same state is not looked into again.
+    """
+
+    def __init__(self) -> None:
+        self._core: CorePart | None = None
+        self._parts: dict[str, Part] = {}
+        self._marks: dict[bytes, Mark] = {}
 
     def write(self, core: Any) -> bytes:
-        return _encode(core.dump())
+        return _pickled([_values_of(part) for part in self._parts_of(core).values()])
 
     def load(self, core: Any, state: bytes) -> None:
-        part_of(core).load(_decode(state))
+        parts = self._parts_of(core).values()
+        for part, values in zip(parts, pickle.loads(state), strict=True):
+            for name, value in zip(part.state_names, values, strict=True):
+                setattr(part, name, value)
+        for part in parts:
+            part.taken_up()
 
     def mark(self, core: Any, state: bytes) -> Mark:  # noqa: ARG002 - the interface
+        types = part_of(core).payload_types
+        found = [
+            self._mark_of(path, part, types)
+            for path, part in self._parts_of(core).items()
+            if type(part) is not Methods
+        ]
+        return Mark(
+            digest(b"".join([each.digest for each in found])),
+            tuple([tag for each in found for tag in each.matchtags]),
+            tuple([last for each in found for last in each.lasts]),
+        )
+
+    def _mark_of(self, path: str, part: Part, types: PayloadTypes) -> Mark:
+        text = _pickled((path, _values_of(part)))
+        mark = self._marks.get(text)
+        if mark is None:
+            found = marked({path: part}, types)
+            state = digest(_encode_in_order(found.state))
+            mark = self._marks[text] = Mark(state, found.matchtags, found.lasts)
+        return mark
+
+    def _parts_of(self, core: Any) -> dict[str, Part]:
+        """Return the parts that have a state: what a core is wired to does not change."""
         part = part_of(core)
-        deciding = {
-            path: each for path, each in parts_of(part).items() if type(each) is not Methods
-        }
-        found = marked(deciding, part.payload_types)
-        return Mark(bytes.fromhex(digest_of(found.state)), found.matchtags, found.lasts)
+        if part is not self._core:
+            self._core = part
+            self._parts = {path: each for path, each in parts_of(part).items() if each.state_names}
+        return self._parts
 
 
 class OfKvs(OfModule):
     """The keeper of the kvs, whose state has what is stored."""
 
     def __init__(self, store: MemoryStore) -> None:
+        super().__init__()
         self._store = store
 
     def write(self, core: KvsOnDisk) -> bytes:
-        return _encode((self._store.put_down(), core.dump()))
+        return _pickled((self._store.put_down(), super().write(core)))
 
     def load(self, core: KvsOnDisk, state: bytes) -> None:
-        values, dump = _decode(state)
+        values, parts = pickle.loads(state)
         self._store.take_up(values)
-        core.part.load(dump)
+        super().load(core, parts)
 
     def mark(self, core: KvsOnDisk, state: bytes) -> Mark:
         mark = super().mark(core, state)
@@ -91,7 +128,7 @@ class OfClient:
     """The keeper of a client: a small object whose attributes are plain values."""
 
     def write(self, core: Any) -> bytes:
-        return pickle.dumps(vars(core))
+        return _pickled(vars(core))
 
     def load(self, core: Any, state: bytes) -> None:
         vars(core).update(pickle.loads(state))
@@ -103,6 +140,14 @@ class OfClient:
 def part_of(core: Any) -> CorePart:
     """Return the core that has the state, of a module of a world."""
     return core if isinstance(core, CorePart) else core.part
+
+
+def _values_of(part: Part) -> list[Any]:
+    return [getattr(part, name) for name in part.state_names]
+
+
+def _pickled(value: Any) -> bytes:
+    return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
 
 
 def digest(text: bytes) -> bytes:
@@ -118,7 +163,8 @@ class Machine:
         self._core = make()
         self._at = -1  # the state that the core is in
         self._states: list[bytes] = []
-        self._numbers: dict[bytes, int] = {}
+        self._numbers: dict[bytes, int] = {}  # by the digest of a state
+        self._numbers_of_marks: dict[Mark, int] = {}
         self._turns: dict[tuple[Any, ...], tuple[int, list[Any]]] = {}
         self.marks: list[Mark] = []
 
@@ -150,12 +196,18 @@ class Machine:
     def _keep(self) -> int:
         """Return the number of the state that the core is in."""
         text = self._keeper.write(self._core)
-        number = self._numbers.get(text)
-        if number is None:
-            number = self._numbers[text] = len(self._states)
+        name = digest(text)
+        number = self._numbers.get(name)
+        if number is not None:
+            self._at = number
+            return number
+        mark = self._keeper.mark(self._core, text)
+        number = self._numbers_of_marks.setdefault(mark, len(self.marks))
+        self._numbers[name] = number
+        if number == len(self.marks):
             self._states.append(text)
-            self.marks.append(self._keeper.mark(self._core, text))
-        self._at = number
+            self.marks.append(mark)
+            self._at = number
         return number
 
 

@@ -23,6 +23,7 @@ from flux_trio.explore.identity import identity
 from flux_trio.explore.small_world import Fire, Load, Strike, Take, WorldState
 from flux_trio.faults import Crash, Do, Drop, JobPlan, Plan, Which
 from flux_trio.faults.machines import JobManagerOfWorld
+from flux_trio.messages import Request, Response, topics
 from flux_trio.protocols.alloc import ALLOC, AllocEvent, AllocState
 from flux_trio.protocols.execution import EXECUTION, ExecEvent, ExecState
 from flux_trio.trace import Record, record_to_json
@@ -134,6 +135,17 @@ def test_remembered_turns_are_those_of_the_cores(seed: int) -> None:
     cold = SmallWorld(SCHED, [trace.append])
     trace.clear()
     assert walks[0] == walks[2] == walk(SCHED, seed, cold, trace)
+
+
+def test_states_of_a_core_with_different_counts_of_requests_have_one_number() -> None:
+    world = SmallWorld(SCHED)
+    machine = world.machines["sched"]
+    idle, _ = machine.start(world.now)
+    asked = Request(topics.stats_of(topics.SCHED), None, 1)
+    again, actions = machine.turn(idle, world.now, [asked])
+    assert [type(each) for each in actions] == [Response]
+    assert again == idle
+    assert len(set(machine.marks)) == len(machine.marks)
 
 
 def successors(world: SmallWorld, state: WorldState) -> dict[object, bytes]:

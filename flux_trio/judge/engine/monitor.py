@@ -13,7 +13,7 @@ from typing import Any, Final
 from flux_trio.judge.clauses.registry import Clause
 from flux_trio.judge.engine.causes import Causes, Violation
 from flux_trio.judge.engine.clock import Clock, step_of
-from flux_trio.judge.engine.compiled import Found, States, put
+from flux_trio.judge.engine.compiled import Found, States
 from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.knowing import Knowledge
 from flux_trio.judge.engine.packed import Packed
@@ -146,7 +146,7 @@ class Monitor:
         """Return all that the monitor has, from which `take_up` goes on."""
         return Standing(
             facts=self.facts,
-            states=tuple(tuple(states.items()) for states in self.slots),
+            states=tuple([tuple(states.items()) if states else () for states in self.slots]),
             known=self._known.state(),
             clock=self._clock.state(),
             t=self._t,
@@ -161,9 +161,10 @@ class Monitor:
     def take_up(self, standing: Standing) -> None:
         """Go on in place of a monitor with the same rules that was put down."""
         for slot, states in zip(self.slots, standing.states, strict=True):
-            slot.clear()
+            if slot:
+                slot.clear()
             for key, state in states:
-                put(slot, key, state)
+                slot[key] = state
         self.facts, self._last, self._t = standing.facts, standing.last, standing.t
         self._ahead = standing.ahead
         self._known.take_up(standing.known)
