@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from flux_trio.cores.job_list import JobListCore
 from flux_trio.cores.turns import ClearTimer, ClockStepped, SetTimer, TimerFired
 from flux_trio.formats import Event
-from flux_trio.messages import Request, Response, service_of, topics
+from flux_trio.messages import topics
 from tests.support.asking import GUEST_USERID, asked, asked_by_guest, gone, service_back
 from tests.support.eventlogs import canceled, inactive
 from tests.support.listing import STATES, ListedJobs
@@ -23,43 +23,27 @@ JOBS_MAX = 6
 
 
 class TwinListed(ListedJobs):
-    """The job list with twins in place of its core; the kvs answers when the test says so."""
+    """The job list with twins in place of its core."""
 
     def __init__(self) -> None:
         super().__init__()
         self.core: Any = Twins(JobListCore)
         self.now = 1000.0
-        self.waits = False
-        self.answers: list[Response] = []
         self.due: set[Any] = set()  # keys of timers
 
     def turn(self, *inputs: Any, now: float = 0.0) -> None:
         super().turn(*inputs, now=max(self.now, now))
 
-    def commit(self, *ops: list[str]) -> None:
-        """A commit; what watchers are told of it comes after what the kvs has said before."""
-        self.answers += self.kvs.commit(*ops)
-        if not self.waits:
-            self.let_kvs_answer()
-
     def do(self, actions: list[Any]) -> None:
+        others = []
         for action in actions:
-            if isinstance(action, Request) and service_of(action.topic) == topics.KVS:
-                self.answers += self.kvs.take(action, "job-list")
-            elif isinstance(action, SetTimer):
+            if isinstance(action, SetTimer):
                 self.due.add(action.key)
             elif isinstance(action, ClearTimer):
                 self.due.discard(action.key)
             else:
-                super().do([action])
-        if not self.waits:
-            self.let_kvs_answer()
-
-    def let_kvs_answer(self) -> None:
-        """Every answer that the kvs has, in one turn."""
-        answers, self.answers = self.answers, []
-        if answers:
-            self.turn(*answers)
+                others.append(action)
+        super().do(others)
 
 
 class Reborn(RuleBasedStateMachine):

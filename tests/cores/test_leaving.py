@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,11 +11,18 @@ import pytest
 from flux_trio.cores.exec.attach import POLLS_OF_USER_MAX
 from flux_trio.cores.exec.vocabulary import OutputRead, ReadOutput
 from flux_trio.cores.kvs.core import KvsCore
-from flux_trio.messages import ROLE_USER, Errno, Response, disconnect_request, topics
+from flux_trio.messages import (
+    ROLE_USER,
+    Errno,
+    Response,
+    disconnect_request,
+    service_of,
+    topics,
+)
 from flux_trio.protocols import ACTIVE, VALIDATE, HookAnswer, HookAnswered, JobState
 from tests.support.asking import GUEST_USERID, asked, asked_by_guest, gone
 from tests.support.counting import count_steps
-from tests.support.eventlogs import ending, pending, running
+from tests.support.eventlogs import ending, inactive, pending, running
 from tests.support.exec_script import ExecScript, jobspec, timers
 from tests.support.listing import ListedJobs
 from tests.support.manager_script import ManagerScript
@@ -156,6 +164,77 @@ def test_exceptions_on_all_jobs_of_a_guest_look_at_no_others() -> None:
         return count_steps(lambda: m.core.turn(m.now, [ask]))
 
     assert_same_cost(asking)
+
+
+def with_a_finished_and_a_running_job() -> ListedJobs:
+    """Jobs 1 and 2; from here on the kvs waits."""
+    listed = ListedJobs()
+    for jobid, log in ((1, inactive()), (2, running())):
+        listed.store_jobspec(jobid)
+        listed.store_log(jobid, log)
+    listed.start()
+    listed.waits = True
+    return listed
+
+
+@pytest.mark.parametrize("tag", [1, 2])
+@pytest.mark.parametrize("is_gone", [False, True], ids=["canceled", "gone"])
+def test_list_that_is_left_while_it_reads_holds_up_no_later_list(
+    tag: int, *, is_gone: bool
+) -> None:
+    listed = with_a_finished_and_a_running_job()
+    listed.ask(topics.LIST_LIST, {"states": int(JobState.INACTIVE)}, tag=1)
+    assert len(listed.answers) == 1  # it reads
+    if is_gone:
+        listed.turn(gone("job-list", "alice"))
+    else:
+        listed.turn(asked(topics.LIST_CANCEL, {"matchtag": 1}, tag=9))
+    listed.take_sent()
+    listed.turn(asked(topics.LIST_LIST, {"states": int(JobState.RUN)}, tag=tag))
+    listed.waits = False
+    listed.let_kvs_answer()
+    ((errnum, payload),) = listed.take_sent()
+    assert (errnum, [job["id"] for job in payload["jobs"]]) == (0, [2])
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload"),
+    [
+        (topics.LIST_ID, {"id": 1}),
+        (topics.LIST_ID, {"id": 2}),
+        (topics.LIST_ID, {"id": 77}),
+        (topics.INFO_LOOKUP, {"id": 1, "keys": ["jobspec", "eventlog"]}),
+        (topics.INFO_LOOKUP, {"id": 2, "keys": ["jobspec", "none"]}),
+    ],
+)
+def test_read_for_a_client_that_is_gone_is_not_answered(
+    topic: str, payload: dict[str, Any]
+) -> None:
+    """6.disconnect.2: wherever it is, also the next time that its sender asks."""
+    for nturns in (0, 1):
+        listed = with_a_finished_and_a_running_job()
+        listed.turn(asked(topic, payload))
+        assert listed.answers
+        for _ in range(nturns):
+            listed.let_kvs_answer()
+        listed.take_sent()
+        listed.turn(gone(service_of(topic), "alice"))
+        listed.waits = False
+        listed.let_kvs_answer()
+        assert listed.take_sent() == []
+        assert len(listed.request(asked(topic, payload))) == 1
+
+
+def test_client_that_goes_before_its_stream_is_open_leaves_no_stream() -> None:
+    listed = with_a_finished_and_a_running_job()
+    wanted = {"id": 1, "path": "eventlog", "credit": 1}
+    listed.turn(asked(topics.INFO_WATCH, wanted, streaming=True))
+    listed.turn(gone("job-info", "alice"))
+    listed.waits = False
+    listed.let_kvs_answer()
+    assert listed.take_sent() == []
+    ((_, stats),) = listed.ask("job-list.stats-get")
+    assert stats["watches"] == 0
 
 
 def test_job_that_ends_costs_no_more_when_many_lists_wait() -> None:

@@ -25,7 +25,10 @@ STATES = int(ACTIVE | JobState.INACTIVE)
 
 
 class ListedJobs:
-    """The core under test. `sent` is what it has sent to clients and not been asked about."""
+    """The core under test. `sent` is what it has sent to clients and not been asked about.
+
+    While the kvs `waits`, what it says is in `answers`, in its order.
+    """
 
     def __init__(self, config: Config | None = None) -> None:
         self.kvs = InstantKvs()
@@ -35,6 +38,8 @@ class ListedJobs:
         self.logs: list[Log] = []
         self.lookups: list[str] = []  # keys that were looked up
         self.sent: list[Response] = []
+        self.waits = False
+        self.answers: list[Response] = []
 
     def start(self) -> None:
         """Start, and let the journal begin."""
@@ -78,9 +83,15 @@ class ListedJobs:
 
     def commit(self, *ops: list[str]) -> None:
         """A commit, and what watchers are told of it."""
-        told = self.kvs.commit(*ops)
-        if told:
-            self.turn(*told)
+        self.answers += self.kvs.commit(*ops)
+        if not self.waits:
+            self.let_kvs_answer()
+
+    def let_kvs_answer(self) -> None:
+        """Let the core have every answer that waits, in one turn."""
+        answers, self.answers = self.answers, []
+        if answers:
+            self.turn(*answers)
 
     def ask(self, topic: str, payload: Any = None, **how: Any) -> list[tuple[int, Any]]:
         """Ask as the instance owner: (errnum, payload) of each response so far."""
@@ -133,7 +144,6 @@ class ListedJobs:
 
     def do(self, actions: list[Any]) -> None:
         """Perform what the core says."""
-        answers: list[Response] = []
         for action in actions:
             match action:
                 case Request() if service_of(action.topic) == topics.KVS:
@@ -142,7 +152,7 @@ class ListedJobs:
                         self.lookups.append(action.payload["key"])
                     elif action.topic == topics.KVS_LOOKUP_ALL:
                         self.lookups += action.payload["keys"]
-                    answers += self.kvs.take(action, NAME)
+                    self.answers += self.kvs.take(action, NAME)
                 case Request():
                     assert action.topic == topics.JOB_JOURNAL
                     self.journal = action
@@ -156,8 +166,8 @@ class ListedJobs:
                     self.logs.append(action)
                 case _:
                     raise AssertionError(f"unexpected action {action!r}")
-        if answers:
-            self.turn(*answers)
+        if not self.waits:
+            self.let_kvs_answer()
 
 
 def key(jobid: int, name: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any, Final, assert_never
 from flux_trio.config import Config
 from flux_trio.cores.configuring import configuration_in
 from flux_trio.cores.fingerprint import PayloadTypes
+from flux_trio.cores.job_list.asked import Asked
 from flux_trio.cores.job_list.details import EVENTLOG, Details
 from flux_trio.cores.job_list.exchange import (
     RETRY_TIMER,
@@ -72,7 +73,10 @@ class JobListCore(CorePart):
         self._finished = Finished()
         self._details = Details(self._exchange)
         self._follower = Follower(self._exchange, self._records, self._finished)
-        self._listings = Listings(self._exchange, self._records, self._finished, self._details)
+        self._asked = Asked(self._exchange)
+        self._listings = Listings(
+            self._exchange, self._records, self._finished, self._details, self._asked
+        )
         self._listings.default_queue = (config or Config()).default_queue
         self._watches = Watches(self._exchange)
         self._info = Info(self._exchange, self._records, self._watches)
@@ -175,7 +179,8 @@ class JobListCore(CorePart):
                 jobid = job_list.id_in(request)
                 if self._records.find(jobid) is None:
                     read = RecordRead(request, jobid)
-                    self._exchange.ask(*look_up(job_key(jobid, EVENTLOG)), read)
+                    tag = self._exchange.ask(*look_up(job_key(jobid, EVENTLOG)), read)
+                    self._asked.began(request, tag)
                     return
         self._exchange.send(self._methods.call(request))
 
@@ -189,9 +194,11 @@ class JobListCore(CorePart):
                 self._listings.filled()
             case SliceRead() as read:
                 self._listings.take_slice(read, response)
-            case IdRead() as read:
+            case IdRead(request) as read:
+                self._asked.ended(request, response.matchtag)
                 self._listings.take_id(read, response)
             case RecordRead(request, jobid):
+                self._asked.ended(request, response.matchtag)
                 self._call_about(request, jobid, response)
             case KeyRead():
                 self._info.found(call, response)
@@ -232,7 +239,10 @@ class JobListCore(CorePart):
         return job_list.stats(job_list.Stats(jobs, self._watches.count))
 
     def _disconnect_list(self, request: Request) -> None:
+        self._asked.forget(request.sender)
         self._listings.forget(request.sender)
 
     def _disconnect_info(self, request: Request) -> None:
+        self._asked.forget(request.sender)
+        self._info.forget(request.sender)
         self._watches.forget(request.sender)

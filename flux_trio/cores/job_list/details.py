@@ -86,14 +86,14 @@ class Details(Part):
             for name in names:
                 yield job.id, name
 
-    def ask(self, keys: Sequence[tuple[int, str]], call: JobListCall) -> None:
-        """Read `keys` by one kvs.lookup-all, whose answer is for `call`.
+    def ask(self, keys: Sequence[tuple[int, str]], call: JobListCall) -> int:
+        """Read `keys` by one kvs.lookup-all, whose answer is for `call`; return its matchtag.
 
         If the values of several jobs are too long together, the answer has only the first ones.
         """
         wanted = [job_key(jobid, name) for jobid, name in keys]
         chars_max = None if keys[0][0] == keys[-1][0] else LOOKUP_CHARS_MAX
-        self._exchange.ask(*look_up_all(wanted, chars_max), call)
+        return self._exchange.ask(*look_up_all(wanted, chars_max), call)
 
     def known(
         self,

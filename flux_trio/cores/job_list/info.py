@@ -50,6 +50,7 @@ class Info(Part):
     """Answers job-info requests."""
 
     _lookups: dict[int, _Lookup]
+    _of_sender: dict[str, set[int]]
     _last_number: int
 
     def __init__(self, exchange: Exchange, records: Records, watches: Watches) -> None:
@@ -57,6 +58,7 @@ class Info(Part):
         self._records = records
         self._watches = watches
         self._lookups = {}  # by number; bounded by the requests that their senders have open
+        self._of_sender = {}  # their numbers
         self._last_number = 0
 
     # --- lookup
@@ -74,6 +76,7 @@ class Info(Part):
             return
         self._last_number += 1
         self._lookups[self._last_number] = _Lookup(request, record, wanted, len(keys))
+        self._of_sender.setdefault(request.sender, set()).add(self._last_number)
         for key in keys:
             found = KeyRead(self._last_number, key)
             if key == OUTPUT:
@@ -83,25 +86,37 @@ class Info(Part):
             else:
                 self._exchange.ask(*look_up(job_key(record.id, key)), found)
 
+    def forget(self, sender: str) -> None:
+        """Forget the lookups of a peer that is gone."""
+        for number in self._of_sender.pop(sender, ()):
+            del self._lookups[number]
+
     def found(self, call: KeyRead, response: Response) -> None:
         """Take the value of one key; answer the lookup after its last key."""
         key, lookup = call.key, self._lookups.get(call.lookup)
         if lookup is None:
-            return  # the error of another key was the answer
+            return  # the error of another key was the answer, or its sender is gone
         try:
             if key == OUTPUT:
                 lookup.found[key] = _output(response)
             else:
                 lookup.found[key] = self._value(lookup, key, response)
         except FluxError as error:
-            del self._lookups[call.lookup]
+            self._end(call.lookup)
             self._exchange.send(respond_error(lookup.request, error.errnum, error.text))
             return
         lookup.left -= 1
         if not lookup.left:
-            del self._lookups[call.lookup]
+            self._end(call.lookup)
             payload = job_list.found(lookup.record.id, lookup.found)
             self._exchange.send(respond(lookup.request, payload))
+
+    def _end(self, number: int) -> None:
+        sender = self._lookups.pop(number).request.sender
+        of_sender = self._of_sender[sender]
+        of_sender.remove(number)
+        if not of_sender:
+            del self._of_sender[sender]
 
     def _value(self, lookup: _Lookup, key: str, response: Response) -> str:
         try:

@@ -13,6 +13,7 @@ from collections import deque
 from itertools import takewhile
 from typing import Final
 
+from flux_trio.cores.job_list.asked import Asked
 from flux_trio.cores.job_list.choosing import SLICE_JOBS, Chooser
 from flux_trio.cores.job_list.details import Details
 from flux_trio.cores.job_list.exchange import Exchange, IdRead, SliceRead
@@ -61,12 +62,18 @@ class Listings(Part):
     default_queue: str | None
 
     def __init__(
-        self, exchange: Exchange, records: Records, finished: Finished, details: Details
+        self,
+        exchange: Exchange,
+        records: Records,
+        finished: Finished,
+        details: Details,
+        asked: Asked,
     ) -> None:
         self._exchange = exchange
         self._records = records
         self._finished = finished
         self._details = details
+        self._asked = asked
         self.chooser = Chooser(records, finished)
         self._open = Streams()
         self._of_user = {}  # the first of each user is being made
@@ -109,6 +116,7 @@ class Listings(Part):
         """job-list.list-cancel: end one of the sender's lists with ECANCELED."""
         listing = self._open.canceled(request)
         self._close(listing)
+        self._stop_reading(listing)
         self._exchange.send(respond_error(listing.request, Errno.ECANCELED))
         self._exchange.send(respond(request, {}))
 
@@ -119,7 +127,7 @@ class Listings(Part):
             raise FluxError(Errno.ENOENT, UNKNOWN_JOB)
         keys = tuple(self._details.keys_of([record]))
         if keys:
-            self._details.ask(keys, IdRead(request, record, keys))
+            self._asked.began(request, self._details.ask(keys, IdRead(request, record, keys)))
         else:
             self._answer_id(request, self._details.known([record], (), []))
 
@@ -133,8 +141,11 @@ class Listings(Part):
 
     def forget(self, sender: str) -> None:
         """Close the lists of a peer that is gone."""
-        for listing in self._open.of_sender(sender):
+        gone = self._open.of_sender(sender)
+        for listing in gone:
             self._close(listing)
+        for listing in gone:
+            self._stop_reading(listing)
         self._counting = [each for each in self._counting if each.sender != sender]
 
     # --- what happens meanwhile
@@ -156,9 +167,8 @@ class Listings(Part):
     def take_slice(self, read: SliceRead, response: Response) -> None:
         """Take the values of the jobs of a slice."""
         listing = self._open.get(read.list)
-        if listing is None or not listing.reading:
-            return
-        listing.reading = False
+        assert listing is not None, "a list was closed without the read of its slice"
+        listing.read = 0
         try:
             values = values_in(response)
         except FluxError as error:
@@ -211,7 +221,7 @@ class Listings(Part):
         lists = self._of_user.get(userid, deque())
         while lists:
             listing = lists[0]
-            if listing.reading:
+            if listing.read:
                 return
             if self._open.is_open(listing) and self._has_room(listing):
                 self._slice(listing)
@@ -246,8 +256,7 @@ class Listings(Part):
         if jobs:
             keys = tuple(self._details.keys_of(jobs))
             if keys:
-                listing.reading = True
-                self._details.ask(keys, SliceRead(listing.stream, jobs, keys))
+                listing.read = self._details.ask(keys, SliceRead(listing.stream, jobs, keys))
             else:
                 self._add(listing, self._details.known(jobs, (), []))
                 self._go_on_soon(userid)
@@ -317,6 +326,13 @@ class Listings(Part):
             self._exchange.send(end_of_stream(listing.request))
         else:
             self._exchange.send(respond(listing.request, job_list.rows(listing.rows)))
+
+    def _stop_reading(self, listing: Listing) -> None:
+        """Ignore the slice that a closed list reads, and go on with the next list of its user."""
+        if listing.read:
+            self._exchange.calls.close(listing.read)
+            listing.read = 0
+            self._go_on_soon(listing.request.userid)
 
     def _close(self, listing: Listing) -> None:
         self._open.remove(listing)

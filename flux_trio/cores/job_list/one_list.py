@@ -14,7 +14,7 @@ from flux_trio.cores.streams import Stream
 from flux_trio.editions import job_list
 from flux_trio.editions.job_list import Facts, Row
 from flux_trio.editions.journal import Ended
-from flux_trio.formats.meanings import JobId, JobIds
+from flux_trio.formats.meanings import JobId, JobIds, Matchtag
 from flux_trio.messages import (
     USERID_UNKNOWN,
 )
@@ -37,7 +37,7 @@ class Listing(Stream):
     nbytes: int = 0  # of them
     pages: deque[list[Row]] = msgspec.field(default_factory=deque)  # not sent yet
     is_over: bool = False  # only the jobs in `retried` are left
-    reading: bool = False  # the values of a slice are being read
+    read: Matchtag = 0  # of the read of a slice that is under way, 0 when there is none
     is_queued: bool = False  # it is in the queue of its user
 
     def wants(self, record: Record, facts: Facts) -> bool:
