@@ -14,7 +14,7 @@ from typing import Any
 from flux_trio import jobtap, testing
 from flux_trio.jobtap import CUSTOM, HOOKS, Hook
 
-DECORATORS = (jobtap.on, jobtap.enter, jobtap.leave, jobtap.counter, jobtap.service)
+DECORATORS = (jobtap.on, jobtap.on_many, jobtap.enter, jobtap.leave, jobtap.counter, jobtap.service)
 VALUES = (
     jobtap.Dependency,
     jobtap.UpdateAsked,

@@ -425,6 +425,11 @@ class Multifactor(jobtap.Plugin):
         value = sum(weight * factor for weight, factor in self._factors(user, job).values())
         return min(max(0, round(value)), jobtap.PRIORITY_MAX)
 
+    @jobtap.on_many("job.priority.get")
+    def priorities(self, jobs: list[jobtap.Job]) -> list[int | jobtap.Unavailable]:
+        """Return the same for many jobs."""
+        return [self.priority(job) for job in jobs]
+
     def _factors(self, user: Association, job: jobtap.Job) -> dict[str, tuple[float, float]]:
         """Return (weight, factor) by name."""
         weights = self._settings.weights

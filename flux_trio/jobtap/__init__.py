@@ -12,7 +12,7 @@ from flux_trio.jobtap.calling import failures_told
 from flux_trio.jobtap.calls import CANCELED, Given
 from flux_trio.jobtap.catalogue import CUSTOM, HOOKS, Hook, Returns
 from flux_trio.jobtap.counter import Counter, counter
-from flux_trio.jobtap.decorators import enter, leave, on, service
+from flux_trio.jobtap.decorators import enter, leave, on, on_many, service
 from flux_trio.jobtap.errors import HandlerFailed, NotAllowed, PluginError, PluginLoop, Reject
 from flux_trio.jobtap.host import ORDERS, PluginHost, open_host
 from flux_trio.jobtap.job import Job, JobLookup
@@ -82,6 +82,7 @@ __all__ = [
     "leave",
     "load_file",
     "on",
+    "on_many",
     "open_host",
     "search_path",
     "service",

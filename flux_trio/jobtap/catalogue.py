@@ -63,6 +63,7 @@ class Hook:
     on_failure: str = _HELD
     told: bool = False  # a notification: the job manager does not wait
     waits_for_async: bool = True
+    of_many: bool = False  # may be asked about many jobs at once
 
     @property
     def prefix(self) -> str:
@@ -138,6 +139,7 @@ HOOKS: Final = (
         "Priorities are computed again: after `reprioritize_all`, and when a plugin is loaded.",
         returns=Returns.PRIORITY,
         on_failure="the job keeps its priority",
+        of_many=True,
     ),
     Hook(
         f"{UPDATE_PREFIX}KEY",

@@ -25,6 +25,13 @@ class OnMark:
 
 
 @dataclass(frozen=True, slots=True)
+class ManyMark:
+    """Answers one of `topics` for many jobs at once."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StateMark:
     """Is called when a job comes into one of `states`; with `leaving`, when it leaves one."""
 
@@ -40,7 +47,7 @@ class ServiceMark:
     owner_only: bool
 
 
-Mark = OnMark | StateMark | ServiceMark
+Mark = OnMark | ManyMark | StateMark | ServiceMark
 
 
 def on(*topics: str) -> Callable[[F], F]:
@@ -50,6 +57,18 @@ def on(*topics: str) -> Callable[[F], F]:
     """
     _expect(str, topics, '@on("job.new")')
     return _marking(OnMark(topics))
+
+
+def on_many(*topics: str) -> Callable[[F], F]:
+    """Answer a topic for many jobs in one call; only job.priority.get is asked so.
+
+    The function takes the list of jobs and returns a list with the answer for each, in order; it
+    may not be async. The plugin also needs a handler `on` the topic, which is called for one job.
+    If the call fails, all of its jobs keep their priorities. Operations in it are performed later,
+    after the answers.
+    """
+    _expect(str, topics, '@on_many("job.priority.get")')
+    return _marking(ManyMark(topics))
 
 
 def enter(*states: JobState) -> Callable[[F], F]:

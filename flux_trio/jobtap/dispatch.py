@@ -8,22 +8,30 @@ This is the one place besides the module supervisor that catches `Exception` bro
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from itertools import repeat, takewhile
 from time import perf_counter
 from typing import Any, Final
 
 import trio
 
 from flux_trio.config import Config
-from flux_trio.jobtap.asking import Asking
+from flux_trio.jobtap.asking import NOTHING_SAID, Asking
 from flux_trio.jobtap.calling import HOOK, Caller, thinking
 from flux_trio.jobtap.calls import CANCELED, Call, Given, blame, note_of
 from flux_trio.jobtap.catalogue import CUSTOM, hook_of
 from flux_trio.jobtap.errors import PluginError, PluginLoop
-from flux_trio.jobtap.failures import NoAnswer, describe, failure_in, is_awaitable, refusal_in
+from flux_trio.jobtap.failures import (
+    NoAnswer,
+    attempt,
+    describe,
+    failure_in,
+    is_awaitable,
+    refusal_in,
+)
 from flux_trio.jobtap.job import Job
 from flux_trio.jobtap.loaded import STATE_HANDLER, Entry, Loaded
-from flux_trio.jobtap.results import problem_with, shown
+from flux_trio.jobtap.results import priorities_in, problem_with, shown
 from flux_trio.jobtap.watchdog import BLOCKED_S
 from flux_trio.protocols import (
     CONF_UPDATE,
@@ -96,13 +104,63 @@ class Dispatcher(Caller):
         return self._advance(Asking(question, hook_of(question.topic), chain, self._answered))
 
     def ask_jobs(self, question: AskJobs) -> JobsAnswered:
-        hook, chain, done = hook_of(question.topic), self._chain(question.topic), self._answered
+        chain = self._chain(question.topic)
+        many = list(takewhile(lambda entry: entry.many is not None, chain))
         series = Series(self._is_traced(), self._now)
-        answers = [
-            self._ask_rest(Asking(each, hook, chain, done), series) for each in question.questions()
-        ]
+        said, error = self._ask_many(question, many, series)
+        answers: Iterable[HookAnswer | None]
+        if error is not None:
+            answers = repeat(HookAnswer(error=error), len(said))
+        elif len(many) == len(chain):
+            answers = [NOTHING_SAID if each is None else HookAnswer(each) for each in said]
+        else:
+            answers = self._ask_each(question, chain[len(many) :], said, series)
         self._note_calls(series)
         return JobsAnswered(question.ticket, tuple(answers))
+
+    def _ask_many(
+        self, question: AskJobs, chain: list[Entry], series: Series
+    ) -> tuple[list[Any], str | None]:
+        """Ask handlers of many jobs; return what they say about each job, and a failure."""
+        views, topic = question.jobs, question.topic
+        last: list[Any] = [None] * len(views)
+
+        def ask(entry: Entry) -> list[Any]:
+            jobs = [Job(view, None, entry.owner.keeper) for view in views]
+            return priorities_in(self.watched(entry, None, jobs), len(views))
+
+        for entry in [one.many for one in chain if one.many is not None]:
+            began, t_began = self._now(), perf_counter()
+            said, error = attempt(ask, entry)
+            if error is not None:
+                self._note_calls(series)
+                problem = describe(error)
+                text = blame(entry, topic, None, problem)
+                self.failed(entry, text, error)
+                self._record(entry, topic, None, None, problem, began, t_began)
+                return last, text
+            spent = perf_counter() - t_began
+            entry.spent(spent)
+            if series.is_traced:
+                each_s = spent / len(views)
+                series.notes += [
+                    note_of(entry, topic, view.id, shown(value), None, each_s)
+                    for view, value in zip(views, said, strict=True)
+                ]
+            last = [old if new is None else new for old, new in zip(last, said, strict=True)]
+        return last, None
+
+    def _ask_each(
+        self, question: AskJobs, chain: list[Entry], said: list[Any], series: Series
+    ) -> list[HookAnswer | None]:
+        """Ask one job after the other; `said` has the values of the plugins before `chain`."""
+        hook, done = hook_of(question.topic), self._answered
+        answers = []
+        for each, priority in zip(question.questions(), said, strict=True):
+            asking = Asking(each, hook, chain, done)
+            asking.priority = priority
+            answers.append(self._ask_rest(asking, series))
+        return answers
 
     def cancel(self, ticket: int) -> None:
         asking = self._thinking.pop(ticket, None)
@@ -115,14 +173,8 @@ class Dispatcher(Caller):
         if topic.startswith(EVENT_PREFIX):
             names = self.subscribers.get(job.id, ())
             chain = [entry for entry in chain if entry.owner.name in names]
-        question, hook = AskHook(0, topic, job, args), hook_of(topic)
-        series = Series(self._is_traced(), self._now)
-        for entry in chain:
-            asking = Asking(question, hook, (entry,), self._told)
-            answer = self._ask_rest(asking, series)
-            if answer is not None and answer.operations:
-                self._told(asking, answer)
-        self._note_calls(series)
+        if chain:
+            self._tell_chain(chain, AskHook(0, topic, job, args))
         if topic == DESTROY:
             self.subscribers.pop(job.id, None)
             self._unsaid.pop(job.id, None)  # the job manager forgets the job by itself
@@ -131,6 +183,15 @@ class Dispatcher(Caller):
                     self._leave(loaded, job)
                 if loaded.data:
                     loaded.data.pop(job.id, None)
+
+    def _tell_chain(self, chain: list[Entry], question: AskHook) -> None:
+        hook, series = hook_of(question.topic), Series(self._is_traced(), self._now)
+        for entry in chain:
+            asking = Asking(question, hook, (entry,), self._told)
+            answer = self._ask_rest(asking, series)
+            if answer is not None and answer.operations:
+                self._told(asking, answer)
+        self._note_calls(series)
 
     # --- for plugins
 

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from flux_trio.jobtap.catalogue import check_handler, hook_of, takes
+from flux_trio.jobtap.catalogue import HOOKS, check_handler, hook_of, takes
 from flux_trio.jobtap.counter import Counter
-from flux_trio.jobtap.decorators import Mark, OnMark, ServiceMark, StateMark, marks_of
+from flux_trio.jobtap.decorators import ManyMark, Mark, OnMark, ServiceMark, StateMark, marks_of
 from flux_trio.jobtap.errors import PluginError
 from flux_trio.jobtap.places import place_of
 from flux_trio.jobtap.plugin import Plugin
-from flux_trio.protocols import JobState
+from flux_trio.protocols import JobState, handles
 
 Function = Callable[..., Any]
 
@@ -33,6 +33,7 @@ class Handlers:
     """The handlers, services and counters of a plugin, in the order of its source."""
 
     topics: list[tuple[str, Function]] = field(default_factory=list)  # topic or glob
+    many: dict[str, Function] = field(default_factory=dict)  # by topic: for many jobs at once
     enter: dict[JobState, list[Function]] = field(default_factory=dict)
     leave: dict[JobState, list[Function]] = field(default_factory=dict)
     services: dict[str, tuple[Function, bool]] = field(default_factory=dict)  # function, owner only
@@ -80,6 +81,12 @@ def read_handlers(plugin: Plugin) -> Handlers:
                 _take(found, mark, value)
             except PluginError as error:
                 raise PluginError(f"plugin {plugin.name}: {error}{place_of(value)}") from None
+    for topic, function in found.many.items():
+        if not any(handles(pattern, topic) for pattern, _ in found.topics):
+            raise PluginError(
+                f"plugin {name}: {_name(function)}: on_many({topic!r}) expects a handler"
+                f" on({topic!r}), too{place_of(function)}"
+            )
     for counter in found.counters:
         if not counter.states or not counter.states <= _COUNTED:
             raise PluginError(
@@ -120,6 +127,10 @@ def _take(found: Handlers, mark: Mark, function: Function) -> None:
                 if not hook_of(topic).waits_for_async and inspect.iscoroutinefunction(function):
                     raise PluginError(f"handler {_name(function)} of {topic} cannot be async")
                 found.topics.append((topic, function))
+        case ManyMark(topics):
+            for topic in topics:
+                _check_many(found, topic, function)
+                found.many[topic] = function
         case StateMark(states, leaving):
             _check_states(function, states, leaving)
             for state in states:
@@ -127,6 +138,18 @@ def _take(found: Handlers, mark: Mark, function: Function) -> None:
         case ServiceMark(method, owner_only):
             _check_service(found, function, method)
             found.services[method] = (function, owner_only)
+
+
+def _check_many(found: Handlers, topic: str, function: Function) -> None:
+    if not hook_of(topic).of_many:
+        known = ", ".join(hook.topic for hook in HOOKS if hook.of_many)
+        raise PluginError(f"on_many() of {_name(function)} takes {known}, got {topic!r}")
+    if topic in found.many:
+        raise PluginError(f"there are two handlers on_many({topic!r})")
+    if inspect.iscoroutinefunction(function):
+        raise PluginError(f"on_many() handler {_name(function)} cannot be async")
+    if not takes(function, 1):
+        raise PluginError(f"on_many() handler {_name(function)}: expected (jobs)")
 
 
 def _check_states(function: Function, states: tuple[JobState, ...], leaving: bool) -> None:

@@ -36,6 +36,7 @@ class Entry:
         "function",
         "label",  # its topic, or another word for the reason of the call
         "longest",
+        "many",  # the entry that answers for many jobs at once, if the plugin has one
         "of_job",  # takes the job
         "owner",
         "plugin",  # its name
@@ -50,6 +51,7 @@ class Entry:
         self.of_job = hook.parameters[:1] == ("job",)
         more = len(hook.parameters) - self.of_job
         self.extra = bool(more) and takes(function, self.of_job + more)
+        self.many: Entry | None = None
         self.count = 0
         self.total = 0.0
         self.longest = 0.0
@@ -173,5 +175,8 @@ class Loaded:
                 hook = hook_of(topic)
                 # a glob is counted as one, because users choose the topics of a family
                 label = pattern if hook.prefix and is_glob(pattern) else topic
-                return self.entry(label, function, hook)
+                entry = self.entry(label, function, hook)
+                if topic in self.handlers.many:
+                    entry.many = self.entry(label, self.handlers.many[topic], hook)
+                return entry
         return None

@@ -50,5 +50,15 @@ def is_priority(value: Any) -> bool:
 _PRIORITIES = f"a priority from {PRIORITY_MIN} to {PRIORITY_MAX} or UNAVAILABLE"
 
 
+def priorities_in(said: Any, count: int) -> list[int | Unavailable | None]:
+    """Return what a handler says about `count` jobs. Raises NotAllowed for anything else."""
+    if type(said) is not list or len(said) != count:
+        raise NotAllowed(_expected(f"a list of {count} answers, one for each job", said))
+    for each in said:
+        if each is not None and not is_priority(each):
+            raise NotAllowed(_expected(_PRIORITIES, each))
+    return said
+
+
 def _expected(what: str, got: Any) -> str:
     return f"expected {what}, got {reprlib.repr(got)}"

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias, cast
 from flux_trio.cores.kvs.ops import Append, Damaged, Put
 from flux_trio.store.journal import Commit
 
-BYTES_MAX: Final = 16 << 20  # of commits; then it is time to write them into the tables
+BYTES_MAX: Final = 3 << 20  # of commits; more of them cost memory, and save little work
 KEYS_MAX: Final = 65_536  # with changes; the same
 
 

@@ -62,6 +62,12 @@ class Ranks(jobtap.Plugin):
         """By urgency and time."""
         return self.base + job.urgency
 
+    @jobtap.on_many("job.priority.get")
+    def priorities(self, jobs: list[jobtap.Job]) -> list[int]:
+        """The same for many."""
+        base = self.base
+        return [base + job.urgency for job in jobs]
+
     @jobtap.service("again")
     def again(self, _request: jobtap.ServiceRequest) -> dict[str, object]:
         """All of them."""

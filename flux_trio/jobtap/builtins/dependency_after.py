@@ -97,7 +97,7 @@ class DependencyAfter(jobtap.Plugin):
             _settle(job, description, condition, outcome)
             return
         self._waiting.setdefault(jobid, {})[job.id, description] = condition
-        if condition is AFTER and other is not None:
+        if other is not None:
             other.subscribe()
 
     @jobtap.on("job.event.start")
@@ -107,8 +107,8 @@ class DependencyAfter(jobtap.Plugin):
         for key in [key for key, condition in waiting.items() if condition is AFTER]:
             self._resolve(*key, waiting.pop(key), _outcome_of(job))
 
-    @jobtap.on("job.state.inactive", "job.destroy")
-    def on_end(self, job: jobtap.Job) -> None:
+    @jobtap.on("job.event.clean", "job.event.invalidate")
+    def on_end(self, job: jobtap.Job, _event: jobtap.Event) -> None:
         """Free or end the jobs that wait for this job; a refused job has ended, too."""
         self._late.pop(job.id, None)
         for key, condition in self._waiting.pop(job.id, {}).items():

@@ -47,8 +47,8 @@ class DependencySingleton(jobtap.Plugin):
         if self._counts:
             self._count(job)
 
-    @jobtap.on("job.state.inactive", "job.destroy")
-    def on_end(self, job: jobtap.Job) -> None:
+    @jobtap.on("job.event.clean", "job.event.invalidate")
+    def on_end(self, job: jobtap.Job, _event: jobtap.Event) -> None:
         """Count the job no more; a refused job has ended, too."""
         key = self._keys.pop(job.id, None)
         if key is None:
@@ -80,6 +80,7 @@ class DependencySingleton(jobtap.Plugin):
                 case {"attributes": {"system": {"job": {"name": str(name)}}}}:
                     key = self._keys[job.id] = (job.userid, name)
                     self._active.setdefault(key, set()).add(job.id)
+                    job.subscribe()
         return key
 
     def _count_all(self) -> None:

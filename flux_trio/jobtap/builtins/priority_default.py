@@ -15,6 +15,11 @@ class PriorityDefault(jobtap.Plugin):
         """Return the urgency."""
         return job.urgency
 
+    @jobtap.on_many("job.priority.get")
+    def priorities(self, jobs: list[jobtap.Job]) -> list[int]:
+        """Return the urgencies."""
+        return [job.urgency for job in jobs]
+
     @jobtap.on("job.explain")
     def explain(self, _job: jobtap.Job) -> str:
         """Say where the priority comes from."""

@@ -223,3 +223,38 @@ async def test_job_that_is_new_when_the_other_ends_learns_of_it(status: int, aut
         if status:
             assert context(events, "exception")["note"].endswith("can never be satisfied")
         assert list(instance.log) == []
+
+
+class RefusesSlowly(jobtap.Plugin):
+    """Refuses each job that is named "late", after 30 seconds."""
+
+    name = "refuses-slowly"
+
+    def __init__(self) -> None:
+        self.asked = trio.Event()
+        self.jobid = 0
+
+    @jobtap.on("job.validate")
+    async def validate(self, job: jobtap.Job) -> None:
+        if job.jobspec.attribute("system.job.name") == "late":
+            self.jobid = job.id
+            self.asked.set()
+            await trio.sleep(30)
+            raise jobtap.Reject("too late")
+
+
+async def test_job_that_is_refused_after_another_waits_for_it_has_ended(autojump_clock):
+    plugin = RefusesSlowly()
+    async with (
+        simulated_instance(plugins=[plugin]) as instance,
+        instance.connect() as client,
+        instance.connect() as another,
+        trio.open_nursery() as nursery,
+    ):
+        late = {"attributes": {"system.job.name": "late"}}
+        nursery.start_soon(lambda: Jobs(another).refused(**late))
+        await plugin.asked.wait()
+        waiting = await Jobs(client).submit(f"afterany:{plugin.jobid}")
+        events = await Jobs(client).events(waiting)
+        assert when(events, "dependency-remove") == pytest.approx(EPOCH + 30, abs=0.1)
+        assert "finish" in names(events)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from flux_trio.messages import topics
 from flux_trio.testing import simulated_instance
 from tests.support.playing import Jobs, context, guest_of, names, when
 
@@ -59,3 +60,15 @@ async def test_canceled_singleton_gives_way_to_the_next(autojump_clock):
 async def test_singleton_needs_a_name(autojump_clock):
     async with simulated_instance() as instance, instance.connect() as client:
         assert await Jobs(client).refused("singleton") == "singleton jobs require a job name"
+
+
+async def test_singleton_does_not_wait_for_a_job_that_was_refused(autojump_clock):
+    """It is counted before plugins have refused it."""
+    async with simulated_instance() as instance, instance.connect() as client:
+        jobs = Jobs(client)
+        first = await jobs.submit("singleton", seconds=10, **NAMED)
+        assert "not supported" in await jobs.refused("singleton", "nosuch:1", **NAMED)
+        second = await jobs.submit("singleton", **NAMED)
+        assert when(await jobs.events(second), "depend") >= when(await jobs.events(first), "clean")
+        found = await client.call(topics.JOB_JOBTAP_QUERY, {"name": ".dependency-singleton"})
+        assert not any(key.endswith(":n") for key in found)
