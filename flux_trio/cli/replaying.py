@@ -32,13 +32,18 @@ class NoPlan(CommandError):
     exit_code = UNREADABLE
 
 
+def is_seed(source: str) -> bool:
+    """Return whether a plan is to be drawn from the number `source`."""
+    return source.isascii() and source.isdigit()
+
+
 def read_plan(source: str, depth: Depth | None = None, store: StoreKind | None = None) -> Plan:
     """Return the plan of a seed or of a file, with another `depth` and `store` if given.
 
     Raises NoPlan, which says why there is none.
     """
     changes = {key: value for key, value in (("depth", depth), ("store", store)) if value}
-    if source.isascii() and source.isdigit():
+    if is_seed(source):
         return msgspec.structs.replace(draw_plan(int(source)), **changes)
     path = Path(source)
     try:

@@ -6,9 +6,12 @@ Times are in seconds since the start of the world.
 
 from __future__ import annotations
 
+import difflib
+import re
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
+from msgspec import inspect
 
 from flux_trio.faults.catalogue import Fault
 from flux_trio.faults.catalogue.base import Count
@@ -57,6 +60,55 @@ def plan_from_toml(text: str) -> Plan:
         version = raw.get("version", VERSION)
         if version != VERSION:  # another version may have other keys
             raise FormatError(f"version {VERSION} of a plan", version, "version")
-        return msgspec.convert(raw, Plan)
     except msgspec.MsgspecError as error:
         raise FormatError.of_msgspec(error) from None
+    return _plan_of(raw)
+
+
+def check_plan(plan: Plan) -> None:
+    """Raise FormatError if a plan that was made by hand has a value that none can have."""
+    _plan_of(msgspec.to_builtins(plan))
+
+
+def _plan_of(raw: Any) -> Plan:
+    try:
+        return msgspec.convert(raw, Plan)
+    except msgspec.ValidationError as error:
+        raise _with_names(FormatError.of_msgspec(error), raw) from None
+
+
+# a key or an index of a path such as faults[0].module
+_STEP: Final = re.compile(r"[^.\[\]]+")
+
+
+def _with_names(error: FormatError, raw: Any) -> FormatError:
+    """Return the error with the names that were expected, if only some names are allowed."""
+    shapes: list[inspect.Type] = [inspect.type_info(Plan)]
+    value = raw
+    for step in _STEP.findall(error.where):
+        if isinstance(value, list | tuple):
+            shapes = [each.item_type for each in shapes if isinstance(each, inspect.VarTupleType)]
+            value = value[int(step)]
+        else:
+            structs = [each for each in shapes if isinstance(each, inspect.StructType)]
+            if step == "type" and any(each.tag for each in structs):
+                names = [str(each.tag) for each in structs]
+                return _unknown(error, "the type of a fault", names, value[step])
+            tag = value.get("type")
+            structs = [each for each in structs if not each.tag or each.tag == tag]
+            fields = [field for each in structs for field in each.fields]
+            shapes = [field.type for field in fields if field.name == step]
+            value = value[step]
+        unions = [each for each in shapes if isinstance(each, inspect.UnionType)]
+        shapes += [each for union in unions for each in union.types]
+    for shape in shapes:
+        if isinstance(shape, inspect.LiteralType):
+            names = [str(each) for each in shape.values]
+            return _unknown(error, f"one of {', '.join(names)}", names, value)
+    return error
+
+
+def _unknown(error: FormatError, expected: str, names: list[str], value: object) -> FormatError:
+    close = difflib.get_close_matches(str(value), names, n=1)
+    meant = f" (did you mean {close[0]}?)" if close else ""
+    return FormatError(f"{expected}{meant}", value, error.where)

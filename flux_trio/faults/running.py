@@ -11,9 +11,10 @@ from flux_trio.config import Config, ExecConfig, SchedConfig
 from flux_trio.faults.catalogue import Exclude, Fault, Holds, NodesUp, Shrink
 from flux_trio.faults.jobs import Jobs
 from flux_trio.faults.machines import Surroundings
+from flux_trio.faults.missed import missed
 from flux_trio.faults.moments import Moments
 from flux_trio.faults.parties import OWNER
-from flux_trio.faults.plan import Plan
+from flux_trio.faults.plan import Plan, check_plan
 from flux_trio.faults.properties import Property
 from flux_trio.faults.stack import StackWorld
 from flux_trio.faults.user import Owner
@@ -53,6 +54,11 @@ class Outcome:
     excused: tuple[str, ...] = ()
 
     @property
+    def missed(self) -> tuple[Fault, ...]:
+        """The faults of the plan that never struck, since their place did not come."""
+        return missed(self.plan.faults, self.struck)
+
+    @property
     def broken(self) -> frozenset[str]:
         """The properties that were broken: clauses by id, the others by their first word."""
         return frozenset(map(property_of, self.problems))
@@ -66,7 +72,10 @@ def property_of(problem: str) -> str:
 def run_plan(
     plan: Plan, sinks: Iterable[Sink] = (), *, properties: Iterable[Property] = ()
 ) -> Outcome:
-    """Play `plan` and check its properties; `sinks` get every record of the trace."""
+    """Play `plan` and check its properties; `sinks` get every record of the trace.
+
+    Raises FormatError for a plan that was made by hand with wrong values.
+    """
     lives = Lives()
     with Game(plan, [*sinks, lives.observe], properties) as game:
         is_at_rest = game.play()
@@ -120,12 +129,14 @@ class Lives:
 class Game:
     """A world and those who play in it: the owner, and the faults at their moments.
 
-    At its end it has to be closed: `with Game(...) as game`.
+    Raises FormatError for a plan with wrong values. At its end the game has to be closed:
+    `with Game(...) as game`.
     """
 
     def __init__(
         self, plan: Plan, sinks: Iterable[Sink] = (), properties: Iterable[Property] = ()
     ) -> None:
+        check_plan(plan)
         self.plan = plan
         self.trace: list[Record] = []  # if a property looks at it
         self.broken: dict[str, str] = {}  # by property: what is wrong

@@ -18,7 +18,7 @@ from flux_trio.testing.instance_harness import InstanceHarness, PlayedExec, Play
 from flux_trio.testing.instance_job import InstanceJob
 from flux_trio.testing.replaying import Replayed, replay_trace
 from flux_trio.testing.watching import ClausesBroken, watched
-from flux_trio.testing.world_harness import PropertyBroken, WorldHarness
+from flux_trio.testing.world_harness import FaultNeverStruck, PropertyBroken, WorldHarness
 
 __all__ = [
     "EPOCH",
@@ -27,6 +27,7 @@ __all__ = [
     "ClausesBroken",
     "FakeExec",
     "FakeScheduler",
+    "FaultNeverStruck",
     "HarnessJob",
     "HookCall",
     "InstanceHarness",

@@ -6,6 +6,7 @@ one.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -26,6 +27,7 @@ from flux_trio.faults import (
     shrink,
     tell_story,
 )
+from flux_trio.faults.missed import missed, missed_text
 from flux_trio.faults.plan import Depth, plan_to_toml
 from flux_trio.trace import Record
 from flux_trio.views import story_text
@@ -48,6 +50,10 @@ class PropertyBroken(AssertionError):
         super().__init__(f"seed {plan.seed}: {told}\nThe plan:\n\n{plan_to_toml(plan)}")
 
 
+class FaultNeverStruck(UserWarning):
+    """A test has planned a fault whose place did not come in its world: the test shows nothing."""
+
+
 class WorldHarness:
     """A world that begins with `seed`; `breaking` are properties that the test breaks on purpose.
 
@@ -67,6 +73,7 @@ class WorldHarness:
         """The trace of the last play."""
         self.outcome: Outcome | None = None
         """What became of the last play."""
+        self._usual: tuple[Fault, ...] = ()  # of a whole plan, of which some faults need not strike
 
     @property
     def plan(self) -> Plan:
@@ -82,6 +89,7 @@ class WorldHarness:
     def plan(self, plan: Plan) -> None:
         self._plan = plan
         self.jobs, self.actions, self.faults = [*plan.jobs], [*plan.actions], [*plan.faults]
+        self._usual = plan.faults
 
     def configure(self, **fields: Any) -> None:
         """Set fields of the plan: nnodes, cores, policy, limit, late, depth, store."""
@@ -102,13 +110,18 @@ class WorldHarness:
         """Play the plan: first with its faults, then everything is put right and comes to rest.
 
         `properties` must hold beside the clauses. Raises PropertyBroken with the smallest story,
-        unless the test breaks that property on purpose.
+        unless the test breaks that property on purpose. Warns (FaultNeverStruck) of each fault in
+        `faults` that has not struck; those of a plan that was drawn, or set as a whole, need not.
         """
         __tracebackhide__ = True  # the test's own line says enough
         if not trio.lowlevel.in_trio_run():
-            return self._play(properties)
-        with ThreadPoolExecutor(1) as pool:  # a thread has one Trio run, here that of the test
-            return pool.submit(self._play, properties).result()
+            outcome = self._play(properties)
+        else:
+            with ThreadPoolExecutor(1) as pool:  # a thread has one Trio run, here that of the test
+                outcome = pool.submit(self._play, properties).result()
+        for fault in missed(outcome.missed, self._usual):
+            warnings.warn(missed_text(fault), FaultNeverStruck, stacklevel=2)
+        return outcome
 
     def _play(self, properties: tuple[Property, ...]) -> Outcome:
         __tracebackhide__ = True

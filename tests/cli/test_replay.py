@@ -51,6 +51,18 @@ def test_plan_that_breaks_nothing_any_more() -> None:
     assert result.exit_code == 0
 
 
+def test_fault_that_never_strikes_is_told_and_is_no_failure(tmp_path: Path) -> None:
+    path = tmp_path / "plan.toml"
+    crash = Crash("sched", When(topics.SCHED_ALLOC, nth=2))
+    path.write_text(plan_to_toml(Plan(1, jobs=(JobPlan(),), faults=(crash,))))
+    result = replay(path)
+    assert result.stdout.splitlines()[1] == (
+        "crash (module sched, back 0.0) never struck: "
+        "there was no request sched.alloc number 2 that was received"
+    )
+    assert result.exit_code == 0
+
+
 def test_problems_of_a_plan_are_told(broken: Path) -> None:
     result = replay(broken)
     assert result.exit_code == 1

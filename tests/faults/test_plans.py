@@ -6,14 +6,34 @@ from pathlib import Path
 
 import pytest
 
-from flux_trio.faults import Crash, Do, JobPlan, NodesDown, Plan, When, draw_plan, run_plan, shrink
+from flux_trio.faults import (
+    Crash,
+    DiskFull,
+    Do,
+    Drop,
+    Fault,
+    JobPlan,
+    NodesDown,
+    Plan,
+    PluginRaises,
+    Sleep,
+    When,
+    Which,
+    draw_plan,
+    run_plan,
+    shrink,
+)
+from flux_trio.faults.by_hand import ByHand
 from flux_trio.faults.consistency import OURS
+from flux_trio.faults.missed import missed_text
 from flux_trio.faults.plan import plan_from_toml, plan_to_toml
 from flux_trio.formats import FormatError
 from flux_trio.messages import topics
+from flux_trio.protocols import VALIDATE
 from flux_trio.protocols.alloc import ALLOC, AllocEvent, AllocState
 
 PLANS = Path(__file__).parent / "plans"
+MODULES = "job-exec, job-ingest, job-list, job-manager, kvs, resource, sched"
 STUCK = "invariant.nobody-stuck"
 
 
@@ -35,7 +55,22 @@ def test_plan_that_has_broken_a_property_breaks_none(path: Path) -> None:
         ("seed = 1\nversion = 2", "version: expected version 1 of a plan, got 2"),
         ("seed = 'x'", "seed: expected"),
         ("seed = 1\njobs = [{ntasks = 0}]", "jobs[0].ntasks: expected"),
-        ("seed = 1\nfaults = [{type = 'crash', module = 'cron', when = 1}]", "faults[0].module"),
+        (
+            "seed = 1\nfaults = [{type = 'crash', module = 'cron', when = 1}]",
+            f'faults[0].module: expected one of {MODULES}, got "cron"',
+        ),
+        (
+            "seed = 1\nfaults = [{type = 'crush', module = 'sched', when = 1}]",
+            'faults[0].type: expected the type of a fault (did you mean crash?), got "crush"',
+        ),
+        (
+            "seed = 1\nfaults = [{type = 'drop', which = {topic = 'a', type = 'x'}}]",
+            'faults[0].which.type: expected one of event, request, response, got "x"',
+        ),
+        (
+            "seed = 1\nactions = [{at = 1.0, what = 'cansel'}]",
+            "include, queue-start, queue-stop, undrain, up, urgency (did you mean cancel?), got",
+        ),
         ("seed = 1\nhaste = 1", "haste"),
         ("seed =", "expected"),
     ],
@@ -44,6 +79,49 @@ def test_wrong_plan_is_refused_with_its_place(text: str, said: str) -> None:
     with pytest.raises(FormatError) as refused:
         plan_from_toml(text)
     assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (Crash("cron", 1), f'module: expected one of {MODULES}, got "cron"'),  # type: ignore[arg-type]
+        (Crash("sched", "sched.alloc"), "when: expected int | object, got str"),  # type: ignore[arg-type]
+        (PluginRaises(nth=0), "nth: expected int >= 1, got a value out of range"),
+    ],
+)
+def test_wrong_plan_that_is_made_by_hand_is_refused_with_its_place(fault: Fault, said: str) -> None:
+    plan = Plan(1, faults=(Sleep(1, seconds=1.0), fault))
+    with pytest.raises(FormatError) as refused:
+        run_plan(plan)
+    assert str(refused.value) == f"faults[1].{said}"
+    with pytest.raises(FormatError):
+        ByHand(plan)
+
+
+MISSED: dict[str, Fault] = {
+    "crash (module sched, back 2.0) never struck: there was no turn 9999": Crash(
+        "sched", 9999, back=2.0
+    ),
+    "disk-full (seconds 3.0) never struck: "
+    "there was no response sched.alloc number 7 that was received by sched": DiskFull(
+        When(topics.SCHED_ALLOC, nth=7, type="response", party="sched")
+    ),
+    "drop never struck: there was no request kvs.commit number 700 that was sent": Drop(
+        Which(topics.KVS_COMMIT, nth=700)
+    ),
+    "plugin-raises never struck: there was no question number 2 about job.validate": PluginRaises(
+        nth=2, hook=VALIDATE
+    ),
+}
+
+
+@pytest.mark.parametrize(("said", "fault"), MISSED.items())
+def test_fault_that_never_strikes_is_named(said: str, fault: Fault) -> None:
+    crash = Crash("sched", When(topics.SCHED_ALLOC))
+    outcome = run_plan(Plan(1, jobs=(JobPlan(),), faults=(crash, fault, crash)))
+    assert outcome.struck == (crash, crash)
+    assert outcome.missed == (fault,)
+    assert missed_text(fault) == said
 
 
 def test_shrinking_keeps_what_breaks() -> None:

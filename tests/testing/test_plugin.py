@@ -31,6 +31,31 @@ def test_world_is_played_without_any_setting(pytester: pytest.Pytester) -> None:
     ).assert_outcomes(passed=1)
 
 
+def test_fault_that_never_strikes_is_a_warning(pytester: pytest.Pytester) -> None:
+    """Not for a plan that is drawn: there it is usual."""
+    result = run(
+        pytester,
+        """
+        from flux_trio.faults import Crash, Plan, When
+
+        def test_in_vain(world, faults):
+            world.submit()
+            faults.append(Crash("sched", When("sched.alloc", nth=20)))
+            world.play()
+
+        def test_drawn(world):
+            world.plan = Plan(1, faults=(Crash("sched", 9999),))
+            assert world.play().missed == world.plan.faults
+        """,
+        "-W",
+        "default::flux_trio.testing.FaultNeverStruck",
+    )
+    result.assert_outcomes(passed=2, warnings=1)
+    result.stdout.fnmatch_lines(
+        ["*FaultNeverStruck: crash (module sched, back 0.0) never struck: *sched.alloc number 20 *"]
+    )
+
+
 def test_world_that_is_not_played_fails(pytester: pytest.Pytester) -> None:
     result = run(pytester, "def test_forgets(world): world.submit()")
     result.assert_outcomes(passed=1, errors=1)

@@ -60,14 +60,16 @@ def replay(
     inputs again: messages, timers, answers of plugins and of the store. What it does is compared
     with the records, and the first difference is shown.
 
-    If the plan has a party that breaks clauses, what it breaks is shown, and is no failure.
+    If the plan has a party that breaks clauses, what it breaks is shown, and is no failure. A fault
+    of PLAN that never strikes, since its place does not come, is named, and is no failure.
 
     Exit codes: 0 if every property held and nothing differed, 1 if a property was broken or a core
     differed, 2 if there is no such plan, it cannot be replayed, or for wrong usage.
     """
-    from flux_trio.cli.replaying import Replay, read_plan
+    from flux_trio.cli.replaying import Replay, is_seed, read_plan
     from flux_trio.cli.replaying_traces import is_trace
     from flux_trio.faults import Setup
+    from flux_trio.faults.missed import missed_text
 
     if is_trace(Path(source)):
         if story or properties or depth or store:
@@ -94,6 +96,8 @@ def replay(
         click.echo(problem)
     for said in outcome.excused:
         click.echo(f"as planned: {said}")
+    for fault in () if is_seed(source) else outcome.missed:
+        click.echo(missed_text(fault))
     if not outcome.problems:
         click.echo(f"every property held, in {outcome.nsteps} turns")
     ctx.exit(BROKEN if outcome.problems else 0)

@@ -1,0 +1,44 @@
+"""Faults of a plan that never struck, since their place did not come: which, and where it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from flux_trio.faults.catalogue import Fault, PluginFault, When, Which
+
+
+def missed(planned: Iterable[Fault], struck: Iterable[Fault]) -> tuple[Fault, ...]:
+    """Return the planned faults that are not among those that struck, in the order of the plan."""
+    left = list(planned)
+    for fault in struck:
+        if fault in left:
+            left.remove(fault)
+    return tuple(left)
+
+
+def missed_text(fault: Fault) -> str:
+    """Return what was planned and where, such as `crash (module sched, back 0.0) never struck:
+    there was no request sched.alloc number 2 that was received`.
+    """
+    fields: dict[str, Any] = msgspec.to_builtins(fault)
+    places = {"type", "when", "which"} | (
+        {"nth", "hook"} if isinstance(fault, PluginFault) else set()
+    )
+    values = ", ".join(f"{key} {value}" for key, value in fields.items() if key not in places)
+    said = f" ({values})" if values else ""
+    return f"{fields['type']}{said} never struck: there was no {_place(fault)}"
+
+
+def _place(fault: Fault) -> str:
+    if isinstance(fault, PluginFault):
+        return f"question number {fault.nth} about {fault.hook}"
+    place: When | Which | int = fault.when if hasattr(fault, "when") else fault.which
+    if isinstance(place, int):
+        return f"turn {place}"
+    is_received = isinstance(place, When) and place.side == "recv"
+    by = f" by {place.party}" if place.party else ""
+    verb = "received" if is_received else "sent"
+    return f"{place.type} {place.topic} number {place.nth} that was {verb}{by}"
