@@ -16,7 +16,7 @@ limit on running jobs.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Set
+from collections.abc import Iterator, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
@@ -453,14 +453,28 @@ class Multifactor(jobtap.Plugin):
         factors = self._factors(user, job).items()
         terms = [f"{name} {factor:g} x {weight:g}" for name, (weight, factor) in factors if factor]
         text = f"{' + '.join(terms) or 'all factors are 0'}, bank {user.bank}"
-        key = (user.userid, user.bank)
-        if job.state == jobtap.State.DEPEND and job.id in self._held.get(key, ()):
-            jobs, nodes = self.admitted_jobs[key], self.admitted_nodes[key]
-            text += (
-                f"; the user has {jobs:g} of {_limit(user.max_running_jobs)} jobs that may run, "
-                f"on {nodes:g} of {_limit(user.max_nodes)} nodes"
+        held = self._held.get((user.userid, user.bank), ())
+        if job.state != jobtap.State.DEPEND or job.id not in held:
+            return text
+        return "; ".join([text, *self._full_text(user, _size_in(job))])
+
+    def _full_text(self, user: Association, size: Size) -> Iterator[str]:
+        """Yield how much there is, and may be, of each limit that holds a job of `size`."""
+        key, obstacles = (user.userid, user.bank), self._full(user, size)
+        if obstacles & {USER_JOBS, USER_RESOURCES}:
+            cores = f" and {self.admitted_cores[key]:g} of {user.max_cores} cores"
+            yield (
+                f"the user has {self.admitted_jobs[key]:g} of {_limit(user.max_running_jobs)} jobs "
+                f"that may run, on {self.admitted_nodes[key]:g} of {_limit(user.max_nodes)} nodes"
+                f"{'' if user.max_cores is None else cores}"
             )
-        return text
+        if obstacles & {QUEUE_JOBS, QUEUE_RESOURCES}:
+            queue, place = self._accounts.queues[size.queue], (*key, size.queue)
+            yield (
+                f"in queue {size.queue} the user has {self.queue_jobs[place]:g} of "
+                f"{_limit(queue.max_running_jobs)} jobs that may run, on "
+                f"{self.queue_nodes[place]:g} of {_limit(queue.max_nodes)} nodes"
+            )
 
     # --- queries and updates
 

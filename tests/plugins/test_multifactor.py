@@ -496,6 +496,32 @@ class TestExplain:
             "; the user has 1 of 1 jobs that may run, on 1 of any number of nodes"
         )
 
+    def test_names_the_limit_of_cores(
+        self, start: Callable[..., PluginHarness], edit: Edit
+    ) -> None:
+        edit("user", "ann", "max_cores=3")
+        harness = start()
+        _, job = (submit(harness, ntasks=2) for _ in range(2))
+        assert job.dependencies == {"max-resources-user-limit"}
+        assert explained(harness, job).endswith(
+            "; the user has 1 of any number of jobs that may run, "
+            "on 1 of any number of nodes and 2 of 3 cores"
+        )
+
+    def test_names_the_limit_of_the_queue_that_holds_the_job(self, queued: PluginHarness) -> None:
+        """The limits of the user, which do not hold it, are left out."""
+        running, held = (in_queue(queued, "debug") for _ in range(2))
+        assert explained(queued, running).endswith(", bank physics")
+        assert explained(queued, held).endswith(
+            ", bank physics; in queue debug the user has 1 of 1 jobs that may run, "
+            "on 1 of any number of nodes"
+        )
+        _, held = (in_queue(queued, "batch", nnodes=2, ntasks=2) for _ in range(2))
+        assert explained(queued, held).endswith(
+            ", bank physics; in queue batch the user has 1 of any number of jobs that may run, "
+            "on 2 of 3 nodes"
+        )
+
     def test_says_that_there_is_no_data(self, plugin_harness: StartHarness, tmp_path: Path) -> None:
         accounts.main([str(tmp_path / "empty.db"), "show"], standalone_mode=False)
         plugin = Multifactor()
