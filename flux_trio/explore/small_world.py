@@ -195,7 +195,7 @@ class SmallWorld(CoresWorld):
         """Return what may happen next, always in the same order."""
         found: list[Choice] = []
         at = min(
-            (due for each in self.stations.values() if (due := each.next_timer()) is not None),
+            (due for each in self.stations.values() if (due := each.next_timer) is not None),
             default=None,
         )
         for name, station in sorted(self.stations.items()):

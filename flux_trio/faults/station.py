@@ -56,6 +56,8 @@ class Station:
         self._held: dict[int, int] = {}  # place of a send → messages to be taken before
         self._timers: dict[Hashable, tuple[float, int]] = {}
         self._count = 0
+        self.next_timer: float | None = None
+        """When the next timer fires; computed from the timers when they change."""
 
     def _waiting(self) -> int:
         return REQUESTS_WAITING_MAX if self.is_full else self.nwaiting
@@ -188,19 +190,21 @@ class Station:
         """Fire `key` at `at`, in seconds that passed; replaces an earlier time."""
         self._count += 1
         self._timers[key] = (at, self._count)
+        self._note_next()
 
     def clear_timer(self, key: Hashable) -> None:
-        self._timers.pop(key, None)
+        if self._timers.pop(key, None) is not None:
+            self._note_next()
 
-    def next_timer(self) -> float | None:
-        """Return when the next timer fires, or None."""
-        return min(self._timers.values())[0] if self._timers else None
+    def _note_next(self) -> None:
+        self.next_timer = min(self._timers.values())[0] if self._timers else None
 
     def pop_due(self, passed: float) -> list[Any]:
         """Return the keys of the timers whose time has come, earliest first."""
         due = sorted((order, key) for key, order in self._timers.items() if order[0] <= passed)
         for _, key in due:
             del self._timers[key]
+        self._note_next()
         return [key for _, key in due]
 
     def timers_at(self, at: float) -> list[Hashable]:
@@ -210,6 +214,7 @@ class Station:
     def take_timers_of(self, other: Station) -> None:
         """Go on with the timers of `other`, whose core this is."""
         self._timers, self._count = other._timers, other._count
+        self._note_next()
 
     # --- put down and taken up
 
@@ -231,6 +236,7 @@ class Station:
         self.nwaiting = sum([len(waiting) for _, waiting in links])
         self._timers = dict(timers)
         self._count = max([count for _, (_, count) in timers], default=0)
+        self._note_next()
         peer = self.peer
         peer.called = dict.fromkeys(called)
         peer.missed = set(missed)

@@ -372,19 +372,20 @@ class CoresWorld:
         return any(released)
 
     def _is_ready(self, station: Station) -> bool:
-        if self._away.get(station.name, 0.0) > self.passed:
+        at = station.next_timer
+        if not station.has_message and (at is None or at > self.passed):
             return False
-        at = station.next_timer()
-        return station.has_message or (at is not None and at <= self.passed)
+        return self._away.get(station.name, 0.0) <= self.passed
 
     def _next_moment(self) -> float | None:
         """Return when the next timer fires or the next thing of the agenda is due; None: never."""
+        passed = self.passed
         moments = [
             at
             for each in self.stations.values()
-            if self._away.get(each.name, 0.0) <= self.passed
-            and (at := each.next_timer()) is not None
-            and at > self.passed
+            if (at := each.next_timer) is not None
+            and at > passed
+            and self._away.get(each.name, 0.0) <= passed
         ]
         if self._agenda:
             moments.append(self._agenda[0][0])
@@ -392,7 +393,7 @@ class CoresWorld:
 
     def _begin_turn(self, station: Station) -> None:
         """Take messages that reached the module, or the timers that are due."""
-        at = station.next_timer()
+        at = station.next_timer
         is_due = at is not None and at <= self.passed
         pause, until = self._slow.get(station.name, (0.0, 0.0))
         is_slow = until > self.passed

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flux_trio.judge import Monitor
 from flux_trio.judge.engine.packed import Packed, Packing
+from flux_trio.judge.rules import ALL_RULES, rfc27_hello
 from flux_trio.judge.views.eventlogs import LOG, Log
 from flux_trio.judge.views.execution import STARTS, Start, is_open
+from flux_trio.messages import Request, Response, topics
+from flux_trio.messages.types import STREAMING
+from flux_trio.sim import make_machine, read_workload, simulate
+from flux_trio.trace import Kind, Record
 
 EVEN = Packing(lambda n: n // 2 if n % 2 == 0 else None, lambda n: 2 * n)
 """Even states are packed."""
 JOBS = 10_000
-BYTES_MAX = 24  # two arrays of eight bytes, and the room that they keep
+BYTES_MAX = 21  # two arrays of eight bytes, and the room that they keep
+PACKED_MAX = 3  # views that keep an ended job: 64 bytes of it in all
+LASSEN = Path(__file__).parents[1] / "data" / "workloads" / "lassen-10000.csv"
 
 KEYS = st.one_of(st.integers(-2, 20), st.sampled_from(["a", "b", None]))
 
@@ -83,3 +92,40 @@ def test_an_ended_job_takes_few_bytes(view, state) -> None:
     size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert size / JOBS <= BYTES_MAX
+
+
+def test_a_monitor_keeps_an_ended_job_in_three_packed_views_alone() -> None:
+    jobs = read_workload(LASSEN.read_text().splitlines()[:21], LASSEN.name)
+    monitor = Monitor(ALL_RULES, {}, is_simulated=True)
+    ended: set[int] = set()
+
+    def observe(record: Record) -> None:
+        monitor.observe(record)
+        if record.kind == Kind.EVENT and record.data and record.data["name"] == "clean":
+            ended.add(record.data["id"])
+
+    simulate(jobs, make_machine(792, 40, 4), "easy", sinks=[observe])
+    assert len(ended) == len(jobs)
+    left = {
+        each.clause if each in ALL_RULES else each.name: key
+        for each, states in monitor.states.items()
+        for key in dict.__iter__(states)  # without what is packed
+        for part in (key if isinstance(key, tuple) else (key,))
+        if part in ended
+    }
+    assert left == {}
+    packed = [states for states in monitor.states.values() if isinstance(states, Packed)]
+    assert len([states for states in packed if len(states)]) <= PACKED_MAX
+
+
+def test_what_a_hello_told_of_is_forgotten_at_the_next() -> None:
+    monitor = Monitor(rfc27_hello.RULES.all, {})
+    reported = monitor.states[rfc27_hello.REPORTED]
+    said = {"matchtag": 1, "flags": STREAMING, "routes": ("sched",)}
+    hello = Request(topics.SCHED_HELLO, None, **said)
+    told = Response(topics.SCHED_HELLO, {"id": 7}, **said)
+    monitor.observe(Record(1, 0.0, Kind.RECV, "job-manager", "sched", 0, hello))
+    monitor.observe(Record(2, 0.0, Kind.SEND, "job-manager", "sched", 0, told))
+    assert list(reported) == [7]
+    monitor.observe(Record(3, 0.0, Kind.RECV, "job-manager", "sched", 0, hello))
+    assert list(reported) == []

@@ -24,6 +24,7 @@ from flux_trio.judge.engine.rule import (
     while_live,
 )
 from flux_trio.judge.engine.selector import COUNTERS, STATE, job_id, name_of, once
+from flux_trio.judge.engine.view import seen_once
 from flux_trio.judge.views import execution, scheduling
 from flux_trio.judge.views.execution import STARTS, Start, is_open
 from flux_trio.judge.views.jobs import (
@@ -41,7 +42,6 @@ from flux_trio.judge.views.queueing import OUTSTANDING
 from flux_trio.judge.views.queues import JOB_QUEUES, QUEUES, queue_of_job, stop_of
 from flux_trio.judge.views.scheduling import (
     ASKED,
-    Asked,
     asked_of,
     has_grant,
     is_eligible,
@@ -107,6 +107,17 @@ NOT_TOLD: Final = ("", "")
 _NO_JOB: Final = ("no active job", "")
 
 
+@seen_once
+def _others(_record: Record, seen: Seen) -> list[tuple[Any, Life]]:
+    """Return the jobs that do not wait in SCHED for the answer to an open request: mostly few."""
+    asked_for, lost = seen.all(ASKED), scheduling.link_of(seen).lost
+    return [
+        (jobid, life)
+        for jobid, life in seen.all(LIFE).items()
+        if life.state != SCHED or (asked := asked_for.get(jobid)) is None or asked.alloc <= lost
+    ]
+
+
 # --- no job is stuck
 
 
@@ -130,11 +141,7 @@ def no_job_is_stuck(record: Record, seen: Seen) -> Said:
     if not _is_the_managers(record, seen):
         return None
     account, known = payload(record), _by_job(record)
-    asked_for, lost = seen.all(ASKED), scheduling.link_of(seen).lost
-    for jobid, life in seen.all(LIFE).items():
-        asked: Asked | None = asked_for.get(jobid)
-        if asked is not None and asked.alloc > lost and life.state == SCHED:
-            continue  # nearly always: its request is open
+    for jobid, life in _others(record, seen):
         held = known.get(jobid, NOT_TOLD)[1]
         lacks = "" if held else _LACKS[life.state](jobid, life, account, seen)
         if lacks:
@@ -247,22 +254,23 @@ def _wrong_counters(record: Record) -> Iterator[str]:
 
 def _wrong_in_account(record: Record, seen: Seen) -> Iterator[str]:
     account, known, lives = payload(record), _by_job(record), seen.all(LIFE)
-    for jobid, life in lives.items():
-        said = known.get(jobid, _NO_JOB)[0]
-        if said != life.state and life.state != NEW:  # new ones are known when admitted
-            yield f"job {jobid}: {said} in the job manager's account, {life.state} by its eventlog"
+    wrong = [
+        (jobid, said, life.state)
+        for jobid, life in lives.items()
+        if (said := known.get(jobid, _NO_JOB)[0]) != life.state
+        and life.state != NEW  # new ones are known when admitted
+    ]
+    for jobid, said, state in wrong:
+        yield f"job {jobid}: {said} in the job manager's account, {state} by its eventlog"
     if account.get("scheduler") != "ready" or not known.keys() <= lives.keys():
         return  # jobs from before the trace: their events are not in it
-    lost, asked_for = scheduling.link_of(seen).lost, seen.all(ASKED)
-    pending = len([True for asked in asked_for.values() if asked.alloc > lost])
+    lost = scheduling.link_of(seen).lost
+    pending = len([True for asked in seen.all(ASKED).values() if asked.alloc > lost])
     if account.get("outstanding") != pending:
         count = account.get("outstanding")
         yield f"{count} open sched.alloc requests in the job manager's account, {pending} were sent"
     waiting = 0
-    for jobid, life in lives.items():
-        asked: Asked | None = asked_for.get(jobid)
-        if asked is not None and asked.alloc > lost:
-            continue  # nearly always: its request is open
+    for jobid, life in _others(record, seen):
         is_held = known.get(jobid, NOT_TOLD)[1]
         if is_eligible(life) and not is_held and _is_unasked(jobid, lost, seen):
             waiting += 1

@@ -130,7 +130,8 @@ def _scheduler_holders(seen: Seen) -> dict[Any, bool]:
 
     The value is False if the scheduler has received the free and may not have handled it.
     """
-    known = {jobid: sched_job(seen, jobid) for jobid in seen.all(SCHED_JOBS)}
+    held = [jobid for jobid, job in seen.all(SCHED_JOBS).items() if job.held]
+    known = {jobid: sched_job(seen, jobid) for jobid in held}
     return {jobid: not job.free for jobid, job in known.items() if job.held}
 
 

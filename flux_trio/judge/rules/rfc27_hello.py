@@ -108,8 +108,9 @@ REPORTED: Final = view(
     parts=_reported_in,
     fold=_fold_reported,
     reads=(LINK,),
+    clears=lambda record, _facts: topic_of(record) == HELLO,
 )
-"""By job id: the record of its last hello response."""
+"""By job id: the record of its last response to this hello."""
 
 
 def _unreported(seen: Seen) -> list[tuple[int, Life]]:
