@@ -110,6 +110,51 @@ def test_stream_can_be_canceled() -> None:
     assert script(stdout(0, b"one\n")) == []
 
 
+@pytest.mark.parametrize("is_gone", [False, True], ids=["canceled", "gone"])
+def test_stream_gets_nothing_that_was_read_for_an_earlier_one_with_its_matchtag(
+    *, is_gone: bool
+) -> None:
+    script = running()
+    script.started(8, jobspec())
+    assert reads(script(attach(7)))
+    leave = asked("job-exec.attach-cancel", {"matchtag": 1}, tag=2)
+    script(gone("job-exec", "alice") if is_gone else leave)
+    (read,) = reads(script(attach(8)))
+    assert read.id == 8
+    assert streamed(script(stdout(0, b"of job 7\n"))) == []
+    found = script(OutputRead(ALICE, 8, (Chunk(0, "stdout", 0, b"of job 8\n"),)))
+    assert [each["data"] for each in streamed(found)] == ["of job 8\n"]
+
+
+def test_late_read_is_not_sent_beyond_the_credit_of_the_next_stream() -> None:
+    script = running()
+    assert reads(script(attach()))
+    script(asked("job-exec.attach-cancel", {"matchtag": 1}, tag=2))
+    assert reads(script(asked("job-exec.attach", {"id": 7, "credit": 1}, streaming=True)))
+    chunks = (Chunk(0, "stdout", 0, b"a\n"), Chunk(0, "stderr", 0, b"b\n"))
+    assert streamed(script(OutputRead(ALICE, 7, chunks))) == []
+    assert len(streamed(script(stdout(0, b"a\n")))) == 1
+
+
+def test_stored_output_is_sent_once_when_a_stream_takes_the_place_of_another() -> None:
+    script = running()
+    script.kvs[job_key(9, "eventlog")] = OVER_LOG
+    script.kvs[job_key(9, "guest.output")] = output_log(
+        START_AT, 1, [Chunk(0, "stdout", 0, b"stored\n")]
+    )
+    core = script.core
+    (early,) = core.turn(START_AT, [attach(9)])
+    core.turn(START_AT, [asked("job-exec.attach-cancel", {"matchtag": 1}, tag=2)])
+    (again,) = core.turn(START_AT, [attach(9)])
+    eventlog = {"value": OVER_LOG}
+    late, now = (Response(each.topic, eventlog, 0, each.matchtag) for each in (early, again))
+    assert core.turn(START_AT, [late]) == []
+    (lookup,) = core.turn(START_AT, [now])
+    value = {"value": script.kvs[job_key(9, "guest.output")]}
+    sent = streamed(core.turn(START_AT, [Response(lookup.topic, value, 0, lookup.matchtag)]))
+    assert [each["data"] for each in sent] == ["stored\n"]
+
+
 def test_shell_host_keeps_the_files_until_they_are_read() -> None:
     script = running()
     script(attach())

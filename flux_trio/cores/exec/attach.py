@@ -24,7 +24,7 @@ from flux_trio.cores.exec.job import (
 )
 from flux_trio.cores.exec.output import data_pieces, logged_pieces, whole_length
 from flux_trio.cores.exec.vocabulary import Chunk, OutputRead, ReadOutput
-from flux_trio.cores.kvs_calls import look_up, value_in
+from flux_trio.cores.kvs_calls import Ask, look_up, value_in
 from flux_trio.cores.sharing import Allowance
 from flux_trio.cores.state import Part
 from flux_trio.cores.stored_jobs import EVENTLOG, fold_eventlog
@@ -60,6 +60,7 @@ class Attachments(Part):
     _streams: JobStreams[Attachment]
     _idle: dict[int, dict[StreamKey, Attachment]]
     _of_user: Allowance
+    _late: dict[StreamKey, int]
     left: list[JobId]
 
     def __init__(self, outbox: ExecOutbox, jobs: Jobs) -> None:
@@ -69,6 +70,8 @@ class Attachments(Part):
         # By userid, the streams that have sent all there was: the next poll reads on for them.
         self._idle = {}
         self._of_user = Allowance(ATTACHMENTS_OF_USER_MAX, "output streams")
+        # Reads of files for streams that have ended, by the stream's key, which another may have.
+        self._late = {}
         self.left = []
 
     def take_left(self) -> list[int]:
@@ -90,9 +93,8 @@ class Attachments(Part):
         if job is not None:
             self._follow(attachment, job)
         else:
-            self._outbox.ask(
-                *look_up(job_key(jobid, EVENTLOG)), EventlogRead(attachment.stream, jobid)
-            )
+            read = EventlogRead(attachment.stream)
+            self._ask(attachment, look_up(job_key(jobid, EVENTLOG)), read)
 
     def grant(self, request: Request) -> None:
         """`job-exec.attach-credit`: the reader of a stream is ready for more."""
@@ -144,10 +146,16 @@ class Attachments(Part):
 
     def output_read(self, key: StreamKey, read: OutputRead) -> None:
         """Send the output that was read; then read on, wait, or end the stream."""
+        if late := self._late.pop(key, 0):  # reads are answered in their order
+            if late > 1:
+                self._late[key] = late - 1
+            return
         attachment, job = self._streams.get(key), self._jobs.get(read.id)
-        if attachment is None or job is None:
+        if attachment is None:
             return
         asked, attachment.reading = attachment.reading, ()
+        if job is None:
+            return
         for chunk in read.chunks:
             attachment.found |= self._send_chunk(attachment, job, chunk)
         sizes = {(part.taskid, part.stream): part.nbytes for part in asked}
@@ -212,16 +220,15 @@ class Attachments(Part):
     # Jobs that this service does not have: they are over, or have not started
 
     def answered(self, call: EventlogRead | PieceRead | JobCounted, response: Response) -> None:
-        """Take an answer of the kvs, for a stream that may have ended meanwhile."""
+        """Take an answer of the kvs, for a stream that is open."""
         attachment = self._streams.get(call.stream)
-        if attachment is None or attachment.jobid != call.id:
-            return
+        assert attachment is not None, "a stream has ended without its calls"
+        attachment.asked.remove(response.matchtag)
         match call:
             case EventlogRead():
                 self._eventlog_read(attachment, response)
-            case PieceRead(piece=piece):
-                if piece == attachment.piece:
-                    self._piece_read(attachment, response)
+            case PieceRead():
+                self._piece_read(attachment, response)
             case JobCounted():
                 self._job_counted(attachment, response)
 
@@ -257,9 +264,8 @@ class Attachments(Part):
         """Read the piece of stored output where the stream is."""
         if not attachment.looking:
             attachment.looking = True
-            awaited = PieceRead(attachment.stream, attachment.jobid, attachment.piece)
             key = job_key(attachment.jobid, output_key(attachment.piece))
-            self._outbox.ask(*look_up(key), awaited)
+            self._ask(attachment, look_up(key), PieceRead(attachment.stream))
 
     def _piece_read(self, attachment: Attachment, response: Response) -> None:
         """Send as much of a piece as there is credit for; then read the next piece."""
@@ -269,8 +275,8 @@ class Attachments(Part):
             self._refuse(attachment, error.errnum, error.text)
             return
         if value is None:
-            counted = JobCounted(attachment.stream, attachment.jobid)
-            self._outbox.ask(*count_keys(attachment.jobid), counted)
+            counted = JobCounted(attachment.stream)
+            self._ask(attachment, count_keys(attachment.jobid), counted)
             return
         attachment.looking = False
         most = attachment.credit.allows(STORED_PIECES_MAX)
@@ -309,8 +315,18 @@ class Attachments(Part):
         self._outbox.send(respond_error(attachment.request, errnum, text))
         self._forget(attachment)
 
+    def _ask(
+        self, attachment: Attachment, ask: Ask, call: EventlogRead | PieceRead | JobCounted
+    ) -> None:
+        attachment.asked.add(self._outbox.ask(*ask, call))
+
     def _forget(self, attachment: Attachment) -> None:
         self._streams.remove(attachment)
+        for matchtag in attachment.asked:
+            self._outbox.calls.close(matchtag)
+        if attachment.reading:
+            key = attachment.stream
+            self._late[key] = self._late.get(key, 0) + 1
         self._of_user.give_back(attachment.request.userid)
         self._remove_idle(attachment)
         self.left.append(attachment.jobid)

@@ -10,6 +10,7 @@ from flux_trio.cores.exec.job import Job
 from flux_trio.cores.exec.output import WHOLE_BYTES
 from flux_trio.cores.exec.vocabulary import FilePart
 from flux_trio.cores.streams import JobStream
+from flux_trio.formats.meanings import Matchtag
 from flux_trio.shell.protocol import STREAMS
 
 PART_PIECES_MAX: Final = 4  # of one file at a time, so that a long output is not one long turn
@@ -31,6 +32,7 @@ class Attachment(JobStream):
     piece: int = 0  # number of the key
     line: int = 0  # of its value
     looking: bool = False  # a lookup is under way
+    asked: set[Matchtag] = msgspec.field(default_factory=set)  # of all calls that are open for it
 
 
 def is_whole(attachment: Attachment, job: Job) -> bool:

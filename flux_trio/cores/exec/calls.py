@@ -69,22 +69,18 @@ class EventlogRead(msgspec.Struct, frozen=True):
     """Answers the read of the eventlog of the job whose output a stream carries."""
 
     stream: StreamKey
-    id: JobId
 
 
 class PieceRead(msgspec.Struct, frozen=True):
     """Answers the read of the piece of a job's stored output where a stream is."""
 
     stream: StreamKey
-    id: JobId
-    piece: int
 
 
 class JobCounted(msgspec.Struct, frozen=True):
     """Answers whether a job is still stored; its output has no further piece."""
 
     stream: StreamKey
-    id: JobId
 
 
 ExecCall: TypeAlias = (
