@@ -58,6 +58,11 @@ class Disk:
         if self._directory is not None:
             self._directory.cleanup()
 
+    @property
+    def is_troubled(self) -> bool:
+        """Whether transactions fail or take their time, or values are damaged."""
+        return bool(self.errnum or self.delay_s or self.damaged)
+
     def write(self, action: StoreOps) -> Stored | None:
         """Do a transaction; None if the instance ends meanwhile."""
         if self.errnum:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from typing import Final
 
 from flux_trio.faults.plan import Plan
-from flux_trio.faults.swarm import draw_faults
-from flux_trio.faults.workload import Do, JobPlan
+from flux_trio.faults.swarm import Aim, draw_faults
+from flux_trio.faults.workload import Action, Do, JobPlan
 
 SPAN_S: Final = 30.0  # in which jobs are submitted and requests made
 
@@ -17,55 +18,88 @@ def draw_plan(seed: int, njobs: int | None = None, nfaults: int | None = None) -
     draw = random.Random(f"plan {seed}")
     njobs = draw.choice(_NJOBS) if njobs is None else njobs
     nfaults = draw.choice(_NFAULTS) if nfaults is None else nfaults
+    nnodes = draw.choice((1, 2, 4))
+    queues = draw.choice((0, 0, 2))
+    aim = Aim(draw, njobs, nnodes)
     actions = draw.sample(_ACTIONS, draw.randint(0, len(_ACTIONS)))
     return Plan(
         seed=seed,
-        nnodes=draw.choice((1, 2, 4)),
+        nnodes=nnodes,
         cores=draw.choice((1, 2, 4)),
         policy=draw.choice(("fifo", "easy", "conservative")),
         limit=draw.choice((0, 0, 1, 2, 4)),
         late=draw.choice((0.0, 0.0, 0.05, 0.3)),
-        jobs=tuple(_job(draw) for _ in range(njobs)),
+        jobs=_jobs(draw, njobs, nnodes, queues),
         actions=tuple(
             each
             for _ in range(draw.randint(0, njobs))
             if actions
-            for each in _do(draw, actions, njobs)
+            for each in _do(draw, draw.choice(actions), njobs, queues, aim)
         ),
-        faults=draw_faults(draw, nfaults),
+        faults=draw_faults(draw, nfaults, aim),
+        queues=queues,
     )
 
 
 _NJOBS: Final = (1, 2, 3, 4, 5, 6, 8, 10, 14, 20)
 _NFAULTS: Final = (1, 2, 2, 3, 4, 6)
-_ACTIONS: Final = ("cancel", "urgency", "drain", "down", "queue-stop")
+_ACTIONS: Final = ("cancel", "urgency", "drain", "down", "queue-stop", "queue-disable")
+_RUNS_S: Final = (0.0, 0.5, 2.0, 7.0, 40.0, 90.0)
 
 
-def _job(draw: random.Random) -> JobPlan:
-    return JobPlan(
-        at=draw.choice((0.0, 0.0, round(draw.uniform(0, SPAN_S), 1))),
-        ntasks=draw.choice((1, 1, 2, 3, 5)),
-        nnodes=draw.choice((0, 0, 1, 2)),
-        run=draw.choice((0.0, 0.5, 2.0, 7.0, 90.0)),
-        limit=draw.choice((0.0, 0.0, 1.0, 10.0)),
-        urgency=draw.choice((0, 5, 16, 16, 30)),
-        ranks=draw.choice(((), (), (), (0,), (0, 1), (1, 3))),
+def _jobs(draw: random.Random, njobs: int, nnodes: int, queues: int) -> tuple[JobPlan, ...]:
+    """Draw jobs; in some worlds most of them can never run, run long, or have one urgency."""
+    sizes = draw.choice(((1, 1, 2), (1, 1, 2, 3, 5)))
+    widths = (0, 0, 1, min(2, nnodes)) if draw.random() < 0.7 else (0, 0, 1, 2)
+    places = ((), (), (), (0,), (0, 1), (1, 3)) if draw.random() < 0.5 else ((),)
+    runs = draw.sample(_RUNS_S, draw.randint(1, len(_RUNS_S)))
+    limits = draw.choice(((0.0,), (0.0, 0.0, 1.0, 10.0), (1.0, 10.0, 60.0)))
+    urgencies = draw.choice(((16,), (0, 5, 16, 16, 30), (1, 5, 16, 30)))
+    return tuple(
+        JobPlan(
+            at=draw.choice((0.0, 0.0, round(draw.uniform(0, SPAN_S), 1))),
+            ntasks=draw.choice(sizes),
+            nnodes=draw.choice(widths),
+            run=draw.choice(runs),
+            limit=draw.choice(limits),
+            urgency=draw.choice(urgencies),
+            ranks=draw.choice(places),
+            queue=draw.randrange(queues) if queues else None,
+        )
+        for _ in range(njobs)
     )
 
 
-def _do(draw: random.Random, actions: list[str], njobs: int) -> list[Do]:
+def _do(draw: random.Random, action: str, njobs: int, queues: int, aim: Aim) -> Iterator[Do]:
+    """Draw what a user does: some of it at a message, and some of it twice."""
     at = round(draw.uniform(0, SPAN_S), 1)
-    after = round(at + draw.choice((0.0, 0.5, 5.0)), 1)
-    rank = draw.randrange(4)
-    match draw.choice(actions):
+    after = round(at + draw.choice((0.0, 0.5, 5.0, 60.0)), 1)
+    when = aim.when() if draw.random() < 0.5 else None
+    match action:
         case "cancel":
-            return [Do(at, "cancel", job=draw.randrange(njobs))]
+            yield Do(at, "cancel", job=draw.randrange(njobs), when=when)
         case "urgency":
-            urgency = draw.choice((0, 1, 16, 20, 31))
-            return [Do(at, "urgency", job=draw.randrange(njobs), value=urgency)]
+            job = draw.randrange(njobs)
+            yield Do(at, "urgency", job=job, value=draw.choice((0, 1, 16, 20, 31)), when=when)
+            if draw.random() < 0.5:
+                yield Do(after, "urgency", job=job, value=draw.choice((0, 16, 16, 31)))
         case "drain":
-            return [Do(at, "drain", rank=rank), Do(after, "undrain", rank=rank)]
+            for rank in aim.ranks():
+                yield Do(at, "drain", rank=rank, when=when)
+                yield Do(after, "undrain", rank=rank)
         case "down":
-            return [Do(at, "down", rank=rank), Do(after, "up", rank=rank)]
+            for rank in aim.ranks():
+                yield Do(at, "down", rank=rank, when=when)
+                yield Do(after, "up", rank=rank)
         case _:
-            return [Do(at, "queue-stop"), Do(after, "queue-start")]
+            queue = draw.randrange(queues) if queues and draw.random() < 0.5 else None
+            what, back = _OF_QUEUES[action]
+            yield Do(at, what, queue=queue, when=when)
+            if draw.random() < 0.7:  # else it stays until everything is put right
+                yield Do(after, back, queue=queue)
+
+
+_OF_QUEUES: Final[dict[str, tuple[Action, Action]]] = {
+    "queue-stop": ("queue-stop", "queue-start"),
+    "queue-disable": ("queue-disable", "queue-enable"),
+}

@@ -4,7 +4,7 @@ or the nth question to a plugin.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -12,6 +12,7 @@ import msgspec
 from flux_trio.cores.turns import Outgoing
 from flux_trio.faults.catalogue import Fault, HeldUntil, Lie, OnTheWay, PluginFault, When, Which
 from flux_trio.faults.flight import Flight
+from flux_trio.faults.parties import prompt_owner
 from flux_trio.faults.world import CoresWorld
 from flux_trio.formats.glob import Glob
 from flux_trio.messages import Event, Request, Response
@@ -46,9 +47,14 @@ class Nth:
 
 
 class Moments:
-    """Strikes with each fault of a plan at its moment; `struck` are those that have happened."""
+    """Strikes with each fault of a plan at its moment; `struck` are those that have happened.
 
-    def __init__(self, faults: tuple[Fault, ...], world: CoresWorld) -> None:
+    `prompts` are the messages at which the owner makes a request, by the place of the request.
+    """
+
+    def __init__(
+        self, faults: tuple[Fault, ...], world: CoresWorld, prompts: Mapping[int, When]
+    ) -> None:
         self._world = world
         self._at_step: dict[int, list[Fault]] = {}
         self._awaited: list[tuple[Nth, Callable[[Record], None]]] = []
@@ -57,6 +63,8 @@ class Moments:
         self.struck: list[Fault] = []
         for fault in faults:
             self._expect(fault)
+        for place, when in prompts.items():
+            self._awaited.append((Nth(when), _prompting(world, place)))
         world.trace.add_sink(self.observe)
         world.answers = self._fault_of
         if self._lies:
@@ -145,6 +153,10 @@ def flights_of(world: CoresWorld, record: Record) -> list[Flight]:
 
 def _releasing(flight: Flight) -> Callable[[Record], None]:
     return lambda _: flight.release()
+
+
+def _prompting(world: CoresWorld, place: int) -> Callable[[Record], None]:
+    return lambda _: prompt_owner(world, place)
 
 
 def _with(strike: Callable[[Record], None], record: Record) -> Callable[[], None]:

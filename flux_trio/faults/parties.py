@@ -12,7 +12,7 @@ from flux_trio.faults.station import Station
 from flux_trio.formats import Idset, Jobspec
 from flux_trio.messages import ROLE_LOCAL, ROLE_USER, Request, Response, topics
 from flux_trio.messages.types import STREAMING
-from flux_trio.trace import KILLED
+from flux_trio.trace import KILLED, Kind, Record
 
 if TYPE_CHECKING:
     from flux_trio.faults.world import CoresWorld
@@ -55,9 +55,21 @@ def speak_again(world: CoresWorld, station: Station, taken: list[Any]) -> None:
 
 
 def add_second(world: CoresWorld, name: str) -> None:
-    """Add another module of a kind beside the first; it has no service name."""
-    second = world.add(world.router.unique_name(name), world.make(name))
-    world.start(second)
+    """Add another module of a kind beside the first, if that is there; it has no service name.
+
+    It goes when the first one goes: whoever has no service name cannot take its place.
+    """
+    if name not in world.stations:
+        return
+    second = world.router.unique_name(name)
+
+    def goes_with_first(record: Record) -> None:
+        data = record.data or {}
+        if record.kind == Kind.MODULE and data["module"] == name and data["what"] != "started":
+            world.at_once(lambda: world.remove(second, ""))
+
+    world.trace.add_sink(goes_with_first)
+    world.start(world.add(second, world.make(name)))
 
 
 # --- clients
@@ -69,6 +81,13 @@ def lose_client(world: CoresWorld, back: float) -> None:
         if name.startswith(OWNER):
             world.remove(name, "")
             _reconnect_later(world, station, world.router.unique_name(OWNER), back)
+
+
+def prompt_owner(world: CoresWorld, place: int) -> None:
+    """Let the owner make its request at `place` now, if the owner is connected."""
+    for name, station in world.stations.items():
+        if name.startswith(OWNER):
+            station.set_timer(place, world.passed)
 
 
 def follow_journal(world: CoresWorld, seconds: float) -> None:

@@ -41,6 +41,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     faults: tuple[Fault, ...] = ()
     depth: Depth = "cores"
     store: StoreKind = "memory"
+    queues: Annotated[int, msgspec.Meta(ge=0, le=9)] = 0  # named queues; 0: the anonymous one
     plugins: tuple[str, ...] = ()  # files of jobtap plugins, behind priority-default
     version: int = VERSION
 

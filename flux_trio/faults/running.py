@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Self
 
-from flux_trio.config import Config, ExecConfig, SchedConfig
-from flux_trio.faults.catalogue import Exclude, Fault, Holds, NodesUp, Shrink
+from flux_trio.config import Config, ExecConfig, QueueTable, SchedConfig
+from flux_trio.faults.catalogue import Exclude, Fault, Holds, NodesUp, Shrink, When
 from flux_trio.faults.jobs import Jobs
 from flux_trio.faults.machines import Surroundings
 from flux_trio.faults.missed import missed
@@ -18,7 +18,7 @@ from flux_trio.faults.plan import Plan, check_plan
 from flux_trio.faults.properties import Property
 from flux_trio.faults.stack import StackWorld
 from flux_trio.faults.user import Owner
-from flux_trio.faults.workload import Do
+from flux_trio.faults.workload import Do, queue_name
 from flux_trio.faults.world import CoresWorld
 from flux_trio.formats import Idset, ResourceSet, format_fluid
 from flux_trio.judge import Clause, Monitor, Violation, load_clauses
@@ -78,6 +78,7 @@ def run_plan(
     """
     lives = Lives()
     with Game(plan, [*sinks, lives.observe], properties) as game:
+        game.world.pauses = lambda: lives.pause(game.world)
         is_at_rest = game.play()
         return game.outcome(lives, is_at_rest=is_at_rest)
 
@@ -100,6 +101,7 @@ class Lives:
         self._monitor = Monitor(ALL_RULES, all_clauses(), is_simulated=True)
         self._earlier: list[Violation] = []
         self._is_over = False
+        self._is_broken = False
 
     def observe(self, record: Record) -> None:
         """Take the next record; a Sink. After the end nothing is judged any more."""
@@ -111,6 +113,16 @@ class Lives:
             self._earlier += self._monitor.violations
             self._monitor = Monitor(ALL_RULES, all_clauses(), is_simulated=True)
         self._monitor.observe(record)
+
+    def pause(self, world: CoresWorld) -> None:
+        """Nobody has anything to do before time passes: what is due now is a violation.
+
+        This holds if no fault is at work, and in the first life: a trace does not tell what the
+        next one has read.
+        """
+        if world.is_calm and world.life == 0 and not self._is_broken:
+            self._batches.flush()
+            self._is_broken = bool(self._monitor.finish())
 
     def finish(self) -> None:
         """The trace ends at rest: what is due now is a violation."""
@@ -150,7 +162,7 @@ class Game:
             plan.seed, config_of(plan), surroundings_of(plan), late=plan.late, sinks=sinks
         )
         self.world.began = self._begin_life
-        self.moments: Moments | None = Moments(plan.faults, self.world)
+        self.moments: Moments | None = Moments(plan.faults, self.world, prompts_of(plan))
         self.struck = self.moments.struck
         self.note = self.moments.note
         self.world.boot()
@@ -206,7 +218,7 @@ class Game:
         for name in self.world.modules:
             self.world.load(name)
         active = self._jobs.unfinished(self.world.disk.store)
-        todo = [Do(0.0, "queue-start"), *_nodes_back(self.plan)]
+        todo = [Do(0.0, "queue-start"), Do(0.0, "queue-enable"), *_nodes_back(self.plan)]
         todo += [Do(0.0, "urgency", job=place, value=URGENCY) for place in range(len(active))]
         last = Owner((), tuple(todo), dict(enumerate(active)))
         self.world.start(self.world.add("last", last))
@@ -301,7 +313,16 @@ def config_of(plan: Plan) -> Config:
     sched = SchedConfig(policy=plan.policy)
     if plan.limit:
         sched = SchedConfig(policy=plan.policy, mode="limited", limit=plan.limit)
-    return Config(exec=ExecConfig(simulate=True), sched=sched)
+    queues = {queue_name(number): QueueTable() for number in range(plan.queues)}
+    return Config(exec=ExecConfig(simulate=True), sched=sched, queues=queues)
+
+
+def prompts_of(plan: Plan) -> dict[int, When]:
+    """Return the requests of the owner that wait for a message, by their place."""
+    begin = len(plan.jobs)
+    return {
+        place: each.when for place, each in enumerate(plan.actions, begin) if each.when is not None
+    }
 
 
 def surroundings_of(plan: Plan) -> Surroundings:

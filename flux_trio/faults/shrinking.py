@@ -14,6 +14,7 @@ from flux_trio.faults.running import run_plan
 from flux_trio.faults.workload import Do, JobPlan
 
 RUNS_MAX: Final = 150
+_MOMENTS: Final = ("when", "which", "until")
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 
@@ -54,6 +55,8 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
         yield replace(plan, limit=0)
     if plan.policy != "fifo":
         yield replace(plan, policy="fifo")
+    if plan.queues:
+        yield _without_queues(plan)
     for place, job in enumerate(plan.jobs):
         plain = JobPlan(urgency=job.urgency or 16)
         if job != plain:
@@ -61,6 +64,14 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
     for place, fault in enumerate(plan.faults):
         for simpler in _simpler(fault):
             yield replace(plan, faults=(*plan.faults[:place], simpler, *plan.faults[place + 1 :]))
+
+
+def _without_queues(plan: Plan) -> Plan:
+    """The plan with the anonymous queue alone."""
+    replace = msgspec.structs.replace
+    jobs = tuple(replace(each, queue=None) for each in plan.jobs)
+    actions = tuple(replace(each, queue=None) for each in plan.actions)
+    return replace(plan, queues=0, jobs=jobs, actions=actions)
 
 
 def _simpler(value: StructT) -> Iterator[StructT]:
@@ -103,20 +114,33 @@ def _without(plan: Plan, what: str, size: int) -> Iterator[Plan]:
                 plan, jobs=rest, actions=tuple(_renumbered(plan.actions, gone))
             )
             yield smaller
-            if any(isinstance(getattr(each, "when", None), int) for each in plan.faults):
-                yield _earlier(smaller, len(rest) / len(values))
+            earlier = _earlier(smaller, len(rest) / len(values))
+            if earlier != smaller:
+                yield earlier
         else:
             yield msgspec.structs.replace(plan, **{what: rest})
 
 
 def _earlier(plan: Plan, share: float) -> Plan:
-    """The plan whose faults at a step strike earlier: a world of fewer jobs has fewer steps."""
-    faults = list(plan.faults)
-    for place, each in enumerate(faults):
-        when = getattr(each, "when", None)
-        if isinstance(when, int):
-            faults[place] = msgspec.structs.replace(each, when=max(1, round(when * share)))
-    return msgspec.structs.replace(plan, faults=tuple(faults))
+    """The plan whose moments come earlier: a world of fewer jobs has fewer steps and messages."""
+    return msgspec.structs.replace(
+        plan,
+        actions=tuple(_moved(each, share) for each in plan.actions),
+        faults=tuple(_moved(each, share) for each in plan.faults),
+    )
+
+
+def _moved(value: StructT, share: float) -> StructT:
+    """The value with `share` of the numbers of steps and messages in its moments."""
+    changed: dict[str, Any] = {}
+    for name in _MOMENTS:
+        match getattr(value, name, None):
+            case int() as step:
+                changed[name] = max(1, round(step * share))
+            case When() | Which() as sought:
+                nth = max(1, round(sought.nth * share))
+                changed[name] = msgspec.structs.replace(sought, nth=nth)
+    return msgspec.structs.replace(value, **changed) if changed else value
 
 
 def _renumbered(actions: tuple[Do, ...], gone: range) -> Iterator[Do]:

@@ -21,33 +21,58 @@ from flux_trio.faults.plugins import PRIORITIZE
 from flux_trio.messages import topics
 from flux_trio.protocols import VALIDATE
 
-STEPS: Final = 800  # faults at a step strike before this one
+STEPS_OF_JOB: Final = 20
+STEPS_OF_BOOT: Final = 40  # faults at a step strike while the world boots, or its jobs run
 NTH_MAX: Final = 6
-RANKS: Final = 4
+AIMS_MAX: Final = 4
 
 _MODULES: Final[tuple[Module, ...]] = get_args(Module)
-_ALL_MODULES: Final[tuple[AnyModule, ...]] = get_args(AnyModule)
+_LIKELY: Final[tuple[AnyModule, ...]] = (
+    *get_args(AnyModule),
+    *_MODULES,
+    *("job-manager", "job-exec") * 3,
+    *("sched", "resource"),
+)
+"""The modules by how often they are drawn: those that keep jobs more often, the kvs seldom."""
 _CROWDED: Final[tuple[Crowded, ...]] = get_args(Crowded)
-_BACK_S: Final = (0.0, 0.0, 0.5, 3.0)
+_BACK_S: Final = (0.0, 0.0, 0.5, 3.0, 12.0)
 
-_MESSAGES: Final[tuple[tuple[str, Type], ...]] = (
+_EACH_JOBS: Final[tuple[tuple[str, Type], ...]] = (
+    (topics.INGEST_SUBMIT, "request"),
+    (topics.JOB_SUBMIT, "request"),
+    (topics.JOB_SUBMIT, "response"),
     (topics.SCHED_ALLOC, "request"),
     (topics.SCHED_ALLOC, "response"),
+    ("job-exec.start", "request"),
+    ("job-exec.start", "response"),
+    ("job-exec.start", "response"),
     (topics.SCHED_FREE, "request"),
     (topics.SCHED_FREE, "response"),
+    (topics.KVS_COMMIT, "request"),
+    (topics.KVS_COMMIT, "response"),
+    (topics.KVS_LOOKUP, "response"),
+    (topics.JOB_JOURNAL, "response"),
+    (topics.JOB_EXCEPTION_EVENT, "event"),
+)
+"""Messages that are sent about each job, or nearly each."""
+_SELDOM: Final[tuple[tuple[str, Type], ...]] = (
     (topics.SCHED_CANCEL, "request"),
+    (topics.SCHED_PRIORITIZE, "request"),
     (topics.SCHED_HELLO, "request"),
     (topics.SCHED_HELLO, "response"),
     (topics.SCHED_READY, "request"),
+    (topics.RESOURCE_ACQUIRE, "request"),
     (topics.RESOURCE_ACQUIRE, "response"),
-    ("job-exec.start", "request"),
-    ("job-exec.start", "response"),
+    (topics.RESOURCE_OFFLINE_EVENT, "event"),
     (topics.EXEC_HELLO, "request"),
-    (topics.KVS_COMMIT, "request"),
-    (topics.KVS_COMMIT, "response"),
-    (topics.JOB_SUBMIT, "request"),
-    (topics.JOB_EXCEPTION_EVENT, "event"),
+    (topics.EXEC_HELLO, "response"),
+    (topics.SERVICE_BACK_EVENT, "event"),
+    (topics.JOB_RAISE, "request"),
+    (topics.JOB_URGENCY, "request"),
+    (topics.JOB_QUEUE_START, "request"),
+    ("*.disconnect", "request"),
 )
+"""Messages that are sent when a module starts or goes, or a user asks for something."""
 
 
 _BY_SCHED: Final = (
@@ -65,15 +90,65 @@ _HELLOS: Final = (
 _R_STORED: Final = Which(topics.KVS_COMMIT, party="sched")
 
 
-def draw_faults(draw: Random, nfaults: int) -> tuple[Fault, ...]:
-    """Return `nfaults` faults. The first one, if there are any, ends or delays the scheduler."""
+class Aim:
+    """Draws the moments of one world: most are near a few messages, so that faults meet."""
+
+    def __init__(self, draw: Random, njobs: int, nnodes: int) -> None:
+        self._draw = draw
+        self._njobs = max(njobs, 1)
+        self._nnodes = nnodes
+        self._aims = [self._message() for _ in range(draw.randint(1, AIMS_MAX))]
+
+    def moment(self) -> Moment:
+        """Return a message or the number of a step."""
+        if self._draw.random() < 0.2:
+            return self._draw.randint(1, STEPS_OF_BOOT + STEPS_OF_JOB * self._njobs)
+        return self.when()
+
+    def when(self) -> When:
+        """Return a message that is sent or received."""
+        topic, type_, nth = self._aim()
+        return When(topic, nth, self._draw.choice(("send", "recv")), type_)
+
+    def which(self) -> Which:
+        """Return a message that is sent."""
+        topic, type_, nth = self._aim()
+        return Which(topic, nth, type_)
+
+    def ranks(self) -> tuple[int, ...]:
+        """Return one or two of the nodes."""
+        count = self._draw.randint(1, min(2, self._nnodes))
+        return tuple(sorted(self._draw.sample(range(self._nnodes), count)))
+
+    def _aim(self) -> tuple[str, Type, int]:
+        """Return topic, type and number of a message: one of the aims, or a little later."""
+        if self._draw.random() < 0.4:
+            return self._message()
+        topic, type_, nth = self._draw.choice(self._aims)
+        return topic, type_, nth + self._draw.choice((0, 0, 1))
+
+    def _message(self) -> tuple[str, Type, int]:
+        if self._draw.random() < 0.3:
+            return (*self._draw.choice(_SELDOM), self._draw.choice((1, 1, 1, 2, 3)))
+        nth = 1 + int(self._draw.expovariate(2 / self._njobs))
+        return (*self._draw.choice(_EACH_JOBS), min(nth, 2 * self._njobs, 2 * NTH_MAX))
+
+
+def draw_faults(draw: Random, nfaults: int, aim: Aim) -> tuple[Fault, ...]:
+    """Return `nfaults` faults at moments of `aim`. The first ends or delays the scheduler."""
     kinds = draw.sample(list(_MAKERS), draw.randint(1, len(_MAKERS)))
-    first = [_of_scheduler(draw)] if nfaults else []
-    return (*first, *(_MAKERS[draw.choice(kinds)](draw) for _ in range(nfaults - 1)))
+    first = [_of_scheduler(draw, aim)] if nfaults else []
+    return (*first, *(_fault(draw, aim, kinds) for _ in range(nfaults - 1)))
 
 
-def _of_scheduler(draw: Random) -> Fault:
-    when, back = _moment(draw), draw.choice(_BACK_S)
+def _fault(draw: Random, aim: Aim, kinds: list[type]) -> Fault:
+    """Return a fault of one of the kinds; every third ends a module."""
+    kind = draw.choice(kinds if draw.random() < 0.67 else _ENDINGS)
+    return _MAKERS[kind](draw, aim)
+
+
+def _of_scheduler(draw: Random, aim: Aim) -> Fault:
+    when, back = aim.moment(), draw.choice(_BACK_S)
     match draw.choice(("crash", "crash", "unload", "linger", "reload", "return", "cut")):
         case "crash":
             return c.Crash("sched", when, back)
@@ -89,37 +164,24 @@ def _of_scheduler(draw: Random) -> Fault:
             return c.Disconnect("sched", when, back)
 
 
-def _moment(draw: Random) -> Moment:
-    return draw.randint(1, STEPS) if draw.random() < 0.3 else _when(draw)
-
-
-def _when(draw: Random) -> When:
-    topic, type_ = draw.choice(_MESSAGES)
-    return When(topic, draw.randint(1, NTH_MAX), draw.choice(("send", "recv")), type_)
-
-
-def _which(draw: Random) -> Which:
-    topic, type_ = draw.choice(_MESSAGES)
-    return Which(topic, draw.randint(1, NTH_MAX), type_)
-
-
 def _back(draw: Random) -> float:
     return draw.choice(_BACK_S)
 
 
-def _ranks(draw: Random) -> tuple[int, ...]:
-    return tuple(sorted(draw.sample(range(RANKS), draw.randint(1, 2))))
+def _any_module(draw: Random) -> AnyModule:
+    return draw.choice(_LIKELY)
 
 
 def _module(draw: Random) -> Module:
-    return draw.choice(_MODULES)
+    drawn = draw.choice(_LIKELY)
+    return draw.choice(_MODULES) if drawn == "kvs" else drawn
 
 
 def _nth(draw: Random) -> int:
     return draw.randint(1, NTH_MAX)
 
 
-def _lie(draw: Random) -> Fault:
+def _lie(draw: Random, _aim: Aim) -> Fault:
     """Return a lie about the nth message of one kind."""
     match draw.choice(("sched", "sched", "sched", "grant", "exec", "resource", "hello")):
         case "sched":
@@ -154,74 +216,71 @@ _ABOUT_RESOURCES: Final[tuple[Callable[[Which], Fault], ...]] = (
 )
 
 
-def _unpromised(draw: Random) -> Fault:
+def _unpromised(draw: Random, aim: Aim) -> Fault:
     """Return a fault after which only `error` holds."""
     match draw.choice(("drop", "duplicate", "jump", "damage")):
         case "drop":
-            return c.Drop(_which(draw))
+            return c.Drop(aim.which())
         case "duplicate":
-            return c.Duplicate(_which(draw))
+            return c.Duplicate(aim.which())
         case "jump":
-            return c.JumpQueue(_which(draw))
+            return c.JumpQueue(aim.which())
         case _:
             what: Stored = draw.choice(get_args(Stored))
-            return c.DamagedValue(_moment(draw), what, _nth(draw))
+            return c.DamagedValue(aim.moment(), what, _nth(draw))
 
 
-Maker = Callable[[Random], Fault]
+Maker = Callable[[Random, Aim], Fault]
 
 _MAKERS: Final[dict[type, Maker]] = {
-    c.Crash: lambda d: c.Crash(_any_module(d), _moment(d), _back(d)),
-    c.Return: lambda d: c.Return(_module(d), _moment(d), _back(d)),
-    c.Unload: lambda d: c.Unload(_any_module(d), _moment(d), _back(d)),
-    c.Reload: lambda d: c.Reload(_module(d), _moment(d)),
-    c.CrashTogether: lambda d: c.CrashTogether(
-        tuple(d.sample(_MODULES, d.randint(2, 4))), _moment(d), _back(d)
+    c.Crash: lambda d, aim: c.Crash(_any_module(d), aim.moment(), _back(d)),
+    c.Return: lambda d, aim: c.Return(_module(d), aim.moment(), _back(d)),
+    c.Unload: lambda d, aim: c.Unload(_any_module(d), aim.moment(), _back(d)),
+    c.Reload: lambda d, aim: c.Reload(_module(d), aim.moment()),
+    c.CrashTogether: lambda d, aim: c.CrashTogether(
+        tuple(d.sample(_MODULES, d.randint(2, 4))), aim.moment(), _back(d)
     ),
-    c.CrashLoop: lambda d: c.CrashLoop(
-        _module(d), _moment(d), d.randint(1, 4), d.choice((0.0, 0.5))
+    c.CrashLoop: lambda d, aim: c.CrashLoop(
+        _module(d), aim.moment(), d.randint(1, 4), d.choice((0.0, 0.5))
     ),
-    c.Linger: lambda d: c.Linger(_any_module(d), _moment(d), d.choice((0.5, 2.0, 10.0))),
-    c.Slow: lambda d: c.Slow(_any_module(d), _moment(d), 0.1, 5.0),
-    c.FullInbox: lambda d: c.FullInbox(d.choice(_CROWDED), _moment(d), d.choice((0.5, 3.0))),
-    c.Disconnect: lambda d: c.Disconnect(_module(d), _moment(d), _back(d)),
-    c.LateSpeech: lambda d: c.LateSpeech(_module(d), _moment(d), _back(d), 1.0),
-    c.SecondScheduler: lambda d: c.SecondScheduler(_moment(d)),
-    c.LoseClient: lambda d: c.LoseClient(_moment(d), d.choice((0.0, 0.5))),
-    c.LostReader: lambda d: c.LostReader(_moment(d), d.choice((0.0, 2.0))),
-    c.GuestFlood: lambda d: c.GuestFlood(_moment(d), d.randint(1, 10)),
-    c.WrongRequest: lambda d: c.WrongRequest(
-        _moment(d), d.choice((topics.JOB_RAISE, topics.RESOURCE_DRAIN)), {"id": "no number"}
+    c.Linger: lambda d, aim: c.Linger(_any_module(d), aim.moment(), d.choice((0.5, 2.0, 10.0))),
+    c.Slow: lambda d, aim: c.Slow(_any_module(d), aim.moment(), 0.1, 5.0),
+    c.FullInbox: lambda d, aim: c.FullInbox(d.choice(_CROWDED), aim.moment(), d.choice((0.5, 3.0))),
+    c.Disconnect: lambda d, aim: c.Disconnect(_module(d), aim.moment(), _back(d)),
+    c.LateSpeech: lambda d, aim: c.LateSpeech(_module(d), aim.moment(), _back(d), 1.0),
+    c.SecondScheduler: lambda _, aim: c.SecondScheduler(aim.moment()),
+    c.LoseClient: lambda d, aim: c.LoseClient(aim.moment(), d.choice((0.0, 0.5))),
+    c.LostReader: lambda d, aim: c.LostReader(aim.moment(), d.choice((0.0, 2.0))),
+    c.GuestFlood: lambda d, aim: c.GuestFlood(aim.moment(), d.randint(1, 10)),
+    c.WrongRequest: lambda d, aim: c.WrongRequest(
+        aim.moment(), d.choice((topics.JOB_RAISE, topics.RESOURCE_DRAIN)), {"id": "no number"}
     ),
-    c.NodesDown: lambda d: c.NodesDown(_ranks(d), _moment(d), d.choice((0.5, 5.0))),
-    c.NodesUp: lambda d: c.NodesUp(_ranks(d), _moment(d)),
-    c.Drain: lambda d: c.Drain(_ranks(d), _moment(d), d.choice((0.5, 5.0))),
-    c.Shrink: lambda d: c.Shrink(_ranks(d), _moment(d), d.choice((0.5, 5.0))),
-    c.Exclude: lambda d: c.Exclude(_ranks(d), _moment(d)),
-    c.SlowDisk: lambda d: c.SlowDisk(_moment(d), d.choice((0.1, 1.0)), 5.0),
-    c.DiskFull: lambda d: c.DiskFull(_moment(d), d.choice((0.5, 5.0))),
-    c.DiskFails: lambda d: c.DiskFails(_moment(d), d.choice((0.0, 2.0))),
-    c.TornCommit: lambda d: c.TornCommit(_moment(d), d.random() < 0.5, _back(d)),
-    c.KillInstance: lambda d: c.KillInstance(_moment(d), _back(d)),
-    c.RestartInstance: lambda d: c.RestartInstance(_moment(d), _back(d)),
-    c.ClockJump: lambda d: c.ClockJump(_moment(d), d.choice((-3600.0, -1.0, 1.0, 3600.0))),
-    c.ClockDrift: lambda d: c.ClockDrift(_moment(d), d.choice((-0.5, 0.5))),
-    c.Sleep: lambda d: c.Sleep(_moment(d), d.choice((3.0, 3600.0))),
-    c.Delay: lambda d: c.Delay(_which(d), d.choice((0.1, 2.0))),
-    c.Overtaken: lambda d: c.Overtaken(_which(d), d.randint(1, 5)),
-    c.HeldUntil: lambda d: c.HeldUntil(_which(d), _when(d)),
-    c.PluginRaises: lambda d: c.PluginRaises(_nth(d)),
-    c.PluginHangs: lambda d: c.PluginHangs(_nth(d), seconds=d.choice((0.5, 5.0))),
-    c.PluginSaysWrong: lambda d: c.PluginSaysWrong(_nth(d), said=d.choice((-1, "high"))),
-    c.PluginWrongPriority: lambda d: c.PluginWrongPriority(_nth(d)),
-    c.PluginRejects: lambda d: c.PluginRejects(_nth(d), d.choice((VALIDATE, PRIORITIZE))),
-    c.PluginUnavailable: lambda d: c.PluginUnavailable(_nth(d)),
+    c.NodesDown: lambda d, aim: c.NodesDown(aim.ranks(), aim.moment(), d.choice((0.5, 5.0, 60.0))),
+    c.NodesUp: lambda _, aim: c.NodesUp(aim.ranks(), aim.moment()),
+    c.Drain: lambda d, aim: c.Drain(aim.ranks(), aim.moment(), d.choice((0.5, 5.0))),
+    c.Shrink: lambda d, aim: c.Shrink(aim.ranks(), aim.moment(), d.choice((0.5, 5.0))),
+    c.Exclude: lambda _, aim: c.Exclude(aim.ranks(), aim.moment()),
+    c.SlowDisk: lambda d, aim: c.SlowDisk(aim.moment(), d.choice((0.1, 1.0)), 5.0),
+    c.DiskFull: lambda d, aim: c.DiskFull(aim.moment(), d.choice((0.5, 5.0))),
+    c.DiskFails: lambda d, aim: c.DiskFails(aim.moment(), d.choice((0.0, 2.0))),
+    c.TornCommit: lambda d, aim: c.TornCommit(aim.moment(), d.random() < 0.5, _back(d)),
+    c.KillInstance: lambda d, aim: c.KillInstance(aim.moment(), _back(d)),
+    c.RestartInstance: lambda d, aim: c.RestartInstance(aim.moment(), _back(d)),
+    c.ClockJump: lambda d, aim: c.ClockJump(aim.moment(), d.choice((-3600.0, -1.0, 1.0, 3600.0))),
+    c.ClockDrift: lambda d, aim: c.ClockDrift(aim.moment(), d.choice((-0.5, 0.5))),
+    c.Sleep: lambda d, aim: c.Sleep(aim.moment(), d.choice((3.0, 3600.0))),
+    c.Delay: lambda d, aim: c.Delay(aim.which(), d.choice((0.1, 2.0))),
+    c.Overtaken: lambda d, aim: c.Overtaken(aim.which(), d.randint(1, 5)),
+    c.HeldUntil: lambda _, aim: c.HeldUntil(aim.which(), aim.when()),
+    c.PluginRaises: lambda d, _: c.PluginRaises(_nth(d)),
+    c.PluginHangs: lambda d, _: c.PluginHangs(_nth(d), seconds=d.choice((0.5, 5.0))),
+    c.PluginSaysWrong: lambda d, _: c.PluginSaysWrong(_nth(d), said=d.choice((-1, "high"))),
+    c.PluginWrongPriority: lambda d, _: c.PluginWrongPriority(_nth(d)),
+    c.PluginRejects: lambda d, _: c.PluginRejects(_nth(d), d.choice((VALIDATE, PRIORITIZE))),
+    c.PluginUnavailable: lambda d, _: c.PluginUnavailable(_nth(d)),
     c.Lie: _lie,
     c.Drop: _unpromised,
 }
 """Draws a fault of each kind."""
-
-
-def _any_module(draw: Random) -> AnyModule:
-    """Return a module; the kvs is the rarest."""
-    return draw.choice((*_MODULES, *_ALL_MODULES))
+_ENDINGS: Final[list[type]] = [c.Crash, c.Crash, c.Return, c.Unload, c.Reload, c.Disconnect]
+"""Faults after which a module is another one."""

@@ -128,7 +128,7 @@ def _fields(value: JobPlan | Do | Fault, without: tuple[str, ...] = ()) -> str:
     names = [
         name
         for name in value.__struct_fields__
-        if name not in without and getattr(value, name) != ()
+        if name not in without and getattr(value, name) not in ((), None)
     ]
     return ", ".join(f"{name} {_spelled(getattr(value, name))}" for name in names)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, assert_never
+from typing import Any, Final
 
 from flux_trio.cores.turns import SetTimer, TimerFired
 from flux_trio.faults.clients import LATER, RETRY_S, Client
-from flux_trio.faults.workload import Do, JobPlan
+from flux_trio.faults.workload import Do, JobPlan, queue_name
 from flux_trio.formats import Idset, Jobspec
 from flux_trio.messages import Request, Response, topics
 
@@ -28,7 +28,11 @@ class Owner(Client):
 
     def start(self, now: float) -> list[Any]:
         """See `Core`."""
-        return [SetTimer(place, now + each.at) for place, each in self._todo.items()]
+        return [
+            SetTimer(place, now + each.at)
+            for place, each in self._todo.items()
+            if isinstance(each, JobPlan) or each.when is None
+        ]
 
     def turn(self, now: float, inputs: list[Any]) -> list[Any]:
         """See `Core`."""
@@ -81,6 +85,8 @@ def _submission(job: JobPlan) -> dict[str, Any]:
     attributes: dict[str, Any] = {"system.exec.test.run_duration": job.run}
     if job.ranks:
         attributes["system.constraints"] = {"ranks": [str(Idset.of(job.ranks))]}
+    if job.queue is not None:
+        attributes["system.queue"] = queue_name(job.queue)
     jobspec = Jobspec.from_command(
         ["true"],
         ntasks=None if job.nnodes else job.ntasks,
@@ -93,27 +99,33 @@ def _submission(job: JobPlan) -> dict[str, Any]:
 
 def _method(asked: Do, jobid: int) -> tuple[str, dict[str, Any]]:
     """Return topic and payload of a request."""
-    targets = {"targets": str(asked.rank)}
     match asked.what:
         case "cancel":
             return topics.JOB_RAISE, {"id": jobid, "severity": 0, "type": "cancel"}
         case "urgency":
             return topics.JOB_URGENCY, {"id": jobid, "urgency": asked.value}
-        case "drain":
-            return topics.RESOURCE_DRAIN, targets
-        case "undrain":
-            return topics.RESOURCE_UNDRAIN, targets
-        case "down":
-            return topics.RESOURCE_DOWN, targets
-        case "up":
-            return topics.RESOURCE_UP, targets
-        case "exclude":
-            return topics.RESOURCE_EXCLUDE, targets
         case "include":
             return topics.RESOURCE_EXCLUDE, {"targets": ""}
-        case "queue-stop":
-            return topics.JOB_QUEUE_START, {"start": False}
-        case "queue-start":
-            return topics.JOB_QUEUE_START, {"start": True}
+        case "queue-stop" | "queue-start":
+            is_start = asked.what == "queue-start"
+            return topics.JOB_QUEUE_START, {"start": is_start, **_queue(asked)}
+        case "queue-disable":
+            return topics.JOB_QUEUE_ENABLE, {"enable": False, "reason": "closed", **_queue(asked)}
+        case "queue-enable":
+            return topics.JOB_QUEUE_ENABLE, {"enable": True, **_queue(asked)}
         case _:
-            assert_never(asked.what)
+            return _OF_NODES[asked.what], {"targets": str(asked.rank)}
+
+
+_OF_NODES: Final[dict[str, str]] = {
+    "drain": topics.RESOURCE_DRAIN,
+    "undrain": topics.RESOURCE_UNDRAIN,
+    "down": topics.RESOURCE_DOWN,
+    "up": topics.RESOURCE_UP,
+    "exclude": topics.RESOURCE_EXCLUDE,
+}
+
+
+def _queue(asked: Do) -> dict[str, Any]:
+    """Return which queue a request is about."""
+    return {"all": True} if asked.queue is None else {"name": queue_name(asked.queue)}

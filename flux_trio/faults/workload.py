@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from flux_trio.faults.catalogue.base import Count, Seconds
+from flux_trio.faults.catalogue.base import Count, Seconds, When
 
 Place = Annotated[int, msgspec.Meta(ge=0)]
 Urgency = Annotated[int, msgspec.Meta(ge=0, le=31)]
@@ -24,6 +24,8 @@ Action = Literal[
     "include",
     "queue-stop",
     "queue-start",
+    "queue-disable",
+    "queue-enable",
 ]
 
 
@@ -31,7 +33,7 @@ class JobPlan(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
     """One job: it is submitted at `at`, runs for `run` seconds and is ended after `limit`.
 
     It asks for a core on each of `nnodes` nodes, or if that is 0 for `ntasks` cores anywhere. With
-    `ranks` it may run on these only.
+    `ranks` it may run on these only. `queue` is the number of a named queue.
     """
 
     at: Seconds = 0.0
@@ -41,13 +43,15 @@ class JobPlan(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
     limit: Seconds = 0.0  # 0: the job has no limit
     urgency: Urgency = 16
     ranks: tuple[Place, ...] = ()
+    queue: Place | None = None
 
 
 class Do(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A request of the owner at `at`.
+    """A request of the owner: at `at`, or at the message `when` if that is given.
 
     `job` is the place of a job in the plan, for cancel and urgency; `value` is the urgency. `rank`
     is the target of drain, undrain, down, up and exclude. include empties the exclude group.
+    `queue` is the number of a named queue; without one a request is about all queues.
     """
 
     at: Seconds
@@ -55,3 +59,10 @@ class Do(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     job: Place = 0
     rank: Place = 0
     value: Urgency = 16
+    queue: Place | None = None
+    when: When | None = None
+
+
+def queue_name(number: int) -> str:
+    """Return the name of a queue of a plan that has named queues."""
+    return f"queue{number}"

@@ -53,6 +53,7 @@ from flux_trio.trace import KILLED, Kind, Sink, Trace
 
 EPOCH: Final = 1_000_000_000.0  # seconds since the Unix epoch; the clock of every world starts here
 BATCH_MAX: Final = 4  # messages that a module takes in one turn, at most: drawn from 1
+PROMPT_S: Final = 1.0  # a timer that fires sooner is of something that goes on
 LATE_S_MAX: Final = 2.0  # how much time passes at most while messages wait
 OWNERS_ROLES: Final = ROLE_LOCAL | ROLE_OWNER
 
@@ -85,6 +86,8 @@ class CoresWorld:
         self.says: Callable[[str, Outgoing], list[Outgoing] | None] = lambda *_: None
         self.answers: Callable[[AskHook], Answering | None] = lambda _: None
         self.began: Callable[[], None] = lambda: None  # called when the instance begins anew
+        self.pauses: Callable[[], None] = lambda: None
+        """Called when nobody has anything to do for a while."""
         self.router = Router(self.trace)
         self.inventory = given.inventory
         self._given = given
@@ -361,10 +364,25 @@ class CoresWorld:
         if ready and not (self._late and is_late and self._draw.random() < self._late):
             self._begin_turn(self._draw.choice(ready))
             return True
+        if not ready and (at is None or at > self.passed + PROMPT_S):
+            self.pauses()
         if at is None:
             return False
         self.passed = max(self.passed, at)
         return True
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether no fault is at work: all are there, nobody hangs or lies, the disk is well."""
+        return (
+            not self.liars
+            and all(name in self.stations for name in self.modules)
+            and not any(at > self.passed for at in self._away.values())
+            and not any(at > self.passed for _, at in self._slow.values())
+            and not any(each.nwaiting or each.is_full for each in self.stations.values())
+            and not self.disk.is_troubled
+            and not self.stations[KVS_MODULE].peer.inflight
+        )
 
     def release_all(self) -> bool:
         """Release all messages that are held; return whether there was one."""

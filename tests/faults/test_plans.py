@@ -69,7 +69,7 @@ def test_plan_that_has_broken_a_property_breaks_none(path: Path) -> None:
         ),
         (
             "seed = 1\nactions = [{at = 1.0, what = 'cansel'}]",
-            "include, queue-start, queue-stop, undrain, up, urgency (did you mean cancel?), got",
+            "queue-start, queue-stop, undrain, up, urgency (did you mean cancel?), got",
         ),
         ("seed = 1\nhaste = 1", "haste"),
         ("seed =", "expected"),

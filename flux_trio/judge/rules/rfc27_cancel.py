@@ -22,6 +22,7 @@ from flux_trio.judge.engine.selector import RECV, topic_of
 from flux_trio.judge.views.granting import INVENTORY, SCHED_JOBS, Inventory, sched_job
 from flux_trio.judge.views.jobs import LIFE
 from flux_trio.judge.views.queueing import OUTSTANDING, UNSENT, rank_of, unsent
+from flux_trio.judge.views.queues import queue_of_job, stop_of
 from flux_trio.judge.views.scheduling import (
     ASKED,
     CANCEL,
@@ -179,7 +180,8 @@ def _better_waits(seen: Seen) -> Iterable[Broken]:
     if asked and (seen.at(OUTSTANDING) or 0) >= seen.facts.limit:
         worst = max(asked, key=lambda jobid: rank_of(lives[jobid]))
         for jobid in lives.keys() - asked:
-            if rank_of(lives[jobid]) < rank_of(lives[worst]):
+            is_stopped = stop_of(seen, queue_of_job(seen, jobid)) is not None
+            if not is_stopped and rank_of(lives[jobid]) < rank_of(lives[worst]):
                 text = f"job {jobid}: waits unasked for behind job {worst}, which ranks below it"
                 yield Broken(text, (lives[jobid].since,), job=jobid)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
+    OWN,
     Broken,
     Rules,
     Said,
@@ -16,6 +18,8 @@ from flux_trio.judge.engine.rule import (
     payload,
     received,
     sent,
+    view,
+    while_live,
 )
 from flux_trio.judge.engine.selector import EVENT, topic_of
 from flux_trio.judge.rules.rfc27_background import failed_by_the_manager
@@ -25,6 +29,7 @@ from flux_trio.judge.views.holding import OVERLAPS, overlaps
 from flux_trio.judge.views.jobs import CLEANUP, LIFE, RAISED, Life
 from flux_trio.judge.views.queueing import UNSENT, unsent
 from flux_trio.judge.views.scheduling import (
+    ANNOTATE,
     ASKED,
     CANCEL,
     LINK,
@@ -133,10 +138,28 @@ def a_fatal_exception_ends_a_job(record: Record, seen: Seen) -> Said:
     return Broken(text, (life.fatal,))
 
 
+def _fold_over(was: Place | None, _part: None, record: Record, seen: Seen) -> Place | None:
+    if record.kind == EVENT:
+        return record.n if is_pending(asked_of(seen, job_id(record)), seen) else None
+    return was if payload(record).get("type") == ANNOTATE else None
+
+
+OVER: Final = view(
+    "over",
+    logged("clean"),
+    while_live(OWN, received("response", ALLOC)),
+    key=job_id,
+    fold=_fold_over,
+    reads=(ASKED, LINK),
+)
+"""By job id: the clean event of a job whose sched.alloc is open. Other jobs without a life may be
+from before the trace."""
+
+
 def _request_left(seen: Seen) -> Iterable[Broken]:
     for jobid, asked in seen.all(ASKED).items():
         life: Life | None = seen.at(LIFE, jobid)
-        is_over = life is None or life.state == CLEANUP
+        is_over = seen.at(OVER, jobid) if life is None else life.state == CLEANUP
         if is_over and is_pending(asked, seen) and not asked.cancel and link_of(seen).is_up:
             text = f"job {jobid}: is over, and its sched.alloc is left open: expected sched.cancel"
             yield Broken(text, (asked.alloc,), job=jobid)
@@ -145,7 +168,7 @@ def _request_left(seen: Seen) -> Iterable[Broken]:
 @RULES.judge(
     "27.exceptions.2",
     sent("request", topics.SCHED_CANCEL),
-    views=[LIFE, ASKED, LINK],
+    views=[LIFE, OVER, ASKED, LINK],
     debts=_request_left,
 )
 def the_request_of_a_failed_job_is_canceled(record: Record, seen: Seen) -> Said:

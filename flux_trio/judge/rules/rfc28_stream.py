@@ -279,6 +279,8 @@ def nothing_is_sent_to_one_who_has_left(record: Record, seen: Seen) -> Said:
     left = seen.at(LEFT, _key(record)[0])
     if left is None:
         return True
+    if errnum(record) == Errno.ENOSYS:
+        return None  # the broker answers in the place of a resource service that is gone
     if not seen.knew(record.party, left):
         return None
     return Broken(f"resource.acquire was answered after {_key(record)[0]} had left", (left,))

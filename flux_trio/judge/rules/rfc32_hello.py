@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, cast
 
 from flux_trio.judge.checks.shapes import STRING, require_key, require_object
 from flux_trio.judge.engine.facts import Facts
@@ -24,7 +24,6 @@ from flux_trio.judge.engine.rule import (
     noted,
     payload,
     received,
-    rpc,
     sent,
     view,
     while_live,
@@ -76,26 +75,47 @@ def registered_before_it_answers(record: Record, seen: Seen) -> Said:
     return Broken(f"{found.topic} was answered, but nobody said exec-hello as service {service}")
 
 
+def _client(record: Record) -> Key | None:
+    return getattr(record.message, "routes", ())[:1] or None
+
+
+def _never_answered(state: State, _facts: Facts) -> Broken | None:
+    open_ = cast(_Open, state)
+    if not open_:
+        return None
+    n = open_[0][1]
+    return Broken(f"exec-hello at {n} was never answered", (n,))
+
+
+_Open = tuple[tuple[int, Place, tuple[str, ...]], ...]
+"""The hellos of a client that are open: matchtag, receipt, routes."""
+
+
 @RULES.rule(
     "32.impl.8",
     received("request", topics.EXEC_HELLO),
     ANSWERED,
-    key=rpc,
-    state=Place,
+    key=_client,
+    state=_Open,
     needs_headers=True,
-    debt=lambda n, _facts: Broken(f"exec-hello at {n} was never answered", (int(str(n)),)),
+    debt=_never_answered,
 )
 def hello_is_an_ordinary_rpc(state: State, record: Record, facts: Facts) -> Step:
-    if isinstance(record.message, Request):
-        return Step(record.n)
+    found, open_ = message(record), cast(_Open, state or ())
+    matchtag = getattr(found, "matchtag", 0)
+    if isinstance(found, Request):
+        # nobody waits for an answer to one that had the client's name before
+        of_this = tuple(each for each in open_ if each[2] == found.routes)
+        return Step((*of_this, (matchtag, record.n, found.routes)))
+    rest = tuple(each for each in open_ if each[0] != matchtag)
     if record.party != facts.manager:
-        return Step()  # the broker answers in the place of a job manager that is gone
-    if state is None and len(getattr(record.message, "routes", ())) > 1:
-        return Step()  # of one that had the client's name before, and used the same matchtag
-    if state is None:
-        what = getattr(record.message, "matchtag", 0)
-        return Step(broken=Broken(f"exec-hello: no request is open with matchtag {what}"))
-    return Step(kept=True)
+        return Step(rest or None)  # the broker answers for a job manager that is gone
+    if rest == open_:
+        if len(getattr(found, "routes", ())) > 1:
+            return Step(rest or None)  # of one that had the client's name before
+        text = f"exec-hello: no request is open with matchtag {matchtag}"
+        return Step(rest or None, broken=Broken(text))
+    return Step(rest or None, kept=True)
 
 
 # --- whether it is accepted

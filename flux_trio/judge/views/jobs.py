@@ -83,6 +83,10 @@ _AFTER: Final = {"depend": PRIORITY, "priority": SCHED, "alloc": RUN, "finish": 
 """The state after an event, also if the event before it is missing."""
 
 
+_READ_BACK: Final = {"depend": DEPEND, "priority": PRIORITY, "flux-restart": SCHED}
+"""The state in which a job is found that a job manager has read back, by its next event."""
+
+
 class Life(Live, frozen=True, gc=False):
     """An active job. Places of records are 0 for what has not happened."""
 
@@ -244,6 +248,8 @@ def _fold_life(life: Life | None, submitted: Any, record: Record, seen: Seen) ->
         return Life(NEW, record.n, record.t, t_submit, userid=userid)
     if life is None and name == "validate":
         life = Life(NEW, record.n, record.t, t_submit=0.0)
+    elif life is None and name in _READ_BACK and seen.at(BEGUN, job_id(record)) is not None:
+        life = Life(_READ_BACK[name], record.n, record.t, t_submit=0.0)
     return None if life is None else _after_event(life, name, record)
 
 

@@ -233,12 +233,17 @@ def _fold_disabled(
         meant = _meant(payload(record), seen.at(QUEUES) or STARTED)
         if payload(record).get("enable") is False:
             return was.but(asked=(*was.asked, (call_key(record), meant)))
-        return was.but(since=tuple(each for each in was.since if each[0] not in meant))
+        asked = tuple([(each, _without(names, meant)) for each, names in was.asked])
+        return Disabled(asked, tuple(each for each in was.since if each[0] not in meant))
     rpc = call_key(record)
     done = [name for each, names in was.asked if each == rpc for name in names]
     asked = tuple(each for each in was.asked if each[0] != rpc)
     since = () if errnum(record) else tuple((name, record.n) for name in done)
     return Disabled(asked, (*was.since, *since))
+
+
+def _without(names: tuple[str, ...], gone: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(each for each in names if each not in gone)
 
 
 DISABLED: Final = view(

@@ -1,0 +1,96 @@
+"""What the owner of a world asks for, at times and at messages; what is owed at a pause."""
+
+from __future__ import annotations
+
+from flux_trio.faults import Do, JobPlan, Plan, When
+from flux_trio.faults.running import Game, Lives, play
+from flux_trio.faults.world import EPOCH
+from flux_trio.messages import Request, Response, topics
+from flux_trio.protocols import JobEvent
+from flux_trio.trace import Kind, Record
+
+STARTED = When("job-exec.start", side="send", type="response")
+
+
+def records(plan: Plan) -> list[Record]:
+    trace: list[Record] = []
+    play(plan, [trace.append])
+    return trace
+
+
+def sent(trace: list[Record], topic: str) -> list[Record]:
+    return [
+        each
+        for each in trace
+        if each.kind == Kind.SEND
+        and isinstance(each.message, Request)
+        and each.message.topic == topic
+    ]
+
+
+def allocated(trace: list[Record]) -> list[float]:
+    """When jobs got their resources, in seconds since the start of the world."""
+    events = [each for each in trace if each.kind == Kind.EVENT and each.data is not None]
+    return [each.t - EPOCH for each in events if (each.data or {})["name"] == JobEvent.ALLOC]
+
+
+def test_request_at_a_message_is_made_when_the_message_comes() -> None:
+    cancel = Do(at=50.0, what="cancel", job=0, when=STARTED)
+    trace = records(Plan(1, jobs=(JobPlan(at=3.0, run=90.0),), actions=(cancel,)))
+    (asked,) = sent(trace, topics.JOB_RAISE)
+    assert asked.t - EPOCH == 3.0
+    started = (each for each in trace if getattr(each.message, "topic", "") == STARTED.topic)
+    assert asked.n > next(each.n for each in started if isinstance(each.message, Response))
+
+
+def test_request_at_a_message_that_never_comes_is_not_made() -> None:
+    cancel = Do(at=0.0, what="cancel", job=0, when=When("job-exec.start", nth=9, type="response"))
+    assert sent(records(Plan(1, jobs=(JobPlan(),), actions=(cancel,))), topics.JOB_RAISE) == []
+
+
+def test_jobs_of_a_stopped_queue_wait_and_those_of_another_run() -> None:
+    jobs = (JobPlan(at=5.0, queue=0), JobPlan(at=5.0, queue=1))
+    actions = (Do(1.0, "queue-stop", queue=1), Do(20.0, "queue-start", queue=1))
+    assert allocated(records(Plan(1, queues=2, jobs=jobs, actions=actions))) == [5.0, 20.0]
+
+
+def test_disabled_queue_takes_no_jobs_until_it_is_enabled() -> None:
+    jobs = (JobPlan(at=5.0), JobPlan(at=25.0))
+    actions = (Do(1.0, "queue-disable"), Do(20.0, "queue-enable"))
+    assert allocated(records(Plan(1, jobs=jobs, actions=actions))) == [25.0]
+
+
+def test_what_is_owed_at_a_pause_is_found() -> None:
+    """A job that waits is canceled; the trace does not have what the scheduler is told then."""
+    jobs = (JobPlan(ntasks=8, run=90.0), JobPlan(at=1.0, ntasks=8))
+    lives, found = Lives(), list[tuple[float, list[str]]]()
+
+    def observe(record: Record) -> None:
+        is_answer = isinstance(record.message, Response) and record.t == EPOCH + 10.0
+        if not is_answer and getattr(record.message, "topic", "") != topics.SCHED_CANCEL:
+            lives.observe(record)
+
+    def look() -> None:
+        lives.pause(game.world)
+        found.append((game.world.now - EPOCH, [each.clause for each in lives.violations]))
+
+    plan = Plan(1, jobs=jobs, actions=(Do(10.0, "cancel", job=1),))
+    with Game(plan, [observe]) as game:
+        game.world.pauses = look
+        game.run()
+    early = [clauses for at, clauses in found if at < 10.0]
+    assert early
+    assert not any(early)
+    assert "27.exceptions.2" in dict(found)[10.0]
+
+
+def test_nothing_is_owed_at_a_pause_while_a_module_is_away() -> None:
+    calm: list[bool] = []
+    with Game(Plan(1, jobs=(JobPlan(run=90.0),))) as game:
+        game.world.pauses = lambda: calm.append(game.world.is_calm)
+        game.world.later(50.0, game.world.crash, "job-exec")
+        game.world.load_later("job-exec", 60.0)
+        game.run()
+    assert calm[0]
+    assert calm[-1]
+    assert False in calm
