@@ -216,13 +216,20 @@ def _client_told(record: Record, seen: Seen) -> Iterable[tuple[str, None]]:
     return _client(record, seen)
 
 
+def _fold_told(had: Acquired | None, part: None, record: Record, seen: Seen) -> Acquired | None:
+    """As `_fold`; a disconnect comes after all that its peer has sent, and before its successor."""
+    if getattr(record.message, "topic", "") == RESOURCE_DISCONNECT:
+        return None
+    return _fold(had, part, record, seen)
+
+
 AS_SENT: Final[View] = view(
     "acquired, as sent",
     received("request", topics.RESOURCE_ACQUIRE, topics.RESOURCE_RELEASE, RESOURCE_DISCONNECT),
     sent("response", topics.RESOURCE_ACQUIRE),
     noted(Kind.MODULE),
     parts=_client_told,
-    fold=_fold,
+    fold=_fold_told,
 )
 """By peer, from the side of the resource service: what it has taken up and sent."""
 
