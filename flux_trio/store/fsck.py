@@ -27,9 +27,13 @@ REPAIR_KEYS: Final = 64  # per commit to the new file
 
 @dataclass
 class Report:
-    """The number of keys in a state file, and its damage, one line each."""
+    """What is in a state file, and its damage, one line each.
+
+    `keys` are in the tables; `changes` are in the journal, and come into the tables later.
+    """
 
     keys: int = 0
+    changes: int = 0
     damage: list[str] = field(default_factory=list)
 
 
@@ -122,10 +126,12 @@ def _opened(
 
 def _check_whole(db: sqlite3.Connection, path: Path, reader: Reader, report: Report) -> None:
     def check_number() -> str:
-        found = checks.read_journal(db, path, checks.last_number(db, path))
+        settled = checks.last_number(db, path)
+        found = checks.read_journal(db, path, settled)
         if found.error is not None:
             return found.error.text
         number = found.pending.number
+        report.changes = number - settled
         acknowledged = acknowledged_number(acknowledged_path(path))
         if acknowledged is None:
             return f"{acknowledged_path(path)}: missing or damaged"

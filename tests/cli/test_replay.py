@@ -101,6 +101,18 @@ def test_replay_stops_when_the_clause_is_broken(broken: Path, clause: str, when:
 MODULES = ("kvs", "resource", "job-manager", "job-exec", "sched", "job-ingest", "job-list")
 
 
+def test_name_of_no_clause_and_no_property_is_wrong_usage() -> None:
+    """Else a slip of the pen would look as if the clause were kept."""
+    result = replay(3, "--until", "27.aloc.1")
+    assert result.exit_code == 2
+    expected = "--until: expected a clause, such as 27.alloc.1, or one of the properties "
+    assert expected in result.stderr
+    assert ", answered, " in result.stderr
+    assert "; got 27.aloc.1\n" in result.stderr
+    for name in ("answered", "27.alloc.1"):
+        assert replay(3, "--until", name).exit_code == 0
+
+
 def test_clause_that_is_not_broken_stops_nothing() -> None:
     result = replay(3, "--until", NOT_ASKED)
     assert "every property held" in result.stdout

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 from pathlib import Path
 from typing import Any
 
 import click.testing
+import pytest
 
 from flux_trio.cli import main
 
@@ -218,3 +220,13 @@ def test_two_versions_of_a_file_are_compared_and_odd_shares_are_none(tmp_path: P
     assert list(json.loads(result.stdout)) == [
         str(tmp_path / each / "one.py") for each in ("old", "new")
     ]
+
+
+def test_report_without_plotly_is_refused_before_the_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    result = simulate("/nonexistent.csv", *MACHINE, "--report", "x.html")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "flux-trio simulate: ERROR: --report needs the package plotly: "
+        "pip install 'flux-trio[report]'\n"
+    )

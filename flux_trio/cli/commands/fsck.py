@@ -61,4 +61,5 @@ def fsck(ctx: click.Context, *, statedir: Path | None, repair: bool) -> None:
         click.echo(line)
     if report.damage:
         ctx.exit(DAMAGED)
-    click.echo(f"{path}: {report.keys} keys, nothing is damaged")
+    holds = f"{report.keys} keys, and {report.changes} changes in the journal"
+    click.echo(f"{path}: {holds}; nothing is damaged")

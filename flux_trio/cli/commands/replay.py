@@ -70,16 +70,19 @@ def replay(
     from flux_trio.cli.replaying_traces import is_trace
     from flux_trio.faults import Setup
     from flux_trio.faults.missed import missed_text
+    from flux_trio.faults.telling import PROPERTIES
 
     if is_trace(Path(source)):
         if story or properties or depth or store:
             raise click.UsageError(
                 "a trace is replayed without --story, --property, --depth and --store"
             )
+        _check_name(until)
         ctx.exit(BROKEN if _replay_trace(Path(source), _Shows(by_step=by_step, until=until)) else 0)
     plan = read_plan(source, depth, store)
     click.echo(f"seed {plan.seed}")
     checked = Setup(properties, plan.plugins).all_properties()
+    _check_name(until, *PROPERTIES, *(each.name for each in checked))
     if story:
         ctx.exit(BROKEN if _tell(plan, until or "", checked) else 0)
     shows = _Shows(by_step=by_step, until=until)
@@ -101,6 +104,18 @@ def replay(
     if not outcome.problems:
         click.echo(f"every property held, in {outcome.nsteps} turns")
     ctx.exit(BROKEN if outcome.problems else 0)
+
+
+def _check_name(until: str | None, *properties: str) -> None:
+    """Raise UsageError if `until` is the name of no clause, no invariant and no property."""
+    from flux_trio.judge import load_clauses
+    from flux_trio.judge.rules import ALL_RULES
+
+    known = {*load_clauses(), *(rule.clause for rule in ALL_RULES), *properties}
+    if until is not None and until not in known:
+        words = ", ".join(sorted(properties))
+        more = f", or one of the properties {words}" if words else ""
+        raise click.UsageError(f"--until: expected a clause, such as 27.alloc.1{more}; got {until}")
 
 
 def _replay_trace(path: Path, shows: _Shows) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,6 +52,14 @@ class ListParam(click.ParamType[tuple[str, ...]]):
                 expected = f"one of {', '.join(self.choices)}" if self.choices else "a name"
                 self.fail(f"expected {expected}: got {word!r}", param, ctx)
         return words
+
+
+def _check_plotly(_ctx: click.Context, _param: click.Parameter, report: Path | None) -> Path | None:
+    """Return `report`; raise CommandError before the runs if no page can be drawn."""
+    if report is not None and importlib.util.find_spec("plotly") is None:
+        text = "--report needs the package plotly: pip install 'flux-trio[report]'"
+        raise CommandError(text)
+    return report
 
 
 @click.command()
@@ -108,6 +117,7 @@ class ListParam(click.ParamType[tuple[str, ...]]):
     "--report",
     type=click.Path(path_type=Path),
     metavar="FILE.html",
+    callback=_check_plotly,
     help="Compare the runs on a page: waiting, shares and priorities of users and banks, over "
     "time and against the first run.",
 )
@@ -287,16 +297,11 @@ def _report(
     ncores: int,
 ) -> None:
     from flux_trio.sim import served_run
-    from flux_trio.views import FailedRun, PlotlyMissing, comparison_page
+    from flux_trio.views import FailedRun, comparison_page
 
     runs = [
         served_run(name, each.jobs, each.metrics, each.shares, ncores)
         for name, each in results.items()
     ]
     failed = [FailedRun(name, why) for name, why in failures.items()]
-    try:
-        page = comparison_page(title, options, runs, failed)
-    except PlotlyMissing:
-        text = "--report needs the package plotly: pip install 'flux-trio[report]'"
-        raise CommandError(text) from None
-    write_text(report, page)
+    write_text(report, comparison_page(title, options, runs, failed))
