@@ -20,6 +20,7 @@ from typing import Final
 import trio
 
 from flux_trio._version import __version__
+from flux_trio.at_once import note_config
 from flux_trio.backup import Mark, take
 from flux_trio.broker import (
     BrokerServices,
@@ -191,8 +192,7 @@ class Instance:
 
     def configure(self, config: Config) -> None:
         """Use `config` for all modules that are loaded from now on."""
-        tables = config.to_json()
-        self.trace.note(Kind.CONFIG, "config", {key: tables[key] for key in ("policy", "queues")})
+        note_config(self.trace, config)
         self._environment.update(module_environment(config, self._given.statedir))
         self._config = config
         self._specify_modules()
@@ -274,7 +274,7 @@ async def open_instance(config: Config, given: Surroundings) -> AsyncIterator[In
     async with trio.open_nursery() as nursery:
         instance = Instance(config, given, nursery)
         try:
-            with _rare_collections():
+            with rare_collections():
                 await _bring_up(instance, given, config, nursery)
                 if given.clock is not None:
                     nursery.start_soon(instance.watch_clock)
@@ -360,7 +360,7 @@ async def _wait_until_jobs_are_accepted(instance: Instance, owner: int) -> None:
 
 
 @contextmanager
-def _rare_collections() -> Iterator[None]:
+def rare_collections() -> Iterator[None]:
     """Raise the GC thresholds to COLLECT_AT for this block, unless they are at least that high."""
     before = gc.get_threshold()
     if 0 < before[0] < COLLECT_AT[0]:

@@ -1,6 +1,20 @@
-"""The modules of an instance without Trio: what they wait for elsewhere answers within the turn."""
+"""The modules of an instance without Trio: what they wait for elsewhere answers within the turn.
 
+`module_plans` has their cores, names and subscriptions. `InOrder` lets them take their turns in
+the order in which something came for them; worlds with faults draw another order (`faults`).
+"""
+
+from flux_trio.at_once.in_order import InOrder, ModuleEnded, Seat
 from flux_trio.at_once.job_manager import JobManagerAtOnce
-from flux_trio.at_once.modules import KVS_MODULE, ModulePlan, module_plans
+from flux_trio.at_once.modules import KVS_MODULE, ModulePlan, module_plans, note_config
 
-__all__ = ["KVS_MODULE", "JobManagerAtOnce", "ModulePlan", "module_plans"]
+__all__ = [
+    "KVS_MODULE",
+    "InOrder",
+    "JobManagerAtOnce",
+    "ModuleEnded",
+    "ModulePlan",
+    "Seat",
+    "module_plans",
+    "note_config",
+]

@@ -15,16 +15,18 @@ from flux_trio.services.plugin_turns import PluginTurns
 
 
 class JobManagerAtOnce:
-    """The core, its plugins and the user database; see `Core`.
+    """The core, its plugins and the user database; for the rest of a `Core` see the subclasses.
 
-    `plugins` is set before the first turn: a host of plugins is `given` to it, which needs the
-    core first.
+    `use` names the plugins before the first turn: a host of plugins needs what is `given` first.
+    `now` is the time until then, in seconds since the Unix epoch.
     """
 
-    def __init__(self, core: JobManagerCore, find_user: Callable[[int], User]) -> None:
+    def __init__(
+        self, core: JobManagerCore, find_user: Callable[[int], User], now: float = 0.0
+    ) -> None:
         self._core = core
         self._find_user = find_user
-        self._now = 0.0
+        self._now = now
         self._told: list[Any] = []  # by plugins: inputs of the core
         self._said: list[Any] = []  # by plugins: actions
         self._turns: PluginTurns
@@ -45,11 +47,6 @@ class JobManagerAtOnce:
     def start(self, now: float) -> list[Any]:
         """See `Core`."""
         return self._turns.start(now)
-
-    def turn(self, now: float, inputs: list[Any]) -> list[Any]:
-        """See `Core`."""
-        actions = self.answered(now, inputs)
-        return actions + self.take_said() if self._said else actions
 
     def answered(self, now: float, inputs: list[Any]) -> list[Any]:
         """Take a turn; return the core's actions, without what plugins have said beside it."""

@@ -16,6 +16,7 @@ from flux_trio.cores.sched.tables import scheduler_policies
 from flux_trio.cores.turns import Core
 from flux_trio.formats import Idset, ResourceSet
 from flux_trio.messages import topics
+from flux_trio.trace import Kind, Trace
 
 KVS_MODULE: Final = "kvs"
 
@@ -76,6 +77,12 @@ def module_plans(
             lambda: JobListCore(config),
         ),
     }
+
+
+def note_config(trace: Trace, config: Config) -> None:
+    """Put into the trace what a judge needs of the configuration."""
+    tables = config.to_json()
+    trace.note(Kind.CONFIG, "config", {key: tables[key] for key in ("policy", "queues")})
 
 
 def _sched(config: Config) -> Core[Any, Any]:

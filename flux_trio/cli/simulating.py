@@ -13,6 +13,7 @@ from flux_trio.broker import ModuleNotStarted
 from flux_trio.cli.errors import CommandError, remark, sole_error
 from flux_trio.config import Config, PluginDirective, parse_config
 from flux_trio.formats import FormatError
+from flux_trio.jobtap import PluginError
 from flux_trio.sim import PolicyName, SimulationStalled, WorkloadJob, deal_users, read_workload
 
 COLUMN = "column"  # --users column: the users of the log
@@ -70,7 +71,7 @@ def _with_plugins(config: Config, plugins: Sequence[str]) -> Iterator[tuple[str,
 
 def failure_of(raised: BaseException) -> str | None:
     """Return why a run could not begin or does not end; None for any other error."""
-    error = sole_error(raised, (SimulationStalled, ModuleNotStarted))
+    error = sole_error(raised, (SimulationStalled, ModuleNotStarted, PluginError))
     return None if error is None else str(error)
 
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from flux_trio.cli.columns import short_duration
-from flux_trio.sim import Metrics, Outcome
+from flux_trio.sim import Metrics, Outcome, SimulationResult
 
 _ALWAYS = (Outcome.COMPLETED, Outcome.TIMEOUT)  # printed even if the count is 0
 
 
-def report_lines(metrics: Metrics) -> Iterator[str]:
-    """Yield a line for each figure, names and values in columns."""
-    for name, value in _figures(metrics):
+def report_lines(result: SimulationResult) -> Iterator[str]:
+    """Yield a line for each figure and one for what ran, names and values in columns."""
+    for name, value in (*_figures(result.metrics), ("depth", result.depth)):
         yield f"{name:<22} {value}"
 
 
@@ -37,10 +37,12 @@ def _seconds(value: float | None) -> str:
     return "-" if value is None else short_duration(value)
 
 
-def report_json(metrics: Metrics, seed: int) -> dict[str, Any]:
+def report_json(result: SimulationResult, seed: int) -> dict[str, Any]:
     """Return the same figures, times in seconds; null for a mean over no jobs."""
+    metrics = result.metrics
     return {
         "seed": seed,
+        "depth": result.depth,
         "jobs": metrics.njobs,
         "outcomes": {outcome.value: count for outcome, count in metrics.outcomes.items()},
         "makespan_s": metrics.makespan_s,

@@ -18,7 +18,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final, assert_never
 
-from flux_trio.at_once import KVS_MODULE, ModulePlan
+from flux_trio.at_once import KVS_MODULE, ModulePlan, note_config
 from flux_trio.broker import Router
 from flux_trio.config import Config
 from flux_trio.cores.turns import (
@@ -110,7 +110,7 @@ class CoresWorld:
         self._holders = {
             service: name for name, plan in self._plans.items() for service in plan.services
         }
-        self._note_config()
+        note_config(self.trace, self._config)
 
     @property
     def now(self) -> float:
@@ -249,11 +249,6 @@ class CoresWorld:
     def _note_module(self, name: str, what: str, **more: Any) -> None:
         self.trace.note(Kind.MODULE, "broker", {"module": name, "what": what, **more})
 
-    def _note_config(self) -> None:
-        tables = self._config.to_json()
-        data = {key: tables[key] for key in ("policy", "queues")}
-        self.trace.note(Kind.CONFIG, "config", data)
-
     def sender_of(self, message: Message) -> str:
         """Return the sender; a response of the broker in place of a service counts as its own."""
         if isinstance(message, Response):
@@ -291,7 +286,7 @@ class CoresWorld:
         """Start the instance again, from what is stored."""
         self.disk.reopen()
         self.began()
-        self._note_config()
+        note_config(self.trace, self._config)
         self.boot()
 
     # --- time

@@ -17,7 +17,7 @@ from flux_trio.jobtap.errors import HandlerFailed, NotAllowed, PluginError, Plug
 from flux_trio.jobtap.host import ORDERS, PluginHost, open_host
 from flux_trio.jobtap.job import Job, JobLookup
 from flux_trio.jobtap.loaded import PluginMethod
-from flux_trio.jobtap.loading import Loader, load_file, search_path
+from flux_trio.jobtap.loading import Loader, load_file, may_wait, search_path
 from flux_trio.jobtap.plugin import Plugin
 from flux_trio.jobtap.values import Dependency, ServiceRequest, UpdateAllowed
 from flux_trio.messages import Errno, FluxError, Level
@@ -81,6 +81,7 @@ __all__ = [
     "failures_told",
     "leave",
     "load_file",
+    "may_wait",
     "on",
     "on_many",
     "open_host",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import inspect
 import os
 import sys
 import traceback
@@ -27,6 +28,8 @@ PATH_VARIABLE: Final = "FLUX_TRIO_JOBTAP_PATH"
 """Directories with plugins, separated by colons; searched before all others."""
 
 PLUGINS_DIRECTORY: Final = "jobtap"  # in a state directory
+
+_OF_FILE: Final = "flux_trio_jobtap_"  # begins the name of a module that is run from a file
 
 _PACKAGE: Final = Path(__file__).parent.parent
 
@@ -77,7 +80,7 @@ def load_file(path: Path) -> Plugin:
     if not _is_file(path):
         raise PluginError(f"no plugin {path}: there is no such file")
     path = path.resolve()
-    name = f"flux_trio_jobtap_{path.stem}"
+    name = f"{_OF_FILE}{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
@@ -94,6 +97,19 @@ def load_file(path: Path) -> Plugin:
     finally:
         sys.path.remove(str(path.parent))
     return _of_module(module, path.stem.replace("_", "-"), str(path))
+
+
+def may_wait(plugin: Plugin) -> bool:
+    """Return whether the plugin's class, or its file, has an async function."""
+    places: list[Any] = [plugin.module] if isinstance(plugin, ModulePlugin) else []
+    for each in type(plugin).__mro__:
+        if each not in (Plugin, ModulePlugin, object):
+            places.append(each)
+            if each.__module__.startswith(_OF_FILE):
+                places.append(sys.modules[each.__module__])
+    return any(
+        inspect.iscoroutinefunction(value) for place in places for value in vars(place).values()
+    )
 
 
 def _of_entry_point(entry_point: importlib.metadata.EntryPoint) -> tuple[Plugin, str]:

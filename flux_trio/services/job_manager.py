@@ -76,18 +76,23 @@ async def run(
             handle.register(topics.JOB_MANAGER)
             handle.subscribe(topics.RESOURCE_EXPIRATION_EVENT)
             handle.subscribe(topics.KVS_DAMAGED_EVENT)
-            loader = Loader(search_path, plugins)
-            for plugin in plugins:
-                await host.load(plugin)
-            await _load_configured(host, loader, config)
+            loader = await load_all(host, plugins, config, search_path)
             explainer = Explainer(core, host, asker.call)
             methods = PluginMethods(host, loader, handle.send, explainer.answer)
             machine = _Machine(made, host, methods, handle.waiting)
             await run_core(handle, machine, perform, task_status=task_status)
 
 
-async def _load_configured(host: PluginHost, loader: Loader, config: Config) -> None:
-    """Load `[job-manager] plugins`, in order. Raises PluginError that names the directive."""
+async def load_all(
+    host: PluginHost, plugins: Sequence[Plugin], config: Config, search_path: Iterable[Path]
+) -> Loader:
+    """Load `plugins`, then `[job-manager] plugins`, in order; return what finds them.
+
+    Raises PluginError, which names the directive of the configuration.
+    """
+    loader = Loader(search_path, plugins)
+    for plugin in plugins:
+        await host.load(plugin)
     for index, directive in enumerate(config.job_manager.plugins):
         try:
             if directive.remove is not None:
@@ -97,6 +102,7 @@ async def _load_configured(host: PluginHost, loader: Loader, config: Config) -> 
                 await host.load(plugin, directive.conf, path)
         except PluginError as error:
             raise PluginError(f"job-manager.plugins[{index}]: {error}") from None
+    return loader
 
 
 class _Machine:

@@ -1,25 +1,21 @@
 """Simulation: a whole instance in virtual time, repeatable from one seed.
 
 `simulate` runs the `WorkloadJob`s of a log on an instance of any size, and returns `JobFacts` of
-each job and `Metrics` of all. It runs the services themselves: this package has no scheduler or job
-manager of its own.
+each job and `Metrics` of all. It runs the services themselves, or their cores (`Depth`): this
+package has no scheduler or job manager of its own.
 """
 
+from flux_trio.sim.asked import Depth
 from flux_trio.sim.metrics import JobFacts, Metrics, Outcome, Series, measure
-from flux_trio.sim.run import (
-    PolicyName,
-    Progress,
-    SimulationResult,
-    SimulationStalled,
-    make_machine,
-    simulate,
-)
+from flux_trio.sim.replay import Progress, SimulationStalled
+from flux_trio.sim.run import PolicyName, SimulationResult, make_machine, simulate
 from flux_trio.sim.served import served_run
 from flux_trio.sim.users import deal_users
 from flux_trio.sim.workload import WorkloadJob, read_workload, to_jobspec
 from flux_trio.sim.world import SteppedRun, run_world, seeded_tasks
 
 __all__ = [
+    "Depth",
     "JobFacts",
     "Metrics",
     "Outcome",

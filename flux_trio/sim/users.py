@@ -42,6 +42,11 @@ class UserBook:
     def __init__(self, userids: Mapping[str, int]) -> None:
         self._names = {userid: name for name, userid in userids.items()}
 
-    async def __call__(self, userid: int) -> User:
+    def find(self, userid: int) -> User:
+        """Return the user of this id; without a name if there is no such user."""
         name = self._names.get(userid)
         return User() if name is None else User(name, frozenset({name}))
+
+    async def found(self, userid: int) -> User:
+        """Return the same, for an instance."""
+        return self.find(userid)

@@ -33,6 +33,7 @@ def test_a_run_is_told_in_figures() -> None:
         "95th percentile wait",
         "mean bounded slowdown",
         "utilisation",
+        "depth",
     ]
     assert result.stderr == ""  # a bar is for terminals
 
@@ -42,9 +43,27 @@ def test_json_has_the_figures_in_seconds_and_repeats() -> None:
     assert first.stdout == second.stdout
     figures = json.loads(first.stdout)
     assert figures["jobs"] == 10
+    assert figures["depth"] == "cores"
     assert sum(figures["outcomes"].values()) == 10
     assert figures["makespan_s"] > 0
     assert 0 < figures["utilisation"] < 1
+
+
+def test_what_runs_is_told_and_can_be_asked_for(tmp_path: Path) -> None:
+    waits = tmp_path / "waits.py"
+    waits.write_text(
+        "from flux_trio import jobtap\n"
+        "class Waits(jobtap.Plugin):\n"
+        "    @jobtap.on('job.validate')\n"
+        "    async def validate(self, job: jobtap.Job) -> None: ...\n"
+    )
+    some = (WORKLOAD, *MACHINE, "--limit", 3)
+    assert simulate(*some).stdout.splitlines()[-1].split() == ["depth", "cores"]
+    assert simulate(*some, "--depth", "stack").stdout.splitlines()[-1].split() == ["depth", "stack"]
+    assert simulate(*some, "--plugin", waits).stdout.splitlines()[-1].split() == ["depth", "stack"]
+    refused = simulate(*some, "--plugin", waits, "--depth", "cores")
+    assert refused.exit_code == 1
+    assert refused.stderr == "flux-trio simulate: ERROR: plugin waits may wait\n"
 
 
 def test_a_job_that_does_not_fit_is_counted() -> None:

@@ -13,6 +13,7 @@ import trio
 from flux_trio import jobtap
 from flux_trio.config import parse_config
 from flux_trio.sim import (
+    Depth,
     JobFacts,
     Outcome,
     SimulationStalled,
@@ -88,7 +89,7 @@ def test_jobs_without_a_limit_without_a_duration_and_without_nodes() -> None:
     assert [each.run_s for each in result.jobs] == [5000, 0, 30]
 
 
-def trace_of(seed: int) -> tuple[bytes, list[JobFacts]]:
+def trace_of(seed: int, depth: Depth = "stack") -> tuple[bytes, list[JobFacts]]:
     """The whole trace of 100 jobs of Lassen on a machine that makes them wait."""
     jobs = read_workload(LASSEN.read_text().splitlines())
     lines: list[bytes] = []
@@ -96,7 +97,7 @@ def trace_of(seed: int) -> tuple[bytes, list[JobFacts]]:
     def keep(record: Record) -> None:
         lines.append(record_to_json(record))
 
-    result = simulate(jobs, make_machine(20, 40), "easy", seed, sinks=[keep])
+    result = simulate(jobs, make_machine(20, 40), "easy", seed, sinks=[keep], depth=depth)
     return b"\n".join(lines), result.jobs
 
 
@@ -187,11 +188,12 @@ def test_an_empty_workload_has_nothing_to_tell() -> None:
 
 
 @pytest.mark.real
-def test_a_trace_does_not_depend_on_the_process() -> None:
+@pytest.mark.parametrize("depth", ["cores", "stack"])
+def test_a_trace_does_not_depend_on_the_process(depth: Depth) -> None:
     """Strings hash differently in each process: nothing may follow the order of a set of them."""
     program = (
         "from hashlib import sha256; from tests.sim.test_run import trace_of; "
-        "print(sha256(trace_of(1)[0]).hexdigest())"
+        f"print(sha256(trace_of(1, {depth!r})[0]).hexdigest())"
     )
     traces = {
         subprocess.run(

@@ -13,7 +13,7 @@ import click
 from flux_trio.cli.errors import CommandError, write_text
 
 if TYPE_CHECKING:
-    from flux_trio.sim import SimulationResult
+    from flux_trio.sim import Depth, SimulationResult
     from flux_trio.trace import Sink
 
 FAILED = 1
@@ -84,6 +84,12 @@ def _check_plotly(_ctx: click.Context, _param: click.Parameter, report: Path | N
     help="Scheduling policy: fifo, easy or conservative. Several are compared, one run each.",
 )
 @click.option("--seed", type=int, default=0, metavar="S", show_default=True, help="Random seed.")
+@click.option(
+    "--depth",
+    type=click.Choice(["cores", "stack"]),
+    help="Run the cores of the services alone, or the services under Trio, which takes longer.  "
+    "[default: the cores, unless a plugin may wait]",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 @click.option(
     "--plot",
@@ -142,6 +148,7 @@ def simulate(
     gpus: int,
     policies: tuple[Any, ...],
     seed: int,
+    depth: Depth | None,
     as_json: bool,
     plot: Path | None,
     limit: int | None,
@@ -157,8 +164,8 @@ def simulate(
     WORKLOAD is in the Standard Workload Format, or comma-separated values with the columns JobID,
     NNodes, NCPUS, Timelimit, Submit and Elapsed, as Slurm's sacct writes them. The columns User and
     Account are read if they are there. If NCPUS is 0 in every row, a job has all cores of its
-    NNodes nodes. The instance is a real one; only the processes are simulated. The same seed gives
-    the same run.
+    NNodes nodes. The services are those of a real instance; only the processes are simulated. The
+    same seed gives the same run.
 
     The conf of a plugin comes from the directive in the configuration that loads it. If one of
     several runs fails, the others go on, and the page names it.
@@ -168,6 +175,7 @@ def simulate(
     """
     from flux_trio.cli.errors import complain
     from flux_trio.cli.simulating import failure_of, plan, read_config_file, read_jobs
+    from flux_trio.jobtap import PluginError
     from flux_trio.sim import SimulationStalled, make_machine
     from flux_trio.sim import simulate as run
 
@@ -190,8 +198,9 @@ def simulate(
                     config=each.config,
                     progress=progress,
                     sinks=sinks,
+                    depth=depth,
                 )
-        except (SimulationStalled, BaseExceptionGroup) as raised:
+        except (SimulationStalled, PluginError, BaseExceptionGroup) as raised:
             failure = failure_of(raised)
             if failure is None:
                 raise
@@ -237,13 +246,13 @@ def _print(results: Mapping[str, SimulationResult], seed: int, *, as_json: bool)
     from flux_trio.cli.simulation_report import report_json, report_lines
 
     if as_json:
-        reports = {name: report_json(each.metrics, seed) for name, each in results.items()}
+        reports = {name: report_json(each, seed) for name, each in results.items()}
         click.echo(json_text(reports if len(reports) > 1 else next(iter(reports.values()))))
         return
     for name, result in results.items():
         if len(results) > 1:
             click.echo(f"{name}:")
-        for line in report_lines(result.metrics):
+        for line in report_lines(result):
             click.echo(line)
 
 

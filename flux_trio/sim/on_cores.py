@@ -1,0 +1,220 @@
+"""A simulated run of the pure cores, in the order in which something comes for them.
+
+Trio runs, because plugins live in its nurseries, but it takes no part: no plugin may wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NoReturn, cast
+
+import trio
+
+from flux_trio.at_once import (
+    InOrder,
+    JobManagerAtOnce,
+    ModuleEnded,
+    Seat,
+    module_plans,
+    note_config,
+)
+from flux_trio.cores.job_manager.core import JobManagerCore
+from flux_trio.cores.kvs.core import KvsCore
+from flux_trio.cores.turns import SetTimer
+from flux_trio.formats import FormatError
+from flux_trio.instance import more_sinks, rare_collections
+from flux_trio.jobtap import PluginError, PluginHost, may_wait, open_host, search_path
+from flux_trio.jobtap.builtins import builtin_plugins
+from flux_trio.jobtap.loaded import Loaded
+from flux_trio.messages import Response
+from flux_trio.services.job_manager import load_all
+from flux_trio.services.kvs_at_once import KvsAtOnce
+from flux_trio.sim.asked import SIMULATED, USERID, Asked, Ran, loops_told, note_depth
+from flux_trio.sim.replay import Replay, SimulationStalled
+from flux_trio.sim.users import UserBook
+from flux_trio.store.stores import MemoryStore
+
+_SUBMIT: Final = "submit"  # the timers of the workload
+_SILENT: Final = "silent"
+
+
+class NeedsTrio(Exception):
+    """A plugin may wait, or the run cannot begin: the stack says why, or can."""
+
+
+def run_on_cores(asked: Asked) -> Ran:
+    """Run to the end.
+
+    Raises SimulationStalled; NeedsTrio before the run has begun; and PluginError if a plugin wants
+    to wait after that.
+    """
+    for plugin in asked.plugins:
+        if may_wait(plugin):
+            raise NeedsTrio(f"plugin {plugin.name} may wait")
+    return trio.run(_replay, asked)
+
+
+async def _replay(asked: Asked) -> Ran:
+    world = InOrder(asked.epoch, USERID)
+    replay = Replay(asked.jobs, asked.progress)
+    shares: dict[str, float] = {}
+    errors: list[Exception] = []  # raised outside: inside, a nursery would wrap them
+    core = JobManagerCore(USERID, asked.config)
+    manager = _JobManager(core, UserBook(asked.userids).find, asked.epoch)
+    given = manager.given(USERID, lambda: world.trace.has_sinks)
+    with loops_told(errors.append), rare_collections():
+        async with open_host(given, asked.config) as host:
+            host.jobs = core
+            try:
+                await _load_plugins(host, asked, errors.append)
+                manager.use(host)
+                _boot(world, asked, manager)
+                _run(world, asked, replay, errors)
+            except (NeedsTrio, SimulationStalled) as error:
+                errors.append(error)
+            except ModuleEnded as ended:
+                errors.append(SimulationStalled(str(ended)))
+            if not errors:
+                shares = await _shares(host, asked)
+                world.end()
+    if errors:
+        raise errors[0]
+    return replay.facts(), shares
+
+
+class _JobManager(JobManagerAtOnce):
+    """The job manager with a host of plugins."""
+
+    def use(self, plugins: PluginHost) -> None:  # type: ignore[override]  # no others are used
+        super().use(plugins)
+        self._host = plugins
+
+    def turn(self, now: float, inputs: list[Any]) -> list[Any]:
+        """See `Core`."""
+        actions = self.answered(now, inputs)
+        self._host.recount_at_rest()
+        return [*actions, *said] if (said := self.take_said()) else actions
+
+
+async def _load_plugins(
+    host: PluginHost, asked: Asked, tell: Callable[[Exception], object]
+) -> None:
+    """Load all plugins; `tell` is called if one of them wants to wait later.
+
+    Raises NeedsTrio if one of them may wait, or cannot be loaded.
+    """
+    builtins = builtin_plugins(
+        lambda: asked.machine.expiration
+    )  # no job of a log has what they wait for
+    try:
+        await load_all(host, [*builtins, *asked.plugins], asked.config, search_path({}))
+    except PluginError as error:
+        raise NeedsTrio(str(error)) from error
+    for loaded in host.plugins:
+        has_tasks = len(loaded.nursery.child_tasks) > 1  # one of them only keeps it open
+        if loaded.plugin not in builtins and (has_tasks or may_wait(loaded.plugin)):
+            raise NeedsTrio(f"plugin {loaded.name} may wait")
+        loaded.nursery = cast(trio.Nursery, _NoTasks(loaded, tell))
+
+
+class _NoTasks:
+    """The nursery of a plugin, in which no task can start any more."""
+
+    def __init__(self, loaded: Loaded, tell: Callable[[Exception], object]) -> None:
+        self.cancel_scope = loaded.nursery.cancel_scope
+        self._name = loaded.name
+        self._tell = tell
+
+    def start_soon(self, *_: object) -> NoReturn:
+        text = f"plugin {self._name} waits: simulate it at the depth stack"
+        error = PluginError(text)
+        self._tell(error)
+        raise error
+
+
+def _boot(world: InOrder, asked: Asked, manager: _JobManager) -> None:
+    """Load the modules. Raises NeedsTrio for a configuration that one of them refuses."""
+    plans = module_plans(
+        asked.config,
+        asked.machine,
+        kvs=lambda: KvsAtOnce(MemoryStore(), KvsCore()),
+        job_manager=lambda: manager,
+        missing={},
+    )
+    try:
+        cores = {name: plans[name].make() for name in SIMULATED}
+    except FormatError as error:
+        raise NeedsTrio(str(error)) from error
+    for sink in (*asked.sinks, *(make_sink() for make_sink in more_sinks.get())):
+        world.trace.add_sink(sink)
+    note_depth(world.trace, "cores")
+    note_config(world.trace, asked.config)
+    for name, core in cores.items():
+        world.load(name, core, plans[name].services, plans[name].events)
+    world.take_turns()
+
+
+def _run(world: InOrder, asked: Asked, replay: Replay, stalls: Sequence[Exception]) -> None:
+    """Run until all jobs have ended. Raises SimulationStalled if nothing happens any more."""
+    workload = _Workload(world, replay, asked.userids)
+    world.start(workload.seat)
+    world.run(lambda: replay.is_over or bool(stalls))
+    for seat in workload.seats.values():
+        world.remove(seat)
+
+
+async def _shares(host: PluginHost, asked: Asked) -> dict[str, float]:
+    """Return the shares of the first plugin whose query has them, by user name."""
+    for name in host.names():
+        try:
+            queried = await host.query(name)
+        except PluginError:
+            continue  # its query fails
+        if (shares := asked.shares_in(queried)) is not None:
+            return shares
+    return {}
+
+
+class _Workload:
+    """The peers that submit the jobs and follow the journal; see `Core`."""
+
+    def __init__(self, world: InOrder, replay: Replay, userids: Mapping[str, int]) -> None:
+        self._world = world
+        self._replay = replay
+        self._heard = 0.0  # when something came last
+        self._submit_at: float | None = None  # when the timer fires
+        self.seat = world.add(world.router.unique_name("workload"), self)
+        self.seats: dict[str | None, Seat] = {None: self.seat}  # by user
+        for user, userid in userids.items():
+            self.seats[user] = world.add(world.router.unique_name(user), self, userid)
+
+    def start(self, now: float) -> list[Any]:
+        self._world.send(self.seat, self._replay.follow())
+        self._heard = now
+        return [*self._submit(now), SetTimer(_SILENT, now + self._replay.silence_s_max)]
+
+    def turn(self, now: float, inputs: list[Any]) -> list[Any]:
+        responses = [each for each in inputs if isinstance(each, Response)]
+        if responses:
+            self._heard = now
+            self._replay.take(responses)
+        actions = self._submit(now)
+        if not responses and any(each.key == _SILENT for each in inputs):
+            actions.append(SetTimer(_SILENT, self._silent_at(now)))
+        return actions
+
+    def _submit(self, now: float) -> list[Any]:
+        for user, request in self._replay.due(now):
+            self._world.send(self.seats[user], request)
+        at = self._replay.next_submit()
+        if at is None or at == self._submit_at:
+            return []
+        self._submit_at = at
+        return [SetTimer(_SUBMIT, at)]
+
+    def _silent_at(self, now: float) -> float:
+        """Return when to look again. Raises SimulationStalled if it has been silent for long."""
+        at = max(self._heard, self._replay.next_submit() or 0.0) + self._replay.silence_s_max
+        if at <= now:
+            raise self._replay.stalled(self._world.log)
+        return at

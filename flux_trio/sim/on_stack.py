@@ -1,0 +1,106 @@
+"""A simulated run of the services of an instance, under Trio's virtual clock."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import trio
+
+from flux_trio.broker import Handle
+from flux_trio.instance import Instance, Surroundings, open_instance
+from flux_trio.messages import FluxError, topics
+from flux_trio.sim.asked import SIMULATED, USERID, Asked, Ran, loops_told, note_depth
+from flux_trio.sim.replay import Replay, SimulationStalled
+from flux_trio.sim.users import UserBook
+from flux_trio.sim.world import run_world
+
+
+def run_on_stack(asked: Asked) -> Ran:
+    """Run to the end. Raises SimulationStalled, and the errors of `open_instance`."""
+    return run_world(functools.partial(_replay, asked), asked.seed, asked.epoch)
+
+
+async def _replay(asked: Asked) -> Ran:
+    given = Surroundings(
+        inventory=asked.machine,
+        userid=USERID,
+        epoch=asked.epoch,
+        plugins=asked.plugins,
+        sinks=asked.sinks,
+        modules=SIMULATED,
+        users=UserBook(asked.userids).found,
+    )
+    ending = trio.CancelScope()
+    stalls: list[SimulationStalled] = []  # raised outside: inside, a nursery would wrap them
+
+    def interrupted(stalled: SimulationStalled) -> None:
+        stalls.append(stalled)
+        ending.cancel()
+
+    shares: dict[str, float] = {}
+    replay = Replay(asked.jobs, asked.progress)
+    with loops_told(interrupted):
+        async with (
+            open_instance(asked.config, given) as instance,
+            instance.connect("workload") as handle,
+        ):
+            note_depth(instance.trace, "stack")
+            with ending:
+                async with _submitters(instance, handle, asked.userids) as submitters:
+                    if not await _run(replay, handle, submitters):
+                        stalls.append(replay.stalled(instance.log))
+                async with instance.connect("shares") as asking:
+                    shares = await _shares(asking, asked)
+    if stalls:
+        raise stalls[0]
+    return replay.facts(), shares
+
+
+async def _run(replay: Replay, handle: Handle, submitters: Mapping[str | None, Handle]) -> bool:
+    """Run until all jobs have ended; return False if nothing happens any more."""
+    handle.send(replay.follow())
+    while not replay.is_over:
+        for user, request in replay.due(handle.now()):
+            submitters[user].send(request)
+        at = replay.next_submit()
+        silent_at = handle.now() + replay.silence_s_max
+        messages = await handle.receive_until(silent_at if at is None else at)
+        if not messages and at is None:
+            return False
+        replay.take(messages)
+    return True
+
+
+@asynccontextmanager
+async def _submitters(
+    instance: Instance, inbox: Handle, userids: Mapping[str, int]
+) -> AsyncIterator[dict[str | None, Handle]]:
+    """Yield a peer for each user (None: `inbox`); `inbox` receives all their responses."""
+    async with AsyncExitStack() as peers, trio.open_nursery() as nursery:
+        handles: dict[str | None, Handle] = {None: inbox}
+        for user, userid in userids.items():
+            handles[user] = await peers.enter_async_context(instance.connect(user, userid=userid))
+            nursery.start_soon(_pass_on, handles[user], inbox)
+        yield handles
+        nursery.cancel_scope.cancel()
+
+
+async def _pass_on(handle: Handle, inbox: Handle) -> None:
+    while True:
+        for message in await handle.receive():
+            inbox.post(message)
+
+
+async def _shares(handle: Handle, asked: Asked) -> dict[str, float]:
+    """Return the shares of the first plugin whose query has them, by user name."""
+    listed = await handle.call(topics.JOB_JOBTAP_LIST, {})
+    for name in listed["plugins"]:
+        try:
+            queried = await handle.call(topics.JOB_JOBTAP_QUERY, {"name": name})
+        except FluxError:
+            continue  # its query fails
+        if (shares := asked.shares_in(queried)) is not None:
+            return shares
+    return {}
