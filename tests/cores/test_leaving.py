@@ -11,6 +11,7 @@ import pytest
 from flux_trio.cores.exec.attach import POLLS_OF_USER_MAX
 from flux_trio.cores.exec.vocabulary import OutputRead, ReadOutput
 from flux_trio.cores.kvs.core import KvsCore
+from flux_trio.formats import parse_event
 from flux_trio.messages import (
     ROLE_USER,
     Errno,
@@ -223,6 +224,23 @@ def test_read_for_a_client_that_is_gone_is_not_answered(
         listed.let_kvs_answer()
         assert listed.take_sent() == []
         assert len(listed.request(asked(topic, payload))) == 1
+
+
+def test_stream_gets_nothing_that_was_read_for_an_earlier_one_with_its_matchtag() -> None:
+    """The earlier one has read an eventlog that has grown since."""
+    listed = with_a_finished_and_a_running_job()
+    listed.turn(asked(topics.INFO_WATCH, {"id": 2, "follow": False}, streaming=True))
+    assert len(listed.answers) == 1  # the eventlog of a running job
+    listed.turn(asked(topics.INFO_WATCH_CANCEL, {"matchtag": 1}, tag=9))
+    finish = ending()[0]
+    listed.store_log(2, [finish])
+    listed.take_sent()
+    listed.turn(asked(topics.INFO_WATCH, {"id": 2, "follow": False}, streaming=True))
+    listed.waits = False
+    listed.let_kvs_answer()
+    *lines, (errnum, _) = listed.take_sent()
+    assert errnum == Errno.ENODATA
+    assert parse_event(lines[-1][1]["event"]) == finish
 
 
 def test_client_that_goes_before_its_stream_is_open_leaves_no_stream() -> None:

@@ -86,18 +86,15 @@ class LogChanged(msgspec.Struct, frozen=True):
 
 
 class LogRead(msgspec.Struct, frozen=True):
-    """Answers the `number`th read of `key`, for a stream of an eventlog."""
+    """Answers the read of the key where a stream of an eventlog is."""
 
     stream: StreamKey
-    key: KvsKey
-    number: int
 
 
 class JobCounted(msgspec.Struct, frozen=True):
-    """Answers whether a job is still stored; read `number` of its stream has found no value."""
+    """Answers whether a job is still stored; the read of its stream has found no value."""
 
     stream: StreamKey
-    number: int
 
 
 ScanCall: TypeAlias = ActiveListed | ActiveLogs | EndedPage | StrayLog

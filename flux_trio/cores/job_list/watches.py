@@ -54,8 +54,7 @@ class _Watch(JobStream):
     held: EventlogText = ""  # what of the value comes after them, from `at` on
     at: int = 0
     behind: bool = False  # the kvs has more than `held`
-    reading: bool = False  # a lookup is under way
-    reads: int = 0  # lookups so far; the answer to the last one counts
+    asked: Matchtag = 0  # of the lookup under way, or the count after it; 0 when there is none
 
     @property
     def log_key(self) -> str:
@@ -154,8 +153,7 @@ class Watches(Part):
     def changed(self, key: StreamKey, response: Response) -> None:
         """Take a change of the log of an active job, or an error."""
         watch = self._watches.get(key)
-        if watch is None:
-            return
+        assert watch is not None, "a stream has ended without its kvs.watch"
         try:
             change = change_in(response)
         except FluxError as error:
@@ -170,30 +168,25 @@ class Watches(Part):
 
     def read(self, awaited: LogRead, response: Response) -> None:
         """Take the value of the key that a stream is reading."""
-        watch = self._watches.get(awaited.stream)
-        if watch is None or (watch.log_key, watch.reads) != (awaited.key, awaited.number):
-            return
+        watch = self._of(awaited)
         try:
             value = value_in(response)
         except FluxError as error:
             self._end(watch, respond_error(watch.request, error.errnum, error.text))
             return
         if value is not None:
-            watch.reading = False
             watch.hold(value[watch.told :])
             self._tell(watch)
         elif watch.follow or watch.piece:  # a job may end without that eventlog
-            counted = JobCounted(watch.stream, watch.reads)
-            self._exchange.ask(*count_keys(watch.jobid), counted)
+            counted = JobCounted(watch.stream)
+            watch.asked = self._exchange.ask(*count_keys(watch.jobid), counted)
         else:
             text = f"{watch.path}: key not found"
             self._end(watch, respond_error(watch.request, Errno.ENOENT, text))
 
     def counted(self, awaited: JobCounted, response: Response) -> None:
         """End the stream after its last key, or with an error if the job was purged."""
-        watch = self._watches.get(awaited.stream)
-        if watch is None or watch.reads != awaited.number:
-            return
+        watch = self._of(awaited)
         try:
             check_not_purged(response)
         except FluxError as error:
@@ -201,12 +194,19 @@ class Watches(Part):
         else:
             self._end(watch, end_of_stream(watch.request))
 
+    def _of(self, awaited: LogRead | JobCounted) -> _Watch:
+        """Return the stream of an answer; it waits for no other one."""
+        watch = self._watches.get(awaited.stream)
+        assert watch is not None, "a stream has ended without its read"
+        watch.asked = 0
+        return watch
+
     def _tell(self, watch: _Watch) -> None:
         """Send as many lines as there is credit for; then read on, or end the stream."""
         for line in watch.take_lines():
             told = job_list.WATCHED_LINE.write(job_list.WatchedLine(line))
             self._exchange.send(respond_stream(watch.request, told))
-        if watch.reading or watch.has_line:  # without credit
+        if watch.asked or watch.has_line:  # without credit
             return
         if watch.behind:
             if watch.credit.allows(1):
@@ -225,15 +225,14 @@ class Watches(Part):
             self._end(watch, end_of_stream(watch.request))
 
     def _read(self, watch: _Watch) -> None:
-        watch.reading = True
-        watch.reads += 1
-        awaited = LogRead(watch.stream, watch.log_key, watch.reads)
-        self._exchange.ask(*look_up(watch.log_key), awaited)
+        self._exchange.calls.close(watch.asked)  # of a shorter log
+        watch.asked = self._exchange.ask(*look_up(watch.log_key), LogRead(watch.stream))
 
     # Ends
 
     def _end(self, watch: _Watch, last: Response | None) -> None:
         self._stop(watch)
+        self._exchange.calls.close(watch.asked)
         self._watches.remove(watch)
         self._of_user.give_back(watch.request.userid)
         self._exchange.send(last)
