@@ -149,6 +149,21 @@ def test_request_whose_commit_ends_in_the_turn_of_the_loss_is_not_sent() -> None
     assert "job-exec.start 1" in m.attach_exec()
 
 
+def test_canceled_job_whose_start_was_not_sent_is_asked_about_at_the_next_service() -> None:
+    """readings: Final release without finish. Until then no other job could run on what it has."""
+    m = ManagerScript(commits_wait=True, peers=True)
+    m.submit(1)
+    m.commit()
+    m.alloc(1)
+    m.gone("job-exec")
+    m.raise_(1)
+    sent = [line for _ in range(len(m.commits)) for line in m.commit()]
+    assert [line for line in sent if line.startswith(("job-exec.", "sched."))] == []
+    assert "job-exec.start 1" in m.attach_exec()
+    m.execute(1, "release final")
+    assert "sched.free 1" in m.commit()
+
+
 def test_commit_that_fails_ends_the_service_and_tells_nobody() -> None:
     m = ManagerScript(commits_wait=True, peers=True)
     m.submit(1)

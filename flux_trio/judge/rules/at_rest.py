@@ -185,8 +185,7 @@ def _lacks_in_cleanup(jobid: Any, life: Life, account: dict[str, Any], seen: See
         return ""
     if not life.held:
         return "it has no resources, no epilog and no clean event"
-    was_started = seen.at(STARTS, jobid) is not None
-    if was_started and not life.released and not account.get("exec"):
+    if not account.get("exec") and not life.released and _may_be_started(jobid, life, seen):
         return ""  # the next execution service gets its start request
     if account.get("scheduler") != "ready" or is_freeing(asked_of(seen, jobid), seen):
         return ""
@@ -211,6 +210,16 @@ def _has(seen: Seen, jobid: Any, *kinds: str) -> bool:
 def _is_executed(jobid: Any, seen: Seen) -> bool:
     start: Start | None = seen.at(STARTS, jobid)
     return start is not None and start.sent > execution.link_of(seen).lost and is_open(start)
+
+
+def _may_be_started(jobid: Any, life: Life, seen: Seen) -> bool:
+    """Whether a start was sent, or was due when the service was lost.
+
+    A start that waited for a commit is dropped with the service, and a job manager that has read
+    the job back cannot tell. The next service says whether anything runs (readings: Final release
+    without finish); until then no other job could run on what is freed.
+    """
+    return seen.at(STARTS, jobid) is not None or life.held < execution.link_of(seen).lost
 
 
 def _is_full(seen: Seen) -> bool:
