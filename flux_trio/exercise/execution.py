@@ -7,12 +7,21 @@ from __future__ import annotations
 
 from typing import Final
 
+from flux_trio.editions.rfc32 import StartType
 from flux_trio.exercise.acts import Act, many
 from flux_trio.exercise.stage import Stage
+from flux_trio.messages import respond_stream, topics
 
 NNODES: Final = 2
 CORES: Final = 2  # of each node
 CODE: Final = 3  # the exit code of a job that fails
+OTHER: Final = "other-exec"
+_FINISHED: Final[tuple[tuple[str, dict[str, object]], ...]] = (
+    (StartType.START, {}),
+    (StartType.FINISH, {"status": 0}),
+    (StartType.RELEASE, {"ranks": f"0-{NNODES - 1}", "final": True}),
+)
+"""The answers to a start of a job on all nodes: types and data."""
 
 
 async def _one_job(stage: Stage) -> None:
@@ -72,6 +81,26 @@ async def _ended(stage: Stage) -> None:
     await stage.event(jobid, "clean")
 
 
+async def _not_taken(stage: Stage) -> None:
+    """The job manager refuses its hello while another service runs a job (RFC 32, Hello)."""
+    await stage.end_program(topics.JOB_MANAGER)
+    async with stage.visit(OTHER) as other:
+        other.register(OTHER)
+        await other.call(topics.EXEC_HELLO, {"service": OTHER})
+        jobid = await stage.submit("true", nnodes=NNODES, ntasks=NNODES)
+        await stage.asked(f"{OTHER}.{topics.START_METHOD}", jobid)
+        (start,) = await other.receive()
+        await stage.program.start()
+        await stage.left(topics.EXEC_HELLO)
+        for kind, data in _FINISHED:
+            answer = respond_stream(start, {"id": jobid, "type": kind, "data": data})
+            assert answer is not None  # a start wants responses
+            other.send(answer)
+        await stage.event(jobid, "clean")
+    await stage.serve()
+    await stage.submit("true")
+
+
 EXEC_ACTS: Final = (
     Act("one job", _one_job),
     Act("a job that fails", _fails),
@@ -83,4 +112,5 @@ EXEC_ACTS: Final = (
     Act("a job exceeds its time limit", _out_of_time),
     Act("the program is killed while a job runs", _killed),
     Act("the program is ended and started again", _ended),
+    Act("the program is refused while another one serves", _not_taken),
 )

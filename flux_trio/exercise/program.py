@@ -57,6 +57,11 @@ class Program:
         except OSError as error:
             raise ProgramNotStarted(f"{self.command[0]}: {error.strerror}") from None
 
+    async def wait(self) -> None:
+        """Wait until the process has ended, if there is one."""
+        if self._process is not None:
+            await self._process.wait()
+
     async def kill(self) -> None:
         """End the process, and those that it has started, by SIGKILL."""
         if self._process is not None:

@@ -129,7 +129,7 @@ async def _played(
     stuck: dict[str, str] = {}
     program = Program(command, instance.uri, instance.owner_token)
     async with instance.connect("exercise") as handle:
-        stage = Stage(handle, program, kit.ready, deadline_s)
+        stage = Stage(handle, program, kit.ready, instance.connect, deadline_s)
         instance.trace.add_sink(stage.observe)
         try:
             await stage.serve()

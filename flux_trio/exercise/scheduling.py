@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Final
 
+from flux_trio.editions.rfc28 import DEFAULT_GROUP
 from flux_trio.exercise.acts import Act, all_have, many
 from flux_trio.exercise.stage import Stage
 from flux_trio.messages import FluxError, topics
@@ -154,6 +155,20 @@ async def _ended(stage: Stage) -> None:
     await stage.event(waiting, "clean")
 
 
+async def _not_acquired(stage: Stage) -> None:
+    """The resource service refuses it the resources, since somebody else has them (RFC 28)."""
+    await stage.end_program(topics.RESOURCE)
+    async with (
+        stage.visit("holder") as holder,
+        holder.stream(topics.RESOURCE_ACQUIRE, {"group": DEFAULT_GROUP}) as grown,
+    ):
+        await anext(grown)
+        await stage.program.start()
+        await stage.left(topics.RESOURCE_ACQUIRE)
+    await stage.serve()
+    await stage.submit()
+
+
 async def _limited(stage: Stage) -> None:
     """Cancel and prioritize the job that it was asked for, and jobs that it was not asked for."""
     full = await _full(stage)
@@ -192,6 +207,7 @@ SCHED_ACTS: Final = (
     Act("the program is killed while jobs run and wait", _killed),
     Act("the program is killed as it is asked", _killed_as_it_is_asked),
     Act("the program is ended and started again", _ended),
+    Act("the program is refused the resources", _not_acquired),
 )
 
 SCHED_LIMITED_ACTS: Final = (

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Final
 
 import trio
 
 from flux_trio.broker import Handle
+from flux_trio.editions.rfc27 import AllocType
+from flux_trio.editions.rfc32 import StartType
 from flux_trio.exercise.program import Program
 from flux_trio.formats import Jobspec, format_fluid
 from flux_trio.messages import FluxError, Message, Request, Response, topics
@@ -19,8 +21,23 @@ RUN: Final = "system.exec.test.run_duration"
 """The attribute with the seconds that a job pretends to run where execution is simulated."""
 
 
+_NAMED_MAX: Final = 3  # jobs that a cause names
+
 LOOK_S: Final = 0.2
 """Seconds after which a waiting act looks whether the program still runs."""
+
+
+Visit = Callable[[str], AbstractAsyncContextManager[Handle]]
+"""Opens a further client of the instance."""
+
+_LAST: Final[Mapping[str, Callable[[Mapping[str, Any]], bool]]] = {
+    topics.SCHED_ALLOC: lambda answer: answer.get("type") != AllocType.ANNOTATE,
+    topics.SCHED_FREE: lambda _answer: True,
+    f"{topics.JOB_EXEC}.{topics.START_METHOD}": lambda answer: (
+        answer.get("type") == StartType.RELEASE and answer.get("data", {}).get("final") is True
+    ),
+}
+"""Requests about a job to the program, and whether a response is the last one to them."""
 
 
 class Stuck(Exception):
@@ -30,13 +47,16 @@ class Stuck(Exception):
 class Stage:
     """An instance and the program that serves it.
 
-    `handle` is a client with the owner's rights. The program serves once its request `ready` is
-    answered with a success. `deadline_s` are the seconds that it has for each thing that an act
-    waits for.
+    `handle` is a client with the owner's rights; `visit` opens another one with a name. The program
+    serves once its request `ready` is answered with a success. `deadline_s` are the seconds that it
+    has for each thing that an act waits for.
     """
 
-    def __init__(self, handle: Handle, program: Program, ready: str, deadline_s: float) -> None:
+    def __init__(
+        self, handle: Handle, program: Program, ready: str, visit: Visit, deadline_s: float
+    ) -> None:
         self.program = program
+        self.visit = visit
         self._ready = ready
         self.deadline_s = deadline_s
         self.jobs: list[int] = []
@@ -45,6 +65,8 @@ class Stage:
         self._events: dict[int, list[str]] = {}
         self._asked: set[tuple[str, object]] = set()  # topics and job ids of requests
         self._answered: Counter[str] = Counter()
+        self._taken: Counter[str] = Counter()  # requests that were received, by topic
+        self._open: dict[int, dict[str, None]] = {}  # by job: requests without their last answer
         self._news = trio.Event()
 
     def observe(self, record: Record) -> None:
@@ -53,14 +75,20 @@ class Stage:
             self._events.setdefault(record.data["id"], []).append(record.data["name"])
         elif record.kind == Kind.SEND:
             self._sent(record.message)
+        elif isinstance(record.message, Request):
+            self._taken[record.message.topic] += 1
         self._news.set()
 
     def _sent(self, message: Message | None) -> None:
         match message:
             case Request(topic, {"id": jobid}):
                 self._asked.add((topic, jobid))
-            case Response(topic, errnum=0):
+                if topic in _LAST:
+                    self._open.setdefault(int(jobid), {})[topic] = None
+            case Response(topic, payload, errnum=0):
                 self._answered[topic] += 1
+                if topic in _LAST and isinstance(payload, dict) and _LAST[topic](payload):
+                    self._open.get(payload.get("id", 0), {}).pop(topic, None)
 
     # --- waiting
 
@@ -84,9 +112,37 @@ class Stage:
         await self.until(what, lambda: self._answered[self._ready] > before)
 
     async def event(self, jobid: int, name: str) -> None:
-        """Wait until a job has the event `name`. Raises Stuck."""
+        """Wait until a job has the event `name`. Raises Stuck, which names what is not answered."""
         what = f"event {name} of job {format_fluid(jobid, 'f58')}"
-        await self.until(what, lambda: name in self.events(jobid))
+        try:
+            await self.until(what, lambda: name in self.events(jobid))
+        except Stuck as stuck:
+            raise Stuck(f"{stuck}{self._cause(jobid)}") from None
+
+    def _cause(self, jobid: int) -> str:
+        """Return what the program has not answered of a job, or of the jobs before it."""
+        owed = " and ".join(self._open.get(jobid, ()))
+        cause = f"; the program has not answered {owed} of this job" if owed else ""
+        unfreed = [each for each, asked in self._open.items() if topics.SCHED_FREE in asked]
+        if unfreed and topics.SCHED_ALLOC in self._open.get(jobid, ()):
+            names = ", ".join(format_fluid(each, "f58") for each in unfreed[:_NAMED_MAX])
+            cause += f", nor {topics.SCHED_FREE} of {len(unfreed)} others ({names})"
+        return cause
+
+    async def end_program(self, service: str) -> None:
+        """End the program, and wait until `service` knows that it has gone. Raises Stuck."""
+        topic = topics.disconnect_of(service)
+        before = self._taken[topic]
+        await self.program.end()
+        await self.until(f"{topic} of the program", lambda: self._taken[topic] > before)
+
+    async def left(self, refused: str) -> None:
+        """Wait until the program has ended, since `refused` was refused. Raises Stuck."""
+        with trio.move_on_after(self.deadline_s):
+            await self.program.wait()
+            await self.program.kill()  # and the processes that it has left
+            return
+        raise Stuck(f"{refused} was refused, and the program runs on for {self.deadline_s:g} s")
 
     async def asked(self, topic: str, jobid: int) -> None:
         """Wait until the program has been asked something about a job. Raises Stuck."""

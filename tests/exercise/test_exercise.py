@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 import subprocess
@@ -16,7 +17,7 @@ from click.testing import CliRunner, Result
 
 from flux_trio.cli import main
 from flux_trio.config import Config
-from flux_trio.exercise import EXEC_ACTS, SCHED_ACTS, SCHED_KIT, SCHED_LIMITED_ACTS
+from flux_trio.exercise import EXEC_ACTS, SCHED_ACTS, SCHED_KIT, SCHED_LIMITED_ACTS, Findings
 from flux_trio.exercise import exercise as run_exercise
 from flux_trio.module_process import CONFIG_VARIABLE
 
@@ -43,6 +44,18 @@ def ours(monkeypatch: pytest.MonkeyPatch, name: str) -> list[str]:
     return [sys.executable, "-m", "flux_trio.module_process", name]
 
 
+def played_by_a_wrong_fifo(directory: Path, right: str, wrong: str, title: str) -> Findings:
+    """One act, played by the scheduler of the page with a mistake; node starts in half a second."""
+    for name in ("fifo.js", "flux.js"):
+        text = (SCRIPTS / name).read_text()
+        assert name == "flux.js" or text.count(right) == 1
+        (directory / name).write_text(text.replace(right, wrong))
+    acts = [act for act in SCHED_ACTS if act.title == title]
+    play = partial(run_exercise, deadline_s=5.0)
+    command = ["node", str(directory / "fifo.js")]
+    return trio.run(play, SCHED_KIT, command, acts, lambda _act, _stuck: None)
+
+
 @needs_node
 def test_scheduler_of_the_page_keeps_every_clause_in_both_modes() -> None:
     script = str(SCRIPTS / "fifo.js")
@@ -52,7 +65,14 @@ def test_scheduler_of_the_page_keeps_every_clause_in_both_modes() -> None:
         assert f"{act.title} " in done.output
     assert " broken " not in done.output
     assert "stuck" not in done.output
-    for clause in ("27.hello.12", "27.alloccancel.1", "27.deny.1", "27.ready.10", "28.shrink.4"):
+    for clause in (
+        "27.hello.12",
+        "27.alloccancel.1",
+        "27.deny.1",
+        "27.ready.10",
+        "28.error.2",
+        "28.shrink.4",
+    ):
         assert f"\n{clause} " in done.output
         line = next(each for each in done.output.splitlines() if each.startswith(f"{clause} "))
         assert " kept " in line, line
@@ -61,17 +81,37 @@ def test_scheduler_of_the_page_keeps_every_clause_in_both_modes() -> None:
 @needs_node
 @pytest.mark.breaks("27.success.8")
 def test_scheduler_that_answers_twice_is_named(tmp_path: Path) -> None:
-    for name in ("fifo.js", "flux.js"):
-        text = (SCRIPTS / name).read_text()
-        once = "      answer(job, SUCCESS);\n"
-        (tmp_path / name).write_text(text.replace(once, 2 * once))
-    command = ["node", str(tmp_path / "fifo.js")]
-    # scheduling is suspended then, so the act takes this long; node starts in a tenth of it
-    play = partial(run_exercise, deadline_s=5.0)
-    found = trio.run(play, SCHED_KIT, command, SCHED_ACTS[:1], lambda _act, _stuck: None)
+    once = "      answer(job, SUCCESS);\n"
+    # scheduling is suspended then, so the act takes this long
+    found = played_by_a_wrong_fifo(tmp_path, once, 2 * once, "one job")
     assert not found.is_clean
     assert "27.success.8 broken by " in found.text()
     assert "another response after SUCCESS" in found.text()
+
+
+@needs_node
+def test_scheduler_that_never_frees_is_named_as_the_cause(tmp_path: Path) -> None:
+    found = played_by_a_wrong_fifo(tmp_path, "    flux.respond(request, { id });\n", "", "one job")
+    (what,) = found.stuck.values()
+    assert re.fullmatch(
+        r"event clean of job ƒ\w+: not within 5 s; "
+        r"the program has not answered sched\.free of this job",
+        what,
+    )
+    title = "three times as many jobs as fit"
+    found = played_by_a_wrong_fifo(
+        tmp_path, "    free(id);\n    flux.respond(request, { id });\n", "", title
+    )
+    (what,) = found.stuck.values()
+    assert "has not answered sched.free of this job" in what
+
+
+@needs_node
+def test_scheduler_that_stays_when_it_is_refused_the_resources_is_named(tmp_path: Path) -> None:
+    title = "the program is refused the resources"
+    leaving = "function leave(error) {\n"
+    found = played_by_a_wrong_fifo(tmp_path, leaving, f"{leaving}  return;\n", title)
+    assert found.stuck == {title: "resource.acquire was refused, and the program runs on for 5 s"}
 
 
 def test_our_execution_service_keeps_every_clause(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,8 +119,9 @@ def test_our_execution_service_keeps_every_clause(monkeypatch: pytest.MonkeyPatc
     assert done.exit_code == 0, done.output
     for act in EXEC_ACTS:
         assert f"{act.title} " in done.output
-    line = next(each for each in done.output.splitlines() if each.startswith("32.start.36 "))
-    assert " kept " in line
+    for clause in ("32.start.36", "32.hello.9"):
+        line = next(each for each in done.output.splitlines() if each.startswith(f"{clause} "))
+        assert " kept " in line, line
 
 
 def test_program_behind_a_script_is_killed_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
