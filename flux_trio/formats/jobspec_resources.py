@@ -25,6 +25,12 @@ from flux_trio.formats.fields import (
     only_keys,
 )
 
+KEPT_MAX: Final = 256
+"""Lists of resources that are kept with the result of the walk."""
+
+KEPT_CHARS_MAX: Final = 1024
+"""The length of the longest list of resources that is kept, as text."""
+
 _DEPTH_MAX: Final = 32  # levels of `with`: the walk recurses, and real requests have five
 
 
@@ -60,7 +66,7 @@ class Slot(NamedTuple):
 
 
 class Resources(msgspec.Struct):
-    """The result of the walk."""
+    """The result of the walk. Jobspecs share it: do not change it afterwards."""
 
     totals: dict[str, int] = msgspec.field(default_factory=dict)
     """Type -> number of resources in total."""
@@ -100,6 +106,7 @@ class _Form(msgspec.Struct, frozen=True):
     keys: tuple[str, ...]
     count: Callable[[Object, str], int]
     shapes: Mapping[str, Collection[str]]  # type -> allowed children; "" is the top of the tree
+    kept: dict[str, Resources] = msgspec.field(default_factory=dict)  # by their text
 
 
 class _Scope(NamedTuple):
@@ -113,6 +120,22 @@ class _Scope(NamedTuple):
 
 
 def _read(vertices: list[object], form: _Form) -> Resources:
+    """Read the vertices. Most jobs request the same as another, so results are kept for a while."""
+    try:
+        text = repr(vertices)  # it tells 1 from 1.0 and from True, which are equal
+    except RecursionError:
+        return _walked(vertices, form)  # deeper than anything that is accepted
+    kept = form.kept.get(text)
+    if kept is None:
+        kept = _walked(vertices, form)
+        if len(text) <= KEPT_CHARS_MAX:
+            if len(form.kept) >= KEPT_MAX:
+                form.kept.clear()
+            form.kept[text] = kept
+    return kept
+
+
+def _walked(vertices: list[object], form: _Form) -> Resources:
     walk = _Walk(form)
     walk.level(vertices, _Scope("", 1, None, False, 0))
     return walk.found

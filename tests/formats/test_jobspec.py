@@ -11,6 +11,7 @@ from flux_trio.formats import (
     Jobspec,
     ResourceRequest,
 )
+from flux_trio.formats.jobspec_resources import _V1, KEPT_CHARS_MAX, KEPT_MAX
 from tests.support.jobspecs import DATA, complaint, core, gpu, jobspec, node, rfc25, slot, task
 from tests.support.reading import value_or_error
 
@@ -287,3 +288,29 @@ def test_total_covers_the_nodes_and_may_exceed_the_slots() -> None:
     expected = "expected an integer of at least 4, the number of nodes, got 3"
     assert text == f"tasks[0].count.total: {expected}"
     assert Jobspec.parse(jobspec(four_nodes, tasks=[task(count={"total": 5})])).ntasks == 5
+
+
+# Results that are kept
+
+
+def test_equal_resources_are_walked_once() -> None:
+    first, second = (jobspec(slot(3, core(5))) for _ in range(2))
+    assert Jobspec.parse(first).resources is Jobspec.parse(second).resources
+
+
+@pytest.mark.parametrize("count", [True, 1.0, "1", b"1", None])
+def test_value_that_equals_an_accepted_one_is_read_by_itself(count: Any) -> None:
+    accepted = jobspec(slot(1, core(1)))
+    assert Jobspec.parse(accepted).request.cores_per_slot == 1
+    wrong = jobspec(slot(1, core(count)))
+    assert "with[0].count" in complaint(wrong)
+    assert Jobspec.parse(accepted).request.cores_per_slot == 1
+
+
+def test_number_and_length_of_kept_resources_are_bounded() -> None:
+    for count in range(1, 2 * KEPT_MAX):
+        Jobspec.parse(jobspec(slot(count, core(1))))
+    assert 0 < len(_V1.kept) <= KEPT_MAX
+    label = "x" * KEPT_CHARS_MAX
+    Jobspec.parse(jobspec(slot(1, core(1), label=label), tasks=[task(slot=label)]))
+    assert not any(label in text for text in _V1.kept)
