@@ -40,6 +40,9 @@ URGENCY_DEFAULT: Final = 16
 # The states of an active job, from job.new on.
 ACTIVE: Final = tuple(state for state in jobtap.State if state != jobtap.State.INACTIVE)
 
+# The states in which a limit may hold a job.
+UNADMITTED: Final = (jobtap.State.NEW, jobtap.State.DEPEND)
+
 # The dependencies of a job that waits for a limit.
 USER_JOBS: Final = "max-running-jobs-user-limit"
 USER_RESOURCES: Final = "max-resources-user-limit"
@@ -310,7 +313,7 @@ class Multifactor(jobtap.Plugin):
 
     def _count(self, job: jobtap.Job, user: Association) -> None:
         """Count the job as active; one from before this plugin was loaded may be admitted, too."""
-        job.data["admitted"] = job.state not in (jobtap.State.NEW, jobtap.State.DEPEND)
+        job.data["admitted"] = job.state not in UNADMITTED
         self._describe(job, user.bank)
 
     def _describe(self, job: jobtap.Job, bank: str) -> None:
@@ -422,6 +425,8 @@ class Multifactor(jobtap.Plugin):
                 job.raise_exception(self.name, 0, note)
                 return jobtap.UNAVAILABLE
             self._count(job, user)
+        elif not _admitted(job) and job.state not in UNADMITTED:  # explained while it was in one
+            self._admit(job)
         value = sum(weight * factor for weight, factor in self._factors(user, job).values())
         return min(max(0, round(value)), jobtap.PRIORITY_MAX)
 

@@ -530,6 +530,24 @@ class TestExplain:
         assert explained(harness, submit(harness)) == "there is no data about users yet"
 
 
+def test_job_that_is_explained_before_its_turn_counts_when_its_turn_comes(
+    tmp_path: Path, plugin_harness: StartHarness, edit: Edit
+) -> None:
+    plugin = Multifactor()
+    plugin.conf = {"database": str(tmp_path / "site.db"), "record-usage": False}
+    harness = plugin_harness(plugin)
+    begin = {"scheme": "begin-time", "value": str(harness.now + 60)}
+    job = submit(harness, attributes={"system.dependencies": [begin]})
+    edit("bank", "physics")
+    edit("user", "ann", "bank=physics", f"userid={ANN}")
+    harness.request("job-manager.multifactor.reload")
+    assert job.state == JobState.DEPEND
+    explained(harness, job)
+    harness.advance(60)
+    assert job.state == JobState.SCHED
+    assert plugin.admitted_jobs[ANN, "physics"] == 1
+
+
 def test_plugin_that_takes_the_place_of_another_reads_the_usage_that_it_has_written(
     start: Callable[..., PluginHarness], tmp_path: Path
 ) -> None:
