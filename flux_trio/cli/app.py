@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -73,13 +73,13 @@ class LazyGroup(click.Group):
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         """Read the options; `--help` and `--version` write their output here."""
         _open_closed_streams()
-        with _output_refused():
+        with _errors_told(), _output_refused():
             return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; ctrl-C ends this process by SIGINT, so that a shell's loop ends too."""
         try:
-            with _output_refused():
+            with _errors_told(), _output_refused():
                 try:
                     return super().invoke(ctx)
                 finally:
@@ -88,6 +88,17 @@ class LazyGroup(click.Group):
             sys.stdout.flush()
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             signal.raise_signal(signal.SIGINT)
+
+
+@contextmanager
+def _errors_told() -> Iterator[None]:
+    """Write errors here: an error that cannot be written has its exit code all the same."""
+    try:
+        yield
+    except click.ClickException as error:
+        with suppress(OSError):
+            error.show()
+        raise click.exceptions.Exit(error.exit_code) from None
 
 
 @contextmanager

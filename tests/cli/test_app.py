@@ -240,6 +240,30 @@ def test_job_ids_may_come_from_standard_input() -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["nonsense"], 2),
+        (["--nonsense"], 2),
+        (["job", "nonsense"], 2),
+        (["replay", "/nonexistent"], 2),
+        (["job", "id", "nonsense"], 1),
+    ],
+)
+@pytest.mark.parametrize("to", ["2>/dev/full", "2>&-", "2>/dev/null"])
+def test_exit_code_of_an_error_is_the_same_if_it_cannot_be_written(
+    words: list[str], code: int, to: str
+) -> None:
+    command = [sys.executable, "-m", "flux_trio", *words]
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {to}', "sh", *command],
+        env=environment(),
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert done.returncode == code
+
+
+@pytest.mark.parametrize(
     "words", [["--help"], ["--version"], ["fsck", "--help"], ["job", "id", "ƒ2"]]
 )
 def test_command_whose_standard_output_is_closed_or_full_has_no_traceback(words: list[str]) -> None:
