@@ -41,6 +41,8 @@ class FreeIndex:
         """(free gpus, free cores) → ranks."""
         self._mixed: dict[int, Children] = {}
         """Free cores and gpus of each rank that is neither idle nor full."""
+        self._alike: dict[Children, int] = {}
+        """The same ranks by their free cores and gpus."""
 
     def copy(self) -> FreeIndex:
         """Return an independent copy."""
@@ -49,6 +51,7 @@ class FreeIndex:
         twin.idle = self.idle.copy()
         twin.by_free = self.by_free.copy()
         twin._mixed = self._mixed.copy()
+        twin._alike = self._alike.copy()
         return twin
 
     def with_nothing_free(self) -> FreeIndex:
@@ -74,12 +77,21 @@ class FreeIndex:
         if part := ranks & self.by_free.get(FULL, 0):
             found.append((part, NOTHING))
             ranks ^= part
+        return found + self._mixed_parts(ranks) if ranks else found
+
+    def _mixed_parts(self, ranks: int) -> list[tuple[int, Children]]:
+        """Split mixed ranks, in the order of the lowest rank of each part."""
+        if len(self._alike) < ranks.bit_count():
+            parts = [
+                (part, children) for children, some in self._alike.items() if (part := some & ranks)
+            ]
+            parts.sort(key=_lowest_bit)
+            return parts
         alike: dict[Children, list[int]] = {}
         mixed = self._mixed
         for rank in ranks_of(ranks):
             alike.setdefault(mixed[rank], []).append(rank)
-        found += [(Idset.of(some).bits, children) for children, some in alike.items()]
-        return found
+        return [(Idset.of(some).bits, children) for children, some in alike.items()]
 
     def splits(self, ranks: int) -> Iterator[tuple[int, Children, Children]]:
         """Split `ranks` by total and free: yield (ranks, total, free)."""
@@ -116,6 +128,8 @@ class FreeIndex:
             return
         mixed = ranks & ~self.idle.get(free, 0)
         _discard(self.idle, free, ranks)
+        if mixed:
+            _discard(self._alike, free, mixed)
         for rank in ranks_of(mixed):
             del self._mixed[rank]
 
@@ -127,7 +141,13 @@ class FreeIndex:
         idle = self.totals.get(free, 0) & ranks
         if idle:
             self.idle[free] = self.idle.get(free, 0) | idle
-        self._mixed.update(dict.fromkeys(ranks_of(ranks ^ idle), free))
+        if mixed := ranks ^ idle:
+            self._alike[free] = self._alike.get(free, 0) | mixed
+            self._mixed.update(dict.fromkeys(ranks_of(mixed), free))
+
+
+def _lowest_bit(part: tuple[int, Children]) -> int:
+    return part[0] & -part[0]
 
 
 def _discard(sets: dict[K, int], key: K, ranks: int) -> None:
