@@ -21,6 +21,18 @@ def test_classifiers_name_each_python_that_is_supported() -> None:
     }
 
 
+def test_page_of_the_package_index_has_no_relative_link_and_no_picture() -> None:
+    """There is nothing behind them. The text of each link stays, which names the file."""
+    text = (ROOT / "README.md").read_text()
+    links = re.findall(r"(!?)\[([^]]*)\]\(([^)]*)\)", text)
+    assert any(is_picture for is_picture, _, _ in links)
+    for each in PROJECT["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:
+        text = re.sub(each["pattern"], each["replacement"], text)
+    assert not re.search(r"\]\((?!https?://)", text)
+    for is_picture, words, _ in links:
+        assert (words in text) != bool(is_picture)
+
+
 def test_logs_that_the_readme_names_are_in_the_wheel() -> None:
     included = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
     named = set(re.findall(r"simulate (\S+\.csv)", (ROOT / "README.md").read_text()))
