@@ -1,7 +1,7 @@
 """The monitor's process: reads records, and writes a line of text for each broken clause.
 
-Records come in frames: a length, then an array of records in MessagePack. The process ends at the
-end of its input.
+Records come in frames: a length, then an array of records in MessagePack. A receipt leaves its
+message out if the send is near, as in a file. The process ends at the end of its input.
 """
 
 from __future__ import annotations
@@ -16,18 +16,22 @@ from typing import BinaryIO, Final, TextIO
 import msgspec
 
 from flux_trio.messages import Control, Event, Message, Request, Response
-from flux_trio.trace import Record
+from flux_trio.trace import Kind, Record
+from flux_trio.trace.reading import SentMessages
+from flux_trio.trace.record import leaves_message_out
 
 TOLD_MAX: Final = 10
 """Violations of one clause that are reported; more would flood the log."""
 
 _TYPES: Final[tuple[type[Message], ...]] = (Request, Response, Event, Control)
 _NO_MESSAGE: Final = -1
-_SAME_MESSAGE: Final = -2  # the message of the record `ref`, which is in the same frame
+_SAME_MESSAGE: Final = -2  # the message of the record `ref`, in this frame or an earlier one
 _PLACES: Final[dict[type, int]] = {
     type(None): _NO_MESSAGE,
     **{type_: place for place, type_ in enumerate(_TYPES)},
 }
+_SEND: Final[str] = Kind.SEND.value
+_RECV: Final[str] = Kind.RECV.value
 _LENGTH_BYTES: Final = 4
 _READ_BYTES: Final = 1 << 20  # per read: the instance seldom wakes up to refill the pipe
 
@@ -46,25 +50,20 @@ class _Row(msgspec.Struct, array_like=True):
     peer: str
     ref: int
     type: int
-    message: msgspec.Raw
-    data: dict[str, object] | None
+    message: msgspec.Raw = msgspec.Raw()
+    data: dict[str, object] | None = None
 
 
 _decoder = msgspec.msgpack.Decoder(list[_Row])
 _messages: Final = tuple(msgspec.msgpack.Decoder(type_) for type_ in _TYPES)
 
 
-def encode_records(records: Sequence[Record]) -> bytes:
-    """Encode records as a frame; there is at least one, and their numbers have no gaps.
-
-    A received message is not repeated if the record of its send is in the same frame.
-    """
-    first = records[0].n
-    end = first + len(records)
+def encode_records(records: Sequence[Record], since: int) -> bytes:
+    """Encode records as a frame; the stream has all records from place `since` on."""
     body = _encoder.encode(
         [
-            (r.n, r.t, r.kind, r.party, r.peer, r.ref, _SAME_MESSAGE, None, r.data)
-            if first <= r.ref < end and records[r.ref - first].message is r.message
+            (r.n, r.t, r.kind, r.party, r.peer, r.ref, _SAME_MESSAGE)
+            if r.kind == _RECV and leaves_message_out(r, since)  # few calls: it is asked of each
             else (
                 r.n,
                 r.t,
@@ -84,26 +83,25 @@ def encode_records(records: Sequence[Record]) -> bytes:
 
 def decode_records(stream: BinaryIO) -> Iterator[Record]:
     """Yield the records of a stream of frames; end at a frame that is cut short."""
+    sent = SentMessages()
     while len(head := stream.read(_LENGTH_BYTES)) == _LENGTH_BYTES:
         length = int.from_bytes(head, "big")
         body = stream.read(length)
         if len(body) < length:
             return
-        yield from _records(_decoder.decode(body))
+        for row in _decoder.decode(body):
+            yield _record(row, sent)
 
 
-def _records(rows: Sequence[_Row]) -> list[Record]:
-    records: list[Record] = []
-    for row in rows:
-        message: Message | None = None
-        if row.type == _SAME_MESSAGE:
-            message = records[row.ref - records[0].n].message
-        elif row.type != _NO_MESSAGE:
-            message = _messages[row.type].decode(row.message)
-        records.append(
-            Record(row.n, row.t, row.kind, row.party, row.peer, row.ref, message, row.data)
-        )
-    return records
+def _record(row: _Row, sent: SentMessages) -> Record:
+    message: Message | None = None
+    if row.type == _SAME_MESSAGE:
+        message = sent.sent_at(row.ref)
+    elif row.type != _NO_MESSAGE:
+        message = _messages[row.type].decode(row.message)
+        if row.kind == _SEND:
+            sent.note(row.n, message)
+    return Record(row.n, row.t, row.kind, row.party, row.peer, row.ref, message, row.data)
 
 
 def watch(records: Iterable[Record], out: TextIO) -> None:

@@ -53,6 +53,7 @@ class Monitoring:
         self.report: Report | None = None
         self._unreported: list[str] = []
         self._records: list[Record] = []  # not encoded yet, at most a batch
+        self._since = 0  # the place of the first record
         self._frames: list[bytes] = []
         self._size = 0
         self._wake = trio.Event()
@@ -63,6 +64,8 @@ class Monitoring:
         """Pass a record to the monitor; a Sink."""
         if not self._is_open:
             return
+        if not self._since:
+            self._since = max(record.n, 1)
         if not self._records:
             self._wake.set()
         self._records.append(record)
@@ -73,7 +76,7 @@ class Monitoring:
         records, self._records = self._records, []
         if not records:
             return
-        frame = encode_records(records)
+        frame = encode_records(records, self._since)
         self._frames.append(frame)
         self._size += len(frame)
         if self._size > self._max:

@@ -79,7 +79,7 @@ def _is_record(line: str) -> bool:
 
 def _read_lines(lines: Iterable[str], turns: bool) -> Iterator[Record]:
     last = 0
-    sent = _Sent()
+    sent = SentMessages()
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -100,7 +100,7 @@ def _read_lines(lines: Iterable[str], turns: bool) -> Iterator[Record]:
         yield record
 
 
-class _Sent:
+class SentMessages:
     """The messages of the last sends, for the receipts that leave them out."""
 
     def __init__(self) -> None:
@@ -111,18 +111,24 @@ class _Sent:
         if record.message is None:
             if record.kind != Kind.RECV:
                 return record
-            message = self._messages.get(record.ref)
-            if message is None:
-                expected = f"a message, or the place of a send at most {NEAR} before"
-                raise FormatError(expected, record.ref, "ref")
-            return msgspec.structs.replace(record, message=message)
+            return msgspec.structs.replace(record, message=self.sent_at(record.ref))
         if record.kind == Kind.SEND:
-            if len(self._messages) == 2 * NEAR:
-                self._messages = {
-                    n: message for n, message in self._messages.items() if record.n - n <= NEAR
-                }
-            self._messages[record.n] = record.message
+            self.note(record.n, record.message)
         return record
+
+    def note(self, n: int, message: Message) -> None:
+        """Keep the message of the send at place `n`, for receipts at most NEAR places later."""
+        if len(self._messages) == 2 * NEAR:
+            self._messages = {at: each for at, each in self._messages.items() if n - at <= NEAR}
+        self._messages[n] = message
+
+    def sent_at(self, n: int) -> Message:
+        """Return the message that was sent at place `n`. Raises FormatError if it is not there."""
+        message = self._messages.get(n)
+        if message is None:
+            expected = f"a message, or the place of a send at most {NEAR} before"
+            raise FormatError(expected, n, "ref")
+        return message
 
 
 def _at_line(error: FormatError, number: int) -> FormatError:

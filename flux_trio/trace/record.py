@@ -199,6 +199,16 @@ NEAR: Final = 4096
 records."""
 
 
+def leaves_message_out(record: Record, since: int) -> bool:
+    """Whether a receipt need not repeat its message: the send is near, and not before `since`."""
+    return (
+        record.kind == _RECV
+        and record.ref >= since
+        and record.n - record.ref <= NEAR
+        and record.data is None
+    )
+
+
 def records_to_json(records: Iterable[Record], since: int) -> bytes:
     """Return lines of the JSON-lines trace; keys have the order in which a receiver sees them.
 
@@ -207,7 +217,7 @@ def records_to_json(records: Iterable[Record], since: int) -> bytes:
     return _as_they_are.encode_lines(
         [
             _Received(r.n, r.t, r.kind, r.party, r.ref, r.peer)
-            if r.kind == _RECV and r.ref >= since and r.n - r.ref <= NEAR and r.data is None
+            if leaves_message_out(r, since)
             else _written(r)
             for r in records
         ]

@@ -16,6 +16,7 @@ from flux_trio.messages import FluxError, Level, Request, topics
 from flux_trio.sim import make_machine
 from flux_trio.testing import EPOCH, USERID
 from flux_trio.trace import Record
+from flux_trio.trace.record import NEAR
 from tests.support.judged import edit_payload, find_all
 from tests.support.scenarios import trace_of
 
@@ -26,7 +27,7 @@ FEW = 50  # records in a frame
 
 
 def frames_of(trace: list[Record]) -> bytes:
-    return b"".join(encode_records(trace[at : at + FEW]) for at in range(0, len(trace), FEW))
+    return b"".join(encode_records(trace[at : at + FEW], 1) for at in range(0, len(trace), FEW))
 
 
 def test_records_come_out_of_frames_as_they_went_in() -> None:
@@ -37,20 +38,29 @@ def test_records_come_out_of_frames_as_they_went_in() -> None:
     assert list(decode_records(io.BytesIO(frames[:-3]))) == trace[:whole]
 
 
-def test_what_was_sent_in_an_earlier_frame_is_whole_in_the_frame_of_its_receipt() -> None:
+def test_what_was_sent_before_the_first_frame_is_whole_in_the_frame_of_its_receipt() -> None:
     trace = trace_of("everyday")
     for at in range(1, len(trace), 7):
-        frame = encode_records(trace[at : at + FEW])
+        frame = encode_records(trace[at : at + FEW], trace[at].n)
         assert list(decode_records(io.BytesIO(frame))) == trace[at : at + FEW]
 
 
-def test_message_is_in_a_frame_once_for_its_send_and_its_receipt() -> None:
+@pytest.mark.parametrize("places", [1, NEAR])
+def test_a_message_is_sent_to_the_monitor_once_for_its_send_and_a_near_receipt(places: int) -> None:
     message = Request("sched.alloc", {"jobspec": "x" * 1000})
     sent = Record(5, 1.0, "send", "job-manager", "sched", 0, message)
-    received = Record(6, 1.0, "recv", "sched", "", 5, message)
-    assert len(encode_records([sent, received])) < 1500
-    first, second = decode_records(io.BytesIO(encode_records([sent, received])))
+    received = Record(5 + places, 1.0, "recv", "sched", "", 5, message)
+    frames = [encode_records([each], 1) for each in (sent, received)]
+    assert len(frames[1]) < 100
+    first, second = decode_records(io.BytesIO(b"".join(frames)))
+    assert second == received
     assert first.message is second.message
+
+
+def test_a_message_is_whole_in_the_frame_of_a_late_receipt() -> None:
+    message = Request("sched.alloc", {"jobspec": "x" * 1000})
+    received = Record(6 + NEAR, 1.0, "recv", "sched", "", 5, message)
+    assert list(decode_records(io.BytesIO(encode_records([received], 1)))) == [received]
 
 
 def told(trace: list[Record]) -> list[str]:
