@@ -3,13 +3,18 @@
 The kvs, job-ingest and the clients take what reaches them within the step in which it was sent,
 oldest first; job-list is not loaded. Messages between two parties keep their order; no other order
 is given, and there is no bound on how long a message is on its way.
+
+The clock stands still: a timer fires at any moment after it was set, before or after all others.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
+
+import msgspec
 
 from flux_trio.at_once import KVS_MODULE
 from flux_trio.cores.turns import Core, TimerFired
@@ -19,7 +24,7 @@ from flux_trio.faults.jobs import Jobs
 from flux_trio.faults.parties import OWNER
 from flux_trio.faults.plan import Plan
 from flux_trio.faults.running import config_of, surroundings_of
-from flux_trio.faults.station import Station, StationState
+from flux_trio.faults.station import Station, StationState, Waiting
 from flux_trio.faults.user import Owner
 from flux_trio.faults.workload import Do, JobPlan
 from flux_trio.faults.world import CoresWorld
@@ -51,11 +56,10 @@ class Take(NamedTuple):
 
 
 class Fire(NamedTuple):
-    """The timer of a module that is due next fires; the time is `at` then."""
+    """A timer of a module fires: the one at `place`, in the order of their times."""
 
     module: str
     place: int
-    at: float
 
 
 class Strike(NamedTuple):
@@ -88,7 +92,6 @@ class PartyState:
 class WorldState(NamedTuple):
     """A world that is put down. What did not change is shared with the states before it."""
 
-    passed: float
     parties: tuple[PartyState, ...]
     ended: tuple[tuple[str, str], ...]
     nbefore: tuple[tuple[str, int], ...]
@@ -106,9 +109,10 @@ class UnsuitablePlan(ValueError):
 class SmallWorld(CoresWorld):
     """The world of a plan, booted; the jobs are submitted, and nobody has taken anything since.
 
-    Of the plan's times none counts: requests are made at once, those about the same thing in their
-    order and the others by clients of their own; faults strike, and modules come back, whenever
-    they are chosen. `machines` are those of another world of the plan. Raises UnsuitablePlan.
+    Of the plan's times none counts, but that jobs with the same time are submitted together, as one
+    batch: requests are made at once, those about the same thing in their order and the others by
+    clients of their own; faults strike, and modules come back, whenever they are chosen.
+    `machines` are those of another world of the plan. Raises UnsuitablePlan.
     """
 
     def __init__(
@@ -130,7 +134,8 @@ class SmallWorld(CoresWorld):
         self._is_put_down = False  # whether `_last` is what the stations have
         self.boot()
         self._settle()
-        self._start_client(OWNER, plan.jobs, ())
+        at_once = tuple([msgspec.structs.replace(each, at=0.0) for each in plan.jobs])
+        self._start_client(OWNER, at_once, ())
         self.do_within()
 
     # --- parties
@@ -194,16 +199,10 @@ class SmallWorld(CoresWorld):
     def choices(self) -> list[Choice]:
         """Return what may happen next, always in the same order."""
         found: list[Choice] = []
-        at = min(
-            (due for each in self.stations.values() if (due := each.next_timer) is not None),
-            default=None,
-        )
         for name, station in sorted(self.stations.items()):
             if name not in self._within:
                 found += [Take(name, sender) for sender in station.senders]
-            if at is not None:
-                due = max(at, self.passed)
-                found += [Fire(name, place, due) for place in range(len(station.timers_at(due)))]
+            found += [Fire(name, place) for place in range(len(station.timers_at(math.inf)))]
         for place in self.left:
             fault = self.plan.faults[place]
             if fault.module in self.stations:  # type: ignore[union-attr]
@@ -220,10 +219,9 @@ class SmallWorld(CoresWorld):
             case Take(name, sender):
                 station = self.stations[name]
                 self._take(station, station.take_from(sender))
-            case Fire(name, place, at):
-                self.passed = at
+            case Fire(name, place):
                 station = self.stations[name]
-                key = station.timers_at(at)[place]
+                key = station.timers_at(math.inf)[place]
                 station.clear_timer(key)
                 self.let_take(station, [TimerFired(key)])
             case Strike(place):
@@ -253,16 +251,32 @@ class SmallWorld(CoresWorld):
                     continue
                 while station.has_message:
                     again = True
-                    self._take(station, station.take_oldest())
-                for key in station.timers_at(self.passed):
+                    self._take(station, *self._oldest(station))
+                if due := self._due(station):
                     again = True
-                    station.clear_timer(key)
-                    self.let_take(station, [TimerFired(key)])
+                    for key in due:
+                        station.clear_timer(key)
+                    self.let_take(station, [TimerFired(key) for key in due])
             again |= self._start_ready_clients()
 
-    def _take(self, station: Station, waiting: tuple[int, Any]) -> None:
-        self.trace.received_all(station.name, [waiting])
-        self.let_take(station, [waiting[1]])
+    def _oldest(self, station: Station) -> list[Waiting]:
+        """Return the oldest message; for job-ingest all: submissions of one turn are one batch."""
+        taken = [station.take_oldest()]
+        while station.name == INGEST and station.has_message:
+            taken.append(station.take_oldest())
+        return taken
+
+    def _due(self, station: Station) -> list[Any]:
+        """Return the next timer that is due, if any; of jobs with the same time all."""
+        due = station.timers_at(self.passed)
+        if station.name != OWNER or not due:
+            return due[:1]
+        times = [each.at for each in self.plan.jobs]
+        return [place for place in due if times[place] == times[due[0]]]  # type: ignore[call-overload]
+
+    def _take(self, station: Station, *taken: Waiting) -> None:
+        self.trace.received_all(station.name, taken)
+        self.let_take(station, [message for _, message in taken])
 
     # --- put down and taken up
 
@@ -277,7 +291,6 @@ class SmallWorld(CoresWorld):
             self._last[name] = state if before is None or before != state else before
         self._is_put_down = True
         return WorldState(
-            self.passed,
             tuple(self._last.values()),
             tuple(self.router.ended.items()),
             tuple(self._nbefore.items()),
@@ -288,7 +301,7 @@ class SmallWorld(CoresWorld):
 
     def take_up(self, state: WorldState) -> None:
         """Go on from a state of this world."""
-        self.passed, self.left = state.passed, state.left
+        self.left = state.left
         self.jobs.active = set(state.active)
         self._nbefore.clear()
         self._nbefore.update(dict(state.nbefore))
@@ -354,7 +367,8 @@ def _groups(plan: Plan) -> dict[str, tuple[Do, ...]]:
     """Return by name of a client the requests that it makes, in order."""
     groups: dict[Any, list[Do]] = {}
     for place, action in enumerate(plan.actions):
-        groups.setdefault(_PAIRS.get(action.what, place), []).append(action)
+        at_once = msgspec.structs.replace(action, at=0.0)
+        groups.setdefault(_PAIRS.get(action.what, place), []).append(at_once)
     return {f"user{number}": tuple(group) for number, group in enumerate(groups.values(), 1)}
 
 

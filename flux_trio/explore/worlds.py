@@ -8,7 +8,7 @@ from flux_trio.faults.catalogue import Crash
 from flux_trio.faults.plan import Do, JobPlan, Plan
 
 _ANYTIME: Final = 1  # the moment of a fault that is explored: every one
-_JOB: Final = JobPlan(run=0.0)
+_APART: Final = 1.0  # the time of a job that is submitted by itself
 
 WORLDS: Final[dict[str, Plan]] = {
     "exec-crash": Plan(
@@ -22,14 +22,14 @@ WORLDS: Final[dict[str, Plan]] = {
         seed=0,
         nnodes=2,
         cores=1,
-        jobs=(JobPlan(nnodes=1, run=0.0), JobPlan(nnodes=2, run=0.0)),
+        jobs=(JobPlan(nnodes=1), JobPlan(nnodes=2)),
         faults=(Crash("sched", _ANYTIME),),
     ),
     "cancel-and-priority": Plan(
         seed=0,
         nnodes=1,
         cores=1,
-        jobs=(JobPlan(), JobPlan()),
+        jobs=(JobPlan(), JobPlan(at=_APART)),
         actions=(Do(0.0, "cancel", job=0), Do(0.0, "urgency", job=1, value=20)),
     ),
     "queue-stop": Plan(
@@ -37,7 +37,7 @@ WORLDS: Final[dict[str, Plan]] = {
         nnodes=1,
         cores=1,
         limit=1,
-        jobs=(_JOB, _JOB, JobPlan(run=0.0, urgency=0)),
+        jobs=(JobPlan(), JobPlan(), JobPlan(run=0.0, urgency=0)),
         actions=(Do(0.0, "queue-stop"), Do(0.0, "queue-start")),
     ),
 }

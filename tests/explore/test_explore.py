@@ -26,7 +26,7 @@ from flux_trio.faults.machines import JobManagerOfWorld
 from flux_trio.messages import Request, Response, topics
 from flux_trio.protocols.alloc import ALLOC, AllocEvent, AllocState
 from flux_trio.protocols.execution import EXECUTION, ExecEvent, ExecState
-from flux_trio.trace import Record, record_to_json
+from flux_trio.trace import Kind, Record, record_to_json
 from flux_trio.views import story_text
 
 ONE = Plan(seed=0, nnodes=1, cores=1, jobs=(JobPlan(),))
@@ -192,6 +192,41 @@ def test_choices_are_messages_timers_faults_and_loads() -> None:
         kinds |= set(map(type, choices))
         world.do(draw.choice(choices))
     assert kinds == {Take, Fire, Strike, Load}
+
+
+def submissions(plan: Plan) -> list[int]:
+    """How many jobs there are in each request to the job manager."""
+    trace: list[Record] = []
+    SmallWorld(plan, [trace.append])
+    return [
+        len(each.message.payload["jobs"])
+        for each in trace
+        if each.kind == Kind.SEND
+        and isinstance(each.message, Request)
+        and each.message.topic == topics.JOB_SUBMIT
+    ]
+
+
+@pytest.mark.parametrize(
+    ("times", "batches"), [((0, 0), [2]), ((0, 5), [1, 1]), ((5, 5, 0), [2, 1])]
+)
+def test_jobs_with_the_same_time_are_submitted_together(
+    times: tuple[float, ...], batches: list[int]
+) -> None:
+    jobs = tuple(JobPlan(at=each) for each in times)
+    assert submissions(msgspec.structs.replace(ONE, jobs=jobs)) == batches
+
+
+def test_timer_fires_at_any_moment_and_the_clock_stands_still() -> None:
+    trace: list[Record] = []
+    world = SmallWorld(ONE, [trace.append])
+    draw = random.Random(3)
+    timers = []
+    while choices := world.choices():
+        timers += [station.next_timer for station in world.stations.values()]
+        world.do(draw.choice(choices))
+    assert {each.t for each in trace} == {world.now}
+    assert max(each for each in timers if each is not None) > world.now
 
 
 # --- the search
