@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from flux_trio.cores.job_index import ACTIVE, ENDED, jobid_in
 from flux_trio.faults.clients import Client
+from flux_trio.faults.pauses import AT_PAUSES
 from flux_trio.faults.properties import (
     at_rest,
     no_job_runs_twice,
@@ -134,5 +135,6 @@ OURS: Final = (
     finished_jobs_are_listed,
     eventlogs_are_whole,
     a_fatal_exception_ends_its_job,
+    *AT_PAUSES,
 )
 """The properties that every world keeps, beside the judge's."""

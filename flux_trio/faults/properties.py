@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 class Property:
     """A property `name`; `check` returns what is wrong, or "".
 
-    `check` gets the whole trace at its end ("trace"), or the world: after each step ("step"), or
-    when all has come to rest after the faults ("rest").
+    `check` gets the whole trace at its end ("trace"), or the world: after each step ("step"), at
+    each pause ("pause"), or when all has come to rest after the faults ("rest").
     """
 
     name: str
-    looks_at: Literal["trace", "step", "rest"]
+    looks_at: Literal["trace", "step", "pause", "rest"]
     check: Callable[[Any], str]
 
     def __call__(self, seen: Any) -> str:
@@ -47,6 +47,14 @@ def over_trace(name: str) -> Callable[[Callable[[Sequence[Record]], str]], Prope
 def after_each_step(name: str) -> Callable[[Callable[[CoresWorld], str]], Property]:
     """Make a property of a function that gets the world after each step."""
     return lambda check: Property(name, "step", check)
+
+
+def at_each_pause(name: str) -> Callable[[Callable[[CoresWorld], str]], Property]:
+    """Make a property of a function that gets the world when nobody acts for a second.
+
+    It is not called while a fault is at work: a module is away, hangs or lies, or the disk fails.
+    """
+    return lambda check: Property(name, "pause", check)
 
 
 def at_rest(name: str) -> Callable[[Callable[[CoresWorld], str]], Property]:

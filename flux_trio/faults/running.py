@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Self
 
@@ -78,7 +78,7 @@ def run_plan(
     """
     lives = Lives()
     with Game(plan, [*sinks, lives.observe], properties) as game:
-        game.world.pauses = lambda: lives.pause(game.world)
+        game.judge_pause = lives.pause
         is_at_rest = game.play()
         return game.outcome(lives, is_at_rest=is_at_rest)
 
@@ -117,10 +117,10 @@ class Lives:
     def pause(self, world: CoresWorld) -> None:
         """Nobody has anything to do before time passes: what is due now is a violation.
 
-        This holds if no fault is at work, and in the first life: a trace does not tell what the
+        This holds in the first life: a trace does not tell what the
         next one has read.
         """
-        if world.is_calm and world.life == 0 and not self._is_broken:
+        if world.life == 0 and not self._is_broken:
             self._batches.flush()
             self._is_broken = bool(self._monitor.finish())
 
@@ -153,6 +153,7 @@ class Game:
         self.trace: list[Record] = []  # if a property looks at it
         self.broken: dict[str, str] = {}  # by property: what is wrong
         self._properties = tuple(properties)
+        self._at_pause = [each for each in self._properties if each.looks_at == "pause"]
         self._after_step = [each for each in self._properties if each.looks_at == "step"]
         self._jobs = Jobs()
         sinks = [*sinks, self._jobs.observe]
@@ -162,6 +163,9 @@ class Game:
             plan.seed, config_of(plan), surroundings_of(plan), late=plan.late, sinks=sinks
         )
         self.world.began = self._begin_life
+        if plan.depth == "cores":  # at depth stack tasks may be about to act that nobody sees
+            self.world.pauses = self._pause
+        self.judge_pause: Callable[[CoresWorld], None] = lambda _: None
         self.moments: Moments | None = Moments(plan.faults, self.world, prompts_of(plan))
         self.struck = self.moments.struck
         self.note = self.moments.note
@@ -260,6 +264,13 @@ class Game:
     def _check(self, check: Property, seen: object) -> None:
         if check.name not in self.broken and (text := check(seen)):
             self.broken[check.name] = text
+
+    def _pause(self) -> None:
+        """Nobody has anything to do before time passes."""
+        if self.world.is_calm:
+            self.judge_pause(self.world)
+            for each in self._at_pause:
+                self._check(each, self.world)
 
     def _begin_life(self) -> None:
         """The instance begins again from what is stored."""

@@ -76,7 +76,7 @@ def test_what_is_owed_at_a_pause_is_found() -> None:
 
     plan = Plan(1, jobs=jobs, actions=(Do(10.0, "cancel", job=1),))
     with Game(plan, [observe]) as game:
-        game.world.pauses = look
+        game.judge_pause = lambda _: look()
         game.run()
     early = [clauses for at, clauses in found if at < 10.0]
     assert early

@@ -66,7 +66,7 @@ from flux_trio.cores.methods import Methods
 from flux_trio.cores.state import CorePart
 from flux_trio.cores.turns import ClockStepped, Log, TimerFired
 from flux_trio.editions import CLASSIC, Edition, exec_requests, job_requests, rfc32
-from flux_trio.formats import format_fluid, parse_duration, parse_size
+from flux_trio.formats import ResourceSet, format_fluid, parse_duration, parse_size
 from flux_trio.messages import (
     ROLE_OWNER,
     Errno,
@@ -159,6 +159,12 @@ class ExecCore(CorePart):
             f"{service}.{_method(topics.EXEC_ATTACH)}": exec_requests.Attach,
             f"{service}.{_method(topics.EXEC_INPUT)}": exec_requests.Input,
         }
+
+    @property
+    def running(self) -> dict[int, ResourceSet | None]:
+        """The jobs that run, by id, with their resources."""
+        jobs = self._jobs.by_id.values()
+        return {job.id: job.resources for job in jobs if job.phase is Phase.RUNNING}
 
     def start(self, now: float) -> list[ExecAction]:
         """Say hello (32.hello.1), or first wait for the shell host if jobs need it."""

@@ -138,6 +138,11 @@ class ResourceCore(CorePart):
             stats=(topics.stats_of(topics.RESOURCE), self._stats),
         )
 
+    @property
+    def down(self) -> Idset:
+        """The targets that are down."""
+        return self._administration.downs.targets
+
     def start(self, now: float) -> list[ResourceAction]:
         """Ask for the eventlog that earlier runs have written."""
         self._outbox.now = now

@@ -104,6 +104,11 @@ class SchedCore(CorePart):
             stats=(topics.stats_of(topics.SCHED), self._stats),
         )
 
+    @property
+    def holders(self) -> set[int]:
+        """The jobs that hold resources."""
+        return {grant.id for grant in self._context.schedule.state.grants}
+
     def start(self, now: float) -> list[SchedAction]:
         """Acquire resources."""
         self._context.now = now
