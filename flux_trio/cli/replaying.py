@@ -67,11 +67,10 @@ class Replay(WatchedGame):
         self, plan: Plan, properties: Iterable[Property], looks: Callable[[Replay], bool]
     ) -> None:
         self.records: list[Record] = []
-        self._lives = Lives()
         self._looks = looks
         self._nshown = 0
         self._nchanges = 0
-        super().__init__(plan, [self.records.append, self._lives.observe], properties)
+        super().__init__(plan, [self.records.append], properties, lives=Lives())
 
     @property
     def nsteps(self) -> int:
@@ -91,11 +90,12 @@ class Replay(WatchedGame):
             is_at_rest = self.play()
         except _Ended:
             return None
-        return self.outcome(self._lives, is_at_rest=is_at_rest)
+        return self.outcome(is_at_rest=is_at_rest)
 
     def broken_so_far(self) -> set[str]:
         """Return the clauses that are broken up to here, and properties of each step."""
-        return {each.clause for each in self._lives.violations} | self.broken.keys()
+        assert self.lives is not None
+        return {each.clause for each in self.lives.violations} | self.broken.keys()
 
     def news(self) -> Iterator[str]:
         """Yield lines on the records since the last call, then on what changed in the cores."""

@@ -119,9 +119,7 @@ class ByHand:
     ) -> None:
         self.trace: list[Record] = []
         self._jobs: dict[int, Job] = {}
-        self._lives = Lives()
-        own = [self.trace.append, self._fold, self._lives.observe]
-        self.game = Game(plan, [*own, *sinks], properties)
+        self.game = Game(plan, [self.trace.append, self._fold, *sinks], properties, lives=Lives())
         self.is_at_rest = False
 
     def __enter__(self) -> Self:
@@ -238,7 +236,7 @@ class ByHand:
     def outcome(self) -> Outcome:
         """Put everything right, run to rest, and check all properties."""
         is_at_rest = self.game.play()
-        return self.game.outcome(self._lives, is_at_rest=is_at_rest)
+        return self.game.outcome(is_at_rest=is_at_rest)
 
     def _fold(self, record: Record) -> None:
         if record.kind == Kind.EVENT and record.data is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Self
 
@@ -76,11 +76,9 @@ def run_plan(
 
     Raises FormatError for a plan that was made by hand with wrong values.
     """
-    lives = Lives()
-    with Game(plan, [*sinks, lives.observe], properties) as game:
-        game.judge_pause = lives.pause
+    with Game(plan, sinks, properties, lives=Lives()) as game:
         is_at_rest = game.play()
-        return game.outcome(lives, is_at_rest=is_at_rest)
+        return game.outcome(is_at_rest=is_at_rest)
 
 
 def play(plan: Plan, sinks: Iterable[Sink] = ()) -> Game:
@@ -117,8 +115,7 @@ class Lives:
     def pause(self, world: CoresWorld) -> None:
         """Nobody has anything to do before time passes: what is due now is a violation.
 
-        This holds in the first life: a trace does not tell what the
-        next one has read.
+        This holds in the first life: a trace does not tell what the next one has read.
         """
         if world.life == 0 and not self._is_broken:
             self._batches.flush()
@@ -141,12 +138,17 @@ class Lives:
 class Game:
     """A world and those who play in it: the owner, and the faults at their moments.
 
-    Raises FormatError for a plan with wrong values. At its end the game has to be closed:
-    `with Game(...) as game`.
+    `lives` judges it; without it nothing is judged. Raises FormatError for a plan with wrong
+    values. At its end the game has to be closed: `with Game(...) as game`.
     """
 
     def __init__(
-        self, plan: Plan, sinks: Iterable[Sink] = (), properties: Iterable[Property] = ()
+        self,
+        plan: Plan,
+        sinks: Iterable[Sink] = (),
+        properties: Iterable[Property] = (),
+        *,
+        lives: Lives | None = None,
     ) -> None:
         check_plan(plan)
         self.plan = plan
@@ -157,6 +159,9 @@ class Game:
         self._after_step = [each for each in self._properties if each.looks_at == "step"]
         self._jobs = Jobs()
         sinks = [*sinks, self._jobs.observe]
+        self.lives = lives
+        if lives is not None:
+            sinks.append(lives.observe)
         if any(each.looks_at == "trace" for each in self._properties):
             sinks.append(self.trace.append)
         self.world = _WORLDS[plan.depth](
@@ -165,7 +170,6 @@ class Game:
         self.world.began = self._begin_life
         if plan.depth == "cores":  # at depth stack tasks may be about to act that nobody sees
             self.world.pauses = self._pause
-        self.judge_pause: Callable[[CoresWorld], None] = lambda _: None
         self.moments: Moments | None = Moments(plan.faults, self.world, prompts_of(plan))
         self.struck = self.moments.struck
         self.note = self.moments.note
@@ -227,9 +231,10 @@ class Game:
         last = Owner((), tuple(todo), dict(enumerate(active)))
         self.world.start(self.world.add("last", last))
 
-    def outcome(self, lives: Lives, *, is_at_rest: bool) -> Outcome:
+    def outcome(self, *, is_at_rest: bool) -> Outcome:
         """Check the properties of the whole, and return what became of the plan."""
-        world = self.world
+        world, lives = self.world, self.lives
+        assert lives is not None  # an outcome is a judgement
         problems = []
         if is_at_rest:
             lives.finish()
@@ -268,7 +273,8 @@ class Game:
     def _pause(self) -> None:
         """Nobody has anything to do before time passes."""
         if self.world.is_calm:
-            self.judge_pause(self.world)
+            if self.lives is not None:
+                self.lives.pause(self.world)
             for each in self._at_pause:
                 self._check(each, self.world)
 

@@ -15,7 +15,7 @@ import msgspec
 from flux_trio.cores.state import Plain
 from flux_trio.faults.plan import Plan
 from flux_trio.faults.properties import Property
-from flux_trio.faults.running import Game
+from flux_trio.faults.running import Game, Lives
 from flux_trio.faults.world import CoresWorld
 from flux_trio.formats import format_fluid
 from flux_trio.trace import Kind, Record, Sink
@@ -167,12 +167,17 @@ class WatchedGame(Game):
     """A game that looks after each step at the cores of all who did something; see `changes`."""
 
     def __init__(
-        self, plan: Plan, sinks: Iterable[Sink] = (), properties: Iterable[Property] = ()
+        self,
+        plan: Plan,
+        sinks: Iterable[Sink] = (),
+        properties: Iterable[Property] = (),
+        *,
+        lives: Lives | None = None,
     ) -> None:
         self._watch = Watch()
         self.changes = self._watch.changes
         self.states = self._watch.states
-        super().__init__(plan, [*sinks, self._watch.take], properties)
+        super().__init__(plan, [*sinks, self._watch.take], properties, lives=lives)
         self.look()
         self.changes.clear()
 

@@ -36,10 +36,9 @@ def tell_story(plan: Plan, broken: str = "", properties: Iterable[Property] = ()
     Without `broken`, the story is about the main property that the plan breaks.
     """
     trace: list[Record] = []
-    lives = Lives()
     properties = tuple(properties)
-    with WatchedGame(plan, [trace.append, lives.observe], properties) as game:
-        outcome = game.outcome(lives, is_at_rest=game.play())
+    with WatchedGame(plan, [trace.append], properties, lives=Lives()) as game:
+        outcome = game.outcome(is_at_rest=game.play())
     broken = broken or main_property(outcome)
     if broken not in outcome.broken:
         return None

@@ -110,6 +110,10 @@ class CoresWorld:
         self._holders = {
             service: name for name, plan in self._plans.items() for service in plan.services
         }
+        self._note_config()
+
+    def _note_config(self) -> None:
+        """Put the configuration into the trace; a life of the instance begins."""
         note_config(self.trace, self._config)
 
     @property
@@ -286,7 +290,7 @@ class CoresWorld:
         """Start the instance again, from what is stored."""
         self.disk.reopen()
         self.began()
-        note_config(self.trace, self._config)
+        self._note_config()
         self.boot()
 
     # --- time

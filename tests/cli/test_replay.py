@@ -18,8 +18,7 @@ from flux_trio.protocols.alloc import ALLOC, AllocEvent, AllocState
 
 DOCS = Path(__file__).parents[2] / "docs"
 PLANS = Path(__file__).parents[1] / "faults" / "plans"
-NOT_ASKED = "27.ready.6"  # known when nothing is left to happen
-STUCK = "invariant.nobody-stuck"
+NOT_ASKED = "27.ready.6"  # known at the pause after it
 
 
 def replay(*args: object) -> click.testing.Result:
@@ -73,7 +72,7 @@ def test_story_of_a_plan(broken: Path) -> None:
     result = replay(broken, "--story")
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
-    assert lines[:2] == ["seed 1", f"{STUCK} is broken by job-manager"]
+    assert lines[:2] == ["seed 1", f"{NOT_ASKED} is broken by job-manager"]
     assert any("sched has crashed" in line for line in lines)
 
 
@@ -87,7 +86,7 @@ def test_each_turn_is_shown_with_what_it_changed(broken: Path) -> None:
     assert any(line.strip() == "sched: the module is not there" for line in lines[crash:end])
 
 
-@pytest.mark.parametrize(("clause", "when"), [(STUCK, "in turn "), (NOT_ASKED, "at the end")])
+@pytest.mark.parametrize(("clause", "when"), [(NOT_ASKED, "in turn "), ("inactive", "at the end")])
 def test_replay_stops_when_the_clause_is_broken(broken: Path, clause: str, when: str) -> None:
     result = replay(broken, "--until", clause)
     assert result.exit_code == 1

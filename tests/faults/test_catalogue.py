@@ -245,8 +245,6 @@ def test_each_fault_has_a_case() -> None:
 @pytest.mark.parametrize("depth", ["cores", "stack"])
 @pytest.mark.parametrize("case", CASES, ids=name)
 def test_fault_changes_the_outcome(case: Case, depth: str) -> None:
-    if depth == "stack":
-        case = case
     outcome, trace = played(case, case.fault, depth=depth)
     assert outcome.struck[0] == case.fault
     assert outcome.problems == ()

@@ -14,9 +14,14 @@ from flux_trio.faults.world import CoresWorld
 
 def with_one_running() -> CoresWorld:
     """A world in which one job runs, at a pause."""
-    with Game(Plan(1, jobs=(JobPlan(run=90.0),))) as game:
-        paused: list[bool] = []
-        game.judge_pause = lambda world: paused.append(bool(_execution(world).running))
+    paused: list[bool] = []
+
+    @at_each_pause("noted")
+    def note(world: CoresWorld) -> str:
+        paused.append(bool(_execution(world).running))
+        return ""
+
+    with Game(Plan(1, jobs=(JobPlan(run=90.0),)), properties=[note]) as game:
         while not any(paused):
             assert game.step()
         return game.world

@@ -17,7 +17,7 @@ from flux_trio.judge.engine.rule import (
     sent,
 )
 from flux_trio.judge.engine.selector import ANY_TOPIC, name_of, topic_of
-from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
+from flux_trio.judge.views.granting import SCHED_JOBS, SchedJob, sched_job
 from flux_trio.judge.views.holding import OVERLAPS, WRITTEN, Written, grant_in, overlaps
 from flux_trio.judge.views.jobs import (
     CLEANUP,
@@ -25,6 +25,7 @@ from flux_trio.judge.views.jobs import (
     LIFE,
     NEW,
     PRIORITY,
+    RAISED,
     RUN,
     SCHED,
     JobState,
@@ -39,6 +40,7 @@ from flux_trio.judge.views.scheduling import (
     asked_of,
     is_freeing,
     is_pending,
+    link_of,
 )
 from flux_trio.messages import topics
 from flux_trio.trace import Kind, Record
@@ -128,11 +130,24 @@ def _holders(seen: Seen) -> set[Any]:
 def _scheduler_holders(seen: Seen) -> dict[Any, bool]:
     """Return the jobs that hold resources by the messages that the scheduler sent and received.
 
-    The value is False if the scheduler has received the free and may not have handled it.
+    The value is False if the scheduler may not hold them: it has received the free and may have
+    handled it, or it may have refused the job.
     """
     held = [jobid for jobid, job in seen.all(SCHED_JOBS).items() if job.held]
     known = {jobid: sched_job(seen, jobid) for jobid in held}
-    return {jobid: not job.free for jobid, job in known.items() if job.held}
+    return {
+        jobid: not job.free and not _may_be_refused(jobid, job, seen)
+        for jobid, job in known.items()
+        if job.held
+    }
+
+
+def _may_be_refused(jobid: Any, job: SchedJob, seen: Seen) -> bool:
+    """Return whether hello told of the job and somebody has raised an exception of it since.
+
+    The scheduler does so if it cannot hold the resources of the job.
+    """
+    return job.held > job.ended and (seen.at(RAISED, jobid) or 0) > link_of(seen).hello
 
 
 def _allocated(account: Any) -> dict[int, ResourceSet | None]:
@@ -148,7 +163,7 @@ def _allocated(account: Any) -> dict[int, ResourceSet | None]:
 @RULES.judge(
     "invariant.scheduler-agrees",
     noted(Kind.STATE),
-    views=[LIFE, ASKED, SCHED_JOBS, WRITTEN, LINK],
+    views=[LIFE, ASKED, SCHED_JOBS, WRITTEN, LINK, RAISED],
 )
 def the_scheduler_knows_who_has_what(record: Record, seen: Seen) -> Said:
     """Check the scheduler's `state` record, after each ready and at rest.

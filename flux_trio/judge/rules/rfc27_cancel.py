@@ -175,7 +175,11 @@ def _better_waits(seen: Seen) -> Iterable[Broken]:
     """In limited mode at its limit: a job that ranks above one that is asked for."""
     if seen.facts.limit is None or not link_of(seen).is_up:
         return
-    lives = {jobid: life for jobid, life in seen.all(LIFE).items() if is_eligible(life)}
+    lives = {
+        jobid: life
+        for jobid, life in seen.all(LIFE).items()
+        if is_eligible(life) and life.t_submit  # else the trace does not tell its rank
+    }
     asked = {jobid for jobid in lives if is_pending(asked_of(seen, jobid), seen)}
     if asked and (seen.at(OUTSTANDING) or 0) >= seen.facts.limit:
         worst = max(asked, key=lambda jobid: rank_of(lives[jobid]))
