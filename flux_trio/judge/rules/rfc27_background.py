@@ -95,14 +95,19 @@ def alloc_is_asked_for_in_sched(record: Record, seen: Seen) -> Said:
     return Broken(text, (life.since,))
 
 
-@RULES.judge("27.background.4", sent("request", FREE), views=[LIFE, DURABLE])
+@RULES.judge("27.background.4", sent("request", FREE), views=[LIFE, DURABLE, ASKED])
 def free_is_asked_for_in_cleanup(record: Record, seen: Seen) -> Said:
-    """A job that is INACTIVE by now was granted resources after it was canceled."""
+    """A job that is INACTIVE by now was granted resources after it was canceled.
+
+    One that left SCHED as it was granted them may be in PRIORITY.
+    """
     life: Life | None = seen.at(LIFE, job_id(record))
     if life is None:
         return None
     if life.state == CLEANUP:
         return True
+    if asked_of(seen, job_id(record)).granted and life.state != SCHED:
+        return None
     text = f"job {job_id(record)}: sched.free is for a job in CLEANUP; this one is in {life.state}"
     return Broken(text, (life.since,))
 

@@ -34,7 +34,7 @@ from flux_trio.judge.engine.view import Live, Seen, view
 from flux_trio.judge.views.calls import call_key
 from flux_trio.judge.views.commits import NULL, decoded, encoded, stored
 from flux_trio.judge.views.jobs import context_of
-from flux_trio.messages import Request, topics
+from flux_trio.messages import Request, Response, topics
 from flux_trio.trace import Kind, Record
 
 Rpc = tuple[str, int]
@@ -163,19 +163,40 @@ class Queues(Live, frozen=True, gc=False):
 
 STARTED: Final = Queues()
 
+_CHECKPOINT: Final = '{"queues":'  # how the job manager's checkpoint begins
 
-def _fold_queues(queues: Queues | None, _part: None, record: Record, _seen: Seen) -> Queues:
+
+def _fold_queues(queues: Queues | None, _part: None, record: Record, seen: Seen) -> Queues:
     queues = queues or STARTED
     if record.kind == EVENT:  # the memory of a restarted job manager is unknown
         unsure = tuple((name, 0) for name, _ in queues.stopped)
         return queues if unsure == queues.stopped else queues.but(stopped=unsure)
     if record.message is None:
         return _configured(queues, Tables(payload(record)), record)
+    if isinstance(record.message, Response):
+        return _restored(queues, record, seen)
     meant = _meant(payload(record), queues)
     others = tuple(each for each in queues.stopped if each[0] not in meant)
     is_stop = payload(record).get("start") is False
     stopped = tuple((each, record.n) for each in meant) if is_stop else ()
     return queues.but(stopped=(*others, *stopped), t=record.t)
+
+
+def _restored(queues: Queues, record: Record, seen: Seen) -> Queues:
+    """What a job manager reads of the queues of an earlier run: those may be stopped."""
+    text = payload(record).get("value")
+    is_read = record.party == (seen.facts.manager or topics.JOB_MANAGER)
+    if not is_read or not isinstance(text, str) or not text.startswith(_CHECKPOINT):
+        return queues
+    content = decoded(text)
+    saved = content.get("queues") if isinstance(content, dict) else None
+    stopped = [
+        str(each.get("name") or ANONYMOUS)
+        for each in (saved if isinstance(saved, list) else ())
+        if isinstance(each, dict) and each.get("start") is False
+    ]
+    others = tuple(each for each in queues.stopped if each[0] not in stopped)
+    return queues.but(stopped=(*others, *((name, 0) for name in stopped)))
 
 
 def _meant(asked: dict[str, Any], queues: Queues) -> tuple[str, ...]:
@@ -196,6 +217,7 @@ def _configured(queues: Queues, tables: Tables, record: Record) -> Queues:
 QUEUES: Final = view(
     "queues",
     received("request", topics.JOB_QUEUE_START),
+    received("response", topics.KVS_LOOKUP),
     noted(Kind.CONFIG),
     logged("flux-restart"),
     key=no_key,
