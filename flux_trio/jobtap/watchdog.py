@@ -3,13 +3,18 @@
 The host marks what runs (`running`), step by step for what is async; the thread looks whether the
 mark stays the same. It touches nothing of Trio unless it has something to report. A handler that
 cannot be interrupted, or goes on, keeps the instance from ending; then the thread ends the process.
+
+Code in C that keeps the interpreter's lock stops this thread, too. For that, `faulthandler` has a
+timer without Python, which the thread sets again and again: when it expires, it writes the stacks.
 """
 
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import sys
 import threading
+import time
 import traceback
 import types
 from collections.abc import Awaitable, Callable, Generator
@@ -25,6 +30,7 @@ from flux_trio.jobtap.interrupting import Interrupter, end_process
 BLOCKED_S: Final = 1.0  # seconds that a handler may hold the whole instance
 LOOP_S: Final = 30.0  # after this time it is interrupted; [job-manager] plugin-loop-limit
 TERM_S: Final = 10.0  # seconds that a handler may hold the instance after SIGTERM
+LOCK_S: Final = 10.0  # seconds that nothing in Python may run before the stacks are written
 _AGAIN_S: Final = 0.002  # until the next try, if the code that ran was not the plugin's
 _TRIES_MAX: Final = 500  # in a row
 CANCELS_MAX: Final = 100  # in an ending function: each await of its cleanup raises one
@@ -55,9 +61,11 @@ class Watchdog:
         self._report = report
         self.loop_s = loop_s
         self._term_s = term_s
+        self._lock_s = LOCK_S
         self.interrupter = Interrupter(lambda: self.running)
         self._token: trio.lowlevel.TrioToken
         self._watched = 0
+        self._armed = 0.0
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -67,6 +75,7 @@ class Watchdog:
             self._token = trio.lowlevel.current_trio_token()
             self._watched = threading.get_ident()
             self.interrupter.install()
+            self._arm()
             self._thread = threading.Thread(target=self._watch, name="jobtap", daemon=True)
             self._thread.start()
 
@@ -80,7 +89,7 @@ class Watchdog:
     def _watch(self) -> None:
         seen, held_s, term_s = None, 0.0, 0.0
         is_to_end = False
-        while not self._stop.wait(self._blocked_s):
+        while self._pauses():
             running = self.running
             is_to_end = self.interrupter.took_sigterm() or is_to_end
             if running is None or running is not seen:
@@ -96,6 +105,29 @@ class Watchdog:
             if held_s >= self.loop_s or term_s == self._blocked_s:
                 self._interrupt(running, held_s)
                 held_s = 0.0
+
+    def _arm(self) -> None:
+        """Let the stacks be written if this is not called again in time."""
+        faulthandler.dump_traceback_later(self._lock_s, file=2)
+        self._armed = time.monotonic()
+
+    def _pauses(self) -> bool:
+        """Wait for `blocked_s` seconds; False if the watch is over.
+
+        Stacks that were written meanwhile are followed by what they mean.
+        """
+        is_over = self._stop.wait(self._blocked_s)
+        seconds = time.monotonic() - self._armed
+        if is_over:
+            faulthandler.cancel_dump_traceback_later()
+        else:
+            self._arm()
+        if seconds >= self._lock_s:
+            STDERR.write(
+                f"flux-trio: no Python ran for {seconds:.1f} s: code in C kept the interpreter's "
+                "lock, or the process was stopped; the stacks above are of that time\n"
+            )
+        return not is_over
 
     def _interrupt(self, running: Any, held_s: float) -> None:
         """Interrupt the handler, unless it cannot be; one in C when it comes back from there."""

@@ -286,6 +286,30 @@ def test_process_whose_plugin_cannot_be_interrupted_ends_after_sigterm(name: str
     assert f"in {name}" in done.stderr
 
 
+KEEPS_THE_LOCK = """
+    import ctypes, trio
+    from flux_trio.jobtap.watchdog import Watchdog
+
+    def keeps_the_lock(): ctypes.PyDLL(None).usleep(500_000)
+
+    async def main():
+        watchdog = Watchdog(0.01, print)
+        watchdog._lock_s = 0.1
+        watchdog.start()
+        keeps_the_lock()
+        watchdog.stop()
+
+    trio.run(main)
+    """
+
+
+def test_code_in_c_that_keeps_the_lock_of_python_is_named() -> None:
+    command = [sys.executable, "-c", dedent(KEEPS_THE_LOCK)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert "in keeps_the_lock" in done.stderr
+    assert "code in C kept the interpreter's lock" in done.stderr
+
+
 def test_loop_is_no_exception_that_a_plugin_catches() -> None:
     assert not issubclass(PluginLoop, Exception)
 
