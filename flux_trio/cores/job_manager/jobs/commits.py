@@ -133,12 +133,15 @@ class Commits(Part):
             waiting[:] = [each for each in waiting if not _is_by_job_id(each, service)]
 
     def forget(self, sender: str) -> None:
-        """Drop answers to a peer that is gone, if they wait for a commit (6.disconnect.2).
+        """Drop answers to a peer that is gone, which wait for a commit or for the turn's end.
+
+        RFC 6 forbids them (6.disconnect.2).
 
         Messages of earlier turns are searched once a turn, for all peers that have left in it, and
         so are the calls whose answers would answer them.
         """
         self.messages = _without_answers(self.messages, {sender})
+        self.questions = _without_answers(self.questions, {sender})
         if self.uncommitted or len(self.outbox.calls):
             self.gone[sender] = self.outbox.calls.last
 
