@@ -16,11 +16,6 @@ from flux_trio.faults import Crash, Do, JobPlan, Plan
 from flux_trio.formats import parse_eventlog
 from flux_trio.protocols.alloc import ALLOC, AllocEvent, AllocState
 from flux_trio.protocols.execution import EXECUTION, ExecEvent, ExecState
-from tests.support import reborn
-
-pytestmark = pytest.mark.skipif(
-    reborn.is_on, reason="a search takes up every core at each step anyhow"
-)
 
 ONE = Plan(seed=0, nnodes=1, cores=1, jobs=(JobPlan(),))
 PLANS = {
