@@ -27,6 +27,7 @@ from flux_trio.messages import (
     USERID_UNKNOWN,
     Errno,
     FluxError,
+    Message,
     Payload,
     Request,
     check_owner,
@@ -144,7 +145,9 @@ class BrokerServices:
         handle.register(topics.MODULE)
         handle.register(topics.LOG)
         logs = LogService(self.log, handle)
-        self._counts.update(dict.fromkeys([*self._methods, *logs.methods, topics.MODULE_TRACE], 0))
+        others = (topics.MODULE_TRACE, topics.BROKER_NOTE)
+        self._counts.update(dict.fromkeys([*self._methods, *logs.methods, *others], 0))
+        self._take_notes_as_they_are_sent(self.router.peers[handle.name])
         task_status.started()
         try:
             async with trio.open_nursery() as nursery:
@@ -189,6 +192,35 @@ class BrokerServices:
             finally:
                 self._backups.remove(served)
 
+    def _take_notes_as_they_are_sent(self, broker: Peer) -> None:
+        """Take each broker.note when it is sent; other messages wait in the broker's inbox.
+
+        A module in a process of its own writes a note between two of its messages, and the record
+        must stand there: the next messages may change what the note tells.
+        """
+        put_in_inbox = broker.deliver
+
+        def deliver(ref: int, message: Message) -> None:
+            if isinstance(message, Request) and message.topic == topics.BROKER_NOTE:
+                self.router.trace.received(broker.name, "", message, ref)
+                self._note(broker, message)
+            else:
+                put_in_inbox(ref, message)
+
+        broker.deliver = deliver
+
+    def _note(self, broker: Peer, request: Request) -> None:
+        self._counts[topics.BROKER_NOTE] += 1
+        try:
+            check_owner(request)
+            note = expect_payload(request, TraceNote)
+            self.router.trace.note(note.kind, request.sender, note.data)
+            answer = respond(request)
+        except FluxError as error:
+            answer = respond_error(request, error.errnum, error.text)
+        if answer is not None:
+            self.router.route(broker, answer)
+
     def _trace(self, nursery: trio.Nursery, handle: Handle, request: Request) -> None:
         """Open a stream at once, so that its cancel can find it; a task feeds it."""
         try:
@@ -220,7 +252,6 @@ class BrokerServices:
             topics.MODULE_KILL: self._owner_only(self._kill),
             topics.MODULE_TRACE_CANCEL: self._end_trace,
             topics.BROKER_LOG: self._owner_only(self._log),
-            topics.BROKER_NOTE: self._owner_only(self._note),
             topics.disconnect_of(topics.BROKER): self._stop_backups,
             topics.disconnect_of(topics.MODULE): self._forget,
             topics.stats_of(topics.BROKER): self._stats,
@@ -374,11 +405,6 @@ class BrokerServices:
     async def _log(self, request: Request) -> Payload:
         line = expect_payload(request, LogLine)
         self.write_log(line.level, request.sender, line.text)
-        return None
-
-    async def _note(self, request: Request) -> Payload:
-        note = expect_payload(request, TraceNote)
-        self.router.trace.note(note.kind, request.sender, note.data)
         return None
 
     async def _stop_backups(self, request: Request) -> Payload:

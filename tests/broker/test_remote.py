@@ -21,6 +21,7 @@ from flux_trio.broker import (
     serve_connection,
 )
 from flux_trio.messages import ROLE_OWNER, ROLE_USER, Errno, Event, Flag, FluxError, Level, Request
+from flux_trio.trace import Kind
 from flux_trio.transports import (
     Connection,
     Credentials,
@@ -197,6 +198,23 @@ async def test_end_of_the_connection_ends_the_module_and_drops_its_names(world: 
             nursery.start_soon(functools.partial(world.connections[-1].aclose, "bye"))
             assert (await client.answer(tag)).errnum == Errno.ENOSYS
     assert "echo" not in world.router.services
+
+
+async def test_note_stands_in_the_trace_between_the_messages_of_its_module(world: Remotes) -> None:
+    "Else the state that it tells would be compared with messages that changed it later."
+    await world.load("peer", listener("peer", []))
+    handle = await world.serve(echo)
+    for number in range(3):
+        handle.send(Request("peer.before", {"n": number}))
+        handle.note("state", {"n": number})
+    assert await handle.call("echo.back", {"a": 1}) == {"a": 1}
+    written = [
+        record.data["n"] if record.data else record.message.payload["n"]
+        for record in world.records
+        if record.kind == Kind.STATE
+        or (record.kind == Kind.SEND and record.message.topic == "peer.before")
+    ]
+    assert written == [0, 0, 1, 1, 2, 2]
 
 
 async def test_guest_may_not_write_the_log(world: Remotes) -> None:
