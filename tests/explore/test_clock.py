@@ -80,12 +80,13 @@ def histories(world: SmallWorld) -> set[History]:
 
 
 def history(world: SmallWorld) -> Iterator[tuple[str, ...]]:
-    kvs = world.stations["kvs"].core
+    kvs: Any = world.stations["kvs"].core
     kvs.dump()  # the store has the values of this state from now on
     store = world.disk.store
     for key in store.dir("job"):
         if key.endswith(".eventlog"):
             (text,) = store.lookup([key])
+            assert isinstance(text, str)
             yield tuple(each.name for each in parse_eventlog(text))
 
 

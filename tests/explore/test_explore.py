@@ -20,9 +20,10 @@ from flux_trio.explore import (
     tell_path,
 )
 from flux_trio.explore.identity import identity
-from flux_trio.explore.small_world import Fire, Load, Strike, Take, WorldState
+from flux_trio.explore.small_world import Choice, Fire, Load, Strike, Take, WorldState
 from flux_trio.faults import Crash, Do, Drop, JobPlan, Plan, Which
 from flux_trio.faults.machines import JobManagerOfWorld
+from flux_trio.judge.engine.selector import payload
 from flux_trio.messages import Request, Response, topics
 from flux_trio.protocols.alloc import ALLOC, AllocEvent, AllocState
 from flux_trio.protocols.execution import EXECUTION, ExecEvent, ExecState
@@ -148,7 +149,7 @@ def test_states_of_a_core_with_different_counts_of_requests_have_one_number() ->
     assert len(set(machine.marks)) == len(machine.marks)
 
 
-def successors(world: SmallWorld, state: WorldState) -> dict[object, bytes]:
+def successors(world: SmallWorld, state: WorldState) -> dict[Choice, bytes]:
     """By what happens next: the identity of the state that is reached."""
     found = {}
     world.take_up(state)
@@ -199,7 +200,7 @@ def submissions(plan: Plan) -> list[int]:
     trace: list[Record] = []
     SmallWorld(plan, [trace.append])
     return [
-        len(each.message.payload["jobs"])
+        len(payload(each)["jobs"])
         for each in trace
         if each.kind == Kind.SEND
         and isinstance(each.message, Request)
@@ -240,7 +241,7 @@ def test_search_stops_at_so_many_states() -> None:
 
 
 def test_interrupt_leaves_the_report_so_far() -> None:
-    interrupted = []
+    interrupted: list[int] = []
 
     def interrupt(report: Report) -> None:
         if not interrupted:
