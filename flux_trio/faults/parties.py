@@ -92,34 +92,43 @@ def prompt_owner(world: CoresWorld, place: int) -> None:
 
 def follow_journal(world: CoresWorld, seconds: float) -> None:
     """Let a client follow the journal, read nothing, and be gone after so many seconds."""
-    name = _new_name(world, "reader")
-    reader = world.add(name, Asker([Request(topics.JOB_JOURNAL, {}, flags=STREAMING)]))
-    world.linger(name, seconds)
-    world.start(reader)
-    world.later(seconds, world.remove, name, "")
+    asker = Asker([Request(topics.JOB_JOURNAL, {}, flags=STREAMING)])
+
+    def come() -> None:
+        name = _new_name(world, "reader")
+        reader = world.add(name, asker)
+        world.linger(name, seconds)
+        world.start(reader)
+        world.later(seconds, world.remove, name, "")
+
+    world.when_up(come)
 
 
 def flood(world: CoresWorld, count: int, seconds: float) -> None:
     """Let a guest submit `count` jobs at once, and be gone after so many seconds."""
-    name = _new_name(world, "guest")
     attributes = {"system.exec.test.run_duration": 0.1}
     jobspec = Jobspec.from_command(["true"], ntasks=1, attributes=attributes).to_json()
     requests = [Request(topics.INGEST_SUBMIT, {"jobspec": jobspec})] * count
-    world.start(world.add(name, Asker(requests), GUEST, ROLE_LOCAL | ROLE_USER))
-    world.later(seconds, world.remove, name, "")
+
+    def come() -> None:
+        name = _new_name(world, "guest")
+        world.start(world.add(name, Asker(requests), GUEST, ROLE_LOCAL | ROLE_USER))
+        world.later(seconds, world.remove, name, "")
+
+    world.when_up(come)
 
 
 def ask_once(world: CoresWorld, topic: str, payload: dict[str, Any]) -> None:
     """Let a client send one request."""
-    name = _new_name(world, "client")
-    world.start(world.add(name, Asker([Request(topic, payload)])))
+    asker = Asker([Request(topic, payload)])
+    world.when_up(lambda: world.start(world.add(_new_name(world, "client"), asker)))
 
 
 def ask_for_nodes(world: CoresWorld, topic: str, ranks: Iterable[int]) -> None:
     """Let the operator send a request about some nodes, until a service has answered it."""
-    name = _new_name(world, "operator")
     targets = Idset.of(rank for rank in ranks if rank in world.inventory.ranks)
-    world.start(world.add(name, Insister(topic, {"targets": str(targets)})))
+    operator = Insister(topic, {"targets": str(targets)})
+    world.when_up(lambda: world.start(world.add(_new_name(world, "operator"), operator)))
 
 
 # --- the instance
@@ -129,8 +138,10 @@ def kill_instance(world: CoresWorld, back: float) -> None:
     """Kill the instance; start it again from what is stored after `back` seconds."""
     if not world.is_up:
         return
-    clients = world.end_life()
-    world.later(back, _begin_life, world, clients)
+    for station in world.end_life():
+        if isinstance(station.core, Client) and station.core.comes_back:
+            _reconnect_later(world, station, station.name, 0.0)
+    world.later(back, world.begin_life)
 
 
 def end_instance(world: CoresWorld, back: float) -> None:
@@ -140,18 +151,10 @@ def end_instance(world: CoresWorld, back: float) -> None:
     world.end_in_order(lambda: kill_instance(world, back))
 
 
-def _begin_life(world: CoresWorld, clients: list[Station]) -> None:
-    world.begin_life()
-    for station in clients:
-        if isinstance(station.core, Client) and station.core.comes_back:
-            station.core.connection_lost()
-            _reconnect(world, station, station.name)
-
-
 def _reconnect_later(world: CoresWorld, station: Station, name: str, back: float) -> None:
     assert isinstance(station.core, Client)
     station.core.connection_lost()
-    world.later(back, _reconnect, world, station, name)
+    world.later(back, world.when_up, lambda: _reconnect(world, station, name))
 
 
 def _reconnect(world: CoresWorld, station: Station, name: str) -> None:

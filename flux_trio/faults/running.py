@@ -229,7 +229,7 @@ class Game:
         todo = [Do(0.0, "queue-start"), Do(0.0, "queue-enable"), *_nodes_back(self.plan)]
         todo += [Do(0.0, "urgency", job=place, value=URGENCY) for place in range(len(active))]
         last = Owner((), tuple(todo), dict(enumerate(active)))
-        self.world.start(self.world.add("last", last))
+        self.world.when_up(lambda: self.world.start(self.world.add("last", last)))
 
     def outcome(self, *, is_at_rest: bool) -> Outcome:
         """Check the properties of the whole, and return what became of the plan."""

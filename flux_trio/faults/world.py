@@ -98,6 +98,7 @@ class CoresWorld:
         self._agenda: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
         self._count = itertools.count()
         self._strikes: deque[Callable[[], object]] = deque()
+        self._next_life: deque[Callable[[], object]] = deque()  # what is to be done then
         self._away: dict[str, float] = {}  # modules that take nothing in, until when
         self._slow: dict[str, tuple[float, float]] = {}  # pause after each turn, until when
         self._taken: tuple[Station, list[Any]] | None = None  # inputs of the turn under way
@@ -147,8 +148,8 @@ class CoresWorld:
         self._go_on()
 
     def load(self, name: str) -> None:
-        """Start a module, unless it runs."""
-        if name in self.stations:
+        """Start a module, unless it runs or the instance is not there."""
+        if not self.is_up or name in self.stations:
             return
         plan = self._plans[name]
         station = self.add(name, self.make(name))
@@ -292,6 +293,18 @@ class CoresWorld:
         self.began()
         self._note_config()
         self.boot()
+        while self.is_up and self._next_life:
+            self._next_life.popleft()()
+
+    def when_up(self, do: Callable[[], object]) -> None:
+        """Call `do` now, or at the start of the next life if the instance is not there.
+
+        Between two lives nobody can connect, and nobody speaks.
+        """
+        if self.is_up:
+            do()
+        else:
+            self._next_life.append(do)
 
     # --- time
 

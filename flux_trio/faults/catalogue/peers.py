@@ -45,7 +45,7 @@ class LateSpeech(Strike, frozen=True):
         found = parties.cut_off(world, self.module)
         world.load_later(self.module, self.back)
         if found is not None:
-            world.later(self.late, parties.speak_again, world, *found)
+            world.later(self.late, world.when_up, lambda: parties.speak_again(world, *found))
 
 
 class SecondScheduler(Strike, frozen=True):
