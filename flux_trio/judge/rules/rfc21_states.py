@@ -19,7 +19,7 @@ from flux_trio.judge.views.jobs import (
     is_fatal,
     is_late,
 )
-from flux_trio.judge.views.scheduling import ASKED, asked_of
+from flux_trio.judge.views.scheduling import ASKED, asked_of, gives_late_grant_back
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 
@@ -166,15 +166,14 @@ ACTS: Final = {
     "21.criteria.6", sent("request", *ACTS), views=(LIFE, DURABLE, ASKED), needs_crossing=True
 )
 def no_transition_without_an_event(record: Record, seen: Seen) -> Said:
-    """A grant that comes when the job has left SCHED is given back without an alloc event."""
     life, topic = _life(record, seen), topic_of(record)
     if life is None or not is_durable(seen, record.party, life.since):
         return None  # may have been sent on its way before
     expected = ACTS.get(topic, ACTS["<exec>.start"])
     if life.state in expected:
         return True
-    is_late_grant = topic == topics.SCHED_FREE and asked_of(seen, job_id(record)).granted
-    if is_late_grant and life.state != SCHED:
+    asked = asked_of(seen, job_id(record))
+    if topic == topics.SCHED_FREE and gives_late_grant_back(asked, life):
         return None
     words = " or ".join(expected)
     text = f"{topic} request: expected in {words}; by its eventlog it is in {life.state}"

@@ -38,6 +38,8 @@ from flux_trio.judge.views.scheduling import (
     LINK,
     SUCCESS,
     asked_of,
+    gives_late_grant_back,
+    has_grant,
     is_pending,
     link_of,
 )
@@ -97,16 +99,12 @@ def alloc_is_asked_for_in_sched(record: Record, seen: Seen) -> Said:
 
 @RULES.judge("27.background.4", sent("request", FREE), views=[LIFE, DURABLE, ASKED])
 def free_is_asked_for_in_cleanup(record: Record, seen: Seen) -> Said:
-    """A job that is INACTIVE by now was granted resources after it was canceled.
-
-    One that left SCHED as it was granted them may be in PRIORITY.
-    """
     life: Life | None = seen.at(LIFE, job_id(record))
     if life is None:
         return None
     if life.state == CLEANUP:
         return True
-    if asked_of(seen, job_id(record)).granted and life.state != SCHED:
+    if gives_late_grant_back(asked_of(seen, job_id(record)), life):
         return None
     text = f"job {job_id(record)}: sched.free is for a job in CLEANUP; this one is in {life.state}"
     return Broken(text, (life.since,))
@@ -146,7 +144,7 @@ def _overtaken_without_alloc(seen: Seen) -> list[Broken]:
             job=jobid,
         )
         for jobid in seen.all(OVERTAKEN)
-        if seen.at(LIFE, jobid) is not None and asked_of(seen, jobid).granted > link_of(seen).lost
+        if seen.at(LIFE, jobid) is not None and has_grant(asked_of(seen, jobid), seen)
     ]
 
 

@@ -296,6 +296,15 @@ def has_grant(asked: Asked, seen: Seen) -> bool:
     return asked.granted > link_of(seen).lost
 
 
+def gives_late_grant_back(asked: Asked, life: Life) -> bool:
+    """Whether a sched.free of this job may give back a grant that the job left SCHED without.
+
+    The grant came after a cancel, and the job may be INACTIVE by now; or it came as the job went
+    back to PRIORITY. There is no alloc event of it.
+    """
+    return asked.granted > 0 and life.state != SCHED
+
+
 def is_freeing(asked: Asked, seen: Seen) -> bool:
     """Whether a sched.free is open."""
     return asked.free > link_of(seen).lost
