@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
@@ -11,7 +11,8 @@ from typing import Any, Final, Literal, TypeAlias
 from flux_trio.config import Config
 from flux_trio.formats import ResourceSet
 from flux_trio.instance import MODULES
-from flux_trio.jobtap import Plugin, PluginLoop, failures_told
+from flux_trio.jobtap import Plugin, PluginError, PluginLoop, failures_told
+from flux_trio.messages import FluxError
 from flux_trio.sim.metrics import JobFacts
 from flux_trio.sim.replay import Progress, SimulationStalled
 from flux_trio.sim.workload import WorkloadJob
@@ -47,7 +48,20 @@ class Asked:
         """When the instance starts, in seconds since the Unix epoch."""
         return self.jobs[0].submit_s if self.jobs else 0.0
 
-    def shares_in(self, queried: Mapping[str, Any]) -> dict[str, float] | None:
+    async def first_shares(
+        self, names: Iterable[str], query: Callable[[str], Awaitable[Mapping[str, Any]]]
+    ) -> dict[str, float]:
+        """Return the shares of the first of these plugins whose query has them, by user name."""
+        for name in names:
+            try:
+                queried = await query(name)
+            except (FluxError, PluginError):
+                continue  # its query fails
+            if (shares := self._shares_in(queried)) is not None:
+                return shares
+        return {}
+
+    def _shares_in(self, queried: Mapping[str, Any]) -> dict[str, float] | None:
         """Return the `shares` that a plugin's query has, by user name; None if it has none."""
         shares = queried.get("shares")
         if not isinstance(shares, dict):

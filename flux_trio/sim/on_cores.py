@@ -75,7 +75,7 @@ async def _replay(asked: Asked) -> Ran:
             except ModuleEnded as ended:
                 errors.append(SimulationStalled(str(ended)))
             if not errors:
-                shares = await _shares(host, asked)
+                shares = await asked.first_shares(host.names(), host.query)
                 world.end()
     if errors:
         raise errors[0]
@@ -161,18 +161,6 @@ def _run(world: InOrder, asked: Asked, replay: Replay, stalls: Sequence[Exceptio
     world.run(lambda: replay.is_over or bool(stalls))
     for seat in workload.seats.values():
         world.remove(seat)
-
-
-async def _shares(host: PluginHost, asked: Asked) -> dict[str, float]:
-    """Return the shares of the first plugin whose query has them, by user name."""
-    for name in host.names():
-        try:
-            queried = await host.query(name)
-        except PluginError:
-            continue  # its query fails
-        if (shares := asked.shares_in(queried)) is not None:
-            return shares
-    return {}
 
 
 class _Workload:

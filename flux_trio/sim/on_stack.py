@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 import trio
 
 from flux_trio.broker import Handle
 from flux_trio.instance import Instance, Surroundings, open_instance
-from flux_trio.messages import FluxError, topics
+from flux_trio.messages import topics
 from flux_trio.sim.asked import SIMULATED, USERID, Asked, Ran, loops_told, note_depth
 from flux_trio.sim.replay import Replay, SimulationStalled
 from flux_trio.sim.users import UserBook
@@ -94,13 +95,9 @@ async def _pass_on(handle: Handle, inbox: Handle) -> None:
 
 
 async def _shares(handle: Handle, asked: Asked) -> dict[str, float]:
-    """Return the shares of the first plugin whose query has them, by user name."""
     listed = await handle.call(topics.JOB_JOBTAP_LIST, {})
-    for name in listed["plugins"]:
-        try:
-            queried = await handle.call(topics.JOB_JOBTAP_QUERY, {"name": name})
-        except FluxError:
-            continue  # its query fails
-        if (shares := asked.shares_in(queried)) is not None:
-            return shares
-    return {}
+
+    async def query(name: str) -> dict[str, Any]:
+        return await handle.call(topics.JOB_JOBTAP_QUERY, {"name": name})
+
+    return await asked.first_shares(listed["plugins"], query)
