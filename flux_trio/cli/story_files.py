@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from flux_trio.cli.errors import CommandError
+from flux_trio.cli.errors import CommandError, write_text
 from flux_trio.faults.plan import Plan, plan_to_toml
 from flux_trio.views import Story, story_page, story_text
 
@@ -22,7 +22,7 @@ def write_story_files(
     }
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        for name, text in files.items():
-            (directory / name).write_text(text, encoding="utf-8")
     except OSError as error:
         raise CommandError(f"{error.filename}: {error.strerror}") from None
+    for name, text in files.items():
+        write_text(directory / name, text)
