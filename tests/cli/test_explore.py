@@ -15,7 +15,7 @@ from flux_trio.faults.plan import plan_from_toml, plan_to_toml
 from flux_trio.protocols.execution import EXECUTION, ExecEvent, ExecState
 from tests.support import reborn
 
-pytestmark = pytest.mark.skipif(reborn.is_on, reason="as the tests of explore")
+pytestmark = pytest.mark.skipif(reborn.is_on, reason=reborn.NOT_IN_SEARCHES)
 
 ONE = Plan(seed=0, nnodes=1, cores=1, jobs=(JobPlan(),))
 EXEC = Plan(seed=0, nnodes=1, cores=1, jobs=(JobPlan(run=0.0),), faults=(Crash("job-exec", 1),))

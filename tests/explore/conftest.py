@@ -10,4 +10,4 @@ from tests.support import reborn
 @pytest.fixture(autouse=True)
 def _cores_of_the_search() -> None:
     if reborn.is_on:
-        pytest.skip("a search takes up states in the one core that it keeps for each module")
+        pytest.skip(reborn.NOT_IN_SEARCHES)

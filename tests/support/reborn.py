@@ -38,6 +38,9 @@ with 20,000 jobs, are there to find bounds, and would take minutes."""
 is_on = False
 """Whether cores are replaced in this run."""
 
+NOT_IN_SEARCHES: Final = "a search takes up states in the one core that it keeps for each module"
+"""Why tests of `flux_trio.explore` are skipped in such a run."""
+
 
 class Buried:
     """What the parts of a core become that has been replaced."""
