@@ -6,7 +6,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +20,7 @@ from flux_trio.exercise.program import Program
 from flux_trio.exercise.stage import Stage, Stuck
 from flux_trio.formats import ResourceSet
 from flux_trio.instance import MODULES, Instance, Surroundings, open_instance
-from flux_trio.judge import Clause, Judgement, judge_trace, load_clauses
+from flux_trio.judge import Clause, Judgement, Verdict, judge_trace, load_clauses
 from flux_trio.judge.rules import ALL_RULES
 from flux_trio.messages import FluxError, topics
 from flux_trio.module_process import system_clock
@@ -93,6 +93,7 @@ async def exercise(
     ProgramNotStarted, and Stuck if it does not serve when it is started for the first time.
     """
     stuck: dict[str, str] = {}
+    stand_ins: set[str] = set()
     records: list[Record] = []
     with tempfile.TemporaryDirectory(prefix="flux-trio-exercise-") as directory:
         given = Surroundings(
@@ -113,8 +114,10 @@ async def exercise(
         async with open_instance(config, given) as instance:
             for words, some in ((command, acts), (limited, limited_acts)):
                 if words:
-                    stuck |= await _played(instance, kit, words, some, told, deadline_s)
-    return Findings(stuck, kit.clauses(), *_judged(records))
+                    found, parties = await _played(instance, kit, words, some, told, deadline_s)
+                    stuck |= found
+                    stand_ins |= parties
+    return Findings(stuck, kit.clauses(), *_judged(records, stand_ins))
 
 
 async def _played(
@@ -124,8 +127,11 @@ async def _played(
     acts: Sequence[Act],
     told: Told,
     deadline_s: float,
-) -> dict[str, str]:
-    """Play the acts with one program; return what they were stuck in, by title."""
+) -> tuple[dict[str, str], set[str]]:
+    """Play the acts with one program.
+
+    Returns what they were stuck in, by title, and the parties that stood in for a service.
+    """
     stuck: dict[str, str] = {}
     program = Program(command, instance.uri, instance.owner_token)
     async with instance.connect("exercise") as handle:
@@ -141,7 +147,7 @@ async def _played(
         finally:
             await program.end()
             instance.trace.remove_sink(stage.observe)
-    return stuck
+    return stuck, stage.stand_ins
 
 
 async def _stuck_in(act: Act, stage: Stage) -> str:
@@ -158,10 +164,18 @@ async def _stuck_in(act: Act, stage: Stage) -> str:
     return ""
 
 
-def _judged(records: list[Record]) -> tuple[Judgement, dict[int, Record]]:
-    """Judge the trace; return the judgement, and the records that it shows by number."""
+def _judged(records: list[Record], stand_ins: set[str]) -> tuple[Judgement, dict[int, Record]]:
+    """Judge the trace; return the judgement, and the records that it shows by number.
+
+    What the parties `stand_ins` break is left out: a service may not refuse what they refuse.
+    """
     clauses = load_clauses()
     rules = [rule for rule in ALL_RULES if rule.clause in clauses and rule.clause != LONG_TEXT]
     judgement = judge_trace(Source(FORM, Shown(), iter(records)), rules, clauses, at_rest=True)
+    violations = tuple(each for each in judgement.violations if each.party not in stand_ins)
+    broken = {each.clause for each in violations}
+    forgiven = {each.clause for each in judgement.violations} - broken
+    verdicts = {**judgement.verdicts, **dict.fromkeys(forgiven, Verdict.KEPT)}
+    judgement = replace(judgement, verdicts=verdicts, violations=violations)
     wanted = judgement.wanted()
     return judgement, {each.n: each for each in records if each.n in wanted}

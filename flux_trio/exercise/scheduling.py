@@ -10,6 +10,7 @@ from typing import Final
 
 from flux_trio.editions.rfc28 import DEFAULT_GROUP
 from flux_trio.exercise.acts import Act, all_have, many
+from flux_trio.exercise.refusing import hello_refused, ready_refused, release_refused
 from flux_trio.exercise.stage import Stage
 from flux_trio.messages import FluxError, topics
 
@@ -208,6 +209,9 @@ SCHED_ACTS: Final = (
     Act("the program is killed as it is asked", _killed_as_it_is_asked),
     Act("the program is ended and started again", _ended),
     Act("the program is refused the resources", _not_acquired),
+    Act("the program's hello is refused", hello_refused),
+    Act("the program's ready is refused", ready_refused),
+    Act("the release of a node is refused", release_refused),
 )
 
 SCHED_LIMITED_ACTS: Final = (

@@ -61,6 +61,8 @@ class Stage:
         self.deadline_s = deadline_s
         self.jobs: list[int] = []
         """The ids of all jobs, in the order of submission."""
+        self.stand_ins: set[str] = set()
+        """The parties that stood in for a service; they refuse what the service may not refuse."""
         self._handle = handle
         self._events: dict[int, list[str]] = {}
         self._asked: set[tuple[str, object]] = set()  # topics and job ids of requests
@@ -106,10 +108,18 @@ class Stage:
 
     async def serve(self) -> None:
         """Start the program and wait until it serves. Raises ProgramNotStarted and Stuck."""
-        before = self._answered[self._ready]
+        before = self.nready
         await self.program.start()
-        what = f"{self._ready} of the program"
-        await self.until(what, lambda: self._answered[self._ready] > before)
+        await self.ready(before)
+
+    @property
+    def nready(self) -> int:
+        """How many times the program has come to serve."""
+        return self._answered[self._ready]
+
+    async def ready(self, before: int) -> None:
+        """Wait until the program has come to serve once more than `before`. Raises Stuck."""
+        await self.until(f"{self._ready} of the program", lambda: self.nready > before)
 
     async def event(self, jobid: int, name: str) -> None:
         """Wait until a job has the event `name`. Raises Stuck, which names what is not answered."""
@@ -137,12 +147,16 @@ class Stage:
         await self.until(f"{topic} of the program", lambda: self._taken[topic] > before)
 
     async def left(self, refused: str) -> None:
-        """Wait until the program has ended, since `refused` was refused. Raises Stuck."""
-        with trio.move_on_after(self.deadline_s):
+        """Wait until the program has ended, since `refused` was refused. Raises Stuck.
+
+        Then nothing of it runs any more.
+        """
+        with trio.move_on_after(self.deadline_s) as waiting:
             await self.program.wait()
-            await self.program.kill()  # and the processes that it has left
-            return
-        raise Stuck(f"{refused} was refused, and the program runs on for {self.deadline_s:g} s")
+        await self.program.kill()  # or the processes that it has left
+        if waiting.cancelled_caught:
+            text = f"{refused} was refused, and the program runs on for {self.deadline_s:g} s"
+            raise Stuck(text)
 
     async def asked(self, topic: str, jobid: int) -> None:
         """Wait until the program has been asked something about a job. Raises Stuck."""
