@@ -10,6 +10,8 @@ from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import click
+
 from flux_trio.cli.errors import CommandError, complain, write_text
 
 if TYPE_CHECKING:
@@ -37,6 +39,12 @@ def opened(trace: Path) -> Iterator[Source]:
         raise Unreadable(f"{trace}: {error.strerror}") from None
     except (FormatError, UnicodeError) as error:
         raise Unreadable(f"{trace}: {error}") from None
+
+
+def refuse_to_overwrite(trace: Path, output: Path | None) -> None:
+    """Raise UsageError if `output`, where a report goes, is the trace that it is about."""
+    if output is not None and output.exists() and trace.exists() and output.samefile(trace):
+        raise click.UsageError(f"--output: expected another file than the trace, got {output}")
 
 
 def write_report(output: Path, text: str) -> None:

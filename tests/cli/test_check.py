@@ -111,3 +111,11 @@ def test_file_that_is_not_there_is_told_with_exit_code_2(tmp_path: Path) -> None
     result = check(tmp_path / "none")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.endswith("/none: No such file or directory\n")
+
+
+def test_trace_is_not_replaced_by_its_report(clean: Path) -> None:
+    before = clean.read_bytes()
+    result = check(clean, "-o", clean)
+    assert result.exit_code == 2
+    assert "expected another file than the trace" in result.stderr
+    assert clean.read_bytes() == before

@@ -134,3 +134,26 @@ def test_either_a_trace_or_an_instance_is_shown(trace: Path) -> None:
         result = view(*args)
         assert result.exit_code == 2
         assert "expected either TRACE or --live" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--live", "-o", "page.html"], "--output has an effect only with TRACE"),
+        (["--live", "--records", "1:2"], "--records has an effect only with TRACE"),
+        (["TRACE", "--port", "0"], "--port has an effect only with --live"),
+    ],
+)
+def test_option_without_effect_is_wrong_usage(trace: Path, args: list[str], said: str) -> None:
+    result = view(*(trace if each == "TRACE" else each for each in args))
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_trace_is_not_replaced_by_its_page(trace: Path, tmp_path: Path) -> None:
+    before = trace.read_bytes()
+    (tmp_path / "link").symlink_to(trace)
+    result = view(trace, "-o", tmp_path / "link")
+    assert result.exit_code == 2
+    assert "expected another file than the trace" in result.stderr
+    assert trace.read_bytes() == before

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flux_trio.cli.params import EDITION_OPTION
-from flux_trio.cli.traces import Unreadable, opened, write_report
+from flux_trio.cli.traces import Unreadable, opened, refuse_to_overwrite, write_report
 
 if TYPE_CHECKING:
     from flux_trio.judge import Clause, Judgement
@@ -76,6 +76,7 @@ def check(
     from flux_trio.judge.known import sort_known
     from flux_trio.judge.rules import ALL_RULES, CURRENT_RULES, ROUTED_RULES
 
+    refuse_to_overwrite(trace, output)
     clauses, is_classic = load_clauses(), edition == "classic"
     departures = [each for name in known for each in _departures(name)]
     rules = (*(ALL_RULES if is_classic else CURRENT_RULES), *ROUTED_RULES)

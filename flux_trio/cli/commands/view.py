@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
+from click.core import ParameterSource
 
 from flux_trio.cli.errors import CommandError
 from flux_trio.cli.params import EDITION_OPTION
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
 
 RECORDS_MAX: Final = 50_000
 """Records in a page, unless --records names others: a browser takes a few seconds for them."""
+
+OF_A_TRACE: Final = ("output", "span", "edition")
+OF_AN_INSTANCE: Final = ("port",)
+"""Parameters that have an effect only for the one or the other."""
 
 
 class Span(click.ParamType[tuple[int, int | None]]):
@@ -59,7 +64,9 @@ class Span(click.ParamType[tuple[int, int | None]]):
     default=0,
     help="With --live, the port of the page at 127.0.0.1.  [default: any free one]",
 )
+@click.pass_context
 def view(
+    ctx: click.Context,
     *,
     trace: Path | None,
     output: Path | None,
@@ -80,16 +87,26 @@ def view(
     Exit codes: 0, 1 if the instance does not answer or ends, 2 if the trace cannot be read, the
     page cannot be written, or for wrong usage.
     """
-    from flux_trio.cli.traces import write_report
+    from flux_trio.cli.traces import refuse_to_overwrite, write_report
 
     if live == (trace is not None):
         raise click.UsageError("expected either TRACE or --live")
+    _refuse_what_has_no_effect(ctx, live=live)
     if trace is None:
         _show_live(port)
         return
     output = output or Path(f"{trace.name}.html")
+    refuse_to_overwrite(trace, output)
     write_report(output, _page(trace, span, is_classic=edition == "classic"))
     click.echo(f"wrote {output}")
+
+
+def _refuse_what_has_no_effect(ctx: click.Context, *, live: bool) -> None:
+    for param in ctx.command.params:
+        is_given = ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
+        if is_given and param.name in (OF_A_TRACE if live else OF_AN_INSTANCE):
+            place = "with TRACE" if live else "with --live"
+            raise click.UsageError(f"{param.opts[-1]} has an effect only {place}")
 
 
 def _show_live(port: int) -> None:
