@@ -80,9 +80,9 @@ class Info(Part):
         for key in keys:
             found = KeyRead(self._last_number, key)
             if key == OUTPUT:
-                pieces = [output_key(piece) for piece in range(OUTPUT_PIECES_MAX + 1)]
-                keys = [job_key(record.id, piece) for piece in pieces]
-                self._exchange.ask(*look_up_all(keys), found)
+                pieces = map(output_key, range(OUTPUT_PIECES_MAX + 1))
+                stored = [job_key(record.id, piece) for piece in pieces]
+                self._exchange.ask(*look_up_all(stored), found)
             else:
                 self._exchange.ask(*look_up(job_key(record.id, key)), found)
 
