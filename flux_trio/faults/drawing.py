@@ -6,6 +6,9 @@ import random
 from collections.abc import Iterator
 from typing import Final
 
+from msgspec.structs import replace
+
+from flux_trio.faults.meetings import draw_meeting
 from flux_trio.faults.plan import Plan
 from flux_trio.faults.swarm import Aim, draw_faults
 from flux_trio.faults.workload import Action, Do, JobPlan
@@ -14,15 +17,19 @@ SPAN_S: Final = 30.0  # in which jobs are submitted and requests made
 
 
 def draw_plan(seed: int, njobs: int | None = None, nfaults: int | None = None) -> Plan:
-    """Return the plan of `seed`. One of its faults, if there are any, strikes the scheduler."""
+    """Return the plan of `seed`. One of its faults, if there are any, strikes the scheduler.
+
+    If their number is not given, half of the plans also have faults and requests that meet.
+    """
     draw = random.Random(f"plan {seed}")
+    has_meeting = nfaults is None
     njobs = draw.choice(_NJOBS) if njobs is None else njobs
     nfaults = draw.choice(_NFAULTS) if nfaults is None else nfaults
     nnodes = draw.choice((1, 2, 4))
     queues = draw.choice((0, 0, 2))
     aim = Aim(draw, njobs, nnodes)
     actions = draw.sample(_ACTIONS, draw.randint(0, len(_ACTIONS)))
-    return Plan(
+    plan = Plan(
         seed=seed,
         nnodes=nnodes,
         cores=draw.choice((1, 2, 4)),
@@ -39,6 +46,14 @@ def draw_plan(seed: int, njobs: int | None = None, nfaults: int | None = None) -
         faults=draw_faults(draw, nfaults, aim),
         queues=queues,
     )
+    return _with_meeting(plan) if has_meeting else plan
+
+
+def _with_meeting(plan: Plan) -> Plan:
+    """Return the plan with faults and requests that meet, in half of all plans."""
+    draw = random.Random(f"meeting {plan.seed}")
+    faults, actions = draw_meeting(draw, plan.jobs, plan.nnodes, plan.queues, SPAN_S)
+    return replace(plan, faults=(*plan.faults, *faults), actions=(*plan.actions, *actions))
 
 
 _NJOBS: Final = (1, 2, 3, 4, 5, 6, 8, 10, 14, 20)

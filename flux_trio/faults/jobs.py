@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flux_trio.cores.job_index import ACTIVE, jobid_in
 from flux_trio.formats import job_key, parse_eventlog
+from flux_trio.messages import topics
 from flux_trio.protocols import JobEvent
 from flux_trio.store.stores import Store
 from flux_trio.trace import Kind, Record
@@ -15,10 +16,13 @@ class Jobs:
     def __init__(self) -> None:
         self.active: set[int] = set()
         self._all: set[int] = set()
+        self._is_purging = False  # finished jobs may be removed
 
     def observe(self, record: Record) -> None:
         """Take the next record; a Sink."""
-        if record.kind == Kind.EVENT and record.data is not None:
+        if record.kind == Kind.SEND and getattr(record.message, "topic", "") == topics.JOB_PURGE:
+            self._is_purging = True
+        elif record.kind == Kind.EVENT and record.data is not None:
             match record.data["name"]:
                 case JobEvent.SUBMIT:
                     self.active.add(record.data["id"])
@@ -36,9 +40,11 @@ class Jobs:
         lost = set()
         for jobid in self._all:
             (text,) = store.lookup([job_key(jobid, "eventlog")])
+            was_active = jobid in self.active
             self.active.discard(jobid)
             if not isinstance(text, str):
-                lost.add(jobid)
+                if was_active or not self._is_purging:
+                    lost.add(jobid)
             elif all(event.name != JobEvent.CLEAN for event in parse_eventlog(text)):
                 self.active.add(jobid)
         return lost

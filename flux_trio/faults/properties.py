@@ -28,15 +28,45 @@ class Property:
     """A property `name`; `check` returns what is wrong, or "".
 
     `check` gets the whole trace at its end ("trace"), or the world: after each step ("step"), at
-    each pause ("pause"), or when all has come to rest after the faults ("rest").
+    each pause ("pause"), or when all has come to rest after the faults ("rest"). A property that
+    looks at the records as they come ("records") is made by `watching`.
     """
 
     name: str
-    looks_at: Literal["trace", "step", "pause", "rest"]
-    check: Callable[[Any], str]
+    looks_at: Literal["trace", "step", "pause", "rest", "records"]
+    check: Callable[[Any], Any]
+    modules: tuple[str, ...] = ()
+    """At a pause: the modules that no fault may be at work on; empty if none may be at work."""
 
     def __call__(self, seen: Any) -> str:
-        return self.check(seen)
+        said: str = self.check(seen)
+        return said
+
+    def watch(self, world: CoresWorld) -> Watcher:
+        """Return what looks at the records of `world`."""
+        watcher: Watcher = self.check(world)
+        return watcher
+
+
+class Watcher:
+    """Looks at each record of one world, and remembers; `problem` is what it has found wrong."""
+
+    def __init__(self, world: CoresWorld) -> None:
+        self.world = world
+        self.problem = ""
+
+    def observe(self, record: Record) -> None:
+        """Take the next record; a Sink."""
+
+    def pause(self) -> None:
+        """Nobody acts for a second, and no fault is at work."""
+
+    def rest(self) -> None:
+        """All has come to rest after the faults."""
+
+    def found(self, problem: str) -> None:
+        """Note what is wrong; the first problem counts."""
+        self.problem = self.problem or problem
 
 
 def over_trace(name: str) -> Callable[[Callable[[Sequence[Record]], str]], Property]:
@@ -49,12 +79,18 @@ def after_each_step(name: str) -> Callable[[Callable[[CoresWorld], str]], Proper
     return lambda check: Property(name, "step", check)
 
 
-def at_each_pause(name: str) -> Callable[[Callable[[CoresWorld], str]], Property]:
+def at_each_pause(name: str, *modules: str) -> Callable[[Callable[[CoresWorld], str]], Property]:
     """Make a property of a function that gets the world when nobody acts for a second.
 
     It is not called while a fault is at work: a module is away, hangs or lies, or the disk fails.
+    With `modules` it is called while these are there, do not hang, and have read their messages.
     """
-    return lambda check: Property(name, "pause", check)
+    return lambda check: Property(name, "pause", check, modules)
+
+
+def watching(name: str) -> Callable[[type[Watcher]], Property]:
+    """Make a property of a class that looks at the records of one world as they come."""
+    return lambda watcher: Property(name, "records", watcher)
 
 
 def at_rest(name: str) -> Callable[[Callable[[CoresWorld], str]], Property]:

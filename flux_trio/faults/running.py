@@ -164,9 +164,13 @@ class Game:
             sinks.append(lives.observe)
         if any(each.looks_at == "trace" for each in self._properties):
             sinks.append(self.trace.append)
+        watched = [each for each in self._properties if each.looks_at == "records"]
         self.world = _WORLDS[plan.depth](
             plan.seed, config_of(plan), surroundings_of(plan), late=plan.late, sinks=sinks
         )
+        self._watchers = {each.name: each.watch(self.world) for each in watched}
+        for watcher in self._watchers.values():
+            self.world.trace.add_sink(watcher.observe)
         self.world.began = self._begin_life
         if plan.depth == "cores":  # at depth stack tasks may be about to act that nobody sees
             self.world.pauses = self._pause
@@ -242,12 +246,15 @@ class Game:
             for each in self._properties:
                 if each.looks_at == "rest":
                     self._check(each, world)
+            for watcher in self._watchers.values():
+                watcher.rest()
         else:
             problems = [f"rest: there is none after {world.nsteps} steps"]
         for each in self._properties:
             if each.looks_at == "trace":
                 self._check(each, self.trace)
-        problems += [f"{name}: {text}" for name, text in self.broken.items()]
+        said = {name: each.problem for name, each in self._watchers.items() if each.problem}
+        problems += [f"{name}: {text}" for name, text in (self.broken | said).items()]
         problems += [f"{ERROR}: {each}" for each in world.errors]
         violations = tuple(lives.violations)
         lies = [_told(each) for each in violations if _violator(each) in world.liars]
@@ -272,11 +279,15 @@ class Game:
 
     def _pause(self) -> None:
         """Nobody has anything to do before time passes."""
-        if self.world.is_calm:
-            if self.lives is not None:
-                self.lives.pause(self.world)
-            for each in self._at_pause:
+        is_calm = self.world.is_calm
+        if is_calm and self.lives is not None:
+            self.lives.pause(self.world)
+        for each in self._at_pause:
+            if is_calm or (each.modules and self.world.are_calm(each.modules)):
                 self._check(each, self.world)
+        if is_calm:
+            for watcher in self._watchers.values():
+                watcher.pause()
 
     def _begin_life(self) -> None:
         """The instance begins again from what is stored."""

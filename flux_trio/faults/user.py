@@ -10,6 +10,8 @@ from flux_trio.faults.workload import Do, JobPlan, queue_name
 from flux_trio.formats import Idset, Jobspec
 from flux_trio.messages import Request, Response, topics
 
+PURGED_MAX: Final = 1000  # jobs of one purge: all that a world has
+
 
 class Owner(Client):
     """A core that speaks for the owner; `ids` are the ids of the submitted jobs, by place."""
@@ -106,6 +108,8 @@ def _method(asked: Do, jobid: int) -> tuple[str, dict[str, Any]]:
             return topics.JOB_URGENCY, {"id": jobid, "urgency": asked.value}
         case "include":
             return topics.RESOURCE_EXCLUDE, {"targets": ""}
+        case "purge":
+            return topics.JOB_PURGE, {"num_limit": 0, "batch": PURGED_MAX, "force": True}
         case "queue-stop" | "queue-start":
             is_start = asked.what == "queue-start"
             return topics.JOB_QUEUE_START, {"start": is_start, **_queue(asked)}

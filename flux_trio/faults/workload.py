@@ -26,6 +26,7 @@ Action = Literal[
     "queue-start",
     "queue-disable",
     "queue-enable",
+    "purge",
 ]
 
 
@@ -50,7 +51,8 @@ class Do(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     """A request of the owner: at `at`, or at the message `when` if that is given.
 
     `job` is the place of a job in the plan, for cancel and urgency; `value` is the urgency. `rank`
-    is the target of drain, undrain, down, up and exclude. include empties the exclude group.
+    is the target of drain, undrain, down, up and exclude. include empties the exclude group. purge
+    removes all finished jobs.
     `queue` is the number of a named queue; without one a request is about all queues.
     """
 

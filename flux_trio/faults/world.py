@@ -388,12 +388,22 @@ class CoresWorld:
         """Whether no fault is at work: all are there, nobody hangs or lies, the disk is well."""
         return (
             not self.liars
-            and all(name in self.stations for name in self.modules)
-            and not any(at > self.passed for at in self._away.values())
-            and not any(at > self.passed for _, at in self._slow.values())
+            and self.are_calm(self.modules)
             and not any(each.nwaiting or each.is_full for each in self.stations.values())
             and not self.disk.is_troubled
             and not self.stations[KVS_MODULE].peer.inflight
+        )
+
+    def are_calm(self, names: Iterable[str]) -> bool:
+        """Whether these parties are there, none of them hangs, and all have read their messages."""
+        found = [self.stations.get(name) for name in names]
+        return all(
+            each is not None
+            and not each.nwaiting
+            and not each.is_full
+            and self._away.get(each.name, 0.0) <= self.passed
+            and self._slow.get(each.name, (0.0, 0.0))[1] <= self.passed
+            for each in found
         )
 
     def release_all(self) -> bool:

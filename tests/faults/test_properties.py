@@ -8,11 +8,14 @@ from flux_trio.cores.kvs.ops import Append
 from flux_trio.faults import Crash, JobPlan, Plan, When, run_plan, shrink
 from flux_trio.faults.consistency import OURS
 from flux_trio.faults.properties import (
+    Watcher,
     after_each_step,
+    at_each_pause,
     at_rest,
     no_job_runs_twice,
     over_trace,
     resources_are_accounted_for,
+    watching,
 )
 from flux_trio.faults.world import CoresWorld
 from flux_trio.formats import Event, format_event
@@ -52,6 +55,50 @@ def test_property_after_each_step_is_named_once() -> None:
     outcome = run_plan(PLAN, properties=[is_young])
     assert steps == list(range(1, 11))
     assert outcome.problems == ("young: step 10",)
+
+
+def test_property_over_records_sees_each_world_from_its_boot_on() -> None:
+    asked: list[str] = []
+
+    @watching("counted")
+    class Counted(Watcher):
+        def __init__(self, world: CoresWorld) -> None:
+            super().__init__(world)
+            self.modules = 0
+
+        def observe(self, record: Record) -> None:
+            self.modules += record.kind == Kind.MODULE
+
+        def pause(self) -> None:
+            asked.append("pause")
+
+        def rest(self) -> None:
+            asked.append("rest")
+            self.found(f"{self.modules} modules have started")
+            self.found("the first problem counts")
+
+    for _ in range(2):  # each world has a watcher of its own
+        problems = run_plan(PLAN, properties=[Counted]).problems
+        assert problems == ("counted: 7 modules have started",)
+    assert asked[-1] == "rest"
+    assert "pause" in asked
+
+
+def test_property_of_a_pause_can_be_about_modules_that_are_well_while_others_are_not() -> None:
+    away: list[bool] = []
+
+    @at_each_pause("served", "job-exec", "resource")
+    def is_served(world: CoresWorld) -> str:
+        away.append("job-manager" not in world.stations)
+        assert "job-exec" in world.stations
+        return ""
+
+    started = When("job-exec.start", type="response")
+    crashes = (Crash("job-manager", started, back=12.0), Crash("job-exec", 300, back=12.0))
+    plan = Plan(1, jobs=(JobPlan(run=90.0),), faults=crashes)
+    assert run_plan(plan, properties=[is_served]).problems == ()
+    assert True in away
+    assert False in away
 
 
 def test_property_at_rest_is_asked_when_everything_was_put_right() -> None:

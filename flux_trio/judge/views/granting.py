@@ -93,7 +93,7 @@ class SchedJob(Live, frozen=True, gc=False):
     """The last final answer, and its type."""
     how: int = -1
     canceled: Place = 0
-    """The last CANCEL."""
+    """The sched.cancel that the last CANCEL has answered."""
     held: Place = 0
     """It has resources: SUCCESS was sent or hello told of it, and no free was answered; in the
     current edition, no final free was taken up."""
@@ -159,7 +159,7 @@ def _after_answer(known: SchedJob, record: Record, seen: Seen) -> SchedJob | Non
         cancel=0,
         ended=n,
         how=how,
-        canceled=n if how == 3 else known.canceled,
+        canceled=known.cancel or n if how == 3 else known.canceled,
         held=n if how == 0 else known.held,
     )
 

@@ -1,0 +1,100 @@
+"""What goes wrong together is drawn as a whole: each kind of meeting, and what it makes happen."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pytest
+
+from flux_trio.cores.sched.granting import Grantings
+from flux_trio.faults import (
+    DiskFull,
+    Do,
+    JobPlan,
+    Linger,
+    NodesDown,
+    Plan,
+    Shrink,
+    When,
+    draw_plan,
+    run_plan,
+)
+from flux_trio.faults.consistency import OURS
+from flux_trio.faults.drawing import SPAN_S
+from flux_trio.faults.meetings import Meeting, draw_meeting
+from flux_trio.faults.running import play
+from flux_trio.messages import topics
+from flux_trio.trace import Kind, Record
+
+JOBS = tuple(JobPlan(at=float(place), urgency=16) for place in range(6))
+
+
+def drawn(seed: int) -> Meeting:
+    return draw_meeting(Random(seed), JOBS, 4, 2, SPAN_S)
+
+
+def test_half_of_the_seeds_have_a_meeting_and_a_world_without_jobs_has_none() -> None:
+    found = [drawn(seed) for seed in range(400)]
+    assert 150 < sum(each == ((), ()) for each in found) < 250
+    assert all(draw_meeting(Random(seed), (), 4, 0, SPAN_S) == ((), ()) for seed in range(20))
+
+
+def test_every_kind_of_meeting_is_drawn() -> None:
+    """Each is known by what it has and no other one has."""
+    seen: Counter[str] = Counter()
+    for seed in range(400):
+        faults, asked = drawn(seed)
+        kinds = {type(each).__name__ for each in faults}
+        places = {getattr(getattr(each, "when", None), "topic", "") for each in faults}
+        wanted = [each.what for each in asked]
+        if "DiskFull" in kinds:
+            seen["the disk is full"] += 1
+        elif "purge" in wanted:
+            seen["purged"] += 1
+        elif not faults and wanted:
+            seen["there and back"] += wanted == ["urgency", "urgency"]
+        elif topics.KVS_COMMIT in places and any(
+            getattr(each, "module", "") == "sched" for each in faults
+        ):
+            seen["resources are stored"] += 1
+        elif places & {topics.SCHED_HELLO, topics.SCHED_READY, topics.KVS_LOOKUP_ALL}:
+            seen["hello is answered"] += 1
+        elif "Shrink" in kinds:
+            seen["shrunk and back"] += 1
+        elif asked:
+            seen["a module is away"] += 1
+    assert len(seen) == 7
+    assert min(seen.values()) >= 10
+
+
+def test_drawn_plan_has_a_meeting_only_if_the_number_of_its_faults_is_free() -> None:
+    assert all(len(draw_plan(seed, nfaults=2).faults) == 2 for seed in range(50))
+    assert any(isinstance(each, DiskFull) for seed in range(90) for each in draw_plan(seed).faults)
+
+
+@pytest.mark.parametrize("lost", ["down", "shrink"])
+def test_grant_is_taken_back_while_its_resources_are_stored(
+    monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    """What one meeting makes happen in some of the orders, and faults on their own nearly never."""
+    when = When(topics.KVS_COMMIT, 1, "send", party="sched")
+    nodes = NodesDown((0,), when) if lost == "down" else Shrink((0,), when)
+    revoked: list[int] = []
+    revoke = Grantings.revoke
+    monkeypatch.setattr(
+        Grantings, "revoke", lambda self, one: revoked.append(one.job.id) or revoke(self, one)
+    )
+    for seed in range(20):
+        plan = Plan(seed, 2, jobs=(JobPlan(),), faults=(Linger("sched", when, 0.5), nodes))
+        assert run_plan(plan, properties=OURS).problems == ()
+    assert revoked
+
+
+def test_purge_of_the_owner_removes_finished_jobs_and_a_restart_does_not_miss_them() -> None:
+    trace: list[Record] = []
+    plan = Plan(1, jobs=(JobPlan(), JobPlan(at=9.0)), actions=(Do(5.0, "purge"),))
+    world = play(plan, [trace.append]).world
+    assert len(world.disk.store.dir("ended")) == 1
+    sent = [each for each in trace if each.kind == Kind.SEND]
+    assert any(getattr(each.message, "topic", "") == topics.JOB_PURGE_EVENT for each in sent)
