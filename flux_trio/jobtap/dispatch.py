@@ -76,6 +76,7 @@ class Dispatcher(Caller):
         self.plugins: list[Loaded] = []  # in the order in which they are asked
         self.subscribers: dict[int, set[str]] = {}  # job id → names of plugins
         self.topics_changed = True  # since the job manager was told
+        self._keeps = False  # something may be kept of a job, which ends with the job
         self._unsaid: dict[int, bool] = {}  # by job, since the job manager was told: subscribed?
         self._chains: dict[str, list[Entry]] = {}
         self._thinking: dict[int, Asking] = {}
@@ -88,7 +89,8 @@ class Dispatcher(Caller):
         topics = None
         if self.topics_changed:
             handled = [topic for loaded in self.plugins for topic in loaded.topics()]
-            topics = tuple(dict.fromkeys([DESTROY, *handled]))  # the host itself handles it
+            own = [DESTROY] if self._keeps else []  # the host itself handles it then
+            topics = tuple(dict.fromkeys([*own, *handled]))
         unsaid, self._unsaid = self._unsaid, {}
         self.topics_changed = False
         return PluginInterests(
@@ -195,8 +197,21 @@ class Dispatcher(Caller):
 
     # --- for plugins
 
+    def keep(self) -> None:
+        """Have the job manager tell of the end of each job: something is kept of a job now."""
+        if not self._keeps:
+            self._keeps = self.topics_changed = True
+
+    def look_again(self) -> None:
+        """Forget what was looked up in the list of plugins, which has changed."""
+        self._chains.clear()
+        self.topics_changed = True
+        kept = any(loaded.tracker is not None or loaded.data for loaded in self.plugins)
+        self._keeps = kept or bool(self.subscribers)
+
     def subscribe(self, jobid: int, plugin: str) -> None:
         """Tell `plugin` of this job's events."""
+        self.keep()
         names = self.subscribers.setdefault(jobid, set())
         if not names:
             self._unsaid[jobid] = True

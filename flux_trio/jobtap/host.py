@@ -196,9 +196,8 @@ class PluginHost(Dispatcher):
         self.given.tell(PluginsChanged())
 
     def _changed(self) -> None:
-        """Forget what was looked up in the list of plugins, which has changed."""
-        self._chains.clear()
-        self.topics_changed = True
+        """Look up again what follows from the list of plugins."""
+        self.look_again()
         self._methods = {
             f"{topics.JOB_MANAGER}.{loaded.name.lstrip('.')}.{method.name}": method
             for loaded in self.plugins

@@ -81,6 +81,7 @@ class Reach:
             data = {}
             if self._is_active(view) and not self._loaded.is_removed:
                 self._loaded.data[view.id] = data
+                self._host.keep()
         return data
 
     def subscribe(self, view: JobView) -> None:

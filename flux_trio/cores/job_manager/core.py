@@ -144,24 +144,31 @@ class JobManagerCore(CorePart):
         return list(hooks.take_actions())
 
     def _do_next(self) -> bool:
-        """Take an input, or do what is due for a job; return False at the end of the turn."""
+        """Take an input, or do what is due for jobs; return False at the end of the turn."""
         parts = self._parts
         if self._inputs:
             self._take(self._inputs.popleft())
         elif not self._resumed and parts.replay.done and parts.queue_methods.restored:
             self._resume()
         elif self._changed:
-            job = self._changed.popleft()
-            if job.state == JobState.PRIORITY:
-                parts.scheduler.unqueue(job)
-            if job.hook not in BLOCKED:
-                parts.due.do(job)
+            self._do_due()
         elif parts.ledger.dirty:
             dirty, parts.ledger.dirty = parts.ledger.dirty, {}
             self._changed.extend(dirty.values())
         else:
             return parts.sweeps.step()
         return True
+
+    def _do_due(self) -> None:
+        """Do what is due for one job after another, until plugins have to be asked."""
+        changed, parts = self._changed, self._parts
+        do, at_once = parts.due.do, parts.hooks.at_once
+        while changed and not at_once:
+            job = changed.popleft()
+            if job.state is JobState.PRIORITY:
+                parts.scheduler.unqueue(job)
+            if job.hook not in BLOCKED:
+                do(job)
 
     def _end_turn(self) -> list[JobManagerAction]:
         parts = self._parts

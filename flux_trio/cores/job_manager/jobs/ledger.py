@@ -6,7 +6,7 @@ commit; messages that may tell of them wait for that commit.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Container, Iterable, Iterator
 from itertools import chain
 from typing import Any, Final
@@ -72,7 +72,7 @@ class Ledger(Commits):
     ninactive: int  # number of finished jobs in the kvs
     unheard: set[JobId]  # ids up to `last_stored` whose jobs ingest submits only now
     last_stored: JobId  # the greatest id from before this start
-    recent: dict[JobId, ActiveJob]  # jobs that became inactive last
+    recent: OrderedDict[JobId, ActiveJob]  # jobs that became inactive last; a dict seeks its oldest
     max_jobid: JobId
     resumed: list[ActiveJob]  # jobs that were read back, until all are
     dirty: dict[JobId, ActiveJob]  # jobs for which an action may be due
@@ -94,7 +94,7 @@ class Ledger(Commits):
         self.ninactive = 0
         self.unheard = set()
         self.last_stored = 0
-        self.recent = {}
+        self.recent = OrderedDict()
         self.max_jobid = 0
         self.resumed = []
         self.dirty = {}
@@ -316,7 +316,7 @@ class Ledger(Commits):
         """Drop and return the oldest job of `recent`, if there are too many."""
         if len(self.recent) <= RECENT_MAX:
             return None
-        return self.recent.pop(next(iter(self.recent)))
+        return self.recent.popitem(last=False)[1]
 
     def forget_inactive(self, jobid: int) -> ActiveJob | None:
         """Drop a purged job; return it if plugins could still look it up."""
