@@ -44,7 +44,7 @@ from flux_trio.config import Config
 from flux_trio.cores.job_manager.requests.admissions import User
 from flux_trio.formats import Idset, ResourceSet
 from flux_trio.jobtap import Plugin, search_path
-from flux_trio.jobtap.builtins import builtin_plugins
+from flux_trio.jobtap.builtins import Lifetime, builtin_plugins
 from flux_trio.messages import (
     ROLE_LOCAL,
     ROLE_OWNER,
@@ -157,6 +157,7 @@ class Instance:
         self.uri = ""
         self.owner_token = ""
         self._given = given
+        self._lifetime = Lifetime(given.inventory.expiration)
         self._userid = given.userid
         self._environment: dict[str, str] = {}  # of module processes
         self.tokens = tokens_in(given.statedir, given.make_token)
@@ -176,7 +177,7 @@ class Instance:
     @property
     def expiration(self) -> float:
         """Return when the instance ends, in seconds since the Unix epoch; 0.0: never."""
-        return self._given.inventory.expiration
+        return self._lifetime.expiration
 
     async def set_expiration(self, expiration: float) -> None:
         """Change the end of the instance; its jobs end by then too.
@@ -186,6 +187,7 @@ class Instance:
         inventory = self._given.inventory
         inventory = inventory.with_times(inventory.starttime, expiration)
         self._given = replace(self._given, inventory=inventory)
+        self._lifetime.change(expiration)
         self._specify_modules()
         async with self.connect("broker") as handle:
             await handle.call(topics.RESOURCE_EXPIRATION, {"expiration": expiration})
@@ -198,7 +200,7 @@ class Instance:
         self._specify_modules()
 
     def _specify_modules(self) -> None:
-        plugins = builtin_plugins(lambda: self.expiration)
+        plugins = builtin_plugins(self._lifetime)
         for spec in _module_specs(self._config, self._given, self.processes, plugins):
             self.supervisor.specs[spec.name] = spec
 

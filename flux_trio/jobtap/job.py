@@ -215,6 +215,9 @@ class Host(Protocol):
     async def rpc(self, topic: str, payload: dict[str, Any] | None = None) -> dict[str, Any]:
         """Ask a service of the instance."""
 
+    def listen(self, topic: str, *, wanted: bool) -> None:
+        """Call the handler of a topic, or do not."""
+
     def reprioritize_all(self) -> None:
         """Compute all priorities again."""
 

@@ -101,6 +101,7 @@ class Loaded:
         self.deadline = plugin.deadline
         self.data: dict[int, dict[str, Any]] = {}  # the plugin's own data, by job
         self.files = _files_of(plugin)
+        self._silent: set[str] = set()  # topics and globs whose handlers are not called now
         self._entries: dict[tuple[str, Function], Entry] = {}  # all that were looked up
         self._found: dict[str, Entry | None] = {}  # by topic
         for counter in handlers.counters:
@@ -112,6 +113,14 @@ class Loaded:
         return self.name.startswith(".")
 
     # --- its handlers
+
+    def listen(self, pattern: str, *, wanted: bool) -> bool:
+        """Call the handler of a topic or glob, or do not; return whether that is a change."""
+        if wanted == (pattern not in self._silent):
+            return False
+        self._silent ^= {pattern}
+        self._found.clear()
+        return True
 
     def find(self, topic: str) -> Entry | None:
         """Return the first handler that matches, if any."""
@@ -130,7 +139,8 @@ class Loaded:
             if self.tracker.counters:
                 yield UPDATED
         for pattern, _ in self.handlers.topics:
-            yield pattern
+            if pattern not in self._silent:
+                yield pattern
 
     def chained(self, topic: str) -> Iterator[Entry]:
         """Yield what is called for a topic, in order."""
@@ -171,7 +181,7 @@ class Loaded:
 
     def _find(self, topic: str) -> Entry | None:
         for pattern, function in self.handlers.topics:
-            if handles(pattern, topic):
+            if pattern not in self._silent and handles(pattern, topic):
                 hook = hook_of(topic)
                 # a glob is counted as one, because users choose the topics of a family
                 label = pattern if hook.prefix and is_glob(pattern) else topic

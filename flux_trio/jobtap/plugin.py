@@ -110,6 +110,14 @@ class Plugin:
         """Ask a service of the instance. Raises FluxError."""
         return await self._host().rpc(topic, payload)
 
+    def listen(self, topic: str, *, wanted: bool = True) -> None:
+        """Call the handler of a topic from now on, or no longer if it is not `wanted`.
+
+        At first every handler is called. A plugin without a limit to check, for example, spares
+        the instance a call for each job. The topic, or glob, is one of the plugin's decorators.
+        """
+        self._host().listen(topic, wanted=wanted)
+
     def reprioritize_all(self) -> None:
         """Ask job.priority.get about every job in PRIORITY or SCHED."""
         self._host().reprioritize_all()

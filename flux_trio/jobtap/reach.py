@@ -153,6 +153,13 @@ class Reach:
         asked = None if payload is None else plain(payload, topic, ANSWER_BYTES_MAX)
         return await self._host.given.rpc(topic, asked)
 
+    def listen(self, topic: str, *, wanted: bool) -> None:
+        patterns = [pattern for pattern, _ in self._loaded.handlers.topics]
+        if topic not in patterns:
+            raise NotAllowed(f"no handler of {topic!r}: there are {', '.join(patterns) or 'none'}")
+        if self._loaded.listen(topic, wanted=wanted):
+            self._host.look_again()
+
     def reprioritize_all(self) -> None:
         self.do(Reprioritize(self._loaded.name))
 

@@ -24,7 +24,7 @@ from flux_trio.cores.turns import SetTimer
 from flux_trio.formats import FormatError
 from flux_trio.instance import more_sinks, rare_collections
 from flux_trio.jobtap import PluginError, PluginHost, may_wait, open_host, search_path
-from flux_trio.jobtap.builtins import builtin_plugins
+from flux_trio.jobtap.builtins import Lifetime, builtin_plugins
 from flux_trio.jobtap.loaded import Loaded
 from flux_trio.messages import Response
 from flux_trio.services.job_manager import load_all
@@ -103,9 +103,8 @@ async def _load_plugins(
 
     Raises NeedsTrio if one of them may wait, or cannot be loaded.
     """
-    builtins = builtin_plugins(
-        lambda: asked.machine.expiration
-    )  # no job of a log has what they wait for
+    # no job of a log has what they wait for
+    builtins = builtin_plugins(Lifetime(asked.machine.expiration))
     try:
         await load_all(host, [*builtins, *asked.plugins], asked.config, search_path({}))
     except PluginError as error:

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from flux_trio.broker import Handle
-from flux_trio.jobtap.builtins import builtin_plugins
+from flux_trio.jobtap.builtins import Lifetime, builtin_plugins
 from flux_trio.messages import topics
 from flux_trio.protocols import ACTIVE, JobState
 from flux_trio.services import job_manager as service
@@ -259,7 +259,7 @@ async def serve_kvs(handle: Handle, *, task_status: trio.TaskStatus[None]) -> No
 
 
 async def serve_manager(handle: Handle, *, task_status: trio.TaskStatus[None]) -> None:
-    await service.run(handle, builtin_plugins(lambda: 1500.0), task_status=task_status)
+    await service.run(handle, builtin_plugins(Lifetime(1500.0)), task_status=task_status)
 
 
 def new_job(jobid: int, duration: float = 0.0) -> dict[str, Any]:

@@ -4,8 +4,6 @@
 are loaded by name, from their files, and not imported before.
 """
 
-from collections.abc import Callable
-
 from flux_trio.jobtap import Plugin
 from flux_trio.jobtap.builtins.begin_time import BeginTime
 from flux_trio.jobtap.builtins.dependency_after import DependencyAfter
@@ -15,12 +13,13 @@ from flux_trio.jobtap.builtins.limit_job_size import LimitJobSize
 from flux_trio.jobtap.builtins.priority_default import PriorityDefault
 from flux_trio.jobtap.builtins.update_duration import UpdateDuration
 from flux_trio.jobtap.builtins.update_queue import UpdateQueue
-from flux_trio.jobtap.builtins.validate_duration import ValidateDuration
+from flux_trio.jobtap.builtins.validate_duration import Lifetime, ValidateDuration
 
 __all__ = [
     "BeginTime",
     "DependencyAfter",
     "DependencySingleton",
+    "Lifetime",
     "LimitDuration",
     "LimitJobSize",
     "PriorityDefault",
@@ -31,8 +30,8 @@ __all__ = [
 ]
 
 
-def builtin_plugins(expiration: Callable[[], float]) -> list[Plugin]:
-    """Return the builtins in the order in which they are asked; `expiration`: ValidateDuration."""
+def builtin_plugins(lifetime: Lifetime) -> list[Plugin]:
+    """Return the builtins, in the order in which they are asked; `lifetime`: the instance's."""
     return [
         PriorityDefault(),
         LimitJobSize(),
@@ -40,7 +39,7 @@ def builtin_plugins(expiration: Callable[[], float]) -> list[Plugin]:
         DependencyAfter(),
         DependencySingleton(),
         BeginTime(),
-        ValidateDuration(expiration),
+        ValidateDuration(lifetime),
         UpdateDuration(),
         UpdateQueue(),
     ]

@@ -26,6 +26,7 @@ class DependencySingleton(jobtap.Plugin):
         self._active: dict[Key, set[int]] = {}
         self._waiting: dict[Key, set[int]] = {}
         self._counts = False  # all jobs are, from the first singleton on
+        self.listen("job.new", wanted=False)
 
     @jobtap.on("job.dependency.singleton")
     def depend(self, job: jobtap.Job, _dependency: jobtap.Dependency) -> None:
@@ -44,8 +45,7 @@ class DependencySingleton(jobtap.Plugin):
 
     @jobtap.on("job.new")
     def on_new(self, job: jobtap.Job) -> None:
-        if self._counts:
-            self._count(job)
+        self._count(job)
 
     @jobtap.on("job.event.clean", "job.event.invalidate")
     def on_end(self, job: jobtap.Job, _event: jobtap.Event) -> None:
@@ -87,6 +87,7 @@ class DependencySingleton(jobtap.Plugin):
         """Count all active jobs, from the first singleton on."""
         if not self._counts:
             self._counts = True
+            self.listen("job.new")
             for job in self.jobs.active():
                 self._count(job)
 

@@ -31,13 +31,11 @@ class LimitDuration(jobtap.Plugin):
         """Read the limit of each queue."""
         queues = (None, *config.queues)
         self._limits = {queue: config.policy_for(queue).limits.duration for queue in queues}
-        self._limited = min(self._limits.values()) < math.inf
+        self.listen("job.validate", wanted=min(self._limits.values()) < math.inf)
 
     @jobtap.on("job.validate")
     def validate(self, job: jobtap.Job) -> None:
         """Refuse a duration beyond the limit."""
-        if not self._limited:
-            return  # as nearly always: without parsing the jobspec
         queue = job.jobspec.queue
         problem = excess(job.jobspec.duration, self._limits.get(queue, math.inf), queue)
         if problem is not None:

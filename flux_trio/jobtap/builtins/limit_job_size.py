@@ -43,12 +43,11 @@ class LimitJobSize(jobtap.Plugin):
             for queue in (None, *config.queues)
             if not _is_unlimited(limits := config.policy_for(queue).limits)
         }
+        self.listen("job.validate", wanted=bool(self._limits))
 
     @jobtap.on("job.validate")
     def validate(self, job: jobtap.Job) -> None:
         """Refuse a job whose size violates a limit."""
-        if not self._limits:
-            return  # as nearly always: without parsing the jobspec
         queue = job.jobspec.queue
         problem = size_problem(job.jobspec, self._limits.get(queue, _NO_LIMITS), queue)
         if problem is not None:

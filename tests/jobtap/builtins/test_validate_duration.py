@@ -18,3 +18,13 @@ async def test_job_may_not_ask_for_longer_than_the_instance_has_left(autojump_cl
         await jobs.events(await jobs.submit(duration=1800, seconds=1800))
         assert "exceeds remaining instance lifetime" in await jobs.refused(duration=1801)
         assert await jobs.update(held, duration=600) == ""
+
+
+async def test_end_that_the_instance_gets_later_is_looked_at(autojump_clock):
+    machine = make_machine(nnodes=1, cores_per_node=4)
+    async with simulated_instance(machine) as instance, instance.connect() as client:
+        jobs = Jobs(client)
+        await jobs.submit(duration=7200)
+        await instance.set_expiration(EPOCH + 3600)
+        text = await jobs.refused(duration=7200)
+        assert text.startswith("job duration (2h) exceeds remaining instance lifetime (")
