@@ -18,6 +18,7 @@ _PROCESSES: Final = "cgroup.procs"
 _FREEZE: Final = "cgroup.freeze"
 _EVENTS: Final = "cgroup.events"
 _PROC: Final = Path("/proc/self")
+_READ_BYTES: Final = 1 << 16
 # errors for a cgroup that is being removed, and for a threaded cgroup
 _HIDDEN: Final = (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP)
 
@@ -90,7 +91,11 @@ def _directory_of(path: PurePosixPath) -> Path | None:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # a third of Path.read_bytes
+        try:
+            return b"".join(iter(lambda: os.read(descriptor, _READ_BYTES), b""))
+        finally:
+            os.close(descriptor)
     except OSError as error:
         if error.errno not in _HIDDEN:
             raise

@@ -89,6 +89,7 @@ class ShellHost:
                         if isinstance(request, Start):
                             await self._jobs.cgroups.ready()
                         self._handle(client, request, nursery)
+                        self._jobs.cgroups.move_on()
                         self._clear_left(clearing)
                         await trio.lowlevel.checkpoint()  # a launch takes a millisecond
                 nursery.cancel_scope.cancel()

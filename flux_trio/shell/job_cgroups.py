@@ -31,14 +31,15 @@ from flux_trio.shell import cgroups
 SWITCH: Final = "FLUX_TRIO_CGROUPS"
 """Jobs get no cgroups if this environment variable of the shell host is "0"."""
 
-# Within this time after a move, the next move takes 0.05 ms, because the kernel waits once for all
-# moves in a grace period (measured on Linux 6.18: up to 12 ms, with 2 exceptions in 238). A thread
-# costs more than that.
-AT_ONCE_S: Final = 0.004
+# Within this time after a move, the next move takes 0.1 ms, because the kernel waits once for all
+# moves in a grace period: on Linux 6.18, 2 of 400 moves took more than 1 ms when the one before was
+# up to 15 ms ago, and 9 in 10 when it was 20 ms ago. A thread costs twice as much.
+AT_ONCE_S: Final = 0.010
 
 # A process counts for its cgroup until the kernel has switched away from it for the last time, and
-# that may be after its parent has reaped it. Until then the cgroup cannot be removed.
-REMOVE_AGAIN_S: Final = 0.02
+# that may be after its parent has reaped it. Until then the cgroup cannot be removed. Jobs that end
+# within this time have their cgroups removed together.
+REMOVE_AFTER_S: Final = 0.02
 LEAVE_S_MAX: Final = 1.0
 
 
@@ -55,13 +56,12 @@ class JobCgroups:
         self._number = 0
         self._moved_at = -math.inf
         self._free: Path | None = None  # the host is in it; the next job is launched there
-        self._due = trio.Event()  # the host has to move, or is moving
+        self._is_due = self._tree is not None  # the host has to move, or is moving
+        self._to_wait = trio.Event()  # set for a move that has to wait
         self._moved = trio.Event()  # set after each move
         self._jobs: dict[int, set[Path]] = {}  # several if tasks of a job were launched later
         self._over: set[Path] = set()  # of ended jobs, to be removed
         self._is_over = trio.Event()  # set when a cgroup is added to them
-        if self._tree:
-            self._due.set()
 
     async def run(self) -> None:
         """Move the host whenever a job has taken its cgroup, and remove those of ended jobs.
@@ -72,21 +72,36 @@ class JobCgroups:
             return
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._remove_ended)
-            nursery.start_soon(self._move_when_due)
+            nursery.start_soon(self._move_in_thread)
+            self.move_on()
 
-    async def _move_when_due(self) -> None:
-        """Return if the host cannot move."""
-        while self._due.is_set():
-            if trio.current_time() < self._moved_at + AT_ONCE_S:
-                self._free = self._move_on()
-            else:
-                self._free = await trio.to_thread.run_sync(self._move_on)
-            self._moved_at = trio.current_time()
-            self._due = trio.Event()
-            self._moved.set()
-            self._moved = trio.Event()
-            if self._free is not None:
-                await self._due.wait()
+    def move_on(self) -> None:
+        """Move the host out of the cgroup that a job has taken, in the thread if that has to wait.
+
+        Call it when the processes of a job are launched, so that the host has moved before the
+        next job comes.
+        """
+        if not self._is_due or self._to_wait.is_set():
+            return
+        if trio.current_time() < self._moved_at + AT_ONCE_S:
+            self._has_moved(self._enter_next())
+        else:
+            self._to_wait.set()
+
+    async def _move_in_thread(self) -> None:
+        while True:
+            await self._to_wait.wait()
+            cgroup = await trio.to_thread.run_sync(self._enter_next)
+            self._to_wait = trio.Event()
+            self._has_moved(cgroup)
+
+    def _has_moved(self, cgroup: Path | None) -> None:
+        """The host is in `cgroup` now; None if it cannot move any more."""
+        self._free = cgroup
+        self._is_due = False
+        self._moved_at = trio.current_time()
+        self._moved.set()
+        self._moved = trio.Event()
 
     async def leave(self) -> None:
         """Move the host back to its first cgroup, and remove the cgroups that it has made."""
@@ -94,14 +109,15 @@ class JobCgroups:
             self._go_home()
         with trio.move_on_after(LEAVE_S_MAX, shield=True):
             while self._tree is not None and not cgroups.remove(self._tree):  # noqa: ASYNC110
-                await trio.sleep(REMOVE_AGAIN_S)
+                await trio.sleep(REMOVE_AFTER_S)
 
     async def ready(self) -> None:
         """Return when a job can be launched.
 
         The caller must launch it before its next await.
         """
-        while self._due.is_set():
+        self.move_on()
+        while self._is_due:
             await self._moved.wait()
 
     def take(self, jobid: int) -> str:
@@ -109,7 +125,7 @@ class JobCgroups:
         if self._free is None:
             return ""
         self._jobs.setdefault(jobid, set()).add(self._free)
-        self._due.set()
+        self._is_due = True
         return str(self._free)
 
     def adopt(self, jobid: int, cgroup: str) -> None:
@@ -151,14 +167,13 @@ class JobCgroups:
         """Remove the cgroups of ended jobs, while the host does not move (it would wait)."""
         while True:
             await self._is_over.wait()
+            await trio.sleep(REMOVE_AFTER_S)
             await self.ready()
             self._over = {cgroup for cgroup in self._over if not cgroups.remove(cgroup)}
-            if self._over:
-                await trio.sleep(REMOVE_AGAIN_S)
-            else:
+            if not self._over:
                 self._is_over = trio.Event()
 
-    def _move_on(self) -> Path | None:
+    def _enter_next(self) -> Path | None:
         """Enter a new cgroup, and return it; on an error go home and return None."""
         assert self._tree is not None
         self._number += 1

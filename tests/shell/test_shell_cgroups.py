@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import signal
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from flux_trio.shell import cgroups
+from flux_trio.shell import cgroups, job_cgroups
 from flux_trio.shell.job_cgroups import JobCgroups
 from flux_trio.shell.protocol import (
     JOBS_NAME,
@@ -188,6 +189,28 @@ async def test_cgroup_that_the_kernel_still_holds_is_removed_later(
         monkeypatch.setattr(Path, "rmdir", busy_at_first)
         groups.release(1)
         await until(lambda: not cgroup.exists())
+        nursery.cancel_scope.cancel()
+    await groups.leave()
+    assert list(home.glob("*/")) == []  # noqa: ASYNC240
+
+
+@pytest.mark.parametrize("at_once_s", [math.inf, -math.inf])
+async def test_each_job_has_a_cgroup_whether_the_host_moves_at_once_or_in_a_thread(
+    home: Path, monkeypatch: pytest.MonkeyPatch, at_once_s: float
+) -> None:
+    async with trio.open_nursery() as nursery:
+        groups = JobCgroups("test")
+        nursery.start_soon(groups.run)
+        await groups.ready()
+        monkeypatch.setattr(job_cgroups, "AT_ONCE_S", at_once_s)
+        taken = []
+        for jobid in range(1, 6):
+            taken.append(groups.take(jobid))
+            groups.move_on()
+            if at_once_s < 0:
+                await groups.ready()
+        assert len(set(taken)) == 5
+        assert [groups.left(jobid) for jobid in range(1, 6)] == [[]] * 5
         nursery.cancel_scope.cancel()
     await groups.leave()
     assert list(home.glob("*/")) == []  # noqa: ASYNC240
