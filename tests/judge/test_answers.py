@@ -9,7 +9,7 @@ import pytest
 
 from flux_trio.judge.engine.causes import Violation
 from flux_trio.judge.rules import ALL_RULES
-from flux_trio.messages import Request, Response, topics
+from flux_trio.messages import Event, Request, Response, topics
 from flux_trio.messages.types import NORESPONSE
 from flux_trio.trace import Kind
 from tests.support.judged import Trace, hand_made, judge, made, made_note
@@ -99,6 +99,25 @@ def test_a_service_that_has_just_been_answered_is_not():
     at_last = [msgspec.structs.replace(each, n=each.n - 2) for each in crash]
     (found,) = named(ask("job-ingest"), asked, *wait(3), stored, *wait(3), at_last)
     assert found.party == "job-ingest"
+
+
+def test_a_service_in_the_turn_in_which_it_was_answered_is_not():
+    """It has said something, and may be about to answer."""
+    stored = made("kvs", "resource", Response(topics.KVS_COMMIT, {}, 0, 5))
+    said = made("resource", "", Event(topics.RESOURCE_OFFLINE_EVENT, {}))[:1]
+    disconnect = Request(topics.disconnect_of("kvs"), flags=NORESPONSE)
+    crash = hand_made(made("resource", "kvs", disconnect)[:1], leave("resource", "crashed"))
+    before = [ask("resource"), made("resource", "kvs", Request(topics.KVS_COMMIT, {}, 5)), *wait(3)]
+    assert named(*before, hand_made(stored, said, crash)) == []
+    (found,) = named(*before, hand_made(stored, said), *wait(3), crash)
+    assert found.party == "resource"
+
+
+@EACH
+def test_what_a_service_does_for_another_request_is_no_excuse(name: str):
+    last = hand_made(ask(name, 2), answer(name, matchtag=2), leave(name))
+    (found,) = named(ask(name), *wait(3), last)
+    assert found.because == (2,)
 
 
 def test_a_store_without_room_is_not():

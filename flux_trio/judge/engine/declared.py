@@ -92,11 +92,8 @@ class Seen(Protocol):
         latest are known. Only for rare records, and for traces with matchtags.
         """
 
-    def unheeded(self, party: str) -> int:
-        """Return the first record that `party` has received since it last sent anything; 0 if none.
-
-        It may be about to act.
-        """
+    def turn_of(self, party: str) -> int:
+        """Return where the turn of `party` began if it may still act in it; 0 if not."""
 
     def is_old(self, n: int) -> bool:
         """Whether record `n` is a second old: what a party does about it is surely done."""

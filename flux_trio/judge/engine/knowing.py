@@ -28,12 +28,12 @@ ASKED_MAX: Final = 1024
 _DISCONNECT: Final = f".{topics.DISCONNECT}"
 
 Known: TypeAlias = tuple[
-    tuple[tuple[str, tuple[Place, bool]], ...],
+    tuple[tuple[str, tuple[Place, bool, bool]], ...],
     tuple[tuple[str, Place], ...],
     tuple[tuple[Key, Place], ...],
 ]
-"""By party: where its turn began, and whether it has sent in it; the last request that it has
-answered. By RPC: the request that it has not answered."""
+"""By party: where its turn began, whether it has sent in it, and whether it got an answer in it; the
+last request that it has answered. By RPC: the request that it has not answered."""
 
 
 def _is_disconnect(request: Request) -> bool:
@@ -50,6 +50,8 @@ class Knowledge:
         """By party: where its turn began."""
         self._taking: set[str] = set()
         """The parties that have sent nothing in their turn yet."""
+        self._heard: set[str] = set()
+        """The parties that got an answer in their turn."""
         self._answered: dict[str, int] = {}
         self._asked: dict[Key, int] = {}
 
@@ -59,8 +61,11 @@ class Knowledge:
         if kind == RECV:
             if record.party not in self._taking:
                 self._taking.add(record.party)
+                self._heard.discard(record.party)
                 self._began[record.party] = record.n
-            if type(record.message) is Request and not record.message.flags & NORESPONSE:
+            if type(record.message) is Response:
+                self._heard.add(record.party)
+            elif type(record.message) is Request and not record.message.flags & NORESPONSE:
                 self._note_request(record, record.message)
         elif kind == SEND:
             message = record.message
@@ -85,21 +90,27 @@ class Knowledge:
             if owner == party:
                 yield (client, matchtag), n
 
-    def unheeded(self, party: str) -> int:
-        """Return the first record that `party` has received since it last sent; 0 if none."""
-        return self._began[party] if party in self._taking else 0
+    def turn_of(self, party: str) -> int:
+        """Return where the turn of `party` began if it may still act in it; 0 if not.
+
+        It may as long as it has sent nothing, and if it got an answer, which it may have waited for.
+        """
+        is_open = party in self._taking or party in self._heard
+        return self._began[party] if is_open else 0
 
     def state(self) -> Known:
         """Return the state, as `take_up` takes it."""
         began, answered = sorted(self._began.items()), sorted(self._answered.items())
-        turns = tuple((party, (n, party not in self._taking)) for party, n in began)
+        taking, heard = self._taking, self._heard
+        turns = tuple((party, (n, party not in taking, party in heard)) for party, n in began)
         return (turns, tuple(answered), tuple(self._asked.items()))
 
     def take_up(self, state: Known) -> None:
         """Go on from a state."""
         turns, answered, asked = state
-        self._began = {party: n for party, (n, _) in turns}
-        self._taking = {party for party, (_, has_sent) in turns if not has_sent}
+        self._began = {party: n for party, (n, _, _) in turns}
+        self._taking = {party for party, (_, has_sent, _) in turns if not has_sent}
+        self._heard = {party for party, (_, _, has_heard) in turns if has_heard}
         self._answered, self._asked = dict(answered), dict(asked)
 
     # --- implementation

@@ -195,9 +195,9 @@ class Monitor:
         """Yield the requests that `party` has not answered: client, matchtag, receipt."""
         return self._known.requests_of(party)
 
-    def unheeded(self, party: str) -> int:
-        """Return the first record that `party` has received since it last sent; 0 if none."""
-        return self._known.unheeded(party)
+    def turn_of(self, party: str) -> int:
+        """Return where the turn of `party` began if it may still act in it; 0 if not."""
+        return self._known.turn_of(party)
 
     def is_old(self, n: int) -> bool:
         """Whether record `n` is PROMPT_S old; when the wall clock is set, no time passes."""

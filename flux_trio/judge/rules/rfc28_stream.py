@@ -104,9 +104,32 @@ def _others(record: Record, seen: Seen) -> list[Stream]:
     return [each for other, each in seen.all(STREAMS).items() if other != key and each.is_valid]
 
 
+def _fold_left(_n: int | None, _part: None, record: Record, _seen: Seen) -> Place | None:
+    return record.n if topic_of(record) == RESOURCE_DISCONNECT else None
+
+
+LEFT: Final = view(
+    "left",
+    received("request", RESOURCE_DISCONNECT),
+    TAKEN_UP,
+    parts=lambda record, _seen: [(_key(record)[0], None)],
+    fold=_fold_left,
+)
+"""By client: its disconnect, unless it has acquired again."""
+
+
 def _stream(record: Record, seen: Seen) -> Stream | None:
     found: Stream | None = seen.at(STREAMS, _key(record))
     return found
+
+
+def _had_holder(record: Record, stream: Stream, seen: Seen) -> bool:
+    """Whether a group may have had a holder when the service looked at an acquire.
+
+    In one turn it may take up the acquire, then the disconnect of the holder, and answer after both.
+    """
+    left = seen.all(LEFT).values()
+    return any(n > stream.n and not seen.knew(record.party, n) for n in left)
 
 
 @RULES.judge("28.background.1", ANSWERED, views=[STREAMS], needs_headers=True)
@@ -123,7 +146,7 @@ def a_group_has_one_holder(record: Record, seen: Seen) -> Said:
     return Broken(f"group {stream.group} is given to two at once", (served[0], stream.n))
 
 
-@RULES.judge("28.impl.2", ANSWERED, views=[STREAMS], needs_headers=True)
+@RULES.judge("28.impl.2", ANSWERED, views=[STREAMS, LEFT], needs_headers=True)
 def several_groups_may_be_held(record: Record, seen: Seen) -> Said:
     stream = _stream(record, seen)
     if stream is None or stream.served:
@@ -131,18 +154,18 @@ def several_groups_may_be_held(record: Record, seen: Seen) -> Said:
     others = _others(record, seen)
     if any(other.group == stream.group for other in others) or not others:
         return None
-    if errnum(record) == Errno.EBUSY:
+    if errnum(record) == Errno.EBUSY and not _had_holder(record, stream, seen):
         text = f"group {stream.group} was refused as busy, but only others are acquired"
         return Broken(text, (stream.n, others[0].n), party=record.party)
     return not errnum(record)
 
 
-@RULES.judge("28.disconnect.3", ANSWERED, views=[STREAMS], needs_headers=True)
+@RULES.judge("28.disconnect.3", ANSWERED, views=[STREAMS, LEFT], needs_headers=True)
 def a_group_that_was_left_can_be_acquired(record: Record, seen: Seen) -> Said:
     stream = _stream(record, seen)
     if stream is None or stream.served or _others(record, seen):
         return None
-    if errnum(record) == Errno.EBUSY:
+    if errnum(record) == Errno.EBUSY and not _had_holder(record, stream, seen):
         text = f"group {stream.group} was refused as busy, but nobody has acquired any"
         return Broken(text, (stream.n,))
     return not errnum(record)
@@ -258,20 +281,6 @@ def unloading_sends_disconnect(record: Record, seen: Seen) -> Said:
     if had.gone:
         return True
     return Broken(f"{content['module']} is gone, and {RESOURCE_DISCONNECT} was not sent", (had.n,))
-
-
-def _fold_left(_n: int | None, _part: None, record: Record, _seen: Seen) -> Place | None:
-    return record.n if topic_of(record) == RESOURCE_DISCONNECT else None
-
-
-LEFT: Final = view(
-    "left",
-    received("request", RESOURCE_DISCONNECT),
-    TAKEN_UP,
-    parts=lambda record, _seen: [(_key(record)[0], None)],
-    fold=_fold_left,
-)
-"""By client: its disconnect, unless it has acquired again."""
 
 
 @RULES.judge("28.disconnect.2", ANSWERED, views=[LEFT])

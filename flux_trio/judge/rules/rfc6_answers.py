@@ -126,8 +126,8 @@ def _left_unanswered(record: Record, seen: Seen) -> Said:
     party = str(payload(record).get("module"))
     if payload(record).get("what") not in ENDS or _waits(party, seen):
         return None
-    if not seen.is_old(seen.unheeded(party)):
-        return None  # it was about to act
+    if not seen.is_old(seen.turn_of(party)):
+        return None  # it was about to act, or in the midst of it
     for call, n in _unanswered(party, seen):
         if seen.is_old(n):
             text = f"{call.topic}: {party} has left and had not answered it for more than a second"
