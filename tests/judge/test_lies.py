@@ -7,14 +7,16 @@ import pytest
 from flux_trio.faults import run_plan
 from flux_trio.faults.catalogue import (
     ChangedKey,
+    Crash,
     NoObject,
     RemovedKey,
     Repeated,
     StrayAnswer,
     UnknownId,
+    Withheld,
     WrongType,
 )
-from flux_trio.faults.catalogue.base import Lie, Which
+from flux_trio.faults.catalogue.base import Lie, When, Which
 from flux_trio.faults.plan import JobPlan, Plan
 
 START = "job-exec.start"
@@ -49,3 +51,15 @@ def test_an_answer_of_the_execution_service_that_means_nothing_ends_its_streams(
     assert outcome.problems == ()
     assert outcome.struck == (lie,)
     assert [each for each in outcome.excused if each.startswith("32.")]
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+def test_what_the_execution_service_leaves_out_is_no_fault_while_the_scheduler_is_away(
+    nth: int,
+) -> None:
+    """27.criteria.4: the exception of the running job has a reason other than the scheduler."""
+    withheld = Withheld(Which(START, nth, "response"))
+    away = Crash("sched", When(START), back=10.0)
+    outcome = run_plan(Plan(1, jobs=(JobPlan(run=1.0),), faults=(withheld, away)))
+    assert outcome.problems == ()
+    assert outcome.struck == (away, withheld)

@@ -32,8 +32,8 @@ Known: TypeAlias = tuple[
     tuple[tuple[str, Place], ...],
     tuple[tuple[Key, Place], ...],
 ]
-"""By party: where its turn began, whether it has sent in it, and whether it got an answer in it; the
-last request that it has answered. By RPC: the request that it has not answered."""
+"""By party: where its turn began, whether it has sent and whether it got an answer in it; the last
+request that it has answered. By RPC: the request that it has not answered."""
 
 
 def _is_disconnect(request: Request) -> bool:
@@ -93,7 +93,7 @@ class Knowledge:
     def turn_of(self, party: str) -> int:
         """Return where the turn of `party` began if it may still act in it; 0 if not.
 
-        It may as long as it has sent nothing, and if it got an answer, which it may have waited for.
+        It may if it has sent nothing in it, or got an answer, which it may have waited for.
         """
         is_open = party in self._taking or party in self._heard
         return self._began[party] if is_open else 0

@@ -25,12 +25,12 @@ from flux_trio.judge.views.jobs import (
     LIFE,
     NEW,
     PRIORITY,
-    RAISED,
     RUN,
     SCHED,
     JobState,
     Life,
 )
+from flux_trio.judge.views.raising import RAISED
 from flux_trio.judge.views.resource_sets import resources_in
 from flux_trio.judge.views.scheduling import (
     ASKED,

@@ -20,11 +20,9 @@ from flux_trio.judge.engine.selector import RECV, topic_of
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
 from flux_trio.judge.views.holding import WRITTEN, Written
 from flux_trio.judge.views.jobs import (
-    ANY_JOB,
     CLEANUP,
     DURABLE,
     LIFE,
-    RAISED,
     SCHED,
     Life,
     context_of,
@@ -32,6 +30,7 @@ from flux_trio.judge.views.jobs import (
     is_fatal,
 )
 from flux_trio.judge.views.queueing import OVERTAKEN
+from flux_trio.judge.views.raising import ANY_JOB, RAISED
 from flux_trio.judge.views.scheduling import (
     ASKED,
     FINAL,

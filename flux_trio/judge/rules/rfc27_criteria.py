@@ -22,16 +22,7 @@ from flux_trio.judge.engine.rule import (
 )
 from flux_trio.judge.engine.selector import topic_of
 from flux_trio.judge.views.holding import OVERLAPS, WRITTEN, overlaps
-from flux_trio.judge.views.jobs import (
-    ANY_JOB,
-    DURABLE,
-    LIFE,
-    RAISED,
-    RUN,
-    Life,
-    is_durable,
-    is_fatal,
-)
+from flux_trio.judge.views.jobs import DURABLE, LIFE, RUN, Life, is_durable, is_fatal
 from flux_trio.judge.views.queueing import (
     LATE_S,
     OVER_LIMIT,
@@ -45,6 +36,7 @@ from flux_trio.judge.views.queueing import (
     unsent,
 )
 from flux_trio.judge.views.queues import QUEUES, Queues
+from flux_trio.judge.views.raising import ANY_JOB, RAISED
 from flux_trio.judge.views.scheduling import ASKED, LINK, SUCCESS, SUCCESSES, asked_of, link_of
 from flux_trio.messages import topics
 from flux_trio.trace import Record

@@ -26,8 +26,9 @@ from flux_trio.judge.rules.rfc27_background import failed_by_the_manager
 from flux_trio.judge.rules.rfc27_free import require_freed, unfreed
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
 from flux_trio.judge.views.holding import OVERLAPS, overlaps
-from flux_trio.judge.views.jobs import CLEANUP, LIFE, RAISED, Life
+from flux_trio.judge.views.jobs import CLEANUP, LIFE, Life
 from flux_trio.judge.views.queueing import UNSENT, unsent
+from flux_trio.judge.views.raising import RAISED
 from flux_trio.judge.views.scheduling import (
     ANNOTATE,
     ASKED,

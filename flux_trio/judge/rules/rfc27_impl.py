@@ -18,7 +18,8 @@ from flux_trio.judge.engine.rule import (
 )
 from flux_trio.judge.engine.selector import EVENT, topic_of
 from flux_trio.judge.rules.rfc27_success import was_granted
-from flux_trio.judge.views.jobs import ANY_JOB, LIFE, RAISED, context_of, is_fatal
+from flux_trio.judge.views.jobs import LIFE, context_of, is_fatal
+from flux_trio.judge.views.raising import ANY_JOB, RAISED
 from flux_trio.judge.views.scheduling import (
     ASKED,
     LINK,

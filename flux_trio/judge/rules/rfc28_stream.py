@@ -27,7 +27,8 @@ from flux_trio.judge.engine.selector import topic_of
 from flux_trio.judge.engine.trait import ERROR
 from flux_trio.judge.engine.view import Live
 from flux_trio.judge.views.acquiring import change_of
-from flux_trio.judge.views.jobs import LIFE, RAISED, is_fatal
+from flux_trio.judge.views.jobs import LIFE, is_fatal
+from flux_trio.judge.views.raising import ANY_JOB, RAISED
 from flux_trio.judge.views.resources import (
     AS_RECEIVED,
     HELD,
@@ -126,7 +127,7 @@ def _stream(record: Record, seen: Seen) -> Stream | None:
 def _had_holder(record: Record, stream: Stream, seen: Seen) -> bool:
     """Whether a group may have had a holder when the service looked at an acquire.
 
-    In one turn it may take up the acquire, then the disconnect of the holder, and answer after both.
+    In one turn it may take up the acquire, then the holder's disconnect, and answer after both.
     """
     left = seen.all(LEFT).values()
     return any(n > stream.n and not seen.knew(record.party, n) for n in left)
@@ -313,7 +314,7 @@ def running_jobs_are_unaffected(record: Record, seen: Seen) -> Said:
         return None
     if seen.facts.scheduler or not seen.all(LEFT):
         return None
-    asked = max(seen.at(RAISED, job_id(record)) or 0, seen.at(RAISED, "any job") or 0)
+    asked = max(seen.at(RAISED, job_id(record)) or 0, seen.at(RAISED, ANY_JOB) or 0)
     left = max(seen.all(LEFT).values())
     if asked > left or (seen.at(HOOKED) or 0) > left:
         return bool(asked > left)

@@ -15,7 +15,6 @@ from flux_trio.judge.engine.selector import (
     ANY_DISCONNECT,
     ANY_TOPIC,
     EVENT,
-    OWN,
     RECV,
     SEND,
     errnum,
@@ -25,15 +24,10 @@ from flux_trio.judge.engine.selector import (
     payload,
     received,
     sent,
-    while_live,
 )
-from flux_trio.judge.engine.trait import ERROR, says
 from flux_trio.judge.engine.view import Live, Seen, view
 from flux_trio.messages import Request, Response, topics
 from flux_trio.trace import Record
-
-ANY_JOB: Final = "any job"
-"""The key of RAISED for what is not about one job."""
 
 
 class JobState(StrEnum):
@@ -294,34 +288,6 @@ LIFE: Final = view(
     fold=_fold_life,
 )
 """By job id; jobs that are INACTIVE, or whose first events the trace has not, are left out."""
-
-
-def _raised(record: Record, _seen: Seen) -> Iterable[tuple[Any, None]]:
-    found = job_id(record)
-    if isinstance(record.message, Response) and not errnum(record):
-        is_exception = payload(record).get("type") == "exception"
-        return [(found, None)] if is_exception else []
-    return [(ANY_JOB if found is None else found, None)]
-
-
-def _fold_raised(_n: int | None, _part: None, record: Record, _seen: Seen) -> Place | None:
-    return None if record.kind == EVENT else record.n
-
-
-RAISED: Final = view(
-    "raised",
-    received("request", topics.JOB_RAISE, topics.JOB_RAISEALL),
-    received("response", "<exec>.start", mark=says("exception")),
-    received("response", "<exec>.start", mark=ERROR),
-    while_live(OWN, logged("clean")),
-    parts=_raised,
-    fold=_fold_raised,
-)
-"""By job id: where the job manager was last given a reason for an exception.
-
-A user's or service's job-manager.raise, an exception of the execution service; raiseall and
-errors that name no job are under ANY_JOB.
-"""
 
 
 class Durable(Live, frozen=True, gc=False):

@@ -1,0 +1,65 @@
+"""What gives the job manager a reason for an exception of a job (RFC 21, RFC 32)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.selector import EVENT, OWN, errnum, job_id, logged, received, while_live
+from flux_trio.judge.engine.trait import ERROR, Mark, Trait, says
+from flux_trio.judge.engine.view import Seen, view
+from flux_trio.judge.views.execution import START, STARTS, Start, is_open, kind_of_answer
+from flux_trio.messages import topics
+from flux_trio.trace import Record
+
+ANY_JOB: Final = "any job"
+"""The key of RAISED for what is not about one job."""
+
+
+def _omits(record: Record, seen: Seen) -> bool:
+    """Whether an answer to start comes without the one that has to come before it.
+
+    The job manager raises an exception for a finish without start, and for a final release without
+    finish or fatal exception (readings: Final release without finish).
+    """
+    start: Start | None = seen.at(STARTS, job_id(record))
+    if errnum(record) or start is None or not is_open(start):
+        return False
+    match kind_of_answer(record):
+        case "finish":
+            return not start.reattach and not start.place("start", heard=True)
+        case "final":
+            return not any(start.place(each, heard=True) for each in ("finish", "fatal"))
+    return False
+
+
+OMITTING: Final = Mark(
+    Trait("omitting", tuple(received("response", START)), _omits, lambda: (STARTS,)), bool
+)
+
+
+def _raised(record: Record, _seen: Seen) -> Iterable[tuple[Any, None]]:
+    found = job_id(record)
+    return [(ANY_JOB if found is None else found, None)]
+
+
+def _fold(_n: int | None, _part: None, record: Record, _seen: Seen) -> Place | None:
+    return None if record.kind == EVENT else record.n
+
+
+RAISED: Final = view(
+    "raised",
+    received("request", topics.JOB_RAISE, topics.JOB_RAISEALL),
+    received("response", START, mark=says("exception")),
+    received("response", START, mark=ERROR),
+    received("response", START, mark=OMITTING),
+    while_live(OWN, logged("clean")),
+    parts=_raised,
+    fold=_fold,
+)
+"""By job id: where the job manager was last given a reason for an exception.
+
+A user's or service's job-manager.raise, an exception of the execution service, an answer that it
+has left out; raiseall and errors that name no job are under ANY_JOB.
+"""
