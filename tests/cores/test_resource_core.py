@@ -281,6 +281,13 @@ def test_group_can_be_acquired_after_a_holder_left_before_the_first_grow() -> No
     assert script(acquire(), gone("resource", "sched"), acquire(by="other")) == [grown("0-3")]
 
 
+def test_who_acquires_in_the_turn_in_which_all_targets_are_excluded_is_told_of_both() -> None:
+    """28.criteria.1"""
+    script = Script()
+    said = script(acquire(), exclude("0-3"))
+    assert said == [grown("0-3"), EXCLUDED, told("shrink", "0-3")]
+
+
 def test_nobody_is_told_or_answered_before_the_drain_is_durable() -> None:
     script = Script()
     script(acquire())

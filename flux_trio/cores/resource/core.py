@@ -170,9 +170,13 @@ class ResourceCore(CorePart):
                 case _:
                     assert_never(item)
         self._commit_next(now)
+        self._tell()
+        return self._outbox.take_actions()
+
+    def _tell(self) -> None:
+        """Tell the holders of groups what they do not know yet."""
         up = self._inventory.ranks - self._administration.unavailable
         self._outbox.send_all(self._groups.tell(up))
-        return self._outbox.take_actions()
 
     def _stats(self) -> dict[str, Any]:
         ranks = self._inventory.ranks
@@ -218,6 +222,7 @@ class ResourceCore(CorePart):
     def _exclude(self, request: Request) -> None:
         text = flux.TARGETS.read(request).targets
         targets = parse_targets(text, self._inventory) if text else Idset()
+        self._tell()  # else who acquires in this turn, and loses all targets by it, hears nothing
         self._groups.exclude = targets
         self._note("exclude", targets)
         self._outbox.send(respond(request))

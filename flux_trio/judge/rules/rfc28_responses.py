@@ -183,17 +183,17 @@ Due = Callable[[Administered, Acquired], Idset]
 
 
 def _down(now: Administered, had: Acquired) -> Idset:
-    return (now.down | now.drained) & had.online
+    return (now.down | _drained(now, had)) & had.online
 
 
 def _up(now: Administered, had: Acquired) -> Idset:
     """Only if the service notes which targets are down for other reasons."""
-    known = now.down | now.drained | now.excluded
+    known = now.down | now.drained | now.unsure | now.excluded
     return had.offline - known if now.is_noted else NONE
 
 
 def _drained(now: Administered, had: Acquired) -> Idset:
-    return now.drained & had.online
+    return (now.drained - now.unsure) & had.online
 
 
 def _excluded(now: Administered, had: Acquired) -> Idset:
@@ -232,7 +232,7 @@ tells("28.criteria.5", ("shrink", _excluded))
 @RULES.judge("28.offline.6", TELL, views=[AS_SENT, ADMINISTERED])
 def crash_and_drain_are_offline(record: Record, seen: Seen) -> Said:
     now, change = administered(seen), change_of(payload(record))
-    gone = (now.down | now.drained) - now.excluded
+    gone = (now.down | (now.drained - now.unsure)) - now.excluded
     if shrunk := (change.shrunk - change.down) & gone:
         text = f"expected offline of targets {shrunk}, which are down or drained, got shrink"
         return Broken(text, (now.n,))

@@ -50,6 +50,7 @@ from flux_trio.messages.types import STREAMING
 from flux_trio.trace import Kind, Record
 
 RESOURCE_DISCONNECT: Final = topics.disconnect_of(topics.RESOURCE)
+BROKER: Final = "broker"  # answers in the place of a service that is gone
 ENDS: Final = ("removed", "crashed", "returned")  # what happened to a module that is gone
 
 
@@ -322,6 +323,8 @@ class Administered(Live, frozen=True, gc=False):
     down: Idset = NONE
     drained: Idset = NONE
     excluded: Idset = NONE
+    unsure: Idset = NONE
+    """Drained or not: the service has ended before it answered a drain or undrain of them."""
     n: Place = 0
     party: str = ""
     """Who says so."""
@@ -341,12 +344,40 @@ def _after_drain(was: Administered, record: Record) -> Administered:
     asked = next((each for each in was.asked if each[:2] == (client, topic)), None)
     if asked is None:
         return was
+    if record.party == BROKER:
+        return _unanswered(was, (asked,))
     was = was.but(asked=tuple(each for each in was.asked if each is not asked))
     if errnum(record):
         return was
-    if topic == topics.RESOURCE_DRAIN:
-        return was.but(drained=was.drained | asked.targets, n=record.n)
-    return was.but(drained=was.drained - asked.targets, n=record.n)
+    return _drain(was, asked.targets, record, is_undone=topic == topics.RESOURCE_UNDRAIN)
+
+
+def _drain(
+    was: Administered, targets: Idset, record: Record, *, is_undone: bool = False
+) -> Administered:
+    drained = was.drained - targets if is_undone else was.drained | targets
+    return was.but(drained=drained, unsure=was.unsure - targets, n=record.n)
+
+
+def _unanswered(was: Administered, asked: tuple[Drain, ...]) -> Administered:
+    """The service has ended: it may have done what it was asked, or not."""
+    unsure = was.unsure
+    for each in asked:
+        unsure |= each.targets
+    return was.but(unsure=unsure, asked=tuple(each for each in was.asked if each not in asked))
+
+
+def _after_status(was: Administered, record: Record) -> Administered:
+    """What the service says of targets is taken for true only where nobody else can know it."""
+    content = payload(record)
+    excluded, drained = idset_of(content.get("exclude")), content.get("drained")
+    if excluded is not None:
+        was = was.but(excluded=excluded, n=record.n)
+    if was.unsure and isinstance(drained, dict):
+        said = [idset_of(each) or NONE for each in drained]
+        still = Idset.of(target for each in said for target in each) & was.unsure
+        was = was.but(drained=(was.drained - was.unsure) | still, unsure=NONE)
+    return was
 
 
 def _fold_administered(
@@ -355,13 +386,15 @@ def _fold_administered(
     was = was or Administered()
     content = payload(record)
     if record.kind == MODULE:  # a drain outlasts the service, what else it knew may not
-        is_new = content.get("module") == was.party and content.get("what") == "started"
+        name, what = content.get("module"), content.get("what")
+        if name in (was.party, topics.RESOURCE) and what in ENDS:  # of clients that are gone
+            return _unanswered(was, was.asked)
+        is_new = name == was.party and what == "started"
         return was.but(down=NONE, excluded=NONE) if is_new else was
     if topic_of(record) in (topics.RESOURCE_DRAIN, topics.RESOURCE_UNDRAIN):
         return _after_drain(was, record)
     if record.message is not None:
-        excluded = idset_of(content.get("exclude"))
-        return was if excluded is None else was.but(excluded=excluded, n=record.n)
+        return _after_status(was, record)
     targets = idset_of(content.get("targets")) or NONE
     was = was.but(n=record.n, party=record.party, is_noted=True)
     match content.get("what"):
@@ -369,10 +402,8 @@ def _fold_administered(
             return was.but(down=was.down | targets)
         case "up":
             return was.but(down=was.down - targets)
-        case "drain":
-            return was.but(drained=was.drained | targets)
-        case "undrain":
-            return was.but(drained=was.drained - targets)
+        case "drain" | "undrain" as what:
+            return _drain(was, targets, record, is_undone=what == "undrain")
         case "exclude":
             return was.but(excluded=targets)
     return was
