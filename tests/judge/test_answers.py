@@ -11,7 +11,7 @@ from flux_trio.judge.engine.causes import Violation
 from flux_trio.judge.rules import ALL_RULES
 from flux_trio.messages import Event, Request, Response, topics
 from flux_trio.messages.types import NORESPONSE
-from flux_trio.trace import Kind
+from flux_trio.trace import Kind, Record
 from tests.support.judged import Trace, hand_made, judge, made, made_note
 from tests.support.recorded import broken, messages, recording
 
@@ -118,6 +118,30 @@ def test_what_a_service_does_for_another_request_is_no_excuse(name: str):
     last = hand_made(ask(name, 2), answer(name, matchtag=2), leave(name))
     (found,) = named(ask(name), *wait(3), last)
     assert found.because == (2,)
+
+
+def late(name: str) -> Record:
+    """An answer of a service that was replaced, which nobody takes up."""
+    response = Response(SERVICES[name], None, 0, 1, routes=("client",))
+    return Record(1, 0.0, Kind.DROP.value, "late", "", 0, response, {"reason": "it is replaced"})
+
+
+@EACH
+def test_a_late_answer_of_one_that_was_replaced_is_not_the_answer(name: str):
+    story = [ask(name), late(name), answer(name, "broker", errnum=38)]
+    assert judge(hand_made(*story), ALL_RULES, cut=True).violations == []
+    (found,) = named(*story[:2], at_rest=True)
+    assert found.party == name
+
+
+def test_a_service_that_got_a_late_answer_has_not_left():
+    other = Request(SERVICES["kvs"], {}, 1, routes=("resource",))
+    response = Response(other.topic, None, 0, 1, routes=("resource",))
+    stale = Record(1, 0.0, Kind.DROP.value, "late", "", 0, response, {"reason": "it is replaced"})
+    stored = made("kvs", "resource", response)
+    story = [ask("resource"), made("resource", "kvs", other), stale, stored]
+    (found,) = named(*story, *wait(3), leave("resource"))
+    assert found.party == "resource"
 
 
 def test_a_store_without_room_is_not():

@@ -14,6 +14,7 @@ from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, noted, payload, sent, view
 from flux_trio.judge.engine.selector import ANY_DISCONNECT, no_key
 from flux_trio.judge.views.calls import (
+    DROP,
     DROPPED,
     ENDS,
     OPEN,
@@ -47,6 +48,8 @@ def _cut_off(record: Record, seen: Seen) -> Iterable[tuple[str, Any]]:
     if record.message is None:
         return [(str(payload(record).get("module")), False)]
     client = getattr(record.message, "sender", "") or client_of(record)
+    if record.kind == DROP and record.party != client:
+        return []  # the client is there
     is_asking = any(not call.is_streaming for _, call in left_open(seen, client))
     return [(client, True)] if is_asking else []
 

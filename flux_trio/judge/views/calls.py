@@ -35,7 +35,9 @@ ENDED_MAX: Final = 16  # ended streams kept per client
 
 REQUESTS: Final = sent("request", ANY_TOPIC)
 ANSWERS: Final = received("response", ANY_TOPIC)
-DROPPED: Final = [Selector(Kind.DROP.value, "response", ANY_TOPIC)]
+DROP: Final[str] = Kind.DROP.value
+DROPPED: Final = [Selector(DROP, "response", ANY_TOPIC)]
+"""Responses that no client receives: the client is gone, or the sender does not serve it."""
 
 
 class Call(Live, frozen=True, gc=False):
@@ -101,6 +103,8 @@ def _calls_of_gone(record: Record, seen: Seen) -> Iterable[tuple[Any, None]]:
 def _fold_call(call: Call | None, _part: None, record: Record, _seen: Seen) -> Call | None:
     found = message(record)
     if isinstance(found, Response):
+        if record.kind == DROP and record.party != client_of(record):
+            return call  # a party said it that does not serve this any more: the answer comes yet
         ends = call is None or (call.is_answered_by(found) and found.ends_rpc)
         return None if ends else call
     if not isinstance(found, Request) or is_disconnect(found):
