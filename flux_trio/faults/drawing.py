@@ -19,7 +19,7 @@ SPAN_S: Final = 30.0  # in which jobs are submitted and requests made
 def draw_plan(seed: int, njobs: int | None = None, nfaults: int | None = None) -> Plan:
     """Return the plan of `seed`. One of its faults, if there are any, strikes the scheduler.
 
-    If their number is not given, half of the plans also have faults and requests that meet.
+    If their number is not given, two thirds of the plans also have faults and requests that meet.
     """
     draw = random.Random(f"plan {seed}")
     has_meeting = nfaults is None
@@ -50,7 +50,7 @@ def draw_plan(seed: int, njobs: int | None = None, nfaults: int | None = None) -
 
 
 def _with_meeting(plan: Plan) -> Plan:
-    """Return the plan with faults and requests that meet, in half of all plans."""
+    """Return the plan with faults and requests that meet, in two thirds of all plans."""
     draw = random.Random(f"meeting {plan.seed}")
     faults, actions = draw_meeting(draw, plan.jobs, plan.nnodes, plan.queues, SPAN_S)
     return replace(plan, faults=(*plan.faults, *faults), actions=(*plan.actions, *actions))

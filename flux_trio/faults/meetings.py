@@ -39,6 +39,10 @@ class Table:
         self._queues = queues
         self._span_s = span_s
 
+    def ranks(self) -> tuple[int, ...]:
+        """Return one or two of the nodes: often the first one, which jobs get first."""
+        return (0,) if self.draw.random() < 0.5 else self.aim.ranks()
+
     def some(self) -> int:
         """Return a small number, from 1 to the number of jobs."""
         return min(1 + int(self.draw.expovariate(2 / len(self.jobs))), len(self.jobs))
@@ -56,7 +60,7 @@ class Table:
                 job, value = self._job(), self.draw.choice(URGENCIES)
                 yield Do(at, what, job=job, value=value, when=when)
             case "down" | "drain":
-                for rank in self.aim.ranks():
+                for rank in self.ranks():
                     yield Do(at, what, rank=rank, when=when)
                     yield Do(after, _BACK[what], rank=rank)
             case _:
@@ -79,32 +83,38 @@ _BACK: Final[dict[Action, Action]] = {
 def draw_meeting(
     draw: Random, jobs: Sequence[JobPlan], nnodes: int, queues: int, span_s: float
 ) -> Meeting:
-    """Return faults and requests of the owner that meet; half of the time there are none.
+    """Return faults and requests of the owner that meet; in a third of all cases there are none.
 
     `span_s` is the time in which requests are made, in seconds.
     """
-    if not jobs or draw.random() < 0.5:
+    if not jobs or draw.random() < 1 / 3:
         return (), ()
     return draw.choice(_MEETINGS)(Table(draw, jobs, nnodes, queues, span_s))
 
 
 def _while_resources_are_stored(table: Table) -> Meeting:
-    """Nodes go, or a user acts, while the scheduler waits for the commit of R."""
+    """Nodes go, or a user acts, while the scheduler waits for the commit of R.
+
+    The scheduler hangs for a moment, and often takes one message after the other then.
+    """
     draw = table.draw
     when = When(topics.KVS_COMMIT, table.some(), "send", party="sched")
-    away = c.Linger("sched", when, draw.choice((0.5, 2.0)))
-    slow = (c.SlowDisk(when, draw.choice((0.1, 1.0)), 5.0),) if draw.random() < 0.3 else ()
+    away: list[Fault] = [c.Linger("sched", when, draw.choice((0.5, 2.0)))]
+    if draw.random() < 0.5:
+        away.append(c.Slow("sched", when, 0.1, 5.0))
+    if draw.random() < 0.3:
+        away.append(c.SlowDisk(when, draw.choice((0.1, 1.0)), 5.0))
     match draw.choice(("down", "down", "shrink", "shrink", "cancel", "urgency")):
         case "down":
-            nodes = c.NodesDown(table.aim.ranks(), when, draw.choice((0.5, 5.0, 60.0)))
-            return (away, nodes, *slow), ()
+            nodes = c.NodesDown(table.ranks(), when, draw.choice((0.5, 5.0, 60.0)))
+            return (*away, nodes), ()
         case "shrink":
-            shrunk = c.Shrink(table.aim.ranks(), when, draw.choice((0.0, 0.5, 5.0)))
-            return (away, shrunk, *slow), ()
+            shrunk = c.Shrink(table.ranks(), when, draw.choice((0.0, 0.5, 5.0)))
+            return (*away, shrunk), ()
         case "cancel":
-            return (away, *slow), tuple(table.asked(when, "cancel"))
+            return tuple(away), tuple(table.asked(when, "cancel"))
         case _:
-            return (away, *slow), tuple(table.asked(when, "urgency"))
+            return tuple(away), tuple(table.asked(when, "urgency"))
 
 
 def _while_a_module_is_away(table: Table) -> Meeting:
@@ -115,7 +125,7 @@ def _while_a_module_is_away(table: Table) -> Meeting:
         when = table.aim.when()
     module = draw.choice(_AWAY)
     away = draw.choice((c.Crash, c.Crash, c.Linger))(module, when, draw.choice(AWAY_S))
-    wanted: tuple[Action, ...] = ("down", "down", "drain", "cancel", "urgency", *_BACK)
+    wanted: tuple[Action, ...] = ("down", "down", "down", "cancel", "urgency", *_BACK)
     asked = [each for _ in range(draw.choice((1, 1, 2))) for each in _one(table, when, wanted)]
     return (away,), tuple(asked)
 
@@ -124,7 +134,10 @@ def _one(table: Table, when: When | None, wanted: Sequence[Action]) -> Iterator[
     return table.asked(when, table.draw.choice(wanted))
 
 
-_AWAY: Final[tuple[Module, ...]] = ("job-exec", "job-exec", "job-manager", "sched", "resource")
+_AWAY: Final[tuple[Module, ...]] = (
+    *("job-exec", "job-manager") * 2,
+    *("sched", "resource"),
+)
 
 
 def _while_hello_is_answered(table: Table) -> Meeting:
@@ -132,18 +145,21 @@ def _while_hello_is_answered(table: Table) -> Meeting:
     draw = table.draw
     running = When("job-exec.start", table.some(), "recv", "response")
     first = draw.choice((c.Reload("sched", running), c.Reload("job-manager", running)))
+    read = When(topics.KVS_LOOKUP_ALL, 1, "send", party="sched")  # R of the jobs it was told of
     again = draw.choice(
         (
-            When(topics.KVS_LOOKUP_ALL, 1, "send", party="sched"),
+            read,
+            read,
+            read,
             When(topics.SCHED_HELLO, 2, "recv"),
             When(topics.SCHED_HELLO, draw.choice((2, 3)), "send", "response"),
             When(topics.SCHED_READY, 2, draw.choice(("send", "recv"))),
         )
     )
-    second = draw.choice(
-        (c.Reload("job-manager", again), c.Crash("job-manager", again), c.Reload("sched", again))
-    )
-    return (first, second), ()
+    manager = (c.Reload("job-manager", again), c.Crash("job-manager", again))
+    second = draw.choice((*manager, *manager, c.Reload("sched", again)))
+    slow = (c.Linger("sched", again, 0.5),) if draw.random() < 0.3 else ()
+    return (first, *slow, second), ()
 
 
 def _while_the_disk_is_full(table: Table) -> Meeting:
@@ -188,7 +204,7 @@ def _shrunk_and_back(table: Table) -> Meeting:
     """Nodes are excluded, and included again before the scheduler has released them."""
     draw = table.draw
     when = When("job-exec.start", table.some(), "recv", draw.choice(("request", "response")))
-    shrunk = c.Shrink(table.aim.ranks(), when, draw.choice((0.0, 0.0, 0.5, 5.0)))
+    shrunk = c.Shrink(table.ranks(), when, draw.choice((0.0, 0.0, 0.5, 5.0)))
     module: Module = draw.choice(("sched", "job-exec", "job-manager"))
     slow = (c.Linger(module, when, draw.choice((0.5, 2.0))),) if draw.random() < 0.5 else ()
     return (shrunk, *slow), ()

@@ -36,7 +36,7 @@ class Property:
     looks_at: Literal["trace", "step", "pause", "rest", "records"]
     check: Callable[[Any], Any]
     modules: tuple[str, ...] = ()
-    """At a pause: the modules that no fault may be at work on; empty if none may be at work."""
+    """At a pause: the modules that have to be well; empty if no fault may be at work at all."""
 
     def __call__(self, seen: Any) -> str:
         said: str = self.check(seen)
@@ -59,7 +59,7 @@ class Watcher:
         """Take the next record; a Sink."""
 
     def pause(self) -> None:
-        """Nobody acts for a second, and no fault is at work."""
+        """Nobody acts for a second, and the property's modules are well."""
 
     def rest(self) -> None:
         """All has come to rest after the faults."""
@@ -88,9 +88,12 @@ def at_each_pause(name: str, *modules: str) -> Callable[[Callable[[CoresWorld], 
     return lambda check: Property(name, "pause", check, modules)
 
 
-def watching(name: str) -> Callable[[type[Watcher]], Property]:
-    """Make a property of a class that looks at the records of one world as they come."""
-    return lambda watcher: Property(name, "records", watcher)
+def watching(name: str, *modules: str) -> Callable[[type[Watcher]], Property]:
+    """Make a property of a class that looks at the records of one world as they come.
+
+    `modules` are as for `at_each_pause`.
+    """
+    return lambda watcher: Property(name, "records", watcher, modules)
 
 
 def at_rest(name: str) -> Callable[[Callable[[CoresWorld], str]], Property]:

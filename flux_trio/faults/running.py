@@ -168,7 +168,7 @@ class Game:
         self.world = _WORLDS[plan.depth](
             plan.seed, config_of(plan), surroundings_of(plan), late=plan.late, sinks=sinks
         )
-        self._watchers = {each.name: each.watch(self.world) for each in watched}
+        self._watchers = {each: each.watch(self.world) for each in watched}
         for watcher in self._watchers.values():
             self.world.trace.add_sink(watcher.observe)
         self.world.began = self._begin_life
@@ -253,7 +253,7 @@ class Game:
         for each in self._properties:
             if each.looks_at == "trace":
                 self._check(each, self.trace)
-        said = {name: each.problem for name, each in self._watchers.items() if each.problem}
+        said = {each.name: w.problem for each, w in self._watchers.items() if w.problem}
         problems += [f"{name}: {text}" for name, text in (self.broken | said).items()]
         problems += [f"{ERROR}: {each}" for each in world.errors]
         violations = tuple(lives.violations)
@@ -283,11 +283,14 @@ class Game:
         if is_calm and self.lives is not None:
             self.lives.pause(self.world)
         for each in self._at_pause:
-            if is_calm or (each.modules and self.world.are_calm(each.modules)):
+            if self._is_asked(each, is_calm=is_calm):
                 self._check(each, self.world)
-        if is_calm:
-            for watcher in self._watchers.values():
+        for each, watcher in self._watchers.items():
+            if self._is_asked(each, is_calm=is_calm):
                 watcher.pause()
+
+    def _is_asked(self, about: Property, *, is_calm: bool) -> bool:
+        return is_calm or (bool(about.modules) and self.world.are_calm(about.modules))
 
     def _begin_life(self) -> None:
         """The instance begins again from what is stored."""

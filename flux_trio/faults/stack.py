@@ -114,11 +114,11 @@ class StackWorld(CoresWorld):
     def _config_with_plugins(self) -> Config:
         """Return the configuration with the plugins of files; the faulty one is behind them."""
         if not self._given.plugins:
-            return self._config
+            return self.config
         files = [PluginDirective(load=file) for file in self._given.plugins]
         last = [PluginDirective(remove=FAULTY), PluginDirective(load=FAULTY)]
-        changed = msgspec.structs.replace(self._config.job_manager, plugins=[*files, *last])
-        return msgspec.structs.replace(self._config, job_manager=changed)
+        changed = msgspec.structs.replace(self.config.job_manager, plugins=[*files, *last])
+        return msgspec.structs.replace(self.config, job_manager=changed)
 
     def _make_supervisor(self, *given: Any) -> WorldSupervisor:
         self.router, self._nursery = given[0], given[1]

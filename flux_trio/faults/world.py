@@ -91,7 +91,7 @@ class CoresWorld:
         self.router = Router(self.trace)
         self.inventory = given.inventory
         self._given = given
-        self._config = config
+        self.config = config
         self._draw = random.Random(seed)
         self._late = late
         self._sender = ""
@@ -115,7 +115,7 @@ class CoresWorld:
 
     def _note_config(self) -> None:
         """Put the configuration into the trace; a life of the instance begins."""
-        note_config(self.trace, self._config)
+        note_config(self.trace, self.config)
 
     @property
     def now(self) -> float:

@@ -34,9 +34,9 @@ def drawn(seed: int) -> Meeting:
     return draw_meeting(Random(seed), JOBS, 4, 2, SPAN_S)
 
 
-def test_half_of_the_seeds_have_a_meeting_and_a_world_without_jobs_has_none() -> None:
+def test_two_thirds_of_the_seeds_have_a_meeting_and_a_world_without_jobs_has_none() -> None:
     found = [drawn(seed) for seed in range(400)]
-    assert 150 < sum(each == ((), ()) for each in found) < 250
+    assert 100 < sum(each == ((), ()) for each in found) < 170
     assert all(draw_meeting(Random(seed), (), 4, 0, SPAN_S) == ((), ()) for seed in range(20))
 
 

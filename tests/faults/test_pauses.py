@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import msgspec
+import pytest
+
 from flux_trio.cores.exec.core import ExecCore
 from flux_trio.cores.exec.job import Phase
+from flux_trio.cores.job_list.core import JobListCore
+from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.cores.sched.core import SchedCore
 from flux_trio.faults import JobPlan, Plan
-from flux_trio.faults.pauses import running_jobs_are_in_run, scheduler_and_manager_agree_on_holders
+from flux_trio.faults.pauses import (
+    AT_PAUSES,
+    core_of,
+    job_list_shows_the_active_jobs,
+    no_job_runs_on_lost_nodes,
+    no_resources_are_idle_that_a_job_waits_for,
+    running_jobs_are_in_run,
+    scheduler_and_manager_agree_on_holders,
+    scheduler_and_manager_agree_on_requests,
+)
 from flux_trio.faults.properties import at_each_pause
 from flux_trio.faults.running import Game
 from flux_trio.faults.world import CoresWorld
 
+RUNNING = Plan(1, jobs=(JobPlan(run=90.0),))
+WAITING = Plan(1, 1, cores=1, jobs=(JobPlan(run=90.0), JobPlan(run=90.0, urgency=5)))
 
-def with_one_running() -> CoresWorld:
-    """A world in which one job runs, at a pause."""
+
+def with_one_running(plan: Plan = RUNNING) -> CoresWorld:
+    """A world in which one job runs, at a pause; with `WAITING` another one waits for its core."""
     paused: list[bool] = []
 
     @at_each_pause("noted")
@@ -21,7 +38,7 @@ def with_one_running() -> CoresWorld:
         paused.append(bool(_execution(world).running))
         return ""
 
-    with Game(Plan(1, jobs=(JobPlan(run=90.0),)), properties=[note]) as game:
+    with Game(plan, properties=[note]) as game:
         while not any(paused):
             assert game.step()
         return game.world
@@ -59,6 +76,65 @@ def test_job_whose_resources_the_scheduler_does_not_know_of_is_found() -> None:
     assert isinstance(scheduler, SchedCore)
     scheduler._context.schedule.forget_jobs()
     assert "do not agree on whether" in scheduler_and_manager_agree_on_holders(world)
+
+
+@pytest.mark.parametrize("policy", ["fifo", "easy", "conservative"])
+def test_waiting_job_keeps_the_properties(policy: str) -> None:
+    world = with_one_running(msgspec.structs.replace(WAITING, policy=policy))
+    assert len(core_of(world, "sched", SchedCore).requested) == 1
+    assert [each(world) for each in AT_PAUSES] == [""] * len(AT_PAUSES)
+
+
+def test_job_that_runs_on_a_node_that_went_down_is_found_while_the_manager_is_away() -> None:
+    assert no_job_runs_on_lost_nodes.modules == ("job-exec",)
+    world = with_one_running()
+    assert no_job_runs_on_lost_nodes(world) == ""
+    _execution(world)._targets._down[0] = "it is down"
+    assert "runs on nodes that job-exec knows to be down" in no_job_runs_on_lost_nodes(world)
+
+
+def test_request_that_only_one_side_knows_is_found() -> None:
+    world = with_one_running(WAITING)
+    (waiting,) = core_of(world, "sched", SchedCore).requested
+    core_of(world, "sched", SchedCore).schedule.withdraw(waiting)
+    assert "do not agree on whether" in scheduler_and_manager_agree_on_requests(world)
+
+
+def test_request_of_a_job_on_hold_is_found() -> None:
+    world = with_one_running(WAITING)
+    manager = core_of(world, "job-manager", JobManagerCore)
+    (waiting,) = manager.requested
+    manager._parts.ledger.jobs[waiting].priority = 0
+    assert "is on hold or has left SCHED" in scheduler_and_manager_agree_on_requests(world)
+
+
+def test_job_that_is_listed_twice_or_not_at_all_is_found() -> None:
+    for count in (0, 2):
+        world = with_one_running(WAITING)
+        records = core_of(world, "job-list", JobListCore)._records
+        (rank,) = records._pending
+        records._pending.clear()
+        records._pending.update([rank] * count)
+        assert "and the active jobs are" in job_list_shows_the_active_jobs(world)
+        core_of(world, "job-list", JobListCore)._follower.hindrance = (5, "the journal has ended")
+        assert job_list_shows_the_active_jobs(world) == ""  # it may be behind
+
+
+@pytest.mark.parametrize("policy", ["fifo", "easy"])
+def test_job_that_could_start_is_found(policy: str) -> None:
+    world = with_one_running(msgspec.structs.replace(WAITING, policy=policy))
+    scheduler = core_of(world, "sched", SchedCore)
+    (running,) = scheduler.holders
+    scheduler.schedule.free(running)  # and nobody decides
+    assert "waits, and could start" in no_resources_are_idle_that_a_job_waits_for(world)
+    (waiting,) = scheduler.requested
+    assert {job.id for job in scheduler.schedule.state.queue} == {waiting}  # it only looks
+
+
+def test_job_that_waits_for_what_will_never_be_there_is_found() -> None:
+    world = with_one_running(WAITING)
+    core_of(world, "sched", SchedCore).schedule.shrink(0b1)
+    assert "can never run: unsatisfiable" in no_resources_are_idle_that_a_job_waits_for(world)
 
 
 def test_property_of_a_pause_is_asked_at_pauses_only() -> None:

@@ -166,6 +166,19 @@ class ExecCore(CorePart):
         jobs = self._jobs.by_id.values()
         return {job.id: job.resources for job in jobs if job.phase is Phase.RUNNING}
 
+    @property
+    def kept(self) -> set[int]:
+        """The jobs that the service knows: those that run, and those whose end it has to tell."""
+        return set(self._jobs.by_id)
+
+    @property
+    def on_lost_targets(self) -> list[int]:
+        """The jobs that run although a target of theirs is known to be down."""
+        jobs = self._jobs.by_id.values()
+        return [
+            each.id for each in jobs if each.phase is Phase.RUNNING and self._targets.lost_of(each)
+        ]
+
     def start(self, now: float) -> list[ExecAction]:
         """Say hello (32.hello.1), or first wait for the shell host if jobs need it."""
         self._outbox.now = now

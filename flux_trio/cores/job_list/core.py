@@ -58,6 +58,7 @@ from flux_trio.messages import (
     tells_return_of,
     topics,
 )
+from flux_trio.protocols import PENDING, RUNNING, JobState
 
 _ABOUT_A_JOB: Final = (topics.LIST_ID, topics.INFO_LOOKUP, topics.INFO_WATCH)
 
@@ -98,6 +99,17 @@ class JobListCore(CorePart):
             },
             stats=(topics.stats_of(topics.JOB_LIST), self._stats),
         )
+
+    @property
+    def active(self) -> list[tuple[int, JobState]] | None:
+        """The ids and states of the active jobs, in the order in which they are listed.
+
+        None while job-list does not follow the journal, and may be behind.
+        """
+        if self._follower.hindrance is not None:
+            return None
+        jobs = self._records.jobs
+        return [(each, jobs[each].state) for each in self._records.in_order(PENDING | RUNNING)]
 
     @property
     def payload_types(self) -> PayloadTypes:

@@ -45,6 +45,7 @@ from flux_trio.messages import (
 )
 from flux_trio.protocols import (
     BLOCKED,
+    AllocState,
     Annotate,
     HookAnswered,
     JobState,
@@ -53,6 +54,7 @@ from flux_trio.protocols import (
     PluginInterests,
     PluginsChanged,
     PostEvent,
+    QueueState,
     Reprioritize,
     SetPriority,
 )
@@ -93,6 +95,17 @@ class JobManagerCore(CorePart):
     def active(self) -> Iterable[JobView]:
         """All active jobs, the oldest first, for plugins (protocols.Jobs)."""
         return (job.snapshot() for job in self._parts.ledger.active())
+
+    @property
+    def requested(self) -> set[int]:
+        """The jobs with a request at the scheduler that is not answered and not canceled."""
+        allocs = self._parts.scheduler.requests.allocs
+        return {jobid for jobid in allocs if allocs.of(jobid) is AllocState.PENDING}
+
+    @property
+    def queue_states(self) -> dict[str | None, QueueState]:
+        """The state of each queue, by name; None is the anonymous queue."""
+        return {name: queue.state for name, queue in self._parts.queues.by_name.items()}
 
     def look(self, request: Request, jobid: int) -> Waiting:
         """Return why an active job waits. Raises FluxError(ENOENT, EPERM, EAGAIN)."""

@@ -143,6 +143,11 @@ class ResourceCore(CorePart):
         """The targets that are down."""
         return self._administration.downs.targets
 
+    @property
+    def drained(self) -> Idset:
+        """The targets that are drained."""
+        return self._administration.drains.targets
+
     def start(self, now: float) -> list[ResourceAction]:
         """Ask for the eventlog that earlier runs have written."""
         self._outbox.now = now

@@ -109,6 +109,17 @@ class SchedCore(CorePart):
         """The jobs that hold resources."""
         return {grant.id for grant in self._context.schedule.state.grants}
 
+    @property
+    def requested(self) -> set[int]:
+        """The jobs whose requests are open: they wait, or their R is not durable yet."""
+        waiting = {job.id for job in self._context.schedule.state.queue}
+        return waiting | {one.job.id for one in self._granting}
+
+    @property
+    def schedule(self) -> Schedule:
+        """The jobs that wait, the resources and the grants; nobody else may change it."""
+        return self._context.schedule
+
     def start(self, now: float) -> list[SchedAction]:
         """Acquire resources."""
         self._context.now = now

@@ -111,7 +111,9 @@ def hello_is_an_ordinary_rpc(state: State, record: Record, facts: Facts) -> Step
     if record.party != facts.manager:
         return Step(rest or None)  # the broker answers for a job manager that is gone
     if rest == open_:
-        if len(getattr(found, "routes", ())) > 1:
+        routes = getattr(found, "routes", ())
+        is_of_another = bool(open_) and all(each[2] != routes for each in open_)
+        if is_of_another or len(routes) > 1:
             return Step(rest or None)  # of one that had the client's name before
         text = f"exec-hello: no request is open with matchtag {matchtag}"
         return Step(rest or None, broken=Broken(text))
