@@ -42,10 +42,10 @@ that read it, and the parts of all views are stored last.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
-from flux_trio.judge.engine.rule import Apply, Broken, Rule, Said, State, Subjects
+from flux_trio.judge.engine.rule import Apply, Broken, FormOf, Rule, Said, State, Subjects
 from flux_trio.judge.engine.selector import Key
 from flux_trio.judge.engine.trait import Value
 from flux_trio.judge.engine.view import KeyOf, Seen, View
@@ -54,6 +54,9 @@ from flux_trio.trace import Record
 SOURCES_MAX: Final = 4096  # compiled sources
 
 VIEWS_MAX: Final = 1024  # more than there are
+
+TABLES_MAX: Final = 64  # tables of rules whose answers are remembered
+FORMS_MAX: Final = 1024  # forms of subjects in each of these
 
 States: TypeAlias = dict[Key, State]
 ALWAYS: Final = 0
@@ -100,14 +103,18 @@ def step_of(asked: Iterable[Asked], folded: Iterable[Folded]) -> Step:
     """Return the step of the plan with these rules and views."""
     code = _Code()
     code.add(2, "found = []")
-    tables: dict[Subjects, list[Asked]] = {}
+    tables: dict[tuple[Subjects, FormOf | None], list[Asked]] = {}
     for each in asked:
         if each.rule.subjects is None:
             _write_rule(code, each)
         else:
-            tables.setdefault(each.rule.subjects, []).append(each)
-    for subjects, rules in tables.items():
-        _write_table(code, subjects, rules)
+            form = each.rule.form if each.live == ALWAYS else None
+            tables.setdefault((each.rule.subjects, form), []).append(each)
+    for (subjects, form), rules in tables.items():
+        if form is None:
+            _write_table(code, subjects, rules)
+        else:
+            _write_table_by_form(code, subjects, form, [each.rule for each in rules])
     folded = list(folded)
     parted = [each for each in folded if each.is_parted]
     if parted:
@@ -201,6 +208,48 @@ def _write_table(code: _Code, subjects: Subjects, asked: Iterable[Asked]) -> Non
         code.add(depth, f"said = {code.name(rule.each)}(subject)")
         first = f"{code.name(note_first)}(found, {code.name(rule)}, said)"
         _write_answer(code, depth, rule, first)
+
+
+def _write_table_by_form(
+    code: _Code, subjects: Subjects, form: FormOf, rules: list[Rule]
+) -> None:
+    """Rules about the same subjects that judge all subjects of one form alike."""
+    code.add(2, f"for subject in {code.name(subjects)}(record, seen):")
+    answers = code.name(answers_of(tuple(rules)))
+    code.add(3, f"form = {code.name(form)}(subject)")
+    code.add(3, f"kept = {answers}.get(form) or {answers}.asked(subject, form, found)")
+    code.add(3, "for clause in kept:")
+    code.add(4, "keep(clause)")
+
+
+class Answers(dict[Hashable, tuple[str, ...]]):
+    """By form of a subject, the clauses of `rules` that such subjects keep."""
+
+    def __init__(self, rules: tuple[Rule, ...]) -> None:
+        super().__init__()
+        self._rules = rules
+
+    def asked(self, subject: Any, form: Hashable | None, found: Found) -> tuple[str, ...]:
+        """Ask the rules and return the clauses that are kept; note the violations in `found`.
+
+        The answer is remembered if there are no violations.
+        """
+        said = [(rule, rule.each(subject)) for rule in self._rules if rule.each is not None]
+        kept = tuple([rule.clause for rule, each in said if each is True])
+        broken = [(rule, each) for rule, each in said if isinstance(each, Broken)]
+        for rule, each in broken:
+            note_first(found, rule, each)
+        if form is not None and not broken:
+            if len(self) >= FORMS_MAX:
+                self.clear()
+            self[form] = kept
+        return kept
+
+
+@functools.lru_cache(maxsize=TABLES_MAX)
+def answers_of(rules: tuple[Rule, ...]) -> Answers:
+    """Return the answers of these rules, which all steps share."""
+    return Answers(rules)
 
 
 def note_first(found: Found, rule: Rule, said: Broken) -> None:

@@ -112,6 +112,7 @@ Check: TypeAlias = Callable[[Record, Facts], Said]
 ByTrait: TypeAlias = Callable[[Any, Record, Seen], Said]
 Subjects: TypeAlias = Callable[[Record, Seen], Iterable[Any]]
 Each: TypeAlias = Callable[[Any], Said]
+FormOf: TypeAlias = Callable[[Any], Hashable | None]
 Debt: TypeAlias = Callable[[State, Facts], Broken | None]
 Debts: TypeAlias = Callable[[Seen], Iterable[Broken]]
 
@@ -125,7 +126,8 @@ class Rule:
     `key(record)`; a key of None skips the record. `judge` judges the record with the states of
     `views`. `by_trait` judges the value of the record's `trait` (None if it does not have the
     trait). `each` judges each of the record's `subjects`, which are found once for all rules with
-    the same `subjects`.
+    the same `subjects`. It says of all subjects of one `form` the same, unless a subject breaks the
+    clause; a subject with the form None is judged by itself.
 
     `needs_crossing` marks a rule that compares sends with receipts, `needs_headers` a rule about
     matchtags, flags or userids: a recording without these cannot exercise it. `clears` returns True
@@ -147,6 +149,7 @@ class Rule:
     by_trait: ByTrait | None = None
     subjects: Subjects | None = None
     each: Each | None = None
+    form: FormOf | None = None
     views: tuple[View, ...] = ()
     needs_crossing: bool = False
     needs_headers: bool = False
@@ -278,12 +281,16 @@ class Rules:
         clause: str,
         *selectors: Iterable[Selector],
         of: Subjects,
+        form: FormOf | None = None,
         views: Iterable[View] = (),
         needs_headers: bool = False,
     ) -> Callable[[Each], Each]:
         """Register a rule about each of the subjects that `of` finds in a record.
 
         Only the first violation in a record is reported. `views` are the views that `of` reads.
+        `form` returns what the answer follows from: what is kept by one subject is kept by all
+        later ones of its form, and the rule is not called again for these. It returns None for a
+        subject that has to be judged by itself.
         """
 
         def register(each: Each) -> Each:
@@ -292,6 +299,7 @@ class Rules:
                 selectors,
                 subjects=of,
                 each=each,
+                form=form,
                 views=tuple(views),
                 needs_headers=needs_headers,
             )

@@ -16,7 +16,8 @@ from flux_trio.judge.engine.rule import (
     payload,
     sent,
 )
-from flux_trio.judge.engine.selector import ANY_TOPIC, name_of, topic_of
+from flux_trio.judge.engine.selector import ANY_TOPIC, topic_of
+from flux_trio.judge.views.eventlogs import LOGGING, Logging
 from flux_trio.judge.views.granting import SCHED_JOBS, SchedJob, sched_job
 from flux_trio.judge.views.holding import OVERLAPS, WRITTEN, Written, grant_in, overlaps
 from flux_trio.judge.views.jobs import (
@@ -27,7 +28,6 @@ from flux_trio.judge.views.jobs import (
     PRIORITY,
     RUN,
     SCHED,
-    JobState,
     Life,
 )
 from flux_trio.judge.views.raising import RAISED
@@ -86,7 +86,7 @@ def a_job_has_one_request_in_flight(record: Record, seen: Seen) -> Said:
 
 
 # RFC 21: events of certain states; the others may come at any time before INACTIVE.
-BELONGS: Final[dict[str, tuple[JobState, ...]]] = {
+BELONGS: Final[dict[str, tuple[str, ...]]] = {
     "validate": (NEW,),
     "depend": (DEPEND,),
     "priority": (PRIORITY, SCHED),
@@ -100,22 +100,22 @@ BELONGS: Final[dict[str, tuple[JobState, ...]]] = {
 NEEDS_RESOURCES: Final = ("start", "finish", "release", "free", "resource-update")
 
 
-@RULES.judge("invariant.event-order", logged(ANY_TOPIC), views=[LIFE])
-def events_come_in_the_order_of_states(record: Record, seen: Seen) -> Said:
-    jobid, name = job_id(record), name_of(record)
-    life: Life | None = seen.at(LIFE, jobid)
-    if life is None:
+@RULES.by(LOGGING, "invariant.event-order", logged(ANY_TOPIC), views=[LIFE])
+def events_come_in_the_order_of_states(logging: Logging, record: Record, seen: Seen) -> Said:
+    name, state = logging.name, logging.state
+    if not state:
         return None
     text = ""
-    if name == "submit" and life.userid != -1:
+    if name == "submit" and logging.is_owned:
         text = "a second submit event"
-    elif life.state not in BELONGS.get(name, (life.state,)):
-        text = f"{name} event in {life.state}"
-    elif name in NEEDS_RESOURCES and not life.held:
+    elif state not in BELONGS.get(name, (state,)):
+        text = f"{name} event in {state}"
+    elif name in NEEDS_RESOURCES and not logging.is_held:
         text = f"{name} event without resources"
     if not text:
         return True
-    return Broken(f"job {jobid}: {text}", (life.since,), party=record.party)
+    jobid = job_id(record)
+    return Broken(f"job {jobid}: {text}", (seen.at(LIFE, jobid).since,), party=record.party)
 
 
 def _holders(seen: Seen) -> set[Any]:

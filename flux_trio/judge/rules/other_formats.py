@@ -6,8 +6,8 @@ are judged in keys of the KVS, constraints in the jobspec that is sent to the sc
 
 from __future__ import annotations
 
-import functools
 import itertools
+import operator
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
@@ -38,6 +38,8 @@ _TARGETS: Final = ("targets", "up", "down", "shrink")
 
 Text = tuple[str, str]
 """What the text is, and the text."""
+
+_text_of: Final = operator.itemgetter(1)
 
 # --- where they are
 
@@ -93,9 +95,8 @@ def _spelled(
     expected: str,
 ) -> None:
     """Register `clause`: each of these texts fits; `expected` describes a fitting text."""
-    fits = functools.lru_cache(maxsize=1024)(fits)  # the same texts come again and again
 
-    @RULES.each(clause, selectors, of=of)
+    @RULES.each(clause, selectors, of=of, form=_text_of)
     def check(subject: Text) -> Said:
         what, text = subject
         return fits(text) or Broken(f"{what}: expected {expected}, got {text!r:.80}")

@@ -53,8 +53,11 @@ UNLINKS: Final = sent("request", topics.KVS_COMMIT, mark=WITH_UNLINK)
 @RULES.by(LOGGING, "21.events.3", EVENTS, views=(LIFE, LOG))
 def submit_comes_first(logging: Logging, record: Record, seen: Seen) -> Said:
     if logging.name == "submit":
+        if not logging.has_log:
+            return True
         log = log_of(record, seen)
-        return log is None or broken_event(record, "expected first, and once", log.submitted)
+        assert log is not None
+        return broken_event(record, "expected first, and once", log.submitted)
     if logging.has_log:
         return None
     life: Life | None = seen.at(LIFE, job_id(record))
@@ -63,16 +66,17 @@ def submit_comes_first(logging: Logging, record: Record, seen: Seen) -> Said:
     return broken_event(record, "expected a submit event first", life.since)
 
 
-@RULES.judge("21.criteria.3", logged("submit", "clean"), views=(LOG,))
-def one_beginning_and_one_end(record: Record, seen: Seen) -> Said:
-    log = log_of(record, seen)
-    if name_of(record) == "submit":
-        if log is None:
+@RULES.by(LOGGING, "21.criteria.3", logged("submit", "clean"), views=(LOG,))
+def one_beginning_and_one_end(logging: Logging, record: Record, seen: Seen) -> Said:
+    if logging.name == "submit":
+        if not logging.has_log:
             return True
-        return broken_event(record, "expected once for a job", log.submitted)
-    if log is None:
-        return None
-    return broken_event(record, "expected once for a job", log.ended) if log.ended else True
+    elif not logging.has_ended:
+        return True if logging.has_log else None
+    log = log_of(record, seen)
+    assert log is not None
+    n = log.submitted if logging.name == "submit" else log.ended
+    return broken_event(record, "expected once for a job", n)
 
 
 def _unclean(seen: Seen) -> Iterable[Broken]:

@@ -7,8 +7,7 @@ from typing import Final
 
 from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, job_id, logged, sent
 from flux_trio.judge.engine.selector import name_of, topic_of
-from flux_trio.judge.engine.view import seen_once
-from flux_trio.judge.views.eventlogs import LOG, broken_event, log_of
+from flux_trio.judge.views.eventlogs import LOG, LOGGING, Log, Logging, broken_event, log_of
 from flux_trio.judge.views.jobs import (
     DURABLE,
     LIFE,
@@ -29,17 +28,25 @@ NEW, DEPEND, PRIORITY, SCHED = JobState.NEW, JobState.DEPEND, JobState.PRIORITY,
 RUN, CLEANUP = JobState.RUN, JobState.CLEANUP
 
 
-@seen_once
-def _life(record: Record, seen: Seen) -> Life | None:
-    life: Life | None = seen.states[LIFE].get(job_id(record))
+def _life(record: Record, seen: Seen) -> Life:
+    """Return the life of an active job."""
+    life: Life = seen.states[LIFE][job_id(record)]
     return life
+
+
+def _log(record: Record, seen: Seen) -> Log:
+    """Return the log of a job that has one."""
+    log = log_of(record, seen)
+    assert log is not None
+    return log
 
 
 # --- the states of each event
 
 
-def missing(record: Record, life: Life, name: str) -> Broken | None:
+def missing(record: Record, seen: Seen, name: str) -> Broken | None:
     """Return a violation if this event comes in the state that the event `name` would end."""
+    life = _life(record, seen)
     if not is_late(life.state, name_of(record)):
         return None
     text = f"expected a {name} event first, since it is in {life.state}"
@@ -56,18 +63,18 @@ def _require_state(
     name = next(iter(places))
     later = ONWARD[ONWARD.index(name) + 1 :] if ended else ()
 
-    @RULES.judge(clause, logged(*places, *later), views=(LIFE,))
-    def judge(record: Record, seen: Seen) -> Said:
-        life = _life(record, seen)
-        if life is None:
+    @RULES.by(LOGGING, clause, logged(*places, *later), views=(LIFE,))
+    def judge(logging: Logging, record: Record, seen: Seen) -> Said:
+        if not logging.state:
             return None
-        if name_of(record) in later:
-            return missing(record, life, name) if life.state == ended else None
-        expected = places[name_of(record)]
-        if life.state in expected:
+        if logging.name in later:
+            return missing(record, seen, name) if logging.state == ended else None
+        expected = places[logging.name]
+        if logging.state in expected:
             return True
         words = " or ".join(expected)
-        return broken_event(record, f"expected in {words}, came in {life.state}", life.since)
+        text = f"expected in {words}, came in {logging.state}"
+        return broken_event(record, text, _life(record, seen).since)
 
 
 ONWARD: Final = ("validate", "depend", "priority", "alloc", "start", "finish")
@@ -78,79 +85,82 @@ _require_state("21.states.3", {"priority": (PRIORITY, SCHED)}, PRIORITY)
 _require_state("21.states.4", {"alloc": (SCHED,)}, SCHED)
 
 
-@RULES.judge("21.states.5", logged("start", "finish"), views=(LIFE, LOG))
-def start_then_finish(record: Record, seen: Seen) -> Said:
+@RULES.by(LOGGING, "21.states.5", logged("start", "finish"), views=(LIFE, LOG))
+def start_then_finish(logging: Logging, record: Record, seen: Seen) -> Said:
     """One of them may be left out after a fatal exception."""
-    life, log = _life(record, seen), log_of(record, seen)
-    if life is None or log is None:
+    if not logging.state or not logging.has_log:
         return None
-    if life.state not in (RUN, CLEANUP):
-        return broken_event(record, f"expected in RUN or CLEANUP, came in {life.state}", life.since)
-    if name_of(record) == "start":
-        if log.finished:
-            return broken_event(record, "expected before the finish event", log.finished)
-    elif not log.started and not log.fatal:
+    if logging.state not in (RUN, CLEANUP):
+        text = f"expected in RUN or CLEANUP, came in {logging.state}"
+        return broken_event(record, text, _life(record, seen).since)
+    if logging.name == "start":
+        if logging.has_finished:
+            text = "expected before the finish event"
+            return broken_event(record, text, _log(record, seen).finished)
+    elif not logging.has_started and not logging.has_failed:
         text = "expected a start event before it"
-        return broken_event(record, text, life.since, is_missing=True)
-    elif log.released and not log.fatal:
-        return broken_event(record, "expected before the final release event", log.released)
+        return broken_event(record, text, _life(record, seen).since, is_missing=True)
+    elif logging.has_released and not logging.has_failed:
+        text = "expected before the final release event"
+        return broken_event(record, text, _log(record, seen).released)
     return True
 
 
-@RULES.judge("21.states.2", logged("depend", *ONWARD[2:]), views=(LIFE, LOG))
-def depend_when_nothing_is_left(record: Record, seen: Seen) -> Said:
-    life, log = _life(record, seen), log_of(record, seen)
-    if life is None or log is None:
+@RULES.by(LOGGING, "21.states.2", logged("depend", *ONWARD[2:]), views=(LIFE, LOG))
+def depend_when_nothing_is_left(logging: Logging, record: Record, seen: Seen) -> Said:
+    if not logging.state or not logging.has_log:
         return None
-    if name_of(record) != "depend":
-        return missing(record, life, "depend") if life.state == DEPEND else None
-    if life.state != DEPEND:
-        return broken_event(record, f"expected in DEPEND, came in {life.state}", life.since)
-    if log.dependencies:
-        (left, added), *_ = log.dependencies
+    if logging.name != "depend":
+        return missing(record, seen, "depend") if logging.state == DEPEND else None
+    if logging.state != DEPEND:
+        text = f"expected in DEPEND, came in {logging.state}"
+        return broken_event(record, text, _life(record, seen).since)
+    if logging.is_waiting:
+        (left, added), *_ = _log(record, seen).dependencies
         return broken_event(record, f"dependency {left} is not removed", added)
     return True
 
 
-@RULES.judge("21.states.6", logged("clean", "free", "release"), views=(LIFE, LOG))
-def everything_is_back_before_clean(record: Record, seen: Seen) -> Said:
-    life, log, name = _life(record, seen), log_of(record, seen), name_of(record)
-    if life is None or log is None:
+@RULES.by(LOGGING, "21.states.6", logged("clean", "free", "release"), views=(LIFE, LOG))
+def everything_is_back_before_clean(logging: Logging, record: Record, seen: Seen) -> Said:
+    if not logging.state or not logging.has_log:
         return None
+    name = logging.name
     expected = (RUN, CLEANUP) if name == "release" else (CLEANUP,)
-    if life.state not in expected:
-        words = " or ".join(expected)
-        return broken_event(record, f"expected in {words}, came in {life.state}", life.since)
-    if name == "clean" and life.held:
-        return broken_event(record, "expected after free, since the job holds resources", life.held)
-    if name != "clean" and life.frees:
-        return broken_event(record, "expected nothing but clean after the free event", life.since)
-    if name == "free" and log.started and not log.released:
+    if logging.state not in expected:
+        text = f"expected in {' or '.join(expected)}, came in {logging.state}"
+        return broken_event(record, text, _life(record, seen).since)
+    if name == "clean" and logging.is_held:
+        text = "expected after free, since the job holds resources"
+        return broken_event(record, text, _life(record, seen).held)
+    if name != "clean" and logging.is_freed:
+        text = "expected nothing but clean after the free event"
+        return broken_event(record, text, _life(record, seen).since)
+    if name == "free" and logging.has_started and not logging.has_released:
         text = "expected a final release event first"
-        return broken_event(record, text, log.started, is_missing=True)
+        return broken_event(record, text, _log(record, seen).started, is_missing=True)
     return True
 
 
-@RULES.judge("21.states.7", logged("release", "free", "clean"), views=(LIFE,))
-def no_step_that_does_not_apply(record: Record, seen: Seen) -> Said:
-    life = _life(record, seen)
-    if life is None:
+@RULES.by(LOGGING, "21.states.7", logged("release", "free", "clean"), views=(LIFE,))
+def no_step_that_does_not_apply(logging: Logging, record: Record, seen: Seen) -> Said:
+    if not logging.state:
         return None
-    if name_of(record) == "clean":
-        return not life.held and not life.frees
-    if life.held or life.frees:
+    if logging.name == "clean":
+        return not logging.is_held and not logging.is_freed
+    if logging.is_held or logging.is_freed:
         return True
-    return broken_event(record, "expected none, since nothing was allocated", life.since)
+    text = "expected none, since nothing was allocated"
+    return broken_event(record, text, _life(record, seen).since)
 
 
-@RULES.judge("21.states.9", logged("priority", "alloc"), views=(LIFE,))
-def back_to_priority_means_a_new_priority(record: Record, seen: Seen) -> Said:
-    life = _life(record, seen)
-    if life is None or life.state != PRIORITY or not life.prioritized:
+@RULES.by(LOGGING, "21.states.9", logged("priority", "alloc"), views=(LIFE,))
+def back_to_priority_means_a_new_priority(logging: Logging, record: Record, seen: Seen) -> Said:
+    if logging.state != PRIORITY or not logging.is_prioritized:
         return None
-    if name_of(record) == "priority":
+    if logging.name == "priority":
         return True
-    return broken_event(record, "expected a new priority event first", life.since)
+    return broken_event(record, "expected a new priority event first", _life(record, seen).since)
 
 
 # --- what the job manager does is of the state that the eventlog tells
@@ -166,7 +176,8 @@ ACTS: Final = {
     "21.criteria.6", sent("request", *ACTS), views=(LIFE, DURABLE, ASKED), needs_crossing=True
 )
 def no_transition_without_an_event(record: Record, seen: Seen) -> Said:
-    life, topic = _life(record, seen), topic_of(record)
+    topic = topic_of(record)
+    life: Life | None = seen.states[LIFE].get(job_id(record))
     if life is None or not is_durable(seen, record.party, life.since):
         return None  # may have been sent on its way before
     expected = ACTS.get(topic, ACTS["<exec>.start"])
@@ -187,32 +198,31 @@ TO_RUN: Final = ("validate", "depend", "priority", "alloc", "prolog-start")
 """Events of a job that is on its way to run."""
 
 
-@RULES.judge("21.exceptions.2", logged(*TO_RUN, "exception"), views=(LOG,))
-def nothing_goes_on_after_a_fatal_exception(record: Record, seen: Seen) -> Said:
-    log = log_of(record, seen)
-    if name_of(record) == "exception":
-        return is_fatal(record) and log is not None
-    if log is None or not log.fatal:
+@RULES.by(LOGGING, "21.exceptions.2", logged(*TO_RUN, "exception"), views=(LOG,))
+def nothing_goes_on_after_a_fatal_exception(logging: Logging, record: Record, seen: Seen) -> Said:
+    if logging.name == "exception":
+        return is_fatal(record) and logging.has_log
+    if not logging.has_failed:
         return None
-    return broken_event(record, "expected none after an exception of severity 0", log.fatal)
+    text = "expected none after an exception of severity 0"
+    return broken_event(record, text, _log(record, seen).fatal)
 
 
-@RULES.judge("21.sync.1", logged("free", "clean"), views=(LOG,))
-def a_status_or_an_exception_before_cleanup(record: Record, seen: Seen) -> Said:
-    log = log_of(record, seen)
-    if log is None or log.ended:
+@RULES.by(LOGGING, "21.sync.1", logged("free", "clean"), views=(LOG,))
+def a_status_or_an_exception_before_cleanup(logging: Logging, record: Record, seen: Seen) -> Said:
+    if not logging.has_log or logging.has_ended:
         return None
-    if log.finished or log.fatal:
+    if logging.has_finished or logging.has_failed:
         return True
-    return broken_event(record, "neither a finish event nor an exception says why", log.submitted)
+    text = "neither a finish event nor an exception says why"
+    return broken_event(record, text, _log(record, seen).submitted)
 
 
-@RULES.judge("21.exceptions.3", logged("free", "clean"), views=(LOG,))
-def lesser_exceptions_end_nothing(record: Record, seen: Seen) -> Said:
-    log = log_of(record, seen)
-    if log is None or not log.excepted or log.fatal:
+@RULES.by(LOGGING, "21.exceptions.3", logged("free", "clean"), views=(LOG,))
+def lesser_exceptions_end_nothing(logging: Logging, record: Record, seen: Seen) -> Said:
+    if not logging.has_excepted or logging.has_failed:
         return None
-    if log.finished:
+    if logging.has_finished:
         return True
     text = "no finish event and no exception of severity 0, lesser ones do not end a job"
-    return broken_event(record, text, log.excepted)
+    return broken_event(record, text, _log(record, seen).excepted)

@@ -24,6 +24,7 @@ from flux_trio.judge.engine.rule import (
 from flux_trio.judge.engine.selector import EVENT, topic_of
 from flux_trio.judge.rules.rfc27_background import failed_by_the_manager
 from flux_trio.judge.rules.rfc27_free import require_freed, unfreed
+from flux_trio.judge.views.eventlogs import LOGGING, Logging
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
 from flux_trio.judge.views.holding import OVERLAPS, overlaps
 from flux_trio.judge.views.jobs import CLEANUP, LIFE, Life
@@ -123,20 +124,20 @@ def what_was_lost_is_asked_again(record: Record, seen: Seen) -> Said:
 # --- exceptions
 
 
-@RULES.judge(
+@RULES.by(
+    LOGGING,
     "27.exceptions.1",
     logged("validate", "depend", "priority", "alloc", "release", "clean"),
     views=[LIFE],
 )
-def a_fatal_exception_ends_a_job(record: Record, seen: Seen) -> Said:
-    life: Life | None = seen.at(LIFE, job_id(record))
-    if life is None or not life.fatal:
+def a_fatal_exception_ends_a_job(logging: Logging, record: Record, seen: Seen) -> Said:
+    if not logging.is_fatal:
         return None
-    name = payload(record)["name"]
-    if name in ("release", "clean"):
+    if logging.name in ("release", "clean"):
         return True
-    text = f"job {job_id(record)}: {name} event after a fatal exception, which puts it in CLEANUP"
-    return Broken(text, (life.fatal,))
+    jobid = job_id(record)
+    text = f"job {jobid}: {logging.name} event after a fatal exception, which puts it in CLEANUP"
+    return Broken(text, (seen.at(LIFE, jobid).fatal,))
 
 
 def _fold_over(was: Place | None, _part: None, record: Record, seen: Seen) -> Place | None:

@@ -24,7 +24,7 @@ from flux_trio.judge.engine.selector import (
 from flux_trio.judge.engine.trait import WITH_EVENTS, WITH_R, Trait
 from flux_trio.judge.engine.view import Live, Seen, seen_once, view
 from flux_trio.judge.views.commits import stored_events
-from flux_trio.judge.views.jobs import context_of, is_fatal
+from flux_trio.judge.views.jobs import LIFE, Life, context_of, is_fatal
 from flux_trio.judge.views.resource_sets import committed, resources_in
 from flux_trio.messages import topics
 from flux_trio.trace import Record
@@ -150,25 +150,73 @@ LOG: Final = view(
 
 
 class Logging(Live, frozen=True, gc=False):
+    """An event, and what is known of its job before it. For an unknown job all of that is False."""
+
     name: str
-    has_log: bool
-    """A submit event of the job came before."""
-    has_ended: bool
-    """A clean event did."""
     is_managed: bool
     """It is known who the job manager is."""
     is_managers: bool
     """The job manager logs it."""
+    state: str = ""
+    """The state of the job; "" if it is not active."""
+    is_held: bool = False
+    """It holds resources."""
+    is_freed: bool = False
+    """It has held some and freed them."""
+    is_prioritized: bool = False
+    is_owned: bool = False
+    """Its user is known."""
+    is_fatal: bool = False
+    """The active job had a fatal exception."""
+    has_log: bool = False
+    """Its submit event came before, as all that follows here."""
+    is_waiting: bool = False
+    """Dependencies are left."""
+    has_started: bool = False
+    has_finished: bool = False
+    has_released: bool = False
+    """Finally."""
+    has_excepted: bool = False
+    has_failed: bool = False
+    """It had a fatal exception."""
+    has_ended: bool = False
 
 
 def _logging(record: Record, seen: Seen) -> Logging:
-    log, manager = log_of(record, seen), seen.facts.manager
-    has_ended = log is not None and log.ended != 0
-    is_managers = record.party == manager
-    return Logging(name_of(record), log is not None, has_ended, manager != "", is_managers)
+    jobid, manager = job_id(record), seen.facts.manager
+    life: Life | None = seen.states[LIFE].get(jobid)
+    log: Log | None = seen.states[LOG].get(jobid)
+    of_life = _NOT_ACTIVE
+    if life is not None:
+        of_life = (
+            str(life.state),
+            life.held != 0,
+            life.frees != 0,
+            life.prioritized != 0,
+            life.userid != -1,
+            life.fatal != 0,
+        )
+    if log is None:
+        return Logging(name_of(record), manager != "", record.party == manager, *of_life)
+    return Logging(
+        name_of(record),
+        manager != "",
+        record.party == manager,
+        *of_life,
+        True,
+        log.dependencies != (),
+        log.started != 0,
+        log.finished != 0,
+        log.released != 0,
+        log.excepted != 0,
+        log.fatal != 0,
+        log.ended != 0,
+    )
 
 
-LOGGING: Final = Trait("logging", tuple(logged(ANY_TOPIC)), _logging, lambda: (LOG,))
+_NOT_ACTIVE: Final[tuple[str, bool, bool, bool, bool, bool]] = ("", False, False, False, False, False)
+
+LOGGING: Final = Trait("logging", tuple(logged(ANY_TOPIC)), _logging, lambda: (LOG, LIFE))
 
 
 # --- events and resources that are stored

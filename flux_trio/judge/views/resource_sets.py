@@ -377,5 +377,7 @@ def names_targets(r: Any, seen: Seen) -> bool:
     prefix, targets = _prefix(seen.at(HOSTS) or ()), targets_of(r)
     if prefix is None or not targets:
         return False
-    spelled = f"{prefix}[{targets}]" if len(targets) > 1 else f"{prefix}{targets}"
+    found = entries(r)
+    text = found[0]["rank"] if len(found) == 1 else str(targets)  # an idset, since it was read
+    spelled = f"{prefix}{text}" if len(targets) == 1 else f"{prefix}[{text}]"
     return execution(r).get("nodelist") == [spelled]
