@@ -210,9 +210,7 @@ def _write_table(code: _Code, subjects: Subjects, asked: Iterable[Asked]) -> Non
         _write_answer(code, depth, rule, first)
 
 
-def _write_table_by_form(
-    code: _Code, subjects: Subjects, form: FormOf, rules: list[Rule]
-) -> None:
+def _write_table_by_form(code: _Code, subjects: Subjects, form: FormOf, rules: list[Rule]) -> None:
     """Rules about the same subjects that judge all subjects of one form alike."""
     code.add(2, f"for subject in {code.name(subjects)}(record, seen):")
     answers = code.name(answers_of(tuple(rules)))

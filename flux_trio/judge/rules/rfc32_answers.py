@@ -19,18 +19,18 @@ from flux_trio.judge.checks.shapes import (
     require_key,
     require_object,
 )
-from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, errnum, job_id, payload, sent
 from flux_trio.judge.engine.selector import Selector
 from flux_trio.judge.engine.trait import says
 from flux_trio.judge.views.eventlogs import RESOURCES
 from flux_trio.judge.views.execution import (
     LINK,
+    SAYING,
     SEVERITY,
     START,
     STARTS,
+    Saying,
     Start,
-    kind_of_answer,
     link_of,
     ranks_of,
     start_of,
@@ -50,19 +50,28 @@ def _said(type_: str) -> list[Selector]:
 
 # --- the payload
 
-require_object(RULES, "32.start.12", SAID)
-require_key(RULES, "32.impl.3", SAID, key="id")
-require_key(RULES, "32.start.13", SAID, key="id", shape=JOB_ID)
-require_key(RULES, "32.start.14", SAID, key="type", shape=STRING)
-require_key(RULES, "32.start.15", SAID, key="data", shape=OBJECT)
+TYPES: Final = one_of("start", "release", "exception", "finish")
+
+
+def _form(subject: tuple[str, dict[str, Any]]) -> str | None:
+    """Return the type of a regular answer, else None."""
+    _, answer = subject
+    type_ = answer.get("type")
+    is_regular = type(type_) is str and TYPES.fits(type_) and OBJECT.fits(answer.get("data"))
+    return type_ if is_regular and JOB_ID.fits(answer.get("id")) else None
 
 
 def _is_known_or_no_type(answer: dict[str, Any]) -> bool:
     return isinstance(answer.get("type"), str)
 
 
-TYPES: Final = one_of("start", "release", "exception", "finish")
-require_key(RULES, "32.start.16", SAID, key="type", shape=TYPES, when=_is_known_or_no_type)
+require_object(RULES, "32.start.12", SAID)
+_require: Final = functools.partial(require_key, RULES, form=_form)
+_require("32.impl.3", SAID, key="id")
+_require("32.start.13", SAID, key="id", shape=JOB_ID)
+_require("32.start.14", SAID, key="type", shape=STRING)
+_require("32.start.15", SAID, key="data", shape=OBJECT)
+_require("32.start.16", SAID, key="type", shape=TYPES, when=_is_known_or_no_type)
 
 
 @functools.cache
@@ -99,11 +108,11 @@ def start_says_nothing_more(subject: tuple[str, dict[str, Any]]) -> Said:
     return Broken(f"{what}: expected an empty object, got {data!r:.80}") if data else True
 
 
-@RULES.check("32.impl.5", SAID)
-def problems_are_no_errors(record: Record, facts: Facts) -> Said:
-    if record.party != facts.exec_peer:
+@RULES.by(SAYING, "32.impl.5", SAID)
+def problems_are_no_errors(saying: Saying, record: Record, _seen: Seen) -> Said:
+    if not saying.is_services:
         return None  # the broker speaks for one that is gone
-    if not errnum(record):
+    if not saying.is_error:
         return True
     return Broken(f"{record.party}: start response: expected errnum 0, got {errnum(record)}")
 
@@ -145,18 +154,23 @@ def final_when_all_is_released(record: Record, seen: Seen) -> Said:
 # --- the order of answers
 
 
-def _asked_for(record: Record, seen: Seen) -> Said:
+def _asked_for(saying: Saying, record: Record) -> Said:
     """Whether the job manager had asked for the job by then."""
-    start: Start | None = seen.at(STARTS, job_id(record))
-    if start is not None and start.taken:
+    if saying.is_taken:
         return True
     what = f"{payload(record).get('type')} response of job {job_id(record)}"
     return Broken(f"{what}: expected nothing, since no start request of it was taken up")
 
 
-@RULES.judge("32.background.1", _said("start"), views=(STARTS,))
-def launched_at_the_job_managers_request(record: Record, seen: Seen) -> Said:
-    return _asked_for(record, seen) if payload(record).get("type") == "start" else None
+def _start(record: Record, seen: Seen) -> Start:
+    """Return the start request of a job that has one."""
+    start: Start = seen.states[STARTS][job_id(record)]
+    return start
+
+
+@RULES.by(SAYING, "32.background.1", _said("start"), views=(STARTS,))
+def launched_at_the_job_managers_request(saying: Saying, record: Record, _seen: Seen) -> Said:
+    return _asked_for(saying, record) if saying.kind == "start" else None
 
 
 _ONCE: Final = {
@@ -167,86 +181,88 @@ _ONCE: Final = {
 """Responses that come once, with those that they may not follow."""
 
 
-@RULES.judge("32.start.3", SAID, views=(STARTS, LINK))
-def answers_belong_to_an_open_stream(record: Record, seen: Seen) -> Said:
-    if errnum(record):
+@RULES.by(SAYING, "32.start.3", SAID, views=(STARTS, LINK))
+def answers_belong_to_an_open_stream(saying: Saying, record: Record, seen: Seen) -> Said:
+    if saying.is_error:
         return None
-    start, kind = seen.at(STARTS, job_id(record)), payload(record).get("type")
-    before = _ONCE.get(str(kind), ()) if start is not None else ()
-    for each in before:
-        if n := start.place(each):
-            return Broken(
-                f"{kind} response of job {job_id(record)}: expected none after {each}", (n,)
-            )
-    link = link_of(seen)
-    if start is not None and record.party == link.departed and start.taken < link.disconnected:
+    before = [each for each in _ONCE.get(saying.kind, ()) if each in saying.said]
+    if before:
+        n = _start(record, seen).place(before[0])
+        text = f"{saying.kind} response of job {job_id(record)}: expected none after {before[0]}"
+        return Broken(text, (n,))
+    if saying.is_of_departed:
+        link, kind = link_of(seen), payload(record).get("type")
         text = f"{kind} response of job {job_id(record)}: expected none, since {link.departed}"
         return Broken(f"{text} has left, and with it its streams", (link.disconnected,))
-    return _asked_for(record, seen)
+    return _asked_for(saying, record)
 
 
-@RULES.judge("32.start.37", SAID, views=(LINK, STARTS))
-def nothing_after_the_final_release(record: Record, seen: Seen) -> Said:
-    start: Start | None = seen.at(STARTS, job_id(record))
-    if start is None or errnum(record):
+@RULES.by(SAYING, "32.start.37", SAID, views=(LINK, STARTS))
+def nothing_after_the_final_release(saying: Saying, record: Record, seen: Seen) -> Said:
+    if not saying.is_known or saying.is_error:
         return None
-    over = start.place("final")
-    if not over:
-        return kind_of_answer(record) == "final"
+    if "final" not in saying.said:
+        return saying.kind == "final"
     what = f"{payload(record).get('type')} response of job {job_id(record)}"
-    return Broken(f"{what}: expected nothing after its final release", (over,))
+    text = f"{what}: expected nothing after its final release"
+    return Broken(text, (_start(record, seen).place("final"),))
 
 
-def _left_out(record: Record, seen: Seen, *names: str) -> tuple[list[str], Said]:
-    """Of these answers, those that were left out when the job is finally released; excused or not.
+def _left_out(saying: Saying, *names: str) -> tuple[str, ...] | None:
+    """Of these answers, those that were left out when the job is finally released.
 
-    A fatal exception excuses. What the job manager raised is known by its eventlog.
+    None if this is no final release, or of no request that is open.
     """
-    if kind_of_answer(record) != "final":
-        return [], None
-    start, life = start_of(seen, record), seen.at(LIFE, job_id(record))
-    if start is None or start.place("final"):
-        return [], None
-    missing = [name for name in names if not start.place(name)]
-    excused = start.place("fatal") or (life is not None and life.fatal)
-    if not missing:
-        return [], True
-    if excused:
-        return missing, True
+    is_open = saying.is_known and not saying.is_void and "final" not in saying.said
+    if saying.kind != "final" or not is_open:
+        return None
+    return tuple([name for name in names if name not in saying.said])
+
+
+def _excused(missing: tuple[str, ...], saying: Saying, record: Record, seen: Seen) -> Said:
+    """Judge what was left out: a fatal exception excuses it.
+
+    What the job manager raised is known by its eventlog.
+    """
+    if not missing or "fatal" in saying.said:
+        return True
+    life: Life | None = seen.at(LIFE, job_id(record))
     if life is None:
-        return missing, None
+        return None
+    if life.fatal:
+        return True
     text = f"finally released without {' and '.join(missing)}, and no fatal exception says why"
-    return missing, Broken(f"job {job_id(record)}: {text}", (start.sent,))
+    return Broken(f"job {job_id(record)}: {text}", (_start(record, seen).sent,))
 
 
 LIVES: Final = (LINK, STARTS, LIFE)
 
 
-@RULES.judge("32.start.35", _said("release"), views=LIVES)
-def start_and_finish_unless_there_was_a_fatal_exception(record: Record, seen: Seen) -> Said:
-    start = start_of(seen, record)
-    names = ("finish",) if start is not None and start.reattach else ("start", "finish")
-    return _left_out(record, seen, *names)[1]
+@RULES.by(SAYING, "32.start.35", _said("release"), views=LIVES)
+def start_and_finish_unless_there_was_a_fatal_exception(
+    saying: Saying, record: Record, seen: Seen
+) -> Said:
+    names = ("finish",) if saying.is_reattach and not saying.is_void else ("start", "finish")
+    missing = _left_out(saying, *names)
+    return None if missing is None else _excused(missing, saying, record, seen)
 
 
-@RULES.judge("32.criteria.5", _said("release"), views=LIVES)
-def what_ran_has_a_result(record: Record, seen: Seen) -> Said:
-    start = start_of(seen, record)
-    if start is None or not start.place("start"):
-        return None
-    return _left_out(record, seen, "finish")[1]
+@RULES.by(SAYING, "32.criteria.5", _said("release"), views=LIVES)
+def what_ran_has_a_result(saying: Saying, record: Record, seen: Seen) -> Said:
+    missing = _left_out(saying, "finish") if "start" in saying.said else None
+    return None if missing is None else _excused(missing, saying, record, seen)
 
 
-@RULES.judge("32.criteria.3", _said("release"), views=LIVES)
-def what_never_ran_has_a_problem(record: Record, seen: Seen) -> Said:
-    missing, said = _left_out(record, seen, "start", "finish")
-    return said if len(missing) == 2 else None
+@RULES.by(SAYING, "32.criteria.3", _said("release"), views=LIVES)
+def what_never_ran_has_a_problem(saying: Saying, record: Record, seen: Seen) -> Said:
+    missing = _left_out(saying, "start", "finish") or ()
+    return _excused(missing, saying, record, seen) if len(missing) == 2 else None
 
 
-@RULES.judge("32.start.10", _said("release"), views=LIVES)
-def reattached_jobs_end_like_others(record: Record, seen: Seen) -> Said:
-    start = start_of(seen, record)
-    return _left_out(record, seen, "finish")[1] if start is not None and start.reattach else None
+@RULES.by(SAYING, "32.start.10", _said("release"), views=LIVES)
+def reattached_jobs_end_like_others(saying: Saying, record: Record, seen: Seen) -> Said:
+    missing = _left_out(saying, "finish") if saying.is_reattach else None
+    return None if missing is None else _excused(missing, saying, record, seen)
 
 
 def _owed_releases(seen: Seen) -> Iterable[Broken]:
@@ -270,6 +286,6 @@ def _owed_releases(seen: Seen) -> Iterable[Broken]:
             yield Broken(text, (end, start.taken), job=job)
 
 
-@RULES.judge("32.start.36", _said("release"), views=LIVES, debts=_owed_releases)
-def every_start_is_finally_released(record: Record, _seen: Seen) -> Said:
-    return kind_of_answer(record) == "final"
+@RULES.by(SAYING, "32.start.36", _said("release"), views=LIVES, debts=_owed_releases)
+def every_start_is_finally_released(saying: Saying, _record: Record, _seen: Seen) -> Said:
+    return saying.kind == "final"

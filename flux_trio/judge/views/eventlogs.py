@@ -214,7 +214,14 @@ def _logging(record: Record, seen: Seen) -> Logging:
     )
 
 
-_NOT_ACTIVE: Final[tuple[str, bool, bool, bool, bool, bool]] = ("", False, False, False, False, False)
+_NOT_ACTIVE: Final[tuple[str, bool, bool, bool, bool, bool]] = (
+    "",
+    False,
+    False,
+    False,
+    False,
+    False,
+)
 
 LOGGING: Final = Trait("logging", tuple(logged(ANY_TOPIC)), _logging, lambda: (LOG, LIFE))
 

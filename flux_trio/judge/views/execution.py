@@ -289,6 +289,60 @@ def outstanding(seen: Seen) -> int:
     return next(found, 0)
 
 
+# --- responses when they are sent
+
+
+class Saying(Live, frozen=True, gc=False):
+    """A response to a start request when it is sent, and the request."""
+
+    kind: str
+    """As `kind_of_answer`; "" for an error, and for a type that RFC 32 does not have."""
+    is_error: bool
+    is_services: bool
+    """The execution service sends it."""
+    is_known: bool = False
+    """A start request of the job was sent."""
+    is_taken: bool = False
+    """The service took it up."""
+    is_void: bool = False
+    """The execution service or the job manager was lost since."""
+    is_of_departed: bool = False
+    """Who sends it has left since the request was taken up."""
+    is_reattach: bool = False
+    said: tuple[str, ...] = ()
+    """The kinds of the responses before it."""
+
+
+_KINDS: Final = frozenset(
+    ("start", "reattached", "release", "final", "exception", "fatal", "finish")
+)
+
+
+def _saying(record: Record, seen: Seen) -> Saying:
+    is_error = errnum(record) != 0
+    is_services = record.party == seen.facts.exec_peer
+    kind = "" if is_error else kind_of_answer(record)
+    kind = kind if kind in _KINDS else ""
+    start: Start | None = seen.states[STARTS].get(job_id(record))
+    if start is None:
+        return Saying(kind, is_error, is_services)
+    link = link_of(seen)
+    return Saying(
+        kind,
+        is_error,
+        is_services,
+        True,
+        start.taken != 0,
+        start.sent <= link.lost,
+        record.party == link.departed and start.taken < link.disconnected,
+        start.reattach,
+        tuple([each for each, _ in start.said]),
+    )
+
+
+SAYING: Final = Trait("saying", tuple(sent("response", START)), _saying, lambda: (STARTS, LINK))
+
+
 # --- events that the job manager has to log
 
 
