@@ -35,11 +35,12 @@ from flux_trio.judge.views.resource_sets import resources_in
 from flux_trio.judge.views.scheduling import (
     ASKED,
     LINK,
+    REQUESTING,
     SUCCESS,
     SUCCESSES,
+    Requesting,
     asked_of,
     is_freeing,
-    is_pending,
     link_of,
 )
 from flux_trio.messages import topics
@@ -62,9 +63,17 @@ def no_resource_is_in_two_allocations(record: Record, seen: Seen) -> Said:
     return grant_in(record, seen) is not None
 
 
-@RULES.judge("invariant.freed-once", logged("free"), sent("request", FREE), views=[LIFE, ASKED])
-def an_allocation_is_freed_once(record: Record, seen: Seen) -> Said:
+@RULES.by(
+    REQUESTING,
+    "invariant.freed-once",
+    logged("free"),
+    sent("request", FREE),
+    views=[LIFE, ASKED],
+)
+def an_allocation_is_freed_once(requesting: Requesting | None, record: Record, seen: Seen) -> Said:
     """A grant that came too late for its job is freed too, without an event."""
+    if requesting is not None and requesting.is_held:
+        return True
     jobid = job_id(record)
     life: Life | None = seen.at(LIFE, jobid)
     if life is None or life.held or asked_of(seen, jobid).granted:
@@ -73,14 +82,13 @@ def an_allocation_is_freed_once(record: Record, seen: Seen) -> Said:
     return Broken(f"job {jobid}: {what}, and it holds no resources", party=record.party)
 
 
-@RULES.judge("invariant.one-in-flight", sent("request", ALLOC, FREE), views=[ASKED])
-def a_job_has_one_request_in_flight(record: Record, seen: Seen) -> Said:
-    asked = asked_of(seen, job_id(record))
-    open_ = [("sched.alloc", asked.alloc)] * is_pending(asked, seen)
-    open_ += [("sched.free", asked.free)] * is_freeing(asked, seen)
-    if not open_:
+@RULES.by(REQUESTING, "invariant.one-in-flight", sent("request", ALLOC, FREE), views=[ASKED])
+def a_job_has_one_request_in_flight(requesting: Requesting, record: Record, seen: Seen) -> Said:
+    if not requesting.is_pending and not requesting.is_freeing:
         return True
-    topic, n = open_[0]
+    asked = asked_of(seen, job_id(record))
+    is_alloc = requesting.is_pending
+    topic, n = ("sched.alloc", asked.alloc) if is_alloc else ("sched.free", asked.free)
     text = f"job {job_id(record)}: {topic_of(record)} while its {topic} is open"
     return Broken(text, (n,), party=record.party)
 

@@ -35,7 +35,9 @@ from flux_trio.judge.views.scheduling import (
     ASKED,
     FINAL,
     LINK,
+    REQUESTING,
     SUCCESS,
+    Requesting,
     asked_of,
     gives_late_grant_back,
     has_grant,
@@ -71,41 +73,41 @@ def scheduler_only_answers(record: Record, seen: Seen) -> Said:
     return Broken(f"job {jobid}: answer to {topic}, but no such request of this job is open")
 
 
-@RULES.judge("27.background.2", sent("request", ALLOC), views=[LINK])
-def scheduler_is_reached_as_sched(record: Record, seen: Seen) -> Said:
-    link = link_of(seen)
-    if not link.is_up or link.gone > link.hello:
+@RULES.by(REQUESTING, "27.background.2", sent("request", ALLOC), views=[LINK])
+def scheduler_is_reached_as_sched(requesting: Requesting, record: Record, seen: Seen) -> Said:
+    if not requesting.is_up:
         return None
-    if record.peer == seen.facts.scheduler:
+    if requesting.is_to_scheduler:
         return True
     holder = f"{record.peer} holds" if record.peer else "nobody holds"
     text = f"{holder} the service sched, while {seen.facts.scheduler} has said sched-ready"
-    return Broken(text, (link.ready_sent,))
+    return Broken(text, (link_of(seen).ready_sent,))
 
 
-@RULES.judge("27.background.3", sent("request", ALLOC), views=[LIFE, DURABLE])
-def alloc_is_asked_for_in_sched(record: Record, seen: Seen) -> Said:
-    life: Life | None = seen.at(LIFE, job_id(record))
-    if life is None:
+@RULES.by(REQUESTING, "27.background.3", sent("request", ALLOC), views=[LIFE, DURABLE])
+def alloc_is_asked_for_in_sched(requesting: Requesting, record: Record, seen: Seen) -> Said:
+    if not requesting.state:
         return None
-    if life.state == SCHED:
+    if requesting.state == SCHED:
         return True
+    life: Life = seen.states[LIFE][job_id(record)]
     if not is_durable(seen, record.party, life.since):
         return None
     text = f"job {job_id(record)}: sched.alloc is for a job in SCHED; this one is in {life.state}"
     return Broken(text, (life.since,))
 
 
-@RULES.judge("27.background.4", sent("request", FREE), views=[LIFE, DURABLE, ASKED])
-def free_is_asked_for_in_cleanup(record: Record, seen: Seen) -> Said:
-    life: Life | None = seen.at(LIFE, job_id(record))
-    if life is None:
+@RULES.by(REQUESTING, "27.background.4", sent("request", FREE), views=[LIFE, DURABLE, ASKED])
+def free_is_asked_for_in_cleanup(requesting: Requesting, record: Record, seen: Seen) -> Said:
+    state = requesting.state
+    if not state:
         return None
-    if life.state == CLEANUP:
+    if state == CLEANUP:
         return True
+    life: Life = seen.states[LIFE][job_id(record)]
     if gives_late_grant_back(asked_of(seen, job_id(record)), life):
         return None
-    text = f"job {job_id(record)}: sched.free is for a job in CLEANUP; this one is in {life.state}"
+    text = f"job {job_id(record)}: sched.free is for a job in CLEANUP; this one is in {state}"
     return Broken(text, (life.since,))
 
 

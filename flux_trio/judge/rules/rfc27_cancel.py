@@ -30,6 +30,8 @@ from flux_trio.judge.views.scheduling import (
     DENY,
     FINAL,
     LINK,
+    REQUESTING,
+    Requesting,
     asked_of,
     is_eligible,
     is_pending,
@@ -145,14 +147,19 @@ def _crossed_and_lost(seen: Seen) -> Iterable[Broken]:
             )
 
 
-@RULES.judge(
+@RULES.by(
+    REQUESTING,
     "27.cancel.7",
     sent("request", topics.SCHED_FREE),
     logged("alloc"),
     views=[ASKED, LINK],
     debts=_crossed_and_lost,
 )
-def a_success_that_crosses_is_honoured(record: Record, seen: Seen) -> Said:
+def a_success_that_crosses_is_honoured(
+    requesting: Requesting | None, record: Record, seen: Seen
+) -> Said:
+    if requesting is not None:
+        return requesting.is_crossed
     return asked_of(seen, job_id(record)).crossed
 
 

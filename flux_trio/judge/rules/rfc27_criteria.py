@@ -37,7 +37,16 @@ from flux_trio.judge.views.queueing import (
 )
 from flux_trio.judge.views.queues import QUEUES, Queues
 from flux_trio.judge.views.raising import ANY_JOB, RAISED
-from flux_trio.judge.views.scheduling import ASKED, LINK, SUCCESS, SUCCESSES, asked_of, link_of
+from flux_trio.judge.views.scheduling import (
+    ASKED,
+    LINK,
+    REQUESTING,
+    SUCCESS,
+    SUCCESSES,
+    Requesting,
+    asked_of,
+    link_of,
+)
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 
@@ -53,14 +62,15 @@ def _not_asked_for(seen: Seen) -> Iterable[Broken]:
         )
 
 
-@RULES.judge(
+@RULES.by(
+    REQUESTING,
     "27.criteria.2",
     sent("request", topics.SCHED_ALLOC),
     views=(*UNSENT, *OVER_LIMIT),
     debts=_not_asked_for,
 )
-def the_scheduler_sets_the_limit(record: Record, seen: Seen) -> Said:
-    return over_limit(record, seen) or True
+def the_scheduler_sets_the_limit(requesting: Requesting, record: Record, seen: Seen) -> Said:
+    return not requesting.is_limited or over_limit(record, seen) or True
 
 
 @RULES.judge("27.criteria.3", SUCCESSES, views=OVERLAPS)

@@ -35,8 +35,11 @@ from flux_trio.judge.views.scheduling import (
     ASKED,
     CANCEL,
     LINK,
+    REQUESTING,
     TO_SCHEDULER,
+    Requesting,
     asked_of,
+    has_left,
     is_pending,
     link_of,
 )
@@ -48,10 +51,16 @@ RULES: Final = Rules()
 ALLOC, FREE, READY = topics.SCHED_ALLOC, topics.SCHED_FREE, topics.SCHED_READY
 
 
-@RULES.judge(
-    "27.finalization.2", sent("request", ALLOC, FREE), sent("response", READY), views=[LINK]
+@RULES.by(
+    REQUESTING,
+    "27.finalization.2",
+    sent("request", ALLOC, FREE),
+    sent("response", READY),
+    views=[LINK],
 )
-def an_error_suspends_scheduling(record: Record, seen: Seen) -> Said:
+def an_error_suspends_scheduling(requesting: Requesting | None, record: Record, seen: Seen) -> Said:
+    if requesting is not None and not requesting.has_failed:
+        return None
     link = link_of(seen)
     if not link.fatal:
         return None
@@ -81,16 +90,20 @@ def no_job_fails_for_want_of_a_scheduler(record: Record, seen: Seen) -> Said:
     return Broken(f"{text} in SCHED", (link.fatal,))
 
 
-@RULES.judge(
+@RULES.by(
+    REQUESTING,
     "27.finalization.4",
     sent("request", *TO_SCHEDULER),
     received("request", topics.SCHED_HELLO),
     views=[LINK],
 )
-def a_disconnect_suspends_scheduling(record: Record, seen: Seen) -> Said:
+def a_disconnect_suspends_scheduling(
+    requesting: Requesting | None, record: Record, seen: Seen
+) -> Said:
+    if requesting is not None and not requesting.has_left:
+        return None
     link = link_of(seen)
-    is_disconnected = link.lost > link.answered and link.lost not in (link.hello, link.fatal)
-    if not is_disconnected:
+    if not has_left(link):
         return None
     if topic_of(record) == topics.SCHED_HELLO:
         return True
@@ -114,11 +127,15 @@ def _not_resumed(seen: Seen) -> Iterable[Broken]:
             yield Broken(text, (asked.free,), job=jobid)
 
 
-@RULES.judge("27.finalization.5", sent("request", ALLOC, FREE), views=UNSENT, debts=_not_resumed)
-def what_was_lost_is_asked_again(record: Record, seen: Seen) -> Said:
-    asked = asked_of(seen, job_id(record))
-    before = asked.free if topic_of(record) == FREE else asked.alloc
-    return 0 < before < link_of(seen).answered
+@RULES.by(
+    REQUESTING,
+    "27.finalization.5",
+    sent("request", ALLOC, FREE),
+    views=UNSENT,
+    debts=_not_resumed,
+)
+def what_was_lost_is_asked_again(requesting: Requesting, _record: Record, _seen: Seen) -> Said:
+    return requesting.is_again
 
 
 # --- exceptions

@@ -18,15 +18,16 @@ from flux_trio.judge.engine.rule import (
 )
 from flux_trio.judge.engine.selector import EVENT, topic_of
 from flux_trio.judge.rules.rfc27_success import was_granted
+from flux_trio.judge.views.calls import ASKING, Asking
 from flux_trio.judge.views.jobs import LIFE, context_of, is_fatal
 from flux_trio.judge.views.raising import ANY_JOB, RAISED
 from flux_trio.judge.views.scheduling import (
     ASKED,
     LINK,
+    REQUESTING,
     TO_SCHEDULER,
+    Requesting,
     asked_of,
-    is_freeing,
-    is_pending,
     link_of,
 )
 from flux_trio.messages import Request, Response, topics
@@ -37,17 +38,17 @@ RULES: Final = Rules()
 ALLOC, FREE = topics.SCHED_ALLOC, topics.SCHED_FREE
 
 
-def has_no_matchtag(record: Record, _seen: Seen) -> Said:
+def has_no_matchtag(asking: Asking, record: Record, _seen: Seen) -> Said:
     """Broken when a request has a matchtag."""
+    if not asking.has_matchtag:
+        return True
     request = message(record)
     assert isinstance(request, Request)
-    if not request.matchtag:
-        return True
     return Broken(f"{request.topic}: matchtag: expected 0, got {request.matchtag}")
 
 
-RULES.judge("27.impl.1", sent("request", ALLOC), needs_headers=True)(has_no_matchtag)
-RULES.judge("27.impl.2", sent("request", FREE), needs_headers=True)(has_no_matchtag)
+RULES.by(ASKING, "27.impl.1", sent("request", ALLOC), needs_headers=True)(has_no_matchtag)
+RULES.by(ASKING, "27.impl.2", sent("request", FREE), needs_headers=True)(has_no_matchtag)
 
 
 @RULES.judge("27.impl.3", logged("alloc"), views=[ASKED, LIFE])
@@ -61,24 +62,23 @@ require_key(RULES, "27.impl.6", sent("request", FREE), key="id")
 require_key(RULES, "27.impl.7", sent("response", FREE), key="id")
 
 
-@RULES.judge("27.impl.8", sent("request", ALLOC), views=[ASKED])
-def one_alloc_at_a_time(record: Record, seen: Seen) -> Said:
-    asked = asked_of(seen, job_id(record))
-    if not is_pending(asked, seen):
+@RULES.by(REQUESTING, "27.impl.8", sent("request", ALLOC), views=[ASKED])
+def one_alloc_at_a_time(requesting: Requesting, record: Record, seen: Seen) -> Said:
+    if not requesting.is_pending:
         return True
     text = f"job {job_id(record)}: sched.alloc again, before the first had its final answer"
-    return Broken(text, (asked.alloc,))
+    return Broken(text, (asked_of(seen, job_id(record)).alloc,))
 
 
-@RULES.judge("27.impl.9", sent("request", ALLOC, FREE), views=[ASKED])
-def one_free_at_a_time(record: Record, seen: Seen) -> Said:
-    asked, topic = asked_of(seen, job_id(record)), topic_of(record)
-    if is_freeing(asked, seen):
+@RULES.by(REQUESTING, "27.impl.9", sent("request", ALLOC, FREE), views=[ASKED])
+def one_free_at_a_time(requesting: Requesting, record: Record, seen: Seen) -> Said:
+    topic = requesting.topic
+    if requesting.is_freeing:
         text = f"job {job_id(record)}: {topic} before its sched.free is answered"
-        return Broken(text, (asked.free,))
-    if topic == FREE and is_pending(asked, seen):
+        return Broken(text, (asked_of(seen, job_id(record)).free,))
+    if topic == FREE and requesting.is_pending:
         text = f"job {job_id(record)}: sched.free while its sched.alloc is open"
-        return Broken(text, (asked.alloc,))
+        return Broken(text, (asked_of(seen, job_id(record)).alloc,))
     return topic == FREE
 
 
@@ -98,8 +98,12 @@ RULES.judge("27.impl.10", sent("response", ALLOC))(has_no_errnum)
 RULES.judge("27.impl.11", sent("response", FREE))(has_no_errnum)
 
 
-def is_fatality_of_a_job(topic: str, record: Record, seen: Seen) -> Said:
+def is_fatality_of_a_job(
+    topic: str, requesting: Requesting | None, record: Record, seen: Seen
+) -> Said:
     """After an error in answer to `topic`: broken by going on, or by blaming one job."""
+    if requesting is not None and not requesting.has_failed:
+        return None
     link = link_of(seen)
     if not link.fatal or link.fatal_topic != topic:
         return None
@@ -117,35 +121,42 @@ def is_fatality_of_a_job(topic: str, record: Record, seen: Seen) -> Said:
     return Broken(f"{topic_of(record)} after an error in answer to {topic}", (link.fatal,))
 
 
-@RULES.judge(
+@RULES.by(
+    REQUESTING,
     "27.impl.12",
     sent("request", ALLOC),
     sent("response", topics.SCHED_READY),
     logged("exception"),
     views=[LINK, ASKED, RAISED],
 )
-def alloc_error_is_a_fatality(record: Record, seen: Seen) -> Said:
-    return is_fatality_of_a_job(ALLOC, record, seen)
+def alloc_error_is_a_fatality(requesting: Requesting | None, record: Record, seen: Seen) -> Said:
+    return is_fatality_of_a_job(ALLOC, requesting, record, seen)
 
 
-@RULES.judge(
+@RULES.by(
+    REQUESTING,
     "27.impl.13",
     sent("request", ALLOC),
     sent("response", topics.SCHED_READY),
     logged("exception"),
     views=[LINK, ASKED, RAISED],
 )
-def free_error_is_a_fatality(record: Record, seen: Seen) -> Said:
-    return is_fatality_of_a_job(FREE, record, seen)
+def free_error_is_a_fatality(requesting: Requesting | None, record: Record, seen: Seen) -> Said:
+    return is_fatality_of_a_job(FREE, requesting, record, seen)
 
 
-@RULES.judge(
+@RULES.by(
+    REQUESTING,
     "27.impl.14",
     sent("request", *TO_SCHEDULER),
     sent("response", topics.SCHED_READY),
     views=[LINK],
 )
-def nothing_is_sent_after_a_fatality(record: Record, seen: Seen) -> Said:
+def nothing_is_sent_after_a_fatality(
+    requesting: Requesting | None, record: Record, seen: Seen
+) -> Said:
+    if requesting is not None and not requesting.has_failed:
+        return None
     link = link_of(seen)
     if not link.fatal:
         return None

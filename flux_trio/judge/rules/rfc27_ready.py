@@ -30,7 +30,7 @@ from flux_trio.judge.engine.rule import (
 )
 from flux_trio.judge.engine.selector import topic_of
 from flux_trio.judge.views.queueing import OVER_LIMIT, UNSENT, over_limit, unsent
-from flux_trio.judge.views.scheduling import LINK, Link, link_of
+from flux_trio.judge.views.scheduling import LINK, REQUESTING, Link, Requesting, link_of
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
 
@@ -80,29 +80,31 @@ def _not_sent(seen: Seen, *, limited: bool) -> Iterable[Broken]:
             )
 
 
-@RULES.judge(
+@RULES.by(
+    REQUESTING,
     "27.ready.6",
     sent("request", topics.SCHED_ALLOC),
     views=UNSENT,
     debts=lambda seen: _not_sent(seen, limited=False),
 )
-def unlimited_has_no_limit(_record: Record, seen: Seen) -> Said:
-    return seen.facts.limit is None
+def unlimited_has_no_limit(requesting: Requesting, _record: Record, _seen: Seen) -> Said:
+    return not requesting.is_limited
 
 
-@RULES.judge("27.ready.7", sent("request", topics.SCHED_ALLOC), views=OVER_LIMIT)
-def limit_is_kept(record: Record, seen: Seen) -> Said:
-    return over_limit(record, seen) or seen.facts.limit is not None
+@RULES.by(REQUESTING, "27.ready.7", sent("request", topics.SCHED_ALLOC), views=OVER_LIMIT)
+def limit_is_kept(requesting: Requesting, record: Record, seen: Seen) -> Said:
+    return requesting.is_limited and (over_limit(record, seen) or True)
 
 
-@RULES.judge(
+@RULES.by(
+    REQUESTING,
     "27.ready.8",
     sent("request", topics.SCHED_ALLOC),
     views=UNSENT,
     debts=lambda seen: _not_sent(seen, limited=True),
 )
-def an_answer_makes_room(_record: Record, seen: Seen) -> Said:
-    return seen.facts.limit is not None
+def an_answer_makes_room(requesting: Requesting, _record: Record, _seen: Seen) -> Said:
+    return requesting.is_limited
 
 
 require_key(RULES, "27.ready.9", ANNOUNCED, key="limit", when=_is_limited)
@@ -133,11 +135,18 @@ def a_valid_ready_is_accepted(state: State, record: Record, facts: Facts) -> Ste
 require_key(RULES, "27.ready.12", sent("response", READY), key="count", shape=INTEGER)
 
 
-@RULES.judge("27.ready.13", sent("request", topics.SCHED_ALLOC, topics.SCHED_FREE), views=[LINK])
-def requests_wait_for_the_answer_to_ready(record: Record, seen: Seen) -> Said:
+@RULES.by(
+    REQUESTING,
+    "27.ready.13",
+    sent("request", topics.SCHED_ALLOC, topics.SCHED_FREE),
+    views=[LINK],
+)
+def requests_wait_for_the_answer_to_ready(
+    requesting: Requesting, record: Record, seen: Seen
+) -> Said:
+    if not requesting.is_greeted:
+        return requesting.is_ready
     link = link_of(seen)
-    if link.hello <= link.answered:
-        return link.answered > 0
     if link.lost > link.hello or not seen.knew(record.party, link.hello):
         return None
     text = f"{topic_of(record)} between sched-hello and the answer to sched-ready"

@@ -23,7 +23,7 @@ from flux_trio.judge.engine.selector import (
     sent,
     topic_of,
 )
-from flux_trio.judge.engine.trait import ERROR, says
+from flux_trio.judge.engine.trait import ERROR, Trait, says
 from flux_trio.judge.engine.view import Live, Seen, view
 from flux_trio.judge.views.jobs import LIFE, PRIORITY, SCHED, Life
 from flux_trio.messages import Errno, Request, Response, service_of, topics
@@ -313,3 +313,82 @@ def is_freeing(asked: Asked, seen: Seen) -> bool:
 def is_eligible(life: Life | None) -> bool:
     """Whether a job waits for resources: it is in SCHED and not held."""
     return life is not None and life.state == SCHED and life.priority > 0
+
+
+# --- requests when they are sent
+
+
+class Requesting(Live, frozen=True, gc=False):
+    """A request for or of a job's resources when it is sent, with its job and the link."""
+
+    topic: str
+    is_managers: bool
+    """The job manager sends it."""
+    is_to_scheduler: bool
+    is_limited: bool
+    """The scheduler has set a limit."""
+    is_up: bool
+    """The job manager may send requests, and the scheduler has not left."""
+    is_ready: bool
+    """sched-ready was answered, at least once."""
+    is_greeted: bool
+    """There was a hello since."""
+    has_failed: bool
+    """The scheduler's error was taken up, and no sched-ready since."""
+    has_left: bool
+    """Its disconnect was, and no sched-ready since."""
+    state: str
+    """Of the job; "" if it is not active."""
+    is_held: bool
+    """The job holds resources by its eventlog."""
+    is_pending: bool
+    """A sched.alloc of the job is open."""
+    is_freeing: bool
+    """A sched.free is."""
+    is_again: bool
+    """The same was asked before sched-ready was answered last."""
+    is_canceled: bool
+    is_granted: bool
+    """SUCCESS was taken up; neither its alloc event nor a free has followed."""
+    is_crossed: bool
+    """It came after a sched.cancel."""
+
+
+def _requesting(record: Record, seen: Seen) -> Requesting:
+    facts, link, topic = seen.facts, link_of(seen), topic_of(record)
+    jobid = job_id(record)
+    asked = asked_of(seen, jobid)
+    life: Life | None = seen.states[LIFE].get(jobid)
+    before = asked.free if topic == topics.SCHED_FREE else asked.alloc
+    return Requesting(
+        topic,
+        record.party == facts.manager,
+        record.peer == facts.scheduler,
+        facts.limit is not None,
+        link.is_up and link.gone <= link.hello,
+        link.answered > 0,
+        link.hello > link.answered,
+        link.fatal != 0,
+        has_left(link),
+        "" if life is None else str(life.state),
+        life is not None and life.held != 0,
+        asked.alloc > link.lost,
+        asked.free > link.lost,
+        0 < before < link.answered,
+        asked.cancel != 0,
+        asked.granted != 0,
+        asked.crossed,
+    )
+
+
+def has_left(link: Link) -> bool:
+    """Whether the scheduler's disconnect was taken up, and no sched-ready was answered since."""
+    return link.lost > link.answered and link.lost not in (link.hello, link.fatal)
+
+
+REQUESTING: Final = Trait(
+    "requesting",
+    tuple(sent("request", topics.SCHED_ALLOC, topics.SCHED_FREE)),
+    _requesting,
+    lambda: (ASKED, LINK, LIFE),
+)
