@@ -80,6 +80,12 @@ class Facts:
         parties = (self.scheduler, self.exec_peer, self.manager)
         return isinstance(found, Request) and found.sender in parties and found.sender != ""
 
+    def role_of(self, party: str) -> str:
+        """Return exec or scheduler; "" for any other party."""
+        if party == self.exec_peer != "":
+            return "exec"
+        return "scheduler" if party == self.scheduler != "" else ""
+
     def name_of(self, role: str, record: Record) -> str:
         """Return the name that a role's peer has in the trace; the role, if it is not known.
 

@@ -253,6 +253,7 @@ class Rules:
         clause: str,
         *selectors: Iterable[Selector],
         views: Iterable[View] = (),
+        needs_crossing: bool = False,
         needs_headers: bool = False,
         debts: Debts | None = None,
     ) -> Callable[[ByTrait], ByTrait]:
@@ -269,6 +270,7 @@ class Rules:
                 trait=trait,
                 by_trait=by_trait,
                 views=tuple(views),
+                needs_crossing=needs_crossing,
                 needs_headers=needs_headers,
                 debts=debts,
             )

@@ -12,14 +12,13 @@ from flux_trio.judge.engine.rule import (
     Rules,
     Said,
     Seen,
-    errnum,
     job_id,
     logged,
     message,
     payload,
     sent,
 )
-from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
+from flux_trio.judge.views.granting import ANSWERING, SCHED_JOBS, Answering, sched_job
 from flux_trio.judge.views.holding import GRANTS
 from flux_trio.judge.views.jobs import DURABLE, LIFE, Life, is_durable
 from flux_trio.judge.views.queueing import UNSENT, unsent
@@ -82,17 +81,22 @@ def priority_is_the_current_one(record: Record, seen: Seen) -> Said:
     return Broken(text, (life.prioritized,))
 
 
-@RULES.judge("27.alloc.7", ANSWERED, views=[SCHED_JOBS])
-def environment_is_not_needed(record: Record, seen: Seen) -> Said:
-    if record.party != seen.facts.scheduler or not seen.facts.is_ready:
+@RULES.by(ANSWERING, "27.alloc.7", ANSWERED, views=[SCHED_JOBS])
+def environment_is_not_needed(answering: Answering, record: Record, seen: Seen) -> Said:
+    if not answering.is_schedulers or not answering.is_ready:
         return None
-    known, answer = sched_job(seen, job_id(record)), message(record)
+    is_lean = answering.is_open and not answering.has_environment
+    if not is_lean and not answering.is_error:
+        return None
+    if not answering.has_text:
+        return True
+    answer = message(record)
     assert isinstance(answer, Response)
-    is_lean = errnum(record) or (known.alloc and not known.environment)
-    if is_lean and "environment" in f"{answer.error_text} {payload(record).get('note')}":
+    if "environment" in f"{answer.error_text} {payload(record).get('note')}":
         text = "fails on a sched.alloc whose jobspec has no environment"
+        known = sched_job(seen, job_id(record))
         return Broken(f"job {job_id(record)}: {text}", (known.alloc,))
-    return bool(is_lean) and not errnum(record)
+    return not answering.is_error
 
 
 require_key(RULES, "27.alloc.9", ANSWERED, key="id", shape=JOB_ID)

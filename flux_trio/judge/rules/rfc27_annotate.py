@@ -26,10 +26,10 @@ from flux_trio.judge.engine.rule import (
     received,
     sent,
     view,
-    while_live,
 )
 from flux_trio.judge.engine.selector import ANY_TOPIC
 from flux_trio.judge.views.commits import NULL, encoded
+from flux_trio.judge.views.eventlogs import LOGGING, Logging
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
 from flux_trio.judge.views.jobs import LIFE, context_of
 from flux_trio.judge.views.scheduling import (
@@ -200,14 +200,15 @@ require_key(
 )
 
 
-@RULES.judge("27.annotate.19", while_live(ANNOTATIONS, logged(ANY_TOPIC)), views=[ANNOTATIONS])
-def annotations_are_volatile(record: Record, seen: Seen) -> Said:
+@RULES.by(LOGGING, "27.annotate.19", logged(ANY_TOPIC), views=[ANNOTATIONS])
+def annotations_are_volatile(logging: Logging, record: Record, seen: Seen) -> Said:
     """Before the alloc event, no annotation is logged."""
-    jobid, name = job_id(record), payload(record).get("name")
+    name = logging.name
+    if name != "alloc" and not logging.has_annotations:
+        return None
+    jobid = job_id(record)
     if seen.at(ANNOTATIONS, jobid) is None:
         return None
     if name == "alloc":
         return bool(asked_of(seen, jobid).annotated)
-    if "annotations" not in context_of(record):
-        return None
     return Broken(f"job {jobid}: {name} event: has annotations; only the alloc event may")

@@ -9,15 +9,14 @@ from flux_trio.judge.engine.rule import (
     Rules,
     Said,
     Seen,
-    errnum,
     job_id,
     logged,
     payload,
     received,
     sent,
 )
-from flux_trio.judge.engine.selector import RECV, topic_of
-from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
+from flux_trio.judge.engine.selector import RECV
+from flux_trio.judge.views.granting import ANSWERING, SCHED_JOBS, Answering
 from flux_trio.judge.views.holding import WRITTEN, Written
 from flux_trio.judge.views.jobs import (
     CLEANUP,
@@ -52,25 +51,25 @@ RULES: Final = Rules()
 ALLOC, FREE = topics.SCHED_ALLOC, topics.SCHED_FREE
 
 
-@RULES.judge("27.background.1", sent("response", ALLOC, FREE), views=[SCHED_JOBS, LINK])
-def scheduler_only_answers(record: Record, seen: Seen) -> Said:
+@RULES.by(ANSWERING, "27.background.1", sent("response", ALLOC, FREE), views=[SCHED_JOBS, LINK])
+def scheduler_only_answers(answering: Answering, record: Record, seen: Seen) -> Said:
     """A second response breaks other clauses: success.8, deny.6, alloccancel.4."""
-    jobid, topic, link = job_id(record), topic_of(record), link_of(seen)
-    if jobid is None or errnum(record):
+    topic = answering.topic
+    if not answering.has_id or answering.is_error:
         return None
-    if link.gone > link.hello_sent and seen.facts.scheduler in ("", record.party):
-        text = (
-            f"job {jobid}: answer to {topic}, but the scheduler has left, and with it its requests"
-        )
-        return Broken(text, (link.gone,), party=record.party)
-    if record.party != seen.facts.scheduler:
+    if answering.is_departed:
+        text = "but the scheduler has left, and with it its requests"
+        because = (link_of(seen).gone,)
+        text = f"job {job_id(record)}: answer to {topic}, {text}"
+        return Broken(text, because, party=record.party)
+    if not answering.is_schedulers:
         return None
-    known = sched_job(seen, jobid)
-    if known.free if topic == FREE else known.alloc:
+    if answering.is_freeing if topic == FREE else answering.is_open:
         return True
-    if topic == ALLOC and known.ended:
+    if topic == ALLOC and answering.has_ended:
         return None
-    return Broken(f"job {jobid}: answer to {topic}, but no such request of this job is open")
+    text = f"answer to {topic}, but no such request of this job is open"
+    return Broken(f"job {job_id(record)}: {text}")
 
 
 @RULES.by(REQUESTING, "27.background.2", sent("request", ALLOC), views=[LINK])

@@ -11,15 +11,20 @@ from flux_trio.judge.engine.rule import (
     Rules,
     Said,
     Seen,
-    errnum,
     job_id,
     logged,
     payload,
     received,
     sent,
 )
-from flux_trio.judge.engine.selector import RECV, topic_of
-from flux_trio.judge.views.granting import INVENTORY, SCHED_JOBS, Inventory, sched_job
+from flux_trio.judge.views.granting import (
+    ANSWERING,
+    INVENTORY,
+    SCHED_JOBS,
+    Answering,
+    Inventory,
+    sched_job,
+)
 from flux_trio.judge.views.jobs import LIFE
 from flux_trio.judge.views.queueing import OUTSTANDING, UNSENT, rank_of, unsent
 from flux_trio.judge.views.queues import queue_of_job, stop_of
@@ -46,11 +51,6 @@ ANSWERED: Final = sent("response", topics.SCHED_ALLOC)
 CANCELED: Final = sent("request", topics.SCHED_CANCEL)
 
 
-def _is_answer(record: Record, seen: Seen) -> bool:
-    by_scheduler = record.party == seen.facts.scheduler
-    return by_scheduler and not errnum(record) and job_id(record) is not None
-
-
 def cancel_unanswered(seen: Seen) -> Iterable[Broken]:
     if not seen.facts.is_ready:
         return
@@ -61,15 +61,23 @@ def cancel_unanswered(seen: Seen) -> Iterable[Broken]:
             yield Broken(text, (known.alloc, known.cancel), job=jobid)
 
 
-@RULES.judge(
-    "27.alloccancel.1", ANSWERED, views=[SCHED_JOBS], needs_crossing=True, debts=cancel_unanswered
+@RULES.by(
+    ANSWERING,
+    "27.alloccancel.1",
+    ANSWERED,
+    views=[SCHED_JOBS],
+    needs_crossing=True,
+    debts=cancel_unanswered,
 )
-def cancel_is_answered_cancel(record: Record, seen: Seen) -> Said:
-    known, kind = sched_job(seen, job_id(record)), payload(record).get("type")
-    if not _is_answer(record, seen) or not known.alloc or not known.cancel or kind not in FINAL:
+def cancel_is_answered_cancel(answering: Answering, record: Record, seen: Seen) -> Said:
+    kind = answering.type
+    if not answering.is_of_job or not answering.is_open or not answering.is_canceled:
+        return None
+    if kind not in FINAL:
         return None
     if kind == CANCEL:
         return True
+    known = sched_job(seen, job_id(record))
     if not seen.knew(record.party, known.cancel):
         return None
     text = f"job {job_id(record)}: sched.cancel was taken up; expected type 3, CANCEL, got {kind}"
@@ -95,19 +103,21 @@ def _not_asked_again(seen: Seen) -> Iterable[Broken]:
             yield Broken(text, (asked.cancel, life.since), job=jobid)
 
 
-@RULES.judge(
+@RULES.by(
+    ANSWERING,
     "27.alloccancel.4",
     ANSWERED,
     sent("request", topics.SCHED_ALLOC),
     views=[SCHED_JOBS, *UNSENT],
     debts=_not_asked_again,
 )
-def cancel_ends_the_request(record: Record, seen: Seen) -> Said:
-    if topic_of(record) == topics.SCHED_ALLOC and payload(record).get("jobspec") is not None:
-        return bool(asked_of(seen, job_id(record)).cancel)
-    known = sched_job(seen, job_id(record))
-    if not _is_answer(record, seen) or known.alloc or known.how != CANCEL:
+def cancel_ends_the_request(answering: Answering | None, record: Record, seen: Seen) -> Said:
+    if answering is None:
+        has_jobspec = payload(record).get("jobspec") is not None
+        return has_jobspec and asked_of(seen, job_id(record)).cancel != 0
+    if not answering.is_of_job or answering.is_open or answering.how != CANCEL:
         return None
+    known = sched_job(seen, job_id(record))
     text = f"job {job_id(record)}: another response after CANCEL"
     return Broken(text, (known.ended,), party=record.party)
 
@@ -127,13 +137,19 @@ def the_request_ends_after_cancel(record: Record, seen: Seen) -> Said:
     return bool(known.alloc and known.cancel) and payload(record).get("type") == CANCEL
 
 
-@RULES.judge("27.cancel.6", ANSWERED, received("request", topics.SCHED_CANCEL), views=[SCHED_JOBS])
-def cancel_of_nothing_is_ignored(record: Record, seen: Seen) -> Said:
-    known = sched_job(seen, job_id(record))
-    if record.kind == RECV:
-        return not known.alloc
-    if not _is_answer(record, seen) or known.alloc or not known.idle_cancel:
+@RULES.by(
+    ANSWERING,
+    "27.cancel.6",
+    ANSWERED,
+    received("request", topics.SCHED_CANCEL),
+    views=[SCHED_JOBS],
+)
+def cancel_of_nothing_is_ignored(answering: Answering | None, record: Record, seen: Seen) -> Said:
+    if answering is None:
+        return not sched_job(seen, job_id(record)).alloc
+    if not answering.is_of_job or answering.is_open or not answering.is_idle_canceled:
         return None
+    known = sched_job(seen, job_id(record))
     text = f"job {job_id(record)}: no request was open when sched.cancel came; expected no answer"
     return Broken(text, (known.idle_cancel,))
 
@@ -163,15 +179,16 @@ def a_success_that_crosses_is_honoured(
     return asked_of(seen, job_id(record)).crossed
 
 
-@RULES.judge("27.cancel.8", ANSWERED, views=[SCHED_JOBS, INVENTORY])
-def a_canceled_request_may_come_again(record: Record, seen: Seen) -> Said:
+@RULES.by(ANSWERING, "27.cancel.8", ANSWERED, views=[SCHED_JOBS, INVENTORY])
+def a_canceled_request_may_come_again(answering: Answering, record: Record, seen: Seen) -> Said:
     """A shrink since, or a request for more than there is, is reason enough to deny."""
-    known, kind = sched_job(seen, job_id(record)), payload(record).get("type")
-    inventory: Inventory = seen.at(INVENTORY) or Inventory()
-    if not _is_answer(record, seen) or not known.alloc or not known.canceled or kind not in FINAL:
+    kind = answering.type
+    if not answering.is_of_job or not answering.is_open or not answering.was_canceled:
         return None
     if kind != DENY:
-        return True
+        return True if kind in FINAL else None
+    known = sched_job(seen, job_id(record))
+    inventory: Inventory = seen.at(INVENTORY) or Inventory()
     if inventory.shrunk > known.canceled or known.cores_min > inventory.ncores:
         return None
     text = f"job {job_id(record)}: is denied what was only canceled before"

@@ -11,13 +11,19 @@ from flux_trio.judge.engine.rule import (
     Rules,
     Said,
     Seen,
-    errnum,
     job_id,
     logged,
     payload,
     sent,
 )
-from flux_trio.judge.views.granting import INVENTORY, SCHED_JOBS, Inventory, SchedJob, sched_job
+from flux_trio.judge.views.granting import (
+    ANSWERING,
+    INVENTORY,
+    SCHED_JOBS,
+    Answering,
+    sched_job,
+    shortfall,
+)
 from flux_trio.judge.views.jobs import LIFE, context_of, is_fatal
 from flux_trio.judge.views.scheduling import ASKED, CANCEL, DENIES, DENY, FINAL, asked_of
 from flux_trio.messages import topics
@@ -28,34 +34,27 @@ RULES: Final = Rules()
 ANSWERED: Final = sent("response", topics.SCHED_ALLOC)
 
 
-def _shortfall(known: SchedJob, seen: Seen) -> str:
-    """Return why an open request can never be met; "" if that is uncertain."""
-    inventory: Inventory | None = seen.at(INVENTORY)
-    if not known.alloc or inventory is None or known.cores_min <= inventory.ncores:
-        return ""
-    return f"needs {known.cores_min} cores of the {inventory.ncores} that the scheduler has"
-
-
 def _left_pending(seen: Seen) -> Iterable[Broken]:
     if not seen.facts.is_ready:
         return
     for jobid in seen.all(SCHED_JOBS):
         known = sched_job(seen, jobid)
-        shortfall = _shortfall(known, seen)
-        if shortfall and not known.cancel:
-            yield Broken(f"job {jobid}: {shortfall}, and is not denied", (known.alloc,), job=jobid)
+        why = shortfall(known, seen)
+        if why and not known.cancel:
+            yield Broken(f"job {jobid}: {why}, and is not denied", (known.alloc,), job=jobid)
 
 
-@RULES.judge("27.deny.1", ANSWERED, views=[SCHED_JOBS, INVENTORY], debts=_left_pending)
-def what_can_never_be_had_is_denied(record: Record, seen: Seen) -> Said:
-    jobid, kind = job_id(record), payload(record).get("type")
-    known = sched_job(seen, jobid)
-    shortfall = _shortfall(known, seen)
-    if not shortfall or kind not in FINAL or record.party != seen.facts.scheduler:
+@RULES.by(ANSWERING, "27.deny.1", ANSWERED, views=[SCHED_JOBS, INVENTORY], debts=_left_pending)
+def what_can_never_be_had_is_denied(answering: Answering, record: Record, seen: Seen) -> Said:
+    kind = answering.type
+    if not answering.is_too_large or kind not in FINAL or not answering.is_schedulers:
         return None
-    if kind == DENY or (kind == CANCEL and known.cancel):
+    if kind == DENY or (kind == CANCEL and answering.is_canceled):
         return True
-    return Broken(f"job {jobid}: {shortfall}; expected DENY, got type {kind}", (known.alloc,))
+    jobid = job_id(record)
+    known = sched_job(seen, jobid)
+    text = f"{shortfall(known, seen)}; expected DENY, got type {kind}"
+    return Broken(f"job {jobid}: {text}", (known.alloc,))
 
 
 def _denied(seen: Seen, *, noted: bool | None = None) -> Iterable[Broken]:
@@ -108,13 +107,12 @@ def a_denied_job_gets_an_exception(record: Record, seen: Seen) -> Said:
     return None
 
 
-@RULES.judge("27.deny.6", ANSWERED, views=[SCHED_JOBS])
-def deny_ends_the_request(record: Record, seen: Seen) -> Said:
-    jobid = job_id(record)
-    if jobid is None or errnum(record) or record.party != seen.facts.scheduler:
+@RULES.by(ANSWERING, "27.deny.6", ANSWERED, views=[SCHED_JOBS])
+def deny_ends_the_request(answering: Answering, record: Record, seen: Seen) -> Said:
+    if not answering.is_of_job:
         return None
-    known = sched_job(seen, jobid)
-    if known.alloc or known.how != DENY:
-        return payload(record).get("type") == DENY
+    if answering.is_open or answering.how != DENY:
+        return answering.type == DENY
+    jobid = job_id(record)
     text = f"job {jobid}: another response after DENY"
-    return Broken(text, (known.ended,), party=record.party)
+    return Broken(text, (sched_job(seen, jobid).ended,), party=record.party)

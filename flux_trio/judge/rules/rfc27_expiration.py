@@ -296,7 +296,10 @@ def _suspended(seen: Seen) -> Iterable[Broken]:
 
 
 @RULES.judge(
-    "27.impl.15", sent("request", *TO_SCHEDULER), views=[FAILURE, *UNSENT], debts=_suspended
+    "27.impl.15",
+    while_live(FAILURE, sent("request", *TO_SCHEDULER)),
+    views=[FAILURE, *UNSENT],
+    debts=_suspended,
 )
 def a_failed_expiration_is_no_fatality(record: Record, seen: Seen) -> Said:
     found = record.message

@@ -19,6 +19,7 @@ from flux_trio.judge.engine.rule import (
 from flux_trio.judge.engine.selector import EVENT, topic_of
 from flux_trio.judge.rules.rfc27_success import was_granted
 from flux_trio.judge.views.calls import ASKING, Asking
+from flux_trio.judge.views.granting import ANSWERING, Answering
 from flux_trio.judge.views.jobs import LIFE, context_of, is_fatal
 from flux_trio.judge.views.raising import ANY_JOB, RAISED
 from flux_trio.judge.views.scheduling import (
@@ -82,20 +83,20 @@ def one_free_at_a_time(requesting: Requesting, record: Record, seen: Seen) -> Sa
     return topic == FREE
 
 
-def has_no_errnum(record: Record, seen: Seen) -> Said:
+def has_no_errnum(answering: Answering, record: Record, _seen: Seen) -> Said:
     """Broken when the scheduler itself answers with an error."""
+    if not answering.is_schedulers:
+        return None
+    if not answering.is_error:
+        return True
     response = message(record)
     assert isinstance(response, Response)
-    if record.party != seen.facts.scheduler:
-        return None
-    if not response.errnum:
-        return True
     text = f"{response.topic}: errnum: expected 0, got {response.errnum} {response.error_text!r}"
     return Broken(f"{text}; a request that cannot be met is answered with the job's id")
 
 
-RULES.judge("27.impl.10", sent("response", ALLOC))(has_no_errnum)
-RULES.judge("27.impl.11", sent("response", FREE))(has_no_errnum)
+RULES.by(ANSWERING, "27.impl.10", sent("response", ALLOC))(has_no_errnum)
+RULES.by(ANSWERING, "27.impl.11", sent("response", FREE))(has_no_errnum)
 
 
 def is_fatality_of_a_job(

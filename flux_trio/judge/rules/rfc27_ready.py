@@ -29,8 +29,9 @@ from flux_trio.judge.engine.rule import (
     sent,
 )
 from flux_trio.judge.engine.selector import topic_of
+from flux_trio.judge.views.granting import ANSWERING, Answering
 from flux_trio.judge.views.queueing import OVER_LIMIT, UNSENT, over_limit, unsent
-from flux_trio.judge.views.scheduling import LINK, REQUESTING, Link, Requesting, link_of
+from flux_trio.judge.views.scheduling import LINK, REQUESTING, Requesting, is_refused, link_of
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
 
@@ -153,27 +154,26 @@ def requests_wait_for_the_answer_to_ready(
     return Broken(text, (link.hello,))
 
 
-def _is_refused(link: Link) -> bool:
-    return link.ready_refused > max(link.hello_sent, link.gone)
-
-
 def _stays_after_refusal(seen: Seen) -> Iterable[Broken]:
     link = link_of(seen)
-    if _is_refused(link):
+    if is_refused(link):
         text = "sched-ready was refused; expected the scheduler to exit"
         yield Broken(text, (link.ready_refused,), is_to_leave=True)
 
 
-@RULES.judge(
+@RULES.by(
+    ANSWERING,
     "27.ready.15",
     sent("request", READY, topics.SCHED_HELLO, topics.JOB_MANAGER_DISCONNECT),
     sent("response", topics.SCHED_ALLOC, topics.SCHED_FREE),
     views=[LINK],
     debts=_stays_after_refusal,
 )
-def refused_scheduler_exits(record: Record, seen: Seen) -> Said:
+def refused_scheduler_exits(answering: Answering | None, record: Record, seen: Seen) -> Said:
+    if answering is not None and not answering.is_refused:
+        return None
     link = link_of(seen)
-    if not _is_refused(link) or record.party != seen.facts.scheduler:
+    if not is_refused(link) or record.party != seen.facts.scheduler:
         return None
     if topic_of(record) == topics.JOB_MANAGER_DISCONNECT:
         return True

@@ -11,7 +11,6 @@ from flux_trio.judge.engine.rule import (
     Rules,
     Said,
     Seen,
-    errnum,
     job_id,
     logged,
     no_key,
@@ -19,7 +18,7 @@ from flux_trio.judge.engine.rule import (
     sent,
     view,
 )
-from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
+from flux_trio.judge.views.granting import ANSWERING, SCHED_JOBS, Answering, sched_job
 from flux_trio.judge.views.holding import COMMITS, WRITTEN, Written
 from flux_trio.judge.views.jobs import LIFE, PRIORITY, SCHED, context_of, is_bypass
 from flux_trio.judge.views.scheduling import ASKED, SUCCESS, SUCCESSES, Asked, asked_of, link_of
@@ -135,15 +134,14 @@ def success_makes_the_alloc_event(record: Record, seen: Seen) -> Said:
     return was_granted(record, seen, "alloc event without a SUCCESS")
 
 
-@RULES.judge("27.success.8", ANSWERED, views=[SCHED_JOBS])
-def success_ends_the_request(record: Record, seen: Seen) -> Said:
+@RULES.by(ANSWERING, "27.success.8", ANSWERED, views=[SCHED_JOBS])
+def success_ends_the_request(answering: Answering, record: Record, seen: Seen) -> Said:
+    if not answering.is_of_job:
+        return None
+    if answering.is_open or not answering.has_ended:
+        return answering.type == SUCCESS
+    if answering.how != SUCCESS:
+        return None
     jobid = job_id(record)
-    if jobid is None or errnum(record) or record.party != seen.facts.scheduler:
-        return None
-    known = sched_job(seen, jobid)
-    if known.alloc or not known.ended:
-        return payload(record).get("type") == SUCCESS
-    if known.how != SUCCESS:
-        return None
     text = f"job {jobid}: another response after SUCCESS"
-    return Broken(text, (known.ended,), party=record.party)
+    return Broken(text, (sched_job(seen, jobid).ended,), party=record.party)

@@ -28,7 +28,13 @@ from flux_trio.judge.engine.rule import (
 )
 from flux_trio.judge.engine.selector import EVENT, RECV, SEND, topic_of
 from flux_trio.judge.engine.trait import WITH_R
-from flux_trio.judge.views.granting import SCHED_JOBS, cores_min, sched_job
+from flux_trio.judge.views.granting import (
+    ANSWERING,
+    SCHED_JOBS,
+    Answering,
+    cores_min,
+    sched_job,
+)
 from flux_trio.judge.views.jobs import LIFE
 from flux_trio.judge.views.resource_sets import SeenR, allocated, targets_of
 from flux_trio.judge.views.resources import AS_RECEIVED, HELD, NONE, Acquired, heard_by
@@ -285,9 +291,11 @@ CONSTRAINED: Final = view(
 """Whether a jobspec asks for nodes, names a queue or has constraints."""
 
 
-@RULES.judge("28.criteria.3", ALLOC_ANSWER, views=[AS_RECEIVED, PENDING, CONSTRAINED])
-def satisfiability_is_not_availability(record: Record, seen: Seen) -> Said:
+@RULES.by(ANSWERING, "28.criteria.3", ALLOC_ANSWER, views=[AS_RECEIVED, PENDING, CONSTRAINED])
+def satisfiability_is_not_availability(answering: Answering, record: Record, seen: Seen) -> Said:
     """Of jobs without constraints that fit on one target: these can be satisfied by any rule."""
+    if not answering.has_offline:
+        return None
     had, asked = heard_by(seen, record.party), seen.at(PENDING, job_id(record))
     if had is None or asked is None or not had.offline:
         return None

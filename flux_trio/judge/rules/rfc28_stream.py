@@ -27,6 +27,7 @@ from flux_trio.judge.engine.selector import topic_of
 from flux_trio.judge.engine.trait import ERROR
 from flux_trio.judge.engine.view import Live
 from flux_trio.judge.views.acquiring import change_of
+from flux_trio.judge.views.granting import ANSWERING, Answering
 from flux_trio.judge.views.jobs import LIFE, is_fatal
 from flux_trio.judge.views.raising import ANY_JOB, RAISED
 from flux_trio.judge.views.resources import (
@@ -232,13 +233,16 @@ def the_example_is_accepted(record: Record, seen: Seen) -> Said:
 def _exits(clause: str, topic: str, failed: str) -> None:
     """`clause`: a scheduler that got an error to `topic` answers and asks nothing any more."""
 
-    @RULES.judge(
+    @RULES.by(
+        ANSWERING,
         clause,
         sent("response", topics.SCHED_ALLOC, topics.SCHED_FREE),
         sent("request", topics.SCHED_HELLO, topics.SCHED_READY, RESOURCE_DISCONNECT),
         views=[AS_RECEIVED],
     )
-    def judge(record: Record, seen: Seen) -> Said:
+    def judge(answering: Answering | None, record: Record, seen: Seen) -> Said:
+        if answering is not None and not answering.is_without:
+            return None
         had = seen.at(AS_RECEIVED, record.party)
         place = getattr(had, failed, 0)
         if not place or had.gone:

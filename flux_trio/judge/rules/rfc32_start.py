@@ -28,6 +28,7 @@ from flux_trio.judge.engine.rule import (
     sent,
 )
 from flux_trio.judge.engine.selector import topic_of
+from flux_trio.judge.views.calls import ASKING, Asking
 from flux_trio.judge.views.eventlogs import LOG, Log
 from flux_trio.judge.views.execution import LINK, START, STARTS, Start, is_open, link_of, start_of
 from flux_trio.judge.views.jobs import LIFE, RUN, Life
@@ -150,21 +151,18 @@ def nothing_is_freed_under_an_open_start(record: Record, seen: Seen) -> Said:
 # --- who talks to whom
 
 
-@RULES.check("32.criteria.1", sent("request", ANY_TOPIC))
-def execution_and_scheduling_keep_apart(record: Record, facts: Facts) -> Said:
-    if not facts.exec_peer or record.party not in (facts.exec_peer, facts.scheduler):
+@RULES.by(ASKING, "32.criteria.1", sent("request", ANY_TOPIC))
+def execution_and_scheduling_keep_apart(asking: Asking, record: Record, seen: Seen) -> Said:
+    topic = asking.topic
+    if not asking.role or topic.endswith(f".{topics.DISCONNECT}"):
         return None
-    found = message(record)
-    assert isinstance(found, Request)
-    service = service_of(found.topic)
-    if found.topic.endswith(f".{topics.DISCONNECT}"):
-        return None
-    if record.party == facts.exec_peer:
+    service = service_of(topic)
+    if asking.role == "exec":
         if service != topics.SCHED:
             return True
         text = "the execution service talks to the job manager alone"
-    elif record.party == facts.scheduler and service == facts.exec_service:
+    elif seen.facts.exec_peer and service == seen.facts.exec_service:
         text = "the scheduler talks to the job manager, not to the execution service"
     else:
         return None
-    return Broken(f"{text}: {record.party} sent {found.topic}")
+    return Broken(f"{text}: {record.party} sent {topic}")

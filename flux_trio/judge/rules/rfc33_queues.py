@@ -51,7 +51,7 @@ def _value_at(jobspec: Any, path: str) -> Any:
     return jobspec
 
 
-@RULES.judge("33.defaults.7", ALLOC, views=(UPDATES, DURABLE))
+@RULES.judge("33.defaults.7", while_live(UPDATES, ALLOC), views=(UPDATES, DURABLE))
 def the_updated_jobspec_is_sent(record: Record, seen: Seen) -> Said:
     latest = {each.path: each for each in updates_of(seen, job_id(record))}
     known = [each for each in latest.values() if is_durable(seen, record.party, each.n)]

@@ -179,6 +179,8 @@ class Asking(Live, frozen=True, gc=False):
     """It wants no response."""
     is_served: bool
     """There is a service for it."""
+    role: str
+    """Of the party that sends it: exec, scheduler or any other, which is ""."""
 
 
 def _asking(record: Record, seen: Seen) -> Asking:
@@ -192,6 +194,7 @@ def _asking(record: Record, seen: Seen) -> Asking:
         bool(is_reusing),
         found.flags & NORESPONSE != 0,
         record.peer != "",
+        seen.facts.role_of(record.party),
     )
 
 

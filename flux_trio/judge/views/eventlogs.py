@@ -157,6 +157,8 @@ class Logging(Live, frozen=True, gc=False):
     """It is known who the job manager is."""
     is_managers: bool
     """The job manager logs it."""
+    has_annotations: bool
+    """Its context has this key."""
     state: str = ""
     """The state of the job; "" if it is not active."""
     is_held: bool = False
@@ -184,6 +186,7 @@ class Logging(Live, frozen=True, gc=False):
 
 def _logging(record: Record, seen: Seen) -> Logging:
     jobid, manager = job_id(record), seen.facts.manager
+    has_annotations = "annotations" in context_of(record)
     life: Life | None = seen.states[LIFE].get(jobid)
     log: Log | None = seen.states[LOG].get(jobid)
     of_life = _NOT_ACTIVE
@@ -197,11 +200,13 @@ def _logging(record: Record, seen: Seen) -> Logging:
             life.fatal != 0,
         )
     if log is None:
-        return Logging(name_of(record), manager != "", record.party == manager, *of_life)
+        is_managers = record.party == manager
+        return Logging(name_of(record), manager != "", is_managers, has_annotations, *of_life)
     return Logging(
         name_of(record),
         manager != "",
         record.party == manager,
+        has_annotations,
         *of_life,
         True,
         log.dependencies != (),

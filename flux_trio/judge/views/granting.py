@@ -21,11 +21,13 @@ from flux_trio.judge.engine.selector import (
     sent,
     topic_of,
 )
+from flux_trio.judge.engine.trait import Trait
 from flux_trio.judge.engine.view import Live, Seen, view
 from flux_trio.judge.views.acquiring import change_of
 from flux_trio.judge.views.jobs import LIFE
 from flux_trio.judge.views.resource_sets import carried, is_part, resources_in
-from flux_trio.judge.views.scheduling import FINAL, LINK, Link, link_of
+from flux_trio.judge.views.resources import AS_RECEIVED, heard_by
+from flux_trio.judge.views.scheduling import FINAL, LINK, Link, is_refused, link_of
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 
@@ -191,6 +193,98 @@ def sched_job(seen: Seen, jobid: Any) -> SchedJob:
     """Return the state of SCHED_JOBS for a job."""
     known: SchedJob | None = seen.at(SCHED_JOBS, jobid)
     return UNKNOWN if known is None else _not_void(known, link_of(seen))
+
+
+class Answering(Live, frozen=True, gc=False):
+    """A response about a job's resources when it is sent, with the job's request and the link."""
+
+    topic: str
+    type: int
+    """Of the answer to alloc; -1 for an error or another value."""
+    is_error: bool
+    has_text: bool
+    """It is an error, or it has a note."""
+    has_id: bool
+    is_schedulers: bool
+    """The scheduler sends it."""
+    is_ready: bool
+    """The scheduler is."""
+    is_departed: bool
+    """The scheduler has left, and no other party sends the answer in its place."""
+    is_refused: bool
+    """sched-ready was refused."""
+    is_without: bool
+    """The resource service has refused what the sender asked."""
+    has_offline: bool
+    """The sender has acquired targets that are offline."""
+    is_open: bool
+    """sched.alloc was taken up; no final answer was sent."""
+    is_freeing: bool
+    """sched.free was taken up and not answered."""
+    is_canceled: bool
+    """sched.cancel was taken up since sched.alloc."""
+    is_idle_canceled: bool
+    """sched.cancel was taken up and no request was open."""
+    was_canceled: bool
+    """An earlier request was answered CANCEL."""
+    has_ended: bool
+    """A final answer was sent, for this request or an earlier one."""
+    how: int
+    """The type of the last final answer; -1 if there was none."""
+    has_environment: bool
+    """The request has the job's environment."""
+    is_too_large: bool
+    """The request can never be met."""
+
+    @property
+    def is_of_job(self) -> bool:
+        """Whether the scheduler answers for a job, without an error."""
+        return self.is_schedulers and not self.is_error and self.has_id
+
+
+def _answering(record: Record, seen: Seen) -> Answering:
+    facts, link, jobid, content = seen.facts, link_of(seen), job_id(record), payload(record)
+    known: SchedJob = seen.states[SCHED_JOBS].get(jobid) or UNKNOWN
+    known, had = _not_void(known, link), heard_by(seen, record.party)
+    type_, is_error = content.get("type"), errnum(record) != 0
+    return Answering(
+        topic_of(record),
+        type_ if type(type_) is int and 0 <= type_ <= 3 and not is_error else -1,
+        is_error,
+        is_error or "note" in content,
+        jobid is not None,
+        record.party == facts.scheduler,
+        facts.is_ready,
+        link.gone > link.hello_sent and facts.scheduler in ("", record.party),
+        is_refused(link),
+        had is not None and (had.failed != 0 or had.release_failed != 0),
+        had is not None and bool(had.offline),
+        known.alloc != 0,
+        known.free != 0,
+        known.cancel != 0,
+        known.idle_cancel != 0,
+        known.canceled != 0,
+        known.ended != 0,
+        known.how,
+        known.environment,
+        shortfall(known, seen) != "",
+    )
+
+
+def shortfall(known: SchedJob, seen: Seen) -> str:
+    """Return why an open request can never be met; "" if that is uncertain."""
+    inventory: Inventory | None = seen.states[INVENTORY].get(())
+    if not known.alloc or inventory is None or known.cores_min <= inventory.ncores:
+        return ""
+    return f"needs {known.cores_min} cores of the {inventory.ncores} that the scheduler has"
+
+
+ANSWERING: Final = Trait(
+    "answering",
+    tuple(sent("response", topics.SCHED_ALLOC, topics.SCHED_FREE)),
+    _answering,
+    lambda: (SCHED_JOBS, LINK, INVENTORY, AS_RECEIVED),
+)
 
 
 @known_by_value

@@ -154,6 +154,11 @@ def link_of(seen: Seen) -> Link:
     return NO_LINK if link is None else link
 
 
+def is_refused(link: Link) -> bool:
+    """Whether sched-ready was refused, and the scheduler is still there."""
+    return link.ready_refused > max(link.hello_sent, link.gone)
+
+
 class Asked(Live, frozen=True, gc=False):
     """What the job manager asked of the scheduler for a job; places, 0 for none."""
 
