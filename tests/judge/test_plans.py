@@ -9,7 +9,7 @@ import pytest
 
 from flux_trio.judge import Monitor
 from flux_trio.judge.engine import compiled, monitor, plans
-from flux_trio.judge.engine.compiled import read_by
+from flux_trio.judge.engine.compiled import Answers, read_by
 from flux_trio.judge.engine.plans import ASK, Plans
 from flux_trio.judge.engine.view import View
 from flux_trio.judge.rules import ALL_RULES
@@ -20,10 +20,11 @@ from tests.support.scenarios import scenario_names, trace_of
 
 @pytest.fixture
 def asking(monkeypatch):
-    """Plans that ask the rules about traits anew for each record."""
+    """Plans that ask the rules about traits, and about subjects of a form, anew each time."""
 
     def plans_of(_rules):
         monkeypatch.setattr(plans, "answer", lambda _rule, _value: ASK)
+        monkeypatch.setattr(compiled, "answers_of", Forgetful)
         return Plans(ALL_RULES)
 
     def switch(*, on: bool) -> None:
@@ -32,6 +33,13 @@ def asking(monkeypatch):
             monkeypatch.setattr(monitor, "plans_of", plans_of)
 
     return switch
+
+
+class Forgetful(Answers):
+    """Remembers no form."""
+
+    def get(self, _form, _default=None):
+        return None
 
 
 def found_in(trace: Trace) -> tuple[object, ...]:

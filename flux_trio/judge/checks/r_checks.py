@@ -66,8 +66,8 @@ def form_of(r: SeenR) -> Form | None:
     """Return the form of a plain R: one entry, no properties, no `scheduling`; else None."""
     try:
         execution = msgspec.convert(r.value, _PlainR).execution
-    except msgspec.ValidationError:
-        return None
+    except (msgspec.ValidationError, ValueError, OverflowError, RecursionError):
+        return None  # also texts that are not UTF-8, and numbers beyond all bounds
     children = execution.R_lite[0].children
     form = Form(
         children.gpu is not UNSET,

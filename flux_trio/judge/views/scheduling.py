@@ -353,10 +353,8 @@ class Requesting(Live, frozen=True, gc=False):
     is_again: bool
     """The same was asked before sched-ready was answered last."""
     is_canceled: bool
-    is_granted: bool
-    """SUCCESS was taken up; neither its alloc event nor a free has followed."""
     is_crossed: bool
-    """It came after a sched.cancel."""
+    """SUCCESS came after a sched.cancel; neither its alloc event nor a free has followed."""
 
 
 def _requesting(record: Record, seen: Seen) -> Requesting:
@@ -381,7 +379,6 @@ def _requesting(record: Record, seen: Seen) -> Requesting:
         asked.free > link.lost,
         0 < before < link.answered,
         asked.cancel != 0,
-        asked.granted != 0,
         asked.crossed,
     )
 
