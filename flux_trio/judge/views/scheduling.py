@@ -352,7 +352,6 @@ class Requesting(Live, frozen=True, gc=False):
     """A sched.free is."""
     is_again: bool
     """The same was asked before sched-ready was answered last."""
-    is_canceled: bool
     is_crossed: bool
     """SUCCESS came after a sched.cancel; neither its alloc event nor a free has followed."""
 
@@ -378,7 +377,6 @@ def _requesting(record: Record, seen: Seen) -> Requesting:
         asked.alloc > link.lost,
         asked.free > link.lost,
         0 < before < link.answered,
-        asked.cancel != 0,
         asked.crossed,
     )
 
