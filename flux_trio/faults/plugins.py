@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
+import msgspec
+
 from flux_trio.jobtap import PluginHost
 from flux_trio.protocols import (
     STATE_TOPICS,
@@ -72,7 +74,7 @@ class PluginsOfWorld:
         if news is None or news.topics is None:
             return news
         handled = tuple(dict.fromkeys((*self._interests, *news.topics)))
-        return PluginInterests(handled, news.subscribed, news.unsubscribed)
+        return msgspec.structs.replace(news, topics=handled)
 
     def ask(self, question: AskHook) -> HookAnswer | None:
         usual = self._usual(question)

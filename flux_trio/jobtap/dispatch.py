@@ -76,6 +76,7 @@ class Dispatcher(Caller):
         self.plugins: list[Loaded] = []  # in the order in which they are asked
         self.subscribers: dict[int, set[str]] = {}  # job id → names of plugins
         self.topics_changed = True  # since the job manager was told
+        self._noted = True  # what the job manager knows: whether the trace has a reader
         self._keeps = False  # something may be kept of a job, which ends with the job
         self._unsaid: dict[int, bool] = {}  # by job, since the job manager was told: subscribed?
         self._chains: dict[str, list[Entry]] = {}
@@ -84,8 +85,11 @@ class Dispatcher(Caller):
     # --- for the job manager (`Plugins`)
 
     def news(self) -> PluginInterests | None:
-        if not (self.topics_changed or self._unsaid):
+        is_traced = self._is_traced()
+        if not (self.topics_changed or self._unsaid or is_traced is not self._noted):
             return None
+        notes = None if is_traced is self._noted else is_traced
+        self._noted = is_traced
         topics = None
         if self.topics_changed:
             handled = [topic for loaded in self.plugins for topic in loaded.topics()]
@@ -97,6 +101,7 @@ class Dispatcher(Caller):
             topics,
             subscribed=tuple(jobid for jobid, is_so in unsaid.items() if is_so),
             unsubscribed=tuple(jobid for jobid, is_so in unsaid.items() if not is_so),
+            notes=notes,
         )
 
     def ask(self, question: AskHook) -> HookAnswer | None:

@@ -314,12 +314,14 @@ class PluginInterests(msgspec.Struct, frozen=True):
 
     `topics` are all topics and globs that a plugin handles now, None if they have not changed.
     `subscribed` and `unsubscribed` are the jobs whose first subscription came and whose last one
-    ended since the job manager was told before.
+    ended since the job manager was told before. `notes` says whether somebody reads the notes of
+    events in the trace, None if that has not changed; at first they are wanted.
     """
 
     topics: tuple[str, ...] | None = None
     subscribed: tuple[JobId, ...] = ()
     unsubscribed: tuple[JobId, ...] = ()
+    notes: bool | None = None
 
 
 def handles(pattern: str, topic: str) -> bool:

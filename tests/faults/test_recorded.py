@@ -247,7 +247,8 @@ def test_message_that_was_not_sent_then_is_found(monkeypatch: pytest.MonkeyPatch
 
 def test_other_questions_to_plugins_are_found() -> None:
     def other(record: dict[str, Any]) -> bool:
-        if not any(isinstance(each, int) for each in record.get("data", {}).get("said", ())):
+        said = record.get("data", {}).get("said", ())
+        if not any(isinstance(each, dict) and "priority" in each for each in said):
             return False
         record["data"]["asked"] += 1
         return True

@@ -158,3 +158,16 @@ async def test_end_is_told_while_a_plugin_follows_states():
         assert r.interests.handled(DESTROY)
         await r.host.remove("following")
         assert not r.interests.handled(DESTROY)
+
+
+# --- notes for the trace
+
+
+async def test_job_manager_is_told_whether_the_trace_has_a_reader():
+    async with rig(Quiet()) as r:
+        told = []
+        for is_traced in (True, False, False, True):
+            r.is_traced = is_traced
+            news = r.host.news()
+            told.append(None if news is None else news.notes)
+        assert told == [None, False, None, True]

@@ -12,7 +12,7 @@ import trio
 from flux_trio.broker import Handle
 from flux_trio.jobtap.builtins import Lifetime, builtin_plugins
 from flux_trio.messages import topics
-from flux_trio.protocols import ACTIVE, JobState
+from flux_trio.protocols import ACTIVE, JobState, PluginInterests
 from flux_trio.services import job_manager as service
 from flux_trio.services import kvs
 from flux_trio.store.stores import MemoryStore
@@ -249,6 +249,16 @@ def test_every_event_is_noted_for_the_trace(m: ManagerScript) -> None:
     """21.criteria.7: what the eventlogs have, in the same order."""
     noted = [note.data["name"] for note in m.notes if note.data.get("id") == 3]
     assert noted == m.names(3)
+
+
+def test_events_are_not_noted_while_the_trace_has_no_reader() -> None:
+    m = ManagerScript()
+    m.submit(1)
+    m.put(PluginInterests(notes=False))
+    m.submit(2)
+    m.put(PluginInterests(notes=True))
+    m.submit(3)
+    assert {note.data["id"] for note in m.notes if "id" in note.data} == {1, 3}
 
 
 # --- under Trio

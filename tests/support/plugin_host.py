@@ -55,6 +55,7 @@ class Rig:
         self.notes: list[dict[str, Any]] = []
         self.recounts: list[dict[str, Any]] = []
         self.logged: list[str] = []
+        self.is_traced = True
         self.called: list[tuple[str, Any]] = []
         self._interests = Interests()
 
@@ -63,7 +64,7 @@ class Rig:
         return Given(
             tell=self.told.append,
             note_all=self._note_all,
-            is_traced=lambda: True,
+            is_traced=lambda: self.is_traced,
             now=trio.current_time,
             log=lambda _level, text: self.logged.append(text),
             rpc=self._rpc,

@@ -140,6 +140,7 @@ class JobManagerCore(CorePart):
         """
         hooks = self._parts.hooks
         if inputs and type(inputs[0]) is PluginInterests:
+            self._parts.ledger.take_interest(inputs[0].notes)
             hooks.interests.take(inputs[0])
             inputs = inputs[1:]
         if not self.is_turning:

@@ -51,6 +51,7 @@ class Commits(Part):
     messages: list[JobManagerAction]  # of this turn
     questions: list[JobManagerAction]  # requests of this turn that reveal no event
     notes: list[tuple[str, JobNote]]  # of this turn, for the trace
+    is_noted: bool  # the trace has a reader: events are noted
     logged: dict[JobId, list[Event]]  # lines of this turn, by job
     over: list[Ended]  # jobs that became inactive in this turn
     ops: list[KvsOp]  # ops of this turn, beside eventlogs
@@ -63,6 +64,7 @@ class Commits(Part):
         self.messages = []
         self.questions = []
         self.notes = []
+        self.is_noted = True
         self.logged = {}
         self.over = []
         self.ops = []
@@ -118,6 +120,11 @@ class Commits(Part):
     def note_all(self, kind: str, notes: Sequence[dict[str, Any]]) -> None:
         """Put records into the trace, in order with the turn's other records."""
         self.notes.extend(zip(repeat(kind), notes))
+
+    def take_interest(self, is_noted: bool | None) -> None:
+        """Note events in the trace from now on, or no longer; None leaves it as it is."""
+        if is_noted is not None:
+            self.is_noted = is_noted
 
     # --- peers that leave
 
