@@ -144,6 +144,17 @@ def test_a_service_that_got_a_late_answer_has_not_left():
     assert found.party == "resource"
 
 
+def test_what_an_earlier_client_of_that_name_asked_is_not_due():
+    """The next one asks with the same matchtag, and what it asks has not arrived."""
+    farewell = made("client", "kvs", Request(topics.disconnect_of("kvs"), flags=NORESPONSE))
+    next_one = ask("kvs")[:1]
+    assert named(ask("kvs"), farewell, *wait(3), [*next_one, made_at(leave("kvs"), 2)]) == []
+
+
+def made_at(record: Record, n: int) -> Record:
+    return msgspec.structs.replace(record, n=n)
+
+
 def test_a_store_without_room_is_not():
     hindrance = Request(topics.JOB_HINDRANCE, {"reason": "disk full"}, routes=("kvs",))
     told = made("kvs", "job-manager", hindrance)

@@ -129,17 +129,20 @@ def _answered(record: Record, seen: Seen) -> Hello | None:
     return answered_hello(link_of(seen), found)
 
 
+def _is_of_gone(record: Record, seen: Seen) -> bool:
+    """Whether the broker answers, in the place of a job manager that has ended."""
+    return record.party != seen.facts.manager or errnum(record) == Errno.ENOSYS
+
+
 def _must_accept(record: Record, seen: Seen) -> Said:
     """A hello while nothing is outstanding, neither when it came nor when it is answered."""
     hello = _answered(record, seen)
     if hello is None or hello.busy or outstanding(seen):
         return None
-    if record.party != seen.facts.manager:
-        return None  # the broker answers in the place of a job manager that is gone
+    if _is_of_gone(record, seen):
+        return None
     if not errnum(record):
         return True
-    if errnum(record) == Errno.ENOSYS:
-        return None  # the broker's answer when the job manager has ended meanwhile
     text = f"no start request is outstanding: expected success for {hello.peer}, got an error"
     return Broken(f"exec-hello: {text}: {payload_text(record)}", (hello.n,))
 
@@ -163,7 +166,7 @@ def a_service_comes_back_after_it_was_gone(record: Record, seen: Seen) -> Said:
 @RULES.judge("32.impl.6", ANSWERED, views=(LINK,))
 def a_fatality_ends_all_starts(record: Record, seen: Seen) -> Said:
     link = link_of(seen)
-    if not link.fatal:
+    if not link.fatal or _is_of_gone(record, seen):
         return None
     if not errnum(record):
         return True

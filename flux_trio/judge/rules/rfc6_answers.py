@@ -89,6 +89,8 @@ def _unanswered(party: str, seen: Seen) -> Iterator[tuple[Call, int]]:
         call: Call | None = seen.at(OPEN, key)
         if call is None or call.is_streaming or call.topic in MAY_WAIT:
             continue
+        if n < call.n:
+            continue  # an earlier client of that name has asked, and is gone
         if service_of(call.topic) in SERVICES:
             yield call, n
 
