@@ -43,6 +43,7 @@ from flux_trio.judge.views.queues import JOB_QUEUES, QUEUES, queue_of_job, stop_
 from flux_trio.judge.views.scheduling import (
     ASKED,
     asked_of,
+    has_denial,
     has_grant,
     is_eligible,
     is_freeing,
@@ -166,7 +167,7 @@ def _lacks_in_sched(jobid: Any, life: Life, account: dict[str, Any], seen: Seen)
     asked = asked_of(seen, jobid)
     if account.get("scheduler") != "ready" or not is_eligible(life) or is_freeing(asked, seen):
         return ""
-    if has_grant(asked, seen) or asked.denied:
+    if has_grant(asked, seen) or has_denial(asked, seen):
         return "the scheduler has answered, and there is no event that says so"
     is_stopped = stop_of(seen, queue_of_job(seen, jobid)) is not None
     if is_pending(asked, seen) or _is_full(seen) or is_stopped:
@@ -290,5 +291,5 @@ def _wrong_in_account(record: Record, seen: Seen) -> Iterator[str]:
 
 def _is_unasked(jobid: Any, lost: Place, seen: Seen) -> bool:
     asked = asked_of(seen, jobid)
-    is_answered = has_grant(asked, seen) or asked.denied or asked.free > lost
+    is_answered = has_grant(asked, seen) or has_denial(asked, seen) or asked.free > lost
     return asked.alloc <= lost and not is_answered

@@ -25,7 +25,16 @@ from flux_trio.judge.views.granting import (
     shortfall,
 )
 from flux_trio.judge.views.jobs import LIFE, context_of, is_fatal
-from flux_trio.judge.views.scheduling import ASKED, CANCEL, DENIES, DENY, FINAL, asked_of
+from flux_trio.judge.views.scheduling import (
+    ASKED,
+    CANCEL,
+    DENIES,
+    DENY,
+    FINAL,
+    LINK,
+    asked_of,
+    has_denial,
+)
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 
@@ -60,7 +69,7 @@ def what_can_never_be_had_is_denied(answering: Answering, record: Record, seen: 
 def _denied(seen: Seen, *, noted: bool | None = None) -> Iterable[Broken]:
     for jobid in seen.all(LIFE):
         asked = asked_of(seen, jobid)
-        if asked.denied and noted in (None, asked.note is not None):
+        if has_denial(asked, seen) and noted in (None, asked.note is not None):
             text = f"job {jobid}: was denied, and no exception event follows"
             yield Broken(text, (asked.denied,), job=jobid)
 
@@ -69,7 +78,7 @@ def _denied(seen: Seen, *, noted: bool | None = None) -> Iterable[Broken]:
     "27.deny.2",
     DENIES,
     logged("exception"),
-    views=[ASKED, LIFE],
+    views=[ASKED, LIFE, LINK],
     debts=lambda seen: _denied(seen, noted=False),
 )
 def the_note_may_be_left_out(record: Record, seen: Seen) -> Said:
@@ -94,7 +103,7 @@ def the_note_is_in_the_exception(record: Record, seen: Seen) -> Said:
     return Broken(f"{text}, {asked.note!r}, got {context.get('note')!r}", (asked.denied,))
 
 
-@RULES.judge("27.deny.5", logged("exception"), views=[ASKED, LIFE], debts=_denied)
+@RULES.judge("27.deny.5", logged("exception"), views=[ASKED, LIFE, LINK], debts=_denied)
 def a_denied_job_gets_an_exception(record: Record, seen: Seen) -> Said:
     asked, context = asked_of(seen, job_id(record)), context_of(record)
     if not asked.denied:

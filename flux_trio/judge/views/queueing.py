@@ -29,6 +29,7 @@ from flux_trio.judge.views.scheduling import (
     FINAL,
     LINK,
     asked_of,
+    has_denial,
     is_eligible,
     is_pending,
     link_of,
@@ -169,7 +170,7 @@ def unsent(seen: Seen) -> Iterator[tuple[int, Life]]:
         return
     for jobid, life in seen.all(LIFE).items():
         asked = asked_of(seen, jobid)
-        is_answered = asked.granted or asked.denied
+        is_answered = asked.granted or has_denial(asked, seen)
         waits = is_eligible(life) and not is_pending(asked, seen) and not is_answered
         if waits and stop_of(seen, queue_of_job(seen, jobid)) is None:
             assert isinstance(jobid, int)

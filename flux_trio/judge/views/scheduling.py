@@ -301,6 +301,14 @@ def has_grant(asked: Asked, seen: Seen) -> bool:
     return asked.granted > link_of(seen).lost
 
 
+def has_denial(asked: Asked, seen: Seen) -> bool:
+    """Whether DENY was taken up and the scheduler not lost since: an exception must follow.
+
+    A job manager that ends, or takes the scheduler for lost, in the turn of the DENY asks again.
+    """
+    return asked.denied > link_of(seen).lost
+
+
 def gives_late_grant_back(asked: Asked, life: Life) -> bool:
     """Whether a sched.free of this job may give back a grant that the job left SCHED without.
 
