@@ -60,6 +60,8 @@ EVENT: Final[str] = Kind.EVENT.value
 MODULE: Final[str] = Kind.MODULE.value
 STATE: Final[str] = Kind.STATE.value
 HOOK: Final[str] = Kind.HOOK.value
+BROKER: Final = "broker"
+"""The party that answers in the place of a service that is gone, or whose inbox is full."""
 COUNTERS: Final[str] = Kind.COUNTERS.value
 INSTANCE: Final[str] = Kind.INSTANCE.value
 CLOCK: Final[str] = Kind.CLOCK.value

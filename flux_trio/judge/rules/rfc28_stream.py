@@ -23,7 +23,7 @@ from flux_trio.judge.engine.rule import (
     view,
     while_live,
 )
-from flux_trio.judge.engine.selector import topic_of
+from flux_trio.judge.engine.selector import BROKER, topic_of
 from flux_trio.judge.engine.trait import ERROR
 from flux_trio.judge.engine.view import Live
 from flux_trio.judge.views.acquiring import change_of
@@ -293,8 +293,8 @@ def nothing_is_sent_to_one_who_has_left(record: Record, seen: Seen) -> Said:
     left = seen.at(LEFT, _key(record)[0])
     if left is None:
         return True
-    if errnum(record) == Errno.ENOSYS:
-        return None  # the broker answers in the place of a resource service that is gone
+    if record.party == BROKER or errnum(record) == Errno.ENOSYS:
+        return None  # of a resource service that is gone, or has not taken up the request
     if not seen.knew(record.party, left):
         return None
     return Broken(f"resource.acquire was answered after {_key(record)[0]} had left", (left,))

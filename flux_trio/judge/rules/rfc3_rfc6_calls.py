@@ -24,7 +24,7 @@ from flux_trio.judge.engine.rule import (
     view,
     while_live,
 )
-from flux_trio.judge.engine.selector import ANY_CANCEL, ANY_DISCONNECT, once
+from flux_trio.judge.engine.selector import ANY_CANCEL, ANY_DISCONNECT, BROKER, once
 from flux_trio.judge.engine.trait import ERROR
 from flux_trio.judge.views.calls import (
     ANSWER,
@@ -56,7 +56,6 @@ RULES: Final = Rules()
 RESPONSES: Final = sent("response", ANY_TOPIC)
 ERRORS: Final = sent("response", ANY_TOPIC, mark=ERROR)
 TEXT_MAX: Final = 80
-BROKER: Final = "broker"
 
 
 def _response(record: Record) -> Response:

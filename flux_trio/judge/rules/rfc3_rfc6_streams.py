@@ -18,7 +18,7 @@ from flux_trio.judge.engine.rule import (
     sent,
     while_live,
 )
-from flux_trio.judge.engine.selector import ANY_CANCEL, ANY_DISCONNECT
+from flux_trio.judge.engine.selector import ANY_CANCEL, ANY_DISCONNECT, BROKER
 from flux_trio.judge.engine.trait import ERROR
 from flux_trio.judge.views.calls import (
     ANSWER,
@@ -223,7 +223,7 @@ def who_is_gone_gets_no_response(record: Record, seen: Seen) -> Said:
     if gone is None:
         return None
     client, n = gone
-    if client != client_of(record) or record.party == "broker":
+    if client != client_of(record) or record.party == BROKER:
         return True
     if not seen.knew(record.party, n):
         return None

@@ -9,6 +9,7 @@ from flux_trio.formats import Idset
 from flux_trio.judge.checks.shapes import idset_of
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.selector import (
+    BROKER,
     EVENT,
     LOOKUP_TOPICS,
     MODULE,
@@ -50,7 +51,6 @@ from flux_trio.messages.types import STREAMING
 from flux_trio.trace import Kind, Record
 
 RESOURCE_DISCONNECT: Final = topics.disconnect_of(topics.RESOURCE)
-BROKER: Final = "broker"  # answers in the place of a service that is gone
 ENDS: Final = ("removed", "crashed", "returned")  # what happened to a module that is gone
 
 
