@@ -7,7 +7,7 @@ submission are judged where a jobspec is submitted.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from flux_trio.judge.checks.jobspecs import (
@@ -44,8 +44,8 @@ from flux_trio.judge.engine.rule import (
 )
 from flux_trio.judge.engine.selector import EVENT
 from flux_trio.judge.engine.trait import Trait, says
-from flux_trio.judge.engine.view import Live
-from flux_trio.judge.views.execution import START, kind_of_answer
+from flux_trio.judge.engine.view import Live, view
+from flux_trio.judge.views.execution import START, STARTS, Start, kind_of_answer
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
 
@@ -139,20 +139,31 @@ def malformed_jobspecs_are_rejected(state: State, record: Record, _facts: Facts)
 # --- what cannot be done
 
 
-@RULES.rule(
-    "14.submit.4",
+def _fold_failed(n: int | None, _part: None, record: Record, seen: Seen) -> Place | None:
+    if record.kind == EVENT:
+        return None
+    start: Start | None = seen.at(STARTS, job_id(record))
+    has_started = start is not None and (start.reattach or start.place("start", heard=True))
+    return record.n if kind_of_answer(record) == "fatal" and not has_started else n
+
+
+FAILED: Final = view(
+    "failed starts",
     received("response", START, mark=says("exception")),
     while_live(OWN, logged("start", "free", "clean")),
     key=job_id,
-    state=Place,
-    debt=lambda state, _facts: _not_freed(state),
+    fold=_fold_failed,
+    reads=(STARTS,),
 )
-def what_cannot_start_gives_its_resources_back(state: State, record: Record, _facts: Facts) -> Step:
-    if record.kind == EVENT:
-        return Step(kept=state is not None and payload(record).get("name") == "free")
-    return Step(record.n if kind_of_answer(record) == "fatal" else state)
+"""By job id: the fatal exception of a job that the execution service could not start."""
 
 
-def _not_freed(state: State) -> Broken:
-    text = "a job could not be started: expected a free event, none was logged"
-    return Broken(text, (int(str(state)),))
+def _not_freed(seen: Seen) -> Iterator[Broken]:
+    for jobid, n in seen.all(FAILED).items():
+        text = "a job could not be started: expected a free event, none was logged"
+        yield Broken(text, (n,), job=jobid)
+
+
+@RULES.judge("14.submit.4", while_live(FAILED, logged("free")), views=[FAILED], debts=_not_freed)
+def what_cannot_start_gives_its_resources_back(record: Record, seen: Seen) -> Said:
+    return seen.at(FAILED, job_id(record)) is not None
