@@ -68,6 +68,7 @@ def jobid_in(key: str) -> int:
     return int(key[-16:], 16)
 
 
+@lru_cache(maxsize=16)  # all jobs of a turn end at the same time
 def ended_at(t_inactive: float) -> int:
     """Return `usec` of a job that became inactive at `t_inactive`, seconds since the Unix epoch.
 

@@ -66,24 +66,26 @@ class UserLimits(Part):
         `size` is the `event_bytes` of its context. The exception that ends a job, which `is_fatal`,
         is always accepted.
         """
-        limits = self._queues.config.job_manager.user_limits
         counted = self._ledger.asked_bytes
+        before = counted.of_job(job.id)
+        if not is_fatal or job.exception is not None:
+            self._check_room(request, job, before, size)
+        counted.put(job.userid, job.id, before + size)
+
+    def _check_room(self, request: Request, job: ActiveJob, before: int, size: int) -> None:
+        """Raise FluxError(ENOSPC) if `size` more bytes go beyond a limit; the job has `before`."""
+        limits = self._queues.config.job_manager.user_limits
         most, most_of_user = limits.eventlog_bytes, limits.eventlog_bytes_sum
-        asked = counted.of_job(job.id) + size
-        ends = is_fatal and job.exception is None
-        if most and asked > most * (OWNER_FACTOR if request.is_owner else 1) and not ends:
-            text = (
-                f"the eventlog of the job has {asked - size} bytes of events that users asked for"
-            )
+        if most and before + size > most * (OWNER_FACTOR if request.is_owner else 1):
+            text = f"the eventlog of the job has {before} bytes of events that users asked for"
             raise FluxError(Errno.ENOSPC, f"{text}: user-limits.eventlog-bytes is {most}")
-        of_user = counted.of_user(job.userid)
-        if most_of_user and of_user + size > most_of_user and not (request.is_owner or ends):
+        of_user = self._ledger.asked_bytes.of_user(job.userid)
+        if most_of_user and of_user + size > most_of_user and not request.is_owner:
             text = (
                 f"the eventlogs of your active jobs have {of_user} bytes of events that users "
                 f"asked for: user-limits.eventlog-bytes-sum is {most_of_user}"
             )
             raise FluxError(Errno.ENOSPC, text)
-        counted.put(job.userid, job.id, asked)
 
     def check_memo(self, job: ActiveJob, memo: dict[str, Any]) -> int:
         """Return the bytes of the job's memos with `memo`, and with memos that wait for a hook.
