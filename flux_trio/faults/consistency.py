@@ -17,6 +17,8 @@ from flux_trio.faults.properties import (
     over_trace,
     resources_are_accounted_for,
 )
+from flux_trio.faults.remembered import REMEMBERING
+from flux_trio.faults.told import OVER_TRACE
 from flux_trio.formats import FormatError, format_fluid, job_key, parse_eventlog
 from flux_trio.messages import Request, Response, topics
 from flux_trio.protocols import InvalidTransition, JobEvent, JobState, replay
@@ -131,12 +133,29 @@ def a_fatal_exception_ends_its_job(trace: Sequence[Record]) -> str:
     return ""
 
 
+@at_rest("forgotten")
+def plugins_have_left_all_jobs(world: CoresWorld) -> str:
+    """At rest the host of plugins keeps no job: each one has left its last state.
+
+    At depth `stack` the plugins are in a service, and are not asked.
+    """
+    manager = getattr(world.stations["job-manager"], "core", None)
+    for plugin, jobids in getattr(manager, "entered", {}).items():
+        if jobids:
+            names = ", ".join(format_fluid(jobid, "f58") for jobid in jobids)
+            return f"{names} is finished, and has not left its state for plugin {plugin}"
+    return ""
+
+
 OURS: Final = (
     no_job_runs_twice,
     resources_are_accounted_for,
     finished_jobs_are_listed,
     eventlogs_are_whole,
     a_fatal_exception_ends_its_job,
+    plugins_have_left_all_jobs,
     *AT_PAUSES,
+    *OVER_TRACE,
+    *REMEMBERING,
 )
 """The properties that every world keeps, beside the judge's."""

@@ -80,6 +80,11 @@ class JobManagerOfWorld(JobManagerAtOnce):
         plugins = PluginsOfWorld(interests, fault_of, self._answer_later, self._forget, self._host)
         self.use(plugins)
 
+    @property
+    def entered(self) -> dict[str, list[int]]:
+        """By plugin of a file: the jobs that have entered a state and have not left it."""
+        return {} if self._host is None else self._host.entered
+
     def turn(self, now: float, inputs: list[Any]) -> list[Any]:
         actions = self.answered(now, [self._through(each) for each in inputs])
         if self._host is not None:

@@ -90,6 +90,7 @@ class CoresWorld:
         """Called when nobody has anything to do for a while."""
         self.router = Router(self.trace)
         self.inventory = given.inventory
+        self.excluded = given.exclude  # the targets that are excluded from the start of each life
         self._given = given
         self.config = config
         self._draw = random.Random(seed)
@@ -395,12 +396,13 @@ class CoresWorld:
         )
 
     def are_calm(self, names: Iterable[str]) -> bool:
-        """Whether these parties are there, none of them hangs, and all have read their messages."""
+        """Whether these parties are there, none hangs or lies, and all have read their messages."""
         found = [self.stations.get(name) for name in names]
         return all(
             each is not None
             and not each.nwaiting
             and not each.is_full
+            and each.name not in self.liars
             and self._away.get(each.name, 0.0) <= self.passed
             and self._slow.get(each.name, (0.0, 0.0))[1] <= self.passed
             for each in found

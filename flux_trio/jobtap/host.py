@@ -131,6 +131,13 @@ class PluginHost(Dispatcher):
         self.plugins.append(loaded)
         self._changed()
 
+    @property
+    def entered(self) -> dict[str, list[int]]:
+        """By name of each plugin that follows states: the jobs that have entered one, in order."""
+        return {
+            each.name: each.tracker.entered for each in self.plugins if each.tracker is not None
+        }
+
     def find_code(self, loader: Loader, what: str) -> tuple[Plugin, str]:
         """Find a plugin (`Loader.find`) while the watchdog watches its file's code."""
         self.watchdog.start()

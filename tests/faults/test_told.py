@@ -1,0 +1,129 @@
+"""What a service has told is so, and stays so; each property finds what breaks it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from flux_trio.cores.sched.core import SchedCore
+from flux_trio.faults import (
+    JobPlan,
+    Linger,
+    NodesDown,
+    NoObject,
+    Plan,
+    RestartInstance,
+    Shrink,
+    When,
+    Which,
+    run_plan,
+)
+from flux_trio.faults.running import play
+from flux_trio.faults.told import (
+    OVER_TRACE,
+    commits_are_answered_in_order,
+    no_job_id_is_given_again,
+    the_journal_tells_of_durable_events,
+    what_was_lost_is_not_granted,
+)
+from flux_trio.messages import Request, Response, topics
+from flux_trio.trace import Kind, Record
+
+STARTED = When("job-exec.start", type="response")
+PLAN = Plan(1, jobs=(JobPlan(), JobPlan(run=9.0)), faults=(RestartInstance(STARTED),))
+R_STORED = When(topics.KVS_COMMIT, side="send", party="sched")
+
+
+def traced(plan: Plan = PLAN) -> list[Record]:
+    trace: list[Record] = []
+    play(plan, [trace.append])
+    return trace
+
+
+def topic_of(record: Record) -> str:
+    return getattr(record.message, "topic", "")
+
+
+def test_world_that_is_started_again_keeps_the_properties() -> None:
+    trace = traced()
+    assert [each(trace) for each in OVER_TRACE] == [""] * len(OVER_TRACE)
+
+
+def test_event_that_is_told_before_its_commit_is_answered_is_found() -> None:
+    def is_answer(record: Record) -> bool:
+        return (record.kind, record.party, topic_of(record)) == (
+            Kind.RECV,
+            topics.JOB_MANAGER,
+            topics.KVS_COMMIT,
+        )
+
+    trace = traced()
+    assert any(map(is_answer, trace))
+    said = the_journal_tells_of_durable_events([each for each in trace if not is_answer(each)])
+    assert "tells of validate of" in said
+    assert "which is not stored" in said
+
+
+def commits(*answered: int, errnum: int = 0, left_after: int = 0) -> Sequence[Record]:
+    """Two commits of one sender, answered in this order; `errnum` is of the first answer."""
+    commit = Request(topics.KVS_COMMIT, {"ops": []}, routes=("job-manager",))
+    asked = [Record(n, 0.0, Kind.RECV, topics.KVS, message=_tagged(commit, n)) for n in (1, 2)]
+    left = Request(topics.disconnect_of(topics.KVS), routes=("job-manager",))
+    if left_after:
+        asked.insert(left_after, Record(3, 0.0, Kind.RECV, topics.KVS, message=left))
+    answers = [
+        Response(
+            topics.KVS_COMMIT, {}, errnum if n == answered[0] else 0, n, routes=("job-manager",)
+        )
+        for n in answered
+    ]
+    return [
+        *asked,
+        *(Record(9, 0.0, Kind.SEND, topics.KVS, message=each) for each in answers),
+    ]
+
+
+def _tagged(request: Request, matchtag: int) -> Request:
+    return msgspec.structs.replace(request, matchtag=matchtag)
+
+
+def test_commit_that_overtakes_an_earlier_one_of_its_sender_is_found() -> None:
+    assert "answers a later commit of job-manager" in commits_are_answered_in_order(commits(2, 1))
+    assert commits_are_answered_in_order(commits(1, 2)) == ""
+    assert commits_are_answered_in_order(commits(2, 1, errnum=28)) == ""  # it was refused at once
+    assert commits_are_answered_in_order(commits(2, left_after=1)) == ""  # the first has no reader
+
+
+def test_greatest_id_that_is_too_small_is_found() -> None:
+    trace = traced()
+    last = max(n for n, each in enumerate(trace) if topic_of(each) == topics.JOB_GETINFO)
+    told = next(
+        n
+        for n in range(last, -1, -1)
+        if topic_of(trace[n]) == topics.JOB_GETINFO and trace[n].kind == Kind.SEND
+    )
+    assert isinstance(trace[told].message, Response)
+    wrong = msgspec.structs.replace(trace[told].message, payload={"max_jobid": 1})
+    trace[told] = msgspec.structs.replace(trace[told], message=wrong)
+    assert "says that no id is above 1" in no_job_id_is_given_again(trace)
+
+
+@pytest.mark.parametrize("lost", ["down", "shrink"])
+def test_grant_of_lost_nodes_is_found(monkeypatch: pytest.MonkeyPatch, lost: str) -> None:
+    monkeypatch.setattr(SchedCore, "_take_back", lambda *_: None)
+    nodes = NodesDown((0,), R_STORED) if lost == "down" else Shrink((0,), R_STORED)
+    faults = (Linger("sched", R_STORED, 0.5), nodes)
+    found = [
+        what_was_lost_is_not_granted(traced(Plan(seed, 2, jobs=(JobPlan(),), faults=faults)))
+        for seed in range(10)
+    ]
+    assert any("ranks [0], which were lost before" in each for each in found)
+    assert "" in found  # in other orders the grant came first
+
+
+def test_lie_about_resources_is_not_read() -> None:
+    lie = NoObject(Which(topics.RESOURCE_ACQUIRE, type="response", party="resource"))
+    plan = Plan(1, jobs=(JobPlan(),), faults=(lie,))
+    assert run_plan(plan, properties=OVER_TRACE).problems == ()
