@@ -216,8 +216,10 @@ def records_to_json(records: Iterable[Record], since: int) -> bytes:
     """
     return _as_they_are.encode_lines(
         [
-            _Received(r.n, r.t, r.kind, r.party, r.ref, r.peer)
-            if leaves_message_out(r, since)
+            r  # few calls: it is asked of each
+            if r.message is None
+            else _Received(r.n, r.t, r.kind, r.party, r.ref, r.peer)
+            if r.kind == _RECV and leaves_message_out(r, since)
             else _written(r)
             for r in records
         ]

@@ -33,19 +33,20 @@ class JsonLines:
 
     def append(self, record: Record) -> None:
         """Add the next record (a Sink)."""
-        if self._closed:
-            return
-        if not self._since:
-            is_turn = record.kind == Kind.TURN  # it has the place of a record that was not given
-            self._since = record.n + 1 if is_turn else max(record.n, 1)
         self._records.append(record)
-        if len(self._records) == BATCH:
+        if len(self._records) >= BATCH:
             self._encode()
             if len(self._lines) >= self._max:
                 self.flush()
 
     def _encode(self) -> None:
         records, self._records = self._records, []
+        if self._closed or not records:
+            return
+        if not self._since:
+            first = records[0]
+            is_turn = first.kind == Kind.TURN  # it has the place of a record that was not given
+            self._since = first.n + 1 if is_turn else max(first.n, 1)
         self._lines += records_to_json(records, self._since)
 
     def flush(self) -> None:
@@ -61,5 +62,5 @@ class JsonLines:
 
     def close(self) -> None:
         """Write the waiting lines and ignore later records."""
-        self._closed = True
         self.flush()
+        self._closed = True
