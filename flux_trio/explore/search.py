@@ -16,13 +16,18 @@ from typing import Final, TypeAlias
 from flux_trio.explore.identity import identity
 from flux_trio.explore.judging import Judge
 from flux_trio.explore.small_world import Choice, SmallWorld, Strike, WorldState
+from flux_trio.faults.consistency import eventlogs_are_whole
 from flux_trio.faults.plan import Plan
+from flux_trio.faults.properties import no_job_runs_twice
 from flux_trio.faults.running import ERROR
 from flux_trio.formats import format_fluid
 from flux_trio.judge import Standing
 
 TOLD_EVERY: Final = 2_000
 """Transitions after which the progress is told."""
+
+AT_REST: Final = (no_job_runs_twice, eventlogs_are_whole)
+"""The properties of worlds of seeds that are asked for at rest; those of job-list are left out."""
 
 Path: TypeAlias = tuple[int, ...]
 """By step, the place of what happens among the choices of the world."""
@@ -35,7 +40,7 @@ class Broken:
     """What is wrong, and the shortest way there."""
 
     name: str
-    """The clause, or `error`, `inactive` or `answered`."""
+    """The clause, or `error`, `answered`, `once`, `inactive` or `stored`."""
     found: str
     path: Path
 
@@ -192,8 +197,15 @@ def at_rest(world: SmallWorld, judge: Judge) -> tuple[str, str] | None:
     waiting = world.unanswered()
     if waiting:
         return "answered", f"{waiting[0]} has a request that is not answered"
-    if world.jobs.active and not _may_wait(world.plan):
+    world.read_store()
+    if found := no_job_runs_twice(world):
+        return no_job_runs_twice.name, found
+    if _may_wait(world.plan):
+        return None
+    if world.jobs.active:
         return "inactive", f"{format_fluid(min(world.jobs.active), 'f58')} is active at rest"
+    if found := eventlogs_are_whole(world):
+        return eventlogs_are_whole.name, found
     return None
 
 

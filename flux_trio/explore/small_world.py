@@ -176,6 +176,11 @@ class SmallWorld(CoresWorld):
         ids: dict[int, int] = core.machine.core_in(core.state).ids
         return dict(ids)
 
+    def read_store(self) -> None:
+        """Let the store have what is stored in this state."""
+        core: Any = self.stations[KVS_MODULE].core
+        core.machine.core_in(core.state)
+
     def unanswered(self) -> list[str]:
         """Return the clients that wait for an answer, or for the id of a job."""
         clients = [OWNER, *self._groups]

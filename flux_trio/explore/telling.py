@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flux_trio.explore.judging import Judge
-from flux_trio.explore.search import Broken, at_rest, follow
+from flux_trio.explore.search import AT_REST, Broken, at_rest, follow
 from flux_trio.explore.small_world import Choice, Fire, Load, SmallWorld, Strike, Take
 from flux_trio.faults.plan import Plan
 from flux_trio.faults.reached import name_of_fault
 from flux_trio.faults.states import Watch
-from flux_trio.faults.telling import PROPERTIES, played_lines, story_of
+from flux_trio.faults.telling import played_lines, sentence_of, story_of
 from flux_trio.trace import Kind, Record
 from flux_trio.views import Story
 
@@ -41,7 +41,7 @@ def tell_path(plan: Plan, broken: Broken) -> Story:
         broken.name,
         broken.found,
         trace,
-        sentence=PROPERTIES.get(broken.name, ""),
+        sentence=sentence_of(broken.name, AT_REST),
         jobid=next(_jobs_of(trace), None),
         played=lines,
         changes=watch.changes,

@@ -37,7 +37,7 @@ WORLDS: Final[dict[str, Plan]] = {
         nnodes=1,
         cores=1,
         limit=1,
-        jobs=(JobPlan(), JobPlan(), JobPlan(run=0.0, urgency=0)),
+        jobs=(JobPlan(), JobPlan(), JobPlan()),
         actions=(Do(0.0, "queue-stop"), Do(0.0, "queue-start")),
     ),
 }

@@ -49,7 +49,7 @@ def tell_story(plan: Plan, broken: str = "", properties: Iterable[Property] = ()
             broken,
             found.partition(": ")[2],
             trace,
-            sentence=_sentence(broken, properties),
+            sentence=sentence_of(broken, properties),
             at=_place(broken, properties, trace),
             jobid=_job_in(found, trace),
             played=tuple(played_lines(plan)),
@@ -76,8 +76,8 @@ def story_of(
     )
 
 
-def _sentence(name: str, properties: Iterable[Property]) -> str:
-    """Return what a property asks for: the first line of its docstring, if it is a user's."""
+def sentence_of(name: str, properties: Iterable[Property]) -> str:
+    """Return what a property asks for: the first line of its docstring, if it is a `Property`."""
     docs = [each.check.__doc__ for each in properties if each.name == name and each.check.__doc__]
     return docs[0].splitlines()[0] if docs else PROPERTIES.get(name, "")
 

@@ -80,8 +80,7 @@ def histories(world: SmallWorld) -> set[History]:
 
 
 def history(world: SmallWorld) -> Iterator[tuple[str, ...]]:
-    kvs: Any = world.stations["kvs"].core
-    kvs.dump()  # the store has the values of this state from now on
+    world.read_store()
     store = world.disk.store
     for key in store.dir("job"):
         if key.endswith(".eventlog"):

@@ -6,10 +6,12 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Callable
 
 import msgspec
 import pytest
 
+from flux_trio.cores.kvs.ops import Put
 from flux_trio.explore import (
     WORLDS,
     Broken,
@@ -108,6 +110,38 @@ def test_request_that_is_never_answered_is_found(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(SmallWorld, "unanswered", lambda _: ["user1"])
     broken = broken_by(ONE, with_rules=False)
     assert (broken.name, broken.found) == ("answered", "user1 has a request that is not answered")
+
+
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [
+        (lambda text: text + line_of(text, "start"), "once"),
+        (lambda text: text.replace(line_of(text, "clean"), ""), "stored"),
+    ],
+)
+def test_what_is_stored_at_rest_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch, changed: Callable[[str], str], name: str
+) -> None:
+    read = SmallWorld.read_store
+
+    def read_changed(self: SmallWorld) -> None:
+        read(self)
+        (key,) = (each for each in self.disk.store.dir("job") if each.endswith(".eventlog"))
+        (text,) = self.disk.store.lookup([key])
+        assert isinstance(text, str)
+        self.disk.store.commit([Put(key, changed(text))])
+
+    monkeypatch.setattr(SmallWorld, "read_store", read_changed)
+    broken = broken_by(ONE, with_rules=False)
+    assert broken.name == name
+    story = tell_path(ONE, broken)
+    assert (story.broken, bool(story.sentence)) == (name, True)
+
+
+def line_of(eventlog: str, name: str) -> str:
+    """The line of the event."""
+    (line,) = (each for each in eventlog.splitlines(keepends=True) if f'"{name}"' in each)
+    return line
 
 
 # --- the states of a world

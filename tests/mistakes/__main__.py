@@ -7,40 +7,19 @@ property. Findings are kept in .mutants/: a run that was stopped goes on where i
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from tests.mistakes import actions
-from tests.mistakes.entries import mistakes
+from tests.mistakes.families import FAMILIES, code_now, found_by_fuzz
 from tests.mistakes.page import PAGE, page
-from tests.mistakes.trying import Target, Trial, unsound_seeds
-from tests.planter.findings import KEPT, ROOT, Findings
+from tests.mistakes.trying import Trial, unsound_seeds
+from tests.planter.findings import KEPT
 
 SEEDS: Final = 1000
-
-
-def _mistakes() -> Iterator[Target]:
-    for each in mistakes():
-        yield Target(each.id, each.edited)
-
-
-def _rows() -> Iterator[Target]:
-    from tests.planter.mutants import mutants_of
-
-    for name in mutants_of("tables"):
-        yield Target(name, dict, name)
-
-
-FAMILIES: Final[dict[str, Callable[[], Iterator[Target]]]] = {
-    "mistakes": _mistakes,
-    "actions": actions.targets,
-    "rows": _rows,
-}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -52,9 +31,9 @@ def main(arguments: list[str] | None = None) -> int:
     if not asked.report:
         say = partial(print, flush=True)
         unsound = _unsound(asked.seeds, say)
-        Trial(_findings(asked.family), say, asked.seeds, asked.processes, unsound).run(chosen)
+        Trial(found_by_fuzz(asked.family), say, asked.seeds, asked.processes, unsound).run(chosen)
         print(f"this run: {(time.monotonic() - begin) / 60:.1f} min")
-    found = {family: _findings(family) for family in FAMILIES}
+    found = {family: found_by_fuzz(family) for family in FAMILIES}
     targets = {family: [each.name for each in all_()] for family, all_ in FAMILIES.items()}
     text, summary, is_well = page(targets, found)
     if not asked.only:
@@ -65,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _unsound(seeds: int, say: Callable[[str], None]) -> tuple[int, ...]:
     """Return the seeds that break a property without a mutant; they are kept, too."""
-    path = KEPT / "fuzz" / f"unsound-{_code()}.json"
+    path = KEPT / "fuzz" / f"unsound-{code_now()}.json"
     end, found = json.loads(path.read_text()) if path.exists() else (0, [])
     if end < seeds:
         found += unsound_seeds(end, seeds)
@@ -74,19 +53,6 @@ def _unsound(seeds: int, say: Callable[[str], None]) -> tuple[int, ...]:
         path.write_text(json.dumps([end, found]))
     say(f"{len(found)} of {end} seeds break a property without a mutant")
     return tuple(found)
-
-
-def _findings(family: str) -> Findings:
-    return Findings(KEPT / "fuzz" / f"{family}.jsonl", _code())
-
-
-def _code() -> str:
-    """A digest of the program and of what is planted: findings hold for one."""
-    digest = hashlib.sha256()
-    here = sorted((ROOT / "tests" / "mistakes").glob("*.toml"))
-    for path in [*sorted((ROOT / "flux_trio").rglob("*.py")), *here]:
-        digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes() + b"\0")
-    return digest.hexdigest()[:16]
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -20,7 +20,7 @@ _HEAD: Final = """\
 until one breaks a property ([Planted mistakes](mistakes.md)). Seeds are those that were played, the
 last one broke the property; seconds are processor time.
 """
-_TITLES: Final = {
+TITLES: Final = {
     "mistakes": "Mistakes made by hand",
     "actions": "Actions of cores, dropped or doubled",
     "rows": "Rows of the state tables, changed",
@@ -36,8 +36,8 @@ def page(
     for family, names in targets.items():
         known = {each.mutant: each for name in names if (each := found[family].latest(name))}
         figures = _figures(names, known)
-        summary.append(f"{_TITLES[family]}: {figures}")
-        sections.append(f"## {_TITLES[family]}\n\n{figures}\n")
+        summary.append(f"{TITLES[family]}: {figures}")
+        sections.append(f"## {TITLES[family]}\n\n{figures}\n")
         if family == "mistakes":
             sections.append(_table(known))
             counted = [each for each in mistakes() if not each.same]

@@ -19,7 +19,7 @@ from tests.mistakes.worker import Answer, Task
 from tests.planter.findings import ROOT, Finding, Findings
 
 ROUNDS: Final = (60, 400, 1000)
-"""Seeds that have been played at the end of each round."""
+"""Seeds that have been played at the end of each round, with `seeds_max` at most."""
 
 
 @dataclass(frozen=True)
@@ -42,16 +42,21 @@ class Trial:
     processes: int = 2
     unsound: tuple[int, ...] = ()
     """Seeds that break a property without a mutant: they prove nothing."""
+    worker: str = "tests.mistakes.worker"
+    """The module that plays; for another one a seed is the place of one of its worlds."""
+    name: Callable[[int], str] = "seed {}".format
+    """Returns the name of a seed."""
+    rounds: Sequence[int] = ROUNDS
 
     def run(self, targets: Sequence[Target]) -> None:
         """Play the rounds; what is found is kept after each mutant."""
-        for most in sorted({min(each, self.seeds_max) for each in (*ROUNDS, self.seeds_max)}):
+        for most in sorted({min(each, self.seeds_max) for each in (*self.rounds, self.seeds_max)}):
             left = [each for each in targets if self._is_due(each, most)]
             if left:
                 self._round(left, most)
 
     def _is_due(self, target: Target, most: int) -> bool:
-        found = self.findings.latest(target.name)
+        found = self.findings.of(target.name)
         return found is None or (not found.by and found.ran < most)
 
     def _round(self, targets: Sequence[Target], most: int) -> None:
@@ -61,17 +66,18 @@ class Trial:
                 for done, future in enumerate(as_completed(futures), start=1):
                     found = future.result()
                     self.findings.add(found)
-                    said = f"{found.by} at seed {found.ran - 1}" if found.by else "alive"
-                    place = f"{done}/{len(targets)} to seed {most}"
+                    said = f"{found.by} at {self.name(found.ran - 1)}" if found.by else "alive"
+                    place = f"{done}/{len(targets)} to {self.name(most - 1)}"
                     self.say(f"{place} {found.mutant}: {said} ({found.seconds:.1f} s)")
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
 
     def _try(self, target: Target, most: int) -> Finding:
-        before = self.findings.latest(target.name)
+        before = self.findings.of(target.name)
         first, seconds = (0, 0.0) if before is None else (before.ran, before.seconds)
-        answer = play(Task(first, most, target.plants(), target.row, self.unsound))
+        task = Task(first, most, target.plants(), target.row, self.unsound)
+        answer = play(task, self.worker)
         return Finding(
             target.name, answer.broken, answer.problem, answer.seed + 1, seconds + answer.seconds
         )
@@ -87,10 +93,10 @@ def unsound_seeds(first: int, end: int) -> Iterator[int]:
         first = answer.seed + 1
 
 
-def play(task: Task) -> Answer:
+def play(task: Task, worker: str = Trial.worker) -> Answer:
     """Play the seeds of a task in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.mistakes.worker"],
+        [sys.executable, "-m", worker],
         cwd=ROOT,
         input=json.dumps(asdict(task)),
         capture_output=True,

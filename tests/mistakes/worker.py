@@ -15,7 +15,7 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType, ModuleType
@@ -58,32 +58,43 @@ class Hangs(BaseException):
     """A world takes too long; no handler of the program may catch it."""
 
 
-def main() -> None:
+Play = Callable[[Task], tuple[int, str, str]]
+"""Plays the seeds of a task; returns the last one that was played, and what `Answer` says of it."""
+
+
+def main(play: Play) -> None:
+    """Plant what the task on standard input says, and write the answer of `play`."""
     task = Task(**json.load(sys.stdin))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     begin = time.process_time()
     try:
-        seed, broken, problem = _play(task)
+        plant(task.files)
+        if task.row:
+            from tests.planter.mutants import mutants_of
+
+            mutants_of("tables")[task.row].plant()
+        signal.signal(signal.SIGPROF, _stop)
+        seed, broken, problem = play(task)
     except Exception as error:  # noqa: BLE001 - whatever a mistake does to the world
         seed, broken, problem = task.first, BROKEN, f"{type(error).__name__}: {error}"
     seconds = round(time.process_time() - begin, 2)
     print(json.dumps(asdict(Answer(seed, broken, problem, seconds))))
 
 
-def _play(task: Task) -> tuple[int, str, str]:
-    plant(task.files)
-    if task.row:
-        from tests.planter.mutants import mutants_of
+def limit_time() -> None:
+    """Let the world that begins now raise Hangs after WORLD_S of processor time."""
+    signal.setitimer(signal.ITIMER_PROF, WORLD_S)
 
-        mutants_of("tables")[task.row].plant()
+
+def play_seeds(task: Task) -> tuple[int, str, str]:
+    """Play seeds as `flux-trio fuzz` does."""
     from flux_trio.faults.campaign import Setup, play_seed
 
-    signal.signal(signal.SIGPROF, _stop)
     setups = [Setup(), Setup(plugins=(BUSY,))]
     for seed in range(task.first, task.end):
         if seed in task.without:
             continue
-        signal.setitimer(signal.ITIMER_PROF, WORLD_S)
+        limit_time()
         try:
             result = play_seed(seed, setups[seed % BUSY_EVERY == 1])
         except Hangs:
@@ -133,4 +144,4 @@ class _Loader(importlib.machinery.SourceFileLoader):
 
 
 if __name__ == "__main__":
-    main()
+    main(play_seeds)

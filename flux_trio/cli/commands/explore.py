@@ -55,9 +55,10 @@ def explore(
     job-exec and resource, which strike at every moment.
 
     The search goes breadth first over all that may happen next: a core takes one message or one
-    timer, or a fault strikes. Each clause of the RFCs must hold in each transition, and each job
-    must be INACTIVE and each request answered when nothing is left to happen. If a property is
-    broken, the shortest way there is written: plan.toml, story.txt and story.html.
+    timer, or a fault strikes. Each clause of the RFCs must hold in each transition. When nothing is
+    left to happen, each job must be INACTIVE and its eventlog whole, no job may have started twice,
+    and each request must be answered. If a property is broken, the shortest way there is written:
+    plan.toml, story.txt and story.html.
 
     Ctrl-C ends the search with a report of what was met by then.
 

@@ -1,0 +1,121 @@
+"""`python -m tests.mistakes.exploring`: does a search find the mistakes that fuzz leaves alive?
+
+Each mutant is planted in a process that explores small worlds until a property is broken. Findings
+are kept in .mutants/: a run that was stopped goes on where it was. A mutant that fuzz has found in
+the program as it is, is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from tests.mistakes import small_worlds
+from tests.mistakes.families import FAMILIES, code_now, found_by_fuzz
+from tests.mistakes.page import TITLES
+from tests.mistakes.small_worlds import ROUNDS, SMALL_WORLDS, STATES_MAX
+from tests.mistakes.trying import Target, Trial
+from tests.planter.findings import KEPT, ROOT, Finding, Findings
+
+PAGE: Final = ROOT / "docs" / "reference" / "mistakes-explored.md"
+WORKER: Final = "tests.mistakes.searching"
+NAMES: Final = list(SMALL_WORLDS)
+PROGRAM: Final = Target("the program without a mutant", dict)
+
+_HEAD: Final = f"""\
+# Mistakes that a search finds
+
+`make mutants` writes this page. What `flux-trio fuzz` has not found is planted once more, and
+{len(NAMES)} small worlds are explored, each until {STATES_MAX:,} states are met
+([Planted mistakes](mistakes.md)). The steps are those of the shortest way to what is broken.
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    asked = _parser().parse_args(arguments)
+    say = partial(print, flush=True)
+    if not asked.report:
+        _explore(asked.family, asked.only, asked.processes, say)
+    text, summary = page({family: found_by_search(family) for family in FAMILIES})
+    if not asked.only:
+        PAGE.write_text(text, encoding="utf-8")
+    say(summary)
+    return 0
+
+
+def _explore(family: str, only: list[str], processes: int, say: Callable[[str], None]) -> None:
+    begin = time.monotonic()
+    fuzz = found_by_fuzz(family)
+    chosen = [each for each in FAMILIES[family]() if not only or each.name in only]
+    alive = [each for each in chosen if (found := fuzz.latest(each.name)) is None or not found.by]
+    say(f"{len(alive)} of {len(chosen)} mutants are not found by fuzz")
+    if not alive:
+        return
+    findings = found_by_search(family)
+    trial = Trial(
+        findings,
+        say,
+        len(NAMES),
+        processes,
+        worker=WORKER,
+        name=NAMES.__getitem__,
+        rounds=ROUNDS,
+    )
+    trial.run([PROGRAM])
+    sound = findings.of(PROGRAM.name)
+    if sound is None or sound.by:
+        sys.exit(f"a property is broken without a mutant: {sound}")
+    trial.run(alive)
+    say(f"this run: {(time.monotonic() - begin) / 60:.1f} min")
+
+
+def found_by_search(family: str) -> Findings:
+    """Return what searches have found of a family; that they found nothing holds for one scope."""
+    scope = hashlib.sha256(Path(small_worlds.__file__).read_bytes()).hexdigest()[:16]
+    return Findings(KEPT / "explore" / f"{family}.jsonl", code_now(), scope)
+
+
+def page(found: Mapping[str, Findings]) -> tuple[str, str]:
+    """Return the page, and its figures as text."""
+    sections, summary = [_HEAD], []
+    for family, findings in found.items():
+        names = [each.name for each in FAMILIES[family]()]
+        tried = [each for name in names if (each := findings.of(name)) is not None]
+        if tried:
+            figures = f"{sum(bool(each.by) for each in tried)} of {len(tried)} found."
+            summary.append(f"{TITLES[family]}, explored: {figures}")
+            sections.append(f"## {TITLES[family]}\n\n{figures}\n")
+            sections += ["\n".join(lines) + "\n" for lines in _lists(tried) if lines[1:]]
+    return "\n".join(sections), "\n".join(summary)
+
+
+def _lists(tried: list[Finding]) -> Iterator[list[str]]:
+    found = [each for each in tried if each.by]
+    yield ["Found:\n", *(f"- `{each.mutant}`: `{each.by}` in {_way(each)}" for each in found)]
+    alive = [each for each in tried if not each.by]
+    yield ["Not found:\n", *(f"- `{each.mutant}`, {each.ran} worlds" for each in alive)]
+
+
+def _way(found: Finding) -> str:
+    """Return the world, the number of steps if the property has a way, and the time."""
+    return f"{found.why.partition(':')[0]}, {found.seconds:.1f} s"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python -m tests.mistakes.exploring", description=__doc__)
+    add = parser.add_argument
+    add("family", nargs="?", default="mistakes", choices=FAMILIES)
+    add("--only", nargs="+", default=[], metavar="MUTANT", help="these alone")
+    add("--processes", type=int, default=2)
+    add("--report", action="store_true", help="run nothing, write what was found")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
