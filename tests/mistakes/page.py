@@ -8,6 +8,7 @@ from statistics import median
 from typing import Final
 
 from tests.mistakes.entries import Mistake, mistakes
+from tests.mistakes.survivors import WOULD_FIND
 from tests.planter.findings import ROOT, Finding, Findings
 
 PAGE: Final = ROOT / "docs" / "reference" / "mistakes-found.md"
@@ -55,6 +56,9 @@ def _figures(names: Sequence[str], known: Mapping[str, Finding]) -> str:
     text = f"{len(killed)} of {len(names)} found"
     if len(known) < len(names):
         text += f", {len(names) - len(known)} not run"
+    if len(killed) < len(known):
+        fewest = min(each.ran for each in known.values() if not each.by)
+        text += f"; of each that was not found, {fewest} seeds or more were played"
     if killed:
         seeds = median([each.ran for each in killed])
         seconds = median([each.seconds for each in killed])
@@ -87,5 +91,11 @@ def _properties(known: Mapping[str, Finding]) -> str:
 
 
 def _alive(known: Mapping[str, Finding]) -> str:
-    alive = [f"- `{each.mutant}`, {each.ran} seeds" for each in known.values() if not each.by]
+    alive = [_alive_line(each) for each in known.values() if not each.by]
     return "Not found:\n\n" + "\n".join(alive) + "\n" if alive else ""
+
+
+def _alive_line(found: Finding) -> str:
+    line = f"- `{found.mutant}`, {found.ran} seeds"
+    would = WOULD_FIND.get(found.mutant)
+    return f"{line}. What would find it: {would}." if would else line

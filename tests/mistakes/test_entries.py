@@ -6,6 +6,7 @@ import pytest
 
 from flux_trio.judge import load_clauses
 from tests.mistakes.entries import Mistake, mistakes
+from tests.mistakes.survivors import WOULD_FIND
 
 ALL = list(mistakes())
 
@@ -18,6 +19,10 @@ def test_mistake_is_planted_at_one_place_and_the_module_compiles(mistake: Mistak
 
 def test_mistakes_have_ids_of_their_own() -> None:
     assert len({each.id for each in ALL}) == len(ALL)
+
+
+def test_what_would_find_a_mistake_is_said_of_mistakes() -> None:
+    assert WOULD_FIND.keys() <= {each.id for each in ALL}
 
 
 def test_source_is_a_public_bug_a_clause_or_a_bug_of_this_program() -> None:

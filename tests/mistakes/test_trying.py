@@ -49,9 +49,14 @@ def test_page_has_what_was_found_and_what_is_alive(tmp_path: Path) -> None:
     findings = Findings(tmp_path / "found.jsonl", "now")
     findings.add(Finding("hello-leaves-out-cleanup", "27.hello.4", "because", 7, 1.5))
     findings.add(Finding("worst-job-first", "", "", 60, 5.0))
-    names = {"mistakes": ["hello-leaves-out-cleanup", "worst-job-first", "one-request-too-many"]}
-    text, summary, is_well = page(names, {"mistakes": findings})
-    assert summary == ("Mistakes made by hand: 1 of 3 found, 1 not run; median 7 seeds, 1.5 s.")
+    findings.add(Finding("sched-grant-number", "", "", 400, 30.0))
+    asked = ["hello-leaves-out-cleanup", "worst-job-first", "sched-grant-number", "deny-is-a-note"]
+    text, summary, is_well = page({"mistakes": asked}, {"mistakes": findings})
+    assert summary == (
+        "Mistakes made by hand: 1 of 4 found, 1 not run; of each that was not found, "
+        "60 seeds or more were played; median 7 seeds, 1.5 s."
+    )
     assert "| 27.hello.4 | fault | `27.hello.4` | 7 | 1.5 |" in text
-    assert "- `worst-job-first`, 60 seeds" in text
+    assert "- `worst-job-first`, 60 seeds\n" in text
+    assert "- `sched-grant-number`, 400 seeds. What would find it: more seeds: a grant" in text
     assert not is_well
