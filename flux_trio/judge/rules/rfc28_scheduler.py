@@ -228,7 +228,7 @@ def _unjudged(seen: Seen) -> list[Broken]:
             job=jobid,
         )
         for jobid, (n, cores) in seen.all(PENDING).items()
-        if cores > ncores
+        if cores > ncores and n > had.n  # else the scheduler before this one was asked
     ]
 
 

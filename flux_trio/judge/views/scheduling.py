@@ -56,6 +56,8 @@ class Link(Live, frozen=True, gc=False):
     """Taken up by the job manager."""
     hello_tag: int = 0
     """The matchtag of this hello, which tells its answers from those to an earlier hello."""
+    hello_routes: tuple[str, ...] = ()
+    """Of this hello. A second hop tells its scheduler from those that had the name before."""
     hello_ended: Place = 0
     """The job manager sent ENODATA."""
     heard: Place = 0
@@ -87,7 +89,10 @@ class Link(Live, frozen=True, gc=False):
     def is_answered_by(self, record: Record) -> bool:
         """Whether a response to hello is an answer to the hello that was taken up last."""
         found = record.message
-        return not isinstance(found, Response) or found.matchtag == self.hello_tag
+        if not isinstance(found, Response):
+            return True
+        is_of_another = len(self.hello_routes) > 1 and found.routes != self.hello_routes
+        return found.matchtag == self.hello_tag and not is_of_another
 
 
 NO_LINK = Link()
@@ -137,7 +142,8 @@ def _after_request(link: Link, request: Request, n: int, taken_up: bool, seen: S
         case topics.SCHED_HELLO, False:
             return link.but(hello_sent=n)
         case topics.SCHED_HELLO, True:
-            return link.but(hello=n, lost=n, hello_tag=request.matchtag)
+            tag, routes = request.matchtag, request.routes
+            return link.but(hello=n, lost=n, hello_tag=tag, hello_routes=routes)
         case topics.SCHED_READY, False:
             return link.but(ready_sent=n)
         case topics.SCHED_READY, True:
