@@ -16,6 +16,18 @@ WOULD_FIND: Final[dict[str, str]] = {
         "a client that reads the output of a job while the job manager ends between the final "
         "release and its commit; no client of a world reads output"
     ),
+    "inactive-job-stays-entered": (
+        "a look at the plugin host between the end of a job and its removal, which come in one "
+        "turn: nothing is left of it later"
+    ),
+    "kvs-turns-held-commits-round": (
+        "more seeds: several commits have to be in the transaction that finds the disk full; then "
+        "`ordered` finds it"
+    ),
+    "read-back-job-is-refused": (
+        "more seeds: the job manager has to read a job back after job-ingest has stored it and "
+        "before it submits it"
+    ),
     "restart-starts-queues": "more seeds: `promised` finds it if a stopped queue is read back",
     "restored-priority-is-not-told": (
         "more seeds: 27.prioritize.1 finds it if a job that waits gets a new urgency and then its "
