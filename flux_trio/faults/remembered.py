@@ -19,7 +19,7 @@ from flux_trio.faults.properties import Watcher, watching
 from flux_trio.faults.told import EVENTLOG, ends, read_if_valid
 from flux_trio.formats import FormatError, Idset, format_fluid, job_key, parse_eventlog
 from flux_trio.messages import FluxError, Request, Response, topics
-from flux_trio.protocols import JobEvent, JobState, replay
+from flux_trio.protocols import InvalidTransition, JobEvent, JobState, replay
 from flux_trio.trace import Kind, Record
 
 if TYPE_CHECKING:
@@ -152,7 +152,12 @@ class Restarts(Watcher):
 
     def _stored_state(self, jobid: int) -> JobState | None:
         (text,) = self.world.disk.store.lookup([job_key(jobid, EVENTLOG)])
-        return replay(jobid, parse_eventlog(text)).state if isinstance(text, str) else None
+        if not isinstance(text, str):
+            return None
+        try:
+            return replay(jobid, parse_eventlog(text)).state
+        except InvalidTransition:  # a commit came twice; the property `stored` tells of it
+            return None
 
 
 @watching("removed")

@@ -11,7 +11,19 @@ import pytest
 from flux_trio.cores.exec.core import ExecCore
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.cores.resource.core import ResourceCore
-from flux_trio.faults import Crash, Do, Exclude, JobPlan, Plan, Property, Reload, When, run_plan
+from flux_trio.faults import (
+    Crash,
+    Do,
+    Duplicate,
+    Exclude,
+    JobPlan,
+    Plan,
+    Property,
+    Reload,
+    When,
+    Which,
+    run_plan,
+)
 from flux_trio.faults.consistency import plugins_have_left_all_jobs
 from flux_trio.faults.pauses import core_of
 from flux_trio.faults.properties import Watcher
@@ -151,3 +163,10 @@ def test_job_that_a_plugin_has_not_left_is_found() -> None:
         (busy,) = [each for each in core._host.plugins if each.name == "busy"]  # type: ignore[attr-defined]
         busy.tracker._in[5] = JobState.INACTIVE
         assert "has not left its state for plugin busy" in plugins_have_left_all_jobs(game.world)
+
+
+def test_eventlog_with_an_event_twice_is_not_read() -> None:
+    "A commit that comes twice is another property's."
+    twice = Duplicate(Which("kvs.commit", party="job-ingest"))
+    outcome = run_plan(Plan(1, 2, jobs=(JobPlan(1.0),), faults=(twice,)), properties=(Restarts,))
+    assert outcome.problems == ()
