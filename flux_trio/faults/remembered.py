@@ -112,10 +112,12 @@ class Promises(Watcher):
         for name, state in queues.items():
             known |= {("started", name): state.is_started, ("enabled", name): state.is_enabled}
         for (what, about), held in self._sure.items():
+            if what == "down" and about in self.world.missing:
+                continue  # it is down after each start
+            if what == "drained" and about in self.world.excluded:
+                continue  # a start undrains it
             if what == "down":
                 is_held = about in resource.down
-            elif what == "drained" and about in self.world.excluded:
-                continue  # a start undrains it
             elif what == "drained":
                 is_held = about in resource.drained
             else:

@@ -17,9 +17,11 @@ from flux_trio.faults import (
     Duplicate,
     Exclude,
     JobPlan,
+    NodesUp,
     Plan,
     Property,
     Reload,
+    RestartInstance,
     When,
     Which,
     run_plan,
@@ -112,6 +114,15 @@ def test_requests_that_cross_and_nodes_that_are_excluded_promise_nothing() -> No
 
 def event(jobid: int, name: str) -> Record:
     return Record(1, 0.0, Kind.EVENT, "job-manager", data={"id": jobid, "name": name})
+
+
+def test_node_that_each_start_takes_down_is_promised_nothing() -> None:
+    faults = (
+        NodesUp((1,), When("job-manager.submit")),
+        RestartInstance(When("job-exec.start", type="response")),
+    )
+    plan = Plan(1, 2, jobs=(JobPlan(1.0),), faults=faults)
+    assert run_plan(plan, properties=(Promises,)).problems == ()
 
 
 def test_job_that_is_read_back_in_sched_without_flux_restart_is_found() -> None:
