@@ -119,7 +119,9 @@ def no_resources_are_idle_that_a_job_waits_for(world: CoresWorld) -> str:
     """A scheduler that remembers no plan, with the same jobs and resources, would start no job.
 
     No job waits that can never run (28.shrink.7). A conservative policy is not asked: a job keeps
-    its place there, and another one behind it may keep resources from it.
+    its place there, and another one behind it may keep resources from it. With EASY, a head that
+    waits for a grant without an end keeps the cores that it was given first, and may keep these
+    from the jobs behind it.
     """
     schedule = core_of(world, "sched", SchedCore).schedule
     for job in schedule.state.queue:
@@ -128,8 +130,14 @@ def no_resources_are_idle_that_a_job_waits_for(world: CoresWorld) -> str:
     sched, queues = scheduler_policies(world.config)
     if not schedule.state.queue or "conservative" in (sched.policy, *(queues or {}).values()):
         return ""
-    started = _anew(schedule, Schedule(sched.policy, queues)).decide(world.now).started
-    return f"{names_of(job.id for job, _ in started)} waits, and could start" if started else ""
+    decided = _anew(schedule, Schedule(sched.policy, queues)).decide(world.now)
+    keeping = [head for head, start in decided.waiting.items() if start is None]
+    idle = [
+        job.id
+        for job, _ in decided.started
+        if not any(head.queue == job.queue and head.rank < job.rank for head in keeping)
+    ]
+    return f"{names_of(idle)} waits, and could start" if idle else ""
 
 
 def _anew(schedule: Schedule, new: Schedule) -> Schedule:

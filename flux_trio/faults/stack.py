@@ -7,7 +7,7 @@ without Trio, as in a world of cores. Each life of the instance is a Trio run of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from math import inf
 from typing import Any, Final
 
@@ -61,11 +61,6 @@ class StackWorld(CoresWorld):
         self.going_on = trio.Event()  # set when a turn that was interrupted goes on
         super().__init__(seed, config, given, late=late, sinks=sinks)
         self.trace.add_sink(self._note_sender)
-
-    @property
-    def missing(self) -> Mapping[int, str]:
-        """The targets that are down from the start of each life, and why."""
-        return self._given.missing or {}
 
     # --- the instance
 

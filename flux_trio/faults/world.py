@@ -91,7 +91,7 @@ class CoresWorld:
         self.router = Router(self.trace)
         self.inventory = given.inventory
         self.excluded = given.exclude  # the targets that are excluded from the start of each life
-        self.missing = frozenset(given.missing or ())  # those that are down from the start of each
+        self.missing = given.missing or {}  # those that are down from the start of each, and why
         self._given = given
         self.config = config
         self._draw = random.Random(seed)
