@@ -347,8 +347,9 @@ class Ledger(Commits):
     def _tell(self, job: ActiveJob, event: Event) -> None:
         name = event.name
         if self.is_noted:
-            note = {"id": job.id, "name": name, "context": event.context or {}}
-            self.notes.append((_EVENT, note))
+            self.notes.append(
+                (_EVENT, {"id": job.id, "name": name, "context": event.context or {}})
+            )
         self.nlogged += 1
         for tell in self.on_logged:
             tell(job, event)
