@@ -14,6 +14,7 @@ from flux_trio.judge.engine.selector import (
     LOOKUP_TOPICS,
     MODULE,
     RECV,
+    SEND,
     errnum,
     logged,
     message,
@@ -46,6 +47,7 @@ from flux_trio.judge.views.resource_sets import (
     resources_in,
     targets_of,
 )
+from flux_trio.judge.views.scheduling import CANCELS, DENIES, SUCCESS
 from flux_trio.messages import Request, topics
 from flux_trio.messages.types import STREAMING
 from flux_trio.trace import Kind, Record
@@ -270,7 +272,7 @@ def _holders(record: Record, seen: Seen) -> Iterable[tuple[int, Any]]:
             return _void(getattr(record.message, "sender", "") == seen.facts.manager, seen)
         case topics.KVS_COMMIT:
             return list(committed(record))
-        case topics.SCHED_ALLOC:
+        case topics.SCHED_ALLOC if payload(record).get("type") == SUCCESS:
             return [(r.jobid, r) for r in allocated(record) if r.jobid is not None]
         case topics.KVS_LOOKUP | topics.KVS_LOOKUP_ALL:
             return [(r.jobid, r) for r in found_in(record, seen) if r.jobid is not None]
@@ -279,6 +281,8 @@ def _holders(record: Record, seen: Seen) -> Iterable[tuple[int, Any]]:
 
 
 def _fold_held(had: Held | None, r: SeenR | None, record: Record, _seen: Seen) -> Held | None:
+    if record.kind == SEND and r is None:
+        return had if had is not None and had.is_logged else None
     if record.kind == EVENT and had is not None:
         if name_of(record) == "alloc":
             return had.but(is_logged=True)
@@ -295,6 +299,8 @@ def _fold_held(had: Held | None, r: SeenR | None, record: Record, _seen: Seen) -
 HELD: Final = view(
     "held",
     ALLOCATING,
+    DENIES,
+    CANCELS,
     received("response", *LOOKUP_TOPICS, mark=BY_SCHEDULER),
     received("request", topics.SCHED_FREE),
     received("request", _SCHED_DISCONNECT),
@@ -305,8 +311,8 @@ HELD: Final = view(
     reads=(LOOKUPS,),
 )
 """By job id, from the commit of its R, or the SUCCESS that has it, until the scheduler takes up
-sched.free. A grant that is not logged when the scheduler goes, or when it hears of the job
-manager's end, is void."""
+sched.free. A grant that is not logged when the scheduler denies or cancels the request after all,
+when it goes, or when it hears of the job manager's end, is void."""
 
 
 class Drain(NamedTuple):
