@@ -6,14 +6,15 @@ what its answer is for; the core finds in one `match` what to do with the answer
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Container, Hashable, Iterable
 from typing import Generic, TypeVar
 
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import ClearTimer, CommonAction, SetTimer
 from flux_trio.formats.meanings import Now, Time
-from flux_trio.messages import Calls, Payload, Request
+from flux_trio.messages import Calls, Payload, Request, Response
 
+AnyT = TypeVar("AnyT")
 CallT = TypeVar("CallT")
 ActionT = TypeVar("ActionT")
 KeyT = TypeVar("KeyT", bound=Hashable)
@@ -69,7 +70,20 @@ class Outbox(Part, Generic[CallT, ActionT, KeyT]):
         """The wall clock was set by `by` seconds; timers mean durations, so they move with it."""
         self.timers = {key: at + by for key, at in self.timers.items()}
 
+    def forget(self, sender: str) -> None:
+        """Drop this turn's responses to a peer that is gone (6.disconnect.2)."""
+        self.actions = without_answers(self.actions, {sender})
+
     def take_actions(self) -> list[CommonAction | ActionT]:
         """Return the actions since the last call, in order."""
         actions, self.actions = self.actions, []
         return actions
+
+
+def without_answers(actions: Iterable[AnyT], gone: Container[str]) -> list[AnyT]:
+    """Return `actions` without responses to the peers that are gone."""
+    return [
+        each
+        for each in actions
+        if not (isinstance(each, Response) and each.routes and each.routes[0] in gone)
+    ]

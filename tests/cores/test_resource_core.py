@@ -288,6 +288,12 @@ def test_who_acquires_in_the_turn_in_which_all_targets_are_excluded_is_told_of_b
     assert said == [grown("0-3"), EXCLUDED, told("shrink", "0-3")]
 
 
+def test_holder_that_leaves_in_the_turn_of_its_news_is_told_nothing() -> None:
+    """6.disconnect.2"""
+    script = Script()
+    assert script(acquire(), exclude("0-3"), gone("resource", "sched")) == [EXCLUDED]
+
+
 def test_nobody_is_told_or_answered_before_the_drain_is_durable() -> None:
     script = Script()
     script(acquire())

@@ -213,6 +213,7 @@ class ResourceCore(CorePart):
 
     def _disconnect(self, request: Request) -> None:
         """Do what the peer asked for all the same, and do not answer it (6.disconnect.2)."""
+        self._outbox.forget(request.sender)
         self._groups.disconnect(request.sender)
         self._waiting = deque(unanswered(each, request.sender) for each in self._waiting)
         if self._committing is not None:

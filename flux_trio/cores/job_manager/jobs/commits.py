@@ -8,7 +8,7 @@ message that reveals no event is sent in its turn: `answer_at_once` and `ask`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from flux_trio.cores.job_manager.calls import (
     JobManagerOutbox,
 )
 from flux_trio.cores.kvs_calls import commit_ops
+from flux_trio.cores.outbox import without_answers
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Exit, NoteAll
 from flux_trio.editions.journal import Ended
@@ -147,8 +148,8 @@ class Commits(Part):
         Messages of earlier turns are searched once a turn, for all peers that have left in it, and
         so are the calls whose answers would answer them.
         """
-        self.messages = _without_answers(self.messages, {sender})
-        self.questions = _without_answers(self.questions, {sender})
+        self.messages = without_answers(self.messages, {sender})
+        self.questions = without_answers(self.questions, {sender})
         if self.uncommitted or len(self.outbox.calls):
             self.gone[sender] = self.outbox.calls.last
 
@@ -158,7 +159,7 @@ class Commits(Part):
         if not gone:
             return
         for commit in self.uncommitted:
-            commit.messages[:] = _without_answers(commit.messages, gone)
+            commit.messages[:] = without_answers(commit.messages, gone)
         calls = self.outbox.calls
         left = {sender: calls.opened_since(last) for sender, last in gone.items()}
 
@@ -218,17 +219,6 @@ class Commits(Part):
         done = self.uncommitted.popleft()
         self.waiting_bytes -= done.nbytes
         self.outbox.send_all(done.messages)
-
-
-def _without_answers(
-    messages: list[JobManagerAction], gone: Container[str]
-) -> list[JobManagerAction]:
-    """Return `messages` without responses to the peers that are gone."""
-    return [
-        each
-        for each in messages
-        if not (isinstance(each, Response) and each.routes and each.routes[0] in gone)
-    ]
 
 
 def _is_by_job_id(message: JobManagerAction, service: str) -> bool:
