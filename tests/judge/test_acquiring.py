@@ -108,6 +108,14 @@ def test_an_undrain_that_the_service_has_not_answered_when_it_ended_may_be_done(
     assert untold(of_node(DRAIN), refused, online=online) == set()
 
 
+@pytest.mark.parametrize("online", ["1", "0-1"])
+def test_a_drained_target_that_was_excluded_when_the_service_ended_may_be_undrained(
+    online: str,
+) -> None:
+    excluded = made_note(Kind.RESOURCE.value, RESOURCE, what="exclude", targets="0")
+    assert untold(*DRAINED, excluded, online=online) == set()
+
+
 def test_what_the_service_has_answered_is_known() -> None:
     refused = answered(UNDRAIN, errnum=Errno.EINVAL)
     assert untold(*DRAINED, of_node(UNDRAIN), refused, online="0-1") == set(TELLING)

@@ -330,7 +330,7 @@ class Administered(Live, frozen=True, gc=False):
     drained: Idset = NONE
     excluded: Idset = NONE
     unsure: Idset = NONE
-    """Drained or not: the service has ended before it answered a drain or undrain of them."""
+    """Drained or not: the service has ended before it told what it did, or was asked to do."""
     n: Place = 0
     party: str = ""
     """Who says so."""
@@ -394,7 +394,8 @@ def _fold_administered(
     if record.kind == MODULE:  # a drain outlasts the service, what else it knew may not
         name, what = content.get("module"), content.get("what")
         if name in (was.party, topics.RESOURCE) and what in ENDS:  # of clients that are gone
-            return _unanswered(was, was.asked)
+            undrained = was.drained & was.excluded  # an exclude undrains, which may be stored
+            return _unanswered(was.but(unsure=was.unsure | undrained), was.asked)
         is_new = name == was.party and what == "started"
         return was.but(down=NONE, excluded=NONE) if is_new else was
     if topic_of(record) in (topics.RESOURCE_DRAIN, topics.RESOURCE_UNDRAIN):
