@@ -242,7 +242,7 @@ def _after_asking(asked: Asked, priority: Any, record: Record) -> Asked:
         case topics.SCHED_ALLOC:
             first = asked.first_alloc or n
             priority = payload(record).get("priority")
-            return Asked(alloc=n, first_alloc=first, priority=priority, freed=asked.freed)
+            return Asked(alloc=n, first_alloc=first, priority=priority)
         case topics.SCHED_CANCEL:
             return asked.but(cancel=n)
         case topics.SCHED_PRIORITIZE:
