@@ -111,18 +111,23 @@ def free_is_asked_for_in_cleanup(requesting: Requesting, record: Record, seen: S
 
 
 def failed_by_the_manager(record: Record, seen: Seen) -> bool:
-    """Whether an event is a fatal `alloc` exception that nobody raised and no DENY explains."""
+    """Whether an event is a fatal `alloc` exception that nobody raised and no DENY explains.
+
+    Of a job whose history is not known, a DENY is not known either.
+    """
+    jobid = job_id(record)
     if not is_fatal(record) or context_of(record).get("type") != "alloc":
         return False
-    raised = seen.at(RAISED, job_id(record)) or seen.at(RAISED, ANY_JOB)
-    return not raised and not asked_of(seen, job_id(record)).denied
+    if seen.at(LIFE, jobid) is None or seen.at(RAISED, jobid) or seen.at(RAISED, ANY_JOB):
+        return False
+    return not asked_of(seen, jobid).denied
 
 
 @RULES.judge(
     "27.background.5",
     logged("exception"),
     received("response", ALLOC),
-    views=[ASKED, RAISED],
+    views=[ASKED, RAISED, LIFE],
 )
 def a_late_answer_is_waited_for(record: Record, seen: Seen) -> Said:
     asked = asked_of(seen, job_id(record))

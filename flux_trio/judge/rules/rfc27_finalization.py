@@ -76,7 +76,7 @@ def an_error_suspends_scheduling(requesting: Requesting | None, record: Record, 
     "27.finalization.3",
     logged("exception"),
     sent("response", READY),
-    views=[LINK, ASKED, RAISED],
+    views=[LINK, ASKED, RAISED, LIFE],
 )
 def no_job_fails_for_want_of_a_scheduler(record: Record, seen: Seen) -> Said:
     link = link_of(seen)

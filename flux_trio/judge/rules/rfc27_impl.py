@@ -17,11 +17,12 @@ from flux_trio.judge.engine.rule import (
     sent,
 )
 from flux_trio.judge.engine.selector import EVENT, topic_of
+from flux_trio.judge.rules.rfc27_background import failed_by_the_manager
 from flux_trio.judge.rules.rfc27_success import was_granted
 from flux_trio.judge.views.calls import ASKING, Asking
 from flux_trio.judge.views.granting import ANSWERING, Answering
-from flux_trio.judge.views.jobs import LIFE, context_of, is_fatal
-from flux_trio.judge.views.raising import ANY_JOB, RAISED
+from flux_trio.judge.views.jobs import LIFE
+from flux_trio.judge.views.raising import RAISED
 from flux_trio.judge.views.scheduling import (
     ASKED,
     LINK,
@@ -109,12 +110,10 @@ def is_fatality_of_a_job(
     if not link.fatal or link.fatal_topic != topic:
         return None
     if record.kind == EVENT:
-        jobid = job_id(record)
-        blames = is_fatal(record) and context_of(record).get("type") == "alloc"
-        if not blames or seen.at(RAISED, jobid) or seen.at(RAISED, ANY_JOB):
+        if not failed_by_the_manager(record, seen):
             return None
-        text = f"job {jobid}: fails because of an error in answer to {topic}, which is of no job"
-        return Broken(text, (link.fatal,)) if not asked_of(seen, jobid).denied else None
+        text = f"fails because of an error in answer to {topic}, which is of no job"
+        return Broken(f"job {job_id(record)}: {text}", (link.fatal,))
     if topic_of(record) == topics.SCHED_READY:
         return not errnum(record)
     if not seen.knew(record.party, link.fatal):
@@ -128,7 +127,7 @@ def is_fatality_of_a_job(
     sent("request", ALLOC),
     sent("response", topics.SCHED_READY),
     logged("exception"),
-    views=[LINK, ASKED, RAISED],
+    views=[LINK, ASKED, RAISED, LIFE],
 )
 def alloc_error_is_a_fatality(requesting: Requesting | None, record: Record, seen: Seen) -> Said:
     return is_fatality_of_a_job(ALLOC, requesting, record, seen)
@@ -140,7 +139,7 @@ def alloc_error_is_a_fatality(requesting: Requesting | None, record: Record, see
     sent("request", ALLOC),
     sent("response", topics.SCHED_READY),
     logged("exception"),
-    views=[LINK, ASKED, RAISED],
+    views=[LINK, ASKED, RAISED, LIFE],
 )
 def free_error_is_a_fatality(requesting: Requesting | None, record: Record, seen: Seen) -> Said:
     return is_fatality_of_a_job(FREE, requesting, record, seen)
