@@ -325,13 +325,18 @@ class SchedulerSide(Part):
     # --- checked grants
 
     def accepted(self, jobid: int, annotations: dict[str, Any], resources: ResourceSet) -> None:
-        """The grant is valid: the job gets the resources, when its hook is answered."""
+        """The grant is valid: the job gets the resources, when its hook is answered.
+
+        A job that has no priority any more may wait for one for ever, so it gives them back.
+        """
         job = self._ledger.jobs[jobid]
         if not job.state & MAY_BE_GRANTED:
             return  # it was canceled in this turn, which frees the grant
         job.granted = resources
-        if job.is_asked or job.state == JobState.PRIORITY:
+        if job.is_asked:
             self.held[jobid] = annotations
+        elif job.state == JobState.PRIORITY:
+            self._free(jobid)
         else:
             self._allocate(job, annotations)
 
