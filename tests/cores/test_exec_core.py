@@ -405,6 +405,17 @@ def test_repeated_start_finds_an_expiration_that_nobody_told() -> None:
     assert timers(again) == [START_AT + 60]  # its own end, which comes before the limit now
 
 
+def test_repeated_start_finds_a_cancel_that_nobody_told() -> None:
+    """readings: How exec learns of cancels. The job manager ended when it had stored it."""
+    script = ExecScript()
+    script.start(7, simulated("60s"))
+    script(gone("job-exec", MANAGER))
+    canceled = event("exception", type="cancel", severity=0, note="")
+    script.kvs[job_key(7, "eventlog")] = format_eventlog([*running(48.0), canceled])
+    again = script(start_request(7, simulated("60s"), reattach=True))
+    assert told(again) == [("start",), ("finish", 15), RELEASE]
+
+
 def test_start_that_was_not_answered_is_forgotten_with_its_job_manager() -> None:
     script = ExecScript()
     script.put_resources(7, resources())

@@ -116,21 +116,26 @@ class Preparing(Part):
         if not job.lookups:
             self._runs.begin(job)
 
-    # The expiration of a job that runs
+    # What happened to a job that runs
 
     def read_expiration(self, job: Job) -> None:
-        """Read the expiration from the eventlog: no journal has told whether it changed."""
+        """Read the eventlog: no journal has told whether the expiration changed.
+
+        Nor has an event told of an exception, if the job manager ended when it had stored it.
+        """
         self._outbox.ask(*look_up(job_key(job.id, EVENTLOG)), ExpirationRead(job.id))
 
     def expiration_read(self, jobid: int, response: Response) -> None:
-        """Take the expiration from the eventlog of a job that runs or has just ended."""
+        """Take expiration and exceptions from the eventlog of a job that runs or has just ended."""
         job = self._jobs.running(jobid)
         if job is None:
             return
-        before = job.expiration
+        before, was_killed = job.expiration, job.killed
         try:
             job.read_eventlog(value_in(response) or "")
         except FluxError as error:
             self._outbox.send(Log(Level.ERR, f"{EVENTLOGS} cannot be read: {error}"))
         if job.expiration != before:
             self._runs.arm(job)
+        if job.killed and not was_killed:
+            self._runs.killed(job)
