@@ -647,6 +647,14 @@ class TestJobManagerGone:
         ready = only(script.turn(answer(hello, errnum=Errno.ENODATA)))
         assert ready.topic == "job-manager.sched-ready"
 
+    def test_one_that_leaves_in_the_turn_of_its_request_is_not_answered(
+        self, script: SchedScript
+    ) -> None:
+        """6.disconnect.2"""
+        script.turn(alloc(1, jobspec(1)))
+        hello = only(script.turn(tell("free", id=1), gone("sched", MANAGER)))
+        assert hello.topic == "job-manager.sched-hello"
+
     def test_says_hello_again_once_it_is_back(self, script: SchedScript) -> None:
         """readings: Job manager gone."""
         script.turn(alloc(1, jobspec(3)), alloc(2, jobspec(2)))

@@ -248,6 +248,7 @@ class SchedCore(CorePart):
 
     def _disconnect(self, request: Request) -> None:
         """A peer is gone; the next job manager tells of all jobs again."""
+        self._context.forget(request.sender)
         if request.sender != self._manager[0]:
             return
         self._granting.forget_all()
