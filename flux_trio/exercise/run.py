@@ -6,7 +6,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -172,10 +172,7 @@ def _judged(records: list[Record], stand_ins: set[str]) -> tuple[Judgement, dict
     clauses = load_clauses()
     rules = [rule for rule in ALL_RULES if rule.clause in clauses and rule.clause != LONG_TEXT]
     judgement = judge_trace(Source(FORM, Shown(), iter(records)), rules, clauses, at_rest=True)
-    violations = tuple(each for each in judgement.violations if each.party not in stand_ins)
-    broken = {each.clause for each in violations}
-    forgiven = {each.clause for each in judgement.violations} - broken
-    verdicts = {**judgement.verdicts, **dict.fromkeys(forgiven, Verdict.KEPT)}
-    judgement = replace(judgement, verdicts=verdicts, violations=violations)
+    violations = [each for each in judgement.violations if each.party not in stand_ins]
+    judgement = judgement.narrowed(violations, Verdict.KEPT)
     wanted = judgement.wanted()
     return judgement, {each.n: each for each in records if each.n in wanted}

@@ -7,8 +7,8 @@ broken.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from flux_trio.judge.clauses.registry import Clause
 from flux_trio.judge.engine.causes import Violation
@@ -53,6 +53,18 @@ class Judgement:
     def is_kept(self) -> bool:
         """Whether no clause was broken, except as it is known."""
         return not self.violations
+
+    def narrowed(self, violations: Sequence[Violation], otherwise: Verdict) -> Judgement:
+        """Return the judgement with these violations alone, which it has.
+
+        A clause that was broken, and by none of them, has the verdict `otherwise`.
+        """
+        left = {each.clause for each in violations}
+        verdicts = {
+            clause: otherwise if verdict is Verdict.BROKEN and clause not in left else verdict
+            for clause, verdict in self.verdicts.items()
+        }
+        return replace(self, verdicts=verdicts, violations=tuple(violations))
 
     def wanted(self) -> set[int]:
         """Return the numbers of the records that show the violations and since when debts are."""

@@ -82,13 +82,8 @@ def sort_known(judgement: Judgement, known: Iterable[Departure]) -> Judgement:
     for violation in judgement.violations:
         at = next((at for at, each in enumerate(known) if each.is_of(violation)), None)
         (unknown if at is None else found[at]).append(violation)
-    broken = {violation.clause for violation in unknown}
-    verdicts = {
-        clause: Verdict.KNOWN if verdict == Verdict.BROKEN and clause not in broken else verdict
-        for clause, verdict in judgement.verdicts.items()
-    }
     expected = tuple(
         Expected(each.clause, each.why, tuple(those))
         for each, those in zip(known, found, strict=True)
     )
-    return replace(judgement, verdicts=verdicts, violations=tuple(unknown), known=expected)
+    return replace(judgement.narrowed(unknown, Verdict.KNOWN), known=expected)
