@@ -72,7 +72,7 @@ class Outbox(Part, Generic[CallT, ActionT, KeyT]):
 
     def forget(self, sender: str) -> None:
         """Drop this turn's responses to a peer that is gone (6.disconnect.2)."""
-        self.actions = without_answers(self.actions, {sender})
+        self.actions = without_responses(self.actions, {sender})
 
     def take_actions(self) -> list[CommonAction | ActionT]:
         """Return the actions since the last call, in order."""
@@ -80,7 +80,7 @@ class Outbox(Part, Generic[CallT, ActionT, KeyT]):
         return actions
 
 
-def without_answers(actions: Iterable[AnyT], gone: Container[str]) -> list[AnyT]:
+def without_responses(actions: Iterable[AnyT], gone: Container[str]) -> list[AnyT]:
     """Return `actions` without responses to the peers that are gone."""
     return [
         each

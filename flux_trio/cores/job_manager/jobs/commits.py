@@ -23,7 +23,7 @@ from flux_trio.cores.job_manager.calls import (
     JobManagerOutbox,
 )
 from flux_trio.cores.kvs_calls import commit_ops
-from flux_trio.cores.outbox import without_answers
+from flux_trio.cores.outbox import without_responses
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Exit, NoteAll
 from flux_trio.editions.journal import Ended
@@ -148,8 +148,8 @@ class Commits(Part):
         Messages of earlier turns are searched once a turn, for all peers that have left in it, and
         so are the calls whose answers would answer them.
         """
-        self.messages = without_answers(self.messages, {sender})
-        self.questions = without_answers(self.questions, {sender})
+        self.messages = without_responses(self.messages, {sender})
+        self.questions = without_responses(self.questions, {sender})
         if self.uncommitted or len(self.outbox.calls):
             self.gone[sender] = self.outbox.calls.last
 
@@ -159,7 +159,7 @@ class Commits(Part):
         if not gone:
             return
         for commit in self.uncommitted:
-            commit.messages[:] = without_answers(commit.messages, gone)
+            commit.messages[:] = without_responses(commit.messages, gone)
         calls = self.outbox.calls
         left = {sender: calls.opened_since(last) for sender, last in gone.items()}
 
