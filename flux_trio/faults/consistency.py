@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from flux_trio.cores.job_index import ACTIVE, ENDED, jobid_in
 from flux_trio.faults.clients import Client
-from flux_trio.faults.pauses import AT_PAUSES
+from flux_trio.faults.pauses import AT_PAUSES, names_of
 from flux_trio.faults.properties import (
     at_rest,
     no_job_runs_twice,
@@ -142,7 +142,7 @@ def plugins_have_left_all_jobs(world: CoresWorld) -> str:
     manager = getattr(world.stations["job-manager"], "core", None)
     for plugin, jobids in getattr(manager, "entered", {}).items():
         if jobids:
-            names = ", ".join(format_fluid(jobid, "f58") for jobid in jobids)
+            names = names_of(jobids)
             return f"{names} is finished, and has not left its state for plugin {plugin}"
     return ""
 
