@@ -58,26 +58,44 @@ class Leftovers:
         """Return each process that is not a task and whose job is known, its status and job.
 
         When such a process ends, its children become the host's, and a later search finds them.
+        Those of a process that ended during the search may be missing from it.
         """
-        found = []
+        ended: set[int] = set()
+        while True:
+            found, ended_by_now = self._search(job, running)
+            if ended_by_now <= ended or any(owner == job.id for _, _, owner in found):
+                return found
+            ended = ended_by_now
+
+    def _search(
+        self, job: ShellJob, running: Collection[int]
+    ) -> tuple[list[tuple[int, Status, int]], set[int]]:
+        """Return what `_found` returns, of one search, and the processes that have ended."""
+        found, ended = [], set()
         for pid in self._orphans.children():
             if pid in running:
                 continue
-            status = status_of(pid)
-            if status is not None and status.state not in _ENDED:
-                owner = self._orphans.job_of(pid, status, self._tasks)
-                if owner is None and not self._may_be_anothers(status):
-                    owner = job.id
-                if owner is not None:
-                    found.append((pid, status, owner))
+            status = _living(pid)
+            owner = None if status is None else self._owner(job, pid, status)
+            if status is not None and owner is not None:
+                found.append((pid, status, owner))
+            elif _living(pid) is None:  # it may have ended before its owner was read
+                ended.add(pid)
         if job.is_adopted:  # processes of its tasks are not children of this host
             for pid, owner in self._orphans.marked().items():
-                status = status_of(pid)
-                if status is None or status.state in _ENDED:
+                if owner != job.id or pid in running:
                     continue
-                if owner == job.id and pid not in running:
+                if (status := _living(pid)) is None:
+                    ended.add(pid)
+                else:
                     found.append((pid, status, owner))
-        return [each for each in found if (each[0], each[1].starttime) not in self._spared]
+        left = [each for each in found if (each[0], each[1].starttime) not in self._spared]
+        return left, ended
+
+    def _owner(self, job: ShellJob, pid: int, status: Status) -> int | None:
+        """Return the job of a child: `job`, which is being cleared, if it can be no other."""
+        owner = self._orphans.job_of(pid, status, self._tasks)
+        return job.id if owner is None and not self._may_be_anothers(status) else owner
 
     def _may_be_anothers(self, status: Status) -> bool:
         """Whether a process without a mark may belong to a running job."""
@@ -99,3 +117,9 @@ class Leftovers:
             self._spared.add((pid, status.starttime))
             return False
         return True
+
+
+def _living(pid: int) -> Status | None:
+    """Return the status of `pid`, or None if it has ended. Raises OSError if unreadable now."""
+    status = status_of(pid)
+    return None if status is None or status.state in _ENDED else status
