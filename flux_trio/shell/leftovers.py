@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from flux_trio.console import STDERR
@@ -35,13 +35,19 @@ class Leftovers:
 
         `running` are the process ids of tasks. Processes of earlier jobs are killed as well, in
         case an earlier search missed them. Raises OSError if the search cannot be made now.
+
+        When a process ends, its children become the host's, and the next search finds them. So a
+        process that ended before or during the search is also one to wait for.
         """
         left = []
-        for pid, status, owner in self._found(job, running):
-            if owner != job.id and not self._is_over(owner):
-                continue
-            if self._kill(pid, status) and owner == job.id:
+        for pid, owner in self._found(job, running):
+            status = _living(pid)
+            if status is None:
                 left.append(pid)
+            elif owner == job.id:
+                left += [pid] if self._kill(pid, status) else []
+            elif owner is not None and self._is_over(owner):
+                self._kill(pid, status)
         return left
 
     def kill_earlier(self) -> set[int]:
@@ -54,43 +60,16 @@ class Leftovers:
                 jobids.add(jobid)
         return jobids
 
-    def _found(self, job: ShellJob, running: Collection[int]) -> list[tuple[int, Status, int]]:
-        """Return each process that is not a task and whose job is known, its status and job.
-
-        When such a process ends, its children become the host's, and a later search finds them.
-        Those of a process that ended during the search may be missing from it.
-        """
-        ended: set[int] = set()
-        while True:
-            found, ended_by_now = self._search(job, running)
-            if ended_by_now <= ended or any(owner == job.id for _, _, owner in found):
-                return found
-            ended = ended_by_now
-
-    def _search(
-        self, job: ShellJob, running: Collection[int]
-    ) -> tuple[list[tuple[int, Status, int]], set[int]]:
-        """Return what `_found` returns, of one search, and the processes that have ended."""
-        found, ended = [], set()
+    def _found(self, job: ShellJob, running: Collection[int]) -> Iterator[tuple[int, int | None]]:
+        """Yield the processes that are not tasks, and the job of each or None if it is unknown."""
         for pid in self._orphans.children():
-            if pid in running:
-                continue
-            status = _living(pid)
-            owner = None if status is None else self._owner(job, pid, status)
-            if status is not None and owner is not None:
-                found.append((pid, status, owner))
-            elif _living(pid) is None:  # it may have ended before its owner was read
-                ended.add(pid)
+            if pid not in running:
+                status = _living(pid)
+                yield pid, None if status is None else self._owner(job, pid, status)
         if job.is_adopted:  # processes of its tasks are not children of this host
             for pid, owner in self._orphans.marked().items():
-                if owner != job.id or pid in running:
-                    continue
-                if (status := _living(pid)) is None:
-                    ended.add(pid)
-                else:
-                    found.append((pid, status, owner))
-        left = [each for each in found if (each[0], each[1].starttime) not in self._spared]
-        return left, ended
+                if owner == job.id and pid not in running:
+                    yield pid, owner
 
     def _owner(self, job: ShellJob, pid: int, status: Status) -> int | None:
         """Return the job of a child: `job`, which is being cleared, if it can be no other."""
@@ -107,11 +86,13 @@ class Leftovers:
         return job is None or not job.running
 
     def _kill(self, pid: int, status: Status) -> bool:
-        """Send SIGKILL; return whether the process will end."""
+        """Send SIGKILL unless it was refused before; return whether the process ends."""
+        if (pid, status.starttime) in self._spared:
+            return False
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
-            return False
+            pass  # it has ended
         except PermissionError:
             STDERR.write(f"cannot kill process {pid}: it belongs to another user")
             self._spared.add((pid, status.starttime))

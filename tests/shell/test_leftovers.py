@@ -39,27 +39,21 @@ def sleeping() -> Iterator[int]:
             process.kill()
 
 
-def test_children_of_a_process_that_ends_during_the_search_are_found(tmp_path: Path) -> None:
-    "They become the host's children when their parent ends, which may be after the list was read."
+def test_process_that_ends_during_the_search_is_waited_for(tmp_path: Path) -> None:
+    "Its children become the host's when it ends, which may be after the list was read."
     with sleeping() as parent, sleeping() as child:
-        orphans = ScriptedOrphans(tmp_path, [[parent], [parent, child]], ending=parent)
-        assert Leftovers(orphans, {}, {}).kill(ShellJob(1), running=()) == [child]
-        assert orphans.lists == []
+        orphans = ScriptedOrphans(tmp_path, [[parent], [parent, child], []], ending=parent)
+        leftovers = Leftovers(orphans, {}, {})
+        assert leftovers.kill(ShellJob(1), running=()) == [parent]
+        assert leftovers.kill(ShellJob(1), running=()) == [parent, child]
+        assert leftovers.kill(ShellJob(1), running=()) == []
 
 
-def test_children_are_found_beside_a_process_of_another_job(tmp_path: Path) -> None:
-    "The other job runs; what is found of it does not end the search."
-    with sleeping() as parent, sleeping() as child, sleeping() as other:
-        lists = [[parent, other], [parent, other, child]]
-        orphans = ScriptedOrphans(tmp_path, lists, ending=parent)
+def test_process_of_a_running_job_is_left_alone_and_not_waited_for(tmp_path: Path) -> None:
+    with sleeping() as parent, sleeping() as other:
+        orphans = ScriptedOrphans(tmp_path, [[parent, other]], ending=parent)
         running = ShellJob(2)
-        running.apply(Launched(0, other, starttime=1 << 62))  # so the child cannot be its own
+        running.apply(Launched(0, other, starttime=1))
         leftovers = Leftovers(orphans, {2: running}, {other: 2})
-        assert leftovers.kill(ShellJob(1), running=()) == [child]
-
-
-def test_search_ends_when_no_more_processes_end(tmp_path: Path) -> None:
-    with sleeping() as parent:
-        orphans = ScriptedOrphans(tmp_path, [[parent], [parent]], ending=parent)
-        assert Leftovers(orphans, {}, {}).kill(ShellJob(1), running=()) == []
-        assert orphans.lists == []
+        assert leftovers.kill(ShellJob(1), running=()) == [parent]
+        assert Path(f"/proc/{other}/cmdline").read_bytes().startswith(b"sleep")

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -43,6 +44,7 @@ from tests.support.shell import (
     open_shell,
     processes_of,
     tasks,
+    tasks_in_number,
     until,
 )
 
@@ -164,7 +166,7 @@ async def test_task_has_its_cores_where_the_machine_has_them(directory: Path) ->
 async def test_signal_reaches_the_whole_process_group(directory: Path) -> None:
     async with open_shell(directory) as shell:
         shell.start(1, "sh", "-c", "sleep 100 & sleep 100; echo never")
-        await until(lambda: len(tasks(directory)) == 3)
+        await tasks_in_number(directory, 3)
         shell.send(Signal(1, signal.SIGTERM))
         assert (await shell.hear(Done)).status == signal.SIGTERM
         await until(lambda: not tasks(directory))  # the kernel takes its time to bury them
@@ -233,6 +235,26 @@ async def test_children_that_left_their_group_do_not_outlive_the_job(
             shell.send(Signal(1, signal.SIGTERM))
         await shell.hear(Done, 1)
         assert sleepers(orphan) == []
+        shell.forget(1)
+
+
+HOPS = """
+import os, sys, time
+os.setsid()
+while time.monotonic() < float(sys.argv[1]):
+    if os.fork():
+        os._exit(0)
+"""
+
+
+@pytest.mark.usefixtures("either_way")
+async def test_process_that_hops_to_a_new_one_all_the_time_is_caught(directory: Path) -> None:
+    """Each of its processes ends as soon as it has a child, so a search may find only zombies."""
+    async with open_shell(directory) as shell:
+        until_ = str(time.monotonic() + 250)
+        script = 'python3 -c "$0" "$1" & python3 -c "$0" "$1" & sleep 0.1'
+        done = await shell.run(1, "sh", "-c", script, HOPS, until_)
+        assert (done.status, processes_of(f"{until_}\0".encode())) == (0, [])
         shell.forget(1)
 
 
@@ -532,7 +554,7 @@ async def test_next_host_watches_what_still_runs(directory: Path) -> None:
         await shell.kill_host()
         shell.start(1, "never")
         assert await shell.hear(Started) == Started(1)
-        assert len(tasks(directory)) == 2
+        await tasks_in_number(directory, 2)
         shell.send(Signal(1, signal.SIGTERM))
         assert await shell.hear(Done) == Done(1, 256, 2, [0, 1])
 
@@ -541,7 +563,7 @@ async def test_what_ended_without_a_host_is_lost(directory: Path) -> None:
     async with open_shell(directory) as shell:
         shell.start(1, "sleep", "100")
         await shell.hear(Started)
-        (task,) = tasks(directory)
+        (task,) = await tasks_in_number(directory, 1)
         (host,) = hosts(directory)
         os.kill(host, signal.SIGSTOP)
         os.kill(task, signal.SIGKILL)

@@ -130,6 +130,12 @@ def tasks(directory: Path) -> list[int]:
     return [pid for pid in _processes() if variable in _read(pid, "environ").split(b"\0")]
 
 
+async def tasks_in_number(directory: Path, count: int) -> list[int]:
+    """Await `count` processes of jobs. While a process is executed, its environment is empty."""
+    await until(lambda: len(tasks(directory)) == count)
+    return tasks(directory)
+
+
 def processes_of(words: bytes) -> list[int]:
     """The processes whose command ends with `words`, a NUL after each."""
     return [pid for pid in _processes() if _read(pid, "cmdline").endswith(words)]
