@@ -19,6 +19,7 @@ from flux_trio.client import SOCKET_FILE, TOKEN_FILE, URI_FILE
 from flux_trio.config import Config
 from flux_trio.formats import FormatError
 from flux_trio.messages import ROLE_OWNER
+from flux_trio.store.original import note_inode
 
 STATE_FILE: Final = "state.sqlite"
 TOKENS_FILE: Final = "tokens.json"
@@ -33,10 +34,12 @@ def address_files(statedir: Path | None, uri: str, token: str) -> Iterator[None]
     """Keep files in `statedir` by which commands find the instance, during the block.
 
     They are removed while the store is still locked, so no other instance can have written them.
+    The note by which a copy of the directory is recognised stays. Raises OSError and StoreError.
     """
     if statedir is None or not uri:
         yield
         return
+    note_inode(statedir / STATE_FILE)
     token_file, uri_file = statedir / TOKEN_FILE, statedir / URI_FILE
     try:
         write_private(token_file, token)

@@ -43,6 +43,10 @@ class JobQuery:
     since: float = 0.0  # inactive jobs only if they ended after this Unix time
     include: str = ""  # only jobs that have one of these ranks or hosts
 
+    def of(self, own: int) -> JobQuery:
+        """Return the query for a user with the userid `own`: nobody asks the instance for it."""
+        return replace(self, userid=own) if self.userid is None else self
+
     async def fetch(self, client: Client) -> list[Record]:
         """Return the jobs in order, one more than `count` if there are more. Raises FluxError."""
         wanted = self.count + 1 if self.count else 0

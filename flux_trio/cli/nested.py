@@ -63,9 +63,10 @@ class Recursion:
 
     def _fetch(self, path: tuple[str, ...], uri: str) -> Nested:
         async def ask(client: Client) -> Nested:
-            records = await self.query.fetch(client)
+            own = await userid_or_own(client, None)
+            records = await self.query.of(own).fetch(client)
             stats = await self.stats(client) if self.stats else None
-            return Nested(path, records, stats, await userid_or_own(client, None))
+            return Nested(path, records, stats, own)
 
         try:
             return with_client(ask, {**os.environ, URI_VARIABLE: uri})

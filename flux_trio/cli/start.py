@@ -54,6 +54,8 @@ from flux_trio.messages import USERID_UNKNOWN, FluxError, topics
 from flux_trio.module_process import system_clock
 from flux_trio.protocols import ACTIVE
 from flux_trio.services.inventory import find_inventory, missing_cores
+from flux_trio.state_directory import STATE_FILE
+from flux_trio.store.original import inode_path, is_copy
 from flux_trio.trace import Sink
 
 NOT_FOUND: Final = 127  # exit codes of shells, and of flux start
@@ -129,6 +131,7 @@ def reread(source: ConfigSource) -> Callable[[], Awaitable[Config]] | None:
 def run(startup: Startup) -> int:
     """Run the instance, and return the exit code of the command, or 0. Raises StartError."""
     fill_standard_descriptors()
+    _refuse_a_copy(startup.statedir)
     try:
         return trio.run(_run, startup)
     except (*EXPECTED, BaseExceptionGroup) as raised:
@@ -136,6 +139,19 @@ def run(startup: Startup) -> int:
         if error is None:
             raise
         raise StartError(_explain(error)) from None
+
+
+def _refuse_a_copy(statedir: Path) -> None:
+    """Raise StartError if somebody has copied the directory: its jobs could run twice."""
+    path = statedir / STATE_FILE
+    if is_copy(path):
+        raise StartError(
+            f"{statedir} is a copy of a state directory: its {STATE_FILE} is another file than its "
+            "instances have used.\nThe jobs in it may have run since, and would run again. "
+            f"`flux-trio backup --statedir {statedir} DIR`, then `flux-trio restore DIR NEW` make "
+            "a directory that starts no job by itself.\nIf you have moved the directory, and no "
+            f"instance ran in the original since: remove {inode_path(path)}, and start again"
+        )
 
 
 def _explain(error: BaseException) -> str:

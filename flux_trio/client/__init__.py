@@ -12,6 +12,7 @@ from flux_trio.client.errors import (
     ClientError,
     ConnectionLost,
     InstanceStarting,
+    MissingKey,
     NoInstance,
 )
 from flux_trio.client.find import (
@@ -56,6 +57,7 @@ __all__ = [
     "ClientStatistics",
     "ConnectionLost",
     "InstanceStarting",
+    "MissingKey",
     "NoInstance",
     "await_instance",
     "default_statedir",

@@ -36,7 +36,7 @@ async def open_client(uri: str, token: str = "") -> AsyncIterator[Client]:
     identifies the user. Raises NoInstance and AccessDenied; errors of the block pass unchanged.
     """
     socket = await open_websocket(uri, token)
-    link = Link(socket)
+    link = Link(socket, uri)
     try:
         async with anyio.create_task_group() as tasks:  # owns the link's reader and writer
             tasks.start_soon(link.read)
@@ -67,7 +67,8 @@ class Client:
     ) -> dict[str, Any]:
         """Send a request; return the payload of its response, {} if it has none.
 
-        With `noresponse` the request wants no response, and {} is returned at once. Raises
+        The payload raises MissingKey for a key that the instance, which may be older, does not
+        send. With `noresponse` the request wants no response, and {} is returned at once. Raises
         FluxError with errnum and text of a failure, ConnectionLost, and LocalProtocolError for a
         payload that cannot travel.
         """
@@ -88,7 +89,7 @@ class Client:
         cancel_topic: str | None = None,
         credit: bool = False,
     ) -> AsyncIterator[Queue[dict[str, Any]]]:
-        """Iterate over the payloads of a stream of responses.
+        """Iterate over the payloads of a stream of responses; they are as those of `call`.
 
         ENODATA ends the iteration; another errnum raises FluxError. If the block ends before the
         stream, the client sends `cancel_topic`, the service's cancel method, and drops the rest.

@@ -19,5 +19,11 @@ class AccessDenied(ClientError):
     """The instance exists, but refuses this user or token."""
 
 
+class MissingKey(ClientError, KeyError):
+    """A response lacks a key that the program needs, because the instance is older."""
+
+    __str__ = Exception.__str__  # that of KeyError shows the text as a Python string
+
+
 class ConnectionLost(ClientError):
     """The connection to the instance broke, or the instance ended it."""

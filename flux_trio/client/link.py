@@ -14,6 +14,7 @@ import anyio
 
 from flux_trio.client.credit import CreditPool
 from flux_trio.client.errors import ConnectionLost
+from flux_trio.client.reply import Reply
 from flux_trio.client.waiting import STREAM_QUEUE_MAX, Answer, Queue
 from flux_trio.client.websocket import WebSocket
 from flux_trio.formats.glob import glob_matches
@@ -51,8 +52,9 @@ class ClientStatistics:
 class Link:
     """A WebSocket that matches responses with requests."""
 
-    def __init__(self, socket: WebSocket) -> None:
+    def __init__(self, socket: WebSocket, uri: str) -> None:
         self._socket = socket
+        self._uri = uri
         self.calls: Calls[Answer | Queue[dict[str, Any]]] = Calls()
         self.subscriptions: list[tuple[str, Queue[Event]]] = []
         self.credit = CreditPool()
@@ -104,7 +106,7 @@ class Link:
 
     def open_call(self, topic: str, payload: Payload) -> Answer:
         """Send a request with one response; the caller must wait for the answer, then close it."""
-        answer = Answer()
+        answer = Answer(self._uri)
         answer.matchtag = self.calls.open(answer)
         self._answers.add(answer)
         try:
@@ -202,8 +204,7 @@ class Link:
 
     async def _deliver_streamed(self, queue: Queue[dict[str, Any]], response: Response) -> None:
         if response.errnum == 0:
-            payload = response.payload
-            await self._put(queue, payload if isinstance(payload, dict) else {})
+            await self._put(queue, Reply(response.payload, response.topic, self._uri))
         if response.errnum not in (0, Errno.ENODATA):
             queue.end(FluxError(response.errnum, response.error_text))
         elif response.ends_rpc:

@@ -9,6 +9,7 @@ import anyio
 
 from flux_trio.client.credit import Granter
 from flux_trio.client.errors import ConnectionLost
+from flux_trio.client.reply import Reply
 from flux_trio.messages import FluxError, Response
 
 # Responses or events that wait in one stream. It holds a burst. When it is full, the client stops
@@ -19,11 +20,12 @@ T = TypeVar("T")
 
 
 class Answer:
-    """The response of one call, or the reason why none will come."""
+    """The response of one call to the instance at `uri`, or the reason why none will come."""
 
-    __slots__ = ("_arrived", "_outcome", "matchtag")
+    __slots__ = ("_arrived", "_outcome", "_uri", "matchtag")
 
-    def __init__(self) -> None:
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
         self.matchtag = 0  # set when the call is open
         self._outcome: Response | ConnectionLost | None = None
         self._arrived: anyio.Event | None = None  # set while a task waits
@@ -40,8 +42,8 @@ class Answer:
             self._arrived = anyio.Event()
             await self._arrived.wait()
         match self._outcome:
-            case Response(errnum=0, payload=payload):
-                return payload if isinstance(payload, dict) else {}
+            case Response(errnum=0, payload=payload, topic=topic):
+                return Reply(payload, topic, self._uri)
             case Response() as response:
                 raise FluxError(response.errnum, response.error_text)
             case lost:

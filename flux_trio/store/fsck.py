@@ -14,6 +14,7 @@ from flux_trio.formats import LOST_AND_FOUND, job_directory_of
 from flux_trio.messages import Errno
 from flux_trio.store import checks, layout
 from flux_trio.store.acknowledged import acknowledged_number, acknowledged_path
+from flux_trio.store.original import is_copy, note_copy, note_inode
 from flux_trio.store.pending import Pending
 from flux_trio.store.reader import Reader
 from flux_trio.store.salvage import Salvage
@@ -58,6 +59,7 @@ def repair_file(path: Path) -> list[str]:
     The old file stays beside it. A job with missing data goes to job-lost+found with all data that
     can be read. Missing acknowledged changes are given up.
     """
+    was_copied = is_copy(path)
     new, old = path.with_name(f"{path.name}-repaired"), path.with_name(f"{path.name}-damaged")
     for stale in (new, acknowledged_path(new)):
         stale.unlink(missing_ok=True)
@@ -72,6 +74,10 @@ def repair_file(path: Path) -> list[str]:
     old.hardlink_to(path)
     new.replace(path)
     acknowledged_path(new).replace(acknowledged_path(path))
+    if was_copied:
+        note_copy(path)
+    else:
+        note_inode(path)
     return [*said, f"{old}: the original file"]
 
 

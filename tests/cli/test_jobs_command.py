@@ -47,6 +47,17 @@ def test_jobs_can_be_sorted(instance: RunningInstance) -> None:
     instance.cancel_all()
 
 
+def test_instance_is_asked_once_who_the_user_is(instance: RunningInstance) -> None:
+    def asked() -> int:
+        requests = json.loads(instance.ok("module", "stats", "broker"))["requests"]
+        return int(requests.get("broker.info", 0))
+
+    for args, times in (([], 1), (["-R"], 1), (["-A"], 0), (["-A", "-R"], 1), (["-q", "all"], 1)):
+        before = asked()
+        instance.ok("jobs", *args)
+        assert (args, asked() - before) == (args, times)
+
+
 def test_since_lists_what_ended_since(instance: RunningInstance) -> None:
     jobid = over(instance, simulated(instance, 0.01))
     assert jobid in listed(instance, "--since=-1h")

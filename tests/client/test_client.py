@@ -1,6 +1,7 @@
 """The client against a real WebSocket, under both of its event loops."""
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
@@ -8,12 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
+from flux_trio._version import __version__
 from flux_trio.client import (
     AccessDenied,
     Client,
+    ClientError,
     ConnectionLost,
+    MissingKey,
     NoInstance,
     open_client,
     waiting,
@@ -21,7 +26,7 @@ from flux_trio.client import (
 from flux_trio.client.credit import CREDIT_STREAM_MAX, CREDIT_TOTAL
 from flux_trio.messages import Errno, FluxError, LocalProtocolError, topics
 from tests.support.instance import DEADLINE_S
-from tests.support.small_instance import TOKEN, SmallInstance, run_small_instance
+from tests.support.small_instance import OLD_INFO, TOKEN, SmallInstance, run_small_instance
 
 Run = Callable[[Callable[[Client], Awaitable[None]]], None]
 
@@ -71,6 +76,33 @@ def test_a_call_returns_the_payload_of_its_response(run: Run) -> None:
     async def test(client: Client) -> None:
         assert await client.call("test.echo", {"id": 2**63 + 1}) == {"id": 2**63 + 1}
         assert await client.call("test.echo") == {}
+
+    run(test)
+
+
+def test_a_key_that_an_older_instance_does_not_send_is_named(run: Run) -> None:
+    async def test(client: Client) -> None:
+        info = await client.call(topics.BROKER_INFO)
+        assert info == OLD_INFO
+        assert (info["level"], info.get("requester"), "requester" in info) == (0, None, False)
+        assert json.loads(msgspec.json.encode(info)) == json.loads(json.dumps(info)) == OLD_INFO
+        with pytest.raises(MissingKey) as caught:
+            info["requester"]
+        said = str(caught.value)
+        assert said.startswith(
+            "broker.info: expected the key requester, got level, version: the instance at "
+        )
+        assert said.endswith(
+            f" has an older version than this program, which has {__version__}; "
+            "restart the instance"
+        )
+        assert isinstance(caught.value, ClientError)
+        with pytest.raises(MissingKey, match=r"test\.echo: expected the key id, got no keys: "):
+            (await client.call("test.echo"))["id"]
+        async with client.stream("test.count", {"n": 1}) as counted:
+            async for each in counted:
+                with pytest.raises(MissingKey, match=r"test\.count: .* key n, got index: "):
+                    each["n"]
 
     run(test)
 

@@ -1,7 +1,7 @@
 """A small instance at a real port and Unix socket, served by Trio in a thread of its own.
 
-It has one service, `test`, with a method for each way an RPC can go; broker.subscribe; and a
-job-ingest.submit that gives out ids.
+It has one service, `test`, with a method for each way an RPC can go; broker.subscribe; a
+job-ingest.submit that gives out ids; and the broker.info of an older version.
 """
 
 import tempfile
@@ -35,6 +35,7 @@ from flux_trio.transports import (
 )
 
 TOKEN = "sesame"
+OLD_INFO = {"level": 0, "version": "0.0.1"}  # without `requester`
 
 
 class SmallInstance:
@@ -95,6 +96,8 @@ class SmallInstance:
             case "test.ping", _:
                 await connection._socket.ping()
                 connection.send_nowait(respond(request) or Event("never"))
+            case topics.BROKER_INFO, _:
+                connection.send_nowait(respond(request, OLD_INFO) or Event("never"))
             case _:
                 paced = request.topic in ("test.paced", "test.paced-credit")
                 for message in self._take_paced(request) if paced else self._answers(request):

@@ -148,10 +148,12 @@ def jobs(
         raise CommandError(str(error)) from None
 
     async def fetch(client: Client) -> tuple[list[dict[str, Any]], dict[str | None, str], int, int]:
-        found = await (fetch_named(client, jobids) if jobids else query.fetch(client))
+        is_own = query.userid is None and not jobids
+        own = await userid_or_own(client, None) if is_own or recursive else 0
+        wanted = query.of(own)
+        found = await (fetch_named(client, jobids) if jobids else wanted.fetch(client))
         await _explain(client, found, {*columns.fields, *keys})
-        elsewhere = await query.count_elsewhere(client, jobids, found)
-        own = await userid_or_own(client, None) if recursive else 0
+        elsewhere = await wanted.count_elsewhere(client, jobids, found)
         return found, await _hindrances(client, found), elsewhere, own
 
     records, hindered, elsewhere, own = with_client(fetch)
