@@ -57,7 +57,10 @@ def make_core(
     sink = handle.turn_sink()
     if sink is None:
         return Made(core)
-    return _MadeRecorded(handle, sink, core, written_making(type(core), args, kwargs))
+    # The state is that of another core: an object whose attributes were listed has them in a
+    # dictionary from then on, where CPython finds them more slowly than in the object itself.
+    making = written_making(type(core), args, kwargs) | {"state": make(*args, **kwargs).dump()}
+    return _MadeRecorded(handle, sink, core, making)
 
 
 class _MadeRecorded(Made[CoreT]):
@@ -65,7 +68,7 @@ class _MadeRecorded(Made[CoreT]):
         super().__init__(core)
         self._handle = handle
         self._sink = sink
-        self._making = {"version": __version__, **making, "state": core.dump()}
+        self._making = {"version": __version__, **making}
 
     @property
     def turns(self) -> Core[Any, Any]:
