@@ -150,7 +150,7 @@ def _others_in(data: dict[str, Any]) -> Iterator[str]:
         yield "its start"
     for each in data.get("inputs", ()):
         match each:
-            case ["timer", key]:
+            case ["timer", *_, key]:
                 yield f"the timer {msgspec.json.encode(key).decode()}"
             case ["object", _, str(name), *_]:
                 yield name.rpartition(":")[2]

@@ -108,11 +108,21 @@ def written_inputs(inputs: Iterable[Any], refs: Refs) -> list[Plain]:
 
 
 def _written_input(value: Any) -> Plain:
+    if type(value) is TimerFired:
+        return _written_timer(value.key)
     if isinstance(value, (Request, Response, Event)):
         return [_MESSAGE, type(value).__name__, value]
-    if type(value) is TimerFired:
-        return [_TIMER, Writer().write(value.key, "key")]
     return Writer().write(value, "input")
+
+
+def _written_timer(key: Any) -> Plain:
+    """Return a timer that is due; of a NamedTuple, which most are, the class and the items.
+
+    JSON has an enum in it as its value, which takes less time than to write it as an object.
+    """
+    if isinstance(key, tuple) and type(key) is not tuple:
+        return [_TIMER, name_of(type(key)), key]
+    return [_TIMER, Writer().write(key, "key")]
 
 
 def read_inputs(written: Iterable[Plain], message_at: Callable[[int], Message]) -> list[Any]:
@@ -129,12 +139,24 @@ def _read_input(written: Plain, message_at: Callable[[int], Message]) -> Any:
             return message_at(written)
         case [str(tag), key] if tag == _TIMER:
             return TimerFired(Reader().read(key))
+        case [str(tag), str(name), items] if tag == _TIMER:
+            return TimerFired(_read_key(name, items))
         case [str(tag), str(shape), fields] if tag == _MESSAGE and shape in _SHAPES:
             try:
                 return msgspec.convert(fields, _SHAPES[shape])
             except msgspec.ValidationError as error:
                 raise StateError(f"an input: {error}") from None
     return Reader().read(written)
+
+
+def _read_key(name: str, items: Plain) -> Any:
+    cls = class_named(name)
+    if not issubclass(cls, tuple):
+        raise StateError(f"expected the class of a timer's key, got {name!r}")
+    try:
+        return msgspec.convert(items, cls)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise StateError(f"the key of a timer: {error}") from None
 
 
 # --- actions

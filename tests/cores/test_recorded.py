@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flux_trio.config import SchedConfig
+from flux_trio.cores.exec.calls import TimerKey, TimerKind
 from flux_trio.cores.job_list.core import JobListCore
 from flux_trio.cores.kvs.ops import Fetched, Put, Stored, StoreOps
-from flux_trio.cores.plain import Reader
+from flux_trio.cores.plain import Reader, Writer
 from flux_trio.cores.recorded import (
     BYTES_MAX,
     made_core,
@@ -60,6 +61,42 @@ def test_inputs_come_back_and_messages_by_the_place_of_their_send() -> None:
     written = through_json(written_inputs(inputs, {id(each): n for n, each in sent.items()}))
     assert [each for each in written if isinstance(each, int)] == [12, 15]
     assert read_inputs(written, sent.__getitem__) == inputs
+
+
+TIMERS = [
+    (TimerKey(TimerKind.END, 7), ["flux_trio.cores.exec.calls:TimerKey", [TimerKind.END.value, 7]]),
+    (("end", 7), [["tuple", ["end", 7]]]),
+    ("annotate", ["annotate"]),
+]
+
+
+@pytest.mark.parametrize(("key", "written"), TIMERS)
+def test_timer_is_written_with_its_key(key: Any, written: list[Any]) -> None:
+    (timer,) = through_json(written_inputs([TimerFired(key)], {}))
+    assert timer == ["timer", *written]
+    (fired,) = read_inputs([timer], {}.__getitem__)
+    assert (type(fired.key), fired) == (type(key), TimerFired(key))
+
+
+def test_key_of_a_timer_in_an_older_trace_is_read() -> None:
+    key = TimerKey(TimerKind.STUCK, 7)
+    written = through_json(["timer", Writer().write(key, "key")])
+    assert read_inputs([written], {}.__getitem__) == [TimerFired(key)]
+
+
+@pytest.mark.parametrize(
+    ("name", "items"),
+    [
+        ("flux_trio.cores.exec.calls:TimerKey", ["no kind", 7]),
+        ("flux_trio.cores.exec.calls:TimerKey", 7),
+        ("flux_trio.cores.kvs.ops:Put", ["put", "key", "text"]),
+        ("flux_trio.trace.routed:Routed", [1.0, "", [], {}]),
+        ("flux_trio.cli.start:os.system", ["true"]),
+    ],
+)
+def test_key_of_a_timer_is_a_tuple_of_a_class_of_keys(name: str, items: Any) -> None:
+    with pytest.raises(StateError):
+        read_inputs([["timer", name, items]], {}.__getitem__)
 
 
 def test_message_that_was_not_received_is_written_itself() -> None:
