@@ -29,14 +29,18 @@ async def run(
     kill_timeout: float = 10.0,
     canceled: trio.Event | None = None,
 ) -> tuple[Ending, Lines]:
-    """How a shell script ended, and what it printed."""
+    """How a shell script ended, and what it printed. The line `cancel` cancels it."""
     lines: Lines = []
+    cancel = trio.Event() if canceled is None else canceled
+
+    def take(stream: str, line: str) -> None:
+        lines.append((stream, line))
+        if line == "cancel":
+            cancel.set()
+
     environment = {"PATH": os.environ["PATH"], "FLUX_JOB_ID": "ƒ7"}
     with trio.fail_after(DEADLINE_S):
-        async with open_process(
-            ["sh", "-c", script], environment, lambda *line: lines.append(line)
-        ) as process:
-            cancel = trio.Event() if canceled is None else canceled
+        async with open_process(["sh", "-c", script], environment, take) as process:
             ending = await run_to_end(process, timeout, kill_timeout, cancel, DURATIONS)
     return ending, lines
 
@@ -58,7 +62,17 @@ async def test_signal_reaches_what_the_command_has_started():
 
 
 async def test_deaf_process_is_killed():
-    ending, _ = await run("trap '' TERM; sleep 1000 & wait; sleep 1000", 0.2, kill_timeout=0.2)
+    script = "trap '' TERM; echo cancel; sleep 1000 & wait; sleep 1000"
+    ending, _ = await run(script, kill_timeout=0.2)
+    assert ending == Ending(status=signal.SIGKILL, canceled=True, killed=True)
+
+
+async def test_process_that_is_deaf_from_its_start_is_killed_after_its_time():
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # its children inherit that
+    try:
+        ending, _ = await run("sleep 1000 & wait; sleep 1000", 0.2, kill_timeout=0.2)
+    finally:
+        signal.signal(signal.SIGTERM, before)
     assert ending == Ending(status=signal.SIGKILL, timed_out=True, killed=True)
 
 

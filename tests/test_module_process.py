@@ -27,7 +27,7 @@ from flux_trio.module_process import CONFIG_VARIABLE, main_of, module_environmen
 from flux_trio.sim import make_machine
 from flux_trio.transports import Connection, Credentials, connect_websocket, memory_pair
 from tests.support.instance import RunningInstance, running_instance
-from tests.support.shell import no_process_left, until
+from tests.support.shell import no_process_left, processes_about, until
 
 TEST_S_MAX = 300.0  # only what hangs takes so long, however busy the machine is
 CONFIG = Config(exec=ExecConfig(kill_timeout="0.2s"))
@@ -203,14 +203,10 @@ def is_running(pid: int) -> bool:
 
 
 def module_processes(instance: RunningInstance) -> list[int]:
-    """Children of the instance that are modules."""
-    tasks = Path(f"/proc/{instance.process.pid}/task")
-    return [
-        int(pid)
-        for children in tasks.glob("*/children")
-        for pid in children.read_text().split()
-        if b"flux_trio.module_process" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    ]
+    """Processes of the instance that are modules: they are told where it is."""
+    here = f"FLUX_TRIO_STATEDIR={instance.statedir}".encode()
+    modules = processes_about("flux_trio.module_process")
+    return [pid for pid in modules if here in Path(f"/proc/{pid}/environ").read_bytes()]
 
 
 # --- what they are told

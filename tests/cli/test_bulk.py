@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from flux_trio.cli.progress import JobProgress
-from tests.support.instance import RunningInstance
+from tests.support.instance import DEADLINE_S, RunningInstance
 
 pytestmark = pytest.mark.real
 
@@ -143,14 +143,20 @@ def test_watch_shows_the_output_of_jobs_that_are_over(instance: RunningInstance)
     assert done.stdout == f"{jobid}: 0: hello\n"
 
 
-def test_watch_takes_the_jobs_of_a_state(instance: RunningInstance) -> None:
+def test_watch_takes_the_jobs_of_a_state(instance: RunningInstance, tmp_path: Path) -> None:
     instance.cancel_all()
     none = instance.invoke("watch", "--active")
     assert (none.exit_code, none.stderr) == (0, "flux-trio watch: No matching jobs\n")
-    instance.ok("submit", "sh", "-c", "sleep 0.2; echo later; exit 4")
-    done = instance.invoke("watch", "-a")
-    assert (done.exit_code, done.stdout) == (4, "later\n")
-    assert instance.invoke("watch", "-f", "failed", "-c", "1").stdout == "later\n"
+    go_on = tmp_path / "go"
+    script = f"echo now; until [ -e {go_on} ]; do sleep 0.01; done; echo later; exit 4"
+    instance.ok("submit", "sh", "-c", script)
+    with instance.popen("watch", "-a") as watching:
+        assert watching.stdout is not None
+        assert watching.stdout.readline() == "now\n"
+        go_on.touch()
+        assert watching.communicate(timeout=DEADLINE_S)[0] == "later\n"
+    assert watching.returncode == 4
+    assert instance.invoke("watch", "-f", "failed", "-c", "1").stdout == "now\nlater\n"
     what = instance.invoke("watch")
     assert (what.exit_code, what.stderr) == (
         1,

@@ -131,6 +131,7 @@ def test_its_jobs_end_with_it_when_the_time_of_the_job_is_over(
     until(pid.exists)
     instance.ok("job", "kill", "-s", "ALRM", jobid)  # as at the end of a time limit
     until(lambda: not Path("/proc", pid.read_text().strip()).exists())
+    instance.ok("job", "wait-event", "-q", jobid, "clean")  # else later tests would list it
 
 
 def test_what_does_not_want_to_end_is_killed_before_the_instance_is(tmp_path: Path) -> None:

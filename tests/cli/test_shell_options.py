@@ -11,7 +11,7 @@ pytestmark = pytest.mark.real
 
 def test_signal_comes_before_the_time_limit(instance: RunningInstance) -> None:
     trap = "trap 'echo warned; exit 3' USR1; while :; do sleep 0.05; done"
-    done = instance.run("run", "--signal=@99.5s", "-t100s", "sh", "-c", trap)
+    done = instance.run("run", "--signal=@98.5s", "-t100s", "sh", "-c", trap)
     assert (done.returncode, done.stdout) == (3, "warned\n")
 
 

@@ -222,10 +222,10 @@ def test_a_stream_left_by_cancellation_is_cancelled_at_the_service(
     """6.cancel.1"""
 
     async def test(client: Client) -> None:
-        with anyio.move_on_after(0.05) as scope:
+        with anyio.CancelScope() as scope:
             async with client.stream("test.watch", cancel_topic="test.watch-cancel") as responses:
                 async for _ in responses:
-                    pass
+                    scope.cancel()  # there is one response: the next is waited for
         assert scope.cancelled_caught
         assert client.statistics().streams_open == 0
         assert await client.call("test.echo", {"n": 1}) == {"n": 1}
@@ -466,7 +466,7 @@ def test_what_was_sent_before_leaving_arrives(run: Run, instance: SmallInstance)
             await client.call("test.echo", {"n": n, "more": "x" * 2000}, noresponse=True)
 
     run(test)
-    until = time.monotonic() + 10
+    until = time.monotonic() + 300
     while len(instance.requests) < 3000 and time.monotonic() < until:
         time.sleep(0.001)
     assert len(instance.requests) == 3000

@@ -127,6 +127,7 @@ def test_shell_host_that_is_killed_leaves_its_jobs_and_the_next_one_sees_their_e
     with running_instance(tmp_path / "state") as instance:
         wait = f"echo x >> {started}; until [ -e {go} ]; do sleep 0.02; done"
         jobid = instance.ok("submit", "sh", "-c", wait).strip()
+        instance.ok("job", "wait-event", "-q", jobid, "start")
         until(started.exists)
         (host,) = hosts(tmp_path / "state" / "shell")
         os.kill(host, signal.SIGKILL)

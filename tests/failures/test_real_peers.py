@@ -217,10 +217,12 @@ def test_execution_service_that_is_killed_leaves_its_starts_to_the_next(
 
 
 def test_client_that_is_killed_leaves_its_jobs_and_nothing_else(
-    instance: RunningInstance,
+    instance: RunningInstance, tmp_path: Path
 ) -> None:
-    process = instance.popen("run", "sleep", "1")
-    until(lambda: "sleep" in instance.ok("jobs", "-n"))
+    go_on = tmp_path / "go"
+    wait = f"until [ -e {go_on} ]; do sleep 0.02; done"
+    process = instance.popen("run", "--job-name=left", "sh", "-c", wait)
+    until(lambda: "left" in instance.ok("jobs", "-n"))
     jobid = instance.ok("jobs", "-n", "-o", "{id.f58plain}").strip()
     kill(process)
     for stream in (process.stdout, process.stderr):
@@ -228,5 +230,6 @@ def test_client_that_is_killed_leaves_its_jobs_and_nothing_else(
         stream.close()
     with peer(instance, "client") as follower:
         kill(follower)
+    go_on.touch()
     instance.ok("job", "wait-event", "-q", jobid, "clean")
     assert "exception" not in instance.ok("job", "eventlog", jobid)

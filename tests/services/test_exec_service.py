@@ -233,6 +233,7 @@ async def test_job_outlives_the_exec_service_and_is_found_again(directory: Path)
                 7, "sh", "-c", "until [ -e $0 ]; do sleep 0.01; done", f"{directory}/go"
             )
             assert await manager.told() == ("start", {})
+        await until(lambda: bool(tasks(directory)))  # it is executed before /proc tells of it
         (task, *_) = tasks(directory)
         async with world.exec():
             await manager.start(7, "false", reattach=True)

@@ -82,7 +82,12 @@ async def test_what_bears_no_sign_ends_with_its_job_beside_an_older_one(
     async with open_shell(directory) as shell:
         shell.start(1, "sleep", "1000")
         await shell.hear(Started, 1)
-        await shell.run(2, "sh", "-c", f"{SCRUBBED.format(orphan)} sleep 0.1")
+        go_on = directory / "go"
+        script = f"{SCRUBBED.format(orphan)} until [ -e $0 ]; do sleep 0.01; done"
+        shell.start(2, "sh", "-c", script, str(go_on))
+        await until(lambda: bool(sleepers(orphan)))
+        go_on.touch()
+        await shell.hear(Done, 2)
         assert sleepers(orphan) == []
         await end(shell, 1)
         shell.forget(2)
@@ -96,7 +101,7 @@ async def test_what_multiplies_faster_than_it_is_looked_for_ends_with_its_job(
         shell.start(2, "sh", "-c", '(sh -c "$0" "$0" &); sleep 0.1', COMET)
         await shell.hear(Done, 2)
         (older,) = await tasks_in_number(directory, 1)
-        assert processes_of(b"sleep\x001000\0") == [older]
+        assert older in processes_of(b"sleep\x001000\0")  # other tests run such ones, too
         await end(shell, 1)
         shell.forget(2)
 
@@ -107,6 +112,7 @@ async def test_tasks_of_a_job_begin_in_its_cgroup_and_the_host_is_in_that_of_no_
     async with open_shell(directory) as shell:
         for jobid in (1, 2):
             shell.start(jobid, "sh", "-c", "grep ^0:: /proc/self/cgroup; sleep 1000", ntasks=2)
+            await shell.hear(Started, jobid)  # then its record is written
             for taskid in (0, 1):
                 await shell.output_holds(jobid, "\n", taskid)
         said = [[shell.output(jobid, taskid) for taskid in (0, 1)] for jobid in (1, 2)]
@@ -126,6 +132,7 @@ async def test_next_host_ends_what_bears_no_sign(directory: Path, orphan: int) -
     async with open_shell(directory) as shell:
         shell.start(1, "sleep", "1000")
         shell.start(2, "sh", "-c", f"{SCRUBBED.format(orphan)} echo $$; sleep 1000")
+        await shell.hear(Started, 2)
         await shell.output_holds(2, "\n")
         await until(lambda: bool(sleepers(orphan)))
         (host,) = hosts(directory)

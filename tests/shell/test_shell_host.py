@@ -42,6 +42,7 @@ from tests.support.shell import (
     hosts,
     no_process_left,
     open_shell,
+    processes_about,
     processes_of,
     tasks,
     tasks_in_number,
@@ -205,6 +206,7 @@ def a_duration() -> int:
     return next(_numbers)
 
 
+UNTIL_GO = "until [ -e $0 ]; do sleep 0.01; done"
 SCRUBBED = "env -i setsid sleep {0} </dev/null >/dev/null 2>&1 &"  # nothing tells its job
 
 
@@ -234,7 +236,7 @@ async def test_children_that_left_their_group_do_not_outlive_the_job(
             await until(lambda: bool(sleepers(orphan)))
             shell.send(Signal(1, signal.SIGTERM))
         await shell.hear(Done, 1)
-        assert sleepers(orphan) == []
+        assert processes_about(str(orphan)) == []  # nor one that is still to run sleep
         shell.forget(1)
 
 
@@ -266,7 +268,7 @@ async def test_orphans_of_other_jobs_are_left_alone(directory: Path) -> None:
         await shell.output_holds(1, "up\n")
         await until(lambda: bool(sleepers(first)))
         assert (await shell.run(2, "sh", "-c", f"setsid sleep {second} &")).status == 0
-        assert (sleepers(first) != [], sleepers(second)) == (True, [])
+        assert (sleepers(first) != [], processes_about(str(second))) == (True, [])
         shell.send(Signal(1, signal.SIGTERM))
         await shell.hear(Done, 1)
         assert sleepers(first) == []
@@ -282,7 +284,11 @@ async def test_orphan_that_nothing_tells_the_job_of_ends_with_the_last_that_may_
     async with open_shell(directory) as shell:
         shell.start(1, "sleep", "1000")
         await shell.hear(Started, 1)
-        await shell.run(2, "sh", "-c", f"{SCRUBBED.format(orphan)} sleep 0.1")
+        go_on = directory / "go"
+        shell.start(2, "sh", "-c", f"{SCRUBBED.format(orphan)} {UNTIL_GO}", str(go_on))
+        await until(lambda: bool(sleepers(orphan)))
+        go_on.touch()
+        await shell.hear(Done, 2)
         assert len(sleepers(orphan)) == 1
         shell.send(Signal(1, signal.SIGTERM))
         await shell.hear(Done, 1)
@@ -298,6 +304,7 @@ async def test_next_host_ends_what_jobs_of_the_one_before_have_left(directory: P
     async with open_shell(directory) as shell:
         for jobid, seconds in ((1, first), (2, second)):
             shell.start(jobid, "sh", "-c", orphan.format(seconds))
+            await shell.hear(Started, jobid)
             await shell.output_holds(jobid, "up\n")
             await until(lambda seconds=seconds: bool(sleepers(seconds)))
         (host,) = hosts(directory)
@@ -362,9 +369,11 @@ async def test_job_that_runs_cannot_be_acknowledged(directory: Path) -> None:
 
 async def test_job_outlives_its_client_and_its_end_is_told_to_the_next(directory: Path) -> None:
     async with open_shell(directory) as shell:
-        shell.start(1, "sh", "-c", "sleep 0.05; exit 4")
+        go_on = directory / "go"
+        shell.start(1, "sh", "-c", f"{UNTIL_GO}; exit 4", str(go_on))
         await shell.hear(Started)
-    assert hosts(directory)  # told to end, but something ran
+    assert hosts(directory)  # told to end, but something runs
+    go_on.touch()
     async with open_shell(directory) as shell:
         assert (await shell.run(1, "never")).status == 4 << 8
 

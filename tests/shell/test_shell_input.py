@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flux_trio.shell.input import NO_PIPES, PIPES_MAX, JobInputs
-from flux_trio.shell.protocol import Attach, Done, Fed, Feed, Signal, Started
+from flux_trio.shell.protocol import Attach, Done, Fed, Feed, List, Listing, Signal, Started
 from tests.support.shell import Shell, no_process_left, open_shell
 
 pytestmark = pytest.mark.real
@@ -52,8 +52,12 @@ async def test_what_has_no_room_is_taken_when_the_task_reads(directory: Path) ->
 
 async def test_end_of_the_job_ends_what_waits_for_it(directory: Path) -> None:
     async with open_shell(directory) as shell:
-        await start(shell, "sleep 0.1")
+        go_on = directory / "go"
+        await start(shell, f"until [ -e {go_on} ]; do sleep 0.01; done")
         shell.client.send(Feed(1, bytes(2 * PIPE_BYTES), eof=False))
+        shell.client.send(List())
+        await shell.hear(Listing)  # then the feed is waiting
+        go_on.touch()
         assert await shell.hear(Fed) == Fed(1, open=False)
         shell.client.send(Attach(1))  # the pipe may have broken before the task was reaped
         await shell.hear(Done)

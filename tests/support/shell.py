@@ -141,6 +141,11 @@ def processes_of(words: bytes) -> list[int]:
     return [pid for pid in _processes() if _read(pid, "cmdline").endswith(words)]
 
 
+def processes_about(word: str) -> list[int]:
+    """The processes with `word` in their command, also in that of a shell that is to run it."""
+    return [pid for pid in _processes() if word.encode() in _read(pid, "cmdline")]
+
+
 def _processes() -> list[int]:
     return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal()]
 

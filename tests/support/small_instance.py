@@ -82,7 +82,7 @@ class SmallInstance:
         count = self._served_count + 1
         yield
         with self._served:
-            assert self._served.wait_for(lambda: self._served_count >= count, 10)
+            assert self._served.wait_for(lambda: self._served_count >= count, 300)
 
     async def _take(self, connection: Connection, request: Request) -> None:
         assert isinstance(connection, WebSocketConnection)

@@ -19,7 +19,7 @@ CONFIG = """
 plugins = [{ load = "perilog" }]
 [job-manager.prolog]
 command = ["sh", "-c", "echo $FLUX_JOB_RANKS; test -e %(flag)s || exec sleep 1000"]
-timeout = "0.5s"
+timeout = "3s"
 [job-manager.epilog]
 command = ["sh", "-c", "echo epilog of $FLUX_JOB_ID >> %(out)s"]
 """
@@ -46,9 +46,7 @@ def test_prolog_of_an_instance_that_was_killed_is_run_again(tmp_path: Path) -> N
     """What the first one has left running is ended."""
     flag, pids = tmp_path / "flag", tmp_path / "pids"
     config = TWO_NODES + CONFIG % {"flag": flag, "out": tmp_path / "out"}
-    config = config.replace("echo $FLUX_JOB_RANKS;", f"echo $$ >> {pids};").replace(
-        '"0.5s"', '"1m"'
-    )
+    config = config.replace("echo $FLUX_JOB_RANKS;", f"echo $$ >> {pids};").replace('"3s"', '"1m"')
     with running_instance(tmp_path / "state", config) as instance:
         job = instance.ok("submit", "true").strip()
         _wait_for(lambda: pids.exists() and pids.read_text().endswith("\n"))
