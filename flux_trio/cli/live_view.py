@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -11,13 +12,15 @@ import msgspec
 
 from flux_trio.cli.view_server import Feed, ViewServer, lost_line
 from flux_trio.judge import NotingMonitor, load_clauses
-from flux_trio.judge.rules import ALL_RULES
+from flux_trio.judge.rules import LATE_RULES, NEED_THE_BEGINNING
 from flux_trio.messages import topics
 from flux_trio.trace import Record, record_from_json
-from flux_trio.views.viewer import Rows, live_page
+from flux_trio.views.viewer import Broken, Rows, broken_at, live_page
 
 if TYPE_CHECKING:
     from flux_trio.client import Client
+
+TOLD_MAX: Final = 10  # violations of one clause; the page says that further ones are not told
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -25,19 +28,23 @@ _encode: Final = msgspec.json.Encoder().encode
 class LiveRows:
     """Makes lines for the feed from the responses of `module.trace`.
 
-    A monitor notes which clauses speak of each record. Its verdicts are not used: it has not seen
-    the beginning of the trace.
+    `put` takes a line for each record, with the clauses that speak of it, and for each gap. `keep`
+    takes a line for each violation, at most TOLD_MAX of a clause. The monitor has not seen the
+    beginning of the trace, so rules that need the beginning are left out. It begins anew after a
+    gap.
     """
 
-    def __init__(self, put: Callable[[bytes], object]) -> None:
+    def __init__(self, put: Callable[[bytes], object], keep: Callable[[bytes], object]) -> None:
         self._put = put
+        self._keep = keep
         self._clauses = load_clauses()
+        self._told: Counter[str] = Counter()
         self._begin()
 
     def _begin(self) -> None:
         """Forget what came before, at the start and after a gap."""
         self._rows = Rows()
-        self._monitor = NotingMonitor(ALL_RULES, self._clauses, self._note)
+        self._monitor = NotingMonitor(LATE_RULES, self._clauses, self._note)
 
     def take(self, told: dict[str, Any]) -> None:
         """Take the payload of a response."""
@@ -45,8 +52,17 @@ class LiveRows:
             self._put(lost_line(told["lost"]))
             self._begin()
             return
-        self._monitor.observe(record_from_json(told["record"]))
-        self._monitor.violations.clear()
+        found = self._monitor.observe(record_from_json(told["record"]))
+        self._monitor.violations.clear()  # they are told, and an instance may run for months
+        for broken in broken_at(found):
+            self._tell(broken)
+
+    def _tell(self, broken: Broken) -> None:
+        self._told[broken.clause] += 1
+        count = self._told[broken.clause]
+        if count <= TOLD_MAX:
+            broken.is_last = count == TOLD_MAX
+            self._keep(_encode({"broken": broken}) + b"\n")
 
     def _note(self, record: Record, clauses: frozenset[str]) -> None:
         row = self._rows.take(record, clauses)
@@ -62,9 +78,10 @@ async def serve_live(client: Client, port: int, tell: Callable[[str], object]) -
     feed = Feed()
     loaded = (await client.call(topics.MODULE_LIST))["modules"]
     names = [each["name"] for each in loaded]
-    page, policy = live_page("a running instance", load_clauses(), names)
+    left_out = sorted(NEED_THE_BEGINNING)
+    page, policy = live_page("a running instance", load_clauses(), names, left_out)
     server = ViewServer(page, policy, feed)
-    rows = LiveRows(feed.put)
+    rows = LiveRows(feed.put, feed.keep)
     async with anyio.create_task_group() as tasks:
         await tasks.start(partial(server.serve, port))
         wanted = {"records": True}

@@ -44,7 +44,14 @@ class Reader:
         self._wake = anyio.Event()
         self._wake.set()
 
+    def add(self, line: bytes) -> None:
+        """Take a line, however many wait."""
+        self._lines.append(line)
+        self._size += len(line)
+        self._wake.set()
+
     def put(self, line: bytes) -> None:
+        """Take a line if there is room; count it if not."""
         if self._size + len(line) > READER_BYTES_MAX:
             self._nlost += 1
         else:
@@ -69,9 +76,14 @@ def lost_line(count: int) -> bytes:
 
 
 class Feed:
-    """Lines of JSON for all readers; a new one gets the last BACKLOG_BYTES_MAX bytes first."""
+    """Lines of JSON for all readers.
+
+    A new reader first gets the lines that are kept, then the last BACKLOG_BYTES_MAX bytes of the
+    others.
+    """
 
     def __init__(self) -> None:
+        self._kept: list[bytes] = []
         self._backlog: deque[bytes] = deque()
         self._size = 0
         self._readers: set[Reader] = set()
@@ -85,11 +97,17 @@ class Feed:
         for reader in self._readers:
             reader.put(line)
 
+    def keep(self, line: bytes) -> None:
+        """Pass a line on that no reader misses; the caller limits the number of these lines."""
+        self._kept.append(line)
+        for reader in self._readers:
+            reader.add(line)
+
     def open(self) -> Reader | None:
         """Return a new reader; None if there are too many."""
         if len(self._readers) >= READERS_MAX:
             return None
-        reader = Reader(list(self._backlog))
+        reader = Reader([*self._kept, *self._backlog])
         self._readers.add(reader)
         return reader
 

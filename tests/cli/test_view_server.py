@@ -8,12 +8,13 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple
 
 import anyio
+import msgspec
 import pytest
 import trio
 import trio.testing
 from anyio.streams.stapled import StapledObjectStream
 
-from flux_trio.cli.live_view import LiveRows
+from flux_trio.cli.live_view import TOLD_MAX, LiveRows
 from flux_trio.cli.view_server import (
     BACKLOG_BYTES_MAX,
     HEADER_BYTES_MAX,
@@ -21,10 +22,12 @@ from flux_trio.cli.view_server import (
     READERS_MAX,
     REQUEST_S_MAX,
     Feed,
+    Reader,
     ViewServer,
 )
 from flux_trio.trace import Record, record_to_json
 from flux_trio.views.viewer import Rows
+from tests.support.judged import edit_payload, find_all
 from tests.support.scenarios import trace_of
 
 PAGE = "<!DOCTYPE html><p>page</p>"
@@ -252,7 +255,7 @@ async def test_lines_for_a_slow_browser_are_bounded_and_counted() -> None:
 def test_live_rows_are_those_of_a_page() -> None:
     trace = trace_of("everyday")
     lines: list[bytes] = []
-    rows = LiveRows(lines.append)
+    rows = LiveRows(lines.append, nothing_is_broken)
     for record in trace:
         rows.take(told(record))
     shown = [json.loads(line)["row"] for line in lines]
@@ -267,7 +270,7 @@ def test_live_rows_are_those_of_a_page() -> None:
 def test_after_a_gap_rows_begin_anew() -> None:
     trace = trace_of("everyday")
     lines: list[bytes] = []
-    rows = LiveRows(lines.append)
+    rows = LiveRows(lines.append, nothing_is_broken)
     taken = next(at for at, record in enumerate(trace) if record.kind == "recv")
     for record in trace[:taken]:
         rows.take(told(record))
@@ -275,6 +278,63 @@ def test_after_a_gap_rows_begin_anew() -> None:
     rows.take(told(trace[taken]))
     assert json.loads(lines[-2]) == {"lost": 5}
     assert json.loads(lines[-1])["row"]["text"]
+
+
+@pytest.mark.parametrize("first", [0, 60, 150])
+def test_clause_that_is_broken_is_told_wherever_the_rows_begin(first: int) -> None:
+    trace = trace_of("everyday")
+    alloc = find_all(trace, "sched.alloc", "request")[-1]
+    lines: list[bytes] = []
+    rows = LiveRows(lambda _: None, lines.append)
+    for record in edit_payload(trace, alloc, id="seven")[first:]:
+        rows.take(told(record))
+    found = [json.loads(line)["broken"] for line in lines]
+    cause = found[0]
+    assert (cause["clause"], cause["n"], cause["party"]) == ("27.alloc.2", alloc.n, "job-manager")
+    assert not any(each.get("is_last") for each in found)
+
+
+def test_of_one_clause_a_few_violations_are_told_also_after_a_gap() -> None:
+    trace = trace_of("everyday")
+    alloc = find_all(trace, "sched.alloc", "request")[-1]
+    broken = edit_payload(trace, alloc, id="seven")[alloc.n - 1]
+    lines: list[bytes] = []
+    rows = LiveRows(lambda _: None, lines.append)
+    for n in range(1, 2 * TOLD_MAX):
+        rows.take(told(msgspec.structs.replace(broken, n=n)))
+        if n == 2:
+            rows.take({"lost": 5})
+    found = [json.loads(line)["broken"] for line in lines]
+    of_clause = [each for each in found if each["clause"] == "27.alloc.2"]
+    assert [each["n"] for each in of_clause] == list(range(1, TOLD_MAX + 1))
+    assert [each.get("is_last", False) for each in of_clause] == [False] * (TOLD_MAX - 1) + [True]
+
+
+def test_what_is_broken_is_kept_for_each_reader() -> None:
+    feed = Feed()
+    slow = feed.open()
+    assert slow is not None
+    line = b"x" * 1023 + b"\n"
+    feed.keep(b"broken\n")
+    for _ in range(READER_BYTES_MAX // len(line) + 1):
+        feed.put(line)
+    feed.keep(b"broken again\n")
+    new = feed.open()
+    assert new is not None
+    for lines in (trio.run(slow.take), trio.run(new.take)):
+        assert b"broken\n" in lines
+        assert b"broken again\n" in lines
+    assert trio.run(feed_reader(feed).take).startswith(b"broken\nbroken again\n" + line)
+
+
+def feed_reader(feed: Feed) -> Reader:
+    reader = feed.open()
+    assert reader is not None
+    return reader
+
+
+def nothing_is_broken(line: bytes) -> None:
+    raise AssertionError(line)
 
 
 def told(record: Record) -> dict[str, Any]:

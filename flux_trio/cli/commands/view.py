@@ -81,8 +81,8 @@ def view(
     and the clauses that are broken. It needs no network. TRACE is a file as for `flux-trio check`.
 
     With --live the command prints the address of the page, which can be opened once, and serves the
-    page until the instance ends or you press ctrl-C. Its rows come from now on; they are not
-    judged, since the beginning of the trace is not known.
+    page until the instance ends or you press ctrl-C. Its rows come from now on, and are judged as
+    they come, by all clauses but those that need the beginning of the trace.
 
     Exit codes: 0, 1 if the instance does not answer or ends, 2 if the trace cannot be read, the
     page cannot be written, or for wrong usage.

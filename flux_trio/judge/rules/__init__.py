@@ -37,4 +37,26 @@ CURRENT_RULES: Final = tuple(
 """Every rule for traces of the current edition. A clause that this edition states otherwise has a
 rule of its own here, or is left out (`judge_trace`)."""
 
-__all__ = ["ALL_RULES", "CURRENT_RULES", "ROUTED_RULES"]
+NEED_THE_BEGINNING: Final = frozenset(
+    {
+        "27.background.2",  # who said sched-hello and sched-ready
+        "27.hello.1",
+        "27.hello.14",
+        "27.ready.2",
+        "28.impl.1",  # who acquires resources
+        "28.impl.2",
+        "32.hello.1",  # who said exec-hello
+        "32.hello.5",
+        "32.impl.8",
+        "32.start.2",
+        "6.matchtag.1",  # which requests are open
+        "6.response.1",
+        "invariant.nobody-stuck",  # all of these
+    }
+)
+"""Clauses whose rules take it that the trace has all messages since the instance started."""
+
+LATE_RULES: Final = tuple(rule for rule in ALL_RULES if rule.clause not in NEED_THE_BEGINNING)
+"""Rules of the classic edition for a trace that begins while the instance runs."""
+
+__all__ = ["ALL_RULES", "CURRENT_RULES", "LATE_RULES", "NEED_THE_BEGINNING", "ROUTED_RULES"]

@@ -8,6 +8,7 @@ class Live {
   constructor(viewer) {
     this.viewer = viewer;
     this.isDue = false;
+    this.listed = "";          // whether the record of each violation is in the page
   }
 
   // Read the stream until it ends; then say why.
@@ -53,9 +54,10 @@ class Live {
     }
   }
 
-  take({ row, lost }) {
+  take({ row, lost, broken }) {
     const { trace } = this.viewer;
     if (row) trace.add(row);
+    else if (broken) trace.addViolation(broken);
     else if (trace.rows.length) trace.add(gap(trace.rows.at(-1), lost));
   }
 
@@ -70,8 +72,17 @@ class Live {
       if (trace.rows.length > LIVE_MAX) this.viewer.forget(Math.floor(LIVE_MAX / 3));
       this.viewer.update();
       this.viewer.jobs.update();
+      this.listBroken();
       if (isAtEnd) chart.scroller.scrollTop = chart.scroller.scrollHeight;
     }, UPDATE_MS);
+  }
+
+  // List what is broken anew if that has changed, or where it is: who clicks meanwhile loses a click.
+  listBroken() {
+    const { trace } = this.viewer;
+    const listed = trace.violations.map(({ n }) => trace.places.has(n)).join();
+    if (listed !== this.listed) this.viewer.listBroken();
+    this.listed = listed;
   }
 
   say(text) {
@@ -81,6 +92,6 @@ class Live {
 
 // Records that are missing: a row over all lanes. It has the place of the row before it.
 function gap(before, count) {
-  const text = `${count} records are missing here: they came too fast`;
+  const text = `${count} records are missing here: they came too fast; the judge begins anew`;
   return { n: before.n + 0.5, t: before.t, kind: "gap", party: before.party, text, bad: "fault" };
 }

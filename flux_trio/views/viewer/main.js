@@ -1,7 +1,7 @@
 // The page: which rows are shown, which one is chosen, and what a key or a click does.
 
 const BROKEN_MAX = 100;    // violations that are listed
-const NOT_JUDGED = "Not judged: this is not the whole trace";
+const NONE_SO_FAR = "No clause is broken so far";
 
 class Viewer {
   constructor(page) {
@@ -178,7 +178,7 @@ class Viewer {
     const causes = this.trace.violations.filter(({ follows }) => !follows);
     const items = causes.slice(0, BROKEN_MAX).map((violation) => this.itemOf(violation));
     const more = causes.length - BROKEN_MAX;
-    const none = this.page.live ? NOT_JUDGED : "No clause is broken";
+    const none = this.page.live ? NONE_SO_FAR : "No clause is broken";
     const title = causes.length ? `${causes.length} broken` : none;
     byId("broken").replaceChildren(
       element("h2", {}, title),
@@ -188,16 +188,17 @@ class Viewer {
   }
 
   itemOf(violation) {
-    const { clause, party, text, n, following } = violation;
+    const { clause, party, text, n, following, is_last } = violation;
     const by = party ? ` by ${party}` : "";
     const known = this.trace.places.has(n) ? `record ${n}` : `record ${n}, which is not in this page`;
     const where = n ? known : "no single record breaks it";
     const more = following ? `, and ${following} that follow from it` : "";
+    const end = is_last ? "; further ones of this clause are not told" : "";
     const button = element(
       "button",
       { type: "button", title: printable(this.page.clauses[clause] ?? "") },
       element("b", {}, `${clause}${by}`), element("span", {}, text),
-      element("small", {}, where + more),
+      element("small", {}, where + more + end),
     );
     button.addEventListener("click", () => this.goTo(this.trace.places.get(n)));
     return element("li", {}, button);

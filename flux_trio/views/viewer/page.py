@@ -23,12 +23,15 @@ from flux_trio.views.viewer.rows import Row
 
 SCRIPTS: Final = ("dom.js", "model.js", "chart.js", "jobs.js", "details.js", "live.js", "main.js")
 STYLE: Final = "viewer.css"
+TEXT_CHARS_MAX: Final = 1000  # of a violation that is told while an instance runs
+BECAUSE_MAX: Final = 100  # records that explain one
 
 
 class Broken(msgspec.Struct, omit_defaults=True):
     """A violation: the clause or property, who broke it, what was found, at which record and why.
 
     `follows` says that it is a consequence of another one; of a cause, `following` counts them.
+    `is_last` says that further violations of the clause are not told.
     """
 
     clause: str
@@ -38,6 +41,7 @@ class Broken(msgspec.Struct, omit_defaults=True):
     because: list[int]
     follows: bool = False
     following: int = 0
+    is_last: bool = False
 
 
 class Data(msgspec.Struct, kw_only=True):
@@ -66,6 +70,20 @@ def broken_of(things: Iterable[tuple[Violation, list[Violation]]]) -> list[Broke
         found.append(_broken(cause, following=len(following)))
         found += [_broken(each, follows=True) for each in following]
     return found
+
+
+def broken_at(found: Sequence[Violation]) -> list[Broken]:
+    """Return the violations in one record, as a monitor finds them: those that follow come last.
+
+    Texts are cut to TEXT_CHARS_MAX characters, and reasons to BECAUSE_MAX records.
+    """
+    told = []
+    for each in found:
+        following = sum(other.cause is each for other in found)
+        broken = _broken(each, follows=each.cause is not None, following=following)
+        broken.text, broken.because = broken.text[:TEXT_CHARS_MAX], broken.because[:BECAUSE_MAX]
+        told.append(broken)
+    return told
 
 
 def _broken(violation: Violation, *, follows: bool = False, following: int = 0) -> Broken:
@@ -107,11 +125,24 @@ def viewer_page(title: str, head: Iterable[str], data: Data) -> str:
     return f"<!DOCTYPE html>\n{page}\n"
 
 
-def live_page(title: str, clauses: Mapping[str, Clause], modules: Sequence[str]) -> tuple[str, str]:
-    """Return the page that reads rows from its server, and its Content-Security-Policy."""
+def live_page(
+    title: str, clauses: Mapping[str, Clause], modules: Sequence[str], left_out: Iterable[str]
+) -> tuple[str, str]:
+    """Return the page that reads rows from its server, and its Content-Security-Policy.
+
+    The clauses `left_out` are not judged.
+    """
     told = {id_: each.text for id_, each in clauses.items()}
     data = Data(rows=(), clauses=told, modules=modules, live=True)
-    head = [element("h1", escape(title)), '<p class="aside" id="live">connecting</p>']
+    judged = (
+        "Judged from the first record here on. Left out are clauses that need the beginning of the "
+        f"trace: {', '.join(left_out)}."
+    )
+    head = [
+        element("h1", escape(title)),
+        '<p class="aside" id="live">connecting</p>',
+        element("p", escape(judged), class_="aside"),
+    ]
     style, script = _file(STYLE), "".join(map(_file, SCRIPTS))
     return viewer_page(title, head, data), _policy(style, script, live=True)
 

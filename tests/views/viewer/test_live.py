@@ -50,6 +50,8 @@ def test_rows_of_a_job_come_and_a_reload_keeps_them(browser: Browser, tmp_path: 
         parties = browser.run("return [...viewer.trace.parties.keys()]")
         assert {"kvs", "sched", "job-exec", "job-ingest", "job-list"} <= set(parties)
         comes(browser, "document.querySelector('.job .bar.RUN')")
+        title = browser.run("return document.querySelector('#broken h2').textContent")
+        assert title == "No clause is broken so far"
         browser.driver.refresh()
         comes(browser, f"viewer.trace.jobs.get('{jobid}')?.bars.at(-1)?.state === 'INACTIVE'")
         browser.open(url)
