@@ -68,7 +68,7 @@ class Backlog(Generic[Message]):
     def put(self, message: Message) -> Response | None:
         """Keep `message`; return an error response instead if there is no room for it."""
         if isinstance(message, Request) and not message.is_owner:
-            if _is_disconnect(message):
+            if is_disconnect(message):
                 self._leave(message.sender)
                 return None
             count, size = self._guests.get(message.userid, (0, 0))
@@ -78,7 +78,7 @@ class Backlog(Generic[Message]):
                 return respond_error(message, Errno.EAGAIN, text)
             self._guests[message.userid] = count, size
             self._senders.add(message.sender)
-        elif isinstance(message, Request) and _is_disconnect(message):
+        elif isinstance(message, Request) and is_disconnect(message):
             self._silence(message.sender)
         self._waiting.append(message)
         return None
@@ -120,5 +120,6 @@ class Backlog(Generic[Message]):
             ]
 
 
-def _is_disconnect(request: Request) -> bool:
+def is_disconnect(request: Request) -> bool:
+    """Return whether `request` tells a service that the sender is gone (RFC 6, Disconnection)."""
     return request.topic == topics.disconnect_of(service_of(request.topic))

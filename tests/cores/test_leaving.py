@@ -10,8 +10,11 @@ import pytest
 
 from flux_trio.cores.exec.attach import POLLS_OF_USER_MAX
 from flux_trio.cores.exec.vocabulary import OutputRead, ReadOutput
+from flux_trio.cores.ingest.core import IngestCore
 from flux_trio.cores.kvs.core import KvsCore
-from flux_trio.formats import parse_event
+from flux_trio.cores.kvs.ops import Stored
+from flux_trio.cores.turns import SetTimer, TimerFired
+from flux_trio.formats import Jobspec, parse_event
 from flux_trio.messages import (
     ROLE_USER,
     Errno,
@@ -21,10 +24,10 @@ from flux_trio.messages import (
     topics,
 )
 from flux_trio.protocols import ACTIVE, VALIDATE, HookAnswer, HookAnswered, JobState
-from tests.support.asking import GUEST_USERID, asked, asked_by_guest, gone
+from tests.support.asking import GUEST_USERID, asked, asked_by_guest, gone, service_back
 from tests.support.counting import count_steps
 from tests.support.eventlogs import ending, inactive, pending, running
-from tests.support.exec_script import ExecScript, jobspec, timers
+from tests.support.exec_script import MANAGER, ExecScript, jobspec, timers
 from tests.support.listing import ListedJobs
 from tests.support.manager_script import ManagerScript
 
@@ -273,3 +276,109 @@ def test_job_that_ends_costs_no_more_when_many_lists_wait() -> None:
         return count_steps(lambda: listed.core.turn(0.0, [news]))
 
     assert ending_one(10 * MANY) < 2 * ending_one(FEW)
+
+
+# --- one that leaves in the turn of its answer (6.disconnect.2)
+
+
+def responses(actions: list[Any]) -> list[Response]:
+    return [each for each in actions if isinstance(each, Response)]
+
+
+def test_kvs_does_not_answer_one_that_leaves_in_the_turn_of_its_answer() -> None:
+    """6.disconnect.2: whether its commit is stored in that turn, or its request is refused."""
+    core = KvsCore()
+    put = asked("kvs.commit", {"ops": [["put", "a", "1"]]})
+    core.turn(0.0, [put])
+    assert responses(core.turn(0.0, [Stored(), gone("kvs", "alice"), put])) == []
+    again = responses(core.turn(0.0, [Stored()]))
+    assert [each.routes for each in again] == [("alice",)]  # the next one of its name
+    guests = asked_by_guest("kvs.lookup", {"key": "a"})
+    farewell = disconnect_request("kvs", "guest", GUEST_USERID, ROLE_USER)
+    assert len(responses(core.turn(0.0, [guests]))) == 1
+    assert responses(core.turn(0.0, [guests, farewell])) == []
+
+
+def test_execution_service_does_not_answer_one_that_leaves_in_the_turn_of_its_answer() -> None:
+    """6.disconnect.2"""
+    script = ExecScript()
+    script.started(7, jobspec())
+    kill = asked("job-exec.kill", {"id": 7, "signum": 15})
+    assert len(responses(script(kill))) == 1
+    assert responses(script(kill, gone("job-exec", "alice"))) == []
+    again = script(kill, gone("job-exec", "alice"), msgspec.structs.replace(kill, matchtag=2))
+    assert [each.matchtag for each in responses(again)] == [2]
+
+
+def test_job_that_ends_in_the_turn_in_which_the_job_manager_leaves_is_not_told_to_it() -> None:
+    """6.disconnect.2"""
+    script = ExecScript(simulate=True, has_shell=False)
+    (timer,) = [e for e in script.start(7, jobspec(duration=10.0)) if isinstance(e, SetTimer)]
+    over = TimerFired(timer.key)
+    assert responses(script(over, gone("job-exec", MANAGER), now=timer.at)) == []
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload", "is_streaming"),
+    [
+        (topics.LIST_LIST, {"states": int(ACTIVE)}, False),
+        (topics.LIST_STATS, {}, False),
+        (topics.LIST_ID, {"id": 2}, False),
+        (topics.INFO_LOOKUP, {"id": 2, "keys": ["none"]}, False),
+        (topics.INFO_WATCH, {"id": 2, "path": "none"}, True),
+    ],
+)
+def test_list_does_not_answer_one_that_leaves_in_the_turn_of_its_answer(
+    topic: str, payload: dict[str, Any], *, is_streaming: bool
+) -> None:
+    """6.disconnect.2: also if what it asked for is read in that turn."""
+    listed = with_a_finished_and_a_running_job()
+    ask = asked(topic, payload, streaming=is_streaming)
+    farewell = gone(service_of(topic), "alice")
+    listed.turn(ask, farewell)
+    assert listed.take_sent() == []
+    listed.let_kvs_answer()
+    assert listed.take_sent() == []
+    listed.turn(ask)
+    if not listed.take_sent():
+        answers, listed.answers = listed.answers, []
+        listed.turn(*answers, farewell)
+        assert listed.take_sent() == []
+
+
+def test_ingest_does_not_answer_one_that_leaves_in_the_turn_of_its_answer() -> None:
+    """6.disconnect.2: refused at once, or when the batch is decided."""
+    core = IngestCore()
+    (getinfo,) = core.start(1.0)
+    submit = asked(topics.INGEST_SUBMIT, {"jobspec": Jobspec.from_command(["true"]).to_json()})
+    bad = asked(topics.INGEST_SUBMIT, {"jobspec": {}})
+    farewell = gone(topics.JOB_INGEST, "alice")
+    core.turn(1.0, [submit])
+    error = Response(getinfo.topic, "job-manager is gone", Errno.ENOSYS, getinfo.matchtag)
+    assert responses(core.turn(1.0, [error, farewell])) == []
+    assert len(responses(core.turn(1.0, [submit]))) == 1
+    assert responses(core.turn(1.0, [submit, farewell])) == []
+    (getinfo,) = core.turn(1.0, [service_back("job-manager")])
+    core.turn(1.0, [Response(getinfo.topic, {"max_jobid": 0}, 0, getinfo.matchtag)])
+    assert len(responses(core.turn(1.0, [bad]))) == 1
+    assert responses(core.turn(1.0, [bad, farewell])) == []
+    (commit,) = core.turn(1.0, [submit])
+    (told,) = core.turn(1.0, [Response(commit.topic, {}, 0, commit.matchtag)])
+    decided = Response(told.topic, {"errors": []}, 0, told.matchtag)
+    assert responses(core.turn(1.0, [farewell, decided])) == []
+
+
+def test_job_manager_does_not_answer_one_that_leaves_in_the_turn_of_the_commit() -> None:
+    """6.disconnect.2: and the next one of its name is answered."""
+    m = ManagerScript(commits_wait=True)
+    m.submit(1)
+    while m.commits:
+        m.commit()
+    m.ask(topics.JOB_URGENCY, {"id": 1, "urgency": 3}, tag=5)
+    stored = m.commits.popleft()
+    again = asked(topics.JOB_URGENCY, {"id": 1, "urgency": 4}, tag=6)
+    m.put(Response(stored.topic, {}, 0, stored.matchtag), gone("job-manager", "alice"), again)
+    while m.commits:
+        m.commit()
+    answers = [each for each in m.messages if each.topic == topics.JOB_URGENCY]
+    assert [each.matchtag for each in answers] == [6]

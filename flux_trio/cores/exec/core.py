@@ -312,6 +312,7 @@ class ExecCore(CorePart):
         self._outbox.send(respond(request))
 
     def _disconnect(self, request: Request) -> None:
+        self._outbox.forget(request.sender)
         self._attachments.disconnect(request.sender)
         self._inputs.disconnect(request.sender)
         if request.sender == self._manager.sender:

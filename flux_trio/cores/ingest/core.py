@@ -18,7 +18,7 @@ from flux_trio.cores.job_index import refusal_ops, submit_op
 from flux_trio.cores.kvs_calls import commit_ops
 from flux_trio.cores.methods import Methods
 from flux_trio.cores.outbox import Outbox
-from flux_trio.cores.sharing import Backlog
+from flux_trio.cores.sharing import Backlog, is_disconnect
 from flux_trio.cores.state import CorePart
 from flux_trio.cores.turns import CommonAction, CommonInput, Exit, Log, TimerFired
 from flux_trio.editions import submission
@@ -150,10 +150,8 @@ class IngestCore(CorePart):
         for message in inputs:
             if isinstance(message, Request) and self._ids is not None:
                 requests.append(message)
-            elif isinstance(message, Request) and self._refusal:
-                self._outbox.send(respond_error(message, self._refusal_errnum, self._refusal))
             elif isinstance(message, Request):
-                self._outbox.send(self._backlog.put(message))
+                self._outbox.send(self._put_off(message))
             elif isinstance(message, Response):
                 self._take_response(now, message)
             elif isinstance(message, Event):
@@ -169,6 +167,14 @@ class IngestCore(CorePart):
             self._check_room()
             self._store()
         return self._outbox.take_actions()
+
+    def _put_off(self, request: Request) -> Response | None:
+        """Keep a request until the last id is known; return an error if it cannot be known now."""
+        if is_disconnect(request):
+            self._outbox.forget(request.sender)
+        if self._refusal:
+            return respond_error(request, self._refusal_errnum, self._refusal)
+        return self._backlog.put(request)
 
     def _ask_last_id(self) -> None:
         self._outbox.ask(topics.JOB_GETINFO, None, LastIdRead())
@@ -201,6 +207,7 @@ class IngestCore(CorePart):
 
     def _disconnect(self, request: Request) -> None:
         """A submitter is gone: its jobs stay, without an answer (6.disconnect.2)."""
+        self._outbox.forget(request.sender)
         batches = [self._batch, *self._undecided]
         for call in self._outbox.calls:
             match call:

@@ -42,7 +42,7 @@ from flux_trio.cores.job_list.watches import Watches
 from flux_trio.cores.kvs_calls import look_up, value_in
 from flux_trio.cores.methods import Methods
 from flux_trio.cores.outbox import Outbox
-from flux_trio.cores.sharing import Backlog
+from flux_trio.cores.sharing import Backlog, is_disconnect
 from flux_trio.cores.state import CorePart
 from flux_trio.cores.turns import ClockStepped, CommonAction, CommonInput, TimerFired
 from flux_trio.editions import job_list, journal, streams
@@ -181,8 +181,10 @@ class JobListCore(CorePart):
         """Add `request` to the `requests` of this turn, or to the backlog."""
         if self._follower.ready:
             requests.append(request)
-        else:
-            self._exchange.send(self._backlog.put(request))
+            return
+        if is_disconnect(request):
+            self._exchange.forget(request.sender)
+        self._exchange.send(self._backlog.put(request))
 
     def _call(self, request: Request) -> None:
         """Call the method; for a job that is not active, first read its eventlog."""
@@ -251,10 +253,12 @@ class JobListCore(CorePart):
         return job_list.stats(job_list.Stats(jobs, self._watches.count))
 
     def _disconnect_list(self, request: Request) -> None:
+        self._exchange.forget(request.sender)
         self._asked.forget(request.sender)
         self._listings.forget(request.sender)
 
     def _disconnect_info(self, request: Request) -> None:
+        self._exchange.forget(request.sender)
         self._asked.forget(request.sender)
         self._info.forget(request.sender)
         self._watches.forget(request.sender)

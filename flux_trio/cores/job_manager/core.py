@@ -30,7 +30,7 @@ from flux_trio.cores.job_manager.requests.admissions import UserFound
 from flux_trio.cores.job_manager.requests.explaining import Waiting
 from flux_trio.cores.job_manager.requests.submission import submitted_in
 from flux_trio.cores.outbox import Outbox
-from flux_trio.cores.sharing import Backlog
+from flux_trio.cores.sharing import Backlog, is_disconnect
 from flux_trio.cores.state import CorePart
 from flux_trio.cores.turns import ClockStepped, TimerFired
 from flux_trio.messages import (
@@ -254,6 +254,9 @@ class JobManagerCore(CorePart):
         if isinstance(message, PluginsChanged):
             message = parts.arrivals.known_already(message)
         if not isinstance(message, Request):
+            self._backlog.put(message)
+        elif is_disconnect(message):
+            parts.ledger.forget(message.sender)
             self._backlog.put(message)
         elif message.topic == topics.JOB_HINDRANCE:
             parts.ledger.answer_at_once(self._methods.call(message))

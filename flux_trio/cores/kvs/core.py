@@ -211,6 +211,7 @@ class KvsCore(CorePart):
             self._queue.append(read)
 
     def _disconnect(self, request: Request) -> None:
+        self._outbox.forget(request.sender)
         if not request.is_owner:
             return  # every request of a guest was refused
         self._queue = without_answers(self._queue, request.sender)

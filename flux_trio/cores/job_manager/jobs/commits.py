@@ -148,6 +148,7 @@ class Commits(Part):
         Messages of earlier turns are searched once a turn, for all peers that have left in it, and
         so are the calls whose answers would answer them.
         """
+        self.outbox.forget(sender)
         self.messages = without_responses(self.messages, {sender})
         self.questions = without_responses(self.questions, {sender})
         if self.uncommitted or len(self.outbox.calls):
