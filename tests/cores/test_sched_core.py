@@ -703,6 +703,18 @@ class TestJobManagerGone:
             {"group": "default", "targets": "0"},
         )
 
+    def test_exception_that_is_lost_with_the_job_manager_is_raised_again(
+        self, script: SchedScript
+    ) -> None:
+        """28.shrink.4: the new one tells of a job that still holds what was shrunk."""
+        script.turn(alloc(1))
+        first = only(sent(script.acquired(type="shrink", targets="0")))
+        hello = only(script.turn(gone("sched", MANAGER)))
+        ready = only(script.turn(*script.hello_answers(hello, {"j1": script.r(1)})))
+        again = only(sent(script.turn(answer(ready, {"count": 0}))))
+        assert again == first
+        assert (again[0], again[1]["id"]) == ("job-manager.raise", 1)
+
     def test_a_late_scheduler_that_hears_of_two_ends_at_once_says_one_hello(
         self, script: SchedScript
     ) -> None:

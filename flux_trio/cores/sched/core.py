@@ -70,7 +70,6 @@ class SchedCore(CorePart):
 
     _manager: tuple[str, ...]
     _is_busy: bool
-    _shrunk: int
 
     def __init__(
         self,
@@ -90,7 +89,6 @@ class SchedCore(CorePart):
         self._granting = Grantings(self._context)
         self._reranking = Reranking(self._context, self._granting)
         self._is_busy = False  # a job waits or holds something
-        self._shrunk = 0  # bit set of shrunk ranks whose holders do not know of it yet
         self._methods = Methods(
             for_owner={
                 topics.SCHED_ALLOC: partial(self._when_ready, self._alloc),
@@ -168,7 +166,7 @@ class SchedCore(CorePart):
             case ReadyHeard():
                 if self._greeter.ready_heard(call, response):
                     self._is_busy = len(self._context.schedule.state.grants) > 0
-                    self._shrunk_or_ready()
+                    self._lose(self._context.schedule.leaving)
             case GrantsStored():
                 for one in self._granting.stored(call, response):
                     self._succeed(one)
@@ -215,9 +213,8 @@ class SchedCore(CorePart):
         """Lose `ranks` (28.shrink). Before hello tells of the holders, no rank is known as free."""
         self._take_back(ranks)
         self._context.schedule.shrink(ranks)
-        self._shrunk |= ranks
         if self._greeter.is_ready:
-            self._shrunk_or_ready()
+            self._lose(ranks)
 
     def _take_back(self, ranks: int) -> None:
         """Revoke grants of `ranks` before SUCCESS; the jobs wait (28.shrink.3, 28.offline.3)."""
@@ -225,9 +222,12 @@ class SchedCore(CorePart):
             if one.grant.allocation.ranks & ranks:
                 self._context.schedule.submit(self._granting.revoke(one))
 
-    def _shrunk_or_ready(self) -> None:
-        """Release free ranks, raise exceptions of jobs on the others, check requests again."""
-        ranks, self._shrunk = self._shrunk, 0
+    def _lose(self, ranks: int) -> None:
+        """Release free ranks, raise exceptions of jobs on the others, check requests again.
+
+        After hello this is about all ranks that were shrunk: an earlier job manager may have ended
+        before it took up an exception, and a job that gets two is none the worse for it.
+        """
         self._acquisition.release(self._context.schedule.take_left())
         holders = self._context.schedule.holders(ranks) if self._edition.shrink_ends_jobs else ()
         for jobid in holders:
