@@ -6,7 +6,7 @@ answer at once unless a fault lets them answer later.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,6 +23,8 @@ from flux_trio.protocols import AskHook, HookAnswer, HookAnswered
 from flux_trio.trace import Kind
 
 USERID: Final = 1000  # the owner of the instance
+LATE: Final = "plugin"
+"""With the ticket of its question, the key of the timer at which a plugin that hangs answers."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,11 @@ class Surroundings:
     store: StoreKind = "memory"
 
 
+def is_late_answer(key: Hashable) -> bool:
+    """Return whether this is the key of a timer at which a plugin that hangs answers."""
+    return isinstance(key, tuple) and key[0] == LATE
+
+
 def plans_of_world(
     config: Config, given: Surroundings, disk: Disk, fault_of: Callable[[AskHook], Answering | None]
 ) -> dict[str, ModulePlan]:
@@ -59,7 +66,7 @@ def plans_of_world(
 class JobManagerOfWorld(JobManagerAtOnce):
     """The job manager with plugins that a fault may let answer later.
 
-    A plugin that hangs answers at a timer, whose key has the ticket of the question.
+    A plugin that hangs answers at a timer.
     """
 
     def __init__(
@@ -101,14 +108,14 @@ class JobManagerOfWorld(JobManagerAtOnce):
     def _through(self, item: Any) -> Any:
         """Return what the core gets: for the timer of a late answer the answer."""
         match item:
-            case TimerFired(key=("plugin", int() as ticket)):
+            case TimerFired(key=(_, int() as ticket) as key) if is_late_answer(key):
                 return HookAnswered(ticket, self._late.pop(ticket))
         return item
 
     def _answer_later(self, ticket: int, answer: HookAnswer, seconds: float) -> None:
         self._late[ticket] = answer
-        self._timers.append(SetTimer(("plugin", ticket), self._now + seconds))
+        self._timers.append(SetTimer((LATE, ticket), self._now + seconds))
 
     def _forget(self, ticket: int) -> None:
         if self._late.pop(ticket, None) is not None:
-            self._timers.append(ClearTimer(("plugin", ticket)))
+            self._timers.append(ClearTimer((LATE, ticket)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, NamedTuple
 
 from flux_trio.broker import Peer
@@ -185,6 +185,11 @@ class Station:
                 self._held[ref] = count - 1
 
     # --- timers
+
+    @property
+    def timers(self) -> Iterable[Hashable]:
+        """The keys of the timers that are set."""
+        return self._timers
 
     def set_timer(self, key: Hashable, at: float) -> None:
         """Fire `key` at `at`, in seconds that passed; replaces an earlier time."""

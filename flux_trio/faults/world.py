@@ -35,7 +35,7 @@ from flux_trio.cores.turns import (
     TimerFired,
 )
 from flux_trio.faults.disk import Disk
-from flux_trio.faults.machines import USERID, Surroundings, plans_of_world
+from flux_trio.faults.machines import USERID, Surroundings, is_late_answer, plans_of_world
 from flux_trio.faults.plugins import Answering
 from flux_trio.faults.station import Station
 from flux_trio.messages import (
@@ -406,6 +406,7 @@ class CoresWorld:
             and each.name not in self.liars
             and self._away.get(each.name, 0.0) <= self.passed
             and self._slow.get(each.name, (0.0, 0.0))[1] <= self.passed
+            and not any(is_late_answer(key) for key in each.timers)
             for each in found
         )
 
