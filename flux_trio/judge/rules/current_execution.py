@@ -9,7 +9,7 @@ from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, errnum, job_i
 from flux_trio.judge.engine.trait import CARRIES_R
 from flux_trio.judge.rules.rfc20_use import END
 from flux_trio.judge.rules.rfc32_start import SENT, reattach_is_for_what_should_still_run
-from flux_trio.judge.views.eventlogs import LOG
+from flux_trio.judge.views.eventlogs import DOUBTS, LOG
 from flux_trio.judge.views.execution import LINK, START, STARTS, start_of
 from flux_trio.judge.views.holding import WRITTEN, Written
 from flux_trio.judge.views.resource_sets import carried, number_of, resources_in
@@ -22,7 +22,7 @@ ANSWERED: Final = sent("response", START)
 STARTED, REATTACHED = "start", "reattached"
 
 require_key(RULES, "32.start.11", SENT, key="R", shape=OBJECT)
-RULES.judge("32.start.9", SENT, views=(LOG,))(reattach_is_for_what_should_still_run)
+RULES.judge("32.start.9", SENT, views=(LOG, DOUBTS))(reattach_is_for_what_should_still_run)
 
 require_key(
     RULES,

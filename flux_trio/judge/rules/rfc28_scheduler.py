@@ -249,15 +249,23 @@ def _fold_pending(_had: Any, _part: None, record: Record, seen: Seen) -> tuple[P
     return None
 
 
+def _of_one_that_ended(record: Record, seen: Seen) -> list[tuple[int, None]]:
+    is_gone = seen.facts.is_manager_gone(record)
+    return [(jobid, None) for jobid in seen.all(PENDING)] if is_gone else []
+
+
 PENDING: Final = view(
     "pending requests",
     received("request", topics.SCHED_ALLOC),
     ALLOC_ANSWER,
     logged("clean"),
     key=job_id,
+    parts=_of_one_that_ended,
+    many=received("request", topics.disconnect_of(topics.SCHED)),
     fold=_fold_pending,
 )
-"""By job: its sched.alloc, not finally answered by the scheduler."""
+"""By job: its sched.alloc, not finally answered by the scheduler, which has not heard yet that the
+job manager has ended."""
 
 
 @RULES.judge("28.shrink.7", DENIES, views=[AS_RECEIVED, PENDING], debts=_unjudged)
@@ -304,6 +312,8 @@ def satisfiability_is_not_availability(answering: Answering, record: Record, see
         return bool(asked[1] <= one)
     if not 0 < asked[1] <= one or seen.at(CONSTRAINED, job_id(record)):
         return None
+    if asked[0] < had.changed and not seen.knew(record.party, had.changed):
+        return None  # it may have denied the request before it took up in that turn what changed
     text = f"job {job_id(record)} asks for {asked[1]} cores and is denied while {had.offline} is"
     return Broken(f"{text} offline, but target with {one} cores is there", (asked[0], had.changed))
 

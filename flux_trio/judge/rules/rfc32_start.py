@@ -29,7 +29,7 @@ from flux_trio.judge.engine.rule import (
 )
 from flux_trio.judge.engine.selector import topic_of
 from flux_trio.judge.views.calls import ASKING, Asking
-from flux_trio.judge.views.eventlogs import LOG, Log
+from flux_trio.judge.views.eventlogs import DOUBTS, LOG, Log, is_doubtful
 from flux_trio.judge.views.execution import LINK, START, STARTS, Start, is_open, link_of, start_of
 from flux_trio.judge.views.jobs import LIFE, RUN, Life
 from flux_trio.judge.views.scheduling import ASKED, asked_of
@@ -123,7 +123,7 @@ def every_job_that_is_due(record: Record, seen: Seen) -> Said:
     return life is not None and life.state == RUN
 
 
-@RULES.judge("32.start.9", SENT, views=(LOG,))
+@RULES.judge("32.start.9", SENT, views=(LOG, DOUBTS))
 def reattach_is_for_what_should_still_run(record: Record, seen: Seen) -> Said:
     log, reattach = seen.at(LOG, job_id(record)), payload(record).get("reattach")
     if log is None or not isinstance(reattach, bool):
@@ -131,9 +131,11 @@ def reattach_is_for_what_should_still_run(record: Record, seen: Seen) -> Said:
     runs = bool(log.started and not log.finished)
     if reattach is runs:
         return True
+    because = tuple(n for n in (log.started, log.finished) if n)
+    if any(is_doubtful(seen, n) for n in because):
+        return None
     has = f"{'a' if log.started else 'no'} start event and {'a' if log.finished else 'no'} finish"
     text = f"its eventlog has {has}: expected reattach {runs}, got {reattach}"
-    because = tuple(n for n in (log.started, log.finished) if n)
     return Broken(f"start request of job {job_id(record)}: {text}", because)
 
 

@@ -14,20 +14,68 @@ from flux_trio.judge.engine.packed import Packing
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import Broken
 from flux_trio.judge.engine.selector import (
+    ANY_DISCONNECT,
     ANY_TOPIC,
     EVENT,
+    MODULE,
     job_id,
     logged,
     name_of,
+    no_key,
+    noted,
+    payload,
     sent,
 )
 from flux_trio.judge.engine.trait import WITH_EVENTS, WITH_R, Trait
 from flux_trio.judge.engine.view import Live, Seen, seen_once, view
 from flux_trio.judge.views.commits import stored_events
-from flux_trio.judge.views.jobs import LIFE, Life, context_of, is_fatal
+from flux_trio.judge.views.jobs import DURABLE, LIFE, Durable, Life, context_of, is_fatal
 from flux_trio.judge.views.resource_sets import committed, resources_in
 from flux_trio.messages import topics
-from flux_trio.trace import Record
+from flux_trio.trace import Kind, Record
+
+
+class Doubt(NamedTuple):
+    """Events that are not known to be stored, since a job manager ended before it knew that."""
+
+    since: Place
+    end: Place
+    """Where it ended."""
+
+
+def _fold_doubts(
+    doubts: tuple[Doubt, ...] | None, _part: None, record: Record, seen: Seen
+) -> tuple[Doubt, ...] | None:
+    durable: Durable | None = seen.at(DURABLE, seen.facts.manager)
+    if durable is None or not _is_managers_end(record, seen):
+        return doubts
+    before = [each for each in doubts or () if each.since != durable.until]
+    return (*before, Doubt(durable.until, record.n))
+
+
+def _is_managers_end(record: Record, seen: Seen) -> bool:
+    if record.kind != MODULE:
+        return seen.facts.is_manager_gone(record)
+    data = payload(record)
+    return data.get("module") == seen.facts.manager and data.get("what") != "started"
+
+
+DOUBTS: Final = view(
+    "doubts",
+    noted(Kind.MODULE),
+    sent("request", ANY_DISCONNECT),
+    key=no_key,
+    fold=_fold_doubts,
+    reads=(DURABLE,),
+)
+"""One state: what each job manager that has ended may have logged in vain."""
+
+
+def is_doubtful(seen: Seen, n: int) -> bool:
+    """Whether the event logged at `n` may not be stored: the next job manager has not read it."""
+    doubts: tuple[Doubt, ...] | None = seen.at(DOUBTS)
+    return n > 0 and any(each.since <= n < each.end for each in doubts or ())
+
 
 Open = tuple[tuple[str, Place], ...]
 """Descriptions that were added or started, each with the record of its event."""
@@ -82,7 +130,9 @@ _PLACES: Final = {
 }
 
 
-def _fold_log(log: Log | None, _part: None, record: Record, _seen: Seen) -> Log | None:
+def _fold_log(log: Log | None, _part: None, record: Record, seen: Seen) -> Log | None:
+    if record.kind != EVENT:
+        return log and _read_back(log, payload(record).get("reattach"), seen)
     name, context, n = name_of(record), context_of(record), record.n
     if log is None:
         return Log(n) if name == "submit" else None
@@ -104,6 +154,15 @@ def _fold_log(log: Log | None, _part: None, record: Record, _seen: Seen) -> Log 
         case "exception":
             fatal = log.fatal or (n if is_fatal(record) else 0)
             return log.but(excepted=log.excepted or n, fatal=fatal)
+    return log
+
+
+def _read_back(log: Log, reattach: Any, seen: Seen) -> Log:
+    """A start request tells which of the doubtful events the next job manager has not read."""
+    if reattach is False and is_doubtful(seen, log.started):
+        return log.but(started=0)
+    if reattach is True and is_doubtful(seen, log.finished):
+        return log.but(finished=0)
     return log
 
 
@@ -142,8 +201,10 @@ def _unpack_log(number: int) -> Log:
 LOG: Final = view(
     "log",
     logged(ANY_TOPIC),
+    sent("request", f"<exec>.{topics.START_METHOD}"),
     key=job_id,
     fold=_fold_log,
+    reads=(DOUBTS,),
     packing=Packing(_pack_log, _unpack_log),
 )
 """By job id, including ended jobs, for jobs whose submit event is in the trace."""

@@ -319,6 +319,8 @@ def _fold_durable(durable: Durable | None, _part: None, record: Record, seen: Se
     if record.kind == SEND:
         return durable.but(commits=(*durable.commits, (matchtag, record.n)), has_sent=True)
     until, left, answered = durable.until, durable.commits, durable.answered
+    if errnum(record):
+        return durable.but(commits=tuple([each for each in left if each[0] != matchtag]))
     if durable.has_sent:
         until, answered = max((until, *answered)), ()
     for commit in durable.commits:
