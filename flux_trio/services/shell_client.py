@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from flux_trio.cores.exec.vocabulary import ShellConnected, ShellFailed, ShellInput, ShellLost
-from flux_trio.shell.host import ALREADY_RUNNING
 from flux_trio.shell.protocol import (
+    ALREADY_RUNNING,
     LOG_NAME,
     NOTICES,
     List,

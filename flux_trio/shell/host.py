@@ -27,6 +27,7 @@ from flux_trio.shell.job import Process, ShellJob
 from flux_trio.shell.jobs import ShellJobs
 from flux_trio.shell.orphans import become_subreaper
 from flux_trio.shell.protocol import (
+    ALREADY_RUNNING,
     JOBS_NAME,
     LOCK_NAME,
     LOG_NAME,
@@ -45,7 +46,6 @@ from flux_trio.shell.protocol import (
 )
 from flux_trio.shell.stream import ShellStream, is_same_user, socket_address
 
-ALREADY_RUNNING: Final = 3
 LOOK_AGAIN_S: Final = 0.1
 IDLE_S: Final = 10.0  # longer than the restart of an instance takes
 

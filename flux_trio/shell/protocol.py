@@ -22,6 +22,9 @@ JOBS_NAME: Final = "jobs"
 # arguments and environment to some megabytes. The connection of a peer that sends more is closed.
 MESSAGE_BYTES_MAX: Final = 16 << 20
 
+ALREADY_RUNNING: Final = 3
+"""Exit code of a shell host that found another one in its directory."""
+
 STREAMS: Final = ("stdout", "stderr")
 _SUFFIX: Final = {"stdout": "out", "stderr": "err"}
 _LENGTH_BYTES: Final = 4
