@@ -107,7 +107,8 @@ def test_commands_that_follow_at_once_find_the_instance(tmp_path: Path) -> None:
     """`flux-trio start & flux-trio run`, as it is pasted."""
     (tmp_path / "config.toml").write_text(SIMULATED)
     script = (
-        '"$@" start --config config.toml & until [ -e state/starting ]; do sleep 0.01; done; '
+        '"$@" start --config config.toml & '
+        "until [ -e state/starting ] || [ -e state/uri ]; do sleep 0.01; done; "
         '"$@" queue status && kill $! && wait $!'
     )
     done = subprocess.run(
