@@ -36,7 +36,8 @@ class Property:
     looks_at: Literal["trace", "step", "pause", "rest", "records"]
     check: Callable[[Any], Any]
     modules: tuple[str, ...] = ()
-    """At a pause: the modules that have to be well; empty if no fault may be at work at all."""
+    """At a pause: the modules that have to be well; empty if no fault may be at work at all. Over
+    the trace: the modules that are judged, none of which may have lied."""
 
     def __call__(self, seen: Any) -> str:
         said: str = self.check(seen)
@@ -69,9 +70,12 @@ class Watcher:
         self.problem = self.problem or problem
 
 
-def over_trace(name: str) -> Callable[[Callable[[Sequence[Record]], str]], Property]:
-    """Make a property of a function that gets the whole trace."""
-    return lambda check: Property(name, "trace", check)
+def over_trace(name: str, *modules: str) -> Callable[[Callable[[Sequence[Record]], str]], Property]:
+    """Make a property of a function that gets the whole trace.
+
+    With `modules`, which it judges, it is not called if a fault has let one of them lie.
+    """
+    return lambda check: Property(name, "trace", check, modules)
 
 
 def after_each_step(name: str) -> Callable[[Callable[[CoresWorld], str]], Property]:

@@ -251,7 +251,7 @@ class Game:
         else:
             problems = [f"rest: there is none after {world.nsteps} steps"]
         for each in self._properties:
-            if each.looks_at == "trace":
+            if each.looks_at == "trace" and world.liars.keys().isdisjoint(each.modules):
                 self._check(each, self.trace)
         said = {each.name: w.problem for each, w in self._watchers.items() if w.problem}
         problems += [f"{name}: {text}" for name, text in (self.broken | said).items()]

@@ -50,7 +50,7 @@ def messages_of(trace: Sequence[Record], party: str) -> Iterator[tuple[Record, s
             yield record, ""
 
 
-@over_trace("durable")
+@over_trace("durable", topics.JOB_MANAGER)
 def the_journal_tells_of_durable_events(trace: Sequence[Record]) -> str:
     """No event is told in the journal before its commit is answered (RFC 16, 21.criteria.7)."""
     open_: dict[int, set[Line]] = {}  # by matchtag of a commit that is not answered
@@ -79,7 +79,7 @@ def _lines_in(commit: Request) -> Iterator[Line]:
                 yield op.key, event.name, event.timestamp
 
 
-@over_trace("ordered")
+@over_trace("ordered", topics.KVS)
 def commits_are_answered_in_order(trace: Sequence[Record]) -> str:
     """The kvs stores the commits of each sender in the order in which they came (RFC 16)."""
     waiting: dict[str, list[int]] = {}  # by sender: matchtags, the oldest first
@@ -102,7 +102,7 @@ def commits_are_answered_in_order(trace: Sequence[Record]) -> str:
     return ""
 
 
-@over_trace("ids")
+@over_trace("ids", topics.JOB_MANAGER, topics.JOB_INGEST)
 def no_job_id_is_given_again(trace: Sequence[Record]) -> str:
     """Whoever gives out ids is told of the greatest one that any job has had."""
     greatest = 0
@@ -120,7 +120,7 @@ def no_job_id_is_given_again(trace: Sequence[Record]) -> str:
     return ""
 
 
-@over_trace("taken-back")
+@over_trace("taken-back", topics.SCHED)
 def what_was_lost_is_not_granted(trace: Sequence[Record]) -> str:
     """A grant is taken back if its nodes go before its R is durable (28.offline.3, 28.shrink.3)."""
     lost: set[int] = set()  # ranks that the scheduler knows as offline or shrunk

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from flux_trio.cores.kvs.ops import Append
-from flux_trio.faults import Crash, JobPlan, Plan, When, run_plan, shrink
+from flux_trio.faults import Crash, JobPlan, Plan, When, Which, run_plan, shrink
+from flux_trio.faults.catalogue import GrantOverlap
 from flux_trio.faults.consistency import OURS
 from flux_trio.faults.properties import (
     Watcher,
@@ -24,6 +27,7 @@ from flux_trio.trace import Kind, Record
 
 PLAN = Plan(seed=1, jobs=(JobPlan(), JobPlan(run=2.0)))
 CRASH = Crash("sched", When(topics.SCHED_ALLOC), back=3.0)
+LIE = GrantOverlap(Which(topics.KVS_COMMIT, party="sched"))
 
 
 def test_worlds_keep_the_properties_that_come_with_them() -> None:
@@ -134,6 +138,20 @@ def test_resources_that_are_never_freed_are_named() -> None:
     said = resources_are_accounted_for([each for each in trace if each is not last])
     assert said.startswith("the resources of ")
     assert said.endswith(" are not free")
+
+
+@pytest.mark.parametrize(("module", "is_asked"), [("sched", False), ("job-exec", True)])
+def test_property_over_the_trace_is_not_asked_about_a_module_that_lies(
+    module: str, *, is_asked: bool
+) -> None:
+    @over_trace("never", module)
+    def never(_trace: Sequence[Record]) -> str:
+        return "it is asked"
+
+    plan = Plan(seed=1, jobs=(JobPlan(),), faults=(LIE,))
+    outcome = run_plan(plan, properties=[never])
+    assert outcome.struck == (LIE,)
+    assert ("never" in outcome.broken) is is_asked
 
 
 def test_plan_that_breaks_a_property_of_a_user_is_made_small() -> None:

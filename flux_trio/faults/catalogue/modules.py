@@ -102,7 +102,8 @@ class CrashLoop(Strike, frozen=True):
         world.load_later(self.module, self.every)
         for nth in range(1, self.times + 1):
             world.later(self.every * nth, lambda: world.crash(self.module))
-            world.load_later(self.module, self.every * (nth + 1))
+            # also if the instance has begun anew before that crash: nobody else loads the module
+            world.later(self.every * (nth + 1), lambda: world.load(self.module))
 
 
 class Linger(Strike, frozen=True):
