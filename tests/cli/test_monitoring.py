@@ -109,16 +109,24 @@ async def test_what_breaks_while_an_instance_runs_is_logged() -> None:
     assert any(text.startswith("32.hello.") for _, _, text in entries)
 
 
+@pytest.fixture
+def everyday() -> list[Record]:
+    """Made here because a world cannot be run inside an asynchronous test."""
+    return trace_of("everyday")
+
+
 @pytest.mark.real
-async def test_monitor_that_ends_by_itself_is_told_of_and_the_instance_goes_on() -> None:
+async def test_monitor_that_ends_by_itself_is_told_of_and_the_instance_goes_on(
+    everyday: list[Record],
+) -> None:
     entries: list[Entry] = []
     with trio.fail_after(300):
         async with open_monitor() as monitor:
             monitor.report_to(lambda *entry: entries.append(entry))
             monitor._frames.append(b"\x00\x00\x00\x01\x00")  # no record
-            monitor.append(trace_of("everyday")[0])
+            monitor.append(everyday[0])
             await monitor.finished.wait()
-            monitor.append(trace_of("everyday")[1])
+            monitor.append(everyday[1])
     assert entries == [(Level.ERR, "monitor", "the monitor has ended by itself")]
 
 

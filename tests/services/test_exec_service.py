@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -21,7 +22,15 @@ from flux_trio.store.stores import MemoryStore
 from tests.support.eventlogs import inactive
 from tests.support.exec_script import job_key, jobspec, r_text, resources
 from tests.support.serving import Client, World
-from tests.support.shell import MARK, TEST_S_MAX, hosts, no_process_left, tasks, until
+from tests.support.shell import (
+    MARK,
+    TEST_S_MAX,
+    hosts,
+    no_process_left,
+    tasks,
+    tasks_in_number,
+    until,
+)
 
 pytestmark = pytest.mark.real
 
@@ -228,18 +237,17 @@ async def test_job_outlives_the_exec_service_and_is_found_again(directory: Path)
     """32.criteria.6, 32.start.10: reload of the execution service."""
     async with instance(directory) as world:
         manager = world.manager
+        go = directory.with_name("go")
+        os.mkfifo(go)
         async with world.exec():
-            await manager.start(
-                7, "sh", "-c", "until [ -e $0 ]; do sleep 0.01; done", f"{directory}/go"
-            )
+            await manager.start(7, "sh", "-c", "read line <$0", str(go))
             assert await manager.told() == ("start", {})
-        await until(lambda: bool(tasks(directory)))  # it is executed before /proc tells of it
-        (task, *_) = tasks(directory)
+        (task,) = await tasks_in_number(directory, 1)
         async with world.exec():
             await manager.start(7, "false", reattach=True)
             assert await manager.told() == ("start", {})
-            assert task in tasks(directory)
-            (directory / "go").touch()
+            assert tasks(directory) == [task]
+            go.write_text("\n")
             assert await manager.told() == ("finish", {"status": 0})
             assert await manager.told() == RELEASE
 

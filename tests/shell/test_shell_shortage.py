@@ -29,6 +29,7 @@ pytestmark = pytest.mark.real
 STREAMS_OF_ONE = 3  # descriptors: standard input, output and error
 PIPE_FOR_EXEC = 2  # by which a child says that it could not be executed
 COMMAND, OWN = "/bin/command", "/state/shell/jobs/1.0.out"
+NOT_LAUNCHED = 1000  # a job
 PIPE_FOR_INPUT = 2  # one of them stays with the host
 
 
@@ -53,7 +54,14 @@ def limited(shell: Shell, which: int, value: int) -> Iterator[None]:
 
 @asynccontextmanager
 async def descriptors_left(shell: Shell, count: int) -> AsyncIterator[None]:
-    """The host can open `count` descriptors more, counted when it opens and closes none."""
+    """The host can open `count` descriptors more, counted when it opens and closes none.
+
+    A start waits until the thread is done that moves the host to another cgroup, with a descriptor
+    open, so the count is made after a start that launches nothing.
+    """
+    shell.start(NOT_LAUNCHED, "/no/such/command")
+    await shell.hear(Done, NOT_LAUNCHED)
+    shell.forget(NOT_LAUNCHED)
     used, before = await _descriptors(shell), set[int]()
     while used != before or _is_moving(shell):
         used, before = await _descriptors(shell), used
