@@ -63,7 +63,7 @@ async def descriptors_left(shell: Shell, count: int) -> AsyncIterator[None]:
     await shell.hear(Done, NOT_LAUNCHED)
     shell.forget(NOT_LAUNCHED)
     used, before = await _descriptors(shell), set[int]()
-    while used != before or _is_moving(shell):
+    while used != before:
         used, before = await _descriptors(shell), used
     free = (number for number in range(1 << 16) if number not in used)
     limit = 0
@@ -78,13 +78,6 @@ async def _descriptors(shell: Shell) -> set[int]:
     shell.send(List())
     await shell.hear(Listing)
     return _open_of(*hosts(shell.directory))
-
-
-def _is_moving(shell: Shell) -> bool:
-    """Whether the host has a file of a cgroup open: a move takes 10 ms, and may be its first."""
-    (host,) = hosts(shell.directory)
-    names = [path.readlink() for path in Path(f"/proc/{host}/fd").iterdir() if path.is_symlink()]
-    return any(name.name == "cgroup.procs" for name in names)
 
 
 def _open_of(host: int) -> set[int]:
