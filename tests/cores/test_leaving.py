@@ -27,7 +27,7 @@ from flux_trio.protocols import ACTIVE, VALIDATE, HookAnswer, HookAnswered, JobS
 from tests.support.asking import GUEST_USERID, asked, asked_by_guest, gone, service_back
 from tests.support.counting import count_steps
 from tests.support.eventlogs import ending, inactive, pending, running
-from tests.support.exec_script import MANAGER, ExecScript, jobspec, timers
+from tests.support.exec_script import MANAGER, ExecScript, jobspec, start_request, timers, told
 from tests.support.listing import ListedJobs
 from tests.support.manager_script import ManagerScript
 
@@ -311,11 +311,15 @@ def test_execution_service_does_not_answer_one_that_leaves_in_the_turn_of_its_an
 
 
 def test_job_that_ends_in_the_turn_in_which_the_job_manager_leaves_is_not_told_to_it() -> None:
-    """6.disconnect.2"""
+    """6.disconnect.2: the next one is told of it."""
     script = ExecScript(simulate=True, has_shell=False)
     (timer,) = [e for e in script.start(7, jobspec(duration=10.0)) if isinstance(e, SetTimer)]
     over = TimerFired(timer.key)
-    assert responses(script(over, gone("job-exec", MANAGER), now=timer.at)) == []
+    (hello,) = script(over, gone("job-exec", MANAGER), now=timer.at)
+    assert hello.topic == topics.EXEC_HELLO
+    script(Response(hello.topic, None, 0, hello.matchtag), now=timer.at)
+    again = script(start_request(7, jobspec(duration=10.0), reattach=True), now=timer.at)
+    assert [each[0] for each in told(again)] == ["start", "finish", "release"]
 
 
 @pytest.mark.parametrize(

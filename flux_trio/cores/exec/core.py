@@ -316,6 +316,7 @@ class ExecCore(CorePart):
         self._attachments.disconnect(request.sender)
         self._inputs.disconnect(request.sender)
         if request.sender == self._manager.sender:
+            self._starts.untell()
             self._manager.gone()
 
     # Events

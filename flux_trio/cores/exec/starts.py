@@ -72,6 +72,15 @@ class Starts(Part):
         for jobid in self.streams:
             self._lose(jobid)
 
+    def untell(self) -> None:
+        """The job manager leaves in this turn: it does not get the final releases of the turn.
+
+        These jobs have not been told to their end.
+        """
+        for jobid in self.over:
+            if self.streams.of(jobid) is ExecState.RELEASED:
+                self.streams.forget(jobid)
+
     def is_told(self, job: Job) -> bool:
         """Return whether the final release of `job` was sent to a job manager."""
         return self.streams.of(job.id) is ExecState.RELEASED
