@@ -57,15 +57,25 @@ class Loader:
         if what in self._builtins:
             return self._builtins[what], "builtin"
         if "/" in what or what.endswith(".py"):
+            self._check_there_is(Path(what))
             return load_file(Path(what)), str(Path(what).resolve())
         for entry_point in importlib.metadata.entry_points(group=GROUP, name=what):
             return _of_entry_point(entry_point)
         name = f"{what.replace('-', '_')}.py"
-        for directory in self._path:
-            if _is_file(directory / name):
-                return load_file(directory / name), str((directory / name).resolve())
+        if (found := self._on_path(name)) is not None:
+            return load_file(found), str(found.resolve())
         places = ", ".join([f"the entry points {GROUP}", *map(str, self._path)])
         raise PluginError(f"no plugin {what}: looked for {name} in {places}")
+
+    def _on_path(self, name: str) -> Path | None:
+        """Return the first file of this name in the directories of plugins."""
+        return next((each / name for each in self._path if _is_file(each / name)), None)
+
+    def _check_there_is(self, path: Path) -> None:
+        """Raise PluginError if there is no such file; it says which name finds the plugin."""
+        if not _is_file(path) and (found := self._on_path(path.name)) is not None:
+            name = path.stem.replace("_", "-")
+            raise PluginError(f"no plugin {path}: there is no such file; {name} loads {found}")
 
 
 def _is_file(path: Path) -> bool:

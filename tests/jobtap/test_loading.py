@@ -120,6 +120,21 @@ def test_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert problem(tmp_path / "x.py") == f"no plugin {tmp_path}/x.py: there is no such file"
 
 
+@pytest.mark.parametrize("path", ["hold_until.py", "plugins/hold_until.py"])
+def test_file_that_is_not_there_is_told_from_one_that_its_name_finds(
+    write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    found = write("hold_until.py", CLASS)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    loader = Loader([tmp_path])
+    with pytest.raises(PluginError) as caught:
+        loader.find(path)
+    expected = f"no plugin {path}: there is no such file; hold-until loads {found}"
+    assert str(caught.value) == expected
+    assert loader.find("hold-until")[1] == str(found)
+
+
 @pytest.mark.parametrize("suffix", ["", ".py"])
 def test_name_that_no_file_can_have_is_an_error_that_says_so(tmp_path: Path, suffix: str) -> None:
     with pytest.raises(PluginError, match="File name too long"):
