@@ -67,9 +67,14 @@ class Ranked:
     def __len__(self) -> int:
         return len(self._order)
 
-    def add(self, job: ActiveJob) -> None:
-        """Add `job`, which must not be here."""
-        rank = self._ranks[job.id] = rank_of(job)
+    def put(self, job: ActiveJob) -> None:
+        """Add `job`, or move it to the place of its rank."""
+        rank, known = rank_of(job), self._ranks.get(job.id)
+        if rank == known:
+            return  # often: jobs are looked at again after each loss of the scheduler
+        if known is not None:
+            self._order.remove(known)
+        self._ranks[job.id] = rank
         self._order.add(rank)
 
     def discard(self, jobid: int) -> None:

@@ -107,9 +107,10 @@ class SchedulerSide(Part):
         elif (annotations := self.held.pop(job.id, None)) is not None:
             self._allocate(job, annotations)
         elif state == AllocState.IDLE:
-            self.requests.queued.discard(job.id)
             if job.priority > PRIORITY_MIN and self._queues.schedules(job.queue):
-                self.requests.queued.add(job)
+                self.requests.queued.put(job)
+            else:
+                self.requests.queued.discard(job.id)
 
     def unqueue(self, job: ActiveJob) -> None:
         """The job is back in PRIORITY: it is not to be asked for before its priority is known."""
