@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from flux_trio.protocols import JobState
+from flux_trio.protocols import JobState, SetPriority
 from tests.support.asking import asked
 from tests.support.manager_script import (
     ANNOTATE,
@@ -144,6 +144,17 @@ def test_requests_go_out_by_priority_then_submit_time_then_id(alone: ManagerScri
     alone.submit(4, 3, urgency=16)
     alone.submit(9, urgency=20)
     assert allocs(alone.attach_sched()) == [9, 5, 3, 4]
+
+
+def test_priority_that_changes_while_no_scheduler_is_ready_moves_the_job(
+    alone: ManagerScript,
+) -> None:
+    """27.criteria.5: also if the job stays in SCHED, and whether it moves up or down."""
+    alone.submit(1, 2, 3, 4)
+    alone.put(SetPriority(3, 20, "plugin"))
+    alone.put(SetPriority(1, 4, "plugin"))
+    assert alone.state(3) == JobState.SCHED
+    assert allocs(alone.attach_sched()) == [3, 2, 4, 1]
 
 
 def test_answers_come_in_any_order_and_any_time(m: ManagerScript) -> None:
