@@ -358,4 +358,4 @@ def test_gap_is_a_row_over_all_lanes(browser: Browser, tmp_path: Path) -> None:
     browser.run("viewer.trace.add(gap(viewer.trace.rows.at(-1), 7)); viewer.update()")
     browser.run("viewer.goTo(arguments[0])", len(rows))
     words = browser.run("return [...document.querySelectorAll('.noted')].at(-1).textContent")
-    assert words == "7 records are missing here: they came too fast"
+    assert words == "7 records are missing here: they came too fast; the judge begins anew"
