@@ -131,8 +131,8 @@ def reread(source: ConfigSource) -> Callable[[], Awaitable[Config]] | None:
 def run(startup: Startup) -> int:
     """Run the instance, and return the exit code of the command, or 0. Raises StartError."""
     fill_standard_descriptors()
-    _refuse_a_copy(startup.statedir)
     try:
+        _refuse_a_copy(startup.statedir)
         return trio.run(_run, startup)
     except (*EXPECTED, BaseExceptionGroup) as raised:
         error = sole_error(raised, EXPECTED)

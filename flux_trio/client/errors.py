@@ -20,7 +20,7 @@ class AccessDenied(ClientError):
 
 
 class MissingKey(ClientError, KeyError):
-    """A response lacks a key that the program needs, because the instance is older."""
+    """A response lacks a key that the program reads; perhaps the instance is older."""
 
     __str__ = Exception.__str__  # that of KeyError shows the text as a Python string
 

@@ -26,6 +26,6 @@ class Reply(dict[str, Any]):
         """Raise MissingKey, for `reply[key]`."""
         got = ", ".join(sorted(map(str, self))) or "no keys"
         raise MissingKey(
-            f"{self.topic}: expected the key {key}, got {got}: the instance at {self.uri} has an "
-            f"older version than this program, which has {__version__}; restart the instance"
+            f"{self.topic}: expected the key {key}, got {got}; if the instance at {self.uri} is "
+            f"older than this program, which has version {__version__}, restart it"
         )

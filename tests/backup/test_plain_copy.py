@@ -137,3 +137,13 @@ def test_repaired_file_is_as_original_as_the_damaged_one(state: Path) -> None:
     exchange(state)
     repair_file(state)
     assert is_copy(state)
+
+
+@pytest.mark.real
+def test_note_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    inode_path(state / "state.sqlite").mkdir(parents=True)
+    done = flux_trio("start", "--statedir", state, "true")
+    assert (done.returncode, done.stdout) == (1, "")
+    note = f"{state}/state.sqlite-inode"
+    assert done.stderr == f"flux-trio start: ERROR: {note}: Is a directory\n"

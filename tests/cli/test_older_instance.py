@@ -16,6 +16,6 @@ def test_what_the_command_needs_and_the_instance_does_not_tell(args: list[str]) 
         result = click.testing.CliRunner(env=env).invoke(main, args, prog_name="flux-trio")
     assert (result.exit_code, result.stdout) == (1, "")
     command = f"flux-trio {args[0]}: ERROR: "
-    expected = "broker.info: expected the key requester, got level, version: the instance at "
-    assert result.stderr.startswith(f"{command}{expected}{instance.uri} has an older version")
+    expected = "broker.info: expected the key requester, got level, version; if the instance at "
+    assert result.stderr.startswith(f"{command}{expected}{instance.uri} is older")
     assert "Traceback" not in result.stderr

@@ -90,18 +90,17 @@ def test_a_key_that_an_older_instance_does_not_send_is_named(run: Run) -> None:
             info["requester"]
         said = str(caught.value)
         assert said.startswith(
-            "broker.info: expected the key requester, got level, version: the instance at "
+            "broker.info: expected the key requester, got level, version; if the instance at "
         )
         assert said.endswith(
-            f" has an older version than this program, which has {__version__}; "
-            "restart the instance"
+            f" is older than this program, which has version {__version__}, restart it"
         )
         assert isinstance(caught.value, ClientError)
-        with pytest.raises(MissingKey, match=r"test\.echo: expected the key id, got no keys: "):
+        with pytest.raises(MissingKey, match=r"test\.echo: expected the key id, got no keys; "):
             (await client.call("test.echo"))["id"]
         async with client.stream("test.count", {"n": 1}) as counted:
             async for each in counted:
-                with pytest.raises(MissingKey, match=r"test\.count: .* key n, got index: "):
+                with pytest.raises(MissingKey, match=r"test\.count: .* key n, got index; "):
                     each["n"]
 
     run(test)
