@@ -27,7 +27,7 @@ from flux_trio.module_process import CONFIG_VARIABLE, main_of, module_environmen
 from flux_trio.sim import make_machine
 from flux_trio.transports import Connection, Credentials, connect_websocket, memory_pair
 from tests.support.instance import RunningInstance, running_instance
-from tests.support.shell import no_process_left, processes_about, until
+from tests.support.shell import no_process_left, processes_about, processes_with, until
 
 TEST_S_MAX = 300.0  # only what hangs takes so long, however busy the machine is
 CONFIG = Config(exec=ExecConfig(kill_timeout="0.2s"))
@@ -204,9 +204,8 @@ def is_running(pid: int) -> bool:
 
 def module_processes(instance: RunningInstance) -> list[int]:
     """Processes of the instance that are modules: they are told where it is."""
-    here = f"FLUX_TRIO_STATEDIR={instance.statedir}".encode()
-    modules = processes_about("flux_trio.module_process")
-    return [pid for pid in modules if here in Path(f"/proc/{pid}/environ").read_bytes()]
+    here = processes_with(f"FLUX_TRIO_STATEDIR={instance.statedir}")
+    return [pid for pid in processes_about("flux_trio.module_process") if pid in here]
 
 
 # --- what they are told

@@ -104,7 +104,7 @@ def commits_are_answered_in_order(trace: Sequence[Record]) -> str:
 
 @over_trace("ids", topics.JOB_MANAGER, topics.JOB_INGEST)
 def no_job_id_is_given_again(trace: Sequence[Record]) -> str:
-    """Whoever gives out ids is told of the greatest one that any job has had."""
+    """The service that gives out ids is told of the greatest id that any job has had."""
     greatest = 0
     for record in trace:
         message = record.message

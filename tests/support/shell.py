@@ -126,8 +126,7 @@ def hosts(directory: Path) -> list[int]:
 
 def tasks(directory: Path) -> list[int]:
     """The processes that jobs of `directory` have started, at any remove."""
-    variable = f"{MARK}={directory}".encode()
-    return [pid for pid in _processes() if variable in _read(pid, "environ").split(b"\0")]
+    return processes_with(f"{MARK}={directory}")
 
 
 async def tasks_in_number(directory: Path, count: int) -> list[int]:
@@ -144,6 +143,12 @@ def processes_of(words: bytes) -> list[int]:
 def processes_about(word: str) -> list[int]:
     """The processes with `word` in their command, also in that of a shell that is to run it."""
     return [pid for pid in _processes() if word.encode() in _read(pid, "cmdline")]
+
+
+def processes_with(variable: str) -> list[int]:
+    """The processes with `variable`, NAME=VALUE, in their environment."""
+    wanted = variable.encode()
+    return [pid for pid in _processes() if wanted in _read(pid, "environ").split(b"\0")]
 
 
 def _processes() -> list[int]:
