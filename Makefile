@@ -54,8 +54,8 @@ mutate-tables: $(READY)
 clause-proofs: $(READY)
 	$(BIN)/python -m tests.proofs $(and $(CLAUSE),--clause $(CLAUSE))
 
-# Each planted mistake: does fuzz find it within 1,000 seeds, or explore what fuzz leaves alive? Two to
-# three hours; MISTAKE=id for one, FAMILY=actions or rows for others, SEEDS for fewer seeds.
+# Each planted mistake: does fuzz find it within 1,000 seeds, or explore what fuzz leaves alive? Two
+# hours; MISTAKE=id for one, FAMILY=actions or rows for others, SEEDS for fewer seeds.
 mutants: $(READY)
 	$(BIN)/python -m tests.mistakes $(FAMILY) $(and $(MISTAKE),--only $(MISTAKE)) \
 		$(and $(SEEDS),--seeds $(SEEDS)); found=$$?; $(MAKE) mutants-explored && exit $$found

@@ -1,25 +1,26 @@
 """`python -m tests.mistakes`: does `flux-trio fuzz` find each planted mistake?
 
-Each mutant is planted in a process that plays up to 1,000 seeds and stops at the first broken
-property. Findings are kept in .mutants/: a run that was stopped goes on where it was.
+Each mutant is planted in a process that plays seeds and stops at the first broken property. A seed
+whose world does not reach what a mutant changes is not played with it. Findings are kept in
+.mutants/: a run that was stopped goes on where it was.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
-from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from tests.mistakes.families import FAMILIES, code_now, found_by_fuzz
+from tests.mistakes.families import FAMILIES, code_now, found_by_fuzz, program_commit
 from tests.mistakes.page import PAGE, page
-from tests.mistakes.trying import Trial, unsound_seeds
+from tests.mistakes.reaching import survey
+from tests.mistakes.trying import Trial
 from tests.planter.findings import KEPT
 
-SEEDS: Final = 1000
+SEEDS: Final = {"mistakes": 1000, "actions": 200, "rows": 200}
+"""By family: at most so many seeds for each mutant, so that a run takes two hours at most."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -30,29 +31,21 @@ def main(arguments: list[str] | None = None) -> int:
         sys.exit(f"no mutant {asked.only} in {asked.family}")
     if not asked.report:
         say = partial(print, flush=True)
-        unsound = _unsound(asked.seeds, say)
-        Trial(found_by_fuzz(asked.family), say, asked.seeds, asked.processes, unsound).run(chosen)
+        seeds = asked.seeds or SEEDS[asked.family]
+        known = survey(KEPT / "fuzz" / f"reached-{code_now()}.json", seeds, say)
+        findings = found_by_fuzz(asked.family)
+        unsound, reached = tuple(known.unsound), known.reached
+        trial = Trial(findings, say, seeds, asked.processes, unsound, reached=reached)
+        trial.run(chosen)
         print(f"this run: {(time.monotonic() - begin) / 60:.1f} min")
     found = {family: found_by_fuzz(family) for family in FAMILIES}
     targets = {family: [each.name for each in all_()] for family, all_ in FAMILIES.items()}
-    text, summary, is_well = page(targets, found)
+    before = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+    text, summary, is_well = page(targets, found, before, program_commit())
     if not asked.only:
         PAGE.write_text(text, encoding="utf-8")
     print(summary)
     return 0 if is_well else 1
-
-
-def _unsound(seeds: int, say: Callable[[str], None]) -> tuple[int, ...]:
-    """Return the seeds that break a property without a mutant; they are kept, too."""
-    path = KEPT / "fuzz" / f"unsound-{code_now()}.json"
-    end, found = json.loads(path.read_text()) if path.exists() else (0, [])
-    if end < seeds:
-        found += unsound_seeds(end, seeds)
-        end = seeds
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps([end, found]))
-    say(f"{len(found)} of {end} seeds break a property without a mutant")
-    return tuple(found)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -60,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("family", nargs="?", default="mistakes", choices=FAMILIES)
     add("--only", default="", metavar="MUTANT", help="this one alone")
-    add("--seeds", type=int, default=SEEDS, help="at most so many for each mutant")
+    add("--seeds", type=int, help=f"at most so many for each mutant, else {SEEDS}")
     add("--processes", type=int, default=2)
     add("--report", action="store_true", help="run nothing, write what was found")
     return parser

@@ -24,21 +24,54 @@ SENDERS: Final = frozenset(
 )
 
 
+NOTE: Final = "__reached__"
+"""The builtin that `noting` calls."""
+
+
 def targets() -> Iterator[Target]:
     """Yield the mutants of every action, in the order of files and lines."""
-    for path in sorted(CORES.rglob("*.py")):
-        file = str(path.relative_to(ROOT))
-        source = path.read_text(encoding="utf-8")
-        known: Counter[str] = Counter()
-        for function, statement in _actions(ast.parse(source)):
-            what = ast.unparse(statement).splitlines()[0][:60]
-            place = f"{file}:{function}: {what}"
-            known[place] += 1
-            if known[place] > 1:
-                place += f" ({known[place]})"
+    for file, source in _sources():
+        for place, statement in _places(file, source):
             for how in ("dropped", "doubled"):
                 plants = partial(_changed, file, source, statement, how)
-                yield Target(f"{place} {how}", plants)
+                yield Target(f"{place} {how}", plants, place=place)
+
+
+def noting() -> dict[str, str]:
+    """Return the text of each file in which each action calls NOTE with its place first."""
+    return {file: _noting(file, source) for file, source in _sources()}
+
+
+def _noting(file: str, source: str) -> str:
+    lines = source.splitlines(keepends=True)
+    actions = sorted(_places(file, source), key=lambda each: _begin(each[1]), reverse=True)
+    for place, statement in actions:
+        row, column = _begin(statement)
+        line = lines[row]
+        lines[row] = f"{line[:column]}{NOTE}({place!r}); {line[column:]}"
+    return "".join(lines)
+
+
+def _begin(statement: ast.Expr) -> tuple[int, int]:
+    return statement.lineno - 1, statement.col_offset
+
+
+def _sources() -> Iterator[tuple[str, str]]:
+    """Yield the path of each file of the cores, from the root, and its text."""
+    for path in sorted(CORES.rglob("*.py")):
+        yield str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
+
+
+def _places(file: str, source: str) -> Iterator[tuple[str, ast.Expr]]:
+    """Yield each action of a file, with a name of its own."""
+    known: Counter[str] = Counter()
+    for function, statement in _actions(ast.parse(source)):
+        what = ast.unparse(statement).splitlines()[0][:60]
+        place = f"{file}:{function}: {what}"
+        known[place] += 1
+        if known[place] > 1:
+            place += f" ({known[place]})"
+        yield place, statement
 
 
 def _actions(module: ast.Module) -> Iterator[tuple[str, ast.Expr]]:

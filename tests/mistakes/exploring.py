@@ -2,7 +2,7 @@
 
 Each mutant is planted in a process that explores small worlds until a property is broken. Findings
 are kept in .mutants/: a run that was stopped goes on where it was. A mutant that fuzz has found in
-the program as it is, is left out.
+the program as it is, or that no world of fuzz reaches, is left out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.mistakes import small_worlds
 from tests.mistakes.families import FAMILIES, code_now, found_by_fuzz
 from tests.mistakes.page import TITLES
 from tests.mistakes.small_worlds import ROUNDS, SMALL_WORLDS, STATES_MAX
-from tests.mistakes.trying import Target, Trial
+from tests.mistakes.trying import NOT_REACHED, Target, Trial
 from tests.planter.findings import KEPT, ROOT, Finding, Findings
 
 PAGE: Final = ROOT / "docs" / "reference" / "mistakes-explored.md"
@@ -53,8 +53,8 @@ def _explore(family: str, only: list[str], processes: int, say: Callable[[str], 
     begin = time.monotonic()
     fuzz = found_by_fuzz(family)
     chosen = [each for each in FAMILIES[family]() if not only or each.name in only]
-    alive = [each for each in chosen if (found := fuzz.latest(each.name)) is None or not found.by]
-    say(f"{len(alive)} of {len(chosen)} mutants are not found by fuzz")
+    alive = [each for each in chosen if is_alive(fuzz.latest(each.name))]
+    say(f"{len(alive)} of {len(chosen)} mutants are reached by fuzz and not found")
     if not alive:
         return
     findings = found_by_search(family)
@@ -73,6 +73,11 @@ def _explore(family: str, only: list[str], processes: int, say: Callable[[str], 
         sys.exit(f"a property is broken without a mutant: {sound}")
     trial.run(alive)
     say(f"this run: {(time.monotonic() - begin) / 60:.1f} min")
+
+
+def is_alive(found: Finding | None) -> bool:
+    """Whether a search may find a mutant: not if the worlds of fuzz do not even reach it."""
+    return found is None or not (found.by or found.why == NOT_REACHED)
 
 
 def found_by_search(family: str) -> Findings:

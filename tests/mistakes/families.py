@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -20,8 +21,8 @@ def _mistakes() -> Iterator[Target]:
 def _rows() -> Iterator[Target]:
     from tests.planter.mutants import mutants_of
 
-    for name in mutants_of("tables"):
-        yield Target(name, dict, name)
+    for name, mutant in mutants_of("tables").items():
+        yield Target(name, dict, name, mutant.place)
 
 
 FAMILIES: Final[dict[str, Callable[[], Iterator[Target]]]] = {
@@ -34,6 +35,17 @@ FAMILIES: Final[dict[str, Callable[[], Iterator[Target]]]] = {
 def found_by_fuzz(family: str) -> Findings:
     """Return what `flux-trio fuzz` has found of a family."""
     return Findings(KEPT / "fuzz" / f"{family}.jsonl", code_now())
+
+
+def program_commit() -> str:
+    """The last commit that changed the program, in short; "" if it has changed since."""
+    changed = _git("status", "--porcelain", "--", "flux_trio")
+    return "" if changed else _git("log", "-1", "--format=%h", "--abbrev=8", "--", "flux_trio")
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
 
 
 def code_now() -> str:

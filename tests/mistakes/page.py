@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Final
 
 from tests.mistakes.entries import Mistake, mistakes
 from tests.mistakes.survivors import WOULD_FIND
+from tests.mistakes.trying import NOT_REACHED
 from tests.planter.findings import ROOT, Finding, Findings
 
 PAGE: Final = ROOT / "docs" / "reference" / "mistakes-found.md"
@@ -18,9 +20,11 @@ _HEAD: Final = """\
 # Mistakes that were found
 
 `make mutants` writes this page. Each mutant is planted in a process of its own, which plays seeds
-until one breaks a property ([Planted mistakes](mistakes.md)). Seeds are those that were played, the
-last one broke the property; seconds are processor time.
+until one breaks a property ([Planted mistakes](mistakes.md)). Seeds are counted from the first one
+to the one that broke the property; seconds are processor time.
 """
+_GROUP: Final = re.compile("[: ]")
+"""What ends the file in the name of an action, and the table in that of a row."""
 TITLES: Final = {
     "mistakes": "Mistakes made by hand",
     "actions": "Actions of cores, dropped or doubled",
@@ -29,35 +33,60 @@ TITLES: Final = {
 
 
 def page(
-    targets: Mapping[str, Sequence[str]], found: Mapping[str, Findings]
+    targets: Mapping[str, Sequence[str]],
+    found: Mapping[str, Findings],
+    before: str = "",
+    commit: str = "",
 ) -> tuple[str, str, bool]:
-    """Return the page, its figures as text, and whether enough mistakes were found."""
+    """Return the page, its figures as text, and whether enough mistakes were found.
+
+    A family of which nothing is known in this program keeps its section of the page `before`.
+    """
     sections, summary = [_HEAD], []
     is_well = True
     for family, names in targets.items():
         known = {each.mutant: each for name in names if (each := found[family].latest(name))}
         figures = _figures(names, known)
         summary.append(f"{TITLES[family]}: {figures}")
-        sections.append(f"## {TITLES[family]}\n\n{figures}\n")
+        if not known and (kept := _section(before, TITLES[family])):
+            sections.append(kept)
+            continue
+        title = f"## {TITLES[family]}\n\n"
+        sections.append(f"{title}{_program(commit)}{figures}\n" if known else f"{title}{figures}\n")
         if family == "mistakes":
             sections.append(_table(known))
             counted = [each for each in mistakes() if not each.same]
             nfound = sum(bool(known[each.id].by) for each in counted if each.id in known)
             is_well = nfound >= FOUND_MIN * len(counted)
         sections.append(_properties(known))
-        sections.append(_alive(known))
+        sections += _alive(known)
     return "\n".join(each for each in sections if each), "\n".join(summary), is_well
 
 
+def _section(text: str, title: str) -> str:
+    """Return the section of a page, "" if there is none."""
+    _, found, after = text.partition(f"## {title}\n")
+    section = after.partition("\n## ")[0].rstrip()
+    return f"{found}{section}\n" if found else ""
+
+
+def _program(commit: str) -> str:
+    return f"The program is that of commit {commit}.\n\n" if commit else ""
+
+
 def _figures(names: Sequence[str], known: Mapping[str, Finding]) -> str:
-    killed = [each for each in known.values() if each.by]
     if not known:
         return f"{len(names)} mutants, not run."
+    killed = [each for each in known.values() if each.by]
+    alive = [each for each in known.values() if not each.by]
+    unreached = [each for each in alive if each.why == NOT_REACHED]
     text = f"{len(killed)} of {len(names)} found"
+    if unreached:
+        text += f", {len(killed)} of the {len(known) - len(unreached)} that a world reaches"
     if len(known) < len(names):
         text += f", {len(names) - len(known)} not run"
-    if len(killed) < len(known):
-        fewest = min(each.ran for each in known.values() if not each.by)
+    if alive:
+        fewest = min(each.ran for each in alive)
         text += f"; of each that was not found, {fewest} seeds or more were played"
     if killed:
         seeds = median([each.ran for each in killed])
@@ -90,9 +119,16 @@ def _properties(known: Mapping[str, Finding]) -> str:
     return "Found by: " + ", ".join(f"`{by}` ({count})" for by, count in order) + ".\n"
 
 
-def _alive(known: Mapping[str, Finding]) -> str:
-    alive = [_alive_line(each) for each in known.values() if not each.by]
-    return "Not found:\n\n" + "\n".join(alive) + "\n" if alive else ""
+def _alive(known: Mapping[str, Finding]) -> Iterator[str]:
+    """Yield the list of those that were not found, and how many no world reaches."""
+    alive = [each for each in known.values() if not each.by]
+    lines = [_alive_line(each) for each in alive if each.why != NOT_REACHED]
+    if lines:
+        yield "Not found:\n\n" + "\n".join(lines) + "\n"
+    counted = Counter(_GROUP.split(each.mutant)[0] for each in alive if each.why == NOT_REACHED)
+    if counted:
+        groups = ", ".join(f"`{group}` ({count})" for group, count in counted.most_common())
+        yield f"In none of the worlds: {groups}.\n"
 
 
 def _alive_line(found: Finding) -> str:

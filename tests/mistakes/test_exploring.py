@@ -10,9 +10,9 @@ import pytest
 from flux_trio.explore import SmallWorld
 from tests.mistakes import exploring, small_worlds
 from tests.mistakes.entries import mistakes
-from tests.mistakes.exploring import NAMES, WORKER, page
+from tests.mistakes.exploring import NAMES, WORKER, is_alive, page
 from tests.mistakes.small_worlds import ROUNDS, SMALL_WORLDS
-from tests.mistakes.trying import play
+from tests.mistakes.trying import NOT_REACHED, play
 from tests.mistakes.worker import BROKEN, Task
 from tests.planter.findings import Finding, Findings
 
@@ -41,6 +41,13 @@ def test_world_that_cannot_begin_is_told() -> None:
     broken = {"flux_trio/explore/search.py": "raise ValueError('planted')"}
     answer = play(Task(0, 1, broken), WORKER)
     assert (answer.broken, answer.problem) == (BROKEN, "ValueError: planted")
+
+
+def test_mutants_that_fuzz_finds_or_does_not_reach_are_left_out() -> None:
+    assert is_alive(None)
+    assert is_alive(Finding("A", "", "", 60))
+    assert not is_alive(Finding("A", "error", "because", 60))
+    assert not is_alive(Finding("A", "", NOT_REACHED, 60))
 
 
 def test_page_has_the_world_and_the_steps(tmp_path: Path) -> None:

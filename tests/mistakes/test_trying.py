@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -9,11 +11,17 @@ import pytest
 
 from tests.mistakes import actions
 from tests.mistakes.page import page
-from tests.mistakes.trying import Target, Trial, play
+from tests.mistakes.reaching import survey
+from tests.mistakes.trying import NOT_REACHED, Target, Trial, play
 from tests.mistakes.worker import BROKEN, Task
 from tests.planter.findings import Finding, Findings
 
 DRAWING = "flux_trio/faults/drawing.py"
+ALLOC = "flux_trio/cores/job_manager/scheduler/allocs.py:_send: "
+
+
+def is_dropped(target: Target) -> bool:
+    return target.name.endswith(" dropped")
 
 
 @pytest.mark.real
@@ -45,6 +53,57 @@ def test_each_action_is_dropped_and_doubled() -> None:
         compile(text, file, "exec")
 
 
+def test_actions_that_note_their_places_are_all_there() -> None:
+    texts = actions.noting()
+    for file, text in texts.items():
+        compile(text, file, "exec")
+    noted = Counter(re.findall(rf"{actions.NOTE}\((.+?)\); ", "".join(texts.values())))
+    assert noted == Counter(repr(each.place) for each in actions.targets() if is_dropped(each))
+
+
+@pytest.mark.real
+def test_request_for_resources_that_is_dropped_is_missed_at_the_first_seed_that_reaches_it(
+    tmp_path: Path,
+) -> None:
+    """The worlds run what is planted, and the survey knows which of them do."""
+    (dropped,) = (
+        each for each in actions.targets() if each.name.startswith(ALLOC) and is_dropped(each)
+    )
+    known = survey(tmp_path / "survey.json", 3, lambda _: None)
+    findings = Findings(tmp_path / "found.jsonl", "now")
+    Trial(findings, lambda _: None, 3, 1, reached=known.reached).run([dropped])
+    found = findings.latest(dropped.name)
+    assert found is not None
+    assert found.by in ("invariant.nobody-stuck", "idle")
+    assert found.ran == known.reached[dropped.place][0] + 1
+
+
+@pytest.mark.real
+def test_survey_goes_on_where_it_was_and_finds_seeds_that_prove_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "survey.json"
+    path.write_text(json.dumps({"end": 1, "unsound": [0], "reached": {"A": [0]}}))
+    known = survey(path, 2, lambda _: None)
+    assert (known.end, known.unsound, known.reached["A"]) == (2, [0], [0])
+    assert known.reached["JOB SCHED ALLOC"] == [1]
+    assert survey(path, 1, lambda _: None) == known
+
+
+def test_worlds_that_do_not_reach_a_mutant_are_not_played(tmp_path: Path) -> None:
+    findings = Findings(tmp_path / "found.jsonl", "now")
+    said: list[str] = []
+    reached = {"A": [0, 1, 40], "C": []}
+    trial = Trial(findings, said.append, 40, 1, (0,), reached=reached, worker="tests.no_worker")
+    trial.run([Target("B dropped", dict, place="B"), Target("C dropped", dict, place="C")])
+    assert [each.split(" (")[0] for each in said] == [
+        "1/2 to seed 19 B dropped: not reached",
+        "2/2 to seed 19 C dropped: not reached",
+        "1/2 to seed 39 B dropped: not reached",
+        "2/2 to seed 39 C dropped: not reached",
+    ]
+    with pytest.raises(RuntimeError, match="no_worker"):  # it is to be played
+        trial.run([Target("A dropped", dict, place="A")])
+
+
 def test_page_has_what_was_found_and_what_is_alive(tmp_path: Path) -> None:
     findings = Findings(tmp_path / "found.jsonl", "now")
     findings.add(Finding("hello-leaves-out-cleanup", "27.hello.4", "because", 7, 1.5))
@@ -60,3 +119,31 @@ def test_page_has_what_was_found_and_what_is_alive(tmp_path: Path) -> None:
     assert "- `worst-job-first`, 60 seeds\n" in text
     assert "- `sched-grant-number`, 400 seeds. What would find it: more seeds: a grant" in text
     assert not is_well
+
+
+def test_page_counts_what_no_world_reaches_by_file(tmp_path: Path) -> None:
+    findings = Findings(tmp_path / "found.jsonl", "now")
+    findings.add(Finding("cores/a.py:f: x dropped", "error", "because", 2, 1.0))
+    findings.add(Finding("cores/a.py:f: x doubled", "", "", 60, 1.0))
+    findings.add(Finding("cores/b.py:g: y dropped", "", NOT_REACHED, 60))
+    findings.add(Finding("cores/b.py:g: y doubled", "", NOT_REACHED, 60))
+    asked = [f"cores/{each}" for each in ("a.py:f: x dropped", "a.py:f: x doubled")]
+    asked += [f"cores/b.py:g: y {how}" for how in ("dropped", "doubled")]
+    text, _, _ = page({"actions": asked}, {"actions": findings}, commit="1234abcd")
+    assert (
+        "The program is that of commit 1234abcd.\n\n1 of 4 found, 1 of the 2 that a world" in text
+    )
+    assert "Not found:\n\n- `cores/a.py:f: x doubled`, 60 seeds\n" in text
+    assert text.endswith("In none of the worlds: `cores/b.py` (2).\n")
+
+
+def test_page_keeps_what_was_found_in_an_earlier_program(tmp_path: Path) -> None:
+    now, later = (Findings(tmp_path / "found.jsonl", code) for code in ("now", "later"))
+    now.add(Finding("A a", "error", "because", 2, 1.0))
+    none = Findings(tmp_path / "none.jsonl", "later")
+    asked = {"actions": ["A a", "A b"], "rows": ["R a"]}
+    before, _, _ = page(asked, {"actions": now, "rows": none}, commit="1234abcd")
+    text, summary, _ = page(asked, {"actions": later, "rows": none}, before, "5678abcd")
+    assert text == before
+    assert "1234abcd" in text
+    assert summary.startswith("Actions of cores, dropped or doubled: 2 mutants, not run.")

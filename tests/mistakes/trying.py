@@ -10,16 +10,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Final
 
 from tests.mistakes.worker import Answer, Task
 from tests.planter.findings import ROOT, Finding, Findings
 
-ROUNDS: Final = (60, 400, 1000)
+ROUNDS: Final = (20, 60, 200, 400, 1000)
 """Seeds that have been played at the end of each round, with `seeds_max` at most."""
+
+NOT_REACHED: Final = "not reached"
+"""Why a mutant is alive whose place is in none of the worlds."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,8 @@ class Target:
     plants: Callable[[], dict[str, str]]
     """Returns the changed files."""
     row: str = ""
+    place: str = ""
+    """A world that does not reach it is as without the mutant; "" if that is not known."""
 
 
 @dataclass
@@ -47,6 +52,8 @@ class Trial:
     name: Callable[[int], str] = "seed {}".format
     """Returns the name of a seed."""
     rounds: Sequence[int] = ROUNDS
+    reached: Mapping[str, Collection[int]] = field(default_factory=dict)
+    """By place, the seeds whose worlds reach it: a mutant of a place is played with these only."""
 
     def run(self, targets: Sequence[Target]) -> None:
         """Play the rounds; what is found is kept after each mutant."""
@@ -66,7 +73,9 @@ class Trial:
                 for done, future in enumerate(as_completed(futures), start=1):
                     found = future.result()
                     self.findings.add(found)
-                    said = f"{found.by} at {self.name(found.ran - 1)}" if found.by else "alive"
+                    said = (
+                        f"{found.by} at {self.name(found.ran - 1)}" if found.by else _alive(found)
+                    )
                     place = f"{done}/{len(targets)} to {self.name(most - 1)}"
                     self.say(f"{place} {found.mutant}: {said} ({found.seconds:.1f} s)")
             except BaseException:
@@ -76,21 +85,23 @@ class Trial:
     def _try(self, target: Target, most: int) -> Finding:
         before = self.findings.of(target.name)
         first, seconds = (0, 0.0) if before is None else (before.ran, before.seconds)
-        task = Task(first, most, target.plants(), target.row, self.unsound)
-        answer = play(task, self.worker)
+        worlds = self._worlds(target, most)
+        if not any(first <= each for each in worlds):
+            return Finding(target.name, "", "" if worlds else NOT_REACHED, most, seconds)
+        without = tuple({*range(first, most)}.difference(worlds))
+        answer = play(Task(first, most, target.plants(), target.row, without), self.worker)
         return Finding(
             target.name, answer.broken, answer.problem, answer.seed + 1, seconds + answer.seconds
         )
 
+    def _worlds(self, target: Target, most: int) -> set[int]:
+        """Return the seeds below `most` that may show the mutant."""
+        worlds = set(range(most)).difference(self.unsound)
+        return worlds.intersection(self.reached.get(target.place, ())) if target.place else worlds
 
-def unsound_seeds(first: int, end: int) -> Iterator[int]:
-    """Yield the seeds from `first` to `end` that break a property without a mutant."""
-    while first < end:
-        answer = play(Task(first, end, {}))
-        if not answer.broken:
-            return
-        yield answer.seed
-        first = answer.seed + 1
+
+def _alive(found: Finding) -> str:
+    return found.why or "alive"
 
 
 def play(task: Task, worker: str = Trial.worker) -> Answer:

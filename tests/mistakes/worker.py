@@ -19,7 +19,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType, ModuleType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from flux_trio.faults.campaign import SeedResult
 
 WORLD_S: Final = 60.0  # a world takes less than a second
 MEMORY_BYTES: Final = 4 << 30
@@ -73,12 +76,17 @@ def main(play: Play) -> None:
             from tests.planter.mutants import mutants_of
 
             mutants_of("tables")[task.row].plant()
-        signal.signal(signal.SIGPROF, _stop)
+        stop_worlds_that_hang()
         seed, broken, problem = play(task)
     except Exception as error:  # noqa: BLE001 - whatever a mistake does to the world
         seed, broken, problem = task.first, BROKEN, f"{type(error).__name__}: {error}"
     seconds = round(time.process_time() - begin, 2)
     print(json.dumps(asdict(Answer(seed, broken, problem, seconds))))
+
+
+def stop_worlds_that_hang() -> None:
+    """From now on a world that takes too long raises Hangs."""
+    signal.signal(signal.SIGPROF, _stop)
 
 
 def limit_time() -> None:
@@ -88,21 +96,25 @@ def limit_time() -> None:
 
 def play_seeds(task: Task) -> tuple[int, str, str]:
     """Play seeds as `flux-trio fuzz` does."""
-    from flux_trio.faults.campaign import Setup, play_seed
-
-    setups = [Setup(), Setup(plugins=(BUSY,))]
     for seed in range(task.first, task.end):
         if seed in task.without:
             continue
-        limit_time()
         try:
-            result = play_seed(seed, setups[seed % BUSY_EVERY == 1])
+            result = play_world(seed)
         except Hangs:
             return seed, HANGS, f"the world of the seed takes more than {WORLD_S:g} s"
         if result.broken:
             problems = [each for each in result.problems if each.startswith(result.broken)]
             return seed, result.broken, problems[0][:300]
     return task.end - 1, "", ""
+
+
+def play_world(seed: int) -> SeedResult:
+    """Play the world of a seed; each third has the plugin BUSY. Raises Hangs."""
+    from flux_trio.faults.campaign import Setup, play_seed
+
+    limit_time()
+    return play_seed(seed, Setup(plugins=(BUSY,) if seed % BUSY_EVERY == 1 else ()))
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

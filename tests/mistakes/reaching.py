@@ -1,0 +1,94 @@
+"""Which seeds reach which mutants: worlds are played once without any.
+
+A world that does not reach the place of a mutant is the same with it and without it, so such a seed
+is not played with the mutant. `python -m tests.mistakes.reaching` is the process that plays: it
+reads the first seed and the end as JSON, and writes a `Survey`.
+"""
+
+from __future__ import annotations
+
+import builtins
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tests.mistakes import actions
+from tests.mistakes.worker import Hangs, plant, play_world, stop_worlds_that_hang
+from tests.planter.findings import ROOT
+
+PART: Final = 100
+"""Seeds that a process plays; what it says is kept, then the next one begins."""
+
+
+@dataclass
+class Survey:
+    """What the seeds from 0 to `end` say, without `end`."""
+
+    end: int = 0
+    unsound: list[int] = field(default_factory=list)
+    """Seeds that break a property without a mutant: they prove nothing."""
+    reached: dict[str, list[int]] = field(default_factory=dict)
+    """By place of a mutant: the seeds whose worlds reach it."""
+
+    def add(self, other: Survey) -> None:
+        """Add what later seeds say."""
+        self.end = other.end
+        self.unsound += other.unsound
+        for place, seeds in other.reached.items():
+            self.reached.setdefault(place, []).extend(seeds)
+
+
+def survey(path: Path, seeds: int, say: Callable[[str], None]) -> Survey:
+    """Return what at least `seeds` seeds say; it is kept in the file `path`."""
+    known = Survey(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else Survey()
+    while known.end < seeds:
+        known.add(played(known.end, min(known.end + PART, seeds)))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(asdict(known)), encoding="utf-8")
+        say(f"without a mutant: {known.end} of {seeds} seeds")
+    say(f"{len(known.unsound)} of {known.end} seeds break a property without a mutant")
+    return known
+
+
+def played(first: int, end: int) -> Survey:
+    """Play seeds in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", __name__],
+        cwd=ROOT,
+        input=json.dumps([first, end]),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"the survey ended with {done.returncode}: {done.stderr[-2000:]}")
+    return Survey(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def _main() -> None:
+    first, end = json.load(sys.stdin)
+    places: set[str] = set()
+    setattr(builtins, actions.NOTE, places.add)
+    plant(actions.noting())
+    stop_worlds_that_hang()
+    found = Survey(end)
+    for seed in range(first, end):
+        places.clear()
+        try:
+            result = play_world(seed)
+        except Hangs:
+            found.unsound.append(seed)
+            continue
+        if result.broken:
+            found.unsound.append(seed)
+        for place in sorted({*places, *result.taken}):
+            found.reached.setdefault(place, []).append(seed)
+    print(json.dumps(asdict(found)))
+
+
+if __name__ == "__main__":
+    _main()
