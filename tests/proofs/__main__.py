@@ -21,6 +21,7 @@ from tests.proofs.results import (
     entries_by_clause,
     read_proven,
     statuses_now,
+    tried_now,
     why_not_planted,
     write_proven,
     write_status,
@@ -37,20 +38,20 @@ def main(arguments: list[str] | None = None) -> int:
     if faults := faults_of(files, load_clauses(), clause_mentions()):
         print(*faults, sep="\n")
         return 2
-    chosen = {
-        file: _chosen(file, entries, asked.clause, only_new=asked.new)
+    asked_for = {
+        file: chosen(file, entries, asked.clause, only_new=asked.new)
         for file, entries in files.items()
     }
     findings = Findings(KEPT / "proofs" / "findings.jsonl", code_now())
     trial = Trial(findings, lambda text: print(text, flush=True), asked.processes)
-    entries = [entry for each in chosen.values() for entry in each]
+    entries = [entry for each in asked_for.values() for entry in each]
     tried: dict[str, bool] = {}
     try:
         trial.run([entry for entry in entries if isinstance(entry, Proof)])
         tried |= _try_planted(entry for entry in entries if isinstance(entry, PlantedEntry))
     finally:
         tried |= _found(findings, (entry for entry in entries if isinstance(entry, Proof)))
-        for file in chosen:
+        for file in asked_for:
             write_proven(file, files[file], tried)
         write_status()
     wrong = _say_what_failed(findings, entries, tried)
@@ -68,23 +69,23 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m tests.proofs", description=__doc__)
     add = parser.add_argument
     add("--clause", default="", metavar="ID,...", help="only these; 27.alloc is its whole section")
-    add("--new", action="store_true", help="only what is not proven or has changed since")
+    add("--new", action="store_true", help="only what is not proven, or whose files changed since")
     add("--processes", type=int, default=2)
     return parser
 
 
-def _chosen(
+def chosen(
     file: Path, entries: ProofFile, asked: str, *, only_new: bool
 ) -> list[Proof | PlantedEntry]:
     """The entries of a file about the clauses that `asked` names, all when it is empty."""
     wanted = [f"{each}." for each in asked.split(",")] if asked else [""]
     before = read_proven(file)
-    chosen: dict[str, Proof | PlantedEntry] = {}
+    found: dict[str, Proof | PlantedEntry] = {}
     for clause, entry in entries_by_clause(entries).items():
-        is_known = only_new and before.get(clause) == entry.digest()
+        is_known = only_new and before.get(clause) == tried_now(entry)
         if f"{clause}.".startswith(tuple(wanted)) and not is_known:
-            chosen[entry.digest()] = entry
-    return list(chosen.values())
+            found[entry.digest()] = entry
+    return list(found.values())
 
 
 def _try_planted(entries: Iterable[PlantedEntry]) -> dict[str, bool]:

@@ -69,6 +69,15 @@ class Proof(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         whole = (self.edit, self.test, sorted(self.also), source)
         return hashlib.sha256(msgspec.json.encode(whole)).hexdigest()[:12]
 
+    def files_digest(self) -> str:
+        """A digest of the texts of the edited files and of the file of the test.
+
+        A proof that was tried with other texts is to be tried again: see `--new`.
+        """
+        paths = [*sorted({each.file for each in self.edit}), self.path]
+        texts = [source_of(path) for path in paths]
+        return hashlib.sha256(msgspec.json.encode(texts)).hexdigest()[:12]
+
 
 class PlantedEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The clause that a planted violation of a trace breaks, and the test that judges the trace.

@@ -1,14 +1,15 @@
 """Which clauses are proven: the files rfcNN.proven, and the status of every clause.
 
-A file has a line for each clause, with the digest of its entry. A clause whose entry or test has
-changed since is not proven any more, until it is tried again.
+A file has a line for each clause, with the digest of its entry, and the digest of the files that
+were edited and tested when the entry was tried. A clause whose entry or test has changed since is
+not proven any more, until it is tried again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from flux_trio.judge import ClauseStatus, judge, load_clauses, load_reasons, report
 from tests.planter.findings import ROOT
@@ -19,6 +20,7 @@ from tests.support.scenarios import breaks_of
 
 STATUS: Final = ROOT / "tests" / "judge" / "clause_status.txt"
 SUFFIX: Final = ".proven"
+NO_FILES: Final = "-"
 
 Entry = Proof | PlantedEntry
 
@@ -29,22 +31,38 @@ def entries_by_clause(entries: ProofFile) -> dict[str, Entry]:
     return found | {each.clause: each for each in entries.planted}
 
 
-def read_proven(file: Path) -> dict[str, str]:
-    """The clauses of a file of entries that were proven, each with the digest of its entry."""
+class Tried(NamedTuple):
+    """What was tried when a clause was proven: digests of the entry, and of the files' texts."""
+
+    entry: str
+    files: str
+
+
+def tried_now(entry: Entry) -> Tried:
+    """What is tried if `entry` is tried now; a planted violation edits no file."""
+    return Tried(entry.digest(), entry.files_digest() if isinstance(entry, Proof) else NO_FILES)
+
+
+def read_proven(file: Path) -> dict[str, Tried]:
+    """The clauses of a file of entries that were proven, each with what was tried."""
     path = file.with_suffix(SUFFIX)
     if not path.exists():
         return {}
-    return dict(line.split() for line in path.read_text(encoding="utf-8").splitlines())
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return {clause: Tried(*digests) for clause, *digests in map(str.split, lines)}
 
 
-def write_proven(file: Path, entries: ProofFile, tried: Mapping[str, bool]) -> None:
-    """Write which clauses of a file are proven; `tried` has the digests that were tried now."""
+def write_proven(file: Path, entries: ProofFile, held: Mapping[str, bool]) -> None:
+    """Write which clauses of a file are proven; `held` has the digests of what was tried now."""
     before = read_proven(file)
     lines = []
     for clause, entry in entries_by_clause(entries).items():
-        digest = entry.digest()
-        if tried.get(digest, before.get(clause) == digest):
-            lines.append(f"{clause} {digest}\n")
+        now = tried_now(entry)
+        known = before.get(clause)
+        if now.entry in held:
+            known = now if held[now.entry] else None
+        if known is not None and known.entry == now.entry:
+            lines.append(f"{clause} {' '.join(known)}\n")
     lines.sort(key=_order)
     file.with_suffix(SUFFIX).write_text("".join(lines), encoding="utf-8")
 
@@ -58,9 +76,9 @@ def proven(directory: Path = HERE) -> dict[str, str]:
     """The clauses that are proven, each with its test."""
     found = {}
     for file, entries in read_entries(directory).items():
-        digests = read_proven(file)
+        known = read_proven(file)
         for clause, entry in entries_by_clause(entries).items():
-            if digests.get(clause) == entry.digest():
+            if clause in known and known[clause].entry == entry.digest():
                 found[clause] = entry.test
     return found
 

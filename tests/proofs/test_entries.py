@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from flux_trio.judge import load_clauses
+from tests.proofs.__main__ import chosen
 from tests.proofs.entries import (
     Edit,
     PlantedEntry,
@@ -20,7 +21,7 @@ from tests.proofs.entries import (
     read_entries,
     sources_of_tests,
 )
-from tests.proofs.results import read_proven, write_proven
+from tests.proofs.results import SUFFIX, read_proven, tried_now, write_proven
 from tests.support.clause_mentions import clause_mentions
 
 CLAUSES = load_clauses()
@@ -28,6 +29,7 @@ TEST = "tests/proofs/test_entries.py::test_entry_that_fits_has_no_faults"
 MENTIONS = {"27.alloc.1": [TEST], "27.alloc.2": [TEST]}
 EDIT = Edit("flux_trio/clock.py", '"""The ', '"""')
 PROOF = Proof((EDIT,), TEST, "27.alloc.1")
+PLANTED = PlantedEntry("27.free.1", "rfc27_free: id_is_text", TEST)
 
 
 def faults(*proofs: Proof, **others: tuple[PlantedEntry | Unprovable, ...]) -> list[str]:
@@ -74,10 +76,9 @@ def test_what_is_wrong_with_a_proof_is_told(proof: Proof, fault: str) -> None:
 
 
 def test_what_is_wrong_with_other_entries_is_told() -> None:
-    planted = PlantedEntry("27.free.1", "rfc27_free: id_is_text", TEST)
     absent = PlantedEntry("27.free.3", "rfc27_free: nothing", "tests/no.py::test_x")
     assert faults(
-        PROOF, planted=(planted, absent), unprovable=(Unprovable("27.alloc.1", "no"),)
+        PROOF, planted=(PLANTED, absent), unprovable=(Unprovable("27.alloc.1", "no"),)
     ) == [
         "rfc27.toml: 27.free.1: the planted violation breaks 27.free.2",
         "rfc27.toml: 27.free.3: there is no planted violation 'rfc27_free: nothing'",
@@ -113,9 +114,30 @@ def test_what_was_proven_is_kept_until_its_entry_changes(tmp_path: Path) -> None
     write_proven(file, ProofFile((PROOF, two)), {PROOF.digest(): True, two.digest(): True})
     assert list(read_proven(file)) == ["27.alloc.1", "27.alloc.2", "27.alloc.10"]
     write_proven(file, ProofFile((PROOF, changed(clause="27.alloc.2"))), {})
-    assert read_proven(file) == {
-        "27.alloc.1": PROOF.digest(),
-        "27.alloc.2": PROOF.digest(),
-    }
+    assert read_proven(file) == {"27.alloc.1": tried_now(PROOF), "27.alloc.2": tried_now(PROOF)}
     write_proven(file, ProofFile((PROOF,)), {PROOF.digest(): False})
     assert read_proven(file) == {}
+
+
+def test_what_was_proven_with_other_files_stays_proven_and_is_tried_again(tmp_path: Path) -> None:
+    """The files are those that are edited, and that of the test."""
+    file = tmp_path / "rfc27.toml"
+    entries = ProofFile((PROOF,), planted=(PLANTED,))
+    write_proven(file, entries, {PROOF.digest(): True, PLANTED.digest(): True})
+    assert chosen(file, entries, "", only_new=True) == []
+    text = file.with_suffix(SUFFIX).read_text()
+    assert text.count(PROOF.files_digest()) == 1
+    file.with_suffix(SUFFIX).write_text(text.replace(PROOF.files_digest(), "0123456789ab"))
+    write_proven(file, entries, {})
+    assert read_proven(file)["27.alloc.1"] == (PROOF.digest(), "0123456789ab")
+    assert chosen(file, entries, "", only_new=True) == [PROOF]
+    assert chosen(file, entries, "27.free", only_new=True) == []
+    assert chosen(file, entries, "27.free", only_new=False) == [PLANTED]
+
+
+def test_files_of_a_proof_are_those_that_are_edited_and_that_of_its_test() -> None:
+    other_file = changed(edit=(EDIT, Edit("flux_trio/judge/clauses/registry.py", "a", "b")))
+    other_test = changed(test="tests/proofs/test_trying.py::test_x")
+    assert len({PROOF.files_digest(), other_file.files_digest(), other_test.files_digest()}) == 3
+    same_file = changed(edit=(Edit(EDIT.file, "a", "b"),), test=f"{PROOF.path}::test_x")
+    assert same_file.files_digest() == PROOF.files_digest()
