@@ -1,5 +1,7 @@
 """Plants a mutant, or installs a probe, in this process and in the processes that it starts.
 
+It also lets the cores in the started processes be reborn, if they are in this one.
+
 `site/sitecustomize.py` is found by Python processes that inherit PYTHONPATH; it calls `at_start`.
 """
 
@@ -10,6 +12,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -25,6 +28,19 @@ RECORDS: Final = "PLANTER_RECORDS"
 """Environment variable: `FAMILY DIRECTORY`, in a process that records."""
 REFUSED: Final = "PLANTER_REFUSED"
 """Environment variable: the file for pairs without a row (tests/support/refusals.py)."""
+REBORN: Final = "PLANTER_REBORN"
+"""Environment variable: set if cores are replaced after every turn (tests/support/reborn.py)."""
+
+CORES: Final[dict[str, str]] = {
+    "flux_trio.cores.exec.core": "ExecCore",
+    "flux_trio.cores.ingest.core": "IngestCore",
+    "flux_trio.cores.job_manager.core": "JobManagerCore",
+    "flux_trio.cores.job_list.core": "JobListCore",
+    "flux_trio.cores.kvs.core": "KvsCore",
+    "flux_trio.cores.resource.core": "ResourceCore",
+    "flux_trio.cores.sched.core": "SchedCore",
+}
+"""The cores that can be put down: class by module."""
 
 SITE: Final = str(Path(__file__).parent / "site")
 
@@ -43,6 +59,11 @@ def record(family: str, directory: Path) -> Writer:
     return writer
 
 
+def let_others_be_reborn() -> None:
+    """Replace the cores in the processes started from now after their turns."""
+    _tell_others(REBORN, "1")
+
+
 def is_planted() -> bool:
     """Whether this process has a mutant."""
     return PLANTED in os.environ
@@ -52,6 +73,9 @@ def at_start() -> None:
     """In a new process: do the same as the one that started it, once the program is imported."""
     if path := os.environ.get(REFUSED):
         _after_import("flux_trio.protocols", lambda: _report_refused(path))
+    if REBORN in os.environ:
+        for module, name in CORES.items():
+            _after_import(module, partial(_let_be_reborn, module, name))
     if told := os.environ.get(PLANTED):
         family, mutant = told.split(" ", 1)
         _after_import(FAMILIES[family][1], lambda: mutants_of(family)[mutant].plant())
@@ -62,6 +86,10 @@ def at_start() -> None:
 
 def _report_refused(path: str) -> None:
     importlib.import_module("tests.support.refusals").report_to(path)
+
+
+def _let_be_reborn(module: str, name: str) -> None:
+    importlib.import_module("tests.support.reborn").let_be_reborn_in(module, name)
 
 
 def _record(family: str, directory: str) -> None:

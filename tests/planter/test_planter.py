@@ -113,6 +113,21 @@ def test_mutant_is_planted_in_processes_that_the_test_starts() -> None:
     assert in_another_process(PRINTS_ROW, **planted) == "ENABLED_STARTED\n"
 
 
+CORE_IS_REPLACED = """
+from flux_trio.cores.sched.core import SchedCore
+print(hasattr(SchedCore.turn, "__wrapped__"))
+"""
+
+
+@pytest.mark.real
+def test_cores_are_replaced_in_processes_that_a_reborn_test_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv(planting.REBORN, raising=False)
+    assert in_another_process(CORE_IS_REPLACED) == "False\n"
+    assert in_another_process(CORE_IS_REPLACED, **{planting.REBORN: "1"}) == "True\n"
+
+
 @pytest.mark.real
 def test_what_other_processes_reach_counts_for_the_test_that_started_them(tmp_path: Path) -> None:
     env = {planting.RECORDS: f"tables {tmp_path}", "PYTEST_CURRENT_TEST": "a.py::test_b (call)"}

@@ -1,7 +1,8 @@
 """Every core replaced after every turn by a new one that is given its state, through bytes.
 
-`pytest -p tests.support.reborn` runs any test so: what a core does may depend on nothing but its
-state. Every part of the old core raises from then on, whatever of it is touched.
+`pytest -p tests.support.reborn` runs any test so, also in the processes that it starts: what a
+core does may depend on nothing but its state. Every part of the old core raises from then on,
+whatever of it is touched.
 """
 
 from __future__ import annotations
@@ -14,18 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from flux_trio.cores.state import Part, parts_of, put_down, take_up
-
-CORES: Final[dict[str, str]] = {
-    "flux_trio.cores.exec.core": "ExecCore",
-    "flux_trio.cores.ingest.core": "IngestCore",
-    "flux_trio.cores.job_manager.core": "JobManagerCore",
-    "flux_trio.cores.job_list.core": "JobListCore",
-    "flux_trio.cores.kvs.core": "KvsCore",
-    "flux_trio.cores.resource.core": "ResourceCore",
-    "flux_trio.cores.sched.core": "SchedCore",
-}
-"""The cores that can be put down: class by module."""
-
+from tests.planter.planting import CORES, let_others_be_reborn
 
 EVERY_TURN_BYTES: Final = 4_000_000
 """A core is replaced after every turn until so many bytes of state are written: some 400 turns of
@@ -110,9 +100,20 @@ def let_be_reborn(cls: Any) -> None:
     cls.__init__, cls.start, cls.turn = remember, after(start), after(turn)
 
 
+def let_be_reborn_in(module: str, name: str) -> None:
+    """Replace each core of class `name` of `module`, a name of CORES.
+
+    A worker process of pytest-xdist calls this twice: at its start, and as it loads the plugin.
+    """
+    cls = getattr(importlib.import_module(module), name)
+    if not hasattr(cls.turn, "__wrapped__"):
+        let_be_reborn(cls)
+
+
 def pytest_configure() -> None:
     """Called by pytest when it loads this file as a plugin."""
     global is_on
     is_on = True
     for module, name in CORES.items():
-        let_be_reborn(getattr(importlib.import_module(module), name))
+        let_be_reborn_in(module, name)
+    let_others_be_reborn()
