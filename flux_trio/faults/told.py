@@ -22,6 +22,15 @@ from flux_trio.trace import Kind, Record
 T = TypeVar("T")
 
 EVENTLOG: Final = "eventlog"
+SERVICES: Final = (
+    topics.JOB_MANAGER,
+    topics.SCHED,
+    topics.JOB_EXEC,
+    topics.RESOURCE,
+    topics.KVS,
+    topics.JOB_INGEST,
+    topics.JOB_LIST,
+)
 Line = tuple[str, str, float]
 """An event: the key of its eventlog, its name and its timestamp."""
 
@@ -164,9 +173,36 @@ def _follow(lost: set[int], told: Response) -> None:
                 lost.update(offline)
 
 
+@over_trace("final", *SERVICES)
+def nothing_follows_the_last_answer(trace: Sequence[Record]) -> str:
+    """A service answers a request once, or ends its stream once (RFC 6, Streaming Responses).
+
+    The client takes up the first answer; nobody takes up another one.
+    """
+    left: dict[tuple[str, str, int], int] = {}  # by service, client and matchtag: answers to come
+    for record in trace:
+        message = record.message
+        if record.kind == Kind.CONFIG:
+            left.clear()
+        elif record.kind == Kind.MODULE and record.data is not None:
+            module = record.data["module"]
+            left = {key: n for key, n in left.items() if module not in key[:2]}
+        elif record.kind == Kind.RECV and isinstance(message, Request) and message.matchtag:
+            key = (record.party, message.sender, message.matchtag)
+            left[key] = left.get(key, 0) + 1
+        elif record.kind == Kind.SEND and isinstance(message, Response) and message.ends_rpc:
+            key = (record.party, message.routes[0] if message.routes else "", message.matchtag)
+            if left.get(key) == 0:
+                return f"record {record.n} is a second answer to {message.topic} of {key[1]}"
+            if key in left:
+                left[key] -= 1
+    return ""
+
+
 OVER_TRACE: Final = (
     the_journal_tells_of_durable_events,
     commits_are_answered_in_order,
     no_job_id_is_given_again,
     what_was_lost_is_not_granted,
+    nothing_follows_the_last_answer,
 )

@@ -25,10 +25,12 @@ from flux_trio.faults.told import (
     OVER_TRACE,
     commits_are_answered_in_order,
     no_job_id_is_given_again,
+    nothing_follows_the_last_answer,
     the_journal_tells_of_durable_events,
     what_was_lost_is_not_granted,
 )
-from flux_trio.messages import Request, Response, topics
+from flux_trio.messages import Request, Response, end_of_stream, respond_stream, topics
+from flux_trio.messages.types import STREAMING
 from flux_trio.trace import Kind, Record
 
 STARTED = When("job-exec.start", type="response")
@@ -94,6 +96,36 @@ def test_commit_that_overtakes_an_earlier_one_of_its_sender_is_found() -> None:
     assert commits_are_answered_in_order(commits(1, 2)) == ""
     assert commits_are_answered_in_order(commits(2, 1, errnum=28)) == ""  # it was refused at once
     assert commits_are_answered_in_order(commits(2, left_after=1)) == ""  # the first has no reader
+
+
+def test_second_answer_to_a_request_is_found() -> None:
+    """Also if it is another one than the first; a request that comes twice is answered twice."""
+    assert nothing_follows_the_last_answer(commits(1, 2)) == ""
+    twice = commits(1, 1, errnum=28)
+    assert nothing_follows_the_last_answer(twice) == (
+        "record 9 is a second answer to kvs.commit of job-manager"
+    )
+    again = Record(9, 0.0, Kind.RECV, topics.KVS, message=twice[0].message)
+    assert nothing_follows_the_last_answer([again, *twice]) == ""
+    for module in ("job-manager", topics.KVS):
+        gone = Record(9, 0.0, Kind.MODULE, "broker", data={"what": "removed", "module": module})
+        assert nothing_follows_the_last_answer([*twice[:-1], gone, twice[-1]]) == ""
+    assert nothing_follows_the_last_answer(twice[2:]) == ""  # the request was before the trace
+
+
+def test_stream_has_one_end() -> None:
+    request = Request(topics.SCHED_HELLO, {}, 1, STREAMING, routes=("sched",))
+    event, end = respond_stream(request, {}), end_of_stream(request)
+
+    def told(*answers: Response | None) -> str:
+        asked = Record(1, 0.0, Kind.RECV, topics.JOB_MANAGER, message=request)
+        sent = [Record(2, 0.0, Kind.SEND, topics.JOB_MANAGER, message=each) for each in answers]
+        return nothing_follows_the_last_answer([asked, *sent])
+
+    assert told(event, event, end) == ""
+    assert (
+        told(event, end, end) == "record 2 is a second answer to job-manager.sched-hello of sched"
+    )
 
 
 def test_greatest_id_that_is_too_small_is_found() -> None:
