@@ -6,15 +6,13 @@ would end up to a minute after the user has opened the laptop again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import trio
 
 from flux_trio.clock import Now, passing, wait_s_max
 
 
-@dataclass(frozen=True, slots=True)
-class Durations:
+class Durations(msgspec.Struct, frozen=True):
     """Waits by the monotonic clock `passed`, and looks at it at least every `look_s` seconds."""
 
     passed: Now

@@ -14,10 +14,10 @@ import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+import msgspec
 import trio
 
 from flux_trio.durations import Durations
@@ -93,8 +93,7 @@ async def open_process(
             nursery.cancel_scope.deadline = trio.current_time() + PIPE_GRACE_S
 
 
-@dataclass(slots=True)
-class Ending:
+class Ending(msgspec.Struct):
     """How a process ended; `status` is a wait status."""
 
     status: int = 0

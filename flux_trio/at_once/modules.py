@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from flux_trio.config import Config
 from flux_trio.cores.exec.core import ExecCore
@@ -23,8 +24,7 @@ KVS_MODULE: Final = "kvs"
 Make = Callable[[], Core[Any, Any]]
 
 
-@dataclass(frozen=True)
-class ModulePlan:
+class ModulePlan(msgspec.Struct, frozen=True):
     """How a module is loaded: `make` returns its core as it is when the module starts."""
 
     services: tuple[str, ...]

@@ -10,10 +10,11 @@ The original may run on, or may have run on after the backup. So in the restored
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from flux_trio.backup.files import (
     BackupError,
@@ -39,8 +40,7 @@ from flux_trio.store.stores import Store, StoreError
 PAGE_JOBS: Final = 1000
 
 
-@dataclass(frozen=True)
-class Restored:
+class Restored(msgspec.Struct, frozen=True):
     """How many active jobs were ended, because they had resources, and how many wait."""
 
     mark: Mark

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from flux_trio.formats import printable, shortened
 from flux_trio.messages import Level
@@ -12,8 +13,7 @@ LOG_RING_SIZE: Final = 1024  # flux-core's default
 TEXT_CHARS_MAX: Final = 1 << 15  # of an entry; the longest are stack traces of plugins
 
 
-@dataclass(frozen=True, slots=True)
-class LogEntry:
+class LogEntry(msgspec.Struct, frozen=True):
     """One line: time (seconds since the Unix epoch), severity (0-7), party, text.
 
     Party and text may come from other users. The entry makes them printable, so that each entry
@@ -26,8 +26,8 @@ class LogEntry:
     text: str
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "party", printable(self.party))
-        object.__setattr__(self, "text", printable(shortened(self.text, TEXT_CHARS_MAX)))
+        msgspec.structs.force_setattr(self, "party", printable(self.party))
+        msgspec.structs.force_setattr(self, "text", printable(shortened(self.text, TEXT_CHARS_MAX)))
 
     def __str__(self) -> str:
         return f"{self.party}.{Level(self.level).name.lower()}: {self.text}"

@@ -9,9 +9,9 @@ all resources of the job.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import trio
 
 from flux_trio.client import (
@@ -65,8 +65,7 @@ class EnclosingError(Exception):
     """The job's resources cannot be read; the text says why."""
 
 
-@dataclass(frozen=True)
-class Allocation:
+class Allocation(msgspec.Struct, frozen=True):
     """The enclosing instance, and the job's R after the first `nevents` events of its eventlog.
 
     When the job is ended, `kill_timeout_s` is the time between SIGTERM and SIGKILL.

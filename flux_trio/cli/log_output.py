@@ -12,7 +12,6 @@ import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -38,8 +37,7 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
-@dataclass(frozen=True)
-class LogOptions:
+class LogOptions(msgspec.Struct, frozen=True):
     """What the user has asked for; None is the default."""
 
     format: LogFormat | None = None

@@ -8,6 +8,7 @@ the next instance.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
@@ -42,6 +43,7 @@ from flux_trio.config import Config, parse_config
 from flux_trio.console import STDERR, STDOUT, fill_standard_descriptors
 from flux_trio.formats import FormatError, Idset, parse_duration
 from flux_trio.instance import (
+    COLLECT_AT,
     Enclosing,
     Instance,
     ListenError,
@@ -133,6 +135,8 @@ def run(startup: Startup) -> int:
     fill_standard_descriptors()
     try:
         _refuse_a_copy(startup.statedir)
+        gc.freeze()  # what was imported stays: no collection looks through it while requests wait
+        gc.set_threshold(*COLLECT_AT)
         return trio.run(_run, startup)
     except (*EXPECTED, BaseExceptionGroup) as raised:
         error = sole_error(raised, EXPECTED)

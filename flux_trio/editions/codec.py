@@ -7,7 +7,6 @@ edition without a key neither writes nor reads it; the field then has its defaul
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -21,8 +20,7 @@ T = TypeVar("T")
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 
-@dataclass(frozen=True, slots=True)
-class Codec(Generic[T]):
+class Codec(msgspec.Struct, Generic[T], frozen=True):
     """`read` raises FluxError(EPROTO) or FormatError that names key, expected and actual value."""
 
     write: Callable[[T], Payload]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from flux_trio.editions import rfc27, rfc28, rfc32, rfc33
 from flux_trio.editions.codec import Codec
 
 
-@dataclass(frozen=True, slots=True)
-class Edition:
+class Edition(msgspec.Struct, frozen=True):
     """The payloads and answers of one edition of RFC 20, 27, 28, 32 and 33."""
 
     name: str

@@ -6,7 +6,6 @@ A response to resource.acquire is a sequence of changes; in the classic edition 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -25,16 +24,14 @@ class Acquire(msgspec.Struct, frozen=True):
     group: str
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(msgspec.Struct, frozen=True):
     """The resource.release request: no job holds these shrunk targets any more."""
 
     group: str
     targets: Idset
 
 
-@dataclass(frozen=True, slots=True)
-class Grown:
+class Grown(msgspec.Struct, frozen=True):
     """`resources` were added; each of their targets is in `online` or in `offline`."""
 
     resources: ResourceSet
@@ -42,8 +39,7 @@ class Grown:
     offline: Idset
 
 
-@dataclass(frozen=True, slots=True)
-class Expires:
+class Expires(msgspec.Struct, frozen=True):
     """All acquired resources end at `expiration` (seconds since the Unix epoch, 0 for no end).
 
     The classic edition tells of it by a grow, for which `acquired` has all resources. `acquired` is
@@ -54,29 +50,25 @@ class Expires:
     acquired: Grown | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Shrunk:
+class Shrunk(msgspec.Struct, frozen=True):
     """These targets were taken back."""
 
     targets: Idset
 
 
-@dataclass(frozen=True, slots=True)
-class Online:
+class Online(msgspec.Struct, frozen=True):
     """These targets can be used again."""
 
     targets: Idset
 
 
-@dataclass(frozen=True, slots=True)
-class Offline:
+class Offline(msgspec.Struct, frozen=True):
     """These targets cannot be used until they are online again."""
 
     targets: Idset
 
 
-@dataclass(frozen=True, slots=True)
-class PropertiesChanged:
+class PropertiesChanged(msgspec.Struct, frozen=True):
     """Properties (RFC 20) were added to targets, or removed; only the current edition has it."""
 
     added: Mapping[str, Idset]

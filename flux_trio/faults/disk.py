@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
 
 from flux_trio.cores.kvs.core import KvsCore
 from flux_trio.cores.kvs.ops import Damaged, Fetch, Fetched, Stored, StoreOps
@@ -90,7 +91,7 @@ class Disk:
             Damaged(f"the value of {key} is damaged", key) if key in self.damaged else value
             for key, value in zip(action.keys, found.values, strict=True)
         ]
-        return replace(found, values=values)
+        return msgspec.structs.replace(found, values=values)
 
 
 class _OfThisThread(SqliteStore):

@@ -8,10 +8,10 @@ value, as the RFC requires.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar, final
+
+import msgspec
 
 from flux_trio.formats.errors import FormatError, Words
 from flux_trio.formats.hostlist import HOSTS_MAX, Hostlist
@@ -37,10 +37,8 @@ class Targets(Protocol):
     def ranks_of_hosts(self, hosts: Hostlist) -> Idset: ...
 
 
-class Constraint(ABC):
+class Constraint(msgspec.Struct, frozen=True):
     """Decides which execution targets a job accepts; immutable, hashable, compared by value."""
-
-    __slots__ = ()
 
     def select(self, targets: Targets) -> Idset:
         """Return the ranks of the matching targets; each operator costs a few set operations."""
@@ -50,11 +48,11 @@ class Constraint(ABC):
         """Return the form of RFC 31: `{operator: [values]}`, or `{}`."""
         return self._to_json()
 
-    @abstractmethod
-    def _select(self, targets: Targets) -> Idset: ...
+    def _select(self, targets: Targets) -> Idset:
+        raise NotImplementedError
 
-    @abstractmethod
-    def _to_json(self) -> dict[str, object]: ...
+    def _to_json(self) -> dict[str, object]:
+        raise NotImplementedError
 
 
 def parse_constraint(obj: object, where: str = "") -> Constraint:
@@ -84,8 +82,7 @@ def _conjuncts(constraint: Constraint) -> tuple[Constraint, ...]:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Anything(Constraint):
+class Anything(Constraint, frozen=True):
     """`{}`: matches every target."""
 
     def _select(self, targets: Targets) -> Idset:
@@ -96,8 +93,7 @@ class Anything(Constraint):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Properties(Constraint):
+class Properties(Constraint, frozen=True):
     """Matches targets that have every `name` in the list and lack every `^name`."""
 
     values: tuple[str, ...]
@@ -116,8 +112,7 @@ class Properties(Constraint):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Hosts(Constraint):
+class Hosts(Constraint, frozen=True):
     hosts: Hostlist
 
     def _select(self, targets: Targets) -> Idset:
@@ -128,8 +123,7 @@ class Hosts(Constraint):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Ranks(Constraint):
+class Ranks(Constraint, frozen=True):
     ranks: Idset
 
     def _select(self, _targets: Targets) -> Idset:
@@ -140,8 +134,7 @@ class Ranks(Constraint):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Not(Constraint):
+class Not(Constraint, frozen=True):
     """Matches targets that the value does not match; without a value, none (31.constraints.10)."""
 
     value: Constraint | None
@@ -154,8 +147,7 @@ class Not(Constraint):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class And(Constraint):
+class And(Constraint, frozen=True):
     """Matches targets that all values match; every target if there are no values."""
 
     values: tuple[Constraint, ...]
@@ -171,8 +163,7 @@ class And(Constraint):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Or(Constraint):
+class Or(Constraint, frozen=True):
     """Matches targets that any value matches; every target without values (31.constraints.9)."""
 
     values: tuple[Constraint, ...]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from flux_trio.formats.errors import MISSING, FormatError, Words
 from flux_trio.formats.fields import (
@@ -18,8 +19,7 @@ from flux_trio.formats.fields import (
 from flux_trio.formats.jobspec_resources import Resources, Slot
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(msgspec.Struct, frozen=True):
     command: tuple[str, ...]
     """Program and arguments, at least one."""
     slot: str

@@ -7,15 +7,13 @@ what they say, and finds by it that two states differ in nothing but their numbe
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict
 
 import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class Number:
+class Number(msgspec.Struct, frozen=True):
     """Numbers of one kind, of which only equality and order matter; 0 stands for no number."""
 
     kind: str
@@ -37,15 +35,13 @@ class Meaning(Enum):
     KVS_TEXT = "what the kvs has, or is to have, under the key of the same object"
 
 
-@dataclass(frozen=True, slots=True)
-class Keys:
+class Keys(msgspec.Struct, frozen=True):
     """What the values of a dictionary mean: a TypedDict, or pairs of key and type."""
 
     shape: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Items:
+class Items(msgspec.Struct, frozen=True):
     """The types of a list's items, each in its place."""
 
     types: tuple[Any, ...]

@@ -11,9 +11,10 @@ import functools
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
+
+import msgspec
 
 from flux_trio.formats.glob import glob_matches, is_glob, literal_head
 from flux_trio.jobtap.errors import PluginError
@@ -51,8 +52,7 @@ class Returns(Enum):
 _HELD: Final = "the job is held in that state; the reason names the plugin"
 
 
-@dataclass(frozen=True, slots=True)
-class Hook:
+class Hook(msgspec.Struct, frozen=True):
     """One topic; or a family of topics, whose last part is a word in capitals."""
 
     topic: str

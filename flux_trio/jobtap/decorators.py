@@ -7,8 +7,9 @@ say is checked when the plugin is loaded.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
+
+import msgspec
 
 from flux_trio.protocols import JobState
 
@@ -17,30 +18,26 @@ F = TypeVar("F", bound=Callable[..., Any])
 MARKS: Final = "__jobtap_marks__"  # attribute of a decorated function
 
 
-@dataclass(frozen=True, slots=True)
-class OnMark:
+class OnMark(msgspec.Struct, frozen=True):
     """Handles the topics that match one of `topics`."""
 
     topics: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ManyMark:
+class ManyMark(msgspec.Struct, frozen=True):
     """Answers one of `topics` for many jobs at once."""
 
     topics: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StateMark:
+class StateMark(msgspec.Struct, frozen=True):
     """Is called when a job comes into one of `states`; with `leaving`, when it leaves one."""
 
     states: tuple[JobState, ...]
     leaving: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceMark:
+class ServiceMark(msgspec.Struct, frozen=True):
     """Answers job-manager.PLUGIN.`method`."""
 
     method: str

@@ -6,8 +6,9 @@ import inspect
 import re
 import types
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+import msgspec
 
 from flux_trio.jobtap.catalogue import HOOKS, check_handler, hook_of, takes
 from flux_trio.jobtap.counter import Counter
@@ -28,16 +29,15 @@ _LEFT: Final = _ENTERED - {JobState.INACTIVE}
 _COUNTED: Final = _LEFT | {JobState.NEW}  # from job.new on: the next job.validate sees it
 
 
-@dataclass(slots=True)
-class Handlers:
+class Handlers(msgspec.Struct):
     """The handlers, services and counters of a plugin, in the order of its source."""
 
-    topics: list[tuple[str, Function]] = field(default_factory=list)  # topic or glob
-    many: dict[str, Function] = field(default_factory=dict)  # by topic: for many jobs at once
-    enter: dict[JobState, list[Function]] = field(default_factory=dict)
-    leave: dict[JobState, list[Function]] = field(default_factory=dict)
-    services: dict[str, tuple[Function, bool]] = field(default_factory=dict)  # function, owner only
-    counters: list[Counter] = field(default_factory=list)
+    topics: list[tuple[str, Function]] = []  # topic or glob
+    many: dict[str, Function] = {}  # by topic: for many jobs at once
+    enter: dict[JobState, list[Function]] = {}
+    leave: dict[JobState, list[Function]] = {}
+    services: dict[str, tuple[Function, bool]] = {}  # function, owner only
+    counters: list[Counter] = []
 
     @property
     def follows_states(self) -> bool:

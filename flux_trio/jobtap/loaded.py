@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 import trio
 
 from flux_trio.formats.glob import is_glob
@@ -64,8 +64,7 @@ class Entry:
             self.longest = seconds
 
 
-@dataclass(frozen=True, slots=True)
-class PluginMethod:
+class PluginMethod(msgspec.Struct, frozen=True):
     owner: Loaded
     name: str
     function: Function

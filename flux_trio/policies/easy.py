@@ -11,8 +11,10 @@ an end, because otherwise the head could wait for ever.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from flux_trio.formats.meanings import Time
 from flux_trio.policies.fifo import start_from_head
@@ -55,12 +57,11 @@ class Reservation:
         self.spare = None
 
 
-@dataclass(slots=True)
-class Misfits:
+class Misfits(msgspec.Struct):
     """Shapes that did not fit and cannot fit until resources are freed."""
 
-    anywhere: set[Shape] = field(default_factory=set)
-    beside: set[Shape] = field(default_factory=set)
+    anywhere: set[Shape] = set()
+    beside: set[Shape] = set()
     """Shapes that did not fit beside the reservation."""
 
 

@@ -7,19 +7,19 @@ changes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Protocol
+
+import msgspec
 
 from flux_trio.policies.state import Grant, Job
 
 
-@dataclass(slots=True)
-class Decisions:
+class Decisions(msgspec.Struct):
     """The decisions of one turn."""
 
-    started: list[tuple[Job, Grant]] = field(default_factory=list)
+    started: list[tuple[Job, Grant]] = []
     """Jobs that got resources, in this order."""
-    waiting: dict[Job, float | None] = field(default_factory=dict)
+    waiting: dict[Job, float | None] = {}
     """The blocked head of the queue and the jobs with a reservation, with their estimated start.
 
     The start is in seconds since the Unix epoch; None if it cannot be estimated.

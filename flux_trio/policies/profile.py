@@ -21,6 +21,8 @@ from itertools import accumulate
 from operator import or_
 from typing import Final
 
+import msgspec
+
 from flux_trio.formats.meanings import Time
 from flux_trio.policies.free_index import Counts, counts_of
 from flux_trio.policies.planes import FreePlanes, Planes
@@ -56,8 +58,7 @@ class Place:
         return begins_before and (start < self.end or self.start == start == math.inf)
 
 
-@dataclass(frozen=True, slots=True)
-class Released:
+class Released(msgspec.Struct, frozen=True):
     """Resources that were released; a job that gains from them begins in this time span."""
 
     bits: int

@@ -10,7 +10,6 @@ answer; others come as inputs at any time. The topics are those of jobtap.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -212,8 +211,7 @@ class AskJobs(msgspec.Struct, frozen=True):
             yield AskHook(self.ticket + place, self.topic, job)
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateAsked:
+class UpdateAsked(msgspec.Struct, frozen=True):
     """A user asks to set the jobspec's `key` to `value`."""
 
     key: str

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
+
+import msgspec
 
 from flux_trio.cores.kvs.ops import (
     BackedUp,
@@ -79,5 +80,5 @@ def execute_timed(store: Store, action: StoreOps | Fetch) -> Stored | Fetched:
     began = perf_counter()
     result = execute(store, action)
     if isinstance(result, Stored):
-        return replace(result, seconds=perf_counter() - began)
+        return msgspec.structs.replace(result, seconds=perf_counter() - began)
     return result

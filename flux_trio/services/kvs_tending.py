@@ -8,8 +8,9 @@ value may still exist. A commit waits for at most one slice, about a millisecond
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from flux_trio.cores.kvs.ops import Damaged
 from flux_trio.store.stores import Store, StoreError
@@ -26,8 +27,7 @@ PAGES_KEPT: Final = 1024  # free pages that are kept for the next commits
 PAGES_MAX: Final = 256  # given back in a slice
 
 
-@dataclass(frozen=True, slots=True)
-class Tending:
+class Tending(msgspec.Struct, frozen=True):
     """The state of the maintenance. Times are those of Trio's clock."""
 
     at: float  # when the next slice is due
@@ -35,8 +35,7 @@ class Tending:
     after: str = ""  # the last key that the sweep has read, "" at its beginning
 
 
-@dataclass(frozen=True, slots=True)
-class Tended:
+class Tended(msgspec.Struct, frozen=True):
     """The result of a slice."""
 
     before: Tending

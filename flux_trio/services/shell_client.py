@@ -132,7 +132,7 @@ class ShellClient:
 
     async def _launch(self) -> int:
         """Start a host, unless one runs; return the exit status. Raises ShellUnavailableError."""
-        command = [sys.executable, "-m", "flux_trio.shell.host", str(self._directory)]
+        command = [sys.executable, "-m", "flux_trio.shell", str(self._directory)]
         try:
             result = await trio.run_process(
                 command, stdin=subprocess.DEVNULL, capture_stderr=True, check=False

@@ -1,4 +1,4 @@
-"""The shell host: `python -m flux_trio.shell.host DIRECTORY`.
+"""The shell host: `python -m flux_trio.shell DIRECTORY`.
 
 The processes of jobs are its children, so a job goes on when the exec service, its instance or
 their terminal ends. There is one host per directory: it holds a lock there, and listens on a
@@ -15,7 +15,6 @@ import fcntl
 import os
 import signal
 import socket
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -241,10 +240,3 @@ def _redirect(log: Path) -> None:
     os.dup2(out, 2)
     os.close(null)
     os.close(out)
-
-
-if __name__ == "__main__":
-    try:
-        sys.exit(main(Path(sys.argv[1])))
-    except OSError as error:
-        sys.exit(f"{error.filename or sys.argv[1]}: {error.strerror}")

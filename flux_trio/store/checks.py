@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from flux_trio.messages import Errno
 from flux_trio.store import journal
@@ -56,8 +57,7 @@ def last_number(db: sqlite3.Connection, path: Path) -> int:
     return row[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Unsettled:
+class Unsettled(msgspec.Struct, frozen=True):
     """What the journal holds: the changes that are being written into the tables, and later ones.
 
     For a damaged journal, `error` says so; then these are the changes before the damage, or no

@@ -18,7 +18,6 @@ from __future__ import annotations
 import sqlite3
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -29,8 +28,7 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder(list[Op])
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(msgspec.Struct, frozen=True):
     """A commit of the journal: its ops, the number of its last change, and its size in bytes."""
 
     ops: list[Op]
@@ -38,8 +36,7 @@ class Commit:
     nbytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(msgspec.Struct, frozen=True):
     """Of the changes after `first` up to `last`, combined by `Pending`, `done` are written."""
 
     first: int

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, TypeAlias, cast
+
+import msgspec
 
 from flux_trio.cores.kvs.ops import Append, Damaged, Put
 from flux_trio.store.journal import Commit
@@ -17,8 +18,7 @@ Some: TypeAlias = str | list[str]
 """One text, or several: a list for each text would give the garbage collector much to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
+class Slice(msgspec.Struct, frozen=True):
     """Some of the changes, to be written in one transaction; see `Pending`."""
 
     unlinked: list[str]
@@ -150,5 +150,5 @@ class Pending:
             return value
         text = "".join(pieces)  # the same for one piece
         if isinstance(value, Damaged):
-            return replace(value, remains=value.remains + text)
+            return msgspec.structs.replace(value, remains=value.remains + text)
         return (value or "") + text

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -24,8 +23,7 @@ EXPECTED: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(msgspec.Struct, frozen=True):
     """Which information the records of a source contain.
 
     `crossings`: sends and receipts have separate places, so crossing messages can be recognised.
@@ -37,8 +35,7 @@ class Shown:
     events: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(msgspec.Struct, frozen=True):
     """A trace: the name of its form, its contents, and its records, which can be read once."""
 
     form: str

@@ -6,8 +6,9 @@ transport identifies the peer (`Credentials`) before it makes the connection.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+import msgspec
 
 from flux_trio.messages import Message
 
@@ -20,8 +21,7 @@ BEHIND_MESSAGES: Final = 1024
 BEHIND_BYTES: Final = 2**20
 
 
-@dataclass(frozen=True, slots=True)
-class Credentials:
+class Credentials(msgspec.Struct, frozen=True):
     """The identity of the peer: a userid, the RFC 12 role bits, and a name for the log."""
 
     userid: int

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
+import msgspec
 import pytest
 
 from flux_trio.editions import CLASSIC, CURRENT, Codec, Edition, rfc27, rfc28, rfc32, rfc33
@@ -138,7 +138,7 @@ def test_what_is_written_is_read_again(edition: Edition, field: str, value: Any)
 def test_every_codec_of_an_edition_is_tested_here() -> None:
     codecs = {
         field.name
-        for field in dataclasses.fields(Edition)
+        for field in msgspec.structs.fields(Edition)
         if isinstance(getattr(CLASSIC, field.name), Codec)
     }
     assert codecs == {each[0] for each in WRITTEN} | {"release", "free_answer"}

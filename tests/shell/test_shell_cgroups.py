@@ -240,7 +240,7 @@ async def test_host_that_gets_no_further_cgroup_launches_jobs_without(
 
 async def test_instance_in_a_job_has_its_cgroups_beneath_that_of_the_job(directory: Path) -> None:
     inner = directory.parent / "inner"
-    command = f"{sys.executable} -m flux_trio.shell.host {inner}"
+    command = f"{sys.executable} -m flux_trio.shell {inner}"
     async with open_shell(directory) as shell:
         shell.start(1, "sh", "-c", f"{command}; echo up; sleep 1000")
         await shell.output_holds(1, "up\n")

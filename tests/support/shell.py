@@ -120,7 +120,7 @@ def no_process_left(directory: Path) -> Iterator[None]:
 
 def hosts(directory: Path) -> list[int]:
     """The shell hosts of `directory`, by process id."""
-    words = b"flux_trio.shell.host\0" + str(directory).encode() + b"\0"
+    words = b"flux_trio.shell\0" + str(directory).encode() + b"\0"
     return [pid for pid in _processes() if _read(pid, "cmdline").endswith(words)]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final, Never, TypeAlias
 
 import msgspec
@@ -47,15 +46,13 @@ class Unlink(msgspec.Struct, frozen=True, array_like=True, tag="unlink", gc=Fals
 Op: TypeAlias = Put | Append | Unlink
 
 
-@dataclass(frozen=True, slots=True)
-class StoreOps:
+class StoreOps(msgspec.Struct, frozen=True):
     """Action: make `ops` durable, in order, as one transaction; the answer is `Stored`."""
 
     ops: list[Op]
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(msgspec.Struct, frozen=True):
     """Input: the transaction is durable, or `errnum` and `text` say why it was not stored.
 
     `seconds` is how long it took, 0 if the store waits for no disk.
@@ -85,8 +82,7 @@ COMMIT: Final = codec(CommitOps)
 PAGE: Final = codec(Page)
 
 
-@dataclass(frozen=True, slots=True)
-class Damaged:
+class Damaged(msgspec.Struct, frozen=True):
     """Stands for a value that differs from the committed one; `text` names the key and says why."""
 
     text: str
@@ -94,8 +90,7 @@ class Damaged:
     remains: str = ""  # the undamaged part of the value
 
 
-@dataclass(frozen=True, slots=True)
-class Swept:
+class Swept(msgspec.Struct, frozen=True):
     """A slice of a sweep over all keys; the next slice begins `after` this key, None at the end."""
 
     after: str | None
@@ -103,16 +98,14 @@ class Swept:
     keys: int = 0  # number of keys read
 
 
-@dataclass(frozen=True, slots=True)
-class PageRead:
+class PageRead(msgspec.Struct, frozen=True):
     """The keys of a page, and a value for each; `values` is empty if the page wants only keys."""
 
     keys: list[str]
     values: Sequence[str | Damaged | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Fetch:
+class Fetch(msgspec.Struct, frozen=True):
     """Action: read the values of `keys`, list or count the keys below prefixes, read `pages`.
 
     The answer is `Fetched`.
@@ -120,36 +113,32 @@ class Fetch:
 
     keys: list[str]
     prefixes: list[str]
-    pages: list[Page] = field(default_factory=list)
-    counted: list[str] = field(default_factory=list)  # prefixes, whose keys are only counted
+    pages: list[Page] = []
+    counted: list[str] = []  # prefixes, whose keys are only counted
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(msgspec.Struct, frozen=True):
     """Input: a value for each of `keys`, None if absent; sorted keys for each of `prefixes`."""
 
     values: Sequence[str | Damaged | None]
     listings: list[list[str]]
     errnum: int = 0
     text: str = ""
-    pages: list[PageRead] = field(default_factory=list)
-    counts: list[int] = field(default_factory=list)
+    pages: list[PageRead] = []
+    counts: list[int] = []
 
 
-@dataclass(frozen=True, slots=True)
-class MakeBackup:
+class MakeBackup(msgspec.Struct, frozen=True):
     """Action: copy the whole store to the file `path`, between rounds; the answer is `BackedUp`."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class StopBackup:
+class StopBackup(msgspec.Struct, frozen=True):
     """Action: stop the backup that is being made; its answer still comes."""
 
 
-@dataclass(frozen=True, slots=True)
-class BackedUp:
+class BackedUp(msgspec.Struct, frozen=True):
     """Input: the backup is complete and durable, or `errnum` and `text` say why there is none."""
 
     errnum: int = 0

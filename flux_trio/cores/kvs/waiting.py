@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
+
+import msgspec
 
 from flux_trio.cores.kvs.ops import Op, Page, Put, Unlink
 from flux_trio.cores.kvs.watches import Watch
@@ -33,8 +34,7 @@ PROBE: Final[tuple[Op, ...]] = (Put("kvs-room", " " * 16_384), Unlink("kvs-room"
 """Written to find out whether there is room while no commit waits; it leaves no key."""
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(msgspec.Struct, frozen=True):
     """A commit; without `wait` it is refused while there is no room."""
 
     request: Request
@@ -43,8 +43,7 @@ class Commit:
     wait: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(msgspec.Struct, frozen=True):
     """A lookup, or a listing."""
 
     request: Request
@@ -52,8 +51,7 @@ class Read:
     chars_max: int = 0  # the answer ends with the value that goes beyond it; 0: no limit
 
 
-@dataclass(frozen=True, slots=True)
-class PageAsked:
+class PageAsked(msgspec.Struct, frozen=True):
     request: Request
     page: Page
 
@@ -62,20 +60,19 @@ Reading: TypeAlias = Read | PageAsked | Watch
 Waiting: TypeAlias = Commit | Reading
 
 
-@dataclass(slots=True)
-class Round:
+class Round(msgspec.Struct):
     """The work that the store is doing; `commits` becomes empty when they are answered."""
 
-    commits: list[Commit] = field(default_factory=list)
-    lookups: list[Read] = field(default_factory=list)
-    watches: list[Watch] = field(default_factory=list)
-    listings: list[Read] = field(default_factory=list)
-    pages: list[PageAsked] = field(default_factory=list)
-    counts: list[Read] = field(default_factory=list)
-    postponed: list[Reading] = field(default_factory=list)  # a later round answers them
+    commits: list[Commit] = []
+    lookups: list[Read] = []
+    watches: list[Watch] = []
+    listings: list[Read] = []
+    pages: list[PageAsked] = []
+    counts: list[Read] = []
+    postponed: list[Reading] = []  # a later round answers them
     n_ops: int = 0
     nbytes: int = 0  # of its commits
-    gone: set[str] = field(default_factory=set)  # senders that have left since it began
+    gone: set[str] = set()  # senders that have left since it began
     is_probe: bool = False  # it writes PROBE instead of commits
 
     def take_from(self, queue: deque[Waiting], ops_max: int) -> None:
@@ -200,7 +197,9 @@ def without_answers(queue: Iterable[Waiting], gone: str) -> deque[Waiting]:
     name, in order, and must not get answers to its predecessor.
     """
     return deque(
-        replace(each, request=unanswered(each.request, gone)) if isinstance(each, Commit) else each
+        msgspec.structs.replace(each, request=unanswered(each.request, gone))
+        if isinstance(each, Commit)
+        else each
         for each in queue
         if isinstance(each, Commit) or each.request.sender != gone
     )

@@ -23,8 +23,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar, assert_never
+
+import msgspec
 
 from flux_trio.cores.fingerprint import PayloadTypes
 from flux_trio.cores.kvs_calls import cannot_read, commit_ops, look_up, value_in
@@ -68,13 +69,11 @@ EVENTLOG_KEY: Final = "resource.eventlog"
 CHECK_TIMER: Final = "check"
 
 
-@dataclass(frozen=True, slots=True)
-class EventlogRead:
+class EventlogRead(msgspec.Struct, frozen=True):
     """Answers the read of the eventlog that earlier runs have written."""
 
 
-@dataclass(frozen=True, slots=True)
-class Logged:
+class Logged(msgspec.Struct, frozen=True):
     """Answers the commit of the events that `_committing` has."""
 
 

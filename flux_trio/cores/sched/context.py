@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Final, Literal, TypeAlias
+
+import msgspec
 
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.turns import CommonAction, Exit, Log
@@ -20,40 +21,34 @@ GrantNumber: TypeAlias = Annotated[int, Number("grant")]
 LOG_ERR: Final = 3  # syslog severity
 
 
-@dataclass(frozen=True, slots=True)
-class Acquired:
+class Acquired(msgspec.Struct, frozen=True):
     """Answers resource.acquire: each response changes the resources."""
 
 
-@dataclass(frozen=True, slots=True)
-class Released:
+class Released(msgspec.Struct, frozen=True):
     """Answers resource.release."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobsTold:
+class JobsTold(msgspec.Struct, frozen=True):
     """Answers the sched-hello with this number: one job in each response."""
 
     hello: HelloNumber
 
 
-@dataclass(frozen=True, slots=True)
-class HoldersRead:
+class HoldersRead(msgspec.Struct, frozen=True):
     """Answers the lookup of R of `jobids`, which the hello with this number has told of."""
 
     hello: HelloNumber
     jobids: tuple[JobId, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ReadyHeard:
+class ReadyHeard(msgspec.Struct, frozen=True):
     """Answers the sched-ready that followed the hello with this number."""
 
     hello: HelloNumber
 
 
-@dataclass(frozen=True, slots=True)
-class GrantsStored:
+class GrantsStored(msgspec.Struct, frozen=True):
     """Answers the commit of R for these grants: job ids, each with the number of its grant."""
 
     grants: tuple[tuple[JobId, GrantNumber], ...]

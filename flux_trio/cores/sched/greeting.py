@@ -6,7 +6,6 @@ again when the event `service-back` tells that the job manager is back (readings
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
@@ -29,18 +28,17 @@ from flux_trio.trace import Kind
 Holding: TypeAlias = Annotated[list[Any], Items((JobId, RObject))]
 
 
-@dataclass(slots=True)
-class Hello:
+class Hello(msgspec.Struct):
     """The answers to one hello so far."""
 
     number: HelloNumber
     told_all: bool = False
     """Whether ENODATA has come."""
-    unread: list[JobId] = field(default_factory=list)
+    unread: list[JobId] = []
     """Jobs whose R is yet to be looked up."""
     reads: int = 0
     """Number of lookups of R that are not answered yet."""
-    allocated: list[Holding] = field(default_factory=list)
+    allocated: list[Holding] = []
     """[id, R] of each job that holds resources."""
 
 

@@ -8,8 +8,9 @@ unsuccessful, and satisfies it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from flux_trio import jobtap
 from flux_trio.formats import FormatError, job_key, parse_eventlog, parse_fluid
@@ -20,8 +21,7 @@ from flux_trio.protocols import JobEvent
 NEVER_STARTED: Final = "after: {jobid} never started"
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """How a job has ended, as far as a dependency needs it."""
 
     userid: int
@@ -31,8 +31,7 @@ class Outcome:
     ended_by_exception: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(msgspec.Struct, frozen=True):
     """One scheme: whether a job that has ended satisfies it, and the refusal if not."""
 
     word: str  # in the dependency's description
