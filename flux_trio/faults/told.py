@@ -1,7 +1,7 @@
 """Properties over the trace: what a service has told is so, and stays so.
 
-An event is told when it is durable, commits are answered in their order, a job id is not given
-again, and resources that the scheduler has lost are not granted.
+An event is told once, when it is durable; a request has one last answer, commits are answered in
+their order, a job id is not given again, and resources that the scheduler has lost are not granted.
 """
 
 from __future__ import annotations
@@ -86,6 +86,37 @@ def _lines_in(commit: Request) -> Iterator[Line]:
         if isinstance(op, Append) and op.key.endswith(f".{EVENTLOG}"):
             for event in parse_eventlog(op.text):
                 yield op.key, event.name, event.timestamp
+
+
+@over_trace("told", topics.JOB_MANAGER)
+def the_journal_tells_each_event_once(trace: Sequence[Record]) -> str:
+    """The events of a job come to each follower in their order, none twice and none left out."""
+    places: dict[tuple[str, int, int], int] = {}  # by follower, matchtag and job: of its last event
+    chosen: set[tuple[str, int]] = set()  # followers that want some events only, with matchtags
+    for record, topic in messages_of(trace, topics.JOB_MANAGER):
+        message = record.message
+        if not topic:
+            places.clear()
+        elif topic != topics.JOB_JOURNAL:
+            continue
+        elif isinstance(message, Request):
+            follower = (message.sender, message.matchtag)
+            places = {key: place for key, place in places.items() if key[:2] != follower}
+            if journal.FOLLOW.read(message).allow is not None:
+                chosen.add(follower)
+            else:
+                chosen.discard(follower)
+        elif isinstance(message, Response) and record.kind == Kind.SEND and not message.errnum:
+            follower = (message.routes[0], message.matchtag)
+            for jobid, place, event in journal.BATCH.read(message).events:
+                if place < 0:
+                    continue  # annotations are no event of an eventlog
+                last = places.get((*follower, jobid), place - 1)
+                places[*follower, jobid] = place
+                if place <= last or (place > last + 1 and follower not in chosen):
+                    name = f"event {place} of {format_fluid(jobid, 'f58')}, {event.name},"
+                    return f"record {record.n} tells {follower[0]} of {name} after event {last}"
+    return ""
 
 
 @over_trace("ordered", topics.KVS)
@@ -201,6 +232,7 @@ def nothing_follows_the_last_answer(trace: Sequence[Record]) -> str:
 
 OVER_TRACE: Final = (
     the_journal_tells_of_durable_events,
+    the_journal_tells_each_event_once,
     commits_are_answered_in_order,
     no_job_id_is_given_again,
     what_was_lost_is_not_granted,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -26,6 +27,7 @@ from flux_trio.faults.told import (
     commits_are_answered_in_order,
     no_job_id_is_given_again,
     nothing_follows_the_last_answer,
+    the_journal_tells_each_event_once,
     the_journal_tells_of_durable_events,
     what_was_lost_is_not_granted,
 )
@@ -66,6 +68,34 @@ def test_event_that_is_told_before_its_commit_is_answered_is_found() -> None:
     said = the_journal_tells_of_durable_events([each for each in trace if not is_answer(each)])
     assert "tells of validate of" in said
     assert "which is not stored" in said
+
+
+def test_event_that_is_told_twice_or_left_out_is_found() -> None:
+    def is_told(record: Record, name: str) -> bool:
+        return (record.kind, record.party, topic_of(record)) == (
+            Kind.SEND,
+            topics.JOB_MANAGER,
+            topics.JOB_JOURNAL,
+        ) and name in str(record.message)
+
+    trace = traced(Plan(1, jobs=(JobPlan(),)))
+    n = next(n for n, each in enumerate(trace) if is_told(each, "'alloc'"))
+    twice = the_journal_tells_each_event_once([*trace[: n + 1], *trace[n:]])
+    assert re.search("tells job-list of event 4 of .+, alloc, after event 4", twice)
+    gap = the_journal_tells_each_event_once([*trace[:n], *trace[n + 1 :]])
+    assert re.search("tells job-list of event 5 of .+, start, after event 3", gap)
+    chosen = Request(topics.JOB_JOURNAL, {"allow": {"alloc": 1}}, routes=("job-list",))
+    asked = next(
+        each
+        for each in trace
+        if (each.kind, each.party) == (Kind.RECV, topics.JOB_MANAGER)
+        and getattr(each.message, "sender", "") == "job-list"
+        and topic_of(each) == topics.JOB_JOURNAL
+    )
+    matchtag = getattr(asked.message, "matchtag", 0)
+    some = msgspec.structs.replace(asked, message=_tagged(chosen, matchtag))
+    trace[trace.index(asked)] = some
+    assert the_journal_tells_each_event_once([*trace[:n], *trace[n + 1 :]]) == ""
 
 
 def commits(*answered: int, errnum: int = 0, left_after: int = 0) -> Sequence[Record]:
