@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from flux_trio.cores.job_index import ACTIVE, jobid_in
 from flux_trio.formats import job_key, parse_eventlog
 from flux_trio.messages import topics
 from flux_trio.protocols import JobEvent
 from flux_trio.store.stores import Store
 from flux_trio.trace import Kind, Record
+
+# As strings: every record is looked at, and access to a member of Kind is slow.
+_SEND: Final[str] = Kind.SEND.value
+_EVENT: Final[str] = Kind.EVENT.value
 
 
 class Jobs:
@@ -20,9 +26,10 @@ class Jobs:
 
     def observe(self, record: Record) -> None:
         """Take the next record; a Sink."""
-        if record.kind == Kind.SEND and getattr(record.message, "topic", "") == topics.JOB_PURGE:
+        kind = record.kind
+        if kind == _SEND and getattr(record.message, "topic", "") == topics.JOB_PURGE:
             self._is_purging = True
-        elif record.kind == Kind.EVENT and record.data is not None:
+        elif kind == _EVENT and record.data is not None:
             match record.data["name"]:
                 case JobEvent.SUBMIT:
                     self.active.add(record.data["id"])

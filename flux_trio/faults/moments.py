@@ -5,7 +5,7 @@ or the nth question to a plugin.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -27,23 +27,27 @@ class Nth:
     """Finds the nth message that matches."""
 
     def __init__(self, sought: When | Which) -> None:
-        self._kind = sought.side if isinstance(sought, When) else Kind.SEND.value
+        self.kind: str = sought.side if isinstance(sought, When) else Kind.SEND.value
+        self.type = _TYPES[sought.type]
         self._party = sought.party
-        self._type = _TYPES[sought.type]
         self._topics = Glob(sought.topic)
         self._left = sought.nth
 
     def is_it(self, kind: str, party: str, message: Any) -> bool:
         """Whether this is the message that is sought; count it if it matches."""
         if (
-            kind != self._kind
-            or not isinstance(message, self._type)
+            kind != self.kind
+            or type(message) is not self.type
             or (self._party and party != self._party)
             or not self._topics.matches(getattr(message, "topic", ""))
         ):
             return False
         self._left -= 1
         return self._left == 0
+
+
+_Awaited: TypeAlias = tuple[Nth, Callable[[Record], None]]
+"""A message that is sought, and what strikes at it."""
 
 
 class Moments:
@@ -57,14 +61,14 @@ class Moments:
     ) -> None:
         self._world = world
         self._at_step: dict[int, list[Fault]] = {}
-        self._awaited: list[tuple[Nth, Callable[[Record], None]]] = []
+        self._awaited: dict[tuple[str, type], list[_Awaited]] = {}  # by kind and type of message
         self._lies: list[tuple[Nth, Lie]] = []
         self._plugin: list[tuple[PluginFault, int]] = []  # and how often it is asked before
         self.struck: list[Fault] = []
         for fault in faults:
             self._expect(fault)
         for place, when in prompts.items():
-            self._awaited.append((Nth(when), _prompting(world, place)))
+            self._await(when, _prompting(world, place))
         world.trace.add_sink(self.observe)
         world.answers = self._fault_of
         if self._lies:
@@ -72,22 +76,26 @@ class Moments:
 
     def _expect(self, fault: Fault) -> None:
         if isinstance(fault, OnTheWay):
-            self._awaited.append((Nth(fault.which), lambda record: self._befall(fault, record)))
+            self._await(fault.which, lambda record: self._befall(fault, record))
         elif isinstance(fault, Lie):
             self._lies.append((Nth(fault.which), fault))
         elif isinstance(fault, PluginFault):
             self._plugin.append((fault, fault.nth - 1))
         elif isinstance(fault.when, When):
-            self._awaited.append((Nth(fault.when), lambda _: self._strike(fault)))
+            self._await(fault.when, lambda _: self._strike(fault))
         else:
             self._at_step.setdefault(fault.when, []).append(fault)
+
+    def _await(self, sought: When | Which, strike: Callable[[Record], None]) -> None:
+        nth = Nth(sought)
+        self._awaited.setdefault((nth.kind, nth.type), []).append((nth, strike))
 
     def end(self) -> None:
         """Let nothing more strike, and let messages that are held arrive."""
         self._world.disk.torn = None  # no transaction came since TornCommit
         self._world.trace.remove_sink(self.observe)
         self._world.answers = lambda _: None
-        self._world.says = lambda *_: None
+        self._world.says = None
         self._world.release_all()
 
     def step(self) -> None:
@@ -97,9 +105,7 @@ class Moments:
 
     def observe(self, record: Record) -> None:
         """Take the next record of the trace; a Sink."""
-        if record.message is None:
-            return
-        for sought, strike in self._awaited:
+        for sought, strike in self._awaited.get((record.kind, type(record.message)), ()):
             if sought.is_it(record.kind, record.party, record.message):
                 self._world.at_once(_with(strike, record))
 
@@ -112,7 +118,7 @@ class Moments:
             self.note(fault)
             fault.befall(flight)
             if isinstance(fault, HeldUntil):
-                self._awaited.append((Nth(fault.until), _releasing(flight)))
+                self._await(fault.until, _releasing(flight))
 
     def _said(self, party: str, message: Outgoing) -> list[Outgoing] | None:
         """Return what `party` says in place of `message`; None: the message itself."""

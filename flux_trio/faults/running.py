@@ -21,6 +21,7 @@ from flux_trio.faults.user import Owner
 from flux_trio.faults.workload import Do, queue_name
 from flux_trio.faults.world import CoresWorld
 from flux_trio.formats import Idset, ResourceSet, format_fluid
+from flux_trio.instance import rare_collections
 from flux_trio.judge import Clause, Monitor, Violation, load_clauses
 from flux_trio.judge.rules import ALL_RULES
 from flux_trio.trace import Batches, Kind, Record, Sink
@@ -29,6 +30,7 @@ STEPS_MAX: Final = 50_000  # a world of 20 jobs takes about 1,000
 FAULTS_STEPS_MAX: Final = 5_000
 """Then everything is put right, at rest or not: if a module has left by itself, the owner asks for
 it again and again."""
+_CONFIG: Final[str] = Kind.CONFIG.value
 LONG_TEXT: Final = "6.response.4"  # it recommends short error texts; longer ones are wanted here
 URGENCY: Final = 17
 """Jobs get it when everything is put right. No plan draws it: an urgency that is not new lets no
@@ -76,7 +78,7 @@ def run_plan(
 
     Raises FormatError for a plan that was made by hand with wrong values.
     """
-    with Game(plan, sinks, properties, lives=Lives()) as game:
+    with rare_collections(), Game(plan, sinks, properties, lives=Lives()) as game:
         is_at_rest = game.play()
         return game.outcome(is_at_rest=is_at_rest)
 
@@ -107,7 +109,7 @@ class Lives:
             self._batches.append(record)
 
     def _judge(self, record: Record) -> None:
-        if record.kind == Kind.CONFIG:  # the first record of a life
+        if record.kind == _CONFIG:  # the first record of a life
             self._earlier += self._monitor.violations
             self._monitor = Monitor(ALL_RULES, all_clauses(), is_simulated=True)
         self._monitor.observe(record)

@@ -234,7 +234,8 @@ class StackWorld(CoresWorld):
 
     def _has_more(self) -> bool:
         """Whether a task that somebody has started since the last step has left work."""
-        return self._next_moment() is not None or any(map(self._is_ready, self.stations.values()))
+        ready, moment = self._look()
+        return bool(ready) or moment is not None
 
     def _run_tasks(self) -> None:
         """Let all tasks run until each one waits."""
@@ -256,12 +257,12 @@ class StackWorld(CoresWorld):
         else:
             then()
 
-    def _next_moment(self) -> float | None:
-        at = super()._next_moment()
+    def _look(self) -> tuple[list[Station], float | None]:
+        ready, moment = super()._look()
         deadline = inf if self._run is None else self._run.next_deadline
         if deadline == inf:
-            return at
-        return deadline if at is None else min(at, deadline)
+            return ready, moment
+        return ready, deadline if moment is None else min(moment, deadline)
 
     def _begin_turn(self, station: Station) -> None:
         if not isinstance(station, ModuleStation):

@@ -135,8 +135,9 @@ class ModuleHandle(LocalHandle):
     def send(self, message: Request | Response | Event) -> None:
         if self.is_doomed:
             return
-        said = self._world.says(self.name, message)
-        for each in [message] if said is None else said:
+        says = self._world.says
+        said = None if says is None else says(self.name, message)
+        for each in (message,) if said is None else said:
             super().send(each)
         self._world.strike()
 

@@ -5,18 +5,33 @@ from __future__ import annotations
 import heapq
 import random
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from flux_trio.broker import Peer
 from flux_trio.broker.router import REQUESTS_WAITING_MAX
 from flux_trio.cores.turns import Core
 from flux_trio.messages import Message, Request
 
+T = TypeVar("T")
+
 Waiting = tuple[int, Message]
 """The place of a send in the trace, and the message."""
 
 _UNTIL_RELEASED = -1
+
+
+def pick(draw: random.Random, choices: Sequence[T]) -> T:
+    """Return what `draw.choice(choices)` would return; this takes half the time.
+
+    A world draws three times in a turn.
+    """
+    count = len(choices)
+    nbits = count.bit_length()
+    place = draw.getrandbits(nbits)
+    while place >= count:
+        place = draw.getrandbits(nbits)
+    return choices[place]
 
 
 class StationState(NamedTuple):
@@ -70,20 +85,25 @@ class Station:
         return bool(self._open_links() if self._held else self.nwaiting)
 
     def _deliver(self, ref: int, message: Message) -> None:
-        self._links.setdefault(self._sender_of(message), deque()).append((ref, message))
+        sender = self._sender_of(message)
+        link = self._links.get(sender)
+        if link is None:
+            link = self._links[sender] = deque()
+        link.append((ref, message))
         self.nwaiting += 1
 
     def take(self, count: int, draw: random.Random) -> list[Waiting]:
         """Return at most `count` waiting messages, each the first of a sender that is drawn."""
         taken: list[Waiting] = []
         for _ in range(min(count, self.nwaiting)):
-            links = self._open_links() if self._held else list(self._links)
-            if not links:
+            senders = self._open_links() if self._held else list(self._links)
+            if not senders:
                 break
-            link = draw.choice(links)
-            taken.append(self._links[link].popleft())
-            if not self._links[link]:
-                del self._links[link]
+            sender = pick(draw, senders)
+            link = self._links[sender]
+            taken.append(link.popleft())
+            if not link:
+                del self._links[sender]
             if self._held:
                 self._count_down()
         self.nwaiting -= len(taken)

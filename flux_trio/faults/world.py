@@ -37,7 +37,7 @@ from flux_trio.cores.turns import (
 from flux_trio.faults.disk import Disk
 from flux_trio.faults.machines import USERID, Surroundings, is_late_answer, plans_of_world
 from flux_trio.faults.plugins import Answering
-from flux_trio.faults.station import Station
+from flux_trio.faults.station import Station, pick
 from flux_trio.messages import (
     ROLE_LOCAL,
     ROLE_OWNER,
@@ -53,6 +53,7 @@ from flux_trio.trace import KILLED, Kind, Sink, Trace
 
 EPOCH: Final = 1_000_000_000.0  # seconds since the Unix epoch; the clock of every world starts here
 BATCH_MAX: Final = 4  # messages that a module takes in one turn, at most: drawn from 1
+_BATCHES: Final = range(1, BATCH_MAX + 1)
 PROMPT_S: Final = 1.0  # a timer that fires sooner is of something that goes on
 LATE_S_MAX: Final = 2.0  # how much time passes at most while messages wait
 OWNERS_ROLES: Final = ROLE_LOCAL | ROLE_OWNER
@@ -80,10 +81,11 @@ class CoresWorld:
         self.liars: dict[str, None] = {}  # parties that have broken a clause on purpose
         self.errors: list[str] = []  # what cores raised, with the name of the module
         self.log: list[tuple[float, str, int, str]] = []  # time, module, level, text
-        self.trace = Trace(lambda: self.now)
+        self.trace = Trace(lambda: self.passed + self.ahead)
         for sink in sinks:
             self.trace.add_sink(sink)
-        self.says: Callable[[str, Outgoing], list[Outgoing] | None] = lambda *_: None
+        self.says: Callable[[str, Outgoing], list[Outgoing] | None] | None = None
+        """Returns what a party says in place of a message; None: it says the message itself."""
         self.answers: Callable[[AskHook], Answering | None] = lambda _: None
         self.began: Callable[[], None] = lambda: None  # called when the instance begins anew
         self.pauses: Callable[[], None] = lambda: None
@@ -187,7 +189,8 @@ class CoresWorld:
         for action in actions:
             if self.is_loaded(station):
                 self._do(station, action)
-                self.strike()
+                if self._strikes:
+                    self.strike()
 
     def unload(self, name: str, *, is_ending: bool = False) -> bool:
         """Remove a module in order; return False if it does not run or others depend on it.
@@ -369,14 +372,14 @@ class CoresWorld:
         while self._agenda and self._agenda[0][0] <= self.passed:
             _, _, do, args = heapq.heappop(self._agenda)
             do(*args)
-        self.strike()
+        if self._strikes:
+            self.strike()
         if self._is_stopping:
             return True
-        ready = [each for each in self.stations.values() if self._is_ready(each)]
-        at = self._next_moment()
+        ready, at = self._look()
         is_late = at is not None and at <= self.passed + LATE_S_MAX
         if ready and not (self._late and is_late and self._draw.random() < self._late):
-            self._begin_turn(self._draw.choice(ready))
+            self._begin_turn(pick(self._draw, ready))
             return True
         if not ready and (at is None or at > self.passed + PROMPT_S):
             self.pauses()
@@ -415,25 +418,25 @@ class CoresWorld:
         released = [station.release_all() for station in self.stations.values()]
         return any(released)
 
-    def _is_ready(self, station: Station) -> bool:
-        at = station.next_timer
-        if not station.has_message and (at is None or at > self.passed):
-            return False
-        return self._away.get(station.name, 0.0) <= self.passed
+    def _look(self) -> tuple[list[Station], float | None]:
+        """Return who can have a turn, and the next moment.
 
-    def _next_moment(self) -> float | None:
-        """Return when the next timer fires or the next thing of the agenda is due; None: never."""
-        passed = self.passed
-        moments = [
-            at
-            for each in self.stations.values()
-            if (at := each.next_timer) is not None
-            and at > passed
-            and self._away.get(each.name, 0.0) <= passed
-        ]
-        if self._agenda:
-            moments.append(self._agenda[0][0])
-        return min(moments, default=None)
+        Then the next timer fires, or the next thing of the agenda is due; None: never.
+        """
+        passed, away = self.passed, self._away
+        ready: list[Station] = []
+        moment = self._agenda[0][0] if self._agenda else None
+        for name, station in self.stations.items():
+            if away and away.get(name, 0.0) > passed:
+                continue
+            at = station.next_timer
+            if at is not None and at > passed:
+                if moment is None or at < moment:
+                    moment = at
+                at = None
+            if at is not None or (station.nwaiting and station.has_message):
+                ready.append(station)
+        return ready, moment
 
     def _begin_turn(self, station: Station) -> None:
         """Take messages that reached the module, or the timers that are due."""
@@ -444,12 +447,13 @@ class CoresWorld:
         if is_slow:
             self.linger(station.name, pause)
         if station.has_message and not (is_due and self._draw.random() < 0.5):
-            count = self._draw.randint(1, BATCH_MAX)
+            count = pick(self._draw, _BATCHES)
             taken = station.take(1 if is_slow else count, self._draw)
             station.peer.guests.clear()
             self._taken = (station, [message for _, message in taken])
             self.trace.received_all(station.name, taken)
-            self.strike()
+            if self._strikes:
+                self.strike()
         else:
             self._taken = (station, [TimerFired(key) for key in station.pop_due(self.passed)])
         if not self._is_stopping:
@@ -462,12 +466,14 @@ class CoresWorld:
             self._taken = None
             if self.is_loaded(station):  # else a fault at this moment has ended it
                 self._decide(station, inputs)
-                self.strike()
+                if self._strikes:
+                    self.strike()
         while self._todo and not self._is_stopping:
             station, action = self._todo.popleft()
             if self.is_loaded(station):
                 self._do(station, action)
-                self.strike()
+                if self._strikes:
+                    self.strike()
 
     def _decide(self, station: Station, inputs: list[Any]) -> None:
         if station.stepped:
@@ -479,13 +485,13 @@ class CoresWorld:
             self.errors.append(f"{station.name} raised {type(error).__name__}: {error}")
             self.crash(station.name, str(error))
         else:
-            self._todo.extend((station, action) for action in actions)
+            self._todo.extend([(station, action) for action in actions])
 
     def _do(self, station: Station, action: CommonAction) -> None:
         match action:
             case Request() | Response() | Event():
-                said = self.says(station.name, action)
-                for message in [action] if said is None else said:
+                said = None if self.says is None else self.says(station.name, action)
+                for message in (action,) if said is None else said:
                     self._sender = station.name
                     self.router.route(station.peer, message)
             case SetTimer(key, at):

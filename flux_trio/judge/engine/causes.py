@@ -11,6 +11,7 @@ last a goal or an invariant.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -61,8 +62,13 @@ class Causes:
     """Finds the cause of each violation; keeps the first violation of each job."""
 
     def __init__(self, clauses: Mapping[str, Clause]) -> None:
-        self._places = {clause: place for place, clause in enumerate(clauses)}
+        self._clauses = clauses
         self._first: dict[int, Violation] = {}
+
+    @functools.cached_property
+    def _places(self) -> dict[str, int]:
+        """The place of each clause in the registry; most traces break no clause."""
+        return {clause: place for place, clause in enumerate(self._clauses)}
 
     def of_record(self, found: list[Violation]) -> list[Violation]:
         """Return the violations in one record with their causes, the cause first."""

@@ -265,7 +265,7 @@ class Monitor:
             return []
         return [
             self._violation(rule, last, broken, broken.job)
-            for rule in self._rules
+            for rule in self._plans.owing
             for broken in self._debts_of(rule)
             if not (is_leaving and broken.is_to_leave)
         ]

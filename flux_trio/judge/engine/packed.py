@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 _MAX: Final = 2**63
@@ -87,11 +88,14 @@ class Packed(dict[Any, Any]):
 
     def items(self) -> Any:
         """Yield keys and states, packed ones too."""
-        return ((key, self[key]) for key in self)
+        return chain(super().items(), zip(self._keys, self._unpacked(), strict=True))
 
     def values(self) -> Any:
         """Yield the states, packed ones too."""
-        return (self[key] for key in self)
+        return chain(super().values(), self._unpacked())
+
+    def _unpacked(self) -> Iterator[Any]:
+        return map(self._packing.unpack, self._numbers)
 
     def _place(self, key: object) -> int | None:
         keys = self._keys

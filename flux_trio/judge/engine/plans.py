@@ -62,6 +62,9 @@ class Family(NamedTuple):
     traits: tuple[Trait, ...]
     reads: tuple[Callable[[Record, Seen], Value], ...]
     """The readers of these traits."""
+    rules: tuple[Rule, ...]
+    """The rules that may read some of these records."""
+    views: tuple[View, ...]
     plans: dict[tuple[Value, ...], Plan]
 
 
@@ -74,6 +77,8 @@ class Plans:
         keeping: list[View | Rule] = [*self.views]
         keeping += [rule for rule in self.rules if rule.apply is not None]
         self.slots = {each: slot for slot, each in enumerate(keeping, ALWAYS + 1)}
+        self.owing = tuple(rule for rule in self.rules if rule.debt or rule.debts)
+        """The rules that know of debts."""
         self.nmade = 0
         """The number of plans made so far, for tests."""
         traits = [mark.trait for mark in self._marks()]
@@ -126,7 +131,14 @@ class Plans:
             topic = "<exec>" + topic[len(service) :]
         here = Here(kind, _TYPES.get(type_, ""), topic, {})
         traits = tuple(filter(here.has, self._traits))
-        family = Family(here, traits, tuple(trait.read for trait in traits), {})
+        family = Family(
+            here,
+            traits,
+            tuple(trait.read for trait in traits),
+            tuple(each for each in self.rules if here.may_be_of(each.selectors)),
+            tuple(each for each in self.views if here.may_be_of(each.selectors)),
+            {},
+        )
         self._make_room()
         self._families[where] = family
         return family
@@ -141,12 +153,12 @@ class Plans:
         self._nplans += 1
         self.nmade += 1
         here = family.here._replace(values=dict(zip(family.traits, values, strict=True)))
-        plan = family.plans[values] = self._made(here)
+        plan = family.plans[values] = self._made(here, family)
         return plan
 
-    def _made(self, here: Here) -> Plan:
-        kept, asked = self._asked(here)
-        step = step_of(asked, self._folded(here))
+    def _made(self, here: Here, family: Family) -> Plan:
+        kept, asked = self._asked(here, family.rules)
+        step = step_of(asked, self._folded(here, family.views))
         return Plan(
             kept,
             step,
@@ -157,11 +169,11 @@ class Plans:
             is_of_parties=here.is_on(parties.OF_PARTIES),
         )
 
-    def _asked(self, here: Here) -> tuple[frozenset[str], list[Asked]]:
+    def _asked(self, here: Here, rules: Iterable[Rule]) -> tuple[frozenset[str], list[Asked]]:
         """Return the clauses that each such record keeps, and the rules to ask about each."""
         kept: set[str] = set()
         asked: list[Asked] = []
-        for rule in self.rules:
+        for rule in rules:
             slot = self._slot(here, rule, rule.selectors)
             if slot is None:
                 continue
@@ -175,8 +187,8 @@ class Plans:
             asked.append(Asked(slot, rule, value, own))
         return frozenset(kept), asked
 
-    def _folded(self, here: Here) -> Iterator[Folded]:
-        for view in self.views:
+    def _folded(self, here: Here, views: Iterable[View]) -> Iterator[Folded]:
+        for view in views:
             live = self._slot(here, view, view.selectors)
             is_parted = view.key is None or here.is_on(view.many)
             if live is not None and (view.parts is not None or not is_parted):
@@ -207,14 +219,25 @@ class Here(NamedTuple):
 
     def is_covered(self, selector: Selector) -> bool:
         """Whether a selector selects these records."""
+        return self._may_cover(selector) and (
+            selector.mark is None or self._is_marked(selector.mark)
+        )
+
+    def may_be_of(self, selectors: Iterable[Selector]) -> bool:
+        """Whether one of the selectors selects these records if their traits have some value."""
+        kind, type_ = self.kind, self.type
+        for each in selectors:
+            if each.kind == kind and each.type == type_ and self._may_cover(each):
+                return True
+        return False
+
+    def _may_cover(self, selector: Selector) -> bool:
         if self.kind != selector.kind or self.type != selector.type:
             return False
         before, star, after = selector.topic.partition(ANY_TOPIC)
         if star:
-            is_topic = self.topic.startswith(before) and self.topic.endswith(after)
-        else:
-            is_topic = self.topic == selector.topic
-        return is_topic and (selector.mark is None or self._is_marked(selector.mark))
+            return self.topic.startswith(before) and self.topic.endswith(after)
+        return self.topic == selector.topic
 
     def is_on(self, selectors: Iterable[Selector]) -> bool:
         """Whether one of the selectors selects these records."""

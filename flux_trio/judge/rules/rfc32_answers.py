@@ -268,13 +268,14 @@ def reattached_jobs_end_like_others(saying: Saying, record: Record, seen: Seen) 
 def _owed_releases(seen: Seen) -> Iterable[Broken]:
     """Yield the starts without a final release; that of a running job may wait."""
     starts: Mapping[Any, Start] = seen.all(STARTS)
+    lost = link_of(seen).lost
     for job, start in starts.items():
         if not start.taken or start.place("final"):
             continue
         life: Life | None = seen.at(LIFE, job)
         raised = life.fatal if life is not None else 0
         end = start.place("finish") or start.place("fatal") or raised
-        if start.sent > link_of(seen).lost:
+        if start.sent > lost:
             if end:
                 text = f"job {job} has ended: expected a release with final true, none came"
                 yield Broken(text, (end, start.taken), job=job)

@@ -31,10 +31,11 @@ def _debts_of_events(
 
     def debts(seen: Seen) -> Iterable[Broken]:
         all_left: Mapping[Any, tuple[Expected, ...]] = seen.all(EXPECTED)
+        gone = link_of(seen).gone
         for (job, kind), left in all_left.items():
-            for expected in left:
-                is_due = expected.n > link_of(seen).gone and not expected.is_doubtful
-                if kind == name and when(expected) and is_due:
+            for expected in left if kind == name else ():
+                is_due = expected.n > gone and not expected.is_doubtful
+                if is_due and when(expected):
                     text = f"job {job}: expected a {name} event after the {name} response"
                     yield Broken(f"{text}, none was logged", (expected.n,), job=job)
 

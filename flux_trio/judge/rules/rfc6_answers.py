@@ -97,8 +97,9 @@ def _unanswered(party: str, seen: Seen) -> Iterator[tuple[Call, int]]:
 
 def _owed(seen: Seen) -> Iterable[Broken]:
     for party in {seen.at(SERVES, service) for service in SERVICES} - {None}:
-        if not _waits(party, seen):
-            for call, n in _unanswered(party, seen):
+        unanswered = list(_unanswered(party, seen))
+        if unanswered and not _waits(party, seen):
+            for call, n in unanswered:
                 yield Broken(f"{call.topic} was received, and is not answered", (n,), party=party)
 
 
