@@ -10,10 +10,12 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from contextlib import closing
 from functools import partial
 from typing import Final
 
 from tests.mistakes.families import FAMILIES, code_now, found_by_fuzz, program_commit
+from tests.mistakes.forking import Forks
 from tests.mistakes.page import PAGE, page
 from tests.mistakes.reaching import survey
 from tests.mistakes.trying import Trial
@@ -35,8 +37,11 @@ def main(arguments: list[str] | None = None) -> int:
         known = survey(KEPT / "fuzz" / f"reached-{code_now()}.json", seeds, say)
         findings = found_by_fuzz(asked.family)
         unsound, reached = tuple(known.unsound), known.reached
-        trial = Trial(findings, say, seeds, asked.processes, unsound, reached=reached)
-        trial.run(chosen)
+        with closing(Forks()) as forks:
+            trial = Trial(
+                findings, say, seeds, asked.processes, unsound, forks=forks, reached=reached
+            )
+            trial.run(chosen)
         print(f"this run: {(time.monotonic() - begin) / 60:.1f} min")
     found = {family: found_by_fuzz(family) for family in FAMILIES}
     targets = {family: [each.name for each in all_()] for family, all_ in FAMILIES.items()}

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests.mistakes import actions
+from tests.mistakes.forking import Forks, Unplantable, changed_in
 from tests.mistakes.page import page
 from tests.mistakes.reaching import survey
 from tests.mistakes.trying import NOT_REACHED, Target, Trial, play
 from tests.mistakes.worker import BROKEN, Task
-from tests.planter.findings import Finding, Findings
+from tests.planter.findings import ROOT, Finding, Findings
 
 DRAWING = "flux_trio/faults/drawing.py"
 ALLOC = "flux_trio/cores/job_manager/scheduler/allocs.py:_send: "
@@ -76,6 +78,50 @@ def test_request_for_resources_that_is_dropped_is_missed_at_the_first_seed_that_
     assert found is not None
     assert found.by in ("invariant.nobody-stuck", "idle")
     assert found.ran == known.reached[dropped.place][0] + 1
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("name", "by"),
+    [(ALLOC, "dropped"), ("flux_trio/cores/ingest/core.py:_decided: ", "doubled")],
+)
+def test_fork_finds_what_a_new_process_finds(name: str, by: str) -> None:
+    target = next(
+        each for each in actions.targets() if each.name.startswith(name) and each.name.endswith(by)
+    )
+    task = Task(0, 3, target.plants())
+    with closing(Forks()) as forks:
+        forked = forks.play(task)
+        assert forked is not None
+        assert forked.broken
+        found = play(task)
+        assert (forked.seed, forked.broken, forked.problem) == (
+            found.seed,
+            found.broken,
+            found.problem,
+        )
+        other = forks.play(Task(0, 1, {}))  # the next one is as the program is
+        assert other is not None
+        assert other.broken == ""
+        row = forks.play(Task(0, 1, {}, "JOB SCHED ALLOC deleted"))
+        assert row is not None
+        assert row.broken == "error"
+
+
+def test_every_action_can_be_planted_in_memory() -> None:
+    for each in actions.targets():
+        ((file, text),) = each.plants().items()
+        assert len(changed_in(file, text)) == 1, each.name
+
+
+def test_edit_of_more_than_functions_is_not_planted_in_memory() -> None:
+    file = "flux_trio/cores/outbox.py"
+    text = (ROOT / file).read_text()
+    assert changed_in(file, text) == []
+    assert changed_in(file, "# a line more\n" + text) == []
+    for other in (text + "\nMORE = 1\n", text.replace("def send(", "def sent(")):
+        with pytest.raises(Unplantable):
+            changed_in(file, other)
 
 
 @pytest.mark.real

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
+from tests.mistakes.forking import Forks
 from tests.mistakes.worker import Answer, Task
 from tests.planter.findings import ROOT, Finding, Findings
 
@@ -52,6 +53,8 @@ class Trial:
     name: Callable[[int], str] = "seed {}".format
     """Returns the name of a seed."""
     rounds: Sequence[int] = ROUNDS
+    forks: Forks | None = None
+    """Play what they can plant, instead of a process of `worker` for each mutant."""
     reached: Mapping[str, Collection[int]] = field(default_factory=dict)
     """By place, the seeds whose worlds reach it: a mutant of a place is played with these only."""
 
@@ -89,7 +92,9 @@ class Trial:
         if not any(first <= each for each in worlds):
             return Finding(target.name, "", "" if worlds else NOT_REACHED, most, seconds)
         without = tuple({*range(first, most)}.difference(worlds))
-        answer = play(Task(first, most, target.plants(), target.row, without), self.worker)
+        task = Task(first, most, target.plants(), target.row, without)
+        answer = self.forks.play(task) if self.forks else None
+        answer = answer or play(task, self.worker)
         return Finding(
             target.name, answer.broken, answer.problem, answer.seed + 1, seconds + answer.seconds
         )

@@ -72,10 +72,7 @@ def main(play: Play) -> None:
     begin = time.process_time()
     try:
         plant(task.files)
-        if task.row:
-            from tests.planter.mutants import mutants_of
-
-            mutants_of("tables")[task.row].plant()
+        plant_row(task.row)
         stop_worlds_that_hang()
         seed, broken, problem = play(task)
     except Exception as error:  # noqa: BLE001 - whatever a mistake does to the world
@@ -124,6 +121,14 @@ def _stop(number: int, frame: FrameType | None) -> None:
 def plant(files: dict[str, str]) -> None:
     """Let modules be imported from these texts instead of from their files."""
     sys.meta_path.insert(0, _Planted(files))
+
+
+def plant_row(row: str) -> None:
+    """Plant a mutant of a state table, if one is named."""
+    if row:
+        from tests.planter.mutants import mutants_of
+
+        mutants_of("tables")[row].plant()
 
 
 class _Planted(importlib.abc.MetaPathFinder):
