@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from flux_trio.judge import judge_trace
 from flux_trio.judge.rules import ALL_RULES
-from flux_trio.messages import topics
+from flux_trio.messages import Response, topics
 from tests.judge.test_knowing import forwarded
-from tests.support.judged import CLAUSES, Trace, cut, drop, find, judge, receipt
+from tests.support.judged import (
+    CLAUSES,
+    Trace,
+    cut,
+    drop,
+    find,
+    find_event,
+    insert,
+    judge,
+    made,
+    receipt,
+)
 from tests.support.scenarios import trace_of
 
 CLAUSE = "27.prioritize.1"
@@ -44,3 +59,49 @@ def test_it_is_due_since_the_priority_event_and_not_since_the_request() -> None:
     since = trace[debt.because[0] - 1]
     assert (since.data or {})["name"] == "priority"
     assert (since.data or {})["context"] == {"priority": 20}
+
+
+def answered(payload: Any, topic: str = topics.SCHED_ALLOC) -> Trace:
+    """The scheduler says so, before the priority is changed that it is not told."""
+    trace = unsent("everyday")
+    raised = receipt(trace, find(trace, topics.JOB_URGENCY, "request"))
+    answer = made("sched", topics.JOB_MANAGER, Response(topic, payload))
+    return insert(trace, raised, *answer, before=True)
+
+
+STRANGER = 1
+"""The id of no job."""
+
+
+@pytest.mark.parametrize(
+    ("payload", "topic"),
+    [
+        ("text", topics.SCHED_ALLOC),
+        ({"type": 1, "annotations": {}}, topics.SCHED_ALLOC),
+        ({"id": STRANGER, "type": 0}, topics.SCHED_ALLOC),
+        ({"id": STRANGER, "type": 1, "annotations": {}}, topics.SCHED_ALLOC),
+        ({"id": STRANGER}, topics.SCHED_FREE),
+    ],
+)
+def test_after_a_wrong_answer_scheduling_may_be_suspended(payload: Any, topic: str) -> None:
+    assert broken(answered(payload, topic)) == []
+
+
+@pytest.mark.parametrize(
+    ("payload", "is_wrong"),
+    [
+        ({"type": 7}, True),
+        ({"type": 1}, True),
+        ({"type": 1, "annotations": {}}, False),
+    ],
+)
+def test_an_answer_to_an_open_request_may_be_wrong(payload: Any, is_wrong: bool) -> None:
+    jobid = find(unsent("everyday"), topics.JOB_URGENCY, "request").message.payload["id"]
+    assert (broken(answered({"id": jobid} | payload)) == []) is is_wrong
+
+
+def test_what_comes_late_about_a_job_that_was_answered_is_not_wrong() -> None:
+    holder = find_event(unsent("everyday"), "alloc").data["id"]
+    late = {"id": holder, "type": 1, "annotations": {}}
+    assert len(broken(answered(late))) == 1
+    assert broken(answered({"id": holder, "type": 0})) == []

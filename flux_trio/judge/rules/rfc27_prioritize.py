@@ -33,6 +33,7 @@ from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
 from flux_trio.judge.views.jobs import DURABLE, is_overdue
 from flux_trio.judge.views.queueing import PRIORITIES, priorities_untold, priority_untold
 from flux_trio.judge.views.scheduling import FINAL, asked_of, is_pending
+from flux_trio.judge.views.suspending import may_be_suspended
 from flux_trio.messages import Response, topics
 from flux_trio.trace import Record
 
@@ -62,11 +63,16 @@ def new_priorities_are_told(record: Record, seen: Seen) -> Said:
 
 
 def _answered_by_the_old_one(record: Record, seen: Seen) -> Said:
-    """Judge the job manager when it receives the last answer to a request."""
+    """Judge the job manager when it receives the last answer to a request.
+
+    When scheduling is suspended, it asks nothing, and the scheduler may go on.
+    """
     broken = priority_untold(job_id(record), seen)
     if broken is None or errnum(record) or payload(record).get("type") not in FINAL:
         return None
-    return broken if is_overdue(seen, record.party, broken.because[0]) else None
+    if not is_overdue(seen, record.party, broken.because[0]) or may_be_suspended(seen):
+        return None
+    return broken
 
 
 require_key(RULES, "27.prioritize.2", SENT, key="jobs", shape=ARRAY)

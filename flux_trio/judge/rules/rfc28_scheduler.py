@@ -26,8 +26,9 @@ from flux_trio.judge.engine.rule import (
     view,
     while_live,
 )
-from flux_trio.judge.engine.selector import EVENT, RECV, SEND, topic_of
+from flux_trio.judge.engine.selector import BROKER, EVENT, RECV, SEND, topic_of
 from flux_trio.judge.engine.trait import WITH_R
+from flux_trio.judge.engine.view import Live
 from flux_trio.judge.views.granting import (
     ANSWERING,
     SCHED_JOBS,
@@ -147,72 +148,93 @@ RAISING: Final = view(
 """By job id: an exception that the scheduler raises, until the job manager takes it up."""
 
 
-@RULES.judge(
-    "28.shrink.4",
-    logged("exception"),
-    FREE,
-    views=[AS_RECEIVED, HELD, LIFE, RAISING],
-    debts=_holding_shrunk,
-)
-def holders_of_shrunk_targets_get_an_exception(record: Record, seen: Seen) -> Said:
-    """Not those that were ending already."""
-    had, held = heard_by(seen, seen.facts.scheduler), seen.at(HELD, job_id(record))
-    if had is None or held is None or not held.targets & had.taken:
-        return None
-    if record.kind == EVENT:
-        return True
-    life = seen.at(LIFE, job_id(record))
-    if life is None or life.fatal or life.since < had.shrunk:
-        return None
-    if (seen.at(RAISING, job_id(record)) or 0) > had.shrunk:
-        return True  # the exception and the free crossed
-    text = f"job {job_id(record)} held targets {held.targets & had.taken}, which were shrunk"
-    return Broken(f"{text}, and ended without an exception", (had.shrunk, held.n))
+class Freeing(Live, frozen=True, gc=False):
+    """A sched.free of a job that held shrunk targets, taken up and not answered."""
+
+    n: Place
+    held: Place
+    """Where its R was written, or sent in a hello response."""
+    shrunk: Place
+    """The last shrink that the scheduler had taken up."""
+    targets: Idset
+    """What it held of the shrunk targets."""
+    is_raised: bool
+    """The scheduler has raised an exception of the job since that shrink."""
 
 
-def _fold_freeing(_n: int | None, _part: None, record: Record, seen: Seen) -> Place | None:
+def _fold_freeing(was: Freeing | None, _part: None, record: Record, seen: Seen) -> Freeing | None:
     if not isinstance(record.message, Request):
         return None
+    if topic_of(record) == topics.JOB_RAISE:
+        is_schedulers = record.party == seen.facts.scheduler
+        return was.but(is_raised=True) if was is not None and is_schedulers else was
     had, held = heard_by(seen, record.party), seen.at(HELD, job_id(record))
     if had is None or held is None or not held.targets & had.taken:
         return None
-    return record.n
+    is_raised = (seen.at(RAISING, job_id(record)) or 0) > had.shrunk
+    return Freeing(record.n, held.n, had.shrunk, held.targets & had.taken, is_raised)
 
 
 FREEING: Final = view(
     "freeing what was shrunk",
     FREE,
-    while_live(OWN, sent("response", topics.SCHED_FREE)),
+    while_live(OWN, sent("response", topics.SCHED_FREE), sent("request", topics.JOB_RAISE)),
     key=job_id,
     fold=_fold_freeing,
-    reads=(AS_RECEIVED, HELD),
+    reads=(AS_RECEIVED, HELD, RAISING),
 )
-"""By job: the sched.free of one that held shrunk targets, not answered."""
+"""By job."""
+
+
+@RULES.judge(
+    "28.shrink.4",
+    logged("exception"),
+    while_live(FREEING, sent("response", topics.SCHED_FREE)),
+    views=[AS_RECEIVED, HELD, LIFE, FREEING],
+    debts=_holding_shrunk,
+)
+def holders_of_shrunk_targets_get_an_exception(record: Record, seen: Seen) -> Said:
+    """Not those that were ending already.
+
+    A scheduler may raise it in the turn in which it takes up the free, so it is judged when it has
+    answered.
+    """
+    if record.kind == EVENT:
+        had, held = heard_by(seen, seen.facts.scheduler), seen.at(HELD, job_id(record))
+        return had is not None and held is not None and bool(held.targets & had.taken)
+    freeing, life = seen.at(FREEING, job_id(record)), seen.at(LIFE, job_id(record))
+    if freeing is None or life is None or life.fatal or life.since < freeing.shrunk:
+        return None
+    if freeing.is_raised:
+        return True  # the exception and the free crossed
+    text = f"job {job_id(record)} held targets {freeing.targets}, which were shrunk"
+    return Broken(f"{text}, and ended without an exception", (freeing.shrunk, freeing.held))
 
 
 def _unfreed(seen: Seen) -> list[Broken]:
     return [
         Broken(
             f"sched.free of job {jobid}, which held shrunk targets, was not answered",
-            (n,),
+            (freeing.n,),
             job=jobid,
         )
-        for jobid, n in seen.all(FREEING).items()
+        for jobid, freeing in seen.all(FREEING).items()
     ]
 
 
 @RULES.judge("28.shrink.5", sent("response", topics.SCHED_FREE), views=[FREEING], debts=_unfreed)
 def free_of_shrunk_targets_is_answered(record: Record, seen: Seen) -> Said:
-    n = seen.at(FREEING, job_id(record))
-    if n is None:
+    """The broker answers what a scheduler that is gone has not taken up."""
+    freeing = seen.at(FREEING, job_id(record))
+    if freeing is None:
         open_ = list(seen.all(FREEING).values())
-        if not errnum(record) or not open_:
+        if record.party == BROKER or not errnum(record) or not open_:
             return None
-        n = open_[0]  # an error cannot name its job
+        freeing = open_[0]  # an error cannot name its job
     if not errnum(record):
         return True
     text = f"sched.free of a job that held shrunk targets got error {errnum(record)}"
-    return Broken(text, (n,))
+    return Broken(text, (freeing.n,))
 
 
 def _unjudged(seen: Seen) -> list[Broken]:

@@ -34,6 +34,7 @@ from flux_trio.judge.views.scheduling import (
     is_pending,
     link_of,
 )
+from flux_trio.judge.views.suspending import SUSPENDING, may_be_suspended
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
 
@@ -196,7 +197,7 @@ OVER_LIMIT: Final = (OUTSTANDING, LINK)
 
 def priorities_untold(seen: Seen) -> Iterator[Broken]:
     """Yield a violation for each open request with an outdated priority in a trace at rest."""
-    if link_of(seen).is_up:
+    if link_of(seen).is_up and not may_be_suspended(seen):
         for jobid in seen.all(LIFE):
             if (broken := priority_untold(jobid, seen)) is not None:
                 yield broken
@@ -214,5 +215,5 @@ def priority_untold(jobid: Any, seen: Seen) -> Broken | None:
     return Broken(text, (life.prioritized, asked.alloc), job=jobid)
 
 
-PRIORITIES: Final = (LIFE, ASKED, LINK)
+PRIORITIES: Final = (LIFE, *SUSPENDING)
 """The views that `priorities_untold` and `priority_untold` read."""

@@ -1,0 +1,77 @@
+"""Views of suspended scheduling: what a scheduler says for which the job manager leaves it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.selector import errnum, job_id, no_key, payload, received, topic_of
+from flux_trio.judge.engine.trait import Mark, Trait
+from flux_trio.judge.engine.view import Seen, view
+from flux_trio.judge.views.scheduling import (
+    ANNOTATE,
+    ASKED,
+    CANCEL,
+    FINAL,
+    LINK,
+    NOTHING_ASKED,
+    Asked,
+    asked_of,
+    has_grant,
+    is_freeing,
+    is_pending,
+    link_of,
+)
+from flux_trio.messages import topics
+from flux_trio.trace import Record
+
+
+def _is_wrong(record: Record, seen: Seen) -> bool:
+    """Whether RFC 27 has no place for an answer without errnum (readings: Late and stray answers).
+
+    A late ANNOTATE or CANCEL is about a job of which something was asked.
+    """
+    if errnum(record):
+        return False
+    asked, answer = asked_of(seen, job_id(record)), payload(record)
+    if topic_of(record) == topics.SCHED_FREE:
+        return not is_freeing(asked, seen)
+    kind = answer.get("type")
+    if not is_pending(asked, seen):
+        return kind not in (ANNOTATE, CANCEL) or asked == NOTHING_ASKED
+    if kind == ANNOTATE:
+        return not isinstance(answer.get("annotations"), dict)
+    return kind not in FINAL
+
+
+_WRONG: Final = Trait(
+    "wrong answer",
+    tuple(received("response", topics.SCHED_ALLOC, topics.SCHED_FREE)),
+    _is_wrong,
+    lambda: (ASKED, LINK),
+)
+WRONG_ANSWERED: Final = view(
+    "wrong answer",
+    received("response", topics.SCHED_ALLOC, topics.SCHED_FREE, mark=Mark(_WRONG, bool)),
+    key=no_key,
+    fold=lambda _n, _part, record, _seen: record.n,
+    state=Place,
+)
+"""Where the job manager last took up a wrong answer."""
+
+
+def may_be_suspended(seen: Seen) -> bool:
+    """Whether the job manager may have suspended scheduling without an error response.
+
+    It does so when an answer is wrong, and when it refuses a grant, of which it says nothing: there
+    is no alloc event a second after SUCCESS. Only for rare records.
+    """
+    if (seen.at(WRONG_ANSWERED) or 0) > link_of(seen).answered:
+        return True
+    asked: Iterable[Asked] = seen.all(ASKED).values()
+    return any(has_grant(each, seen) and seen.is_old(each.granted) for each in asked)
+
+
+SUSPENDING: Final = (ASKED, LINK, WRONG_ANSWERED)
+"""The views that `may_be_suspended` reads."""
