@@ -17,10 +17,11 @@ _EVENT: Final[str] = Kind.EVENT.value
 
 
 class Jobs:
-    """The jobs that have a submit event and no clean event."""
+    """The jobs that have a submit event and no clean event; `urgencies` are those of events."""
 
     def __init__(self) -> None:
         self.active: set[int] = set()
+        self.urgencies: dict[int, int] = {}
         self._all: set[int] = set()
         self._is_purging = False  # finished jobs may be removed
 
@@ -34,6 +35,8 @@ class Jobs:
                 case JobEvent.SUBMIT:
                     self.active.add(record.data["id"])
                     self._all.add(record.data["id"])
+                case JobEvent.URGENCY:
+                    self.urgencies[record.data["id"]] = record.data["context"]["urgency"]
                 case JobEvent.CLEAN:
                     self.active.discard(record.data["id"])
 

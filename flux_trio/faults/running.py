@@ -181,7 +181,7 @@ class Game:
         self.note = self.moments.note
         self.world.boot()
         self.owner = Owner(plan.jobs, plan.actions, {})
-        self.world.start(self.world.add(OWNER, self.owner))
+        self._connect(OWNER, self.owner)
 
     def __enter__(self) -> Self:
         return self
@@ -220,6 +220,12 @@ class Game:
         if any(name not in self.world.stations for name in self.world.modules):
             self.world.boot()  # a module left since another one was not yet as it has to be
             is_at_rest = self.run()
+        asked: set[int] = set()
+        while is_at_rest and (late := self._late_jobs(asked)):
+            asked.update(late)
+            name = self.world.router.unique_name("last")
+            self._connect(name, Owner((), _urgencies(late), dict(enumerate(late))))
+            is_at_rest = self.run()
         return is_at_rest
 
     def put_right(self) -> None:
@@ -233,9 +239,17 @@ class Game:
             self.world.load(name)
         active = self._jobs.unfinished(self.world.disk.store)
         todo = [Do(0.0, "queue-start"), Do(0.0, "queue-enable"), *_nodes_back(self.plan)]
-        todo += [Do(0.0, "urgency", job=place, value=URGENCY) for place in range(len(active))]
-        last = Owner((), tuple(todo), dict(enumerate(active)))
-        self.world.when_up(lambda: self.world.start(self.world.add("last", last)))
+        self._connect("last", Owner((), (*todo, *_urgencies(active)), dict(enumerate(active))))
+
+    def _late_jobs(self, asked: set[int]) -> list[int]:
+        """Return the active jobs, not `asked` for, that had not come when all was put right."""
+        urgencies = self._jobs.urgencies
+        jobs = self._jobs.unfinished(self.world.disk.store)
+        return [each for each in jobs if each not in asked and urgencies.get(each) != URGENCY]
+
+    def _connect(self, name: str, owner: Owner) -> None:
+        """Let `owner` connect: if the instance is not there, when its next life has begun."""
+        self.world.when_up(lambda: self.world.start(self.world.add(name, owner)))
 
     def outcome(self, *, is_at_rest: bool) -> Outcome:
         """Check the properties of the whole, and return what became of the plan."""
@@ -319,6 +333,11 @@ def _violator(violation: Violation) -> str:
         violation = violation.cause
     record = violation.record
     return record.party if record.kind == Kind.SEND else violation.party
+
+
+def _urgencies(jobs: list[int]) -> tuple[Do, ...]:
+    """Return the requests by which jobs that are held go on."""
+    return tuple(Do(0.0, "urgency", job=place, value=URGENCY) for place in range(len(jobs)))
 
 
 def _nodes_back(plan: Plan) -> Iterator[Do]:

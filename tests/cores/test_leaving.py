@@ -322,6 +322,21 @@ def test_job_that_ends_in_the_turn_in_which_the_job_manager_leaves_is_not_told_t
     assert [each[0] for each in told(again)] == ["start", "finish", "release"]
 
 
+def test_job_whose_end_is_told_again_in_the_turn_in_which_the_job_manager_leaves_is_kept() -> None:
+    """6.disconnect.2: the first job manager has left too, and the third is told of the end."""
+    script = ExecScript(simulate=True, has_shell=False)
+    (timer,) = [e for e in script.start(7, jobspec(duration=10.0)) if isinstance(e, SetTimer)]
+    leaves = gone("job-exec", MANAGER)
+    again = start_request(7, jobspec(duration=10.0), reattach=True)
+    (hello,) = script(TimerFired(timer.key), leaves, now=timer.at)
+    script(Response(hello.topic, None, 0, hello.matchtag), now=timer.at)
+    (hello,) = script(again, leaves, now=timer.at)
+    assert script.core.kept == {7}
+    script(Response(hello.topic, None, 0, hello.matchtag), now=timer.at)
+    assert [each[0] for each in told(script(again, now=timer.at))] == ["start", "finish", "release"]
+    assert script.core.kept == set()
+
+
 @pytest.mark.parametrize(
     ("topic", "payload", "is_streaming"),
     [

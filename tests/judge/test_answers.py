@@ -22,6 +22,7 @@ SERVICES = {
     "resource": topics.RESOURCE_DRAIN,
     "kvs": topics.KVS_LOOKUP,
 }
+RETURN = {"module": "job-manager", "what": "started"}
 EACH = pytest.mark.parametrize("name", SERVICES)
 
 
@@ -76,6 +77,16 @@ def test_a_service_that_waits_for_another_one_is_not():
     assert named(ask("job-ingest"), to_manager, *wait(3), leave("job-ingest")) == []
     gone = leave("job-manager")
     assert named(ask("job-ingest"), gone, *wait(3), leave("job-ingest")) == []
+
+
+def test_a_service_that_leaves_as_the_one_it_waited_for_is_back_is_not():
+    """It asks again as soon as it hears of the return."""
+    gone, back = leave("job-manager"), made_note(Kind.MODULE.value, "broker", **RETURN)
+    at_once = msgspec.structs.replace(leave("job-ingest"), n=2)
+    asked = [ask("job-ingest"), gone, *wait(3)]
+    assert named(*asked, [back, at_once]) == []
+    (found,) = named(*asked, back, *wait(3), leave("job-ingest"))
+    assert found.party == "job-ingest"
 
 
 def test_a_service_that_waited_when_it_crashed_is_not():

@@ -288,7 +288,6 @@ class ExecCore(CorePart):
         job = self._jobs.get(payload.id)
         if job is not None:  # a repeat attaches, whatever `reattach` says
             self._starts.ask(job, request)
-            self._ends.settle(job.id)
             if job.phase is Phase.RUNNING:
                 self._preparing.read_expiration(job)
             return

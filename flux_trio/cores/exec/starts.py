@@ -35,7 +35,7 @@ class Streams(Standings[ExecState, ExecEvent]):
 
 
 class Starts(Part):
-    """All start streams; `over` has the jobs whose final release was due in this turn."""
+    """All start streams; `over` has the jobs whose final release was due or sent in this turn."""
 
     streams: Streams
     over: list[JobId]
@@ -49,7 +49,7 @@ class Starts(Part):
         self._requests = {}  # by job, of its open stream
 
     def take_over(self) -> list[int]:
-        """Return the jobs whose final release was due since the last call."""
+        """Return the jobs whose final release was due or sent since the last call."""
         over, self.over = self.over, []
         return over
 
@@ -66,6 +66,8 @@ class Starts(Part):
         self._requests[job.id] = request
         for report in job.told:
             self._answer(job, request, report)
+        if self.is_told(job):
+            self.over.append(job.id)
 
     def lost(self) -> None:
         """Close all streams: the job manager is gone."""

@@ -34,14 +34,14 @@ SERVICES: Final = (topics.JOB_INGEST, topics.JOB_LIST, topics.JOB_INFO, topics.K
 MAY_WAIT: Final = (topics.LIST_ID,)
 """Requests for what may not be there yet."""
 
-ABSENT: Final = view(
-    "absent modules",
+COMINGS: Final = view(
+    "comings of modules",
     noted(Kind.MODULE),
     key=lambda record: str(payload(record).get("module")),
-    fold=lambda _n, _part, record, _seen: record.n if payload(record).get("what") in ENDS else None,
-    state=Place,
+    fold=lambda _old, _part, record, _seen: (payload(record).get("what") in ENDS, record.n),
+    state=tuple[bool, Place],
 )
-"""By module: where it left, until it is started again."""
+"""By module: whether it has left, and where it left or was started."""
 
 
 def _cut_off(record: Record, seen: Seen) -> Iterable[tuple[str, Any]]:
@@ -79,7 +79,7 @@ HINDERED: Final = view(
 def _waits(party: str, seen: Seen) -> bool:
     """Whether a service may have to wait for another one, or for room on the disk."""
     is_asking = any(not call.is_streaming for _, call in left_open(seen, party))
-    is_alone = any(module != party for module in seen.all(ABSENT))
+    is_alone = any(is_away for module, (is_away, _) in seen.all(COMINGS).items() if module != party)
     return is_asking or is_alone or bool(seen.at(CUT_OFF, party) or seen.at(HINDERED))
 
 
@@ -108,7 +108,7 @@ def _owed(seen: Seen) -> Iterable[Broken]:
     "6.response.2",
     sent("response", "*"),
     noted(Kind.MODULE),
-    views=[OPEN, SERVES, ABSENT, CUT_OFF, HINDERED],
+    views=[OPEN, SERVES, COMINGS, CUT_OFF, HINDERED],
     debts=_owed,
 )
 def a_request_is_answered(outcome: Outcome | None, record: Record, seen: Seen) -> Said:
@@ -134,6 +134,8 @@ def _left_unanswered(record: Record, seen: Seen) -> Said:
         return None
     if not seen.is_old(seen.turn_of(party)):
         return None  # it was about to act, or in the midst of it
+    if not all(seen.is_old(n) for module, (_, n) in seen.all(COMINGS).items() if module != party):
+        return None  # it may have waited for a module that is just back
     for call, n in _unanswered(party, seen):
         if seen.is_old(n):
             text = f"{call.topic}: {party} has left and had not answered it for more than a second"
