@@ -6,7 +6,7 @@ their order, a job id is not given again, and resources that the scheduler has l
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 from flux_trio.cores.kvs.ops import COMMIT, Append, Put
@@ -16,7 +16,7 @@ from flux_trio.editions.rfc27 import AllocType
 from flux_trio.editions.rfc28 import Grown, Offline, Online, Shrunk
 from flux_trio.faults.properties import over_trace
 from flux_trio.formats import FormatError, format_fluid, job_key, parse_eventlog, parse_r
-from flux_trio.messages import FluxError, Request, Response, topics
+from flux_trio.messages import FluxError, Request, Response, service_of, topics
 from flux_trio.trace import Kind, Record
 
 T = TypeVar("T")
@@ -205,28 +205,42 @@ def _follow(lost: set[int], told: Response) -> None:
 
 
 @over_trace("final", *SERVICES)
-def nothing_follows_the_last_answer(trace: Sequence[Record]) -> str:
+def each_request_has_one_last_answer(trace: Sequence[Record]) -> str:
     """A service answers a request once, or ends its stream once (RFC 6, Streaming Responses).
 
     The client takes up the first answer; nobody takes up another one.
     """
-    left: dict[tuple[str, str, int], int] = {}  # by service, client and matchtag: answers to come
+    asked: dict[tuple[str, str, int], list[Record]] = {}  # by service, client and matchtag
     for record in trace:
         message = record.message
         if record.kind == Kind.CONFIG:
-            left.clear()
+            asked.clear()
         elif record.kind == Kind.MODULE and record.data is not None:
             module = record.data["module"]
-            left = {key: n for key, n in left.items() if module not in key[:2]}
-        elif record.kind == Kind.RECV and isinstance(message, Request) and message.matchtag:
-            key = (record.party, message.sender, message.matchtag)
-            left[key] = left.get(key, 0) + 1
+            asked = {key: each for key, each in asked.items() if module not in key[:2]}
+        elif record.kind == Kind.RECV and isinstance(message, Request):
+            if message.topic == topics.disconnect_of(service_of(message.topic)):
+                gone = (record.party, message.sender)
+                asked = {key: each for key, each in asked.items() if key[:2] != gone}
+            elif message.matchtag:
+                key = (record.party, message.sender, message.matchtag)
+                asked.setdefault(key, []).append(record)
         elif record.kind == Kind.SEND and isinstance(message, Response) and message.ends_rpc:
             key = (record.party, message.routes[0] if message.routes else "", message.matchtag)
-            if left.get(key) == 0:
+            if asked.get(key) == []:
                 return f"record {record.n} is a second answer to {message.topic} of {key[1]}"
-            if key in left:
-                left[key] -= 1
+            if key in asked:
+                asked[key].pop(0)
+    return _unanswered(asked)
+
+
+def _unanswered(asked: Mapping[tuple[str, str, int], Sequence[Record]]) -> str:
+    """Return what is wrong with requests that wait for their answer at rest; streams may go on."""
+    for (service, client, _), records in asked.items():
+        for record in records:
+            request = record.message
+            if isinstance(request, Request) and not request.is_streaming:
+                return f"{service} has not answered record {record.n}, {request.topic} of {client}"
     return ""
 
 
@@ -236,5 +250,5 @@ OVER_TRACE: Final = (
     commits_are_answered_in_order,
     no_job_id_is_given_again,
     what_was_lost_is_not_granted,
-    nothing_follows_the_last_answer,
+    each_request_has_one_last_answer,
 )

@@ -25,8 +25,8 @@ from flux_trio.faults.running import play
 from flux_trio.faults.told import (
     OVER_TRACE,
     commits_are_answered_in_order,
+    each_request_has_one_last_answer,
     no_job_id_is_given_again,
-    nothing_follows_the_last_answer,
     the_journal_tells_each_event_once,
     the_journal_tells_of_durable_events,
     what_was_lost_is_not_granted,
@@ -129,18 +129,25 @@ def test_commit_that_overtakes_an_earlier_one_of_its_sender_is_found() -> None:
 
 
 def test_second_answer_to_a_request_is_found() -> None:
-    """Also if it is another one than the first; a request that comes twice is answered twice."""
-    assert nothing_follows_the_last_answer(commits(1, 2)) == ""
-    twice = commits(1, 1, errnum=28)
-    assert nothing_follows_the_last_answer(twice) == (
+    """A request that comes twice is answered twice."""
+    assert each_request_has_one_last_answer(commits(1, 2)) == ""
+    twice = [*commits(2, 1, errnum=28), commits(1)[-1]]
+    assert each_request_has_one_last_answer(twice) == (
         "record 9 is a second answer to kvs.commit of job-manager"
     )
     again = Record(9, 0.0, Kind.RECV, topics.KVS, message=twice[0].message)
-    assert nothing_follows_the_last_answer([again, *twice]) == ""
+    assert each_request_has_one_last_answer([again, *twice]) == ""
     for module in ("job-manager", topics.KVS):
         gone = Record(9, 0.0, Kind.MODULE, "broker", data={"what": "removed", "module": module})
-        assert nothing_follows_the_last_answer([*twice[:-1], gone, twice[-1]]) == ""
-    assert nothing_follows_the_last_answer(twice[2:]) == ""  # the request was before the trace
+        assert each_request_has_one_last_answer([*twice[:-1], gone, twice[-1]]) == ""
+    assert each_request_has_one_last_answer(twice[2:]) == ""  # the requests are not in the trace
+
+
+def test_request_that_is_not_answered_is_found() -> None:
+    assert each_request_has_one_last_answer(commits(2)) == (
+        "kvs has not answered record 1, kvs.commit of job-manager"
+    )
+    assert each_request_has_one_last_answer(commits(left_after=2)) == ""  # nobody waits
 
 
 def test_stream_has_one_end() -> None:
@@ -150,7 +157,7 @@ def test_stream_has_one_end() -> None:
     def told(*answers: Response | None) -> str:
         asked = Record(1, 0.0, Kind.RECV, topics.JOB_MANAGER, message=request)
         sent = [Record(2, 0.0, Kind.SEND, topics.JOB_MANAGER, message=each) for each in answers]
-        return nothing_follows_the_last_answer([asked, *sent])
+        return each_request_has_one_last_answer([asked, *sent])
 
     assert told(event, event, end) == ""
     assert (
