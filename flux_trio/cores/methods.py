@@ -7,6 +7,7 @@ topics, and what the service itself counts.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
 from flux_trio.cores.state import Part
@@ -21,6 +22,7 @@ from flux_trio.messages import (
     respond,
     respond_error,
     service_of,
+    topics,
     unknown_method,
 )
 
@@ -33,6 +35,8 @@ class Methods(Part):
 
     A function may answer later. A FluxError or FormatError that it raises becomes the answer.
     `stats` is the stats-get topic and the function that returns what the service counts.
+    `farewells` has the function that takes the disconnect of a peer, for each service name; before
+    it is called, `forget` drops the answers to that peer in this turn (6.disconnect.2).
     """
 
     counts: dict[str, int]
@@ -42,13 +46,20 @@ class Methods(Part):
         for_owner: Mapping[str, Method],
         for_all: Mapping[str, Method],
         stats: tuple[str, Stats],
+        farewells: Mapping[str, Method],
+        forget: Callable[[str], None],
     ) -> None:
-        self._by_topic = {
+        self._forget = forget
+        self._by_topic: dict[str, tuple[Method, bool]] = {
             **{topic: (method, True) for topic, method in for_owner.items()},
             **{topic: (method, False) for topic, method in for_all.items()},
+            **{
+                topics.disconnect_of(service): (partial(self._leaves, method), False)
+                for service, method in farewells.items()
+            },
         }  # whether it is for the owner alone
         self._stats_topic, self._stats = stats
-        self.counts = dict.fromkeys([*for_owner, *for_all, self._stats_topic], 0)
+        self.counts = dict.fromkeys([*self._by_topic, self._stats_topic], 0)
 
     def call(self, request: Request) -> Response | None:
         """Call the function for `request`; return an error or the counts, else None."""
@@ -67,6 +78,10 @@ class Methods(Part):
         except FormatError as error:
             return respond_error(request, Errno.EPROTO, f"{request.topic}: {error}")
         return None
+
+    def _leaves(self, method: Method, request: Request) -> None:
+        self._forget(request.sender)
+        method(request)
 
     def _count(self, request: Request) -> Response | None:
         """Answer a stats-get request. Raises FluxError for any other."""

@@ -5,7 +5,7 @@ The instance owner has the same limits as other users.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Final, Generic, TypeVar
 
 from flux_trio.messages import (
@@ -65,12 +65,18 @@ class Backlog(Generic[Message]):
         self._guests: dict[int, tuple[int, int]] = {}  # by userid: number and bytes
         self._senders: set[str] = set()  # peers of guests whose requests wait here
 
-    def put(self, message: Message) -> Response | None:
-        """Keep `message`; return an error response instead if there is no room for it."""
-        if isinstance(message, Request) and not message.is_owner:
-            if is_disconnect(message):
+    def put(self, message: Message, forget: Callable[[str], None]) -> Response | None:
+        """Keep `message`; return an error response instead if there is no room for it.
+
+        `forget` drops the answers of this turn to a peer that leaves.
+        """
+        if isinstance(message, Request) and is_disconnect(message):
+            forget(message.sender)
+            if not message.is_owner:
                 self._leave(message.sender)
                 return None
+            self._silence(message.sender)
+        elif isinstance(message, Request) and not message.is_owner:
             count, size = self._guests.get(message.userid, (0, 0))
             count, size = count + 1, size + payload_bytes(message)
             if count > BACKLOG_OF_GUEST_MAX or size > BACKLOG_OF_GUEST_BYTES_MAX:
@@ -78,8 +84,6 @@ class Backlog(Generic[Message]):
                 return respond_error(message, Errno.EAGAIN, text)
             self._guests[message.userid] = count, size
             self._senders.add(message.sender)
-        elif isinstance(message, Request) and is_disconnect(message):
-            self._silence(message.sender)
         self._waiting.append(message)
         return None
 

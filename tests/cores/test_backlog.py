@@ -32,6 +32,10 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sharing, "BACKLOG_OF_GUEST_MAX", MAX)
 
 
+def ignored(_sender: str) -> None:
+    """Nothing was answered in this turn."""
+
+
 def guests(topic: str, tag: int, payload: Any = None, **what: Any) -> Request:
     return msgspec.structs.replace(asked_by_guest(topic, payload), matchtag=tag, **what)
 
@@ -68,17 +72,17 @@ def test_requests_of_a_guest_that_wait_for_the_jobs_to_be_read_back_are_bounded(
 def test_requests_without_a_response_are_counted_and_dropped_without_a_word() -> None:
     backlog: Backlog[Request] = Backlog()
     silent = guests("a.b", 0, flags=int(Flag.NORESPONSE))
-    assert [backlog.put(silent) for _ in range(MAX + 3)] == [None] * (MAX + 3)
+    assert [backlog.put(silent, ignored) for _ in range(MAX + 3)] == [None] * (MAX + 3)
     assert len(backlog.take()) == MAX
-    backlog.put(silent)
+    backlog.put(silent, ignored)
     assert len(backlog.take()) == 1  # counted anew
 
 
 def test_bytes_are_counted() -> None:
     backlog: Backlog[Request] = Backlog()
     long = guests("a.b", 1, "x" * (BACKLOG_OF_GUEST_BYTES_MAX // 2))
-    assert backlog.put(long) is None
-    assert backlog.put(long) is not None
+    assert backlog.put(long, ignored) is None
+    assert backlog.put(long, ignored) is not None
 
 
 def test_what_a_guest_has_sent_goes_with_the_guest() -> None:
@@ -86,17 +90,28 @@ def test_what_a_guest_has_sent_goes_with_the_guest() -> None:
     backlog: Backlog[Request] = Backlog()
     first, last = asked("a.b"), gone("a", "alice")
     for message in (first, guests("a.b", 1), last):
-        backlog.put(message)
+        backlog.put(message, ignored)
     for _ in range(3):
-        assert backlog.put(disconnect_request("a", "guest", 7, ROLE_USER)) is None
+        assert backlog.put(disconnect_request("a", "guest", 7, ROLE_USER), ignored) is None
     assert [each.topic for each in backlog.take()] == [first.topic, last.topic]
 
 
 def test_owners_peer_that_has_gone_is_not_answered() -> None:
     """6.disconnect.2"""
     backlog: Backlog[Request] = Backlog()
-    backlog.put(asked("job-manager.getinfo", None, by="gone", tag=1))
-    backlog.put(asked("job-manager.getinfo", None, by="there", tag=2))
-    backlog.put(gone("job-manager", "gone"))
+    backlog.put(asked("job-manager.getinfo", None, by="gone", tag=1), ignored)
+    backlog.put(asked("job-manager.getinfo", None, by="there", tag=2), ignored)
+    backlog.put(gone("job-manager", "gone"), ignored)
     waiting = backlog.take()
     assert [respond(each, {}) is None for each in waiting] == [True, False, True]
+
+
+@pytest.mark.parametrize("userid", [7, asked("a.b").userid], ids=["guest", "owner"])
+def test_answers_of_the_turn_to_a_peer_that_leaves_are_dropped(userid: int) -> None:
+    """6.disconnect.2"""
+    backlog: Backlog[Request] = Backlog()
+    forgotten: list[str] = []
+    backlog.put(asked("a.b", by="there"), forgotten.append)
+    role = ROLE_USER if userid == 7 else asked("a.b").rolemask
+    backlog.put(disconnect_request("a", "gone", userid, role), forgotten.append)
+    assert forgotten == ["gone"]

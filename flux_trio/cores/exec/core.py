@@ -139,7 +139,6 @@ class ExecCore(CorePart):
         self._methods = Methods(
             for_owner={f"{service}.{topics.START_METHOD}": self._start},
             for_all={
-                topics.disconnect_of(service): self._disconnect,
                 f"{service}.{_method(topics.EXEC_ATTACH)}": self._attachments.open,
                 f"{service}.{_method(topics.EXEC_ATTACH_CANCEL)}": self._attachments.cancel,
                 f"{service}.{_method(topics.credit_of(topics.EXEC_ATTACH))}": (
@@ -149,6 +148,8 @@ class ExecCore(CorePart):
                 f"{service}.{_method(topics.EXEC_KILL)}": self._kill,
             },
             stats=(topics.stats_of(service), self._stats),
+            farewells={service: self._disconnect},
+            forget=outbox.forget,
         )
 
     @property
@@ -311,7 +312,6 @@ class ExecCore(CorePart):
         self._outbox.send(respond(request))
 
     def _disconnect(self, request: Request) -> None:
-        self._outbox.forget(request.sender)
         self._attachments.disconnect(request.sender)
         self._inputs.disconnect(request.sender)
         if request.sender == self._manager.sender:

@@ -18,7 +18,7 @@ from flux_trio.cores.job_index import refusal_ops, submit_op
 from flux_trio.cores.kvs_calls import commit_ops
 from flux_trio.cores.methods import Methods
 from flux_trio.cores.outbox import Outbox
-from flux_trio.cores.sharing import Backlog, is_disconnect
+from flux_trio.cores.sharing import Backlog
 from flux_trio.cores.state import CorePart
 from flux_trio.cores.turns import CommonAction, CommonInput, Exit, Log, TimerFired
 from flux_trio.editions import submission
@@ -130,11 +130,12 @@ class IngestCore(CorePart):
         self._undecided = []  # stored batches that wait for a job manager
         self._backlog = Backlog()  # requests that wait for `_ids`
         self._batch = _Batch()
-        farewell = topics.disconnect_of(topics.JOB_INGEST)
         self._methods = Methods(
             for_owner={},
-            for_all={topics.INGEST_SUBMIT: self._submit, farewell: self._disconnect},
+            for_all={topics.INGEST_SUBMIT: self._submit},
             stats=(topics.stats_of(topics.JOB_INGEST), self._stats),
+            farewells={topics.JOB_INGEST: self._disconnect},
+            forget=self._outbox.forget,
         )
 
     def start(self, now: float) -> list[IngestAction]:
@@ -169,12 +170,10 @@ class IngestCore(CorePart):
         return self._outbox.take_actions()
 
     def _put_off(self, request: Request) -> Response | None:
-        """Keep a request until the last id is known; return an error if it cannot be known now."""
-        if is_disconnect(request):
-            self._outbox.forget(request.sender)
+        """Keep a request until the last id is known; refuse it if that cannot be known now."""
         if self._refusal:
-            return respond_error(request, self._refusal_errnum, self._refusal)
-        return self._backlog.put(request)
+            return self._methods.call(request)
+        return self._backlog.put(request, self._outbox.forget)
 
     def _ask_last_id(self) -> None:
         self._outbox.ask(topics.JOB_GETINFO, None, LastIdRead())
@@ -207,7 +206,6 @@ class IngestCore(CorePart):
 
     def _disconnect(self, request: Request) -> None:
         """A submitter is gone: its jobs stay, without an answer (6.disconnect.2)."""
-        self._outbox.forget(request.sender)
         batches = [self._batch, *self._undecided]
         for call in self._outbox.calls:
             match call:

@@ -42,7 +42,7 @@ from flux_trio.cores.job_list.watches import Watches
 from flux_trio.cores.kvs_calls import look_up, value_in
 from flux_trio.cores.methods import Methods
 from flux_trio.cores.outbox import Outbox
-from flux_trio.cores.sharing import Backlog, is_disconnect
+from flux_trio.cores.sharing import Backlog
 from flux_trio.cores.state import CorePart
 from flux_trio.cores.turns import ClockStepped, CommonAction, CommonInput, TimerFired
 from flux_trio.editions import job_list, journal, streams
@@ -94,10 +94,13 @@ class JobListCore(CorePart):
                 topics.INFO_WATCH: self._info.watch,
                 topics.credit_of(topics.INFO_WATCH): self._watches.grant,
                 topics.INFO_WATCH_CANCEL: self._watches.cancel,
-                topics.disconnect_of(topics.JOB_LIST): self._disconnect_list,
-                topics.disconnect_of(topics.JOB_INFO): self._disconnect_info,
             },
             stats=(topics.stats_of(topics.JOB_LIST), self._stats),
+            farewells={
+                topics.JOB_LIST: self._disconnect_list,
+                topics.JOB_INFO: self._disconnect_info,
+            },
+            forget=self._exchange.forget,
         )
 
     @property
@@ -182,9 +185,7 @@ class JobListCore(CorePart):
         if self._follower.ready:
             requests.append(request)
             return
-        if is_disconnect(request):
-            self._exchange.forget(request.sender)
-        self._exchange.send(self._backlog.put(request))
+        self._exchange.send(self._backlog.put(request, self._exchange.forget))
 
     def _call(self, request: Request) -> None:
         """Call the method; for a job that is not active, first read its eventlog."""
@@ -253,12 +254,10 @@ class JobListCore(CorePart):
         return job_list.stats(job_list.Stats(jobs, self._watches.count))
 
     def _disconnect_list(self, request: Request) -> None:
-        self._exchange.forget(request.sender)
         self._asked.forget(request.sender)
         self._listings.forget(request.sender)
 
     def _disconnect_info(self, request: Request) -> None:
-        self._exchange.forget(request.sender)
         self._asked.forget(request.sender)
         self._info.forget(request.sender)
         self._watches.forget(request.sender)

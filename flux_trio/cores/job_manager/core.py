@@ -30,7 +30,7 @@ from flux_trio.cores.job_manager.requests.admissions import UserFound
 from flux_trio.cores.job_manager.requests.explaining import Waiting
 from flux_trio.cores.job_manager.requests.submission import submitted_in
 from flux_trio.cores.outbox import Outbox
-from flux_trio.cores.sharing import Backlog, is_disconnect
+from flux_trio.cores.sharing import Backlog
 from flux_trio.cores.state import CorePart
 from flux_trio.cores.turns import ClockStepped, TimerFired
 from flux_trio.messages import (
@@ -254,10 +254,7 @@ class JobManagerCore(CorePart):
         if isinstance(message, PluginsChanged):
             message = parts.arrivals.known_already(message)
         if not isinstance(message, Request):
-            self._backlog.put(message)
-        elif is_disconnect(message):
-            parts.ledger.forget(message.sender)
-            self._backlog.put(message)
+            self._backlog.put(message, parts.ledger.forget)
         elif message.topic == topics.JOB_HINDRANCE:
             parts.ledger.answer_at_once(self._methods.call(message))
             early = self._backlog.take_about(_ABOUT_QUEUES) if parts.hindrances.texts else []
@@ -267,7 +264,7 @@ class JobManagerCore(CorePart):
             text = f"the job manager is reading its state: {'; '.join(parts.hindrances.texts)}"
             parts.ledger.answer_at_once(respond_error(message, Errno.EAGAIN, text))
         else:
-            parts.ledger.answer_at_once(self._backlog.put(message))
+            parts.ledger.answer_at_once(self._backlog.put(message, parts.ledger.forget))
 
     def _take_event(self, event: Event) -> None:
         if event.topic == topics.KVS_DAMAGED_EVENT:
@@ -284,7 +281,6 @@ class JobManagerCore(CorePart):
         parts.purge.forget(request.sender)
         parts.submission.forget(request.sender)
         parts.updates.forget(request.sender)
-        parts.ledger.forget(request.sender)
         parts.hindrances.forget(request.sender)
         if request.sender == parts.scheduler.sender:
             parts.scheduler.lost("scheduler disconnected", LinkEvent.LOST)

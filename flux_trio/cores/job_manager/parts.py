@@ -166,7 +166,8 @@ class Parts(Part):
                 topics.JOB_RESOURCE_STATUS: self.scheduler.resource_status,
                 topics.JOB_DRAIN: self.waits.drain,
                 topics.JOB_IDLE: self.waits.idle,
-                topics.JOB_MANAGER_DISCONNECT: disconnect,
             },
             stats=(topics.JOB_STATS, self.control.stats),
+            farewells={topics.JOB_MANAGER: disconnect},
+            forget=self.ledger.forget,
         )

@@ -114,8 +114,10 @@ class KvsCore(CorePart):
                 topics.KVS_CANCEL: self._watches.cancel,
                 topics.KVS_BACKUP: self._backups.make,
             },
-            for_all={topics.disconnect_of(topics.KVS): self._disconnect},
+            for_all={},
             stats=(topics.stats_of(topics.KVS), self._stats),
+            farewells={topics.KVS: self._disconnect},
+            forget=self._outbox.forget,
         )
 
     def start(self, now: float) -> list[KvsAction]:
@@ -211,7 +213,6 @@ class KvsCore(CorePart):
             self._queue.append(read)
 
     def _disconnect(self, request: Request) -> None:
-        self._outbox.forget(request.sender)
         if not request.is_owner:
             return  # every request of a guest was refused
         self._queue = without_answers(self._queue, request.sender)

@@ -130,11 +130,10 @@ class ResourceCore(CorePart):
                 topics.RESOURCE_EXCLUDE: self._exclude,
                 topics.RESOURCE_EXPIRATION: self._expire,
             },
-            for_all={
-                topics.RESOURCE_STATUS: self._status,
-                topics.disconnect_of(topics.RESOURCE): self._disconnect,
-            },
+            for_all={topics.RESOURCE_STATUS: self._status},
             stats=(topics.stats_of(topics.RESOURCE), self._stats),
+            farewells={topics.RESOURCE: self._disconnect},
+            forget=self._outbox.forget,
         )
 
     @property
@@ -212,7 +211,6 @@ class ResourceCore(CorePart):
 
     def _disconnect(self, request: Request) -> None:
         """Do what the peer asked for all the same, and do not answer it (6.disconnect.2)."""
-        self._outbox.forget(request.sender)
         self._groups.disconnect(request.sender)
         self._waiting = deque(unanswered(each, request.sender) for each in self._waiting)
         if self._committing is not None:

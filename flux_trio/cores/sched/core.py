@@ -98,8 +98,10 @@ class SchedCore(CorePart):
                 topics.SCHED_CANCEL: partial(self._silently, self._cancel),
                 topics.SCHED_PRIORITIZE: partial(self._silently, self._prioritize),
             },
-            for_all={topics.disconnect_of(topics.SCHED): self._disconnect},
+            for_all={},
             stats=(topics.stats_of(topics.SCHED), self._stats),
+            farewells={topics.SCHED: self._disconnect},
+            forget=self._context.forget,
         )
 
     @property
@@ -248,7 +250,6 @@ class SchedCore(CorePart):
 
     def _disconnect(self, request: Request) -> None:
         """A peer is gone; the next job manager tells of all jobs again."""
-        self._context.forget(request.sender)
         if request.sender != self._manager[0]:
             return
         self._granting.forget_all()
