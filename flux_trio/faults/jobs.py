@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from flux_trio.cores.job_index import ACTIVE, jobid_in
-from flux_trio.formats import job_key, parse_eventlog
+from flux_trio.formats import FormatError, job_key, parse_eventlog
 from flux_trio.messages import topics
 from flux_trio.protocols import JobEvent
 from flux_trio.store.stores import Store
@@ -55,6 +55,14 @@ class Jobs:
             if not isinstance(text, str):
                 if was_active or not self._is_purging:
                     lost.add(jobid)
-            elif all(event.name != JobEvent.CLEAN for event in parse_eventlog(text)):
+            elif not _is_over(text):
                 self.active.add(jobid)
         return lost
+
+
+def _is_over(eventlog: str) -> bool:
+    """Whether a job is over; of a text that is no eventlog the property `stored` tells."""
+    try:
+        return any(event.name == JobEvent.CLEAN for event in parse_eventlog(eventlog))
+    except FormatError:
+        return False

@@ -158,7 +158,7 @@ class Restarts(Watcher):
             return None
         try:
             return replay(jobid, parse_eventlog(text)).state
-        except InvalidTransition:  # a commit came twice; the property `stored` tells of it
+        except (InvalidTransition, FormatError):  # the property `stored` tells of it
             return None
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from flux_trio.cores.exec.core import ExecCore
 from flux_trio.cores.job_manager.core import JobManagerCore
+from flux_trio.cores.kvs.ops import Put
 from flux_trio.cores.resource.core import ResourceCore
 from flux_trio.faults import (
     Crash,
@@ -27,11 +28,13 @@ from flux_trio.faults import (
     run_plan,
 )
 from flux_trio.faults.consistency import plugins_have_left_all_jobs
+from flux_trio.faults.jobs import Jobs
 from flux_trio.faults.pauses import core_of
 from flux_trio.faults.properties import Watcher
 from flux_trio.faults.remembered import REMEMBERING, Promises, Refusals, Restarts, Unfinished
 from flux_trio.faults.running import Game
 from flux_trio.faults.world import CoresWorld
+from flux_trio.formats import job_key
 from flux_trio.protocols import JobEvent, JobState, QueueState
 from flux_trio.trace import Kind, Record
 
@@ -181,3 +184,20 @@ def test_eventlog_with_an_event_twice_is_not_read() -> None:
     twice = Duplicate(Which("kvs.commit", party="job-ingest"))
     outcome = run_plan(Plan(1, 2, jobs=(JobPlan(1.0),), faults=(twice,)), properties=(Restarts,))
     assert outcome.problems == ()
+
+
+@pytest.mark.parametrize("text", ["no event\n", '{"timestamp":1.0,"name":"clean"'])
+def test_eventlog_that_is_no_eventlog_is_not_read(text: str) -> None:
+    """The property `stored` tells of it."""
+    with watched(Restarts, Plan(1, 1, cores=1, jobs=WAITING), 5.0) as (world, watcher):
+        manager = core_of(world, "job-manager", JobManagerCore)
+        (waiting,) = [each.id for each in manager.active() if each.state is JobState.SCHED]
+        world.crash("job-manager")
+        world.disk.store.commit([Put(job_key(waiting, "eventlog"), text)])
+        world.load("job-manager")
+        watcher.observe(event(waiting, JobEvent.PRIORITY))
+        assert watcher.problem == ""
+        jobs = Jobs()
+        jobs.observe(event(waiting, JobEvent.SUBMIT))
+        assert jobs.read(world.disk.store) == set()
+        assert jobs.active == {waiting}
