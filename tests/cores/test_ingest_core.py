@@ -269,6 +269,8 @@ def test_submissions_are_refused_while_nobody_holds_the_name_of_the_job_manager(
     assert (early.matchtag, early.errnum, early.error_text) == (1, Errno.ENOSYS, why)
     (later,) = script(submission(2))
     assert (later.matchtag, later.errnum, later.error_text) == (2, Errno.ENOSYS, why)
+    (counts,) = script(asked(topics.stats_of(topics.JOB_INGEST), None))
+    assert (counts.errnum, counts.payload["submitting"]) == (0, 0)  # it needs no job manager
     assert script(service_back("kvs")) == []
     (again,) = script(service_back("job-manager"))
     assert again.topic == script.getinfo.topic
