@@ -12,6 +12,7 @@ from flux_trio.faults import (
     Do,
     Drop,
     Fault,
+    HeldUntil,
     JobPlan,
     NodesDown,
     Plan,
@@ -21,6 +22,7 @@ from flux_trio.faults import (
     Which,
     draw_plan,
     run_plan,
+    running,
     shrink,
 )
 from flux_trio.faults.by_hand import ByHand
@@ -47,6 +49,19 @@ def test_plan_is_read_as_it_was_written(seed: int) -> None:
 @pytest.mark.parametrize("path", sorted(PLANS.glob("*.toml")), ids=lambda path: path.stem)
 def test_plan_that_has_broken_a_property_breaks_none(path: Path) -> None:
     assert run_plan(plan_from_toml(path.read_text()), properties=OURS).problems == ()
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("nsteps", [26, 30, 34])
+def test_held_job_that_is_on_its_way_when_all_is_put_right_goes_on(
+    monkeypatch: pytest.MonkeyPatch, nsteps: int, seed: int
+) -> None:
+    """Before ingest has it, or before ingest has handed it over to the job manager."""
+    monkeypatch.setattr(running, "FAULTS_STEPS_MAX", nsteps)
+    stored = Which(topics.KVS_COMMIT, type="response")
+    held = HeldUntil(stored, When(topics.JOB_URGENCY, nth=99))
+    plan = Plan(seed, 1, jobs=(JobPlan(urgency=0),), faults=(held,))
+    assert run_plan(plan, properties=OURS).problems == ()
 
 
 @pytest.mark.parametrize(
