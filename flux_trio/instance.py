@@ -61,7 +61,7 @@ from flux_trio.services.user_database import unix_user
 from flux_trio.state_directory import STATE_FILE, address_files, open_to_guests, tokens_in
 from flux_trio.store.sqlite_store import SqliteStore
 from flux_trio.store.stores import MemoryStore, Store
-from flux_trio.trace import Kind, Sink, Trace
+from flux_trio.trace import Kind, Sink, Trace, TurnSink
 from flux_trio.transports import Connection, Credentials, serve_unix, serve_websocket
 
 COLLECT_AT: Final = (20_000, 2, 50)
@@ -116,7 +116,7 @@ class Surroundings:
     enclosing: Enclosing | None = None
     plugin_path: tuple[Path, ...] = tuple(search_path({}))  # directories searched for plugins
     sinks: Iterable[Sink] = ()
-    turn_sinks: Iterable[Sink] = ()
+    turn_sinks: Iterable[TurnSink] = ()
     trace: Trace | None = None
     make_supervisor: Callable[
         [Router, trio.Nursery, Callable[[], float], LogBook, int], Supervisor
@@ -147,7 +147,7 @@ class Instance:
             for sink in (*given.sinks, *(make_sink() for make_sink in more_sinks.get())):
                 self.trace.add_sink(sink)
             for sink in given.turn_sinks:
-                self.trace.add_sink(sink, turns=True)
+                self.trace.add_turn_sink(sink)
         else:
             self.trace = given.trace
         self.log = LogBook(LogFile(given.statedir) if given.statedir is not None else None)

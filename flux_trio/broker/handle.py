@@ -211,7 +211,7 @@ class LocalHandle(Handle):
         self._router.trace.note_all(self.name, notes)
 
     def turn_sink(self) -> Callable[[dict[str, Any]], None] | None:
-        return self._note_turn if self._router.trace.turn_sinks else None
+        return self._note_turn if self._router.trace.has_turn_sinks else None
 
     def _note_turn(self, data: dict[str, Any]) -> None:
         self._router.trace.turn(self.name, data)

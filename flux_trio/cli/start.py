@@ -58,7 +58,7 @@ from flux_trio.protocols import ACTIVE
 from flux_trio.services.inventory import find_inventory, missing_cores
 from flux_trio.state_directory import STATE_FILE
 from flux_trio.store.original import inode_path, is_copy
-from flux_trio.trace import Sink
+from flux_trio.trace import TurnSink
 
 NOT_FOUND: Final = 127  # exit codes of shells, and of flux start
 NOT_EXECUTABLE: Final = 126
@@ -184,7 +184,7 @@ async def _run(startup: Startup) -> int:
 
 async def _run_instance(
     startup: Startup,
-    turn_sinks: tuple[Sink, ...],
+    turn_sinks: tuple[TurnSink, ...],
     log: Callable[[LogEntry], None],
     monitoring: Monitoring | None,
 ) -> int:

@@ -15,7 +15,7 @@ import click
 from flux_trio.cli.errors import CommandError, complain, write_text
 
 if TYPE_CHECKING:
-    from flux_trio.trace import Sink, Source
+    from flux_trio.trace import Source, TurnSink
 
 UNREADABLE: Final = 2
 
@@ -53,7 +53,7 @@ def write_report(output: Path, text: str) -> None:
 
 
 @contextmanager
-def written_trace(path: Path | None) -> Iterator[tuple[Sink, ...]]:
+def written_trace(path: Path | None) -> Iterator[tuple[TurnSink, ...]]:
     """Yield sinks that write the trace to a file; it is complete at the end of the block."""
     if path is None:
         yield ()

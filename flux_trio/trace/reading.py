@@ -15,7 +15,7 @@ import msgspec
 from flux_trio.formats import MISSING, FormatError, Words
 from flux_trio.messages import Message
 from flux_trio.trace.module_trace import HEADER, read_module_trace
-from flux_trio.trace.record import NEAR, Kind, Record, record_from_json
+from flux_trio.trace.record import NEAR, Kind, Record, records_from_json
 from flux_trio.trace.recording import read_recording
 
 EXPECTED: Final = (
@@ -81,20 +81,20 @@ def _read_lines(lines: Iterable[str], turns: bool) -> Iterator[Record]:
         if not line.strip():
             continue
         try:
-            record = sent.complete(record_from_json(line))
+            records = [sent.complete(record) for record in records_from_json(line)]
         except FormatError as error:
             if not line.endswith("\n"):
                 return  # incomplete: a complete line ends with a newline
             raise _at_line(error, number) from None
-        if record.kind == Kind.TURN:
+        if records[0].kind == Kind.TURN:
             if turns:
-                yield record
+                yield records[0]
             continue
-        if record.n <= last:
+        if records[0].n <= last:
             expected = f"a place in the order after {last}"
-            raise FormatError(expected, record.n, f"line {number}: n")
-        last = record.n
-        yield record
+            raise FormatError(expected, records[0].n, f"line {number}: n")
+        last = records[-1].n
+        yield from records
 
 
 class SentMessages:

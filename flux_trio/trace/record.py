@@ -60,44 +60,95 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     data: dict[str, Any] | None = None
 
 
+class WithMessage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A record with a message, in the form that it has as JSON: `type` is the message's."""
+
+    n: int
+    t: float
+    kind: str
+    party: str
+    type: str
+    message: Message
+    peer: str = ""
+    ref: int = 0
+    data: dict[str, Any] | None = None
+
+
+class Receipts(msgspec.Struct, frozen=True, gc=False):
+    """What `party` received at once, as (place of the send, message): records of kind recv.
+
+    The first one has the place `n`, and each further one the next place.
+    """
+
+    n: int
+    t: float
+    party: str
+    taken: list[tuple[int, Message]]
+
+    def records(self) -> list[Record]:
+        return [
+            Record(n, self.t, _RECV, self.party, "", ref, message)
+            for n, (ref, message) in enumerate(self.taken, self.n)
+        ]
+
+
 Sink = Callable[[Record], object]
+TurnSink = Callable[[Record | WithMessage | Receipts], object]
 
 
 class Trace:
     """Numbers the records and passes each to every sink, in order, at once.
 
-    Only the `turn_sinks` get the turns of cores too, and only modules that start later record them.
+    The turn sinks write a trace that can be replayed: they get the turns of cores too. If there are
+    no others, they get sends in the form that these have as JSON, and what is received at once in
+    one piece. Only modules that start later record their turns.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._sinks: list[Sink] = []
-        self.has_sinks = False  # as an attribute, since every call of a plugin looks at it
-        self.turn_sinks: list[Sink] = []
+        self._turn_sinks: list[TurnSink] = []
         self._n = 0
+        self._sinks_changed()
 
-    def add_sink(self, sink: Sink, *, turns: bool = False) -> None:
-        """Call `sink` with every record from now on, and if `turns` with the turns of cores.
+    def _sinks_changed(self) -> None:
+        """Look up what every message and every call of a plugin needs."""
+        turns = self._turn_sinks
+        every: list[Sink] = [*self._sinks, *turns]
+        self.has_sinks = bool(every)
+        self.has_turn_sinks = bool(turns)
+        self._emit: Sink = every[0] if len(every) == 1 else self._emit_to_all
+        self._emit_written: TurnSink = turns[0] if len(turns) == 1 else self._emit_to_turn_sinks
+
+    def add_sink(self, sink: Sink) -> None:
+        """Call `sink` with every record from now on. It must not block."""
+        self._sinks.append(sink)
+        self._sinks_changed()
+
+    def add_turn_sink(self, sink: TurnSink) -> None:
+        """Call `sink` with every record from now on, and with the turns of cores.
 
         It must not block.
         """
-        self._sinks.append(sink)
-        self.has_sinks = True
-        if turns:
-            self.turn_sinks.append(sink)
+        self._turn_sinks.append(sink)
+        self._sinks_changed()
 
     def remove_sink(self, sink: Sink) -> None:
-        self._sinks.remove(sink)
-        self.has_sinks = bool(self._sinks)
-        if sink in self.turn_sinks:
-            self.turn_sinks.remove(sink)
+        """Do not call `sink` any more."""
+        if sink in self._turn_sinks:
+            self._turn_sinks.remove(sink)
+        else:
+            self._sinks.remove(sink)
+        self._sinks_changed()
 
     def hand_over(self) -> Trace:
         """Return a trace that goes on with the numbers and sinks; this one has no sink any more."""
         other = Trace(self._now)
-        other._n, other._sinks, other.has_sinks = self._n, self._sinks, self.has_sinks
-        self._sinks, self.has_sinks = [], False
-        other.turn_sinks, self.turn_sinks = self.turn_sinks, []
+        other._n = self._n
+        other._sinks, self._sinks = self._sinks, []
+        other._turn_sinks, self._turn_sinks = self._turn_sinks, []
+        other._sinks_changed()
+        self._sinks_changed()
         return other
 
     def sent(self, party: str, peer: str, message: Message) -> int:
@@ -105,57 +156,69 @@ class Trace:
         self._n = n = self._n + 1
         if self._sinks:
             self._emit(Record(n, self._now(), _SEND, party, peer, 0, message))
+        elif self.has_turn_sinks:
+            type_ = _NAMES[type(message)]
+            self._emit_written(WithMessage(n, self._now(), _SEND, party, type_, message, peer))
         return n
 
     def received(self, party: str, peer: str, message: Message, ref: int) -> None:
         """Record that `party` received the message sent at place `ref`."""
         self._n = n = self._n + 1
-        if self._sinks:
+        if self.has_sinks:
             self._emit(Record(n, self._now(), _RECV, party, peer, ref, message))
 
     def received_all(self, party: str, taken: Sequence[tuple[int, Any]]) -> None:
         """Record that `party` received `taken`, pairs (place, message); skip places below 0."""
-        if not self._sinks:
+        if not self.has_sinks:
             self._n += sum([ref >= 0 for ref, _ in taken])
             return
         now = self._now()
+        if not self._sinks:
+            messages = [each for each in taken if each[0] >= 0]
+            if messages:
+                self._emit_written(Receipts(self._n + 1, now, party, messages))
+                self._n += len(messages)
+            return
         for ref, message in taken:
-            if ref >= 0:
+            if ref >= 0:  # numbered one by one, since a sink may add a record
                 self._n = n = self._n + 1
                 self._emit(Record(n, now, _RECV, party, "", ref, message))
 
     def dropped(self, party: str, message: Message, ref: int, reason: str) -> None:
         """Record that the message sent at place `ref` will not be received."""
         self._n = n = self._n + 1
-        if self._sinks:
+        if self.has_sinks:
             data = {"reason": reason}
             self._emit(Record(n, self._now(), _DROP, party, "", ref, message, data))
 
     def note(self, kind: str, party: str, data: dict[str, Any]) -> None:
         """Record something other than a message."""
         self._n = n = self._n + 1
-        if self._sinks:
+        if self.has_sinks:
             self._emit(Record(n, self._now(), kind, party, data=data))
 
     def note_all(self, party: str, notes: Sequence[tuple[str, dict[str, Any]]]) -> None:
         """Record several (kind, data) at once."""
-        if not self._sinks:
+        if not self.has_sinks:
             self._n += len(notes)
             return
-        now = self._now()
+        now, emit = self._now(), self._emit
         for kind, data in notes:
             self._n = n = self._n + 1
-            self._emit(Record(n, now, kind, party, "", 0, None, data))
+            emit(Record(n, now, kind, party, "", 0, None, data))
 
     def turn(self, party: str, data: dict[str, Any]) -> None:
         """Record a turn of the core of `party`."""
-        record = Record(self._n, self._now(), _TURN, party, data=data)
-        for sink in self.turn_sinks:
-            sink(record)
+        self._emit_written(Record(self._n, self._now(), _TURN, party, data=data))
 
-    def _emit(self, record: Record) -> None:
+    def _emit_to_all(self, record: Record) -> None:
         for sink in self._sinks:
             sink(record)
+        self._emit_written(record)
+
+    def _emit_to_turn_sinks(self, written: Record | WithMessage | Receipts) -> None:
+        for sink in self._turn_sinks:
+            sink(written)
 
 
 _TYPES: Final = {"request": Request, "response": Response, "event": Event, "control": Control}
@@ -175,18 +238,14 @@ class _Received(msgspec.Struct, omit_defaults=True):
     peer: str = ""
 
 
-class _WithMessage(msgspec.Struct, omit_defaults=True):
-    """The JSON fields of a record with a message; `type` is the message's."""
+class _ReceivedAll(msgspec.Struct):
+    """The JSON fields of several that leave their messages out."""
 
     n: int
     t: float
     kind: str
     party: str
-    type: str
-    message: Message
-    peer: str = ""
-    ref: int = 0
-    data: dict[str, Any] | None = None
+    refs: list[int]
 
 
 def record_to_json(record: Record) -> bytes:
@@ -209,39 +268,81 @@ def leaves_message_out(record: Record, since: int) -> bool:
     )
 
 
-def records_to_json(records: Iterable[Record], since: int) -> bytes:
+def records_to_json(records: Iterable[Record | WithMessage | Receipts], since: int) -> bytes:
     """Return lines of the JSON-lines trace; keys have the order in which a receiver sees them.
 
     A recv leaves its message out if the send is near, and not before the place `since`.
     """
-    return _as_they_are.encode_lines(
-        [
-            r  # few calls: it is asked of each
-            if r.message is None
-            else _Received(r.n, r.t, r.kind, r.party, r.ref, r.peer)
-            if r.kind == _RECV and leaves_message_out(r, since)
-            else _written(r)
-            for r in records
-        ]
-    )
+    written: list[Any] = []
+    for r in records:  # few calls: each message comes by here
+        if isinstance(r, WithMessage):
+            written.append(r)
+        elif isinstance(r, Receipts):
+            written += _received_all(r, since)
+        elif r.message is None:
+            written.append(r)
+        else:
+            written.append(_received(r, since))
+    return _as_they_are.encode_lines(written)
 
 
-def _written(r: Record) -> Record | _WithMessage:
+def _received_all(receipts: Receipts, since: int) -> list[Any]:
+    refs = [ref for ref, _ in receipts.taken]
+    first, last = min(refs), receipts.n + len(refs) - 1
+    if len(refs) > 1 and first >= since and last - first <= NEAR:
+        return [_ReceivedAll(receipts.n, receipts.t, _RECV, receipts.party, refs)]
+    return [_received(each, since) for each in receipts.records()]
+
+
+def _received(r: Record, since: int) -> Record | _Received | WithMessage:
+    if leaves_message_out(r, since):
+        return _Received(r.n, r.t, r.kind, r.party, r.ref, r.peer)
+    return _written(r)
+
+
+def _written(r: Record) -> Record | WithMessage:
     message = r.message
     if message is None:
         return r
     name = _NAMES[type(message)]
-    return _WithMessage(r.n, r.t, r.kind, r.party, name, message, r.peer, r.ref, r.data)
+    return WithMessage(r.n, r.t, r.kind, r.party, name, message, r.peer, r.ref, r.data)
 
 
 def record_from_json(line: bytes | str) -> Record:
-    """Parse a line; FormatError has the key, what was expected and what came."""
+    """Parse the line of one record; FormatError has the key, what was expected and what came."""
+    fields = _line(line)
+    if fields.refs is not None:
+        raise FormatError("one record", fields.refs, "refs")
+    return _record(fields)
+
+
+def records_from_json(line: bytes | str) -> list[Record]:
+    """Parse a line, of one record or of several receipts.
+
+    FormatError has the key, what was expected and what came.
+    """
+    fields = _line(line)
+    refs = fields.refs
+    if refs is None:
+        return [_record(fields)]
+    if fields.kind != _RECV or fields.message is not None or fields.ref or not refs:
+        raise FormatError("the places of sends, of a recv without message and ref", refs, "refs")
+    return [
+        Record(n, fields.t, fields.kind, fields.party, fields.peer, ref, None, fields.data)
+        for n, ref in enumerate(refs, fields.n)
+    ]
+
+
+def _line(line: bytes | str) -> _Line:
     try:
-        fields = msgspec.json.decode(line, type=_Line)
+        return msgspec.json.decode(line, type=_Line)
     except msgspec.MsgspecError as error:
         raise FormatError.of_msgspec(error) from None
     except (RecursionError, UnicodeError):  # nested too deeply, or lone surrogates
         raise FormatError("a record that JSON can carry", line) from None
+
+
+def _record(fields: _Line) -> Record:
     return Record(
         n=fields.n,
         t=fields.t,
@@ -261,6 +362,7 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
     party: str
     peer: str = ""
     ref: int = 0
+    refs: list[int] | None = None
     type: str | None = None
     message: dict[str, Any] | None = None
     data: dict[str, Any] | None = None

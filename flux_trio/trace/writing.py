@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from flux_trio.trace.record import Kind, Record, records_to_json
+from flux_trio.trace.record import Kind, Receipts, Record, WithMessage, records_to_json
 
 BUFFER_BYTES: Final = 1 << 16
 """Most bytes that wait to be written; a killed process loses them."""
 
 BATCH: Final = 64
-"""Records that are encoded at once, which takes less time. They are lost as well."""
+"""Records that are encoded at once, which takes less time. They are lost as well. What is received
+at once counts as one."""
 
 
 class JsonLines:
@@ -25,18 +26,19 @@ class JsonLines:
     def __init__(self, write: Callable[[bytes], object], buffer_bytes: int = BUFFER_BYTES) -> None:
         self._write = write
         self._max = buffer_bytes
-        self._records: list[Record] = []
+        self._records: list[Record | WithMessage | Receipts] = []
         self._since = 0  # the first place whose record was given; 0 before that
-        self._lines = bytearray()
+        self._lines: list[bytes] = []
+        self._nbytes = 0  # of them
         self._closed = False
         self.error: OSError | None = None
 
-    def append(self, record: Record) -> None:
-        """Add the next record (a Sink)."""
+    def append(self, record: Record | WithMessage | Receipts) -> None:
+        """Add the next record (a Sink and a TurnSink)."""
         self._records.append(record)
         if len(self._records) >= BATCH:
             self._encode()
-            if len(self._lines) >= self._max:
+            if self._nbytes >= self._max:
                 self.flush()
 
     def _encode(self) -> None:
@@ -45,14 +47,18 @@ class JsonLines:
             return
         if not self._since:
             first = records[0]
-            is_turn = first.kind == Kind.TURN  # it has the place of a record that was not given
+            # a turn has the place of a record that was not given
+            is_turn = isinstance(first, Record) and first.kind == Kind.TURN
             self._since = first.n + 1 if is_turn else max(first.n, 1)
-        self._lines += records_to_json(records, self._since)
+        lines = records_to_json(records, self._since)
+        self._lines.append(lines)
+        self._nbytes += len(lines)
 
     def flush(self) -> None:
         """Write the waiting lines."""
         self._encode()
-        lines, self._lines = bytes(self._lines), bytearray()
+        lines = b"".join(self._lines)
+        self._lines, self._nbytes = [], 0
         if lines and self.error is None:
             try:
                 self._write(lines)

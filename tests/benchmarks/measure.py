@@ -17,7 +17,7 @@ from flux_trio.formats import Jobspec, ResourceSet
 from flux_trio.instance import Surroundings, durable_store, open_instance
 from flux_trio.jobtap import Plugin
 from flux_trio.messages import FluxError, Request, Response, topics
-from flux_trio.trace import Sink
+from flux_trio.trace import Sink, TurnSink
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ async def measured_instance(
     listen: bool = False,
     config: Config | None = None,
     plugins: Iterable[Plugin] = (),
-    turn_sinks: Iterable[Sink] = (),
+    turn_sinks: Iterable[TurnSink] = (),
 ) -> AsyncIterator[Handle]:
     """A handle on an instance as a user would run it: SQLite, every service, the real clock."""
     config = config or Config()

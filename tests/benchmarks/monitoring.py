@@ -13,7 +13,7 @@ from flux_trio.cli.monitoring import open_monitor
 from flux_trio.judge import Monitor, load_clauses
 from flux_trio.judge.rules import ALL_RULES
 from flux_trio.sim import WorkloadJob, make_machine, read_workload, simulate
-from flux_trio.trace import JsonLines, Record, Sink
+from flux_trio.trace import JsonLines, Record, Sink, TurnSink
 from flux_trio.trace.batches import BATCH
 from tests.benchmarks.measure import Figure, measured_instance, run_jobs, simulated_job
 
@@ -22,7 +22,7 @@ WORKLOAD = Path(__file__).parents[1] / "data" / "workloads" / "lassen-10000.csv"
 ROUNDS = 3  # of each, in turn: machines have moods
 
 
-async def _run(*sinks: Sink, turn_sinks: Iterable[Sink] = ()) -> float:
+async def _run(*sinks: Sink, turn_sinks: Iterable[TurnSink] = ()) -> float:
     """Seconds of this process's own time that the jobs take."""
     with tempfile.TemporaryDirectory() as directory:
         machine = make_machine(1, 128)

@@ -66,7 +66,7 @@ def recording(kept: list[Kept]) -> Iterator[None]:
     def remember(self: Instance, *args: Any, **kwargs: Any) -> None:
         init(self, *args, **kwargs)
         kept.append(Kept())
-        self.trace.add_sink(kept[-1].sink.append, turns=True)
+        self.trace.add_turn_sink(kept[-1].sink.append)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Instance, "__init__", remember)

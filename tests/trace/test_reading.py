@@ -11,7 +11,17 @@ import pytest
 
 from flux_trio.formats import FormatError
 from flux_trio.messages import Event, Request, Response
-from flux_trio.trace import JsonLines, Record, Shown, Trace, read_trace, record_to_json
+from flux_trio.trace import (
+    JsonLines,
+    Receipts,
+    Record,
+    Shown,
+    Trace,
+    read_trace,
+    record_from_json,
+    record_to_json,
+    records_to_json,
+)
 from flux_trio.trace.record import NEAR
 from flux_trio.trace.writing import BATCH
 
@@ -115,12 +125,119 @@ def test_receipts_leave_out_the_message_of_a_near_send_and_get_it_back() -> None
     assert {NEAR - 1, NEAR + 1} <= distances
 
 
+def test_what_is_received_at_once_is_one_line_without_messages() -> None:
+    pieces: list[bytes] = []
+    sink, kept = JsonLines(pieces.append), list[Record]()
+    trace, watched = Trace(lambda: 2.0), Trace(lambda: 2.0)
+    early = trace.sent("a", "b", Event("early"))
+    assert watched.sent("a", "b", Event("early")) == early
+    trace.add_turn_sink(sink.append)
+    watched.add_sink(kept.append)
+    for each in (trace, watched):
+        sent = [(each.sent("a", "b", event), event) for event in map(Event, "xyz")]
+        each.received_all("b", [sent[2], (-1, "posted"), sent[0]])
+        each.received_all("b", [(-1, "posted")])
+        each.received_all("b", [sent[1]])
+        each.received_all("c", [(early, Event("early")), sent[1]])  # its send is not in the trace
+        for _ in range(NEAR):
+            each.note("state", "a", {})
+        each.received_all("d", sent)  # too far
+    sink.close()
+    text = b"".join(pieces).decode()
+    assert [record.n for record in kept] == list(range(early + 1, kept[-1].n + 1))
+    assert read(text) == kept
+    lines = [record for line in text.splitlines() if (record := json.loads(line))["kind"] == "recv"]
+    assert lines[:2] == [
+        {"n": 5, "t": 2.0, "kind": "recv", "party": "b", "refs": [4, 2]},
+        {"n": 7, "t": 2.0, "kind": "recv", "party": "b", "ref": 3},
+    ]
+    assert [("refs" in line, "message" in line) for line in lines[2:]] == [
+        (False, True),
+        (False, False),
+        *[(False, True)] * 3,
+    ]
+
+
+def test_sink_may_add_a_record_between_two_that_are_received_at_once() -> None:
+    kept: list[Record] = []
+    trace = Trace(lambda: 2.0)
+    trace.add_turn_sink(lambda _: None)
+
+    def strike(record: Record) -> None:
+        kept.append(record)
+        if record.kind == "recv" and record.message == Event("x"):
+            trace.note("fault", "x", {})
+
+    trace.add_sink(strike)
+    sent = [(trace.sent("a", "b", event), event) for event in map(Event, "xy")]
+    trace.received_all("b", sent)
+    assert [(each.n, each.kind) for each in kept] == [
+        (1, "send"),
+        (2, "send"),
+        (3, "recv"),
+        (4, "fault"),
+        (5, "recv"),
+    ]
+
+
+def test_last_of_the_receipts_in_a_line_is_near_the_first_send() -> None:
+    """So a reader keeps the messages of 4096 records."""
+    for notes, is_one_line in ((NEAR - 3, True), (NEAR - 2, False)):
+        pieces: list[bytes] = []
+        sink = JsonLines(pieces.append)
+        trace = Trace(lambda: 2.0)
+        trace.add_turn_sink(sink.append)
+        sent = [(trace.sent("a", "b", event), event) for event in map(Event, "xy")]
+        for _ in range(notes):
+            trace.note("state", "a", {})
+        trace.received_all("b", sent)
+        sink.close()
+        text = b"".join(pieces).decode()
+        assert ('"refs"' in text) is is_one_line
+        assert [record.message for record in read(text)[-2:]] == [Event("x"), Event("y")]
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ('{"n":5,"t":1.0,"kind":"send","party":"a","refs":[3]}', "got [3]"),
+        ('{"n":5,"t":1.0,"kind":"recv","party":"a","refs":[]}', "got []"),
+        ('{"n":5,"t":1.0,"kind":"recv","party":"a","ref":3,"refs":[3]}', "got [3]"),
+    ],
+)
+def test_places_of_several_receipts_are_those_of_a_recv(line: str, text: str) -> None:
+    expected = "line 1: refs: expected the places of sends, of a recv without message and ref, "
+    assert failure(line + "\n") == expected + text
+
+
+def test_line_of_several_receipts_is_not_one_record() -> None:
+    line = '{"n":5,"t":1.0,"kind":"recv","party":"a","refs":[3,4]}'
+    with pytest.raises(FormatError, match=r"refs: expected one record, got \[3, 4\]"):
+        record_from_json(line)
+
+
+def test_trace_that_is_handed_over_goes_on_with_its_sinks() -> None:
+    first, records, turns = Trace(lambda: 1.0), list[Any](), list[Any]()
+    first.add_sink(records.append)
+    first.add_turn_sink(turns.append)
+    first.note("state", "a", {})
+    second = first.hand_over()
+    assert (first.has_sinks, first.has_turn_sinks) == (False, False)
+    first.note("state", "lost", {})
+    assert (second.has_sinks, second.has_turn_sinks) == (True, True)
+    second.note("state", "b", {})
+    second.remove_sink(records.append)
+    second.note("state", "c", {})
+    assert [each.party for each in records] == ["a", "b"]
+    assert [(each.n, each.party) for each in turns] == [(1, "a"), (2, "b"), (3, "c")]
+
+
 def test_receipt_after_a_turn_keeps_a_message_that_was_sent_before_the_turn() -> None:
     pieces: list[bytes] = []
     sink = JsonLines(pieces.append)
     trace = Trace(lambda: 1.0)
     sent = trace.sent("a", "b", Event("early"))
-    trace.add_sink(sink.append, turns=True)
+    trace.add_turn_sink(sink.append)
     trace.turn("a", {"now": 1.0})  # it has the place of the send, which the sink was not given
     trace.received("b", "", Event("early"), sent)
     sink.close()
@@ -131,7 +248,7 @@ def test_receipt_after_a_turn_keeps_a_message_that_was_sent_before_the_turn() ->
 def test_sink_that_is_removed_gets_no_turns_either() -> None:
     records: list[Record] = []
     trace = Trace(lambda: 1.0)
-    trace.add_sink(records.append, turns=True)
+    trace.add_turn_sink(records.append)
     trace.turn("a", {"now": 1.0})
     trace.remove_sink(records.append)
     trace.turn("a", {"now": 2.0})
@@ -325,9 +442,19 @@ def test_trace_printed_without_payloads_is_refused() -> None:
 def test_example_of_the_reference_page_is_a_trace() -> None:
     page = Path(__file__).parents[2] / "docs" / "reference" / "trace.md"
     example = page.read_text().split("```json\n")[1].split("```")[0]
-    sent, taken = read(example)
+    sent, taken, *later = read(example)
     assert (sent.kind, taken.kind, taken.ref) == ("send", "recv", sent.n)
-    assert [record_to_json(each).decode() for each in (sent, taken)] == example.splitlines()
+    assert [(each.n, each.kind, each.ref) for each in later] == [
+        (16, "send", 0),
+        (17, "send", 0),
+        (18, "recv", 16),
+        (19, "recv", 17),
+    ]
+    *whole, several = example.splitlines()
+    assert [record_to_json(each).decode() for each in (sent, taken, *later[:2])] == whole
+    taken_at_once = [(each.ref, each.message) for each in later[2:] if each.message is not None]
+    receipts = Receipts(18, later[2].t, "job-manager", taken_at_once)
+    assert records_to_json([receipts], since=16).decode() == several + "\n"
 
 
 def test_a_trace_that_cannot_be_written_ends_there_and_harms_nobody() -> None:
