@@ -82,7 +82,7 @@ def named(entries: Iterable[Entry], names: Container[str]) -> list[Entry]:
 
 def write(entries: Sequence[Entry], ended: Iterable[Ended] = ()) -> Payload:
     """The payload of a job-manager.events-journal response."""
-    over = [msgspec.to_builtins(job) for job in ended]
+    over = msgspec.to_builtins(list(ended))
     return {"events": entries, "ended": over} if over else {"events": entries}
 
 

@@ -88,6 +88,7 @@ class _AllocAnswer(msgspec.Struct):
     R: dict[str, Any] | None = None
 
 
+_SUCCESS: Final = AllocType.SUCCESS
 _ALLOC_TYPES: Final = tuple(AllocType)  # by number, from 0 on
 
 
@@ -100,7 +101,7 @@ def _read_alloc_answer_with_r(message: Carrier) -> AllocAnswer:
     read = expect_payload(message, _AllocAnswer)
     kind = _ALLOC_TYPES[read.type]
     resources = None
-    if kind is AllocType.SUCCESS:
+    if kind is _SUCCESS:
         resources = read_r(message, read.R)
     return AllocAnswer(read.id, kind, read.annotations, read.note, resources)
 
@@ -116,7 +117,7 @@ def _write_alloc_answer(answer: AllocAnswer) -> dict[str, Any]:
 
 def _write_alloc_answer_with_r(answer: AllocAnswer) -> Payload:
     payload = _write_alloc_answer(answer)
-    if answer.type is AllocType.SUCCESS and answer.R is not None:
+    if answer.type is _SUCCESS and answer.R is not None:
         return payload | {"R": answer.R.to_json()}
     return payload
 

@@ -7,7 +7,7 @@ their pattern of free cores. The index does not know jobs, nor which ranks are u
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from functools import reduce
 from operator import or_
 from typing import TypeVar
@@ -93,18 +93,18 @@ class FreeIndex:
             alike.setdefault(mixed[rank], []).append(rank)
         return [(Idset.of(some).bits, children) for children, some in alike.items()]
 
-    def splits(self, ranks: int) -> Iterator[tuple[int, Children, Children]]:
-        """Split `ranks` by total and free: yield (ranks, total, free)."""
+    def splits(self, ranks: int) -> list[tuple[int, Children, Children]]:
+        """Split `ranks` by total and free: return (ranks, total, free)."""
         parts = self.parts(ranks)
         if len(self.totals) == 1:
             (total,) = self.totals
-            for part, free in parts:
-                yield part, total, free
-            return
-        for part, free in parts:
-            for total, kind in self.totals.items():
-                if both := part & kind:
-                    yield both, total, free
+            return [(part, total, free) for part, free in parts]
+        return [
+            (both, total, free)
+            for part, free in parts
+            for total, kind in self.totals.items()
+            if (both := part & kind)
+        ]
 
     def move(self, ranks: int, free: Children, now_free: Children) -> None:
         """Change the free cores and gpus of `ranks` from `free` to `now_free`."""
@@ -118,7 +118,7 @@ class FreeIndex:
 
     def remove(self, ranks: int) -> None:
         """Forget `ranks`, which must be known."""
-        for part, total, free in list(self.splits(ranks)):
+        for part, total, free in self.splits(ranks):
             self._leave(part, free)
             _discard(self.totals, total, part)
 
@@ -126,12 +126,13 @@ class FreeIndex:
         _discard(self.by_free, counts_of(free), ranks)
         if free == NOTHING:
             return
-        mixed = ranks & ~self.idle.get(free, 0)
-        _discard(self.idle, free, ranks)
-        if mixed:
+        idle = self.idle.get(free, 0) & ranks
+        if idle:
+            _discard(self.idle, free, idle)
+        if mixed := ranks ^ idle:
             _discard(self._alike, free, mixed)
-        for rank in ranks_of(mixed):
-            del self._mixed[rank]
+            for rank in ranks_of(mixed):
+                del self._mixed[rank]
 
     def _enter(self, ranks: int, free: Children) -> None:
         counts = counts_of(free)
@@ -143,7 +144,8 @@ class FreeIndex:
             self.idle[free] = self.idle.get(free, 0) | idle
         if mixed := ranks ^ idle:
             self._alike[free] = self._alike.get(free, 0) | mixed
-            self._mixed.update(dict.fromkeys(ranks_of(mixed), free))
+            for rank in ranks_of(mixed):
+                self._mixed[rank] = free
 
 
 def _lowest_bit(part: tuple[int, Children]) -> int:

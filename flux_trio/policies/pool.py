@@ -8,7 +8,7 @@ operations.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import reduce
 from operator import or_
 from typing import Protocol
@@ -147,7 +147,7 @@ class Pool:
         known = 0
         for kind in self._index.totals.values():
             known |= kind
-        splits = list(self._index.splits(ranks & known))
+        splits = self._index.splits(ranks & known)
         fresh = ranks & ~known
         if fresh:
             self._index.add(fresh, NOTHING, NOTHING)
@@ -158,7 +158,7 @@ class Pool:
         for allocation in held:
             for group in allocation.groups:
                 mine = Group(group.ranks & ranks, group.cores & new.cores, group.gpus & new.gpus)
-                for part, _, free in list(self._index.splits(mine.ranks)):
+                for part, _, free in self._index.splits(mine.ranks):
                     self._index.move(part, free, _minus(free, Children(mine.cores, mine.gpus)))
 
     # Placement
@@ -227,16 +227,20 @@ class Pool:
         Resources outside the inventory are skipped: the pool does not own them.
         """
         moves = []
-        for ranks, free, mine in self._shares(allocation):
-            if mine.cores & ~free.cores or mine.gpus & ~free.gpus:
+        for ranks, free, cores, gpus in self._shares(allocation):
+            if cores & ~free[0] or gpus & ~free[1]:
+                mine = Children(cores, gpus)
                 raise PoolError(_complaint(ranks, mine, free, "is allocated already"))
-            moves.append((ranks, free, _minus(free, mine)))
+            moves.append((ranks, free, Children(free[0] ^ cores, free[1] ^ gpus)))
         self._move(moves)
 
     def take_what_is_free(self, allocation: Allocation) -> None:
         """Mark the free part of `allocation` as not free, to protect it for another job."""
         self._move(
-            [(ranks, free, _minus(free, mine)) for ranks, free, mine in self._shares(allocation)]
+            [
+                (ranks, free, Children(free[0] & ~cores, free[1] & ~gpus))
+                for ranks, free, cores, gpus in self._shares(allocation)
+            ]
         )
 
     def give(self, allocation: Allocation) -> None:
@@ -245,18 +249,21 @@ class Pool:
         Resources that are no longer in the inventory are skipped.
         """
         moves = []
-        for ranks, free, mine in self._shares(allocation):
-            if mine.cores & free.cores or mine.gpus & free.gpus:
+        for ranks, free, cores, gpus in self._shares(allocation):
+            if cores & free[0] or gpus & free[1]:
                 taken = Children(~free.cores, ~free.gpus)
+                mine = Children(cores, gpus)
                 raise PoolError(_complaint(ranks, mine, taken, "is free already"))
-            moves.append((ranks, free, _plus(free, mine)))
+            moves.append((ranks, free, Children(free[0] | cores, free[1] | gpus)))
         self._move(moves)
 
-    def _shares(self, allocation: Allocation) -> Iterator[tuple[int, Children, Children]]:
-        """Yield (ranks, free resources there, the allocation's known resources there)."""
-        for group in allocation.groups:
-            for ranks, total, free in self._index.splits(group.ranks & self._ranks):
-                yield ranks, free, Children(group.cores & total[0], group.gpus & total[1])
+    def _shares(self, allocation: Allocation) -> list[tuple[int, Children, int, int]]:
+        """Return (ranks, what is free there, the allocation's known cores there, its gpus)."""
+        return [
+            (ranks, free, group.cores & total[0], group.gpus & total[1])
+            for group in allocation.groups
+            for ranks, total, free in self._index.splits(group.ranks & self._ranks)
+        ]
 
     def _move(self, moves: list[tuple[int, Children, Children]]) -> None:
         for ranks, free, now_free in moves:

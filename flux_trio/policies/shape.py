@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
+
 from flux_trio.formats import Constraint, Group, Idset, ResourceRequest, ResourceSet
 from flux_trio.policies.bits import ranks_of
 
@@ -69,8 +71,7 @@ def _plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Allocation:
+class Allocation(msgspec.Struct, frozen=True, eq=False, gc=False):
     """Cores and gpus of ranks that one job has or shall get."""
 
     groups: tuple[Group, ...]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 
 import msgspec
@@ -99,8 +98,7 @@ class Queue:
         self._order.remove(job.rank)
 
 
-@dataclass(slots=True, eq=False)
-class Grant:
+class Grant(msgspec.Struct, eq=False, gc=False):
     """Resources that a job holds."""
 
     id: JobId

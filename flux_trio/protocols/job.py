@@ -40,6 +40,10 @@ class JobResult(IntEnum):
     TIMEOUT = 8
 
 
+_INACTIVE: Final = JobState.INACTIVE  # looked up once, as all that each job passes
+_COMPLETED: Final = JobResult.COMPLETED
+_CANCELED: Final = JobResult.CANCELED
+
 _TIMEOUTS: Final = ("timeout", "timelimit")  # flux-core's name and RFC 21's name
 
 PENDING: Final = JobState.DEPEND | JobState.PRIORITY | JobState.SCHED
@@ -175,14 +179,18 @@ _STEPS: dict[str, Step] = {
 }
 
 
+_EXCEPTION: Final = JobEvent.EXCEPTION
+_FATAL: Final = Step.EXCEPTION_FATAL
+
+
 def step_of(event: Event) -> Step:
     """Return the table's event for an eventlog entry."""
     if (step := _STEPS.get(event.name)) is not None:
         return step
-    if event.name != JobEvent.EXCEPTION:
+    if event.name != _EXCEPTION:
         return Step.OTHER
     fatal = event.context is not None and event.context.get("severity") == 0
-    return Step.EXCEPTION_FATAL if fatal else Step.EXCEPTION_MINOR
+    return _FATAL if fatal else Step.EXCEPTION_MINOR
 
 
 class JobFacts:
@@ -296,14 +304,14 @@ class Job(JobFacts):
     @property
     def result(self) -> JobResult | None:
         """Return how the job ended; None while it is active."""
-        if self.state is not JobState.INACTIVE:
+        if self.state is not _INACTIVE:
             return None
         if self.success:
-            return JobResult.COMPLETED
+            return _COMPLETED
         exception = self.exception
         kind = exception["type"] if exception is not None else ""
         if kind == "cancel":
-            return JobResult.CANCELED
+            return _CANCELED
         return JobResult.TIMEOUT if kind in _TIMEOUTS else JobResult.FAILED
 
     def apply(self, event: Event) -> None:
@@ -433,7 +441,8 @@ def _exception(job: Job, event: Event) -> None:
     context = event.context or {}
     if context["severity"] == 0 and job.exception is None:
         job.exception = context
-        job.exception_is_late = job.status is not None
+        if job.status is not None:
+            job.exception_is_late = True
 
 
 def _memo(job: Job, event: Event) -> None:

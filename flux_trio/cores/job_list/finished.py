@@ -57,6 +57,8 @@ class _Block:
 
     def find(self, place: Place) -> int:
         """Return the index of the first job at `place` or after it."""
+        if self.ids and self.place(-1) < place:
+            return len(self.ids)  # nearly always
         usec, jobid = place
         first = bisect_left(self.usecs, usec)
         return bisect_left(self.ids, jobid, first, bisect_right(self.usecs, usec, first))
@@ -72,9 +74,12 @@ class _Block:
         )
 
     def insert(self, at: int, job: Ended) -> None:
-        values = (job.usec, job.id, job.userid, job.result, job.name, job.queue)
-        for column, value in zip(self.columns, values, strict=True):
-            column.insert(at, value)
+        self.usecs.insert(at, job.usec)
+        self.ids.insert(at, job.id)
+        self.userids.insert(at, job.userid)
+        self.results.insert(at, job.result)
+        self.names.insert(at, job.name)
+        self.queues.insert(at, job.queue)
 
     def delete(self, at: int) -> None:
         for column in self.columns:
@@ -142,11 +147,12 @@ class Finished(Part):
             return
         block.insert(at, job)
         self.counts[job.result] += 1
+        if not at:
+            self._firsts[number] = place
         if len(block) > BLOCK_MAX:
             newer = block.split()
             self._blocks.insert(number + 1, newer)
             self._firsts.insert(number + 1, newer.place(0))
-        self._firsts[number] = block.place(0)
 
     def purge(self, place: Place) -> None:
         """Remove the job at `place`, which was purged."""
@@ -187,6 +193,8 @@ class Finished(Part):
 
     def _block_of(self, place: Place) -> int:
         """Return the number of the block where `place` is, or would be."""
+        if self._firsts[-1] <= place:
+            return len(self._firsts) - 1  # nearly always
         at = bisect_left(self._firsts, place)
         is_first = at < len(self._firsts) and self._firsts[at] == place
         return at if is_first else max(0, at - 1)

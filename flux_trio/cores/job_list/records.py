@@ -40,6 +40,9 @@ UNLISTED: Final = -1
 AMONG_RUNNING: Final = -2
 OVER: Final = -3
 
+_NEW: Final = JobState.NEW  # looked up once, since all jobs pass here
+_INACTIVE: Final = JobState.INACTIVE
+
 _TIMES: Final = {
     JobState.DEPEND: "t_depend",
     JobState.RUN: "t_run",
@@ -95,8 +98,8 @@ class Record(Job):
         if self.state is not before and self.state in _TIMES:
             setattr(self, _TIMES[self.state], event.timestamp)
         if event.name == _EXCEPTION:
-            raised = read_exception(event.context or {})
-            if self.worst is None or raised.severity < self.worst.severity:
+            raised, worst = read_exception(event.context or {}), self.worst
+            if worst is None or raised.severity < worst.severity:
                 self.worst = raised
 
 
@@ -203,8 +206,8 @@ class Records(Part):
         self._changed[record.id] = record
 
     def _keep_step(self, record: Record) -> None:
-        if record.stepped:
-            self._steps[record.id] = record.stepped
+        if stepped := record.stepped:
+            self._steps[record.id] = stepped
             if len(self._steps) > STEPS_MAX:
                 del self._steps[next(iter(self._steps))]
 
@@ -243,7 +246,7 @@ class Records(Part):
 
     def _count(self, record: Record) -> None:
         """Count the job in its state, except in NEW: it may be refused."""
-        if record.state != JobState.NEW:
+        if record.state is not _NEW:
             self.counts[record.counted] -= 1
             self.counts[record.state] += 1
             record.counted = int(record.state)
@@ -278,7 +281,7 @@ def _place_of(record: Record) -> int:
         return (PRIORITY_MAX - record.priority) << ID_BITS | record.id
     if state & RUNNING:
         return AMONG_RUNNING
-    return OVER if state == JobState.INACTIVE else UNLISTED
+    return OVER if state is _INACTIVE else UNLISTED
 
 
 def _time(entered: float | None) -> float:

@@ -59,6 +59,8 @@ from flux_trio.protocols import (
     SetPriority,
 )
 
+_PRIORITY: Final = JobState.PRIORITY  # looked up once, since all jobs pass here
+
 _ABOUT_QUEUES: Final = (topics.JOB_QUEUE_LIST, topics.JOB_QUEUE_STATUS)
 """Requests by which users find out why jobs wait."""
 
@@ -179,7 +181,7 @@ class JobManagerCore(CorePart):
         do, at_once = parts.due.do, parts.hooks.at_once
         while changed and not at_once:
             job = changed.popleft()
-            if job.state is JobState.PRIORITY:
+            if job.state is _PRIORITY:
                 parts.scheduler.unqueue(job)
             if job.hook not in BLOCKED:
                 do(job)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from flux_trio.cores.job_manager.execution.side import ExecSide
 from flux_trio.cores.job_manager.hooks.hooks import Hooks
@@ -17,6 +18,8 @@ from flux_trio.protocols import (
     JobEvent,
     JobState,
 )
+
+_CLEAN: Final = JobEvent.CLEAN  # looked up once, since all jobs pass here
 
 
 class Due(Part):
@@ -50,7 +53,7 @@ class Due(Part):
         if not job.has_resources:
             self._scheduler.withdraw(job)
             if not job.epilogs:
-                self._ledger.log(job, JobEvent.CLEAN)
+                self._ledger.log(job, _CLEAN)
         elif self._exec.is_done(job) and not job.epilogs and not job.prologs:
             if job.bypassed:
                 self._ledger.log(job, JobEvent.FREE)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 
 from flux_trio.config import SchedConfig
 from flux_trio.cores.methods import Methods
@@ -60,6 +60,12 @@ from flux_trio.messages import (
 from flux_trio.policies import Schedule, Shape
 from flux_trio.protocols import AllocEvent, AllocState, InvalidTransition
 from flux_trio.trace import Kind
+
+# Looked up once: a request may come for each of many jobs.
+_CANCEL: Final = AllocEvent.CANCEL
+_CANCELED: Final = AllocEvent.CANCELED
+_CANCELING: Final = AllocState.CANCELING
+_CANCEL_ANSWER: Final = AllocType.CANCEL
 
 
 class SchedCore(CorePart):
@@ -312,15 +318,15 @@ class SchedCore(CorePart):
 
     def _cancel(self, request: Request) -> None:
         jobid = self._edition.cancel.read(request).id
-        if self._context.allocs.step(jobid, AllocEvent.CANCEL) is not AllocState.CANCELING:
+        if self._context.allocs.step(jobid, _CANCEL) is not _CANCELING:
             return  # no pending request: ignored (27.cancel.6)
         if (one := self._granting.get(jobid)) is not None:
             self._granting.revoke(one)
         else:
             self._context.schedule.withdraw(jobid)
         self._annotator.forget(jobid)
-        self._context.allocs.step(jobid, AllocEvent.CANCELED)
-        self._answer(jobid, AllocType.CANCEL)
+        self._context.allocs.step(jobid, _CANCELED)
+        self._answer(jobid, _CANCEL_ANSWER)
 
     def _prioritize(self, request: Request) -> None:
         self._reranking.add(self._edition.prioritize.read(request).jobs)

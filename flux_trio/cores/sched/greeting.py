@@ -6,7 +6,7 @@ again when the event `service-back` tells that the job manager is back (readings
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
@@ -24,6 +24,12 @@ from flux_trio.messages.types import STREAMING
 from flux_trio.policies import PoolError
 from flux_trio.protocols import LINK, AllocEvent, AllocState, LinkEvent, LinkState
 from flux_trio.trace import Kind
+
+# Looked up once: a message comes for each job.
+_READY: Final = LinkState.READY
+_DETACHED: Final = LinkState.DETACHED
+_ALLOCATED: Final = AllocState.ALLOCATED
+_HELLO: Final = AllocEvent.HELLO
 
 Holding: TypeAlias = Annotated[list[Any], Items((JobId, RObject))]
 
@@ -61,7 +67,7 @@ class Greeter(Part):
     @property
     def is_ready(self) -> bool:
         """Return whether sched-ready is answered, so that requests may come."""
-        return self.link is LinkState.READY
+        return self.link is _READY
 
     @property
     def has_begun(self) -> bool:
@@ -87,7 +93,7 @@ class Greeter(Part):
 
     def is_current(self, number: int) -> bool:
         """Return whether the hello with this number is the last one, and the link is not lost."""
-        return number == self._hello.number and self.link is not LinkState.DETACHED
+        return number == self._hello.number and self.link is not _DETACHED
 
     def jobs_told(self, call: JobsTold, response: Response) -> None:
         """Take a response to hello: a job, or the end."""
@@ -112,10 +118,10 @@ class Greeter(Part):
         except FluxError as error:
             self._context.give_up(error.text)
             return
-        if self._context.allocs.of(jobid) is AllocState.ALLOCATED:
+        if self._context.allocs.of(jobid) is _ALLOCATED:
             self._context.log_error(f"job {jobid}: told twice in answer to {response.topic}")
             return
-        self._context.allocs.step(jobid, AllocEvent.HELLO)
+        self._context.allocs.step(jobid, _HELLO)
         self._hello.unread.append(jobid)
         if len(self._hello.unread) == LOOKUP_JOBS_MAX:
             self._read_holders()

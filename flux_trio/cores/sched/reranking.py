@@ -18,6 +18,9 @@ from flux_trio.protocols import AllocEvent, AllocState
 SLICE_JOBS: Final = 4096
 """Jobs in a turn: about 15 ms."""
 
+_PRIORITIZE: Final = AllocEvent.PRIORITIZE  # looked up once, since a request may name all jobs
+_PENDING: Final = AllocState.PENDING
+
 
 class Reranking(Part):
     """The priorities that are to be applied, by job id."""
@@ -45,8 +48,8 @@ class Reranking(Part):
         """Apply a slice of the priorities; return whether all are applied."""
         for jobid in list(islice(self._priorities, SLICE_JOBS)):
             priority = self._priorities.pop(jobid)
-            state = self._context.allocs.step(jobid, AllocEvent.PRIORITIZE)
-            if state is not AllocState.PENDING:
+            state = self._context.allocs.step(jobid, _PRIORITIZE)
+            if state is not _PENDING:
                 continue  # ids without a pending request are ignored (RFC 27, Prioritize)
             self._context.schedule.prioritize(jobid, priority)
             if (one := self._granting.get(jobid)) is not None:

@@ -7,6 +7,8 @@ inactive job is not held.
 
 from __future__ import annotations
 
+from typing import Final
+
 from flux_trio.cores.job_manager.hooks.hooks import Hooks
 from flux_trio.cores.job_manager.hooks.waiting import AskState
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
@@ -20,6 +22,8 @@ from flux_trio.formats import FormatError, format_fluid
 from flux_trio.formats.meanings import JobId
 from flux_trio.messages import Level
 from flux_trio.protocols import HookAnswer, JobState
+
+_PRIORITY: Final = JobState.PRIORITY  # looked up once, since all jobs pass here
 
 
 class Entering(Part):
@@ -45,7 +49,7 @@ class Entering(Part):
     def answered(self, job: ActiveJob, answer: HookAnswer) -> None:
         """Go by the answer to the hook of the state that `job` is in."""
         self._ledger.dirty[job.id] = job
-        if job.rare is not None:
+        if job.allocating is not None:
             job.allocating = None
         if answer.error is not None:
             self._fail(job, answer.error)
@@ -55,7 +59,7 @@ class Entering(Part):
             self._ledger.release(job)
         if answer.resource_set is not None and job.state == JobState.SCHED:
             self._allocate(job, answer)
-        elif answer.priority is not None or job.state == JobState.PRIORITY:
+        elif answer.priority is not None or job.state is _PRIORITY:
             self._priorities.set(job, answer.priority)
 
     def ask_again(self) -> None:

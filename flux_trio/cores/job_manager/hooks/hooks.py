@@ -72,6 +72,14 @@ from flux_trio.protocols import (
 ABANDONED: Final = HookAnswer(error="a fatal exception ended the wait for an answer")
 NOTHING_SAID: Final = HookAnswer()
 
+# Looked up once: all events pass here.
+_JOBSPEC_UPDATE: Final = JobEvent.JOBSPEC_UPDATE
+_PRIORITY: Final = JobState.PRIORITY
+_SCHED: Final = JobState.SCHED
+_ASK: Final = HookEvent.ASK
+_ANSWER: Final = HookEvent.ANSWER
+_DONE: Final = HookEvent.DONE
+
 # A priority may depend on these: after them plugins are asked about a job in PRIORITY again.
 _ASK_AGAIN = frozenset({JobEvent.URGENCY, JobEvent.JOBSPEC_UPDATE})
 
@@ -245,7 +253,7 @@ class Hooks(Part):
         job = question.job
         if job.hook in THINKING:
             self._ledger.dirty[job.id] = job  # what was due meanwhile was left
-        self._ledger.step_hook(job, HookEvent.ANSWER)
+        self._ledger.step_hook(job, _ANSWER)
         self._go_on(question, answer)
 
     def abandon(self, job: ActiveJob) -> None:
@@ -271,7 +279,7 @@ class Hooks(Part):
         self.actions.append(question)
 
     def _open(self, job: ActiveJob, ticket: int, then: Then) -> None:
-        self._ledger.step_hook(job, HookEvent.ASK)
+        self._ledger.step_hook(job, _ASK)
         job.ticket = ticket
         self.open[ticket] = OpenQuestion(job, then)
 
@@ -294,7 +302,7 @@ class Hooks(Part):
         if job.deferred is None and not answer.operations:
             self.carrier.answered(job, then, answer)
             if job.deferred is None and job.hook not in ASKING:  # nearly always
-                self._ledger.step_hook(job, HookEvent.DONE)
+                self._ledger.step_hook(job, _DONE)
                 return
         else:
             queue = _queue(job)
@@ -341,11 +349,11 @@ class Hooks(Part):
             return
         if job.id in self.interests.subscribed:
             self.actions.append(TellPlugins(EVENT_PREFIX + event.name, job.snapshot(), event))
-        if event.name == JobEvent.JOBSPEC_UPDATE and self.interests.handled(UPDATED):
+        if event.name == _JOBSPEC_UPDATE and self.interests.handled(UPDATED):
             answer = self.ask(job, UPDATED, UpdateHeard(event), event.context)
             if answer is not None:
                 self.update_heard(job, event, answer)
-        elif job.state != job.asked:
+        elif job.state is not job.asked:
             self._enter(job, event)
         elif event.name in _ASK_AGAIN:
             self._reconsider(job, event)
@@ -361,7 +369,7 @@ class Hooks(Part):
     def _enter(self, job: ActiveJob, event: Event) -> None:
         """The job has changed its state."""
         previous, job.asked = job.asked, job.state
-        if previous == JobState.SCHED and job.state == JobState.PRIORITY:
+        if previous is _SCHED and job.state is _PRIORITY:
             times = self.went_back[job.id] = self.went_back.get(job.id, 0) + 1
             if times > BACK_MAX:
                 text = f"plugins sent the job back from SCHED more than {BACK_MAX} times at once"

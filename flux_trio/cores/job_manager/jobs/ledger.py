@@ -48,9 +48,6 @@ from flux_trio.trace import Kind
 
 _EVENT: Final[str] = Kind.EVENT.value  # looked up once: every event is traced
 
-# a set, since every event is looked up in it
-_FURTHER = frozenset({JobEvent.CLEAN, JobEvent.EXCEPTION, JobEvent.MEMO})
-
 MAX_JOBID_KEY: Final = "job-manager.max-jobid"
 """The greatest job id at the last purge or refusal: no id is used again."""
 
@@ -103,6 +100,11 @@ class Ledger(Commits):
         self.on_logged: list[Told] = []
         self.on_annotated: list[Callable[[ActiveJob], None]] = []
         self._on_event: dict[str, list[Told]] = {}  # by name
+        self._further: dict[str, Told] = {  # what else follows from an event, by its name
+            JobEvent.CLEAN: self._ended,
+            JobEvent.EXCEPTION: self._raised,
+            JobEvent.MEMO: self._memo_changed,
+        }
         self.abandon_hook: Callable[[ActiveJob], None]  # set by `Hooks`
         self.ask_hooks: Told  # set by `Hooks`, which is told of each event last
 
@@ -133,8 +135,8 @@ class Ledger(Commits):
         self._apply(job, event)
         self.logged.setdefault(job.id, []).append(event)
         self.dirty[job.id] = job
-        if name in _FURTHER:
-            self._go_further(job, event)
+        if (follow := self._further.get(name)) is not None:
+            follow(job, event)
         self._tell(job, event)
 
     def raise_exception(
@@ -292,25 +294,25 @@ class Ledger(Commits):
             if job.state & RUNNING:
                 self.running[job.id] = job
 
-    def _go_further(self, job: ActiveJob, event: Event) -> None:
-        """Do what else follows from an event of _FURTHER."""
-        if event.name == JobEvent.CLEAN:
-            # the job is inactive; plugins may look it up for a while
-            self._remove(job)
-            self.ninactive += 1
-            self.recent[job.id] = job
-            self.over.append(ended(job, event.timestamp))
-        elif event.name == JobEvent.MEMO:
-            self._count_memos(job)
-        elif event.context is not None:
-            # it tells exec of cancels (readings: How exec learns of cancels)
+    def _ended(self, job: ActiveJob, event: Event) -> None:
+        """The job is inactive; plugins may look it up for a while."""
+        self._remove(job)
+        self.ninactive += 1
+        self.recent[job.id] = job
+        self.over.append(ended(job, event.timestamp))
+
+    def _raised(self, job: ActiveJob, event: Event) -> None:
+        """Publish an exception: exec learns of cancels (readings: How exec learns of cancels)."""
+        if event.context is not None:
             raised = rfc21.read_exception(event.context)
             told = job_requests.JobException(job.id, raised.type, raised.severity)
             payload = job_requests.JOB_EXCEPTION.write(told)
-            event_of_job = EventMessage(
-                topics.JOB_EXCEPTION_EVENT, payload, flags=PRIVATE, userid=job.userid
+            self.send(
+                EventMessage(topics.JOB_EXCEPTION_EVENT, payload, flags=PRIVATE, userid=job.userid)
             )
-            self.send(event_of_job)
+
+    def _memo_changed(self, job: ActiveJob, _event: Event) -> None:
+        self._count_memos(job)
 
     def forget_oldest(self) -> ActiveJob | None:
         """Drop and return the oldest job of `recent`, if there are too many."""

@@ -37,6 +37,8 @@ from flux_trio.protocols import (
 
 RAISE_DENIED: Final = "guests can only raise exceptions on their own jobs"
 
+_EXCEPTION: Final = JobEvent.EXCEPTION  # looked up once: a request may be about many jobs
+
 
 class _Raised:
     """The context of an exception event that `userid` raises, the same for all jobs it is for."""
@@ -45,7 +47,7 @@ class _Raised:
         kind, severity, note = asked.type, asked.severity, asked.note
         self.size = event_bytes(rfc21.write(rfc21.Exceptional(kind, severity, note)))
         self.context = rfc21.write(rfc21.Exceptional(kind, severity, note, userid))
-        self.is_fatal = rfc21.is_fatal(JobEvent.EXCEPTION, self.context)
+        self.is_fatal = rfc21.is_fatal(_EXCEPTION, self.context)
 
 
 class Control(Part):
@@ -95,7 +97,7 @@ class Control(Part):
 
     def _raise(self, request: Request, job: ActiveJob, raised: _Raised) -> None:
         self._limits.check_event(request, job, raised.size, is_fatal=raised.is_fatal)
-        self._ledger.log(job, JobEvent.EXCEPTION, raised.context)
+        self._ledger.log(job, _EXCEPTION, raised.context)
 
     def urgency(self, request: Request) -> None:
         """job-manager.urgency: change the urgency of a job without resources."""

@@ -35,6 +35,10 @@ from flux_trio.protocols import (
 Rank: TypeAlias = tuple[int, Stamp, JobId]
 """The place of a job in the order, the best first: minus the priority, submit time, job id."""
 
+# Looked up once: all jobs pass here.
+_CANCEL: Final = AllocEvent.CANCEL
+_PRIORITIZE: Final = AllocEvent.PRIORITIZE
+
 _OUT: Final = frozenset({AllocState.PENDING, AllocState.CANCELING})
 
 
@@ -145,7 +149,7 @@ class Requests(Part):
 
     def cancel(self, jobid: int) -> None:
         """Cancel the request at the scheduler."""
-        self.step(jobid, AllocEvent.CANCEL)
+        self.step(jobid, _CANCEL)
         self.reranked.pop(jobid, None)
         self._send(topics.SCHED_CANCEL, self._edition.cancel.write(Cancel(jobid)), NORESPONSE)
 
@@ -162,7 +166,7 @@ class Requests(Part):
         """Tell the scheduler a changed priority of a job with a request."""
         rank = rank_of(job)
         if rank != self.sent[job.id]:
-            self.step(job.id, AllocEvent.PRIORITIZE)
+            self.step(job.id, _PRIORITIZE)
             self.sent[job.id] = rank
             self.reranked[job.id] = job.priority
 

@@ -42,7 +42,9 @@ CONTEXTS_MAX: Final = 1024
 
 _RANKED = JobState.PRIORITY | JobState.SCHED
 
-_PRIORITY: Final = JobEvent.PRIORITY  # looked up once, since many priorities are set at a time
+# Looked up once, since many priorities are set at a time.
+_PRIORITY: Final = JobEvent.PRIORITY
+_IN_PRIORITY: Final = JobState.PRIORITY
 
 Said = int | Unavailable | None
 
@@ -68,7 +70,7 @@ class Priorities(Part):
         priority = effective_priority(job, said)
         if priority is None:
             self._miss(job)
-        elif priority != job.priority or job.state == JobState.PRIORITY:
+        elif priority != job.priority or job.state is _IN_PRIORITY:
             self._ledger.log_now(job, _PRIORITY, _context_of(priority))
 
     def ask_all(self) -> None:

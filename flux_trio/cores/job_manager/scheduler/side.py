@@ -54,6 +54,17 @@ from flux_trio.protocols import (
 # a job in any other state was canceled after its request
 MAY_BE_GRANTED: Final = JobState.PRIORITY | JobState.SCHED
 
+# Looked up once: all jobs pass here.
+_ALLOCATED: Final = AllocState.ALLOCATED
+_IDLE: Final = AllocState.IDLE
+_PENDING: Final = AllocState.PENDING
+_HELLO: Final = AllocEvent.HELLO
+_LOST: Final = AllocEvent.LOST
+_LOST_HELD: Final = AllocEvent.LOST_HELD
+_SUCCESS: Final = AllocType.SUCCESS
+_SCHED: Final = JobState.SCHED
+_CLEANUP: Final = JobState.CLEANUP
+
 HELLO_FIRST: Final = "sched-ready: expected sched-hello first"
 
 Answer = TypeVar("Answer")
@@ -102,11 +113,11 @@ class SchedulerSide(Part):
         if job.hook in BLOCKED or job.allocating is not None:
             return  # it is considered when its grant is settled
         state = self.requests.state(job.id)
-        if state == AllocState.PENDING:
+        if state is _PENDING:
             self._reconsider_sent(job)
         elif (annotations := self.held.pop(job.id, None)) is not None:
             self._allocate(job, annotations)
-        elif state == AllocState.IDLE:
+        elif state is _IDLE:
             if job.priority > PRIORITY_MIN and self._queues.schedules(job.queue):
                 self.requests.queued.put(job)
             else:
@@ -126,9 +137,9 @@ class SchedulerSide(Part):
         """The job has left SCHED without resources: cancel its request."""
         self.requests.queued.discard(job.id)
         state = self.requests.state(job.id)
-        if state == AllocState.ALLOCATED:  # granted, but alloc is not logged
+        if state is _ALLOCATED:  # granted, but alloc is not logged
             self._free(job.id)
-        elif state == AllocState.PENDING:
+        elif state is _PENDING:
             self.requests.cancel(job.id)
         self._ledger.annotate(job, None)
 
@@ -187,11 +198,11 @@ class SchedulerSide(Part):
         self.link = LINK.step(self.link, LinkEvent.HELLO)
         self.silence.broken()
         self.sender = request.sender
-        is_allocated = self.requests.allocs.of
-        holders = [job for job in self._in_order() if is_allocated(job.id) is AllocState.ALLOCATED]
+        alloc_state = self.requests.allocs.of
+        holders = [job for job in self._in_order() if alloc_state(job.id) is _ALLOCATED]
         self.grants.begin(holders)
         for job in holders:
-            self.requests.step(job.id, AllocEvent.HELLO)
+            self.requests.step(job.id, _HELLO)
             held = HeldJob(job.id, job.priority, job.userid, job.t_submit)
             payload = self._ledger.edition.held_job.write(held)
             self._ledger.send(respond_stream(request, payload))
@@ -213,7 +224,7 @@ class SchedulerSide(Part):
         waiting = self._ledger.edition.waiting.write(Waiting(self.waiting()))
         self._ledger.send(respond(request, waiting))
         for job in self._in_order():
-            if job.state == JobState.CLEANUP:  # it waits for a scheduler that frees its resources
+            if job.state is _CLEANUP:  # it waits for a scheduler that frees its resources
                 self._ledger.dirty[job.id] = job
             if _holds(job) and job.expiration is not None:
                 self._tell_expiration(job.id, job.expiration)
@@ -239,8 +250,8 @@ class SchedulerSide(Part):
         for jobid in self.requests.allocs:
             job = jobs.get(jobid)
             is_held = job is not None and _holds(job)
-            self.requests.step(jobid, AllocEvent.LOST_HELD if is_held else AllocEvent.LOST)
-            if job is not None:
+            self.requests.step(jobid, _LOST_HELD if is_held else _LOST)
+            if job is not None and not is_held:  # one that holds resources waits for ready
                 self._ledger.dirty[jobid] = job
         for jobid in asked:
             if (job := jobs.get(jobid)) is not None:
@@ -290,13 +301,13 @@ class SchedulerSide(Part):
             if self._is_late(answer.id, kind):
                 return
             raise
-        if kind == AllocType.SUCCESS and (job is None or not job.state & MAY_BE_GRANTED):
+        if kind is _SUCCESS and (job is None or not job.state & MAY_BE_GRANTED):
             self._free(
                 answer.id, answer.R
             )  # it was canceled meanwhile, so the grant is freed at once
-        elif kind == AllocType.SUCCESS:
+        elif kind is _SUCCESS:
             self.grants.judge(answer.id, answer.annotations or {}, answer.R)
-        elif job is not None and job.state == JobState.SCHED:
+        elif job is not None and job.state is _SCHED:
             self._not_granted(answer, kind, job)
 
     def _is_late(self, jobid: int, kind: AllocType) -> bool:
