@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from flux_trio.judge.clauses.registry import Clause
 from flux_trio.trace import Record
@@ -36,8 +38,7 @@ _SUMS: Final = {"25.attributes.5": 1, "27.background.7": 2}
 """Clauses that sum up others, though their section is about one thing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
+class Violation(msgspec.Struct, frozen=True, gc=False):
     """A broken clause: id, sentence, violator, the record, and earlier records that explain it.
 
     `jobid` is the job concerned, if any. A violation that follows from another one has it as its

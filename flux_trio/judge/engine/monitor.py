@@ -105,17 +105,14 @@ class Monitor:
 
         Debts of one job are of one thing: one of them is the cause of the others.
         """
-        found = self._debts()
-        known = {(each.clause, each.jobid) for each in found}
-        left = [each for each in self._left if (each.clause, each.jobid) not in known]
-        return self._causes.of_debts(found + left)
+        return self._causes.of_debts(self._due())
 
     def finish(self) -> list[Violation]:
         """End a trace that is at rest: a debt is a violation, unless it may wait.
 
         Do not call it for a trace that was cut short: a party may have been about to act.
         """
-        found = [each for each in self.debts() if not each.may_wait]
+        found = self._causes.of_debts([each for each in self._due() if not each.may_wait])
         self.violations += found
         return found
 
@@ -258,6 +255,12 @@ class Monitor:
             ]
         elif (jobid := job_id(record)) is not None:
             self._left = [each for each in self._left if each.jobid != jobid]
+
+    def _due(self) -> list[Violation]:
+        """Return the debts of now, and those that were overdue when the parties left."""
+        found = self._debts()
+        known = {(each.clause, each.jobid) for each in found}
+        return found + [each for each in self._left if (each.clause, each.jobid) not in known]
 
     def _debts(self, *, is_leaving: bool = False) -> list[Violation]:
         last = self._last

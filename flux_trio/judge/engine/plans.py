@@ -55,7 +55,8 @@ class Plan:
     """Whether one of these four is so."""
 
 
-class Family(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class Family:
     """Records that differ only in the values of their traits."""
 
     here: Here
@@ -104,10 +105,10 @@ class Plans:
         if family is None:
             family = self._new_family(*where)
         reads = family.reads
-        if len(reads) == 2:
-            values: tuple[Value, ...] = (reads[0](record, seen), reads[1](record, seen))
-        elif len(reads) == 1:
-            values = (reads[0](record, seen),)
+        if len(reads) == 1:
+            values: tuple[Value, ...] = (reads[0](record, seen),)
+        elif len(reads) == 2:
+            values = (reads[0](record, seen), reads[1](record, seen))
         else:
             values = tuple([read(record, seen) for read in reads]) if reads else ()
         plan = family.plans.get(values)

@@ -13,6 +13,8 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
+import msgspec
+
 from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.selector import (
     ANY_TOPIC,
@@ -68,8 +70,7 @@ __all__ = [
 State: TypeAlias = Hashable
 
 
-@dataclass(frozen=True, slots=True)
-class Broken:
+class Broken(msgspec.Struct, frozen=True, gc=False):
     """The clause was broken; `text` says what was expected and what came.
 
     `because` has the numbers (`n`) of the earlier records that show why; the current record broke

@@ -6,6 +6,7 @@ are judged in keys of the KVS, constraints in the jobspec that is sent to the sc
 
 from __future__ import annotations
 
+import functools
 import itertools
 import operator
 import re
@@ -211,6 +212,12 @@ _spelled(
     "the ids of an expression in brackets",
 )
 _JOB_KEY: Final = re.compile(r"job(\.[0-9a-f]{4}){4}(\.|$)")
+KEYS_MAX: Final = 1024  # keys that are remembered: those of a job come again and again
+
+
+@functools.lru_cache(maxsize=KEYS_MAX)
+def _is_job_key(key: str) -> bool:
+    return _JOB_KEY.match(key) is not None
 
 
 @RULES.judge("19.fluid.6", COMMIT)
@@ -222,7 +229,7 @@ def keys_of_jobs_have_their_ids(record: Record, _seen: Seen) -> Said:
         key = str(op[1])
         if not key.startswith("job."):
             continue
-        if _JOB_KEY.match(key) is None:
+        if not _is_job_key(key):
             expected = "16 hex digits in groups of four with periods between them"
             return Broken(f"key of a job: expected {expected}, got {key!r:.80}")
         kept = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, job_id, logged
+from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, job_id, logged, while_live
 from flux_trio.judge.engine.selector import name_of
 from flux_trio.judge.views.eventlogs import LOG, broken_event, log_of
 from flux_trio.judge.views.execution import EXPECTED, LINK, STARTS, Expected, is_told, link_of
@@ -56,7 +56,8 @@ def _require_event(
 
     @RULES.judge(
         clause,
-        logged(name, "clean"),
+        logged(name),
+        while_live(EXPECTED, logged("clean")),
         views=(EXPECTED, LINK, STARTS, LOG),
         debts=_debts_of_events(name, when),
     )
