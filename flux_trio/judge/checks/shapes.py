@@ -83,10 +83,10 @@ Objects: TypeAlias = Callable[[Record, Seen], Iterable[tuple[str, dict[str, Any]
 
 def object_payload(record: Record, _seen: Seen) -> list[tuple[str, dict[str, Any]]]:
     """Return the payload object of a request, an event or a successful response."""
-    found = message(record)
-    if not isinstance(found, (Request, Response, Event)) or errnum(record):
+    found: Any = record.message
+    if type(found) is Response and found.errnum:
         return []
-    if not isinstance(found.payload, dict):
+    if not isinstance(found, (Request, Response, Event)) or not isinstance(found.payload, dict):
         return []
     return [(_name_of(found.topic, type(found)), found.payload)]
 

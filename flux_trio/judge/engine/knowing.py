@@ -57,22 +57,25 @@ class Knowledge:
 
     def take(self, record: Record) -> None:
         """Take the next record of the trace."""
-        kind = record.kind
+        kind, party = record.kind, record.party
         if kind == RECV:
-            if record.party not in self._taking:
-                self._taking.add(record.party)
-                self._heard.discard(record.party)
-                self._began[record.party] = record.n
-            if type(record.message) is Response:
-                self._heard.add(record.party)
-            elif type(record.message) is Request and not record.message.flags & NORESPONSE:
-                self._note_request(record, record.message)
+            message = record.message
+            if party not in self._taking:
+                self._taking.add(party)
+                self._heard.discard(party)
+                self._began[party] = record.n
+            if type(message) is Response:
+                self._heard.add(party)
+            elif type(message) is Request and not message.flags & NORESPONSE:
+                self._note_request(record, message)
         elif kind == SEND:
             message = record.message
-            if type(message) is not Request or not _is_disconnect(message):
-                self._taking.discard(record.party)
-            if self._asked and type(message) is Response:
-                self._note_answer(record, message)
+            if type(message) is Response:
+                self._taking.discard(party)
+                if self._asked:
+                    self._note_answer(record, message)
+            elif type(message) is not Request or not _is_disconnect(message):
+                self._taking.discard(party)
 
     def knew(self, party: str, n: int) -> bool:
         """Whether a proof shows that `party` has handled the message that it received at `n`."""

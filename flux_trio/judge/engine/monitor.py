@@ -13,7 +13,7 @@ from typing import Any, Final
 from flux_trio.judge.clauses.registry import Clause
 from flux_trio.judge.engine.causes import Causes, Violation
 from flux_trio.judge.engine.clock import Clock, step_of
-from flux_trio.judge.engine.compiled import Found, States
+from flux_trio.judge.engine.compiled import Found, Keep, States
 from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.knowing import Knowledge
 from flux_trio.judge.engine.packed import Packed
@@ -46,6 +46,8 @@ class Monitor:
     PROMPT_S ago. If it `is_routed`, its receipts say only when a router forwarded a message.
     """
 
+    _is_noting = False
+
     def __init__(
         self,
         rules: Iterable[Rule],
@@ -64,6 +66,8 @@ class Monitor:
         }
         self._known = Knowledge(is_routed=is_routed)
         self._kept: set[str] = set()
+        self._keep: Keep = self._kept.add
+        """Takes the clauses that a record keeps."""
         self._used: set[Plan] = set()
         self._last: Record | None = None
         self._t = self._ahead = 0.0
@@ -86,7 +90,9 @@ class Monitor:
             self._use(plan)
         if self._left or plan.is_of_parties:
             self._note_debts(record, plan)
-        broken = self._judge(record, plan)
+        broken = plan.step(record, self, self.slots, self._keep)
+        if self._is_noting:
+            self._note_clauses(record, plan, broken)
         found = [self._found(rule, record, said) for rule, said in broken] if broken else []
         if plan.is_of_parties:
             self._change_parties(record, plan)
@@ -96,9 +102,8 @@ class Monitor:
         self._last = record
         return found
 
-    def _judge(self, record: Record, plan: Plan) -> Found:
-        """Judge and fold the record, and return what it breaks."""
-        return plan.step(record, self, self.slots, self._kept.add)
+    def _note_clauses(self, record: Record, plan: Plan, broken: Found) -> None:
+        """Called with each record if the monitor `_is_noting`."""
 
     def debts(self) -> list[Violation]:
         """Return what is due and not done, with what was overdue when the parties left.
@@ -167,7 +172,9 @@ class Monitor:
         self._known.take_up(standing.known)
         self._clock.take_up(standing.clock)
         self._causes.take_up(standing.first)
-        self._left, self._kept = list(standing.left), set(standing.kept)
+        self._left = list(standing.left)
+        self._kept.clear()
+        self._kept |= standing.kept
         self.violations = list(standing.violations)
         self._used.clear()
 

@@ -19,6 +19,8 @@ Note: TypeAlias = Callable[[Record, frozenset[str]], object]
 class NotingMonitor(Monitor):
     """A monitor that calls `note` with each record."""
 
+    _is_noting = True
+
     def __init__(
         self,
         rules: Iterable[Rule],
@@ -29,10 +31,11 @@ class NotingMonitor(Monitor):
     ) -> None:
         super().__init__(rules, clauses, is_routed=is_routed)
         self._note = note
+        self._kept_now: set[str] = set()
+        self._keep = self._kept_now.add
 
-    def _judge(self, record: Record, plan: Plan) -> Found:
-        kept = set(plan.kept)
-        broken = plan.step(record, self, self.slots, kept.add)
+    def _note_clauses(self, record: Record, plan: Plan, broken: Found) -> None:
+        kept = plan.kept | self._kept_now
+        self._kept_now.clear()
         self._kept |= kept
-        self._note(record, frozenset(kept | {rule.clause for rule, _ in broken}))
-        return broken
+        self._note(record, kept | {rule.clause for rule, _ in broken})

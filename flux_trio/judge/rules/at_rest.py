@@ -209,7 +209,7 @@ def _has(seen: Seen, jobid: Any, *kinds: str) -> bool:
 
 
 def _is_executed(jobid: Any, seen: Seen) -> bool:
-    start: Start | None = seen.at(STARTS, jobid)
+    start: Start | None = seen.states[STARTS].get(jobid)
     return start is not None and start.sent > execution.link_of(seen).lost and is_open(start)
 
 

@@ -138,12 +138,12 @@ COMMITS: Final = view(
 
 @RULES.judge("21.criteria.7", WITH_LOGS, views=(UNSTORED, COMMITS, LOG), debts=_owed_events)
 def events_are_stored_as_they_were_logged(record: Record, seen: Seen) -> Said:
-    kept = False
+    kept, logs, unstored = False, seen.states[LOG], seen.states[UNSTORED]
     for job, names in stored_events(record).items():
-        log: Log | None = seen.at(LOG, job)
+        log: Log | None = logs.get(job)
         if log is None:
             continue  # a job that its job manager does not know yet
-        expected = tuple([name for name, _ in seen.at(UNSTORED, job) or ()])
+        expected = tuple([name for name, _ in unstored.get(job, ())])
         if names != expected[: len(names)]:
             text = f"expected events {' '.join(expected) or '(none)'}, got {' '.join(names)}"
             return Broken(f"eventlog of job {job}: {text}", (log.submitted,), job=job)

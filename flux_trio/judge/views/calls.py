@@ -101,7 +101,7 @@ def _calls_of_gone(record: Record, seen: Seen) -> Iterable[tuple[Any, None]]:
 
 
 def _fold_call(call: Call | None, _part: None, record: Record, _seen: Seen) -> Call | None:
-    found = message(record)
+    found = record.message
     if isinstance(found, Response):
         if record.kind == DROP and record.party != client_of(record):
             return call  # a party said it that does not serve this any more: the answer comes yet
@@ -186,12 +186,12 @@ class Asking(Live, frozen=True, gc=False):
 def _asking(record: Record, seen: Seen) -> Asking:
     found: Any = record.message
     matchtag, routes = found.matchtag, found.routes
-    is_reusing = matchtag and seen.at(OPEN, (routes[0] if routes else "", matchtag)) is not None
+    key = (routes[0] if routes else "", matchtag)
     return Asking(
         found.topic,
         type(found.payload),
         matchtag != 0,
-        bool(is_reusing),
+        matchtag != 0 and key in seen.states[OPEN],
         found.flags & NORESPONSE != 0,
         record.peer != "",
         seen.facts.role_of(record.party),

@@ -122,11 +122,11 @@ class Grant(NamedTuple):
 
 def _granted(record: Record, seen: Seen) -> Iterable[tuple[int, None]]:
     """SUCCESS and hello add grants, a received sched.free removes one, ENODATA filters them."""
-    if topic_of(record) == topics.SCHED_HELLO and errnum(record):
-        return [(jobid, None) for jobid in seen.all(GRANTS)]
-    jobid = job_id(record)
-    is_other = topic_of(record) == topics.SCHED_ALLOC and payload(record).get("type") != 0
-    return [] if jobid is None or is_other or errnum(record) else [(jobid, None)]
+    topic, jobid = topic_of(record), job_id(record)
+    if errnum(record):
+        return [(each, None) for each in seen.all(GRANTS)] if topic == topics.SCHED_HELLO else []
+    is_other = topic == topics.SCHED_ALLOC and payload(record).get("type") != 0
+    return [] if jobid is None or is_other else [(jobid, None)]
 
 
 def _fold_grant(grant: Grant | None, _part: None, record: Record, seen: Seen) -> Grant | None:
@@ -150,7 +150,7 @@ def grant_in(record: Record, seen: Seen) -> Grant | None:
     """Return the grant of a SUCCESS or hello response, if its R is in the trace."""
     resources = resources_in(carried(record))
     if resources is None:
-        written: Written | None = seen.at(WRITTEN, job_id(record))
+        written: Written | None = seen.states[WRITTEN].get(job_id(record))
         resources = None if written is None else written.resources
     if resources is None:
         return None

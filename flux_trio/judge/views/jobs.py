@@ -254,18 +254,18 @@ def _after_request(life: Life | None, t_submit: float, record: Record) -> Life:
 
 
 def _after_event(life: Life, name: Any, record: Record) -> Life | None:
-    context, state = context_of(record), next_state(life.state, record)
+    state = next_state(life.state, record)
     if state == INACTIVE or name == "invalidate":
         return None
     if state != life.state:
         life = life.but(state=state, since=record.n, t=record.t)
     match name:
         case "priority":
-            priority = integer(context.get("priority"))
+            priority = integer(context_of(record).get("priority"))
             return life.but(priority=priority, prioritized=record.n, t=record.t)
         case "alloc":
             return life.but(held=record.n, bypassed=is_bypass(record))
-        case "release" if context.get("final") is True:
+        case "release" if context_of(record).get("final") is True:
             return life.but(released=record.n)
         case "free":
             return life.but(held=0, frees=life.frees + 1)
@@ -350,7 +350,7 @@ def is_durable(seen: Seen, party: str, n: int) -> bool:
     What it sends before that may have been decided before the event, and waited for a commit. In a
     trace that does not show commits every event is taken as stored.
     """
-    durable: Durable | None = seen.at(DURABLE, party)
+    durable: Durable | None = seen.states[DURABLE].get(party)
     return durable is None or n < durable.until
 
 
