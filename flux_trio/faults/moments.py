@@ -27,19 +27,20 @@ class Nth:
     """Finds the nth message that matches."""
 
     def __init__(self, sought: When | Which) -> None:
-        self.kind: str = sought.side if isinstance(sought, When) else Kind.SEND.value
-        self.type = _TYPES[sought.type]
+        self._kind: str = sought.side if isinstance(sought, When) else Kind.SEND.value
+        self._type = _TYPES[sought.type]
         self._party = sought.party
         self._topics = Glob(sought.topic)
         self._left = sought.nth
 
+    def may_be(self, kind: str, type_: type, topic: str) -> bool:
+        """Whether such a message of some party is sought."""
+        return kind == self._kind and type_ is self._type and self._topics.matches(topic)
+
     def is_it(self, kind: str, party: str, message: Any) -> bool:
         """Whether this is the message that is sought; count it if it matches."""
-        if (
-            kind != self.kind
-            or type(message) is not self.type
-            or (self._party and party != self._party)
-            or not self._topics.matches(getattr(message, "topic", ""))
+        if not self.may_be(kind, type(message), getattr(message, "topic", "")) or (
+            self._party and party != self._party
         ):
             return False
         self._left -= 1
@@ -61,7 +62,9 @@ class Moments:
     ) -> None:
         self._world = world
         self._at_step: dict[int, list[Fault]] = {}
-        self._awaited: dict[tuple[str, type], list[_Awaited]] = {}  # by kind and type of message
+        self._awaited: list[_Awaited] = []
+        self._found: dict[tuple[str, type, str], list[_Awaited]] = {}
+        """Those that such a message may be, by kind, type and topic; computed from `_awaited`."""
         self._lies: list[tuple[Nth, Lie]] = []
         self._plugin: list[tuple[PluginFault, int]] = []  # and how often it is asked before
         self.struck: list[Fault] = []
@@ -87,8 +90,8 @@ class Moments:
             self._at_step.setdefault(fault.when, []).append(fault)
 
     def _await(self, sought: When | Which, strike: Callable[[Record], None]) -> None:
-        nth = Nth(sought)
-        self._awaited.setdefault((nth.kind, nth.type), []).append((nth, strike))
+        self._awaited.append((Nth(sought), strike))
+        self._found.clear()
 
     def end(self) -> None:
         """Let nothing more strike, and let messages that are held arrive."""
@@ -105,8 +108,16 @@ class Moments:
 
     def observe(self, record: Record) -> None:
         """Take the next record of the trace; a Sink."""
-        for sought, strike in self._awaited.get((record.kind, type(record.message)), ()):
-            if sought.is_it(record.kind, record.party, record.message):
+        message = record.message
+        if message is None:
+            return
+        what = (record.kind, type(message), getattr(message, "topic", ""))
+        found = self._found.get(what)
+        if found is None:
+            found = [each for each in self._awaited if each[0].may_be(*what)]
+            self._found[what] = found
+        for sought, strike in found:
+            if sought.is_it(record.kind, record.party, message):
                 self._world.at_once(_with(strike, record))
 
     def _strike(self, fault: Any) -> None:

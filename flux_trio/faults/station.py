@@ -68,7 +68,8 @@ class Station:
         self.stepped = 0.0  # how far the wall clock was set since the last turn
         self._sender_of = sender_of
         self._links: dict[str, deque[Waiting]] = {}  # by sender
-        self._held: dict[int, int] = {}  # place of a send → messages to be taken before
+        self.held: dict[int, int] = {}
+        """The place of each send that is held, and how many messages are to be taken before."""
         self._timers: dict[Hashable, tuple[float, int]] = {}
         self._count = 0
         self.next_timer: float | None = None
@@ -82,7 +83,7 @@ class Station:
     @property
     def has_message(self) -> bool:
         """Whether a message can be taken."""
-        return bool(self._open_links() if self._held else self.nwaiting)
+        return bool(self._open_links() if self.held else self.nwaiting)
 
     def _deliver(self, ref: int, message: Message) -> None:
         sender = self._sender_of(message)
@@ -96,7 +97,7 @@ class Station:
         """Return at most `count` waiting messages, each the first of a sender that is drawn."""
         taken: list[Waiting] = []
         for _ in range(min(count, self.nwaiting)):
-            senders = self._open_links() if self._held else list(self._links)
+            senders = self._open_links() if self.held else list(self._links)
             if not senders:
                 break
             sender = pick(draw, senders)
@@ -104,7 +105,7 @@ class Station:
             taken.append(link.popleft())
             if not link:
                 del self._links[sender]
-            if self._held:
+            if self.held:
                 self._count_down()
         self.nwaiting -= len(taken)
         return taken
@@ -131,7 +132,7 @@ class Station:
         """Return the waiting messages in the order in which they were sent; none waits any more."""
         waiting = list(heapq.merge(*self._links.values(), key=lambda each: each[0]))
         self._links.clear()
-        self._held.clear()
+        self.held.clear()
         self.nwaiting = 0
         return waiting
 
@@ -140,16 +141,16 @@ class Station:
     def hold(self, ref: int, count: int = _UNTIL_RELEASED) -> None:
         """Hold the message sent at `ref`, until `count` others were taken or until `release`."""
         if self._find(ref) is not None:
-            self._held[ref] = count
+            self.held[ref] = count
 
     def release(self, ref: int) -> None:
         """Let a held message be taken."""
-        self._held.pop(ref, None)
+        self.held.pop(ref, None)
 
     def release_all(self) -> bool:
         """Let all messages be taken; return whether any was held."""
-        was_held = bool(self._held)
-        self._held.clear()
+        was_held = bool(self.held)
+        self.held.clear()
         return was_held
 
     def remove(self, ref: int) -> bool:
@@ -161,7 +162,7 @@ class Station:
         del self._links[sender][place]
         if not self._links[sender]:
             del self._links[sender]
-        self._held.pop(ref, None)
+        self.held.pop(ref, None)
         self.nwaiting -= 1
         return True
 
@@ -194,15 +195,15 @@ class Station:
         return None
 
     def _open_links(self) -> list[str]:
-        return [sender for sender, link in self._links.items() if link[0][0] not in self._held]
+        return [sender for sender, link in self._links.items() if link[0][0] not in self.held]
 
     def _count_down(self) -> None:
         """A message was taken."""
-        for ref, count in list(self._held.items()):
+        for ref, count in list(self.held.items()):
             if count == 1:
-                del self._held[ref]
+                del self.held[ref]
             elif count > 1:
-                self._held[ref] = count - 1
+                self.held[ref] = count - 1
 
     # --- timers
 

@@ -434,7 +434,8 @@ class CoresWorld:
                 if moment is None or at < moment:
                     moment = at
                 at = None
-            if at is not None or (station.nwaiting and station.has_message):
+            has_message = station.nwaiting and (not station.held or station.has_message)
+            if at is not None or has_message:
                 ready.append(station)
         return ready, moment
 
@@ -468,9 +469,10 @@ class CoresWorld:
                 self._decide(station, inputs)
                 if self._strikes:
                     self.strike()
+        stations = self.stations
         while self._todo and not self._is_stopping:
             station, action = self._todo.popleft()
-            if self.is_loaded(station):
+            if stations.get(station.name) is station:  # it is loaded
                 self._do(station, action)
                 if self._strikes:
                     self.strike()
