@@ -123,8 +123,10 @@ def _owed_by(
     def debts(seen: Seen) -> Iterable[Broken]:
         lives: Mapping[Any, Life] = seen.all(LIFE)
         for job, life in lives.items():
+            if life.state != DEPEND:
+                continue
             log: Log | None = seen.at(LOG, job)
-            if log is None or life.state != DEPEND:
+            if log is None:
                 continue
             for description, n in log.dependencies:
                 antecedent = _antecedent(seen, names, description)

@@ -109,10 +109,12 @@ def _owed_starts(seen: Seen) -> Iterable[Broken]:
         return
     lives: Mapping[Any, Life] = seen.all(LIFE)
     for job, life in lives.items():
+        if life.state != RUN or not life.held:
+            continue
         log: Log | None = seen.at(LOG, job)
         start: Start | None = seen.at(STARTS, job)
         is_void = start is None or start.sent < link.lost
-        if life.state == RUN and life.held and log and not log.prologs and is_void:
+        if log and not log.prologs and is_void:
             text = f"job {job} is in RUN: expected a start request, none was sent"
             yield Broken(text, (life.held,), job=job)
 

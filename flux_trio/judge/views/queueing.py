@@ -170,9 +170,10 @@ def unsent(seen: Seen) -> Iterator[tuple[int, Life]]:
     if full or not link_of(seen).is_up:
         return
     for jobid, life in seen.all(LIFE).items():
+        if not is_eligible(life):
+            continue
         asked = asked_of(seen, jobid)
-        is_answered = asked.granted or has_denial(asked, seen)
-        waits = is_eligible(life) and not is_pending(asked, seen) and not is_answered
+        waits = not (is_pending(asked, seen) or asked.granted or has_denial(asked, seen))
         if waits and stop_of(seen, queue_of_job(seen, jobid)) is None:
             assert isinstance(jobid, int)
             yield jobid, life
@@ -206,8 +207,10 @@ def priorities_untold(seen: Seen) -> Iterator[Broken]:
 def priority_untold(jobid: Any, seen: Seen) -> Broken | None:
     """Return a violation if the job's request is open and has an outdated priority."""
     life: Life | None = seen.at(LIFE, jobid)
+    if life is None or life.state != SCHED:
+        return None
     asked = asked_of(seen, jobid)
-    if life is None or life.state != SCHED or asked.priority == life.priority:
+    if asked.priority == life.priority:
         return None
     if not is_pending(asked, seen) or asked.cancel:
         return None
