@@ -319,9 +319,9 @@ def gives_late_grant_back(asked: Asked, life: Life) -> bool:
     """Whether a sched.free of this job may give back a grant that the job left SCHED without.
 
     The grant came after a cancel, and the job may be INACTIVE by now; or it came as the job went
-    back to PRIORITY. There is no alloc event of it.
+    back to PRIORITY, and the job may be in SCHED again. There is no alloc event of it.
     """
-    return asked.granted > 0 and life.state != SCHED
+    return asked.granted > 0 and (life.state != SCHED or life.since > asked.granted)
 
 
 def is_freeing(asked: Asked, seen: Seen) -> bool:
