@@ -8,12 +8,13 @@ import pytest
 
 from flux_trio.config import ExecConfig
 from flux_trio.cores.exec.core import ExecCore
-from flux_trio.cores.turns import ClearTimer, Log, TimerFired
+from flux_trio.cores.turns import ClearTimer, ClockStepped, Log, TimerFired
 from flux_trio.formats import format_eventlog
 from flux_trio.messages import ROLE_USER, Errno, Flag, Request, Response, respond_stream
 from tests.support.asking import asked, asked_by_guest, gone, service_back
 from tests.support.eventlogs import event, raised, running
 from tests.support.exec_script import (
+    HELLO_AT,
     MANAGER,
     START_AT,
     ExecScript,
@@ -320,6 +321,23 @@ def test_job_canceled_while_exec_was_away_is_not_started() -> None:
     script = ExecScript(kvs={job_key(7, "eventlog"): log})
     answers = told(script.start(7, simulated("60s"), resources(starttime=50.0)))
     assert answers == [RELEASE]
+
+
+@pytest.mark.parametrize(
+    ("allocated_at", "steps"),
+    [(HELLO_AT - 1, [ClockStepped(-5.0)]), (START_AT + 1, [])],
+    ids=["seen", "before the start of the service"],
+)
+def test_job_canceled_before_the_clock_was_set_back_is_not_started(
+    allocated_at: float, steps: list[ClockStepped]
+) -> None:
+    """By the clock it was allocated after the hello, and its eventlog is read all the same."""
+    log = format_eventlog([*running(48.0)[:-1], raised("cancel")])
+    script = ExecScript(kvs={job_key(7, "eventlog"): log})
+    now = START_AT + sum(each.by for each in steps)
+    script(*steps, now=now)
+    r = resources(starttime=allocated_at)
+    assert told(script.start(7, simulated("60s"), r, now=now)) == [RELEASE]
 
 
 def test_job_canceled_between_start_request_and_r_is_not_started() -> None:

@@ -43,6 +43,7 @@ class Manager(Part):
     sender: str
     owner: int
     attached_at: Time | None
+    _set_back: float
     _link: Link
     _hindrance: str
     _told_reason: str
@@ -68,6 +69,7 @@ class Manager(Part):
         self.sender = topics.JOB_MANAGER  # of the latest start request
         self.owner = -1  # userid of its sender: the instance owner's
         self.attached_at = None  # time of the latest hello that was accepted
+        self._set_back = 0.0  # seconds by which the wall clock was set back, all in all
         self._link = Link.SILENT
         self._hindrance = ""  # why there is no shell host
         self._told_reason = ""  # the reason that the job manager was told last
@@ -111,8 +113,19 @@ class Manager(Part):
 
     def clock_stepped(self, by: float) -> None:
         """Move the time of the hello: the times in R follow the wall clock."""
+        self._set_back -= min(by, 0.0)
         if self.attached_at is not None:
             self.attached_at += by
+
+    def is_later(self, at: Time) -> bool:
+        """Return whether the time `at` of R is surely after the hello that was accepted.
+
+        A time that the clock had reached before it was set back can be that of an earlier moment.
+        Of a step before the start of this service only a time in the future tells.
+        """
+        if self.attached_at is None:
+            return False
+        return self.attached_at + self._set_back < at <= self._outbox.now
 
     def _detach(self) -> None:
         """End the start streams; jobs that run go on, and the next job manager is told of them."""

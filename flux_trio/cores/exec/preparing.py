@@ -85,8 +85,7 @@ class Preparing(Part):
             return
         update = self._journal.take_expiration(job.id)
         job.expiration = job.resources.expiration if update is None else update
-        allocated_at = job.resources.starttime
-        job.is_new = not job.reattach and allocated_at > (self._manager.attached_at or 0.0)
+        job.is_new = not job.reattach and self._manager.is_later(job.resources.starttime)
         if job.simulation is None:
             self._look_up(job, StoredKey.JOBSPEC)
         if not job.is_new:
