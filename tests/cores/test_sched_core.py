@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from flux_trio.cores.sched.annotations import ANNOTATE_DELAY_S, NO_NODES, NO_ROOM
+from flux_trio.cores.sched.context import RAISE_AGAIN_S
 from flux_trio.cores.turns import Exit, Log, Note, SetTimer, TimerFired
 from flux_trio.messages import ROLE_USER, Errno, Flag, Request, Response, topics
 from tests.support.asking import asked, asked_by_guest, gone, service_back
@@ -37,6 +38,11 @@ def script() -> SchedScript:
 def leaves(actions: list[Any]) -> bool:
     """Whether it was logged and the service leaves."""
     return [type(action) for action in actions] == [Log, Exit]
+
+
+def refusal(request: Request) -> Response:
+    """What the broker answers in place of a service with a full inbox."""
+    return Response(request.topic, "its inbox is full", Errno.EAGAIN, request.matchtag)
 
 
 class TestStart:
@@ -714,6 +720,30 @@ class TestJobManagerGone:
         again = only(sent(script.turn(answer(ready, {"count": 0}))))
         assert again == first
         assert (again[0], again[1]["id"]) == ("job-manager.raise", 1)
+
+    def test_exception_that_a_full_inbox_refuses_is_raised_again_later(
+        self, script: SchedScript
+    ) -> None:
+        """28.shrink.4"""
+        script.turn(alloc(1))
+        raised = only(script.acquired(type="shrink", targets="0"))
+        again_at = SetTimer("raise", script.now + RAISE_AGAIN_S)
+        assert script.turn(refusal(raised)) == [again_at]
+        again = only(script.turn(TimerFired("raise")))
+        assert (again.topic, again.payload) == (raised.topic, raised.payload)
+        assert script.turn(refusal(again)) == [again_at]
+        last = only(script.turn(TimerFired("raise")))
+        assert script.turn(answer(last, {})) == []
+
+    def test_exception_that_was_refused_ends_with_the_job_manager(
+        self, script: SchedScript
+    ) -> None:
+        """The next one tells who still holds what was shrunk."""
+        script.turn(alloc(1))
+        raised = only(script.acquired(type="shrink", targets="0"))
+        script.turn(refusal(raised))
+        told = sent(script.turn(gone("sched", MANAGER), TimerFired("raise")))
+        assert [topic for topic, _ in told] == ["job-manager.sched-hello"]
 
     def test_a_late_scheduler_that_hears_of_two_ends_at_once_says_one_hello(
         self, script: SchedScript

@@ -10,8 +10,7 @@ from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.turns import CommonAction, Exit, Log
 from flux_trio.editions import Edition, job_requests
 from flux_trio.formats.meanings import JobId, Number
-from flux_trio.messages import Request, topics
-from flux_trio.messages.types import NORESPONSE
+from flux_trio.messages import Errno, Response, topics
 from flux_trio.policies import Schedule
 from flux_trio.protocols import ALLOC, AllocEvent, AllocState, Standings
 
@@ -19,6 +18,7 @@ HelloNumber: TypeAlias = Annotated[int, Number("hello")]
 GrantNumber: TypeAlias = Annotated[int, Number("grant")]
 
 LOG_ERR: Final = 3  # syslog severity
+RAISE_AGAIN_S: Final = 1.0  # before an exception is raised again to a job manager with a full inbox
 
 
 class Acquired(msgspec.Struct, frozen=True):
@@ -54,8 +54,18 @@ class GrantsStored(msgspec.Struct, frozen=True):
     grants: tuple[tuple[JobId, GrantNumber], ...]
 
 
-SchedCall: TypeAlias = Acquired | Released | JobsTold | HoldersRead | ReadyHeard | GrantsStored
-SchedTimer: TypeAlias = Literal["annotate", "rerank"]
+class Raised(msgspec.Struct, frozen=True):
+    """Answers job-manager.raise for a fatal exception of `jobid`."""
+
+    jobid: JobId
+    kind: str
+    note: str
+
+
+SchedCall: TypeAlias = (
+    Acquired | Released | JobsTold | HoldersRead | ReadyHeard | GrantsStored | Raised
+)
+SchedTimer: TypeAlias = Literal["annotate", "rerank", "raise"]
 SchedAction: TypeAlias = CommonAction
 
 
@@ -70,12 +80,14 @@ class Context(Outbox[SchedCall, SchedAction, SchedTimer]):
 
     schedule: Schedule
     allocs: Allocs
+    _refused: list[Raised]
 
     def __init__(self, schedule: Schedule, edition: Edition) -> None:
         super().__init__()
         self.edition = edition
         self.schedule = schedule
         self.allocs = Allocs()
+        self._refused = []  # exceptions that a full inbox has refused
 
     def log_error(self, text: str) -> None:
         self.send(Log(LOG_ERR, text))
@@ -83,7 +95,28 @@ class Context(Outbox[SchedCall, SchedAction, SchedTimer]):
     def raise_exception(self, jobid: int, kind: str, note: str) -> None:
         """Raise a fatal exception of a job, so that it stops using its resources."""
         raised = job_requests.Raise(jobid, kind, 0, note)
-        self.send(Request(topics.JOB_RAISE, job_requests.RAISE.write(raised), flags=NORESPONSE))
+        call = Raised(jobid, kind, note)
+        self.ask(topics.JOB_RAISE, job_requests.RAISE.write(raised), call)
+
+    def raise_answered(self, raised: Raised, response: Response) -> None:
+        """Raise the exception again later if the inbox of the job manager was full.
+
+        Of a job manager that has ended, the next one tells of the jobs that have resources.
+        """
+        if response.errnum == Errno.EAGAIN:
+            self._refused.append(raised)
+            self.set_timer("raise", self.now + RAISE_AGAIN_S)
+
+    def raise_again(self) -> None:
+        """Raise the exceptions that were refused."""
+        refused, self._refused = self._refused, []
+        for each in refused:
+            self.raise_exception(each.jobid, each.kind, each.note)
+
+    def forget_refused(self) -> None:
+        """Raise no exception again: the job manager is gone."""
+        self._refused.clear()
+        self.clear_timer("raise")
 
     def give_up(self, reason: str) -> None:
         """Log `reason` and end the scheduler, as RFC 27 and 28 require for errors of a peer."""

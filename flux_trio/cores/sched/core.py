@@ -23,6 +23,7 @@ from flux_trio.cores.sched.context import (
     GrantsStored,
     HoldersRead,
     JobsTold,
+    Raised,
     ReadyHeard,
     Released,
     SchedAction,
@@ -178,6 +179,8 @@ class SchedCore(CorePart):
             case GrantsStored():
                 for one in self._granting.stored(call, response):
                     self._succeed(one)
+            case Raised():
+                self._context.raise_answered(call, response)
             case None:
                 pass  # it answers nothing that is open
             case _:
@@ -191,6 +194,9 @@ class SchedCore(CorePart):
                 self._answer(jobid, AllocType.ANNOTATE, changes)
         elif fired.key == "rerank":
             self._context.fired("rerank")
+        elif fired.key == "raise":
+            self._context.fired("raise")
+            self._context.raise_again()
 
     # Resources and the job manager come and go
 
@@ -261,6 +267,7 @@ class SchedCore(CorePart):
         self._granting.forget_all()
         self._annotator.forget_all()
         self._reranking.forget_all()
+        self._context.forget_refused()
         for jobid in self._context.allocs:
             self._context.allocs.step(jobid, AllocEvent.LOST)
         self._context.schedule.forget_jobs()
