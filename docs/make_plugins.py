@@ -8,8 +8,10 @@ import itertools
 import re
 import textwrap
 from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from typing import Any
+
+import msgspec
 
 from flux_trio import jobtap, testing
 from flux_trio.jobtap import CUSTOM, HOOKS, Hook
@@ -65,10 +67,15 @@ def _row(hook: Hook) -> str:
 
 def _described(found: type) -> str:
     parts = [f"- `{found.__name__}`: {_prose(found)}"]
-    if is_dataclass(found):
-        parts += [f"  - `{each.name}: {each.type}`" for each in fields(found)]
+    if _is_value(found):
+        parts += [f"  - `{name}: {type_}`" for name, type_ in found.__annotations__.items()]
     parts += [f"  {line}" for line in _members(found).splitlines()]
     return "\n".join(parts)
+
+
+def _is_value(found: type) -> bool:
+    """Whether its annotations are the fields of its objects."""
+    return is_dataclass(found) or issubclass(found, msgspec.Struct)
 
 
 def _members(found: type) -> str:
@@ -81,7 +88,7 @@ def _members(found: type) -> str:
 
 def _attributes(found: type) -> Iterator[str]:
     """Yield a line for each attribute that has a docstring below it in the source."""
-    if is_dataclass(found) or not vars(found).get("__module__", "").startswith(_PACKAGES):
+    if _is_value(found) or not vars(found).get("__module__", "").startswith(_PACKAGES):
         return
     tree = ast.parse(textwrap.dedent(inspect.getsource(found)))
     for parent in ast.walk(tree):

@@ -15,7 +15,6 @@ import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -71,8 +70,7 @@ EXPECTED: Final = (
 IDLE_S_MAX: Final = 30.0  # wait for canceled jobs to end: kill-timeout and a little more
 
 
-@dataclass(frozen=True)
-class ConfigSource:
+class ConfigSource(msgspec.Struct, frozen=True):
     """The source of the configuration: a file (None means the defaults), and options."""
 
     path: Path | None = None
@@ -99,8 +97,7 @@ class ConfigSource:
             raise StartError(str(error)) from None
 
 
-@dataclass(frozen=True)
-class Startup:
+class Startup(msgspec.Struct, frozen=True):
     """What to run: an instance in `statedir`, with a command or until it is told to end."""
 
     source: ConfigSource
@@ -110,8 +107,8 @@ class Startup:
     command: tuple[str, ...] = ()
     trace: Path | None = None  # a file for JSON lines
     monitor: bool = False
-    log: LogOptions = field(default_factory=LogOptions)
-    manager: ServiceManager = field(default_factory=ServiceManager)
+    log: LogOptions = msgspec.field(default_factory=LogOptions)
+    manager: ServiceManager = msgspec.field(default_factory=ServiceManager)
     started: Callable[[], None] = lambda: None  # called when commands can reach the instance
 
 
@@ -119,7 +116,9 @@ def reread(source: ConfigSource) -> Callable[[], Awaitable[Config]] | None:
     """Return a function that reads the configuration file again, or None without a file."""
     if source.path is None:
         return None
-    source = replace(source, path=source.path.absolute())  # the directory of the process may change
+    source = msgspec.structs.replace(
+        source, path=source.path.absolute()
+    )  # the directory of the process may change
 
     async def read() -> Config:
         try:

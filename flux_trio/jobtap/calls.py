@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from flux_trio.formats import format_fluid
 from flux_trio.jobtap.loaded import Entry
@@ -19,8 +20,7 @@ async def _no_rpc(topic: str, _payload: dict[str, Any] | None) -> dict[str, Any]
     raise FluxError(Errno.ENOSYS, f"nobody answers {topic}")
 
 
-@dataclass(frozen=True)
-class Given:
+class Given(msgspec.Struct, frozen=True):
     """The parts of the instance that the host uses.
 
     `tell` takes what the job machine is to be told; `note_all` puts records into the trace, and

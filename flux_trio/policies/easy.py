@@ -11,7 +11,6 @@ an end, because otherwise the head could wait for ever.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -29,8 +28,7 @@ BACKFILL_DEPTH: Final = 1000
 are examined when they advance to this place."""
 
 
-@dataclass(slots=True)
-class Reservation:
+class Reservation(msgspec.Struct):
     """A time and cores reserved for the head of the queue."""
 
     start: Time

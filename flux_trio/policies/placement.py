@@ -8,7 +8,8 @@ spare. Picks are pairs (units that each rank shall take, ranks).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+
+import msgspec
 
 from flux_trio.policies.bits import lowest
 from flux_trio.policies.free_index import Counts
@@ -50,7 +51,7 @@ def pick_with_preference(rows: list[Row], shape: Shape, preferred: int) -> list[
     if units_in(first) >= shape.count:
         return pick(first, shape)
     others = [(units, some) for units, ranks in rows if (some := ranks & ~preferred)]
-    rest = replace(shape, count=shape.count - units_in(first))
+    rest = msgspec.structs.replace(shape, count=shape.count - units_in(first))
     picks = pick(others, rest)
     return None if picks is None else first + picks
 

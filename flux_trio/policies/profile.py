@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from itertools import accumulate
 from operator import or_
@@ -31,8 +30,7 @@ from flux_trio.policies.shape import Allocation, Shape
 from flux_trio.policies.state import Grant, Job, State
 
 
-@dataclass(slots=True, eq=False)
-class Place:
+class Place(msgspec.Struct, eq=False):
     """A time and resources reserved for a job."""
 
     start: Time
@@ -81,8 +79,7 @@ class Released(msgspec.Struct, frozen=True):
 EVERYTHING: Final = (Released(-1, -math.inf, math.inf),)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Window:
+class _Window(msgspec.Struct, frozen=True, eq=False):
     """The resources that are free throughout a job's run if it starts at `start`."""
 
     start: float
@@ -92,8 +89,7 @@ class _Window:
     """The job's current place, which counts as free."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _SearchLimits:
+class _SearchLimits(msgspec.Struct, frozen=True, eq=False):
     """Flat sets that limit a search to cores whose state could help."""
 
     taken: int

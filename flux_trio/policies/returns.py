@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import accumulate
 from operator import or_
 from typing import Final
+
+import msgspec
 
 from flux_trio.formats.meanings import JobId, Time
 from flux_trio.policies.free_index import Counts
@@ -25,8 +26,7 @@ ANSWERS_MAX: Final = 64
 """Flat sets cached until a grant comes or goes: a plan queries the same times often."""
 
 
-@dataclass(slots=True)
-class _Block:
+class _Block(msgspec.Struct):
     count: int
     flat: int
     """The resources that the grants of the block hold."""

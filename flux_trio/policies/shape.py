@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
@@ -22,8 +21,7 @@ class Children(NamedTuple):
 NOTHING = Children(0, 0)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Shape:
+class Shape(msgspec.Struct, frozen=True, eq=False):
     """A number of equal units: nodes if the job requested nodes, slots otherwise.
 
     Jobs with the same request should share one object: policies cache results by its identity.
