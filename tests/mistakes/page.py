@@ -125,10 +125,12 @@ def _alive(known: Mapping[str, Finding]) -> Iterator[str]:
     lines = [_alive_line(each) for each in alive if each.why != NOT_REACHED]
     if lines:
         yield "Not found:\n\n" + "\n".join(lines) + "\n"
-    counted = Counter(_GROUP.split(each.mutant)[0] for each in alive if each.why == NOT_REACHED)
-    if counted:
+    unreached = [each for each in alive if each.why == NOT_REACHED]
+    if unreached:
+        counted = Counter(_GROUP.split(each.mutant)[0] for each in unreached)
         groups = ", ".join(f"`{group}` ({count})" for group, count in counted.most_common())
-        yield f"In none of the worlds: {groups}.\n"
+        seeds = min(each.ran for each in unreached)
+        yield f"The worlds of the first {seeds} seeds do not reach: {groups}.\n"
 
 
 def _alive_line(found: Finding) -> str:

@@ -180,7 +180,7 @@ def test_page_counts_what_no_world_reaches_by_file(tmp_path: Path) -> None:
         "The program is that of commit 1234abcd.\n\n1 of 4 found, 1 of the 2 that a world" in text
     )
     assert "Not found:\n\n- `cores/a.py:f: x doubled`, 60 seeds\n" in text
-    assert text.endswith("In none of the worlds: `cores/b.py` (2).\n")
+    assert text.endswith("The worlds of the first 60 seeds do not reach: `cores/b.py` (2).\n")
 
 
 def test_page_keeps_what_was_found_in_an_earlier_program(tmp_path: Path) -> None:
