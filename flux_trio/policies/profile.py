@@ -66,13 +66,16 @@ class Released(msgspec.Struct, frozen=True):
     until: Time
 
     def without(self, place: Place) -> Iterator[Released]:
-        """Yield the parts that a new `place` leaves."""
+        """Yield the parts that a new `place` leaves.
+
+        A place without an end leaves infinity, unless it starts there.
+        """
         if other := self.bits & ~place.bits:
             yield Released(other, self.since, self.until)
         if mine := self.bits & place.bits:
             if self.since < place.start:
                 yield Released(mine, self.since, min(self.until, place.start))
-            if place.end < self.until:
+            if place.end < self.until or place.start < place.end == self.until == math.inf:
                 yield Released(mine, max(self.since, place.end), self.until)
 
 

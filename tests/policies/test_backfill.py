@@ -367,6 +367,27 @@ class TestConservative:
         waiting = made.decide(1.0).waiting
         assert {job.id: start for job, start in waiting.items()} == {3: 21.0, 5: 71.0}
 
+    def test_no_job_without_an_end_passes_one_that_waits_for_an_end_that_is_unknown(self) -> None:
+        """Job 4 waits for all nodes; it has no place until job 3 leaves its own at infinity."""
+        made = schedule("conservative", 3, 2)
+        submit(made, 1, nodes(2), math.inf)
+        submit(made, 2, nodes(1, 2), math.inf)
+        assert started(made, 0.0) == [1, 2]
+        submit(made, 3, nodes(1, 2), math.inf)
+        submit(made, 4, nodes(3), math.inf)
+        submit(made, 5, nodes(1, 2), math.inf)
+        assert started(made, 1.0) == []
+        made.free(2)
+        assert started(made, 2.0) == [3]
+        made.free(1)
+        assert started(made, 3.0) == [5]
+        submit(made, 6, nodes(2, 2), math.inf)
+        assert started(made, 3.0) == []
+        made.free(3)
+        assert started(made, 4.0) == []
+        made.free(5)
+        assert started(made, 5.0) == [4]
+
 
 TIMED = st.builds(
     lambda shape, duration, share, arrives: Timed(shape, duration, duration * share, arrives),
@@ -379,6 +400,16 @@ TIMED = st.builds(
     st.integers(0, 30).map(float),
 )
 WORKLOADS = st.lists(TIMED, min_size=1, max_size=14)
+ENDLESS = st.lists(
+    st.builds(
+        lambda job, is_endless: replace(job, duration=math.inf) if is_endless else job,
+        TIMED,
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=14,
+)
+"""Workloads of which some jobs do not say when they end."""
 PRIORITIZED = st.lists(
     st.builds(
         lambda job, priority: replace(job, priority=priority), TIMED, st.sampled_from([16, 17, 20])
@@ -407,7 +438,7 @@ def test_easy_never_delays_the_head(jobs: list[Timed]) -> None:
 
 
 @settings(max_examples=150)
-@given(WORKLOADS)
+@given(st.one_of(WORKLOADS, ENDLESS))
 def test_conservative_delays_nobody(jobs: list[Timed]) -> None:
     story = simulate(schedule("conservative", 3, 3), jobs)
     assert len(story.started) == len(jobs)
@@ -424,7 +455,7 @@ class Thorough(Conservative):
 
 
 @settings(max_examples=100)
-@given(WORKLOADS)
+@given(st.one_of(WORKLOADS, ENDLESS))
 def test_conservative_looks_wherever_there_is_something_to_find(jobs: list[Timed]) -> None:
     thorough = schedule("conservative", 3, 3)
     thorough.policy = Thorough(thorough.state)
