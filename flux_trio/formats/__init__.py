@@ -17,6 +17,7 @@ from flux_trio.formats.eventlog import (
 )
 from flux_trio.formats.fluid import (
     FLUID_MAX,
+    GENERATORS_MAX,
     LOST_AND_FOUND,
     FluidForm,
     FluidGenerator,
@@ -47,6 +48,7 @@ from flux_trio.formats.taskmap import (
 
 __all__ = [
     "FLUID_MAX",
+    "GENERATORS_MAX",
     "HOSTS_MAX",
     "IDS_MAX",
     "LOST_AND_FOUND",

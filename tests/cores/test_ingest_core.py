@@ -242,6 +242,17 @@ def test_reloaded_ingest_does_not_use_ids_that_were_stored_but_not_submitted() -
         new.now += 1
 
 
+def test_reloaded_ingest_does_not_use_ids_of_which_the_job_manager_knows_none() -> None:
+    """19.fluid.2: it tells both of the same last id, and both count from there."""
+    old = Script()
+    (commit,) = old(*(submission(tag) for tag in range(1, 5)))
+    new = Script(max_jobid=None)
+    routes = ("job-ingest", "1")
+    new(Response(new.getinfo.topic, {"max_jobid": 0}, 0, new.getinfo.matchtag, routes=routes))
+    (again,) = new(submission())
+    assert {op[1] for op in stored(again)}.isdisjoint({op[1] for op in stored(commit)})
+
+
 def test_submissions_wait_until_the_last_id_is_known() -> None:
     script = Script(max_jobid=None)
     assert script.getinfo.topic == "job-manager.getinfo"

@@ -23,6 +23,7 @@ from flux_trio.cores.state import CorePart
 from flux_trio.cores.turns import CommonAction, CommonInput, Exit, Log, TimerFired
 from flux_trio.editions import submission
 from flux_trio.formats import (
+    GENERATORS_MAX,
     FluidGenerator,
     FormatError,
     Jobspec,
@@ -308,7 +309,9 @@ class IngestCore(CorePart):
             return
         last = submission.INFO.read(response).max_jobid
         first_ms = timestamp_of(last) + UNHEARD_MS_MAX
-        self._ids = FluidGenerator(start_ms=int(now * 1000) - first_ms)
+        # the one before may have stored jobs with ids from the same `last` on
+        generator_id = _nbefore(response) % GENERATORS_MAX
+        self._ids = FluidGenerator(generator_id, start_ms=int(now * 1000) - first_ms)
         self._ids.advance_past(last)
 
     def _hand_over(self, batch: _Batch) -> None:
@@ -346,6 +349,11 @@ class IngestCore(CorePart):
         if jobids:
             ops = [op for jobid in jobids for op in refusal_ops(jobid)]
             self._outbox.send(Request(*commit_ops(ops), flags=int(Flag.NORESPONSE)))
+
+
+def _nbefore(response: Response) -> int:
+    """Return how many modules of this name the broker had before: the second hop of the routes."""
+    return int(response.routes[1]) if len(response.routes) > 1 else 0
 
 
 def _read(request: Request) -> tuple[submission.Submit, bytes]:
