@@ -365,7 +365,7 @@ class CoresWorld:
     def step(self) -> bool:
         """Let one thing happen; False if nothing is left to happen."""
         self._is_stopping = False
-        if self.is_in_turn:
+        if self._taken is not None or self._todo:
             self._go_on()
             return True
         self.nsteps += 1

@@ -15,6 +15,7 @@ from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.selector import (
     EVENT,
     MODULE,
+    OWN,
     SEND,
     errnum,
     job_id,
@@ -27,6 +28,7 @@ from flux_trio.judge.engine.selector import (
     payload,
     received,
     sent,
+    while_live,
 )
 from flux_trio.judge.engine.trait import ERROR, Mark, Trait
 from flux_trio.judge.engine.view import Live, Seen, view
@@ -431,7 +433,7 @@ def is_told(expected: Expected, record: Record) -> bool:
 EXPECTED: Final = view(
     "expected events",
     received("response", START),
-    logged(*EVENTS, "clean"),
+    while_live(OWN, logged(*EVENTS, "clean")),
     parts=_expected_parts,
     fold=_fold_expected,
     reads=(LINK, STARTS, LOG),
