@@ -21,7 +21,6 @@ from flux_trio.faults.user import Owner
 from flux_trio.faults.workload import Do, queue_name
 from flux_trio.faults.world import CoresWorld
 from flux_trio.formats import Idset, ResourceSet, format_fluid
-from flux_trio.instance import rare_collections
 from flux_trio.judge import Clause, Monitor, Violation, load_clauses
 from flux_trio.judge.rules import ALL_RULES
 from flux_trio.trace import Batches, Kind, Record, Sink
@@ -78,7 +77,7 @@ def run_plan(
 
     Raises FormatError for a plan that was made by hand with wrong values.
     """
-    with rare_collections(), Game(plan, sinks, properties, lives=Lives()) as game:
+    with Game(plan, sinks, properties, lives=Lives()) as game:
         is_at_rest = game.play()
         return game.outcome(is_at_rest=is_at_rest)
 
