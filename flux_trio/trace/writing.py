@@ -12,7 +12,7 @@ BUFFER_BYTES: Final = 1 << 16
 
 BATCH: Final = 64
 """Records that are encoded at once, which takes less time. They are lost as well. What is received
-at once counts as one."""
+at once counts as one, but so many messages are encoded at once: none of them is kept for long."""
 
 
 class JsonLines:
@@ -36,7 +36,8 @@ class JsonLines:
     def append(self, record: Record | WithMessage | Receipts) -> None:
         """Add the next record (a Sink and a TurnSink)."""
         self._records.append(record)
-        if len(self._records) >= BATCH:
+        is_large = isinstance(record, Receipts) and len(record.taken) >= BATCH
+        if is_large or len(self._records) >= BATCH:
             self._encode()
             if self._nbytes >= self._max:
                 self.flush()

@@ -180,6 +180,16 @@ def test_sink_may_add_a_record_between_two_that_are_received_at_once() -> None:
     ]
 
 
+def test_messages_that_were_received_are_not_kept_until_there_are_enough_records() -> None:
+    pieces: list[bytes] = []
+    sink = JsonLines(pieces.append, buffer_bytes=1)
+    taken: list[tuple[int, Any]] = [(number, Event("x")) for number in range(BATCH)]
+    sink.append(Receipts(100, 1.0, "a", taken[1:]))
+    assert pieces == []
+    sink.append(Receipts(200, 1.0, "a", taken))
+    assert b"".join(pieces).count(b'"party":"a"') == 2 * BATCH - 1  # their sends are not there
+
+
 def test_last_of_the_receipts_in_a_line_is_near_the_first_send() -> None:
     """So a reader keeps the messages of 4096 records."""
     for notes, is_one_line in ((NEAR - 3, True), (NEAR - 2, False)):
