@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 
 from flux_trio import __version__
 from flux_trio.cli import main
+from flux_trio.cli.app import LazyGroup
 from tests.support.instance import DEADLINE_S, OWN_VARIABLES, environment, flux_trio
 
 # What takes long to import, and what most commands do without.
@@ -282,3 +284,16 @@ def test_command_whose_standard_output_is_closed_or_full_has_no_traceback(words:
     assert full.returncode == 1
     assert full.stderr == "flux-trio: ERROR: standard output: No space left on device\n"
     assert (closed.returncode, closed.stderr) == (0, "")
+
+
+def test_collector_waits_for_more_objects_than_imports_create_and_is_left_as_it_was() -> None:
+    before, seen = gc.get_threshold(), list[int]()
+
+    class Seeing(LazyGroup):
+        def invoke(self, ctx: click.Context) -> None:
+            seen.append(gc.get_threshold()[0])
+
+    assert before[0] < 90_000
+    Seeing("see", invoke_without_command=True).main([], standalone_mode=False)
+    assert seen[0] > 90_000
+    assert gc.get_threshold() == before
