@@ -106,6 +106,16 @@ def _others(record: Record, seen: Seen) -> list[Stream]:
     return [each for other, each in seen.all(STREAMS).items() if other != key and each.is_valid]
 
 
+def _client_left(record: Record, seen: Seen) -> Iterable[tuple[Any, None]]:
+    """Return the client; the disconnect of one that has not acquired is no end of a stream."""
+    client, _ = _key(record)
+    if topic_of(record) == RESOURCE_DISCONNECT and all(
+        key[0] != client for key in seen.all(STREAMS)
+    ):
+        return []
+    return [(client, None)]
+
+
 def _fold_left(_n: int | None, _part: None, record: Record, _seen: Seen) -> Place | None:
     return record.n if topic_of(record) == RESOURCE_DISCONNECT else None
 
@@ -114,10 +124,11 @@ LEFT: Final = view(
     "left",
     received("request", RESOURCE_DISCONNECT),
     TAKEN_UP,
-    parts=lambda record, _seen: [(_key(record)[0], None)],
+    parts=_client_left,
     fold=_fold_left,
+    reads=(STREAMS,),
 )
-"""By client: its disconnect, unless it has acquired again."""
+"""By client that had acquired: its disconnect, unless it has acquired again."""
 
 
 def _stream(record: Record, seen: Seen) -> Stream | None:
@@ -322,6 +333,8 @@ def running_jobs_are_unaffected(record: Record, seen: Seen) -> Said:
     left = max(seen.all(LEFT).values())
     if asked > left or (seen.at(HOOKED) or 0) > left:
         return bool(asked > left)
+    if asked and not life.fatal:
+        return None  # the reason may have come just before the scheduler left
     return Broken(
         f"job {job_id(record)} got an exception that nobody raised, when the scheduler had left",
         (left,),
