@@ -170,7 +170,7 @@ def ranks_of(record: Record) -> int:
     return found.bits if found is not None else 0
 
 
-def _fold_start(start: Start | None, _part: None, record: Record, _seen: Seen) -> Start | None:
+def _fold_start(start: Start | None, _part: None, record: Record, seen: Seen) -> Start | None:
     is_sent = record.kind == SEND
     if isinstance(record.message, Request):
         if is_sent:
@@ -180,6 +180,8 @@ def _fold_start(start: Start | None, _part: None, record: Record, _seen: Seen) -
         return start
     kind = kind_of_answer(record)
     if is_sent:
+        if seen.facts.exec_peer not in ("", record.party):
+            return start  # a service that was replaced speaks late
         released = start.released | ranks_of(record)
         return start.but(said=_with(start.said, kind, record.n), released=released)
     if kind == "final":  # the request is over: keep only this
