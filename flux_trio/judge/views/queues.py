@@ -168,7 +168,9 @@ _CHECKPOINT: Final = '{"queues":'  # how the job manager's checkpoint begins
 
 def _fold_queues(queues: Queues | None, _part: None, record: Record, seen: Seen) -> Queues:
     queues = queues or STARTED
-    if record.kind == EVENT:  # the memory of a restarted job manager is unknown
+    if record.kind == MODULE and payload(record).get("module") != seen.facts.manager:
+        return queues
+    if record.kind in (EVENT, MODULE):  # the memory of a restarted job manager is unknown
         unsure = tuple((name, 0) for name, _ in queues.stopped)
         return queues if unsure == queues.stopped else queues.but(stopped=unsure)
     if record.message is None:
@@ -219,6 +221,7 @@ QUEUES: Final = view(
     received("request", topics.JOB_QUEUE_START),
     received("response", topics.KVS_LOOKUP),
     noted(Kind.CONFIG),
+    noted(Kind.MODULE),
     logged("flux-restart"),
     key=no_key,
     fold=_fold_queues,
