@@ -32,7 +32,7 @@ STEPS_MAX: Final = 2000
 LATE_S: Final = 30.0
 """Seconds in which a job ends after its fatal exception, whatever is slow or away meanwhile."""
 _ALL: Final = sum(JobState)
-_SLOW: Final = ("sleep", "held-until", "delay", "plugin-hangs")
+_SLOW: Final = ("sleep", "held-until", "overtaken", "delay", "plugin-hangs")
 _EVENTLOG: Final = ".eventlog"
 
 
