@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import builtins
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from tests.mistakes import actions
+from tests.mistakes.processes import ask
 from tests.mistakes.worker import Hangs, plant, play_world, stop_worlds_that_hang
-from tests.planter.findings import ROOT
 
 PART: Final = 100
 """Seeds that a process plays; what it says is kept, then the next one begins."""
@@ -56,17 +57,7 @@ def survey(path: Path, seeds: int, say: Callable[[str], None]) -> Survey:
 
 def played(first: int, end: int) -> Survey:
     """Play seeds in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-m", __name__],
-        cwd=ROOT,
-        input=json.dumps([first, end]),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise RuntimeError(f"the survey ended with {done.returncode}: {done.stderr[-2000:]}")
-    return Survey(**json.loads(done.stdout.splitlines()[-1]))
+    return msgspec.convert(ask(__name__, [first, end]), Survey)
 
 
 def _main() -> None:

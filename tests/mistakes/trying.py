@@ -7,17 +7,17 @@ after the last one.
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
+import msgspec
+
 from tests.mistakes.forking import Forks
+from tests.mistakes.processes import ask
 from tests.mistakes.worker import Answer, Task
-from tests.planter.findings import ROOT, Finding, Findings
+from tests.planter.findings import Finding, Findings
 
 ROUNDS: Final = (20, 60, 200, 400, 1000)
 """Seeds that have been played at the end of each round, with `seeds_max` at most."""
@@ -111,14 +111,4 @@ def _alive(found: Finding) -> str:
 
 def play(task: Task, worker: str = Trial.worker) -> Answer:
     """Play the seeds of a task in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-m", worker],
-        cwd=ROOT,
-        input=json.dumps(asdict(task)),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise RuntimeError(f"the worker ended with {done.returncode}: {done.stderr[-2000:]}")
-    return Answer(**json.loads(done.stdout.splitlines()[-1]))
+    return msgspec.convert(ask(worker, asdict(task)), Answer)
