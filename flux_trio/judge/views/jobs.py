@@ -14,6 +14,7 @@ from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.selector import (
     ANY_DISCONNECT,
     ANY_TOPIC,
+    BROKER,
     EVENT,
     RECV,
     SEND,
@@ -167,7 +168,14 @@ SUBMISSIONS: Final = view(
 """By peer and matchtag: the ids of the jobs of a job-manager.submit whose answer did not come."""
 
 
+def _is_stray(record: Record, seen: Seen) -> bool:
+    """Whether a response is of a job manager that was replaced: it says late that it has jobs."""
+    return record.party != BROKER and seen.facts.manager not in ("", record.party)
+
+
 def _begun(record: Record, seen: Seen) -> Iterable[tuple[int, None]]:
+    if _is_stray(record, seen):
+        return []
     return [(jobid, None) for jobid in seen.at(SUBMISSIONS, _submission(record)) or ()]
 
 
@@ -198,6 +206,8 @@ def _lives(record: Record, seen: Seen) -> Iterable[tuple[int, Any]]:
     was refused or is over, has no events any more: it ends with the answer.
     """
     if isinstance(record.message, Response):
+        if _is_stray(record, seen):
+            return []
         jobs = seen.at(SUBMISSIONS, _submission(record)) or ()
         return [(jobid, None) for jobid in jobs if errnum(record) or _is_only_asked(jobid, seen)]
     if seen.facts.is_manager_gone(record):
