@@ -35,6 +35,7 @@ lists the rooms that may not import trio, a clock, randomness or I/O: they are m
     messages        pure: requests, responses, events, topics, error numbers
     formats         pure: R, jobspec, idset, hostlist, eventlog and other texts
     clock           the wall clock and the monotonic clock of an instance
+    collector       how often the garbage collector works
 """
 
 from flux_trio._version import __version__

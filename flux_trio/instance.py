@@ -8,10 +8,9 @@ processes outlive the instance on purpose: they belong to the shell host of the 
 from __future__ import annotations
 
 import functools
-import gc
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -40,6 +39,7 @@ from flux_trio.broker import (
 )
 from flux_trio.client import SOCKET_FILE, TOKEN_VARIABLE, URI_VARIABLE
 from flux_trio.clock import Clock, Steps, wait_s_max
+from flux_trio.collector import rare_collections
 from flux_trio.config import Config
 from flux_trio.cores.job_manager.requests.admissions import User
 from flux_trio.formats import Idset, ResourceSet
@@ -63,11 +63,6 @@ from flux_trio.store.sqlite_store import SqliteStore
 from flux_trio.store.stores import MemoryStore, Store
 from flux_trio.trace import Kind, Sink, Trace, TurnSink
 from flux_trio.transports import Connection, Credentials, serve_unix, serve_websocket
-
-COLLECT_AT: Final = (20_000, 2, 50)
-"""Thresholds of Python's garbage collector (`gc.set_threshold`). An instance creates hardly any
-reference cycles, but many small objects; with Python's default of 700 the collector took a third of
-the time. With higher thresholds than these, requests wait for single long collections."""
 
 more_sinks: Final[ContextVar[tuple[Callable[[], Sink], ...]]] = ContextVar("more_sinks", default=())
 """Factories of additional sinks for each instance opened in this context: for tests of code that
@@ -359,18 +354,6 @@ async def _wait_until_jobs_are_accepted(instance: Instance, owner: int) -> None:
         pass  # jobs are not accepted, but the instance runs so that the user can find the reason
     finally:
         handle.close()
-
-
-@contextmanager
-def rare_collections() -> Iterator[None]:
-    """Raise the GC thresholds to COLLECT_AT for this block, unless they are at least that high."""
-    before = gc.get_threshold()
-    if 0 < before[0] < COLLECT_AT[0]:
-        gc.set_threshold(*COLLECT_AT)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 async def _listen_locally(

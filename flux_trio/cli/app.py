@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import importlib
 import os
 import signal
@@ -15,6 +14,7 @@ from typing import Any, Final
 import click
 
 from flux_trio._version import __version__
+from flux_trio.collector import IMPORTING, collecting_at
 from flux_trio.console import fill_standard_descriptors
 
 COMMANDS: Final = (
@@ -52,12 +52,6 @@ COMMANDS: Final = (
 )
 
 
-COLLECT_AT: Final = (100_000, 10, 10)
-"""Thresholds of Python's garbage collector (`gc.set_threshold`) for commands. An import creates
-objects that stay, up to 90,000 for `start`; with Python's default of 700 the collector looked
-through them several times, and a command took a tenth longer to start."""
-
-
 class LazyGroup(click.Group):
     """A group that imports a command when it is used.
 
@@ -79,12 +73,8 @@ class LazyGroup(click.Group):
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Read the arguments and run the command."""
-        before = gc.get_threshold()
-        gc.set_threshold(*COLLECT_AT)
-        try:
+        with collecting_at(IMPORTING):
             return super().main(*args, **kwargs)
-        finally:
-            gc.set_threshold(*before)
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         """Read the options; `--help` and `--version` write their output here."""

@@ -38,11 +38,11 @@ from flux_trio.cli.service_manager import ServiceManager
 from flux_trio.cli.starting import StartError
 from flux_trio.cli.traces import written_trace
 from flux_trio.client import STATEDIR_VARIABLE
+from flux_trio.collector import SERVING
 from flux_trio.config import Config, parse_config
 from flux_trio.console import STDERR, STDOUT, fill_standard_descriptors
 from flux_trio.formats import FormatError, Idset, parse_duration
 from flux_trio.instance import (
-    COLLECT_AT,
     Enclosing,
     Instance,
     ListenError,
@@ -116,9 +116,8 @@ def reread(source: ConfigSource) -> Callable[[], Awaitable[Config]] | None:
     """Return a function that reads the configuration file again, or None without a file."""
     if source.path is None:
         return None
-    source = msgspec.structs.replace(
-        source, path=source.path.absolute()
-    )  # the directory of the process may change
+    path = source.path.absolute()  # the directory of the process may change
+    source = msgspec.structs.replace(source, path=path)
 
     async def read() -> Config:
         try:
@@ -135,7 +134,7 @@ def run(startup: Startup) -> int:
     try:
         _refuse_a_copy(startup.statedir)
         gc.freeze()  # what was imported stays: no collection looks through it while requests wait
-        gc.set_threshold(*COLLECT_AT)
+        gc.set_threshold(*SERVING)
         return trio.run(_run, startup)
     except (*EXPECTED, BaseExceptionGroup) as raised:
         error = sole_error(raised, EXPECTED)

@@ -5,33 +5,18 @@ from __future__ import annotations
 import heapq
 import random
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, NamedTuple
 
 from flux_trio.broker import Peer
 from flux_trio.broker.router import REQUESTS_WAITING_MAX
 from flux_trio.cores.turns import Core
 from flux_trio.messages import Message, Request
 
-T = TypeVar("T")
-
 Waiting = tuple[int, Message]
 """The place of a send in the trace, and the message."""
 
 _UNTIL_RELEASED = -1
-
-
-def pick(draw: random.Random, choices: Sequence[T]) -> T:
-    """Return what `draw.choice(choices)` would return; this takes half the time.
-
-    A world draws three times in a turn.
-    """
-    count = len(choices)
-    nbits = count.bit_length()
-    place = draw.getrandbits(nbits)
-    while place >= count:
-        place = draw.getrandbits(nbits)
-    return choices[place]
 
 
 class StationState(NamedTuple):
@@ -68,8 +53,7 @@ class Station:
         self.stepped = 0.0  # how far the wall clock was set since the last turn
         self._sender_of = sender_of
         self._links: dict[str, deque[Waiting]] = {}  # by sender
-        self.held: dict[int, int] = {}
-        """The place of each send that is held, and how many messages are to be taken before."""
+        self._held: dict[int, int] = {}  # place of a send → messages to be taken before
         self._timers: dict[Hashable, tuple[float, int]] = {}
         self._count = 0
         self.next_timer: float | None = None
@@ -83,7 +67,7 @@ class Station:
     @property
     def has_message(self) -> bool:
         """Whether a message can be taken."""
-        return bool(self._open_links() if self.held else self.nwaiting)
+        return bool(self._open_links() if self._held else self.nwaiting)
 
     def _deliver(self, ref: int, message: Message) -> None:
         sender = self._sender_of(message)
@@ -97,15 +81,15 @@ class Station:
         """Return at most `count` waiting messages, each the first of a sender that is drawn."""
         taken: list[Waiting] = []
         for _ in range(min(count, self.nwaiting)):
-            senders = self._open_links() if self.held else list(self._links)
+            senders = self._open_links() if self._held else list(self._links)
             if not senders:
                 break
-            sender = pick(draw, senders)
+            sender = draw.choice(senders)
             link = self._links[sender]
             taken.append(link.popleft())
             if not link:
                 del self._links[sender]
-            if self.held:
+            if self._held:
                 self._count_down()
         self.nwaiting -= len(taken)
         return taken
@@ -132,7 +116,7 @@ class Station:
         """Return the waiting messages in the order in which they were sent; none waits any more."""
         waiting = list(heapq.merge(*self._links.values(), key=lambda each: each[0]))
         self._links.clear()
-        self.held.clear()
+        self._held.clear()
         self.nwaiting = 0
         return waiting
 
@@ -141,16 +125,16 @@ class Station:
     def hold(self, ref: int, count: int = _UNTIL_RELEASED) -> None:
         """Hold the message sent at `ref`, until `count` others were taken or until `release`."""
         if self._find(ref) is not None:
-            self.held[ref] = count
+            self._held[ref] = count
 
     def release(self, ref: int) -> None:
         """Let a held message be taken."""
-        self.held.pop(ref, None)
+        self._held.pop(ref, None)
 
     def release_all(self) -> bool:
         """Let all messages be taken; return whether any was held."""
-        was_held = bool(self.held)
-        self.held.clear()
+        was_held = bool(self._held)
+        self._held.clear()
         return was_held
 
     def remove(self, ref: int) -> bool:
@@ -162,7 +146,7 @@ class Station:
         del self._links[sender][place]
         if not self._links[sender]:
             del self._links[sender]
-        self.held.pop(ref, None)
+        self._held.pop(ref, None)
         self.nwaiting -= 1
         return True
 
@@ -195,15 +179,15 @@ class Station:
         return None
 
     def _open_links(self) -> list[str]:
-        return [sender for sender, link in self._links.items() if link[0][0] not in self.held]
+        return [sender for sender, link in self._links.items() if link[0][0] not in self._held]
 
     def _count_down(self) -> None:
         """A message was taken."""
-        for ref, count in list(self.held.items()):
+        for ref, count in list(self._held.items()):
             if count == 1:
-                del self.held[ref]
+                del self._held[ref]
             elif count > 1:
-                self.held[ref] = count - 1
+                self._held[ref] = count - 1
 
     # --- timers
 

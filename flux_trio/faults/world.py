@@ -37,7 +37,7 @@ from flux_trio.cores.turns import (
 from flux_trio.faults.disk import Disk
 from flux_trio.faults.machines import USERID, Surroundings, is_late_answer, plans_of_world
 from flux_trio.faults.plugins import Answering
-from flux_trio.faults.station import Station, pick
+from flux_trio.faults.station import Station
 from flux_trio.messages import (
     ROLE_LOCAL,
     ROLE_OWNER,
@@ -53,7 +53,6 @@ from flux_trio.trace import KILLED, Kind, Sink, Trace
 
 EPOCH: Final = 1_000_000_000.0  # seconds since the Unix epoch; the clock of every world starts here
 BATCH_MAX: Final = 4  # messages that a module takes in one turn, at most: drawn from 1
-_BATCHES: Final = range(1, BATCH_MAX + 1)
 PROMPT_S: Final = 1.0  # a timer that fires sooner is of something that goes on
 LATE_S_MAX: Final = 2.0  # how much time passes at most while messages wait
 OWNERS_ROLES: Final = ROLE_LOCAL | ROLE_OWNER
@@ -81,7 +80,7 @@ class CoresWorld:
         self.liars: dict[str, None] = {}  # parties that have broken a clause on purpose
         self.errors: list[str] = []  # what cores raised, with the name of the module
         self.log: list[tuple[float, str, int, str]] = []  # time, module, level, text
-        self.trace = Trace(lambda: self.passed + self.ahead)
+        self.trace = Trace(lambda: self.now)
         for sink in sinks:
             self.trace.add_sink(sink)
         self.says: Callable[[str, Outgoing], list[Outgoing] | None] | None = None
@@ -189,8 +188,7 @@ class CoresWorld:
         for action in actions:
             if self.is_loaded(station):
                 self._do(station, action)
-                if self._strikes:
-                    self.strike()
+                self.strike()
 
     def unload(self, name: str, *, is_ending: bool = False) -> bool:
         """Remove a module in order; return False if it does not run or others depend on it.
@@ -365,21 +363,20 @@ class CoresWorld:
     def step(self) -> bool:
         """Let one thing happen; False if nothing is left to happen."""
         self._is_stopping = False
-        if self._taken is not None or self._todo:
+        if self.is_in_turn:
             self._go_on()
             return True
         self.nsteps += 1
         while self._agenda and self._agenda[0][0] <= self.passed:
             _, _, do, args = heapq.heappop(self._agenda)
             do(*args)
-        if self._strikes:
-            self.strike()
+        self.strike()
         if self._is_stopping:
             return True
         ready, at = self._look()
         is_late = at is not None and at <= self.passed + LATE_S_MAX
         if ready and not (self._late and is_late and self._draw.random() < self._late):
-            self._begin_turn(pick(self._draw, ready))
+            self._begin_turn(self._draw.choice(ready))
             return True
         if not ready and (at is None or at > self.passed + PROMPT_S):
             self.pauses()
@@ -434,8 +431,7 @@ class CoresWorld:
                 if moment is None or at < moment:
                     moment = at
                 at = None
-            has_message = station.nwaiting and (not station.held or station.has_message)
-            if at is not None or has_message:
+            if at is not None or station.has_message:
                 ready.append(station)
         return ready, moment
 
@@ -448,13 +444,12 @@ class CoresWorld:
         if is_slow:
             self.linger(station.name, pause)
         if station.has_message and not (is_due and self._draw.random() < 0.5):
-            count = pick(self._draw, _BATCHES)
+            count = self._draw.randint(1, BATCH_MAX)
             taken = station.take(1 if is_slow else count, self._draw)
             station.peer.guests.clear()
             self._taken = (station, [message for _, message in taken])
             self.trace.received_all(station.name, taken)
-            if self._strikes:
-                self.strike()
+            self.strike()
         else:
             self._taken = (station, [TimerFired(key) for key in station.pop_due(self.passed)])
         if not self._is_stopping:
@@ -467,15 +462,13 @@ class CoresWorld:
             self._taken = None
             if self.is_loaded(station):  # else a fault at this moment has ended it
                 self._decide(station, inputs)
-                if self._strikes:
-                    self.strike()
+                self.strike()
         stations = self.stations
         while self._todo and not self._is_stopping:
             station, action = self._todo.popleft()
             if stations.get(station.name) is station:  # it is loaded
                 self._do(station, action)
-                if self._strikes:
-                    self.strike()
+                self.strike()
 
     def _decide(self, station: Station, inputs: list[Any]) -> None:
         if station.stepped:

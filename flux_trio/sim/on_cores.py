@@ -18,11 +18,12 @@ from flux_trio.at_once import (
     module_plans,
     note_config,
 )
+from flux_trio.collector import rare_collections
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.cores.kvs.core import KvsCore
 from flux_trio.cores.turns import SetTimer
 from flux_trio.formats import FormatError
-from flux_trio.instance import more_sinks, rare_collections
+from flux_trio.instance import more_sinks
 from flux_trio.jobtap import PluginError, PluginHost, may_wait, open_host, search_path
 from flux_trio.jobtap.builtins import Lifetime, builtin_plugins
 from flux_trio.jobtap.loaded import Loaded

@@ -104,6 +104,11 @@ class Facts:
         is_served = service_of(found.topic) in (topics.SCHED, self.exec_service)
         return is_served and found.sender == self.manager != ""
 
+    def is_manager_ended(self, record: Record) -> bool:
+        """Whether a record of kind module says that the job manager is not there any more."""
+        data = record.data or {}
+        return data.get("module") == self.manager and data.get("what") != "started"
+
     def _after_exec_hello(self, response: Response) -> Facts:
         """RFC 32: the service is registered when its exec-hello is answered with success."""
         to = response.routes[0] if response.routes else self.exec_hellos[0][0]

@@ -56,8 +56,7 @@ def _fold_doubts(
 def _is_managers_end(record: Record, seen: Seen) -> bool:
     if record.kind != MODULE:
         return seen.facts.is_manager_gone(record)
-    data = payload(record)
-    return data.get("module") == seen.facts.manager and data.get("what") != "started"
+    return seen.facts.is_manager_ended(record)
 
 
 DOUBTS: Final = view(

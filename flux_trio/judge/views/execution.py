@@ -85,8 +85,7 @@ NO_LINK: Final = ExecLink()
 def _fold_link(link: ExecLink | None, _part: None, record: Record, seen: Seen) -> ExecLink:
     link = link or NO_LINK
     if record.kind == MODULE:
-        data = payload(record)
-        is_end = data.get("module") == seen.facts.manager and data.get("what") != "started"
+        is_end = seen.facts.is_manager_ended(record)
         return link.but(lost=record.n, gone=record.n) if is_end else link
     found = message(record)
     if isinstance(found, Response):
