@@ -134,6 +134,19 @@ def test_room_is_looked_for_also_when_nothing_waits() -> None:
     assert turn(core, commit(["put", "a", "1"], wait=False)) == [StoreOps([Put("a", "1")])]
 
 
+@pytest.mark.parametrize("more", [[], [commit(["put", "a", "2"], tag=8)]])
+def test_room_is_known_after_only_reads_have_waited_last(more: list[Request]) -> None:
+    core, _ = full()
+    turn(core, RETRY)
+    assert turn(core, lookup("a", tag=7), *more) == [], "alice must see the commit that is tried"
+    assert turn(core, Stored())[-1] == Fetch(["a"], []), "the commit after it waits for the read"
+    *_, tried = turn(core, Fetched(["1"], []))
+    assert isinstance(tried, StoreOps)
+    assert tried.ops == [Put("a", "2")] if more else tried.ops[-1].key == "kvs-room"
+    assert told(turn(core, Stored())) == [""]
+    assert turn(core, commit(["put", "b", "3"])) == [StoreOps([Put("b", "3")])]
+
+
 def test_what_may_wait_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kvs_waiting, "HELD_BYTES_MAX", 12)
     core, _ = full()

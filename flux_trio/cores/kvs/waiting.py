@@ -183,7 +183,7 @@ class Held:
         work.is_probe = not self.queue
         work.take_from(self.queue, self.ops_max)
         self.nbytes -= sum(commit.nbytes for commit in work.commits)
-        self.is_due = False
+        self.is_due = not (work.commits or work.is_probe)  # reads alone do not tell of room
 
     def _count(self, commit: Commit) -> None:
         self.nbytes += commit.nbytes
