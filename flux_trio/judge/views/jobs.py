@@ -181,21 +181,22 @@ def _begun(record: Record, seen: Seen) -> Iterable[tuple[int, None]]:
 
 def _fold_begun(was: Place | None, _part: None, record: Record, _seen: Seen) -> Place | None:
     if record.kind == EVENT:
-        return record.n if name_of(record) == "submit" else None
+        return record.n if name_of(record) in ("submit", "validate") else None
     return was if errnum(record) else None
 
 
 BEGUN: Final = view(
     "begun",
-    logged("submit", "clean", "invalidate"),
+    logged("submit", "validate", "clean", "invalidate"),
     key=job_id,
     parts=_begun,
     many=sent("response", topics.JOB_SUBMIT),
     reads=(SUBMISSIONS,),
     fold=_fold_begun,
 )
-"""By job id: the submit event, until the submission is answered. If the answer is an error, since
-the job manager has ended, the job may be submitted again, when the next one has read it back."""
+"""By job id: its submit event, or the validate event of a job manager that has read it back before
+it was submitted; until the submission is answered. If the answer is an error, since the job manager
+has ended, the job may be submitted again, when the next one has read it back."""
 
 
 def _lives(record: Record, seen: Seen) -> Iterable[tuple[int, Any]]:
