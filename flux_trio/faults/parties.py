@@ -57,19 +57,32 @@ def speak_again(world: CoresWorld, station: Station, taken: list[Any]) -> None:
 def add_second(world: CoresWorld, name: str) -> None:
     """Add another module of a kind beside the first, if that is there; it has no service name.
 
-    It goes when the first one goes: whoever has no service name cannot take its place.
+    It goes when the first one goes, and when it acquires resources, which the first one has lost:
+    a scheduler without the service name cannot take the place of the first one.
     """
     if name not in world.stations:
         return
     second = world.router.unique_name(name)
 
-    def goes_with_first(record: Record) -> None:
-        data = record.data or {}
-        if record.kind == Kind.MODULE and data["module"] == name and data["what"] != "started":
+    def goes(record: Record) -> None:
+        if _has_ended(record, name) or _gives_resources(record, second):
             world.at_once(lambda: world.remove(second, ""))
 
-    world.trace.add_sink(goes_with_first)
+    world.trace.add_sink(goes)
     world.start(world.add(second, world.make(name)))
+
+
+def _has_ended(record: Record, name: str) -> bool:
+    data = record.data or {}
+    return record.kind == Kind.MODULE and data["module"] == name and data["what"] != "started"
+
+
+def _gives_resources(record: Record, name: str) -> bool:
+    """Whether a record is the answer that lets `name` acquire resources."""
+    match record.message:
+        case Response(topic=topics.RESOURCE_ACQUIRE, errnum=0):
+            return record.kind == Kind.SEND and record.peer == name
+    return False
 
 
 # --- clients
