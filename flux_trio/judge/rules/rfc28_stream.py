@@ -52,6 +52,8 @@ class Stream(Live, frozen=True, gc=False):
     """An acquire that the resource service has taken up and not refused."""
 
     n: Place
+    asked: Place
+    """Where it was sent."""
     group: Any
     is_streaming: bool
     is_valid: bool
@@ -82,7 +84,8 @@ def _fold(stream: Stream | None, _part: None, record: Record, _seen: Seen) -> St
         return None
     group = payload(record).get("group")
     is_streaming = bool(getattr(found, "flags", 0) & STREAMING)
-    return Stream(record.n, str(group), is_streaming, isinstance(group, str))
+    asked = record.ref or record.n
+    return Stream(record.n, asked, str(group), is_streaming, isinstance(group, str))
 
 
 STREAMS: Final = view(
@@ -208,11 +211,17 @@ def _unserved(seen: Seen) -> list[Broken]:
     return [
         Broken(f"{client} has acquired group {each.group} and was sent nothing", (each.n,))
         for (client, _), each in seen.all(STREAMS).items()
-        if each.is_valid and not each.served
+        if each.is_valid and not each.served and _waits(client, each, seen)
     ]
 
 
-@RULES.judge("28.criteria.1", ANSWERED, views=[STREAMS], debts=_unserved)
+def _waits(client: str, stream: Stream, seen: Seen) -> bool:
+    """Whether the client is there; the service may end before it takes up that the client left."""
+    own: Acquired | None = seen.at(AS_RECEIVED, client)
+    return own is not None and not own.gone and own.n <= stream.asked
+
+
+@RULES.judge("28.criteria.1", ANSWERED, views=[STREAMS, AS_RECEIVED], debts=_unserved)
 def resources_are_told(record: Record, _seen: Seen) -> Said:
     return change_of(payload(record)).resources is not None
 
