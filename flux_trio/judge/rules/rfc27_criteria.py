@@ -114,7 +114,7 @@ def requests_go_out_in_order(record: Record, seen: Seen) -> Said:
     if life is None or not life.t_submit or asked_of(seen, jobid).first_alloc:
         return None
     since = max(life.t, queues.t if queues else 0.0) + LATE_S
-    ranked = max(life.since, life.prioritized)
+    ranked = max(life.since, life.prioritized, queues.n if queues else 0)
     for sending in sendings:
         is_later = sending.t >= since and sending.decided > ranked
         if is_later and sending.n > link_of(seen).answered:

@@ -153,6 +153,8 @@ class Queues(Live, frozen=True, gc=False):
     """The configured queues; None if unknown."""
     t: float = 0.0
     """When one was last stopped or started."""
+    n: Place = 0
+    """Where that was."""
 
     def stop_of(self, queue: str) -> int | None:
         """Return the record of the stop, 0 if it is uncertain, None if the queue is not stopped."""
@@ -181,7 +183,7 @@ def _fold_queues(queues: Queues | None, _part: None, record: Record, seen: Seen)
     others = tuple(each for each in queues.stopped if each[0] not in meant)
     is_stop = payload(record).get("start") is False
     stopped = tuple((each, record.n) for each in meant) if is_stop else ()
-    return queues.but(stopped=(*others, *stopped), t=record.t)
+    return queues.but(stopped=(*others, *stopped), t=record.t, n=record.n)
 
 
 def _restored(queues: Queues, record: Record, seen: Seen) -> Queues:
@@ -213,7 +215,7 @@ def _configured(queues: Queues, tables: Tables, record: Record) -> Queues:
     kept = tuple(each for each in queues.stopped if each[0] in (tables.names or (ANONYMOUS,)))
     new = (name for name in tables.names if name not in known and tables.starts_stopped(name))
     stopped = (*kept, *((name, record.n) for name in new))
-    return Queues(stopped, tables.names, record.t)
+    return Queues(stopped, tables.names, record.t, record.n)
 
 
 QUEUES: Final = view(
