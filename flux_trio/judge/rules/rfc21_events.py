@@ -26,6 +26,7 @@ from flux_trio.judge.engine.selector import EVENT, name_of
 from flux_trio.judge.engine.trait import WITH_EVENTS, WITH_UNLINK
 from flux_trio.judge.views.commits import stored_events
 from flux_trio.judge.views.eventlogs import (
+    DOUBTS,
     LOG,
     LOGGING,
     UNSTORED,
@@ -33,6 +34,7 @@ from flux_trio.judge.views.eventlogs import (
     Logging,
     Unstored,
     broken_event,
+    is_told_again,
     log_of,
 )
 from flux_trio.judge.views.jobs import CLEANUP, LIFE, Life, context_of
@@ -50,13 +52,15 @@ UNLINKS: Final = sent("request", topics.KVS_COMMIT, mark=WITH_UNLINK)
 # --- the first event and the last
 
 
-@RULES.by(LOGGING, "21.events.3", EVENTS, views=(LIFE, LOG))
+@RULES.by(LOGGING, "21.events.3", EVENTS, views=(LIFE, LOG, DOUBTS))
 def submit_comes_first(logging: Logging, record: Record, seen: Seen) -> Said:
     if logging.name == "submit":
         if not logging.has_log:
             return True
         log = log_of(record, seen)
         assert log is not None
+        if is_told_again(log, seen):
+            return None
         return broken_event(record, "expected first, and once", log.submitted)
     if logging.has_log:
         return None
@@ -66,7 +70,7 @@ def submit_comes_first(logging: Logging, record: Record, seen: Seen) -> Said:
     return broken_event(record, "expected a submit event first", life.since)
 
 
-@RULES.by(LOGGING, "21.criteria.3", logged("submit", "clean"), views=(LOG,))
+@RULES.by(LOGGING, "21.criteria.3", logged("submit", "clean"), views=(LOG, DOUBTS))
 def one_beginning_and_one_end(logging: Logging, record: Record, seen: Seen) -> Said:
     if logging.name == "submit":
         if not logging.has_log:
@@ -75,6 +79,8 @@ def one_beginning_and_one_end(logging: Logging, record: Record, seen: Seen) -> S
         return True if logging.has_log else None
     log = log_of(record, seen)
     assert log is not None
+    if logging.name == "submit" and is_told_again(log, seen):
+        return None
     n = log.submitted if logging.name == "submit" else log.ended
     return broken_event(record, "expected once for a job", n)
 

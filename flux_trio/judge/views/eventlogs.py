@@ -133,8 +133,10 @@ def _fold_log(log: Log | None, _part: None, record: Record, seen: Seen) -> Log |
     if record.kind != EVENT:
         return log and _read_back(log, payload(record).get("reattach"), seen)
     name, context, n = name_of(record), context_of(record), record.n
+    if name == "submit" and (log is None or is_told_again(log, seen)):
+        return Log(n)
     if log is None:
-        return Log(n) if name == "submit" else None
+        return None
     if name in _PLACES:
         return replace(log, **{_PLACES[name]: n})
     if name in _OPENS:
@@ -154,6 +156,15 @@ def _fold_log(log: Log | None, _part: None, record: Record, seen: Seen) -> Log |
             fatal = log.fatal or (n if is_fatal(record) else 0)
             return log.but(excepted=log.excepted or n, fatal=fatal)
     return log
+
+
+def is_told_again(log: Log, seen: Seen) -> bool:
+    """Whether the submit event of a job may be told a second time, by the next job manager.
+
+    Ingest has stored it. If nothing is known to be stored that the job manager logged with it, the
+    next one finds the job in NEW, as one that it has not heard of, and ingest submits it again.
+    """
+    return is_doubtful(seen, log.submitted)
 
 
 def _read_back(log: Log, reattach: Any, seen: Seen) -> Log:
