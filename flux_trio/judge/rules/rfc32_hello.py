@@ -137,7 +137,7 @@ def _is_of_gone(record: Record, seen: Seen) -> bool:
 def _must_accept(record: Record, seen: Seen) -> Said:
     """A hello while nothing is outstanding, neither when it came nor when it is answered."""
     hello = _answered(record, seen)
-    if hello is None or hello.busy or outstanding(seen):
+    if hello is None or not hello.is_readable or hello.busy or outstanding(seen):
         return None
     if _is_of_gone(record, seen):
         return None
@@ -165,8 +165,9 @@ def a_service_comes_back_after_it_was_gone(record: Record, seen: Seen) -> Said:
 
 @RULES.judge("32.impl.6", ANSWERED, views=(LINK,))
 def a_fatality_ends_all_starts(record: Record, seen: Seen) -> Said:
-    link = link_of(seen)
-    if not link.fatal or _is_of_gone(record, seen):
+    link, hello = link_of(seen), _answered(record, seen)
+    is_readable = hello is None or hello.is_readable
+    if not link.fatal or not is_readable or _is_of_gone(record, seen):
         return None
     if not errnum(record):
         return True

@@ -50,6 +50,8 @@ class Hello(NamedTuple):
     peer: str
     busy: int
     """A job with an outstanding start request at that time, or 0."""
+    is_readable: bool
+    """It names a service; the job manager may refuse any other."""
 
 
 class ExecLink(Live, frozen=True, gc=False):
@@ -86,7 +88,7 @@ def _fold_link(link: ExecLink | None, _part: None, record: Record, seen: Seen) -
     link = link or NO_LINK
     if record.kind == MODULE:
         is_end = seen.facts.is_manager_ended(record)
-        return link.but(lost=record.n, gone=record.n) if is_end else link
+        return _without_manager(link, record) if is_end else link
     found = message(record)
     if isinstance(found, Response):
         if found.topic != topics.EXEC_HELLO:
@@ -98,19 +100,25 @@ def _fold_link(link: ExecLink | None, _part: None, record: Record, seen: Seen) -
             return link.but(hellos=hellos)
         hello = answered_hello(link, found)
         is_same = hello is not None and hello.peer == seen.facts.exec_peer
-        lost = hello.n if hello is not None and is_same else link.lost
+        lost = max(hello.n, link.lost) if hello is not None and is_same else link.lost
         return link.but(hellos=hellos, accepted=record.n, fatal=0, lost=lost)
     assert isinstance(found, Request)
     if found.topic == topics.EXEC_HELLO:
-        hello = Hello(record.n, found.sender or record.peer, outstanding(seen))
+        is_readable = STRING.fits(payload(record).get("service"))
+        hello = Hello(record.n, found.sender or record.peer, outstanding(seen), is_readable)
         return link.but(hellos=(*link.hellos, hello))
     if found.topic == topics.JOB_MANAGER_DISCONNECT:
-        is_exec = found.sender == seen.facts.exec_peer
-        if not is_exec:
+        # the answers to its hellos go nowhere, though the next one may have its name
+        link = link.but(hellos=tuple(each for each in link.hellos if each.peer != found.sender))
+        if found.sender != seen.facts.exec_peer:
             return link
         return link.but(lost=record.n, disconnected=record.n, departed=found.sender)
     is_gone = found.sender == seen.facts.manager
-    return link.but(lost=record.n, gone=record.n) if is_gone else link
+    return _without_manager(link, record) if is_gone else link
+
+
+def _without_manager(link: ExecLink, record: Record) -> ExecLink:
+    return link.but(lost=record.n, gone=record.n, hellos=())
 
 
 def answered_hello(link: ExecLink, response: Response) -> Hello | None:
