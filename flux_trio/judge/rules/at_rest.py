@@ -35,6 +35,7 @@ from flux_trio.judge.views.jobs import (
     PRIORITY,
     RUN,
     SCHED,
+    SUBMISSIONS,
     Life,
     context_of,
 )
@@ -127,6 +128,7 @@ def _others(_record: Record, seen: Seen) -> list[tuple[Any, Life]]:
     noted(Kind.STATE),
     views=[
         LIFE,
+        SUBMISSIONS,
         ASKED,
         OBSTACLES,
         OUTSTANDING,
@@ -151,7 +153,9 @@ def no_job_is_stuck(record: Record, seen: Seen) -> Said:
     return True
 
 
-def _lacks_in_new(_jobid: Any, _life: Life, _account: dict[str, Any], _seen: Seen) -> str:
+def _lacks_in_new(jobid: Any, life: Life, _account: dict[str, Any], seen: Seen) -> str:
+    if not life.is_logged and all(jobid not in ids for ids in seen.all(SUBMISSIONS).values()):
+        return ""  # it may be refused: who has submitted it is gone and gets no answer
     return "it is neither validated nor refused"
 
 

@@ -25,6 +25,7 @@ from flux_trio.judge.engine.selector import (
     payload,
     received,
     sent,
+    topic_of,
 )
 from flux_trio.judge.engine.view import Live, Seen, view
 from flux_trio.messages import Request, Response, topics
@@ -144,6 +145,9 @@ def is_late(state: JobState, name: str) -> bool:
     return needed is not None and ORDER.index(state) < ORDER.index(needed)
 
 
+_GOODBYE: Final = topics.disconnect_of(topics.JOB_MANAGER)
+
+
 def _submission(record: Record) -> tuple[str, int]:
     """Return who submits, and the matchtag."""
     found: Any = record.message
@@ -152,8 +156,15 @@ def _submission(record: Record) -> tuple[str, int]:
     return (record.party if record.kind == RECV else record.peer), found.matchtag
 
 
+def _submissions(record: Record, seen: Seen) -> Iterable[tuple[tuple[str, int], None]]:
+    if topic_of(record) == _GOODBYE:  # nobody is answered any more
+        gone = getattr(record.message, "sender", "")
+        return [(key, None) for key in seen.all(SUBMISSIONS) if key[0] == gone]
+    return [(_submission(record), None)]
+
+
 def _fold_submission(_old: Any, _part: None, record: Record, _seen: Seen) -> Any:
-    if isinstance(record.message, Request):
+    if topic_of(record) == topics.JOB_SUBMIT and isinstance(record.message, Request):
         return tuple(jobid for jobid, _ in _submitted(record))
     return None
 
@@ -162,7 +173,8 @@ SUBMISSIONS: Final = view(
     "submissions",
     received("request", topics.JOB_SUBMIT),
     received("response", topics.JOB_SUBMIT),
-    key=_submission,
+    received("request", _GOODBYE),
+    parts=_submissions,
     fold=_fold_submission,
 )
 """By peer and matchtag: the ids of the jobs of a job-manager.submit whose answer did not come."""
