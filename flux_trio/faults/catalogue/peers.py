@@ -49,7 +49,7 @@ class LateSpeech(Strike, frozen=True):
 
 
 class SecondScheduler(Strike, frozen=True):
-    """Another scheduler comes while the first one serves: it cannot acquire the resources."""
+    """Another scheduler comes while the first one serves; it goes if it acquires resources."""
 
     when: Moment
 
