@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, nullcontext
 from contextvars import Context, copy_context
-from typing import Any
+from typing import Any, TypeVar
 
 import trio
 import trio.testing
@@ -18,6 +18,19 @@ import trio.testing
 from flux_trio.broker import ModuleNotStarted
 from flux_trio.jobtap import PluginError
 from flux_trio.sim import seeded_tasks
+
+T = TypeVar("T")
+
+
+def beside_trio(function: Callable[..., T], *args: Any) -> T:
+    """Call a function that needs a thread without a Trio run; a caller's own run stops meanwhile.
+
+    The function sees the caller's context variables.
+    """
+    if not trio.lowlevel.in_trio_run():
+        return function(*args)
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(copy_context().run, function, *args).result()
 
 
 class TrioThread:
@@ -50,13 +63,25 @@ class TrioThread:
     def stop(self) -> None:
         """Close the block; raises the error with which the run has ended."""
         if not self._down.done():
-            trio.from_thread.run_sync(self._end.set, trio_token=self._up.result())
+            self._call(trio.from_thread.run_sync, self._end.set)
         self._thread.join()
         self._down.result()
 
     def do(self, function: Callable[..., Awaitable[Any]], *args: Any) -> Any:
-        """Run an async function in the thread; return when all tasks are blocked."""
-        return trio.from_thread.run(self._settled, function, args, trio_token=self._up.result())
+        """Run an async function in the thread; return when all tasks are blocked.
+
+        Raises RuntimeError in the thread itself, where the caller would wait for itself.
+        """
+        return self._call(trio.from_thread.run, self._settled, function, args)
+
+    def _call(self, how: Callable[..., Any], *args: Any) -> Any:
+        if threading.current_thread() is self._thread:
+            raise RuntimeError(
+                f"expected a call from outside of the {self._thread.name}'s thread, got one from a "
+                "function that runs in it: such a function awaits"
+            )
+        token = self._up.result()
+        return beside_trio(lambda: how(*args, trio_token=token))
 
     # --- time
 

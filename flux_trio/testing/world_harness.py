@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
-import trio
 
 from flux_trio.faults import (
     Do,
@@ -29,6 +27,7 @@ from flux_trio.faults import (
 )
 from flux_trio.faults.missed import missed, missed_text
 from flux_trio.faults.plan import Depth, plan_to_toml
+from flux_trio.testing.trio_thread import beside_trio
 from flux_trio.trace import Record
 from flux_trio.views import story_text
 
@@ -114,11 +113,7 @@ class WorldHarness:
         `faults` that has not struck; those of a plan that was drawn, or set as a whole, need not.
         """
         __tracebackhide__ = True  # the test's own line says enough
-        if not trio.lowlevel.in_trio_run():
-            outcome = self._play(properties)
-        else:
-            with ThreadPoolExecutor(1) as pool:  # a thread has one Trio run, here that of the test
-                outcome = pool.submit(self._play, properties).result()
+        outcome = beside_trio(self._play, properties)
         for fault in missed(outcome.missed, self._usual):
             warnings.warn(missed_text(fault), FaultNeverStruck, stacklevel=2)
         return outcome
