@@ -224,6 +224,22 @@ def test_request_answered_while_the_plugin_thinks_is_sent_again(kind: object) ->
     assert m.answer(PRIORITIZE, priority=6) == ["sched.alloc 1"]
 
 
+@pytest.mark.parametrize("priority", [0, 6])
+def test_job_denied_while_the_plugin_thinks_ends(priority: int) -> None:
+    """27.deny.5: its request is not canceled, so the denial counts, also in PRIORITY."""
+    m = manager(PRIORITIZE)
+    m.submit(1)
+    m.answer(PRIORITIZE, priority=5)
+    m.urgency(1, 20)
+    assert m.state(1) == JobState.PRIORITY
+    assert "event job-exception 1 alloc 0" in m.alloc(1, DENY, note="never")
+    assert m.state(1) == JobState.INACTIVE
+    assert m.context(1, "exception")["note"] == "never"
+    names = m.names(1)
+    assert m.answer(PRIORITIZE, priority=priority) == []
+    assert m.names(1) == names
+
+
 # --- posts that have no place
 
 

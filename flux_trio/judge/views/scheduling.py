@@ -212,7 +212,7 @@ def _fold_asked(asked: Asked | None, priority: Any, record: Record, seen: Seen) 
     if record.kind == EVENT:
         return _after_event(asked, record, seen)
     if record.kind == SEND:
-        return _after_asking(asked, priority, record)
+        return _after_asking(asked, priority, record, seen)
     if errnum(record):
         return asked
     if topic_of(record) == topics.SCHED_FREE:
@@ -236,19 +236,30 @@ ASKED: Final = view(
 """By job id; nothing when nothing was asked, or all of it is over and the job inactive."""
 
 
-def _after_asking(asked: Asked, priority: Any, record: Record) -> Asked:
+def _after_asking(asked: Asked, priority: Any, record: Record, seen: Seen) -> Asked:
     n = record.n
     match topic_of(record):
         case topics.SCHED_ALLOC:
             first = asked.first_alloc or n
             priority = payload(record).get("priority")
             return Asked(alloc=n, first_alloc=first, priority=priority)
+        case topics.SCHED_CANCEL if asked.denied and not _is_denial_due(seen, record, n):
+            return asked.but(cancel=n, denied=0, note=None)  # decided on before DENY was taken up
         case topics.SCHED_CANCEL:
             return asked.but(cancel=n)
         case topics.SCHED_PRIORITIZE:
             return asked.but(priority=priority)
     is_answered = "R" not in payload(record)  # only in the classic edition
     return asked.but(free=n if is_answered else 0, granted=0, crossed=False)
+
+
+def _is_denial_due(seen: Seen, record: Record, cancel: Place) -> bool:
+    """Whether DENY ends the job: not one that left SCHED and whose request is canceled.
+
+    See readings: Late and stray answers.
+    """
+    life = seen.at(LIFE, job_id(record))
+    return life is not None and (life.state == SCHED or (life.state == PRIORITY and not cancel))
 
 
 def _after_answer(asked: Asked, record: Record, seen: Seen) -> Asked | None:
@@ -268,8 +279,8 @@ def _after_answer(asked: Asked, record: Record, seen: Seen) -> Asked | None:
         case 2:
             note = answer.get("note")
             note = note if isinstance(note, str) else None
-            waits = life is not None and life.state in (PRIORITY, SCHED)
-            asked = asked.but(alloc=0, denied=record.n if waits else 0, note=note)
+            is_due = _is_denial_due(seen, record, asked.cancel)
+            asked = asked.but(alloc=0, denied=record.n if is_due else 0, note=note)
         case 3:
             asked = asked.but(alloc=0)
     return asked if asked.alloc or life is not None else None

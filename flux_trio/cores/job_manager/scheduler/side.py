@@ -62,6 +62,7 @@ _HELLO: Final = AllocEvent.HELLO
 _LOST: Final = AllocEvent.LOST
 _LOST_HELD: Final = AllocEvent.LOST_HELD
 _SUCCESS: Final = AllocType.SUCCESS
+_DENY: Final = AllocType.DENY
 _SCHED: Final = JobState.SCHED
 _CLEANUP: Final = JobState.CLEANUP
 
@@ -295,6 +296,7 @@ class SchedulerSide(Part):
 
     def _answered(self, answer: AllocAnswer, kind: AllocType) -> None:
         job = self._ledger.jobs.get(answer.id)
+        denies = kind is _DENY and self.requests.state(answer.id) is _PENDING
         try:
             self.requests.take_step(answer.id, ALLOC_ANSWERS[kind])
         except FluxError:
@@ -307,8 +309,8 @@ class SchedulerSide(Part):
             )  # it was canceled meanwhile, so the grant is freed at once
         elif kind is _SUCCESS:
             self.grants.judge(answer.id, answer.annotations or {}, answer.R)
-        elif job is not None and job.state is _SCHED:
-            self._not_granted(answer, kind, job)
+        elif job is not None and (job.state is _SCHED or denies):
+            self._not_granted(answer, kind, job)  # DENY also in PRIORITY, but not after a cancel
 
     def _is_late(self, jobid: int, kind: AllocType) -> bool:
         """Return whether an answer without a row is ignored (readings: Late and stray answers)."""
