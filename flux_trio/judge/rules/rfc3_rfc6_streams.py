@@ -112,7 +112,7 @@ def responses_of_a_stream_have_the_flag(answer: Answer, record: Record, seen: Se
     needs_crossing=True,
 )
 def enodata_is_no_failure(record: Record, seen: Seen) -> Said:
-    """Of a scheduler that leaves in the turn that it took ENODATA up in, and no other error."""
+    """Of a scheduler that leaves in the turn that it took ENODATA up in, and nothing wrong."""
     link = link_of(seen)
     if isinstance(record.message, Request):
         return link.heard > 0
@@ -124,7 +124,8 @@ def enodata_is_no_failure(record: Record, seen: Seen) -> Said:
     if not link.heard > max(link.ready_sent, link.hello_sent) or content.get("what") not in ENDS:
         return None
     had = seen.at(AS_RECEIVED, content["module"])
-    if seen.knew(str(content["module"]), link.heard) or (had is not None and had.failed):
+    has_reason = had is not None and (had.failed or had.unreadable)
+    if has_reason or seen.knew(str(content["module"]), link.heard):
         return None
     text = f"{content['module']} left after ENODATA, which only says that hello is complete"
     return Broken(text, (link.heard,), party=str(content["module"]))

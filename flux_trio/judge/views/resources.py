@@ -48,7 +48,7 @@ from flux_trio.judge.views.resource_sets import (
     targets_of,
 )
 from flux_trio.judge.views.scheduling import CANCELS, DENIES, SUCCESS
-from flux_trio.messages import Request, topics
+from flux_trio.messages import Request, Response, topics
 from flux_trio.messages.types import STREAMING
 from flux_trio.trace import Kind, Record
 
@@ -85,6 +85,8 @@ class Acquired(Live, frozen=True, gc=False):
     """The last response of any type."""
     failed: Place = 0
     """An error response to acquire."""
+    unreadable: Place = 0
+    """A response whose payload is no object."""
     release_failed: Place = 0
     """An error response to release."""
     said_hello: Place = 0
@@ -148,6 +150,8 @@ def _fold(had: Acquired | None, _part: None, record: Record, _seen: Seen) -> Acq
         return had.but(release_failed=record.n) if errnum(record) else had
     if errnum(record):
         return had.but(failed=record.n, changed=record.n)
+    if isinstance(found, Response) and not isinstance(found.payload, dict):
+        return had.but(unreadable=record.n, changed=record.n)
     return _told(had, payload(record), record.n)
 
 
