@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
+import sysconfig
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -14,7 +16,7 @@ from typing import Final
 
 from flux_trio.cli.errors import CommandError
 from flux_trio.cli.fuzz_params import Seeds
-from flux_trio.cli.story_files import write_story_files
+from flux_trio.cli.story_files import near_to, write_story_files
 from flux_trio.faults import (
     Plan,
     Reached,
@@ -30,18 +32,22 @@ from flux_trio.views import Story
 _TEST: Final = '''\
 """A plan of flux-trio that breaks {broken}; the test fails until that is mended."""
 
+import sys
 from pathlib import Path
 
-from flux_trio.faults import Setup, run_plan
-from flux_trio.faults.plan import plan_from_toml
+from flux_trio.faults import Setup, plan_of_file, run_plan
 
-PLAN = Path(__file__).with_name("plan.toml")
-SETUP = {setup!r}
+HERE = Path(__file__).parent
+PROPERTIES = {properties!r}
+MODULES_IN = {modules_in!r}  # from HERE: directories with the modules of PROPERTIES
+
+sys.path += [str((HERE / each).resolve()) for each in MODULES_IN]
 
 
 def test_every_property_holds() -> None:
-    plan = plan_from_toml(PLAN.read_text())
-    assert run_plan(plan, properties=SETUP.all_properties()).problems == ()
+    plan = plan_of_file(HERE / "plan.toml")
+    properties = Setup(PROPERTIES, plan.plugins).all_properties()
+    assert run_plan(plan, properties=properties).problems == ()
 '''
 
 
@@ -154,8 +160,27 @@ def _make_small(result: SeedResult, setup: Setup, output: Path) -> Found:
 
 def write_story(directory: Path, plan: Plan, story: Story, setup: Setup) -> None:
     """Write plan.toml, story.txt, story.html and test_story.py. Raises CommandError."""
-    test = _TEST.format(broken=story.broken, setup=setup)
+    test = _TEST.format(
+        broken=story.broken,
+        properties=setup.properties,
+        modules_in=tuple(near_to(directory, _homes(setup.properties))),
+    )
     write_story_files(directory, plan, story, {"test_story.py": test})
+
+
+def _homes(properties: Iterable[str]) -> list[Path]:
+    """Return the directories from which the modules of properties are imported.
+
+    Those of installed modules are left out: everybody has them.
+    """
+    installed = {Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")}
+    homes: dict[Path, None] = {}
+    for each in properties:
+        name = each.partition(":")[0]
+        file = Path(importlib.import_module(name).__file__ or "").resolve()
+        depth = name.count(".") + (file.name == "__init__.py")
+        homes[file.parents[depth]] = None
+    return [home for home in homes if home not in installed]
 
 
 @contextmanager

@@ -9,9 +9,9 @@ from typing import Final
 import msgspec
 
 from flux_trio.cli.errors import CommandError
-from flux_trio.faults import Outcome, Plan, Property, draw_plan
+from flux_trio.faults import Outcome, Plan, Property, draw_plan, plan_of_file
 from flux_trio.faults.disk import StoreKind
-from flux_trio.faults.plan import Depth, plan_from_toml
+from flux_trio.faults.plan import Depth
 from flux_trio.faults.plugin_files import check_files
 from flux_trio.faults.running import Lives
 from flux_trio.faults.states import WatchedGame
@@ -47,8 +47,7 @@ def read_plan(source: str, depth: Depth | None = None, store: StoreKind | None =
         return msgspec.structs.replace(draw_plan(int(source)), **changes)
     path = Path(source)
     try:
-        plan = plan_from_toml(path.read_text(encoding="utf-8"))
-        plan = msgspec.structs.replace(plan, **changes)
+        plan = msgspec.structs.replace(plan_of_file(path), **changes)
         check_files(plan.plugins, plan.depth)
     except OSError as error:
         raise NoPlan(f"{path}: {error.strerror}") from None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+
+import msgspec
 
 from flux_trio.cli.errors import CommandError, write_text
 from flux_trio.faults.plan import Plan, plan_to_toml
@@ -13,9 +16,13 @@ from flux_trio.views import Story, story_page, story_text
 def write_story_files(
     directory: Path, plan: Plan, story: Story, more: Mapping[str, str] | None = None
 ) -> None:
-    """Write plan.toml, story.txt, story.html and `more` files, by name. Raises CommandError."""
+    """Write plan.toml, story.txt, story.html and `more` files, by name. Raises CommandError.
+
+    The plan names files of plugins from `directory`, so that all may be moved together.
+    """
+    near = msgspec.structs.replace(plan, plugins=tuple(near_to(directory, plan.plugins)))
     files = {
-        "plan.toml": plan_to_toml(plan),
+        "plan.toml": plan_to_toml(near),
         "story.txt": story_text(story),
         "story.html": story_page(story),
         **(more or {}),
@@ -26,3 +33,10 @@ def write_story_files(
         raise CommandError(f"{error.filename}: {error.strerror}") from None
     for name, text in files.items():
         write_text(directory / name, text)
+
+
+def near_to(directory: Path, paths: Iterable[str | Path]) -> Iterator[str]:
+    """Yield the paths as they are seen from `directory`."""
+    begin = directory.resolve()
+    for path in paths:
+        yield os.path.relpath(Path(path).resolve(), begin)

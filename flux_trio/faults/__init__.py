@@ -11,7 +11,7 @@ from flux_trio.faults import catalogue
 from flux_trio.faults.campaign import SeedResult, Setup, main_property, play_seed, play_seeds
 from flux_trio.faults.catalogue import *  # noqa: F403 - every fault of the catalogue
 from flux_trio.faults.drawing import draw_plan
-from flux_trio.faults.plan import Plan
+from flux_trio.faults.plan import Plan, plan_of_file
 from flux_trio.faults.properties import Property, after_each_step, at_rest, over_trace
 from flux_trio.faults.reached import Reached, all_faults, all_transitions
 from flux_trio.faults.running import Outcome, run_plan
@@ -37,6 +37,7 @@ __all__ = [
     "draw_plan",
     "main_property",
     "over_trace",
+    "plan_of_file",
     "play_seed",
     "play_seeds",
     "run_plan",

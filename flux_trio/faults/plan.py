@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -19,7 +20,16 @@ from flux_trio.faults.disk import StoreKind
 from flux_trio.faults.workload import Do, JobPlan
 from flux_trio.formats import FormatError
 
-__all__ = ["Depth", "Do", "Fault", "JobPlan", "Plan", "plan_from_toml", "plan_to_toml"]
+__all__ = [
+    "Depth",
+    "Do",
+    "Fault",
+    "JobPlan",
+    "Plan",
+    "plan_from_toml",
+    "plan_of_file",
+    "plan_to_toml",
+]
 
 VERSION: Final = 1
 
@@ -64,6 +74,16 @@ def plan_from_toml(text: str) -> Plan:
     except msgspec.MsgspecError as error:
         raise FormatError.of_msgspec(error) from None
     return _plan_of(raw)
+
+
+def plan_of_file(path: Path) -> Plan:
+    """Return the plan of a TOML file; files of plugins are looked for from its directory.
+
+    Raises OSError, UnicodeError or FormatError.
+    """
+    plan = plan_from_toml(path.read_text(encoding="utf-8"))
+    plugins = tuple(str(path.parent.absolute() / each) for each in plan.plugins)
+    return msgspec.structs.replace(plan, plugins=plugins)
 
 
 def check_plan(plan: Plan) -> None:

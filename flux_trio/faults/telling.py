@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -113,7 +114,7 @@ def played_lines(plan: Plan) -> Iterator[str]:
     cores = f"{plan.cores} core{'s' * (plan.cores > 1)}"
     yield f"seed {plan.seed}: {nodes} of {cores}, policy {plan.policy}{limit}"
     for plugin in plan.plugins:
-        yield f"plugin {plugin}"
+        yield f"plugin {Path(plugin).name}"
     for place, job in enumerate(plan.jobs):
         yield f"job {place}: {_fields(job)}"
     for action in plan.actions:

@@ -110,6 +110,62 @@ def test_test_of_a_story_passes_once_the_mistake_is_mended(tmp_path: Path, break
     assert mended.returncode == 0, mended.stdout
 
 
+LIMIT = """\
+from flux_trio.faults import over_trace
+import limits  # beside this module
+
+
+@over_trace("few")
+def few_jobs(trace):
+    \"\"\"Few jobs are submitted.\"\"\"
+    names = [each.data["name"] for each in trace if each.kind == "event"]
+    return "" if names.count("submit") <= limits.JOBS else "there are more"
+"""
+PLUGIN = """\
+from flux_trio import jobtap
+
+
+@jobtap.on("job.state.run")
+def run(job):
+    pass
+"""
+
+
+def test_test_of_a_story_is_run_from_anywhere_and_moved_with_its_modules(tmp_path: Path) -> None:
+    """Its paths begin where it is kept; only the command line knew the working directory."""
+    work = tmp_path / "work"
+    (work / "checks").mkdir(parents=True)
+    (work / "checks" / "few.py").write_text(LIMIT)
+    (work / "limits.py").write_text("JOBS = 0\n")
+    (work / "mine.py").write_text(PLUGIN)
+    flux_trio = [sys.executable, "-m", "flux_trio", "fuzz", "--workers", "1"]
+    options = ["--property", "checks.few:few_jobs", "--plugin", "mine.py", "--seeds", "0:20"]
+    found = subprocess.run(
+        [*flux_trio, *options], cwd=work, capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 1, found.stderr
+    (directory,) = (work / "fuzz-found").iterdir()
+    for name in ("plan.toml", "test_story.py", "story.txt", "story.html"):
+        assert str(tmp_path) not in (directory / name).read_text()
+    moved = tmp_path / "repository"
+    work.rename(moved)
+    directory = moved / directory.relative_to(work)
+    test = directory / "test_story.py"
+    broken = plain_pytest(test, tmp_path)
+    assert (broken.returncode, "few: there are more" in broken.stdout) == (1, True), broken.stdout
+    replayed = click.testing.CliRunner().invoke(main, ["replay", str(directory / "plan.toml")])
+    assert replayed.exit_code == 0, replayed.output  # it finds the plugin
+    (moved / "limits.py").write_text("JOBS = 1000\n")
+    held = plain_pytest(test, tmp_path)
+    assert held.returncode == 0, held.stdout
+
+
+def plain_pytest(test: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run the command `pytest`, which does not put the working directory on sys.path."""
+    command = [str(Path(sys.executable).with_name("pytest")), "-q", "-p", "no:cacheprovider"]
+    return subprocess.run([*command, test], cwd=cwd, capture_output=True, text=True, check=False)
+
+
 def test_plugin_that_fails_is_told_with_its_plan(tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text(
@@ -122,7 +178,7 @@ def test_plugin_that_fails_is_told_with_its_plan(tmp_path: Path) -> None:
     assert result.exit_code == 1
     (found,) = (tmp_path / "found").iterdir()
     plan = plan_from_toml((found / "plan.toml").read_text())
-    assert plan.plugins == (str(mine),)
+    assert plan.plugins == ("../../mine.py",)
     assert len(plan.jobs) == 1
     assert "plugin is broken" in (found / "story.txt").read_text()
     runner = click.testing.CliRunner()
