@@ -14,6 +14,7 @@ import click
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
+_MAKERS: Final = "@over_trace(name), @after_each_step(name) or @at_rest(name)"
 _SEEDS: Final = re.compile(r"([0-9]{1,18}):([0-9]{1,18})?")
 
 
@@ -45,6 +46,26 @@ class SeedsParam(click.ParamType[Seeds]):
         if seeds.end is not None and seeds.end <= seeds.first:
             self.fail(f"expected A:B with A below B, got {value}", param, ctx)
         return seeds
+
+
+class BudgetParam(click.ParamType[float]):
+    """A duration above 0, in seconds."""
+
+    name = "duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the seconds; other text is a usage error."""
+        from flux_trio.formats import parse_duration
+
+        try:
+            seconds = parse_duration(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if seconds <= 0:
+            self.fail(f"expected a duration above 0, got {value}", param, ctx)
+        return seconds
 
 
 class ImportParam(click.ParamType[Any]):
@@ -89,10 +110,20 @@ class PropertyParam(ImportParam):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the text."""
         from flux_trio.faults import Property
+        from flux_trio.faults.telling import own_names
 
         found = self.load(value, param, ctx)
         if not isinstance(found, Property):
-            self.fail(f"{value}: expected a flux_trio.faults.Property, got {found!r}", param, ctx)
+            self.fail(
+                f"{value}: expected a flux_trio.faults.Property, which is made by {_MAKERS}, got "
+                f"{found!r}",
+                param,
+                ctx,
+            )
+        if found.name in own_names():
+            self.fail(
+                f"{value}: the name {found.name} is that of a property of flux-trio", param, ctx
+            )
         return str(value)
 
 

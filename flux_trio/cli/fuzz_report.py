@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from flux_trio.cli.fuzzing import Campaign
 from flux_trio.faults import SeedResult, all_faults, all_transitions
+from flux_trio.faults.running import property_of
 from flux_trio.views import Case, cases_junit, story_text
 
 CHARS_MAX: Final = 100
@@ -28,6 +29,8 @@ def report_lines(campaign: Campaign) -> Iterator[str]:
         f"{campaign.nworlds:,} worlds, {campaign.nturns:,} turns, "
         f"{len(campaign.broken)} with a broken property"
     )
+    if campaign.is_interrupted:
+        yield f"interrupted: seed {campaign.next_seed} and those after it were not played"
     yield from _reached_lines(campaign)
 
 
@@ -62,6 +65,7 @@ def report_json(campaign: Campaign) -> dict[str, Any]:
         "seeds": [campaign.seeds.first, campaign.next_seed],
         "worlds": campaign.nworlds,
         "turns": campaign.nturns,
+        "interrupted": campaign.is_interrupted,
         "broken": [_broken_json(each, campaign) for each in campaign.broken],
         "transitions": len(all_transitions()),
         "never_taken": reached.never_taken(),
@@ -86,7 +90,12 @@ def report_junit(campaign: Campaign) -> str:
     """Return a test case for each seed."""
     broken = {each.seed: each for each in campaign.broken}
     cases = [
-        Case(f"seed {seed}", "\n".join(broken[seed].problems) if seed in broken else "")
+        Case(f"seed {seed}", _failure(broken[seed]) if seed in broken else "")
         for seed in range(campaign.seeds.first, campaign.next_seed)
     ]
     return cases_junit("flux-trio fuzz", cases)
+
+
+def _failure(result: SeedResult) -> str:
+    """Return the problems; first those of the property that the seed is named for."""
+    return "\n".join(sorted(result.problems, key=lambda each: property_of(each) != result.broken))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import importlib
-import multiprocessing
 import sysconfig
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import count, takewhile
@@ -19,10 +18,12 @@ from flux_trio.cli.fuzz_params import Seeds
 from flux_trio.cli.story_files import near_to, write_story_files
 from flux_trio.faults import (
     Plan,
+    PropertyRaised,
     Reached,
     SeedResult,
     Setup,
     play_seeds,
+    property_errors,
     run_plan,
     shrink,
     tell_story,
@@ -51,8 +52,8 @@ def test_every_property_holds() -> None:
 '''
 
 
-class WorkersGone(CommandError):
-    """The executor cannot go on, so nothing is known of the seeds that are left."""
+class NotPlayed(CommandError):
+    """The executor cannot go on, or a property raised: nothing is known of the other seeds."""
 
     exit_code = 2
 
@@ -78,6 +79,8 @@ class Campaign:
     reached: Reached = field(default_factory=Reached)
     next_seed: int = 0
     """The seed after the last one that was played."""
+    is_interrupted: bool = False
+    """Whether a user ended it before its end."""
 
     def add(self, result: SeedResult) -> None:
         self.nworlds += 1
@@ -86,11 +89,6 @@ class Campaign:
         self.reached.add(result.taken, result.after)
         if result.broken:
             self.broken.append(result)
-
-
-def processes(nworkers: int) -> Executor:
-    """Return a pool of processes that import flux-trio anew: no state of this one is in them."""
-    return ProcessPoolExecutor(nworkers, multiprocessing.get_context("spawn"))
 
 
 def run_campaign(
@@ -107,33 +105,39 @@ def run_campaign(
     """Play the seeds until one breaks a property, or with `keep_going` all of them.
 
     No seed begins after `budget_s` seconds. The first seed that breaks a property is made small and
-    written below `output`; `advance` is called with each result. Raises WorkersGone.
+    written below `output`; `advance` is called with each result. KeyboardInterrupt ends the
+    campaign, too. Raises NotPlayed.
     """
     campaign = Campaign(seeds, next_seed=seeds.first)
-    with (
-        _workers_stay(campaign),
-        closing(play_seeds(_until(seeds, budget_s), executor, nworkers, setup)) as results,
-    ):
-        for result in results:
-            campaign.add(result)
-            advance(result)
-            if not result.broken:
-                continue
-            if all(each.result.broken != result.broken for each in campaign.found):
-                campaign.found.append(_make_small(result, setup, output))
-            if not keep_going:
-                break
+    try:
+        with (
+            _failures_told(campaign),
+            closing(play_seeds(_until(seeds, budget_s), executor, nworkers, setup)) as results,
+        ):
+            for result in results:
+                campaign.add(result)
+                advance(result)
+                if not result.broken:
+                    continue
+                if all(each.result.broken != result.broken for each in campaign.found):
+                    campaign.found.append(_make_small(result, setup, output))
+                if not keep_going:
+                    break
+    except KeyboardInterrupt:
+        campaign.is_interrupted = True
     return campaign
 
 
 @contextmanager
-def _workers_stay(campaign: Campaign) -> Iterator[None]:
-    """Report workers that ended by themselves as a WorkersGone."""
+def _failures_told(campaign: Campaign) -> Iterator[None]:
+    """Report workers that ended by themselves, and properties that raise, as a NotPlayed."""
     try:
         yield
     except BrokenExecutor as error:
         seed = campaign.next_seed
-        raise WorkersGone(f"the workers have ended at seed {seed} or later: {error}") from None
+        raise NotPlayed(f"the workers have ended at seed {seed} or later: {error}") from None
+    except PropertyRaised as error:
+        raise NotPlayed(str(error)) from None
 
 
 def _until(seeds: Seeds, budget_s: float | None) -> Iterator[int]:
@@ -150,8 +154,9 @@ def _make_small(result: SeedResult, setup: Setup, output: Path) -> Found:
     def breaks(plan: Plan) -> bool:
         return result.broken in run_plan(plan, properties=properties).broken
 
-    small = shrink(result.plan, result.broken, breaks)
-    story = tell_story(small, result.broken, properties)
+    with property_errors(result.seed):
+        small = shrink(result.plan, result.broken, breaks)
+        story = tell_story(small, result.broken, properties)
     assert story is not None, f"seed {result.seed} breaks {result.broken} in a worker only"
     directory = output / f"seed-{result.seed}"
     write_story(directory, small, story, setup)

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from flux_trio.cli.errors import CommandError
-from flux_trio.faults import Outcome, Plan, Property, draw_plan, plan_of_file
+from flux_trio.faults import (
+    Outcome,
+    Plan,
+    Property,
+    PropertyRaised,
+    draw_plan,
+    plan_of_file,
+    property_errors,
+)
 from flux_trio.faults.disk import StoreKind
 from flux_trio.faults.plan import Depth
 from flux_trio.faults.plugin_files import check_files
@@ -54,6 +63,16 @@ def read_plan(source: str, depth: Depth | None = None, store: StoreKind | None =
     except (FormatError, UnicodeError, PluginError) as error:
         raise NoPlan(f"{path}: the plan cannot be replayed: {error}") from None
     return plan
+
+
+@contextmanager
+def raising_told(plan: Plan) -> Iterator[None]:
+    """Report a property that raises as a NoPlan."""
+    try:
+        with property_errors(plan.seed):
+            yield
+    except PropertyRaised as error:
+        raise NoPlan(str(error)) from None
 
 
 class Replay(WatchedGame):

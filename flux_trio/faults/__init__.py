@@ -8,7 +8,15 @@ faults are in `catalogue`.
 """
 
 from flux_trio.faults import catalogue
-from flux_trio.faults.campaign import SeedResult, Setup, main_property, play_seed, play_seeds
+from flux_trio.faults.campaign import (
+    PropertyRaised,
+    SeedResult,
+    Setup,
+    main_property,
+    play_seed,
+    play_seeds,
+    property_errors,
+)
 from flux_trio.faults.catalogue import *  # noqa: F403 - every fault of the catalogue
 from flux_trio.faults.drawing import draw_plan
 from flux_trio.faults.plan import Plan, plan_of_file
@@ -27,6 +35,7 @@ __all__ = [
     "Outcome",
     "Plan",
     "Property",
+    "PropertyRaised",
     "Reached",
     "SeedResult",
     "Setup",
@@ -40,6 +49,7 @@ __all__ = [
     "plan_of_file",
     "play_seed",
     "play_seeds",
+    "property_errors",
     "run_plan",
     "shrink",
     "tell_story",

@@ -7,10 +7,13 @@ the same seeds gives the same report.
 from __future__ import annotations
 
 import importlib
+import traceback
 from collections import deque
-from collections.abc import Collection, Generator, Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Final
 
 import msgspec
@@ -27,6 +30,7 @@ from flux_trio.faults.running import Outcome, run_plan
 AHEAD: Final = 4
 """Seeds for each worker that are submitted before their results are taken; more wait."""
 
+_OURS: Final = f"{__name__.partition('.')[0]}."
 _FIRST: Final = ("error", no_plugin_fails.name)
 _LAST: Final = ("answered", "inactive", "rest", "listed", "stored")
 """Properties that often follow from another one, so that they are named only when alone."""
@@ -85,11 +89,40 @@ def _imported(path: str) -> Property:
     return found
 
 
+class PropertyRaised(Exception):
+    """A property of a user has raised in the world of a seed; the text has its traceback."""
+
+
+@contextmanager
+def property_errors(seed: int) -> Iterator[None]:
+    """Raise PropertyRaised for an error of a property."""
+    try:
+        yield
+    except Exception as error:
+        if not hasattr(error, "__notes__"):
+            raise
+        text = "".join(traceback.format_exception(_of_the_user(error))).rstrip()
+        raise PropertyRaised(f"seed {seed} was not judged\n{text}") from None
+
+
+def _of_the_user(error: Exception) -> Exception:
+    """Return the error with the traceback from the first frame that is not ours."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None and _is_ours(trace):
+        trace = trace.tb_next
+    return error.with_traceback(trace)
+
+
+def _is_ours(trace: TracebackType) -> bool:
+    name: str = trace.tb_frame.f_globals.get("__name__", "")
+    return name.startswith(_OURS) or name == "contextlib"
+
+
 def play_seed(seed: int, setup: Setup | None = None) -> SeedResult:
     """Play and judge the world of `seed`; a worker calls this."""
     setup = setup or Setup()
     properties = setup.all_properties()
-    with transitions_noted() as noted:
+    with transitions_noted() as noted, property_errors(seed):
         outcome = run_plan(setup.plan_of(seed), [noted.observe], properties=properties)
     return SeedResult(
         outcome.plan,

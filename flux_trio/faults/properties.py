@@ -40,7 +40,11 @@ class Property:
     the trace: the modules that are judged, none of which may have lied."""
 
     def __call__(self, seen: Any) -> str:
-        said: str = self.check(seen)
+        try:
+            said: str = self.check(seen)
+        except Exception as error:
+            error.add_note(f"The property {self.name} has raised this.")
+            raise
         return said
 
     def watch(self, world: CoresWorld) -> Watcher:

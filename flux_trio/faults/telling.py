@@ -8,15 +8,16 @@ from typing import Any, Final
 
 import msgspec
 
-from flux_trio.faults.campaign import main_property
+from flux_trio.faults.campaign import Setup, main_property
 from flux_trio.faults.catalogue import When, Which
 from flux_trio.faults.plan import Do, Fault, JobPlan, Plan
 from flux_trio.faults.properties import Property
 from flux_trio.faults.reached import name_of_fault
-from flux_trio.faults.running import Lives, Outcome, property_of
+from flux_trio.faults.running import Lives, Outcome, all_clauses, property_of
 from flux_trio.faults.states import WatchedGame
 from flux_trio.formats import format_fluid
 from flux_trio.judge import Violation
+from flux_trio.judge.rules import ALL_RULES
 from flux_trio.trace import Kind, Record
 from flux_trio.views import Change, Story
 
@@ -29,6 +30,14 @@ PROPERTIES: Final = {
     "kept": "A job that was accepted is stored, whatever ends the instance.",
 }
 """The sentences of the properties that are no clause, by name."""
+
+
+def own_names() -> frozenset[str]:
+    """Return the names of the properties that are not a user's: clauses, invariants, our own."""
+    rules = (each.clause for each in ALL_RULES)
+    return frozenset(
+        {*all_clauses(), *rules, *PROPERTIES, *(each.name for each in Setup().all_properties())}
+    )
 
 
 def tell_story(plan: Plan, broken: str = "", properties: Iterable[Property] = ()) -> Story | None:

@@ -96,6 +96,9 @@ def test_each_broken_property_has_one_story_when_it_keeps_going(
     failed = [case.get("name") for case in cases if case.find("failure") is not None]
     assert len(cases) == 16
     assert failed == [f"seed {each['seed']}" for each in report["broken"]]
+    messages = [str(each.get("message")) for each in ElementTree.parse(junit).iter("failure")]
+    named = [message.partition(":")[0] for message in messages]
+    assert named == [each["property"] for each in report["broken"]]
 
 
 def test_test_of_a_story_passes_once_the_mistake_is_mended(tmp_path: Path, breaking: int) -> None:
@@ -224,7 +227,11 @@ def test_time_budget_ends_the_run() -> None:
         (("--executor", "concurrent.futures:Cloud"), "no attribute 'Cloud'"),
         (("--executor", "sys:maxsize"), "returns an Executor"),
         (("--property", "sys:maxsize"), "expected a flux_trio.faults.Property"),
+        (("--property", "tests.cli.test_fuzz:fuzz"), "which is made by @over_trace(name), "),
+        (("--property", "flux_trio.faults.properties:no_job_runs_twice"), "the name once is that"),
         (("--plugin", "nowhere.py"), "there is no such file"),
+        (("--time-budget", "abc"), "expected a duration"),
+        (("--time-budget", "0"), "expected a duration above 0, got 0"),
     ],
 )
 def test_wrong_usage_is_refused(args: tuple[str, ...], said: str) -> None:
@@ -238,6 +245,37 @@ def test_workers_that_end_are_no_violation() -> None:
     assert result.exit_code == 2
     text = "the workers have ended at seed 3 or later: a process was killed"
     assert result.stderr == f"flux-trio fuzz: ERROR: {text}\n"
+
+
+@pytest.mark.parametrize("command", ["fuzz", "replay"])
+def test_property_that_raises_is_no_violation(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = f"careless_{command}"
+    (tmp_path / f"{module}.py").write_text(CARELESS)
+    monkeypatch.chdir(tmp_path)
+    args = ["--seeds", "3:5", *HERE] if command == "fuzz" else ["3"]
+    args = [command, *args, "--property", f"{module}:careless"]
+    result = click.testing.CliRunner().invoke(main, args, prog_name="flux-trio")
+    assert result.exit_code == 2
+    lines = result.stderr.splitlines()
+    assert lines[0] == f"flux-trio {command}: ERROR: seed 3 was not judged"
+    assert lines[1].strip() == "Traceback (most recent call last):"
+    assert f'File "{tmp_path}/{module}.py", line 6, in careless' in lines[2]
+    assert [line.strip() for line in lines[-2:]] == [
+        "KeyError: 'jobs'",
+        "The property careless has raised this.",
+    ]
+
+
+CARELESS = """\
+from flux_trio.faults import over_trace
+
+
+@over_trace("careless")
+def careless(trace):
+    return {}["jobs"]
+"""
 
 
 def test_story_that_cannot_be_written_is_an_error(tmp_path: Path, breaking: int) -> None:

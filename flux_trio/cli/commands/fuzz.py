@@ -13,12 +13,12 @@ from flux_trio.cli.fuzz_params import (
     DEPTHS,
     PROPERTY_OPTION,
     STORES,
+    BudgetParam,
     ExecutorParam,
     PluginFileParam,
     Seeds,
     SeedsParam,
 )
-from flux_trio.cli.params import DURATION
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from flux_trio.faults.plan import Depth
 
 BROKEN = 1
+INTERRUPTED = 3
 
 _DEFAULT = Seeds(0, 300)
 
@@ -41,9 +42,9 @@ _DEFAULT = Seeds(0, 300)
 )
 @click.option(
     "--time-budget",
-    type=DURATION,
+    type=BudgetParam(),
     metavar="DURATION",
-    help="Begin no more seeds after DURATION.",
+    help="Begin no more seeds after DURATION, which is more than 0.",
 )
 @click.option(
     "--depth",
@@ -92,7 +93,8 @@ _DEFAULT = Seeds(0, 300)
     default=Path("fuzz-found"),
     show_default=True,
     metavar="DIR",
-    help="Write the story of each broken property into a directory below DIR.",
+    help="Write the story of each broken property into DIR/seed-N, in place of an earlier one of "
+    "that seed. Other stories in DIR stay.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option(
@@ -131,13 +133,16 @@ def fuzz(
     The report ends with what was reached: transitions of the protocols' state tables that no world
     took, alone and together with each fault.
 
-    Exit codes: 0 if every property held, 1 if one was broken, 2 if the workers ended by themselves
-    or for wrong usage.
+    Ctrl-C or SIGTERM ends the run with a report of what was played by then.
+
+    Exit codes: 0 if every property held, 1 if one was broken, 2 if the workers ended by themselves,
+    a property raised, or for wrong usage, 3 if a signal ended the run before a property was broken.
     """
     from flux_trio.cli.errors import remark, write_text
     from flux_trio.cli.events import json_text
     from flux_trio.cli.fuzz_report import report_json, report_junit, report_lines
-    from flux_trio.cli.fuzzing import processes, progress_bar, run_campaign
+    from flux_trio.cli.fuzz_workers import processes, workers_of
+    from flux_trio.cli.fuzzing import progress_bar, run_campaign
     from flux_trio.faults import Setup
 
     chosen = seeds or (_DEFAULT if time_budget is None else Seeds(0, None))
@@ -149,7 +154,7 @@ def fuzz(
         click.echo(f"seeds {chosen}")
     nworkers = workers or len(os.sched_getaffinity(0))
     with (
-        executor() if executor is not None else processes(nworkers) as pool,
+        workers_of(executor or (lambda: processes(nworkers))) as pool,
         progress_bar(chosen) as advance,
     ):
         campaign = run_campaign(
@@ -169,4 +174,6 @@ def fuzz(
     else:
         for line in report_lines(campaign):
             click.echo(line)
-    ctx.exit(BROKEN if campaign.broken else 0)
+    if campaign.broken:
+        ctx.exit(BROKEN)
+    ctx.exit(INTERRUPTED if campaign.is_interrupted else 0)

@@ -64,9 +64,10 @@ def replay(
     of PLAN that never strikes, since its place does not come, is named, and is no failure.
 
     Exit codes: 0 if every property held and nothing differed, 1 if a property was broken or a core
-    differed, 2 if there is no such plan, it cannot be replayed, or for wrong usage.
+    differed, 2 if there is no such plan, it cannot be replayed, a property raised, or for wrong
+    usage.
     """
-    from flux_trio.cli.replaying import Replay, is_seed, read_plan
+    from flux_trio.cli.replaying import Replay, is_seed, raising_told, read_plan
     from flux_trio.cli.replaying_traces import is_trace
     from flux_trio.faults import Setup
     from flux_trio.faults.missed import missed_text
@@ -84,9 +85,11 @@ def replay(
     checked = Setup(properties, plan.plugins).all_properties()
     _check_name(until, *PROPERTIES, *(each.name for each in checked))
     if story:
-        ctx.exit(BROKEN if _tell(plan, until or "", checked) else 0)
+        with raising_told(plan):
+            is_told = _tell(plan, until or "", checked)
+        ctx.exit(BROKEN if is_told else 0)
     shows = _Shows(by_step=by_step, until=until)
-    with Replay(plan, checked, shows.after_step) as game:
+    with raising_told(plan), Replay(plan, checked, shows.after_step) as game:
         outcome = game.to_the_end()
         if outcome is not None and until in outcome.broken:
             click.echo(f"{until} is broken at the end")
@@ -95,9 +98,9 @@ def replay(
             shows.all_states(game)
     if outcome is None:
         ctx.exit(BROKEN if shows.is_broken else 0)
-    for problem in outcome.problems:
+    for problem in dict.fromkeys(outcome.problems):
         click.echo(problem)
-    for said in outcome.excused:
+    for said in dict.fromkeys(outcome.excused):
         click.echo(f"as planned: {said}")
     for fault in () if is_seed(source) else outcome.missed:
         click.echo(missed_text(fault))

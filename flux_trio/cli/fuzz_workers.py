@@ -1,0 +1,59 @@
+"""The workers of `flux-trio fuzz`, and the signals that end it: Ctrl-C and SIGTERM."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager
+
+
+@contextmanager
+def workers_of(make: Callable[[], Executor]) -> Iterator[Executor]:
+    """Let the executor that `make` returns work; SIGTERM raises KeyboardInterrupt meanwhile.
+
+    A terminal sends SIGINT to the workers as well. They do not take it: processes that are begun
+    in `make` ignore it.
+    """
+    terminated = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with _without_interrupts():
+            executor = make()
+        with executor:
+            yield executor
+    finally:
+        signal.signal(signal.SIGTERM, terminated)
+
+
+def processes(nworkers: int) -> Executor:
+    """Return a pool of processes that import flux-trio anew: no state of this one is in them.
+
+    They end when this process does, however it ends.
+    """
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(nworkers, context, initializer=_end_with_parent)
+    pool.submit(int)  # now the processes begin
+    return pool
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    interrupted = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, interrupted)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()

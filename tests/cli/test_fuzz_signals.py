@@ -1,0 +1,89 @@
+"""Signals that end `flux-trio fuzz`: a report of what was played, and no worker is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+TELLING = """\
+import os
+from flux_trio.faults import at_rest
+
+
+@at_rest("tells")
+def tells(world):
+    \"\"\"Says that a seed was played, and by whom.\"\"\"
+    with open(os.environ["TOLD"], "a") as file:
+        file.write(f"{os.getpid()}\\n")
+    return ""
+"""
+
+
+@contextmanager
+def campaign(directory: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], set[int]]]:
+    """Run fuzz in a process group of its own; wait until both workers have played a seed."""
+    (directory / "telling.py").write_text(TELLING)
+    told = directory / "told"
+    os.mkfifo(told)
+    command = [sys.executable, "-m", "flux_trio", "fuzz", "--seeds", "0:999999", "--workers", "2"]
+    with subprocess.Popen(
+        [*command, "--property", "telling:tells", *options],
+        cwd=directory,
+        env={**os.environ, "TOLD": str(told)},
+        start_new_session=True,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        try:
+            with os.fdopen(os.open(told, os.O_RDWR)) as lines:  # it has no end
+                workers: set[int] = set()
+                while len(workers) < 2:
+                    workers.add(int(lines.readline()))
+                yield process, workers
+        finally:
+            process.kill()
+
+
+def wait_for_end(workers: set[int]) -> None:
+    """Wait until the processes have ended, which may be children of another process."""
+    for pid in workers:
+        try:
+            handle = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        select.select([handle], [], [])
+        os.close(handle)
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_signal_ends_a_campaign_with_its_report(tmp_path: Path, signum: signal.Signals) -> None:
+    """A terminal sends SIGINT to all processes of the group; SIGTERM comes to one."""
+    with campaign(tmp_path, "--json", "--junit", "junit.xml") as (process, workers):
+        if signum == signal.SIGINT:
+            os.killpg(process.pid, signum)
+        else:
+            process.send_signal(signum)
+        out, err = process.communicate()
+        wait_for_end(workers)
+    assert (process.returncode, err) == (3, "flux-trio fuzz: seeds 0:999999\n")
+    report = json.loads(out)
+    assert report["interrupted"] is True
+    cases = ElementTree.parse(tmp_path / "junit.xml").findall(".//testcase")
+    assert len(cases) == report["worlds"] == report["seeds"][1]
+
+
+def test_workers_end_with_a_campaign_that_is_killed(tmp_path: Path) -> None:
+    with campaign(tmp_path) as (process, workers):
+        process.kill()
+        wait_for_end(workers)
