@@ -55,13 +55,10 @@ class JobManagerAtOnce:
         while inputs:
             todo, inputs = self._turns.turn(now, inputs), []
             for action in todo:
-                match action:
-                    case FindUser(userid):
-                        inputs.append(UserFound(userid, self._find_user(userid)))
-                    case PluginReplayed():
-                        pass  # no plugin is loaded later
-                    case _:
-                        actions.append(action)
+                if type(action) is FindUser:  # a class pattern costs several times as much
+                    inputs.append(UserFound(action.userid, self._find_user(action.userid)))
+                elif type(action) is not PluginReplayed:  # no plugin is loaded later
+                    actions.append(action)
             inputs += self._told
             self._told.clear()
         return actions

@@ -187,11 +187,11 @@ class Router:
 
     def route(self, sender: Peer, message: Message) -> None:
         """Route `message`, with the userid and rolemask of `sender`."""
-        if isinstance(message, Response):
+        if type(message) is Response:  # isinstance of a Struct costs several times as much
             self._route_response(sender, message)
-        elif isinstance(message, Request):
+        elif type(message) is Request:
             self._route_request(sender, message)
-        elif isinstance(message, Event):
+        elif type(message) is Event:
             self._publish(sender, message)
         # a control message is for the direct peer only (RFC 3)
 

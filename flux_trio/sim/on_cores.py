@@ -5,7 +5,7 @@ Trio runs, because plugins live in its nurseries, but it takes no part: no plugi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn, cast
 
 import trio
@@ -63,14 +63,19 @@ async def _replay(asked: Asked) -> Ran:
     core = JobManagerCore(USERID, asked.config)
     manager = _JobManager(core, UserBook(asked.userids).find, asked.epoch)
     given = manager.given(USERID, lambda: world.trace.has_sinks)
-    with loops_told(errors.append), rare_collections():
+
+    def fail(error: Exception) -> None:
+        errors.append(error)
+        world.stop()
+
+    with loops_told(fail), rare_collections():
         async with open_host(given, asked.config) as host:
             host.jobs = core
             try:
-                await _load_plugins(host, asked, errors.append)
+                await _load_plugins(host, asked, fail)
                 manager.use(host)
                 _boot(world, asked, manager)
-                _run(world, asked, replay, errors)
+                _run(world, asked, replay)
             except (NeedsTrio, SimulationStalled) as error:
                 errors.append(error)
             except ModuleEnded as ended:
@@ -154,11 +159,12 @@ def _boot(world: InOrder, asked: Asked, manager: _JobManager) -> None:
     world.take_turns()
 
 
-def _run(world: InOrder, asked: Asked, replay: Replay, stalls: Sequence[Exception]) -> None:
+def _run(world: InOrder, asked: Asked, replay: Replay) -> None:
     """Run until all jobs have ended. Raises SimulationStalled if nothing happens any more."""
     workload = _Workload(world, replay, asked.userids)
     world.start(workload.seat)
-    world.run(lambda: replay.is_over or bool(stalls))
+    if not replay.is_over:
+        world.run()
     for seat in workload.seats.values():
         world.remove(seat)
 
@@ -186,6 +192,8 @@ class _Workload:
         if responses:
             self._heard = now
             self._replay.take(responses)
+            if self._replay.is_over:
+                self._world.stop()
         actions = self._submit(now)
         if not responses and any(each.key == _SILENT for each in inputs):
             actions.append(SetTimer(_SILENT, self._silent_at(now)))

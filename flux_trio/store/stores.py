@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from sortedcontainers import SortedDict
+from sortedcontainers import SortedList
 
 from flux_trio.cores.kvs.ops import Append, Damaged, Op, Page, PageRead, Swept, Unlink, span
 from flux_trio.messages import Errno, FluxError, Level
@@ -75,45 +75,48 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self.remarks: list[tuple[Level, str]] = []
-        self._values: SortedDict[str, str] = SortedDict()
+        self.take_up({})
 
     def commit(self, ops: Iterable[Op]) -> None:
         """Apply `ops`; they cannot fail."""
-        values = self._values
+        values, keys = self._values, self._keys
         for op in ops:
+            key = op.key
             if type(op) is Unlink:  # isinstance of a Struct costs four times as much
-                values.pop(op.key, None)
-                for key in self.dir(op.key):
-                    del values[key]
-            elif type(op) is Append and op.key in values:
-                values[op.key] += op.text
+                for gone in [key, *self.dir(key)] if key in values else self.dir(key):
+                    del values[gone]
+                    keys.remove(gone)
+            elif key not in values:
+                values[key] = op.text  # type: ignore[union-attr]
+                keys.add(key)
+            elif type(op) is Append:
+                values[key] += op.text
             else:
-                values[op.key] = op.text  # type: ignore[union-attr]
+                values[key] = op.text  # type: ignore[union-attr]
 
     def put_down(self) -> dict[str, str]:
         """Return all values, by key in order."""
-        return dict(self._values)
+        return {key: self._values[key] for key in self._keys}
 
     def take_up(self, values: dict[str, str]) -> None:
         """Have these values and no others."""
-        self._values = SortedDict(values)
+        self._values = dict(values)
+        self._keys: SortedList[str] = SortedList(values)
 
     def lookup(self, keys: Sequence[str]) -> list[str | None]:
         return [self._values.get(key) for key in keys]
 
     def dir(self, prefix: str) -> list[str]:
-        return list(self._values.irange(*span(prefix), inclusive=(False, False)))
+        return list(self._keys.irange(*span(prefix), inclusive=(False, False)))
 
     def page(self, page: Page) -> PageRead:
-        between = self._values.irange(
-            *page.bounds(), inclusive=(False, False), reverse=page.reverse
-        )
+        between = self._keys.irange(*page.bounds(), inclusive=(False, False), reverse=page.reverse)
         keys = list(islice(between, page.limit))
         return PageRead(keys, self.lookup(keys) if page.values else [])
 
     def count(self, prefix: str) -> int:
         after, before = span(prefix)
-        count: int = self._values.bisect_left(before) - self._values.bisect_right(after)
+        count: int = self._keys.bisect_left(before) - self._keys.bisect_right(after)
         return count
 
     def sweep(self, after: str) -> Swept:  # noqa: ARG002 - the interface of a store

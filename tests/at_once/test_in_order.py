@@ -34,10 +34,6 @@ class Told:
         return [action for each in inputs for action in self._answer(each)]
 
 
-def run(world: InOrder) -> None:
-    world.run(lambda: False)
-
-
 def test_a_turn_takes_all_that_waits_and_the_answers_come_back() -> None:
     world = InOrder(T0, OWNER)
 
@@ -48,7 +44,7 @@ def test_a_turn_takes_all_that_waits_and_the_answers_come_back() -> None:
     world.load("service", service, ["kvs"], [])
     client = Told([Request("kvs.a", {}, 1), Request("kvs.b", {}, 2)])
     world.start(world.add("client", client))
-    run(world)
+    world.run()
     assert service.turns == [(T0, ["kvs.a", "kvs.b"])]
     assert client.turns == [(T0, ["kvs.a", "kvs.b"])]
 
@@ -74,7 +70,7 @@ def test_timers_fire_in_order_and_those_of_a_moment_before_what_follows_from_the
         ["kvs"],
         [],
     )
-    run(world)
+    world.run()
     assert order == ["s s", "asks t", "s kvs.a", "s t", "s u"]
     assert world.time == T0 + 5
 
@@ -89,7 +85,7 @@ def test_a_timer_that_is_cleared_or_set_again_by_a_message_of_its_moment_does_no
     world.start(world.add("asks", asks))
     service = Told([SetTimer("a", T0 + 5), SetTimer("b", T0 + 5)], answer)
     world.load("service", service, ["kvs"], [])
-    run(world)
+    world.run()
     assert service.turns == [(T0 + 5, ["kvs.x"]), (T0 + 9, ["b"])]
 
 
@@ -97,8 +93,21 @@ def test_a_timer_in_the_past_fires_now() -> None:
     world = InOrder(T0, OWNER)
     core = Told([SetTimer("late", T0 - 3)])
     world.start(world.add("late", core))
-    run(world)
+    world.run()
     assert core.turns == [(T0, ["late"])]
+
+
+def test_it_stops_after_the_turn_in_which_it_is_told_to() -> None:
+    world = InOrder(T0, OWNER)
+
+    def stop(_: Any) -> list[Any]:
+        world.stop()
+        return [SetTimer("next", T0 + 1)]
+
+    core = Told([SetTimer("first", T0)], stop)
+    world.start(world.add("stops", core))
+    world.run()
+    assert core.turns == [(T0, ["first"])]
 
 
 def test_only_the_owner_has_the_owners_rights() -> None:
@@ -124,7 +133,7 @@ def test_at_the_end_modules_are_removed_in_reverse_and_their_callers_are_told() 
     caller = Told([Request("kvs.a", {}, 1)])
     world.start(world.add("caller", caller))
     world.load("second", Told([]), ["resource"], [])
-    run(world)
+    world.run()
     world.end()
     assert caller.turns == [(T0, ["kvs.a"])]  # ENOSYS
     said = [each.data["module"] for each in records if each.kind == Kind.MODULE and each.data]

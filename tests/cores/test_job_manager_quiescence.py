@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from flux_trio.cores.job_manager.jobs import quiescence
+from flux_trio.protocols import PluginInterests
 from flux_trio.trace import Kind
 from tests.support.manager_script import PRIORITIZE, ManagerScript
 
@@ -41,6 +42,15 @@ def test_no_account_while_something_is_not_answered() -> None:
     assert accounts(m) == []
     while m.commits:
         m.commit()
+    assert len(accounts(m)) == 1
+
+
+def test_no_account_while_the_trace_has_no_reader() -> None:
+    m = ManagerScript(peers=True)
+    m.put(PluginInterests(notes=False))
+    m.submit(1)
+    assert accounts(m) == []
+    m.put(PluginInterests(notes=True))
     assert len(accounts(m)) == 1
 
 

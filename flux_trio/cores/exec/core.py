@@ -214,6 +214,8 @@ class ExecCore(CorePart):
 
     def _answered(self, call: ExecCall | None, response: Response) -> None:
         match call:
+            case KeyRead():  # the most frequent one
+                self._preparing.key_read(call, response)
             case HelloSaid():
                 if self._manager.hello_answered(response):
                     self._journal.follow()
@@ -224,8 +226,6 @@ class ExecCore(CorePart):
             case TargetsAsked():
                 if not response.errnum:  # else `service-back` tells of the next job manager
                     self._runs.targets_told(response)
-            case KeyRead():
-                self._preparing.key_read(call, response)
             case ExpirationRead(jobid):
                 self._preparing.expiration_read(jobid, response)
             case OutputPut() | EndPut():

@@ -280,11 +280,7 @@ class IngestCore(CorePart):
     def _take_response(self, now: float, response: Response) -> None:
         call = self._outbox.calls.match(response)
         match call:
-            case LastIdRead():
-                self._number_from(now, response)
-            case RoomTold():
-                self._checked(call, response)
-            case BatchStored(batch):
+            case BatchStored(batch):  # the most frequent ones first
                 if response.errnum:
                     text = f"cannot store the job: {response.error_text}"
                     self._fail(batch, response.errnum, text)
@@ -292,6 +288,10 @@ class IngestCore(CorePart):
                     self._hand_over(batch)
             case BatchDecided(batch):
                 self._decided(batch, response)
+            case LastIdRead():
+                self._number_from(now, response)
+            case RoomTold():
+                self._checked(call, response)
             case None:
                 text = f"{response.topic}: an answer to nothing that was asked"
                 self._outbox.send(Log(Level.WARNING, text))

@@ -154,17 +154,18 @@ class JobManagerCore(CorePart):
             for reply in inputs:
                 hooks.take(reply)  # type: ignore[arg-type]  # only replies come in a turn
             return list(hooks.take_actions())
-        while not hooks.at_once:
-            if not self._do_next():
+        waiting, at_once = self._inputs, hooks.at_once
+        while not at_once:
+            if waiting:
+                self._take(waiting.popleft())
+            elif not self._do_next():
                 return list(hooks.take_actions()) or self._end_turn()
         return list(hooks.take_actions())
 
     def _do_next(self) -> bool:
-        """Take an input, or do what is due for jobs; return False at the end of the turn."""
+        """Resume, or do what is due for jobs; return False at the end of the turn."""
         parts = self._parts
-        if self._inputs:
-            self._take(self._inputs.popleft())
-        elif not self._resumed and parts.replay.done and parts.queue_methods.restored:
+        if not self._resumed and parts.replay.done and parts.queue_methods.restored:
             self._resume()
         elif self._changed:
             self._do_due()
@@ -217,9 +218,9 @@ class JobManagerCore(CorePart):
 
     def _take(self, message: JobManagerInput) -> None:
         # the most frequent ones first
-        if isinstance(message, Response) and (self._resumed or message.matchtag):
+        if type(message) is Response and (self._resumed or message.matchtag):
             self._replies.take(message)
-        elif isinstance(message, Request) and self._resumed:
+        elif type(message) is Request and self._resumed:
             self._parts.ledger.send(self._methods.call(message))
         elif isinstance(message, ClockStepped):
             self._clock_stepped(message.by)

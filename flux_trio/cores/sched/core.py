@@ -163,6 +163,9 @@ class SchedCore(CorePart):
     def _answered(self, response: Response) -> None:
         call = self._context.calls.match(response)
         match call:
+            case GrantsStored():  # the most frequent one
+                for one in self._granting.stored(call, response):
+                    self._succeed(one)
             case Acquired():
                 for change in self._acquisition.heard(response):
                     self._resources_changed(change)
@@ -176,9 +179,6 @@ class SchedCore(CorePart):
                 if self._greeter.ready_heard(call, response):
                     self._is_busy = len(self._context.schedule.state.grants) > 0
                     self._lose(self._context.schedule.leaving)
-            case GrantsStored():
-                for one in self._granting.stored(call, response):
-                    self._succeed(one)
             case Raised():
                 self._context.raise_answered(call, response)
             case None:

@@ -40,7 +40,9 @@ class Quiescence(Part):
         self.told = 0
 
     def end_turn(self) -> None:
-        """Send an account if one is due and no call is open."""
+        """Send an account if one is due, no call is open and the trace has a reader."""
+        if not self._ledger.is_noted:
+            return
         jobs = self._ledger.jobs
         nevents = self._ledger.nlogged - self.told
         due = nevents and len(jobs) <= min(nevents * JOBS_PER_EVENT, JOBS_MAX)
