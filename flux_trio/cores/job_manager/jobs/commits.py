@@ -178,20 +178,23 @@ class Commits(Part):
 
     def end_turn(self) -> None:
         """Commit the turn's events; without events, send its messages if no commit is under way."""
-        self.leave_gone()
+        if self.gone:
+            self.leave_gone()
         send_all = self.outbox.send_all
         if self.notes:
             send_all([NoteAll(self.notes)])
             self.notes = []
         if self.logged or self.over or self.ops:
             self._commit_all()
-        messages, self.messages = self.messages, []
-        if self.uncommitted:
-            self.uncommitted[-1].messages.extend(messages)
-        else:
-            send_all(messages)
-        questions, self.questions = self.questions, []
-        send_all(questions)
+        if self.messages:
+            messages, self.messages = self.messages, []
+            if self.uncommitted:
+                self.uncommitted[-1].messages.extend(messages)
+            else:
+                send_all(messages)
+        if self.questions:
+            questions, self.questions = self.questions, []
+            send_all(questions)
 
     def _commit_all(self) -> None:
         ops = [
