@@ -83,7 +83,8 @@ class MemoryStore:
         for op in ops:
             key = op.key
             if type(op) is Unlink:  # isinstance of a Struct costs four times as much
-                for gone in [key, *self.dir(key)] if key in values else self.dir(key):
+                below = self.dir(key)
+                for gone in [key, *below] if key in values else below:
                     del values[gone]
                     keys.remove(gone)
             elif key not in values:

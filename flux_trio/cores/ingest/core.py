@@ -279,8 +279,8 @@ class IngestCore(CorePart):
 
     def _take_response(self, now: float, response: Response) -> None:
         call = self._outbox.calls.match(response)
-        match call:
-            case BatchStored(batch):  # the most frequent ones first
+        match call:  # the most frequent ones first
+            case BatchStored(batch):
                 if response.errnum:
                     text = f"cannot store the job: {response.error_text}"
                     self._fail(batch, response.errnum, text)
