@@ -49,6 +49,7 @@ class Pending:
         self.unlinked: dict[str, None] = {}
         self.replaced: set[str] = set()
         self.texts: dict[str, Some] = {}
+        self._unnamed: list[str] = []  # the keys of `texts` that are not in `_below` yet
         self._below: dict[str, Some] = {}  # the names of `texts` and above, by the name above
         self._nbytes = 0
 
@@ -71,14 +72,14 @@ class Pending:
                 there = texts.get(key)
                 if there is None:
                     texts[key] = op.text
-                    self._add_name(key)
+                    self._unnamed.append(key)
                 elif type(there) is list:
                     there.append(op.text)
                 else:
                     texts[key] = [cast("str", there), op.text]
             elif type(op) is Put:
                 if key not in texts:
-                    self._add_name(key)
+                    self._unnamed.append(key)
                 texts[key] = op.text
                 self.replaced.add(key)
             else:
@@ -98,6 +99,9 @@ class Pending:
             return
 
     def _unlink(self, key: str) -> None:
+        for name in self._unnamed:  # only now: most commits unlink nothing
+            self._add_name(name)
+        self._unnamed.clear()
         self.unlinked[key] = None
         gone = [key]
         while gone:
