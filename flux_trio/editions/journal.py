@@ -22,6 +22,9 @@ ANNOTATIONS: Final = "annotations"
 Entry: TypeAlias = JournalEntry
 """Job id, place, event. The place counts the events of the job from 0; it is -1 for annotations."""
 
+Told: TypeAlias = dict[str, Any]
+"""The event in an entry."""
+
 
 class Ended(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One finished job; `usec` is when it became inactive, microseconds since the Unix epoch."""
@@ -54,13 +57,13 @@ class Purged(msgspec.Struct, frozen=True):
     times: list[Usec]
 
 
-def entry(jobid: int, place: int, event: Event) -> Entry:
-    """An event of a job's eventlog."""
+def told_of(event: Event) -> Told:
+    """An event as an entry tells it; many entries may share it."""
     # by hand, since every event passes here
-    told: dict[str, Any] = {"timestamp": event.timestamp, "name": event.name}
+    written: Told = {"timestamp": event.timestamp, "name": event.name}
     if event.context is not None:
-        told["context"] = event.context
-    return [jobid, place, told]
+        written["context"] = event.context
+    return written
 
 
 def annotated(jobid: int, now: float, told: dict[str, Any]) -> Entry:

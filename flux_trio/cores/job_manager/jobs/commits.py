@@ -197,10 +197,13 @@ class Commits(Part):
             send_all(questions)
 
     def _commit_all(self) -> None:
-        ops = [
-            ["append", job_key(jobid, "eventlog"), format_eventlog(events)]
-            for jobid, events in self.logged.items()
-        ]
+        ops = []
+        texts: dict[tuple[int, ...], str] = {}  # often many jobs have the same events
+        for jobid, events in self.logged.items():
+            same = tuple(map(id, events))
+            if (text := texts.get(same)) is None:
+                text = texts[same] = format_eventlog(events)
+            ops.append(["append", job_key(jobid, "eventlog"), text])
         ops += ended_ops(self.over)
         ops += self.ops
         self.logged, self.over, self.ops = {}, [], []

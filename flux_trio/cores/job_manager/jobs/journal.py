@@ -27,6 +27,8 @@ class Journal(Part):
         self._ledger = ledger
         self.followers = {}
         self.entries = []
+        self._last: Event | None = None
+        self._told: journal.Told = {}  # of `_last`
         ledger.on_logged.append(self._logged)
         ledger.on_annotated.append(self._annotated)
 
@@ -56,7 +58,9 @@ class Journal(Part):
 
     def _logged(self, job: ActiveJob, event: Event) -> None:
         if self.followers:
-            self.entries.append(journal.entry(job.id, job.nevents - 1, event))
+            if event is not self._last:  # often many jobs have the same
+                self._last, self._told = event, journal.told_of(event)
+            self.entries.append([job.id, job.nevents - 1, self._told])
 
     def _annotated(self, job: ActiveJob) -> None:
         if self.followers:

@@ -97,6 +97,7 @@ class Ledger(Commits):
         self.dirty = {}
         self.hook_story = Story()
         self.nlogged = 0
+        self._last = Event(0.0, "")  # the event that was logged last
         self.on_logged: list[Told] = []
         self.on_annotated: list[Callable[[ActiveJob], None]] = []
         self._on_event: dict[str, list[Told]] = {}  # by name
@@ -131,13 +132,24 @@ class Ledger(Commits):
 
     def log_now(self, job: ActiveJob, name: str, context: dict[str, Any] | None = None) -> None:
         """Log an event of `job` at once, also while a hook is under way."""
-        event = Event(self.outbox.now, name, context)
+        event = self._event(name, context)
         self._apply(job, event)
         self.logged.setdefault(job.id, []).append(event)
         self.dirty[job.id] = job
         if (follow := self._further.get(name)) is not None:
             follow(job, event)
         self._tell(job, event)
+
+    def _event(self, name: str, context: dict[str, Any] | None) -> Event:
+        """Return the event to log now: the last one again, if another job gets the same.
+
+        Events that are one object are formatted once: see `_commit_all`.
+        """
+        last = self._last
+        if last.context is context and last.name is name and last.timestamp == self.outbox.now:
+            return last
+        self._last = Event(self.outbox.now, name, context)
+        return self._last
 
     def raise_exception(
         self, job: ActiveJob, kind: str, severity: int, note: str, userid: int | None = None
