@@ -233,23 +233,22 @@ class Hooks(Part):
         self.at_once.discard(reply.ticket)
         match reply:
             case HookAnswered(ticket, answer):
-                if ticket in self.open:
-                    self._answered(ticket, answer)
+                if (question := self.open.pop(ticket, None)) is not None:
+                    self._answered(question, answer)
                 elif ticket in self.configuring:
                     self.carrier.configured(self.configuring.pop(ticket), answer)
             case JobsAnswered():
                 for ticket, each in enumerate(reply.answers, reply.ticket):
                     if each is None:
                         self._postponed(ticket)
-                    elif ticket in self.open:
-                        self._answered(ticket, each)
+                    elif (question := self.open.pop(ticket, None)) is not None:
+                        self._answered(question, each)
             case HookPostponed():
                 self._postponed(reply.ticket)
             case _:
                 assert_never(reply)
 
-    def _answered(self, ticket: int, answer: HookAnswer) -> None:
-        question = self.open.pop(ticket)
+    def _answered(self, question: OpenQuestion, answer: HookAnswer) -> None:
         job = question.job
         if job.hook in THINKING:
             self._ledger.dirty[job.id] = job  # what was due meanwhile was left

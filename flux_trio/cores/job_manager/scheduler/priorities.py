@@ -23,6 +23,7 @@ from flux_trio.editions import rfc21
 from flux_trio.formats import format_fluid
 from flux_trio.messages import Level
 from flux_trio.protocols import (
+    ASKING,
     PRIORITY_GET,
     PRIORITY_MAX,
     PRIORITY_MIN,
@@ -93,7 +94,7 @@ class Priorities(Part):
         """Ask for the priorities of these jobs, of all that have no open question at once."""
         free = []
         for job in jobs:
-            if job.is_asked:
+            if job.hook in ASKING:
                 self._hooks.when_free(job, AskPriority())
             elif job.state & _RANKED:
                 free.append(job)

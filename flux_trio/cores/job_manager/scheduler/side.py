@@ -113,7 +113,7 @@ class SchedulerSide(Part):
         """Queue a job that is in SCHED, or tell the scheduler of its new priority."""
         if job.hook in BLOCKED or job.allocating is not None:
             return  # it is considered when its grant is settled
-        state = self.requests.state(job.id)
+        state = self.requests.allocs.of(job.id)
         if state is _PENDING:
             self._reconsider_sent(job)
         elif (annotations := self.held.pop(job.id, None)) is not None:
