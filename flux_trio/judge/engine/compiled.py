@@ -261,9 +261,9 @@ def applied(states: States, key_of: KeyOf, apply: Apply, record: Record, seen: S
     key = key_of(record)
     if key is None:
         return None
-    state, is_kept, broken = apply(states.get(key), record, seen.facts)
-    put(states, key, state)
-    return broken or is_kept
+    step = apply(states.get(key), record, seen.facts)
+    put(states, key, step.state)
+    return step.broken or step.kept
 
 
 # --- views

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -92,7 +92,7 @@ class Broken(msgspec.Struct, frozen=True, gc=False):
     is_to_leave: bool = False
 
 
-class Step(NamedTuple):
+class Step(msgspec.Struct, frozen=True, gc=False):
     """The result of a rule for a record.
 
     `state` is the new state under the key (None removes it). `kept` means that the clause was

@@ -117,8 +117,8 @@ def nothing_is_rewritten(storing: Storing | None, record: Record, seen: Seen) ->
         return None
     if storing.is_regular and not storing.has_put:
         return True
-    for op, log, _, _ in appended(record):
-        first = seen.at(WRITTEN, log)
+    for each in appended(record):
+        op, first = each.op, seen.at(WRITTEN, each.log)
         if op.how == "put" and first:
             return Broken(f"put to {op.key}: expected an append, since it exists", (first,))
         if not op.text:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -17,7 +17,7 @@ from flux_trio.trace import Record
 KEYS_MAX: Final = 1024  # keys whose job is remembered
 
 
-class Stored(NamedTuple):
+class Stored(msgspec.Struct, frozen=True, gc=False):
     """One operation of a kvs.commit on an eventlog or a key of a job."""
 
     how: str
@@ -44,17 +44,13 @@ def _job_of(key: str) -> tuple[int, str] | None:
 @once
 def stored(record: Record) -> list[Stored]:
     """Return the puts and appends of a kvs.commit request."""
-    ops = payload(record).get("ops")
-    found = ops if isinstance(ops, list) else []
-    return [
-        Stored(*op)
-        for op in found
-        if isinstance(op, (list, tuple)) and len(op) == 3 and _are_texts(*op)
-    ]
-
-
-def _are_texts(how: Any, key: Any, text: Any) -> bool:
-    return isinstance(how, str) and isinstance(key, str) and isinstance(text, str)
+    ops, found = payload(record).get("ops"), []
+    for op in ops if isinstance(ops, list) else ():
+        if isinstance(op, (list, tuple)) and len(op) == 3:
+            how, key, text = op
+            if isinstance(how, str) and isinstance(key, str) and isinstance(text, str):
+                found.append(Stored(how, key, text))
+    return found
 
 
 # --- eventlogs
@@ -70,7 +66,7 @@ class Entry(msgspec.Struct, gc=False):
     context: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class Appended(NamedTuple):
+class Appended(msgspec.Struct, frozen=True, gc=False):
     """What a commit writes to one eventlog."""
 
     op: Stored
@@ -155,10 +151,10 @@ def _storing(record: Record, _seen: Seen) -> Storing | None:
     if not found:
         return None
     is_regular, has_put, has_submit = True, False, False
-    for op, _, names, fits in found:
-        is_regular = is_regular and fits
-        has_put = has_put or op.how == "put"
-        has_submit = has_submit or "submit" in names
+    for each in found:
+        is_regular = is_regular and each.is_regular
+        has_put = has_put or each.op.how == "put"
+        has_submit = has_submit or "submit" in each.names
     return Storing(is_regular, has_put, has_submit)
 
 

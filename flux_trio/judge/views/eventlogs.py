@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
-from msgspec.structs import replace
-
 from flux_trio.judge.engine.packed import Packing
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import Broken
@@ -121,12 +119,6 @@ _CLOSES: Final = {
     "prolog-finish": "prologs",
     "epilog-finish": "epilogs",
 }
-_PLACES: Final = {
-    "validate": "validated",
-    "start": "started",
-    "free": "freed",
-    "clean": "ended",
-}
 
 
 def _fold_log(log: Log | None, _part: None, record: Record, seen: Seen) -> Log | None:
@@ -137,16 +129,25 @@ def _fold_log(log: Log | None, _part: None, record: Record, seen: Seen) -> Log |
         return Log(n)
     if log is None:
         return None
-    if name in _PLACES:
-        return replace(log, **{_PLACES[name]: n})
     if name in _OPENS:
         opened = (str(context.get("description")), n)
-        return replace(log, **{_OPENS[name]: (*getattr(log, _OPENS[name]), opened)})
+        return log.but(**{_OPENS[name]: (*getattr(log, _OPENS[name]), opened)})
     if name in _CLOSES:
         return _closed(log, name, str(context.get("description")))
+    return None if name == "invalidate" else _gone_on(log, name, context, record)
+
+
+def _gone_on(log: Log, name: str, context: dict[str, Any], record: Record) -> Log:
+    n = record.n
     match name:
-        case "invalidate":
-            return None
+        case "validate":
+            return log.but(validated=n)
+        case "start":
+            return log.but(started=n)
+        case "free":
+            return log.but(freed=n)
+        case "clean":
+            return log.but(ended=n)
         case "finish":
             status = context.get("status")
             return log.but(finished=n, status=status if type(status) is int else 0)
@@ -179,7 +180,7 @@ def _read_back(log: Log, reattach: Any, seen: Seen) -> Log:
 def _closed(log: Log, name: str, description: str) -> Log:
     left: Open = getattr(log, _CLOSES[name])
     first = next((each for each in left if each[0] == description), None)
-    closed = replace(log, **{_CLOSES[name]: tuple(each for each in left if each is not first)})
+    closed = log.but(**{_CLOSES[name]: tuple(each for each in left if each is not first)})
     if name != "dependency-remove":
         return closed
     return closed.but(satisfied=(*log.satisfied, description))
@@ -208,9 +209,11 @@ def _unpack_log(number: int) -> Log:
     return Log(ended, ended=ended, status=status).but(**had)
 
 
+_STEPS: Final = ("submit", "validate", "start", "finish", "release", "free", "clean")
+
 LOG: Final = view(
     "log",
-    logged(ANY_TOPIC),
+    logged(*_STEPS, "exception", "invalidate", *_OPENS, *_CLOSES),
     sent("request", f"<exec>.{topics.START_METHOD}"),
     key=job_id,
     fold=_fold_log,

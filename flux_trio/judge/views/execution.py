@@ -358,7 +358,7 @@ SAYING: Final = Trait("saying", tuple(sent("response", START)), _saying, lambda:
 # --- events that the job manager has to log
 
 
-class Expected(NamedTuple):
+class Expected(Live, frozen=True, gc=False):
     """A response that the job manager has received and not logged."""
 
     n: Place

@@ -26,7 +26,7 @@ from flux_trio.judge.engine.selector import (
     topic_of,
 )
 from flux_trio.judge.engine.trait import CARRIES_R, WITH_R
-from flux_trio.judge.engine.view import Seen, View, seen_once, view
+from flux_trio.judge.engine.view import Live, Seen, View, seen_once, view
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
 from flux_trio.judge.views.jobs import LIFE
 from flux_trio.judge.views.resource_sets import (
@@ -114,7 +114,7 @@ COMMITS: Final = view(
 """Open commits in which the scheduler writes R."""
 
 
-class Grant(NamedTuple):
+class Grant(Live, frozen=True, gc=False):
     since: Place
     """The SUCCESS or hello response that granted it."""
     resources: ResourceSet
@@ -143,7 +143,7 @@ def _next_grant(grant: Grant | None, record: Record, seen: Seen) -> Grant | None
     if grant is None or freed is None:
         return None
     left = grant.resources.difference(freed)
-    return grant._replace(resources=left) if left else None
+    return grant.but(resources=left) if left else None
 
 
 def grant_in(record: Record, seen: Seen) -> Grant | None:
@@ -176,7 +176,7 @@ Taken: TypeAlias = frozenset[tuple[int, int]]
 """A bit set of cores or gpus, with the bit set of the ranks on which jobs have just these."""
 
 
-class InUse(NamedTuple):
+class InUse(Live, frozen=True, gc=False):
     """The resources of all grants together."""
 
     cores: Taken = frozenset()

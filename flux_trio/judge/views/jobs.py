@@ -13,7 +13,6 @@ from typing import Any, Final
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.selector import (
     ANY_DISCONNECT,
-    ANY_TOPIC,
     BROKER,
     EVENT,
     RECV,
@@ -297,9 +296,13 @@ def _after_event(life: Life, name: Any, record: Record) -> Life | None:
     return life
 
 
+_MOVING: Final = {name for moves in MOVES.values() for name in moves}
+_LIVED: Final = sorted({"submit", "release", "free", "exception", "invalidate"} | _MOVING)
+"""The events that change a life."""
+
 LIFE: Final = view(
     "life",
-    logged(ANY_TOPIC),
+    logged(*_LIVED),
     key=job_id,
     parts=_lives,
     many=(
