@@ -77,6 +77,8 @@ Keep: TypeAlias = Callable[[str], object]
 Step: TypeAlias = Callable[[Record, Keeping, list[States], Keep], Found]
 """Judges a record and folds it: calls `keep` with each clause that is kept, and returns the
 violations."""
+Reader: TypeAlias = Callable[[Record, Seen], tuple[Value, ...]]
+"""Returns the values of the traits of a record."""
 
 
 class Asked(NamedTuple):
@@ -126,7 +128,7 @@ def step_of(asked: Iterable[Asked], folded: Iterable[Folded]) -> Step:
         code.add(2, "for states, key, state in after:")
         _write_put(code, 3, "key")
     code.add(2, "return found")
-    return code.step()
+    return code.function("record, seen, slots, keep")
 
 
 class _Code:
@@ -148,20 +150,21 @@ class _Code:
             self._constants.append(constant)
         return found
 
-    def step(self) -> Step:
+    def function(self, parameters: str) -> Callable[..., Any]:
+        """Return the function with these parameters and lines."""
         names = ", ".join(f"c{place}" for place in range(len(self._constants)))
-        head = [f"def make({names}):", "    def step(record, seen, slots, keep):"]
-        source = "\n".join([*head, *self._lines, "    return step", ""])
-        step: Step = _made(source)(*self._constants)
-        return step
+        head = [f"def make({names}):", f"    def made({parameters}):"]
+        source = "\n".join([*head, *self._lines, "    return made", ""])
+        made: Callable[..., Any] = _made(source)(*self._constants)
+        return made
 
 
 @functools.lru_cache(maxsize=SOURCES_MAX)
-def _made(source: str) -> Callable[..., Step]:
-    """Return the function that takes the constants of a source and returns the step."""
+def _made(source: str) -> Callable[..., Callable[..., Any]]:
+    """Return the function that takes the constants of a source and returns its function."""
     names: dict[str, Any] = {}
     exec(compile(source, "<step of a plan>", "exec"), names)
-    make: Callable[..., Step] = names["make"]
+    make: Callable[..., Callable[..., Any]] = names["make"]
     return make
 
 
@@ -171,6 +174,14 @@ def _live(code: _Code, depth: int, slot: int) -> int:
         return depth
     code.add(depth, f"if slots[{slot}]:")
     return depth + 1
+
+
+def reader_of(reads: Iterable[Callable[[Record, Seen], Value]]) -> Reader:
+    """Return a function that returns what each of these functions returns."""
+    code = _Code()
+    calls = [f"{code.name(read)}(record, seen)," for read in reads]
+    code.add(2, f"return ({' '.join(calls)})")
+    return code.function("record, seen")
 
 
 # --- rules

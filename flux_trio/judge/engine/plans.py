@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, NoReturn
 
 from flux_trio.judge.engine import parties
-from flux_trio.judge.engine.compiled import ALWAYS, Asked, Folded, Step, step_of
+from flux_trio.judge.engine.compiled import ALWAYS, Asked, Folded, Step, reader_of, step_of
 from flux_trio.judge.engine.declared import Mark, Seen, Selector, Trait, Value, Values, View
 from flux_trio.judge.engine.rule import ByTrait, Rule, Said
 from flux_trio.judge.engine.selector import (
@@ -27,7 +27,7 @@ from flux_trio.judge.engine.selector import (
     OWN,
     name_of,
 )
-from flux_trio.messages import Event, Request, Response, service_of
+from flux_trio.messages import Control, Event, Request, Response, service_of
 from flux_trio.trace import Record
 
 PLANS_MAX: Final = 4096  # cached plans; peers may send any number of topics
@@ -61,8 +61,8 @@ class Family:
 
     here: Here
     traits: tuple[Trait, ...]
-    reads: tuple[Callable[[Record, Seen], Value], ...]
-    """The readers of these traits."""
+    read: Callable[[Record, Seen], tuple[Value, ...]]
+    """Reads the values of these traits."""
     rules: tuple[Rule, ...]
     """The rules that may read some of these records."""
     views: tuple[View, ...]
@@ -93,7 +93,7 @@ class Plans:
         message: Any = record.message
         kind = record.kind
         if message is not None:
-            topic = message.topic if type(message) in _TYPES else ""
+            topic = message.topic if type(message) is not Control else ""
         elif kind == EVENT:
             topic = name_of(record)
         elif kind == HOOK:
@@ -104,13 +104,7 @@ class Plans:
         family = self._families.get(where)
         if family is None:
             family = self._new_family(*where)
-        reads = family.reads
-        if len(reads) == 1:
-            values: tuple[Value, ...] = (reads[0](record, seen),)
-        elif len(reads) == 2:
-            values = (reads[0](record, seen), reads[1](record, seen))
-        else:
-            values = tuple([read(record, seen) for read in reads]) if reads else ()
+        values = family.read(record, seen)
         plan = family.plans.get(values)
         return self._new_plan(family, values) if plan is None else plan
 
@@ -135,7 +129,7 @@ class Plans:
         family = Family(
             here,
             traits,
-            tuple(trait.read for trait in traits),
+            reader_of([trait.read for trait in traits]),
             tuple(each for each in self.rules if here.may_be_of(each.selectors)),
             tuple(each for each in self.views if here.may_be_of(each.selectors)),
             {},

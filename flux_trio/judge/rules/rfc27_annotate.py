@@ -67,8 +67,7 @@ def pruned(value: Any) -> Any:
     """Return the value without empty dictionaries, which the RFC neither keeps nor removes."""
     if not isinstance(value, dict):
         return value
-    items = {key: pruned(each) for key, each in value.items()}
-    return {key: each for key, each in items.items() if each != {}}
+    return {key: left for key, each in value.items() if (left := pruned(each)) != {}}
 
 
 def _fold_annotations(

@@ -65,8 +65,9 @@ def _require_event(
         left = [each for each in _expected(seen, record, name) if when(each)]
         if name_of(record) == "clean":
             return _missing_at_the_end(record, seen, name, left)
-        if any(is_told(each, record) for each in left):
-            return True
+        for each in left:
+            if is_told(each, record):
+                return True
         what = f"{name} event of job {job_id(record)}"
         left = [each for each in left if not each.is_doubtful]
         if left and name != "exception":

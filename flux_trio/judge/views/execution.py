@@ -208,11 +208,12 @@ def is_senseless(record: Record, seen: Seen) -> bool:
     if errnum(record):
         return False
     kind = payload(record).get("type")
-    start: Start | None = seen.at(STARTS, job_id(record))
+    start: Start | None = seen.states[STARTS].get(job_id(record))
     if start is None or not is_open(start):
         return True
-    if any(start.place(each, heard=True) for each in _ONCE.get(str(kind), ())):
-        return True
+    for each in _ONCE.get(str(kind), ()):
+        if start.place(each, heard=True):
+            return True
     if kind in ("start", "reattached"):
         is_readable = isinstance(payload(record).get("data"), dict)
     else:
@@ -380,9 +381,9 @@ def _expected_parts(record: Record, seen: Seen) -> Iterable[tuple[Any, Expected 
         name = name_of(record)
         return [((jobid, kind), None) for kind in (EVENTS if name == "clean" else (name,))]
     kind, data = str(payload(record).get("type")), data_of(record)
-    if errnum(record) or not is_well_formed(kind, data) or not _is_due(kind, record, seen):
-        return []
     start = start_of(seen, record)
+    if errnum(record) or not is_well_formed(kind, data) or not _is_due(kind, start, record, seen):
+        return []
     heard = dict(start.heard) if start is not None else {}
     context = tuple([(k, v) for k, v in data.items() if isinstance(v, (str, int, float))])
     is_early_or_late = "start" not in heard or "finish" in heard
@@ -405,10 +406,10 @@ def is_well_formed(kind: Any, data: dict[str, Any]) -> bool:
     return False
 
 
-def _is_due(kind: str, record: Record, seen: Seen) -> bool:
+def _is_due(kind: str, start: Start | None, record: Record, seen: Seen) -> bool:
     """Whether the response is in order, so that the job manager has to log it."""
-    log: Log | None = seen.at(LOG, job_id(record))
-    if log is None or log.ended or not is_open(start_of(seen, record)):
+    log: Log | None = seen.states[LOG].get(job_id(record))
+    if log is None or log.ended or not is_open(start):
         return False
     return not ((kind == "start" and log.started) or (kind == "finish" and log.finished))
 
@@ -428,15 +429,23 @@ def _fold_expected(
     # other parties raise exceptions too, but only the service sends start, release and finish
     others = payload(record).get("name") == "exception"
     oldest = left[0] if left and not others else None
-    done = next((each for each in left if is_told(each, record)), oldest)
-    return tuple(each for each in left if each is not done) or None
+    done = oldest
+    for each in left:
+        if is_told(each, record):
+            done = each
+            break
+    return tuple([each for each in left if each is not done]) or None
+
+
+_NOTHING: Final = object()  # equals no value
 
 
 def is_told(expected: Expected, record: Record) -> bool:
     """Whether an event has the data of the expected response."""
     context = payload(record).get("context")
     context = context if isinstance(context, dict) else {}
-    return all(key in context and context[key] == value for key, value in expected.context)
+    left = [key for key, value in expected.context if context.get(key, _NOTHING) != value]
+    return not left
 
 
 EXPECTED: Final = view(

@@ -23,7 +23,7 @@ def _omits(record: Record, seen: Seen) -> bool:
     The job manager raises an exception for a finish without start, and for a final release without
     finish or fatal exception (readings: Final release without finish).
     """
-    start: Start | None = seen.at(STARTS, job_id(record))
+    start: Start | None = seen.states[STARTS].get(job_id(record))
     if errnum(record) or start is None or not is_open(start):
         return False
     match kind_of_answer(record):
