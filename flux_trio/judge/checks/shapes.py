@@ -133,6 +133,7 @@ def require_key(
 
     `when` says of an object whether the clause is about it. `form` is as for `Rules.each`.
     """
+    fits = shape.fits
 
     @rules.each(clause, *selectors, of=subjects, form=form)
     def judge(subject: tuple[str, dict[str, Any]]) -> Broken | bool | None:
@@ -140,7 +141,7 @@ def require_key(
         if key in found:
             if when is not None and not when(found):
                 return None
-            if shape.fits(found[key]):
+            if fits(found[key]):
                 return True
             return Broken(f"{what}: {key}: expected {shape.words}, got {found[key]!r:.80}")
         if not required or (when is not None and not when(found)):

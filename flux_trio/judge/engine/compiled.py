@@ -4,11 +4,11 @@ A dozen rules and views read a record, and most of them take less time than the 
 would. So the calls of a plan are written down one after the other, as Python source, and compiled.
 The step of a plan with one rule, a table of one rule, a view with parts and a view with a key is
 
-    def step(record, seen, slots, keep):
+    def step(record, seen, slots, kept):
         found = []
         said = c0(record, seen)                   # the rule
         if said is True:
-            keep(c2)
+            kept.add(c2)
         elif said:
             found.append((c1, said))
         for subject in c3(record, seen):          # the table
@@ -73,9 +73,8 @@ class Keeping(Seen, Protocol):
         """The states, by slot."""
 
 
-Keep: TypeAlias = Callable[[str], object]
-Step: TypeAlias = Callable[[Record, Keeping, list[States], Keep], Found]
-"""Judges a record and folds it: calls `keep` with each clause that is kept, and returns the
+Step: TypeAlias = Callable[[Record, Keeping, list[States], set[str]], Found]
+"""Judges a record and folds it: adds each clause that is kept to the set, and returns the
 violations."""
 Reader: TypeAlias = Callable[[Record, Seen], tuple[Value, ...]]
 """Returns the values of the traits of a record."""
@@ -128,7 +127,7 @@ def step_of(asked: Iterable[Asked], folded: Iterable[Folded]) -> Step:
         code.add(2, "for states, key, state in after:")
         _write_put(code, 3, "key")
     code.add(2, "return found")
-    return code.function("record, seen, slots, keep")
+    return code.function("record, seen, slots, kept")
 
 
 class _Code:
@@ -205,7 +204,7 @@ def _write_rule(code: _Code, asked: Asked) -> None:
 
 def _write_answer(code: _Code, depth: int, rule: Rule, broken: str) -> None:
     code.add(depth, "if said is True:")
-    code.add(depth + 1, f"keep({code.name(rule.clause)})")
+    code.add(depth + 1, f"kept.add({code.name(rule.clause)})")
     code.add(depth, "elif said:")
     code.add(depth + 1, broken)
 
@@ -226,9 +225,7 @@ def _write_table_by_form(code: _Code, subjects: Subjects, form: FormOf, rules: l
     code.add(2, f"for subject in {code.name(subjects)}(record, seen):")
     answers = code.name(answers_of(tuple(rules)))
     code.add(3, f"form = {code.name(form)}(subject)")
-    code.add(3, f"kept = {answers}.get(form) or {answers}.asked(subject, form, found)")
-    code.add(3, "for clause in kept:")
-    code.add(4, "keep(clause)")
+    code.add(3, f"kept.update({answers}.get(form) or {answers}.asked(subject, form, found))")
 
 
 class Answers(dict[Hashable, tuple[str, ...]]):

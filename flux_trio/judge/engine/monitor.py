@@ -13,7 +13,7 @@ from typing import Any, Final
 from flux_trio.judge.clauses.registry import Clause
 from flux_trio.judge.engine.causes import Causes, Violation
 from flux_trio.judge.engine.clock import Clock, step_of
-from flux_trio.judge.engine.compiled import Found, Keep, States
+from flux_trio.judge.engine.compiled import Found, States
 from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.knowing import Knowledge
 from flux_trio.judge.engine.packed import Packed
@@ -66,7 +66,7 @@ class Monitor:
         }
         self._known = Knowledge(is_routed=is_routed)
         self._kept: set[str] = set()
-        self._keep: Keep = self._kept.add
+        self._kept_now = self._kept
         """Takes the clauses that a record keeps."""
         self._used: set[Plan] = set()
         self._last: Record | None = None
@@ -81,16 +81,17 @@ class Monitor:
     def observe(self, record: Record) -> list[Violation]:
         """Take the next record of the trace, and return its violations."""
         self._known.take(record)
-        if record.t - self._ahead >= self._clock.next_t or record.kind == CLOCK:
+        t = record.t - self._ahead
+        if t >= self._clock.next_t or record.kind == CLOCK:
             self._take_time(record)
         else:
-            self._t = record.t - self._ahead
+            self._t = t
         plan = self._plans.plan(record, self)
         if plan not in self._used:
             self._use(plan)
         if self._left or plan.is_of_parties:
             self._note_debts(record, plan)
-        broken = plan.step(record, self, self.slots, self._keep)
+        broken = plan.step(record, self, self.slots, self._kept_now)
         if self._is_noting:
             self._note_clauses(record, plan, broken)
         found = [self._found(rule, record, said) for rule, said in broken] if broken else []

@@ -31,8 +31,7 @@ class NotingMonitor(Monitor):
     ) -> None:
         super().__init__(rules, clauses, is_routed=is_routed)
         self._note = note
-        self._kept_now: set[str] = set()
-        self._keep = self._kept_now.add
+        self._kept_now = set()
 
     def _note_clauses(self, record: Record, plan: Plan, broken: Found) -> None:
         kept = plan.kept | self._kept_now

@@ -36,7 +36,8 @@ __all__ = [
 
 def _errnum(record: Record, _seen: Seen) -> Value:
     found: Any = record.message
-    return int(found.errnum)
+    errnum: int = found.errnum
+    return errnum
 
 
 ERRNUM: Final = Trait(
@@ -52,7 +53,7 @@ ERROR: Final = Mark(ERRNUM, bool)
 
 
 _START: Final = "<exec>.start"
-_TYPES: Final = (0, 1, 2, 3, "start", "release", "exception", "finish")
+_TYPES: Final = frozenset((0, 1, 2, 3, "start", "release", "exception", "finish"))
 """The types of responses to sched.alloc and <exec>.start."""
 
 
@@ -103,8 +104,7 @@ def _written(record: Record, _seen: Seen) -> Value:
     found = set()
     for op in ops if isinstance(ops, list) else ():
         if isinstance(op, (list, tuple)) and len(op) > 1:
-            key = str(op[1])
-            found.add(key[key.rfind(".") + 1 :])
+            found.add(str(op[1]).rpartition(".")[2])
             if op[0] == _UNLINK:
                 found.add(_UNLINK)
     return tuple([name for name in _WRITTEN if name in found])

@@ -12,6 +12,7 @@ from flux_trio.judge.checks.shapes import INTEGER, STRING
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
     ANY_TOPIC,
+    OWN,
     Broken,
     Rules,
     Said,
@@ -21,6 +22,7 @@ from flux_trio.judge.engine.rule import (
     payload,
     sent,
     view,
+    while_live,
 )
 from flux_trio.judge.engine.selector import EVENT, name_of
 from flux_trio.judge.engine.trait import WITH_EVENTS, WITH_UNLINK
@@ -184,7 +186,7 @@ _JOB: Final = re.compile(r"job(\.[0-9a-f]{4}){4}")
 INVALID: Final = view(
     "invalid",
     logged("invalidate"),
-    UNLINKS,
+    while_live(OWN, UNLINKS),
     parts=_invalid_parts,
     fold=lambda _n, is_invalid, record, _seen: record.n if is_invalid else None,
     state=Place,
@@ -204,7 +206,7 @@ def _owed_removals(seen: Seen) -> Iterable[Broken]:
 @RULES.judge(
     "21.events.13",
     logged("invalidate"),
-    UNLINKS,
+    while_live(INVALID, UNLINKS),
     views=(INVALID, COMMITS),
     debts=_owed_removals,
 )

@@ -352,7 +352,7 @@ def no_exception_for_offline_targets(record: Record, seen: Seen) -> Said:
     had, held = heard_by(seen, record.party), seen.at(HELD, job_id(record))
     if had is None or held is None or not seen.facts.is_ready:
         return None
-    if not held.targets & had.offline or held.targets & had.taken:
+    if held.targets.is_disjoint(had.offline) or not held.targets.is_disjoint(had.taken):
         return None
     if topic_of(record) == topics.SCHED_FREE:
         return True
@@ -374,7 +374,7 @@ FREED: Final = view(
 @RULES.judge("28.offline.5", logged("clean"), FREE, views=[AS_RECEIVED, HELD, FREED])
 def offline_targets_are_freed(record: Record, seen: Seen) -> Said:
     had, held = heard_by(seen, seen.facts.scheduler), seen.at(HELD, job_id(record))
-    if had is None or held is None or not held.targets & had.offline:
+    if had is None or held is None or held.targets.is_disjoint(had.offline):
         return None
     if record.kind == RECV:
         return True

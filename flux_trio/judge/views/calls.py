@@ -32,6 +32,7 @@ from flux_trio.trace import Kind, Record
 
 ENDS: Final = ("removed", "crashed", "returned")  # what happened to a module that is gone
 ENDED_MAX: Final = 16  # ended streams kept per client
+_DISCONNECT: Final = f".{topics.DISCONNECT}"
 
 REQUESTS: Final = sent("request", ANY_TOPIC)
 ANSWERS: Final = received("response", ANY_TOPIC)
@@ -72,7 +73,8 @@ def call_key(record: Record) -> tuple[str, int]:
 
 def is_disconnect(request: Request) -> bool:
     """Whether the broker reports that the sender has disconnected."""
-    return request.topic == f"{service_of(request.topic)}.{topics.DISCONNECT}"
+    topic = request.topic
+    return topic.endswith(_DISCONNECT) and topic == service_of(topic) + _DISCONNECT
 
 
 def left_open(seen: Seen, client: str, service: str = "") -> list[tuple[Any, Call]]:

@@ -14,6 +14,7 @@ from flux_trio.judge.checks.shapes import idset_of
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.selector import (
     EVENT,
+    OWN,
     SEND,
     errnum,
     job_id,
@@ -24,6 +25,7 @@ from flux_trio.judge.engine.selector import (
     received,
     sent,
     topic_of,
+    while_live,
 )
 from flux_trio.judge.engine.trait import CARRIES_R, WITH_R
 from flux_trio.judge.engine.view import Live, Seen, View, seen_once, view
@@ -107,7 +109,7 @@ def _fold_commits(_n: int | None, _part: None, record: Record, _seen: Seen) -> P
 COMMITS: Final = view(
     "commits",
     sent("request", topics.KVS_COMMIT, mark=WITH_R),
-    received("response", topics.KVS_COMMIT),
+    while_live(OWN, received("response", topics.KVS_COMMIT)),
     parts=_commits,
     fold=_fold_commits,
 )

@@ -101,7 +101,7 @@ def _tables(text: str) -> Tables:
 
 
 def _jobspec_queues(record: Record, _seen: Seen) -> Iterable[tuple[int, str]]:
-    found = [(op.job, op.text) for op in stored(record)]
+    found = [(op.job, op.text) for op in stored(record) if op.key.endswith(".jobspec")]
     jobs = [(job[0], text) for job, text in found if job is not None and job[1] == "jobspec"]
     return [
         (jobid, queue_of(decoded(text)) if '"queue"' in text else ANONYMOUS) for jobid, text in jobs
