@@ -16,10 +16,12 @@ from typing import Any, Final, Self
 
 from flux_trio.config import Config, parse_config
 from flux_trio.formats import Jobspec
-from flux_trio.jobtap import HandlerFailed, Plugin, failures_told
+from flux_trio.jobtap import failures_told
 from flux_trio.messages import FluxError, topics
 from flux_trio.testing.fixtures import EPOCH
 from flux_trio.testing.harness_job import HarnessJob
+from flux_trio.testing.instance_job import plain_jobspec
+from flux_trio.testing.plugins import PluginErrors, PluginSource, made
 from flux_trio.testing.stage import Stage
 from flux_trio.testing.trio_thread import TrioThread
 from flux_trio.trace import Kind, Record
@@ -49,6 +51,7 @@ class HookCall:
 class PluginHarness:
     """A job manager with `plugins` and the builtin plugins, in a `with` block.
 
+    Each of `plugins` is one, or what makes one: its class, a function, the path of its file.
     `config` is a Config or its text (TOML): queues, limits, further plugins by name or file.
     `users` has names and groups by userid: {1001: ("alice", {"physics"})}. Raises PluginError
     for a plugin that cannot be loaded.
@@ -60,21 +63,21 @@ class PluginHarness:
 
     def __init__(
         self,
-        *plugins: Plugin,
+        *plugins: PluginSource,
         config: Config | str = "",
         users: Mapping[int, tuple[str, Iterable[str]]] | None = None,
         may_fail: bool = False,
     ) -> None:
         self._config = parse_config(config) if isinstance(config, str) else config
-        self._stage = Stage(plugins, self._config, users or {}, self._take)
+        self._stage = Stage([*map(made, plugins)], self._config, users or {}, self._take)
         # Nobody judges it: its scheduler takes shortcuts, for example acquires no resources.
         context = Context()
-        self.plugin_errors: list[BaseException] = []
+        self._errors = PluginErrors()
+        self.plugin_errors: list[BaseException] = self._errors.found
         """The errors of plugins so far, with their own tracebacks."""
         context.run(failures_told.set, (self.plugin_errors.append,))
         self._thread = TrioThread("plugin harness", self._stage.open, context=context)
         self._may_fail = may_fail
-        self._raised = 0  # errors of plugins that the test has seen
         self.calls: list[HookCall] = []
         """Every call of a hook so far in order, including builtin plugins."""
 
@@ -90,13 +93,13 @@ class PluginHarness:
     ) -> None:
         self._thread.stop()
         if error is None:
-            self._raise_failure()
+            self.check()
 
     # --- jobs
 
     def submit(
         self,
-        jobspec: Mapping[str, Any] | None = None,
+        jobspec: Jobspec | Mapping[str, Any] | None = None,
         *,
         userid: int = GUEST,
         urgency: int = 16,
@@ -105,15 +108,15 @@ class PluginHarness:
     ) -> HarnessJob:
         """Submit a job of `userid`; it goes on until a plugin holds it, or until SCHED.
 
-        The default `jobspec` (RFC 14 object) runs `true`; `shape` has arguments of
+        The default `jobspec` (a Jobspec, or an RFC 14 object) runs `true`; `shape` has arguments of
         `Jobspec.from_command` (nnodes, ntasks, cores_per_task, duration…), `attributes` further
         attributes by key (`system.bank`). Raises Rejected.
         """
         if jobspec is None:
             more = dict(attributes or {})
-            jobspec = Jobspec.from_command(["true"], cwd="/", attributes=more, **shape).to_json()
+            jobspec = Jobspec.from_command(["true"], cwd="/", attributes=more, **shape)
         try:
-            jobid = self.do(self._stage.submit, userid, dict(jobspec), urgency)
+            jobid = self.do(self._stage.submit, userid, plain_jobspec(jobspec), urgency)
         except FluxError as error:
             raise Rejected(error.text) from None
         return HarnessJob(self, self._stage, jobid)
@@ -136,7 +139,7 @@ class PluginHarness:
     def advance(self, seconds: float) -> None:
         """Advance the time from deadline to deadline, so that timers fire at their times."""
         self._thread.advance(seconds)
-        self._raise_failure()
+        self.check()
 
     def has_deadline(self, seconds: float) -> bool:
         """Whether a task waits for a deadline at most `seconds` away."""
@@ -176,19 +179,16 @@ class PluginHarness:
         try:
             answer = self._thread.do(function, *args)
         except FluxError:
-            self._raise_failure()  # it may be the reason
+            self.check()  # it may be the reason
             raise
-        self._raise_failure()
+        self.check()
         return answer
 
-    def _raise_failure(self) -> None:
-        """Raise the first error of a plugin that the test has not seen."""
+    def check(self) -> None:
+        """Raise the first error of a plugin since the last call; each call does so at its end."""
         __tracebackhide__ = True
-        first, self._raised = self._raised, len(self.plugin_errors)
-        for error in [] if self._may_fail else self.plugin_errors[first:]:
-            if isinstance(error, Exception):
-                raise error from error.__cause__
-            raise HandlerFailed("\n".join(error.__notes__)) from error  # it would end pytest
+        if not self._may_fail:
+            self._errors.raise_news()
 
     def _take(self, record: Record) -> None:
         """Keep the hook calls of the trace; a Sink."""

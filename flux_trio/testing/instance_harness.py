@@ -16,20 +16,18 @@ from flux_trio.broker import Handle, ModuleSpec
 from flux_trio.config import Config, parse_config
 from flux_trio.cores.job_manager.requests.admissions import User
 from flux_trio.editions.rfc27 import AllocType
-from flux_trio.faults.plugin_files import no_plugin_fails
 from flux_trio.formats import Jobspec, ResourceSet
 from flux_trio.instance import Instance, more_sinks
 from flux_trio.jobtap import Plugin, failures_told
 from flux_trio.messages import topics
+from flux_trio.testing.breaking import PLUGIN, unknown_text
 from flux_trio.testing.fakes import Fake, FakeExec, FakeScheduler
 from flux_trio.testing.fixtures import EPOCH, USERID, simulated_instance
-from flux_trio.testing.instance_job import InstanceJob
+from flux_trio.testing.instance_job import InstanceJob, plain_jobspec
+from flux_trio.testing.plugins import PluginErrors, PluginSource, made
 from flux_trio.testing.trio_thread import TrioThread
-from flux_trio.testing.watching import watched
+from flux_trio.testing.watching import Watched, watched
 from flux_trio.trace import Record
-
-PLUGIN: Final = no_plugin_fails.name
-"""The property that no handler of a plugin fails."""
 
 WAIT_S: Final = 86_400.0
 """Virtual seconds that `wait` waits for an event, at most."""
@@ -38,10 +36,12 @@ WAIT_S: Final = 86_400.0
 class InstanceHarness:
     """An instance in a `with` block; the end of the block judges it by the clauses of the RFCs.
 
-    `config` is a Config or its text (TOML). `users` has names and groups by userid: {1001:
-    ("alice", {"physics"})}. The `seed` orders Trio's tasks. `breaking` are the clauses that the
-    test breaks on purpose; with None the instance is not judged. The end of the block raises
-    ClausesBroken, or the first error of a plugin, unless `breaking` has PLUGIN or is None.
+    The default `inventory` has four nodes of four cores. `config` is a Config or its text (TOML).
+    Each of `plugins` is one, or what makes one: its class, a function, the path of its file.
+    `users` has names and groups by userid: {1001: ("alice", {"physics"})}. The `seed` orders Trio's
+    tasks. `breaking` are the clauses that the test breaks on purpose; with None the instance is not
+    judged. Raises PluginError for a bad file of a plugin, ValueError if `breaking` has a name of no
+    clause. The end of the block raises as `check` does.
     """
 
     def __init__(
@@ -49,20 +49,24 @@ class InstanceHarness:
         *,
         inventory: ResourceSet | None = None,
         config: Config | str = "",
-        plugins: Iterable[Plugin] = (),
+        plugins: Iterable[PluginSource] = (),
         users: Mapping[int, tuple[str, Iterable[str]]] | None = None,
         seed: int = 0,
         breaking: Collection[str] | None = (),
     ) -> None:
         self._inventory = inventory
         self._config = parse_config(config) if isinstance(config, str) else config
-        self._plugins = plugins
+        self.plugins: list[Plugin] = [made(each) for each in plugins]
+        """The plugins that were given, in their order."""
         self._users = {
             userid: User(name, frozenset(groups))
             for userid, (name, groups) in (users or {}).items()
         }
         self._seed = seed
         self._breaking = breaking
+        if text := unknown_text(breaking or ()):
+            raise ValueError(text)
+        self._watched: Watched | None = None
         self._stack = ExitStack()
         self._thread: TrioThread
         self._instance: Instance
@@ -70,13 +74,14 @@ class InstanceHarness:
         self._clients: dict[int, Handle] = {}
         self.trace: list[Record] = []
         """The trace so far."""
-        self.plugin_errors: list[BaseException] = []
+        self._errors = PluginErrors()
+        self.plugin_errors: list[BaseException] = self._errors.found
         """What plugins have raised so far, with their own tracebacks."""
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             if self._breaking is not None:
-                stack.enter_context(watched(self._breaking))
+                self._watched = stack.enter_context(watched(self._breaking))
             context = copy_context()
             context.run(more_sinks.set, (*more_sinks.get(), lambda: self.trace.append))
             context.run(failures_told.set, (*failures_told.get(), self.plugin_errors.append))
@@ -94,15 +99,31 @@ class InstanceHarness:
         traceback: TracebackType | None,
     ) -> None:
         self._stack.__exit__(kind, error, traceback)
-        if error is None and self._breaking is not None and PLUGIN not in self._breaking:
-            for raised in self.plugin_errors[:1]:
-                raise raised
+        if error is None:
+            self._raise_plugin_error()
+
+    def check(self) -> None:
+        """Raise what a plugin or the instance has done wrong since the last check.
+
+        Raises the first error of a plugin, unless `breaking` has PLUGIN, or else ClausesBroken. Of
+        an instance at rest a response or event that is still due is a violation. If the instance
+        is not judged, nothing is raised.
+        """
+        __tracebackhide__ = True
+        self._raise_plugin_error()
+        if self._watched is not None:
+            self._watched.check()
+
+    def _raise_plugin_error(self) -> None:
+        __tracebackhide__ = True
+        if self._breaking is not None and PLUGIN not in self._breaking:
+            self._errors.raise_news()
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[None]:
         async with (
             simulated_instance(
-                self._inventory, self._config, self._plugins, self._users
+                self._inventory, self._config, self.plugins, self._users
             ) as self._instance,
             AsyncExitStack() as self._peers,
         ):
@@ -112,7 +133,7 @@ class InstanceHarness:
 
     def submit(
         self,
-        jobspec: Mapping[str, Any] | None = None,
+        jobspec: Jobspec | Mapping[str, Any] | None = None,
         *,
         run_s: float = 1.0,
         userid: int = USERID,
@@ -122,14 +143,14 @@ class InstanceHarness:
     ) -> InstanceJob:
         """Submit a job. It goes on as far as it can without time.
 
-        The default `jobspec` (RFC 14 object) pretends to run for `run_s` seconds; `shape` has
-        arguments of `Jobspec.from_command` (nnodes, ntasks, cores_per_task, duration), `attributes`
-        further attributes by key (`system.bank`). Raises FluxError.
+        The default `jobspec` (a Jobspec, or an RFC 14 object) pretends to run for `run_s` seconds;
+        `shape` has arguments of `Jobspec.from_command` (nnodes, ntasks, cores_per_task, duration),
+        `attributes` further attributes by key (`system.bank`). Raises FluxError.
         """
         if jobspec is None:
             more = {"system.exec.test.run_duration": run_s} | dict(attributes or {})
-            jobspec = Jobspec.from_command(["true"], cwd="/", attributes=more, **shape).to_json()
-        payload = {"jobspec": dict(jobspec), "urgency": urgency}
+            jobspec = Jobspec.from_command(["true"], cwd="/", attributes=more, **shape)
+        payload = {"jobspec": plain_jobspec(jobspec), "urgency": urgency}
         return InstanceJob(self, self.request(topics.INGEST_SUBMIT, payload, userid=userid)["id"])
 
     def wait(self, job: InstanceJob, event: str = "clean") -> None:
@@ -219,7 +240,12 @@ class PlayedScheduler:
         return self.fake.asked(topics.SCHED_ALLOC)
 
     def grant(self, job: InstanceJob, cores: dict[int, int] | None = None) -> None:
-        """Allocate `cores` of each rank to a job; without it, one free core."""
+        """Allocate cores to a job: `cores` has their number by rank; without it, one free core.
+
+        Raises ValueError for anything but numbers.
+        """
+        if any(not isinstance(each, int) for each in (cores or {}).values()):
+            raise ValueError(f"expected the number of cores by rank, such as {{0: 2}}, got {cores}")
         self._instance.do(self.fake.grant, job.id, cores)
 
     def deny(self, job: InstanceJob, note: str = "") -> None:

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from flux_trio.formats import Event, format_fluid, job_key, parse_eventlog
+from flux_trio.formats import Event, Jobspec, format_fluid, job_key, parse_eventlog
 from flux_trio.messages import topics
 from flux_trio.protocols import Job, JobState, replay
+
+
+def plain_jobspec(jobspec: Jobspec | Mapping[str, Any]) -> dict[str, Any]:
+    """Return the RFC 14 object."""
+    return jobspec.to_json() if isinstance(jobspec, Jobspec) else dict(jobspec)
 
 
 class Requests(Protocol):

@@ -6,19 +6,20 @@ package only when a fixture is used.
 
 from __future__ import annotations
 
+import argparse
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 import pytest
 
 if TYPE_CHECKING:
     from flux_trio.faults import Fault
-    from flux_trio.jobtap import Plugin
     from flux_trio.testing.harness import PluginHarness
     from flux_trio.testing.instance_harness import InstanceHarness, PlayedExec, PlayedScheduler
+    from flux_trio.testing.plugins import PluginSource
     from flux_trio.testing.world_harness import WorldHarness
 
 _MARKERS: Final = (
@@ -29,6 +30,8 @@ _MARKERS: Final = (
     "flux_instance(**options): start the fixture `instance` with these options",
 )
 
+_CHECKS: Final = pytest.StashKey[list[Callable[[], None]]]()
+"""What is called at the end of a test that has not failed, while its fixtures are there."""
 
 _OURS: Final = frozenset(
     ("flux_seed", "world", "faults", "instance", "fake_scheduler", "fake_exec", "plugin_harness")
@@ -38,10 +41,12 @@ _OURS: Final = frozenset(
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options on seeds."""
     group = parser.getgroup("flux-trio")
-    group.addoption("--flux-seed", type=int, metavar="SEED", help="run with this seed only")
+    group.addoption(
+        "--flux-seed", type=_number_from(0), metavar="SEED", help="run with this seed only"
+    )
     group.addoption(
         "--flux-seeds",
-        type=int,
+        type=_number_from(1),
         metavar="N",
         help="run with the seeds 0 to N - 1",
     )
@@ -50,6 +55,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=("cores", "stack"),
         help="play worlds at this depth: cores without Trio, or the whole stack",
     )
+
+
+def _number_from(least: int) -> Callable[[str], int]:
+    """Return the type of an option."""
+
+    def number(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"expected a number from {least}, got {text!r}")
+        return int(text)
+
+    return number
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -70,6 +86,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     one, count = metafunc.config.getoption("flux_seed"), metafunc.config.getoption("flux_seeds")
     marker = metafunc.definition.get_closest_marker("flux_seeds")
+    if marker is not None and _refusal(marker):
+        return  # the fixture says so
     if one is not None:
         seeds = [one]
     elif count is not None or marker is not None:
@@ -77,6 +95,33 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     else:
         return
     metafunc.parametrize("flux_seed", seeds, ids=[f"seed-{seed}" for seed in seeds], indirect=True)
+
+
+def _refusal(marker: pytest.Mark) -> str:
+    """Return what is wrong with the marker flux_seeds; "" if nothing is."""
+    if len(marker.args) == 1 and type(marker.args[0]) is int and marker.args[0] > 0:
+        return ""
+    given = ", ".join(map(repr, marker.args))
+    return f"expected flux_seeds(n) with a number of seeds n from 1, got flux_seeds({given})"
+
+
+def _refuse(text: str) -> NoReturn:
+    """Let the test fail before it begins, for a wrong marker."""
+    pytest.fail(text, pytrace=False)
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Let a test fail for what its instance, world or plugin has done wrong."""
+    __tracebackhide__ = True
+    result = yield
+    for check in item.stash.get(_CHECKS, []):
+        check()
+    return result
+
+
+def _check_at_end(request: pytest.FixtureRequest, check: Callable[[], None]) -> None:
+    request.node.stash.setdefault(_CHECKS, []).append(check)
 
 
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
@@ -99,6 +144,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 @pytest.fixture
 def flux_seed(request: pytest.FixtureRequest) -> int:
     """The seed of the test's world or instance: 0, or what markers and options say."""
+    marker = request.node.get_closest_marker("flux_seeds")
+    if marker is not None and (text := _refusal(marker)):
+        _refuse(text)
     seed: int = getattr(request, "param", 0)
     return seed
 
@@ -110,16 +158,30 @@ def _breaking(request: pytest.FixtureRequest) -> set[str] | None:
     return {name for mark in request.node.iter_markers("flux_breaks") for name in mark.args}
 
 
+def _breaking_without_properties(request: pytest.FixtureRequest) -> set[str] | None:
+    """Return the same without the properties that only a world knows, if the test has one.
+
+    Refuses other unknown names.
+    """
+    from flux_trio.testing.breaking import unknown_text
+
+    breaking = _breaking(request)
+    unknown = {name for name in breaking or () if unknown_text([name])}
+    if unknown and "world" not in request.fixturenames:
+        _refuse(unknown_text(unknown))
+    return None if breaking is None else breaking - unknown
+
+
 @pytest.fixture
-def world(request: pytest.FixtureRequest, flux_seed: int) -> Iterator[WorldHarness]:
+def world(request: pytest.FixtureRequest, flux_seed: int) -> WorldHarness:
     """A world that the test plans and plays."""
     from flux_trio.testing.world_harness import WorldHarness
 
     marker = request.node.get_closest_marker("flux_depth")
     asked: Any = request.config.getoption("flux_depth") or (marker.args[0] if marker else "cores")
     harness = WorldHarness(flux_seed, breaking=_breaking(request), depth=asked)
-    yield harness
-    assert harness.outcome is not None, "the test has not played its world: call world.play()"
+    _check_at_end(request, harness.check)
+    return harness
 
 
 @pytest.fixture
@@ -131,12 +193,21 @@ def faults(world: WorldHarness) -> list[Fault]:
 @pytest.fixture
 def instance(request: pytest.FixtureRequest, flux_seed: int) -> Iterator[InstanceHarness]:
     """A whole instance with simulated execution, in virtual time; it is judged at its end."""
+    from flux_trio.jobtap import Plugin
     from flux_trio.testing.instance_harness import InstanceHarness
 
     options: dict[str, Any] = {}
     for mark in reversed(list(request.node.iter_markers("flux_instance"))):
         options |= mark.kwargs
-    with InstanceHarness(seed=flux_seed, breaking=_breaking(request), **options) as harness:
+    shared = [each for each in options.get("plugins", ()) if isinstance(each, Plugin)]
+    if shared:
+        _refuse(
+            "flux_instance: expected plugins as classes, functions that make one, or paths of "
+            f"files, got the object {shared[0]!r}, which the instances of all tests would share"
+        )
+    breaking = _breaking_without_properties(request)
+    with InstanceHarness(seed=flux_seed, breaking=breaking, **options) as harness:
+        _check_at_end(request, harness.check)
         yield harness
 
 
@@ -159,7 +230,7 @@ def fake_exec(instance: InstanceHarness) -> PlayedExec:
 class StartHarness(Protocol):
     """The value of the fixture: takes the arguments of `PluginHarness`."""
 
-    def __call__(self, *plugins: Plugin, **options: Any) -> PluginHarness:
+    def __call__(self, *plugins: PluginSource, **options: Any) -> PluginHarness:
         """Return an entered harness, which ends with the test."""
 
 
@@ -169,16 +240,18 @@ def plugin_harness(request: pytest.FixtureRequest) -> Iterator[StartHarness]:
 
     A plugin that fails fails the test, unless the test is marked flux_breaks("plugin").
     """
+    from flux_trio.testing.breaking import PLUGIN
     from flux_trio.testing.harness import PluginHarness
-    from flux_trio.testing.instance_harness import PLUGIN
 
-    breaking = _breaking(request)
+    breaking = _breaking_without_properties(request)
     may_fail = breaking is None or PLUGIN in breaking
 
     with ExitStack() as stack:
 
-        def start(*plugins: Plugin, **options: Any) -> PluginHarness:
+        def start(*plugins: PluginSource, **options: Any) -> PluginHarness:
             options = {"may_fail": may_fail} | options
-            return stack.enter_context(PluginHarness(*plugins, **options))
+            harness = stack.enter_context(PluginHarness(*plugins, **options))
+            _check_at_end(request, harness.check)
+            return harness
 
         yield start

@@ -27,6 +27,7 @@ def beside_trio(function: Callable[..., T], *args: Any) -> T:
 
     The function sees the caller's context variables.
     """
+    __tracebackhide__ = True
     if not trio.lowlevel.in_trio_run():
         return function(*args)
     with ThreadPoolExecutor(1) as pool:

@@ -8,7 +8,7 @@ end, a response or event that is still due is a violation.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -38,23 +38,34 @@ class _Watcher:
         self._batches = Batches(self._monitor.observe)
         self._records: list[Record] = []
         self._rest = _RestTracker()
+        self._is_ending = False
+        self._told: set[tuple[str, str, str]] = set()
 
     def take(self, record: Record) -> None:
         """Take the next record; a Sink."""
         self._records.append(record)
         self._batches.append(record)
         self._rest.observe(record)
-        if record.kind == Kind.INSTANCE and self._rest.is_reached:
+        if record.kind == Kind.INSTANCE:
+            self.ask_for_debts()
+            self._is_ending = True
+
+    def ask_for_debts(self) -> None:
+        """If the instance is at rest, what is due now is a violation, unless it ends already."""
+        if self._rest.is_reached and not self._is_ending:
             self._judged().finish()
 
     def broken(self) -> frozenset[str]:
         """Return the clauses that were broken so far."""
         return frozenset(each.clause for each in self._judged().violations)
 
-    def found(self, breaking: Collection[str]) -> list[Violation]:
-        """Return the violations of clauses other than `breaking` and LONG_TEXT."""
+    def news(self, breaking: Collection[str]) -> list[Violation]:
+        """Return what this has not returned before of clauses other than `breaking`."""
         allowed = {*breaking, LONG_TEXT}
-        return [each for each in self._judged().violations if each.clause not in allowed]
+        found = [each for each in self._judged().violations if each.clause not in allowed]
+        news = [each for each in found if _told_as(each) not in self._told]
+        self._told.update(map(_told_as, news))
+        return news
 
     def show(self, violations: list[Violation]) -> str:
         """Return the text of violations with their messages."""
@@ -67,6 +78,11 @@ class _Watcher:
         """Return the monitor, which has judged all records."""
         self._batches.flush()
         return self._monitor
+
+
+def _told_as(violation: Violation) -> tuple[str, str, str]:
+    """Return what stays the same of a debt that is found again, at a later record."""
+    return violation.clause, violation.party, violation.text
 
 
 class _RestTracker:
@@ -119,29 +135,53 @@ def _is_awaited(message: Message | None) -> bool:
     return False
 
 
+class Watched:
+    """What the instances of a block of `watched` have broken; a call returns the clauses so far."""
+
+    def __init__(self, breaking: Collection[str]) -> None:
+        self._breaking = breaking
+        self._watchers: list[_Watcher] = []
+
+    def __call__(self) -> frozenset[str]:
+        return frozenset[str]().union(*(each.broken() for each in self._watchers))
+
+    def check(self) -> None:
+        """Raise ClausesBroken for what was broken since the last check.
+
+        A response or event that is still due of an instance at rest is a violation.
+        """
+        __tracebackhide__ = True
+        for watcher in self._watchers:
+            watcher.ask_for_debts()
+        self._raise_news()
+
+    def _make_sink(self) -> Sink:
+        self._watchers.append(_Watcher())
+        return self._watchers[-1].take
+
+    def _raise_news(self) -> None:
+        __tracebackhide__ = True
+        for watcher in self._watchers:
+            violations = watcher.news(self._breaking)
+            if violations:
+                raise ClausesBroken(violations, watcher.show(violations))
+
+
 @contextmanager
-def watched(breaking: Collection[str] = ()) -> Iterator[Callable[[], frozenset[str]]]:
+def watched(breaking: Collection[str] = ()) -> Iterator[Watched]:
     """Judge every instance that is opened in the block, in this context and its Trio runs.
 
     Yields a function that returns the clauses that were broken so far. `breaking` are the clauses
     that the test breaks on purpose. At the end of the block, raises ClausesBroken if other clauses
     were broken, unless the block has failed itself.
     """
-    watchers: list[_Watcher] = []
-
-    def make_sink() -> Sink:
-        watchers.append(_Watcher())
-        return watchers[-1].take
-
-    token = more_sinks.set((*more_sinks.get(), make_sink))
+    found = Watched(breaking)
+    token = more_sinks.set((*more_sinks.get(), found._make_sink))
     try:
-        yield lambda: frozenset[str]().union(*(watcher.broken() for watcher in watchers))
+        yield found
     finally:
         more_sinks.reset(token)
-    for watcher in watchers:
-        violations = watcher.found(breaking)
-        if violations:
-            raise ClausesBroken(violations, watcher.show(violations))
+    found._raise_news()
 
 
 @functools.cache

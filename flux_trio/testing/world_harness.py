@@ -6,8 +6,9 @@ one.
 
 from __future__ import annotations
 
+import os
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import msgspec
@@ -25,8 +26,12 @@ from flux_trio.faults import (
     shrink,
     tell_story,
 )
+from flux_trio.faults.catalogue.plugins import FAULTY
 from flux_trio.faults.missed import missed, missed_text
 from flux_trio.faults.plan import Depth, plan_to_toml
+from flux_trio.faults.plugin_files import check_files, no_plugin_fails
+from flux_trio.jobtap import failures_told
+from flux_trio.testing.breaking import PLUGIN, unknown_text
 from flux_trio.testing.trio_thread import beside_trio
 from flux_trio.trace import Record
 from flux_trio.views import story_text
@@ -72,6 +77,10 @@ class WorldHarness:
         """The trace of the last play."""
         self.outcome: Outcome | None = None
         """What became of the last play."""
+        self.plugin_errors: list[BaseException] = []
+        """What plugins have raised in the last play, with their own tracebacks."""
+        self._is_played = False
+        self._named: set[str] = set()  # properties of the user
         self._usual: tuple[Fault, ...] = ()  # of a whole plan, of which some faults need not strike
 
     @property
@@ -90,8 +99,18 @@ class WorldHarness:
         self.jobs, self.actions, self.faults = [*plan.jobs], [*plan.actions], [*plan.faults]
         self._usual = plan.faults
 
-    def configure(self, **fields: Any) -> None:
-        """Set fields of the plan: nnodes, cores, policy, limit, late, depth, store."""
+    def configure(
+        self, *, plugins: Iterable[str | os.PathLike[str]] | None = None, **fields: Any
+    ) -> None:
+        """Set fields of the plan: nnodes, cores, policy, limit, late, queues, depth, store.
+
+        `plugins` are the paths of the files of jobtap plugins; in each play they are loaded anew.
+        Raises TypeError for other fields.
+        """
+        if isinstance(plugins, str | os.PathLike):
+            raise TypeError(f"plugins: expected a list of paths, got {plugins!r}")
+        if plugins is not None:
+            fields["plugins"] = tuple(map(os.fspath, plugins))
         self._plan = msgspec.structs.replace(self._plan, **fields)
 
     def draw(self) -> Plan:
@@ -109,28 +128,58 @@ class WorldHarness:
         """Play the plan: first with its faults, then everything is put right and comes to rest.
 
         `properties` must hold beside the clauses. Raises PropertyBroken with the smallest story,
-        unless the test breaks that property on purpose. Warns (FaultNeverStruck) of each fault in
+        unless the test breaks that property on purpose; its cause is the error of the plugin if one
+        has raised. Raises PluginError for a plugin that cannot be loaded, FormatError for a wrong
+        field of the plan. Warns (FaultNeverStruck) of each fault in
         `faults` that has not struck; those of a plan that was drawn, or set as a whole, need not.
         """
         __tracebackhide__ = True  # the test's own line says enough
+        self._is_played = True
+        self._named.update(each.name for each in properties)
         outcome = beside_trio(self._play, properties)
         for fault in missed(outcome.missed, self._usual):
             warnings.warn(missed_text(fault), FaultNeverStruck, stacklevel=2)
         return outcome
 
+    def check(self) -> None:
+        """Raise AssertionError if the world was not played.
+
+        Raises ValueError if `breaking` has a name of no clause, and of no property of a play.
+        """
+        __tracebackhide__ = True
+        if not self._is_played:
+            raise AssertionError("the test has not played its world: call world.play()")
+        if text := unknown_text(self._breaking or (), self._named):
+            raise ValueError(text)
+
     def _play(self, properties: tuple[Property, ...]) -> Outcome:
         __tracebackhide__ = True
         plan = self.plan
-        self.trace = []
-        self.outcome = outcome = run_plan(plan, [self.trace.append], properties=properties)
-        if self._breaking is None:
-            return outcome
-        broken = outcome.broken - set(self._breaking)
+        check_files(plan.plugins, plan.depth)
+        if plan.plugins:
+            properties = (no_plugin_fails, *properties)
+        self.trace, self.plugin_errors = [], []
+        token = failures_told.set((*failures_told.get(), self._note_error))
+        try:
+            self.outcome = outcome = run_plan(plan, [self.trace.append], properties=properties)
+        finally:
+            failures_told.reset(token)
+        broken = outcome.broken - set(outcome.broken if self._breaking is None else self._breaking)
         if broken:
             main = main_property(outcome, broken)
 
             def breaks(tried: Plan) -> bool:
                 return main in run_plan(tried, properties=properties).broken
 
-            raise PropertyBroken(shrink(plan, main, breaks), main, outcome, properties)
+            small = shrink(plan, main, breaks)
+            problem = PropertyBroken(small, main, outcome, properties)
+            if text := unknown_text(self._breaking or (), self._named):
+                problem.add_note(text)
+            raise problem from next(iter(self.plugin_errors if main == PLUGIN else ()), None)
         return outcome
+
+    def _note_error(self, error: BaseException) -> None:
+        """Keep an error of a plugin, unless a fault has raised it."""
+        text = [str(error), *getattr(error, "__notes__", ())][-1]
+        if not text.startswith(f"plugin {FAULTY} "):
+            self.plugin_errors.append(error)

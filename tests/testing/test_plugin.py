@@ -58,8 +58,35 @@ def test_fault_that_never_strikes_is_a_warning(pytester: pytest.Pytester) -> Non
 
 def test_world_that_is_not_played_fails(pytester: pytest.Pytester) -> None:
     result = run(pytester, "def test_forgets(world): world.submit()")
-    result.assert_outcomes(passed=1, errors=1)
+    result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*call world.play()*"])
+
+
+def test_world_of_a_test_that_fails_or_plays_in_vain_says_no_more(
+    pytester: pytest.Pytester,
+) -> None:
+    result = run(
+        pytester,
+        """
+        import pytest
+
+        def test_fails_before(world):
+            assert False
+
+        @pytest.mark.flux_depth("deep")
+        def test_fails_in_play(world):
+            world.play()
+
+        @pytest.mark.flux_depth("deep")
+        def test_expects_it(world):
+            with pytest.raises(ValueError, match="depth: expected one of cores, stack"):
+                world.play()
+
+        def test_skips(world):
+            pytest.skip("not today")
+        """,
+    )
+    result.assert_outcomes(failed=2, passed=1, skipped=1)
 
 
 BROKEN = """
@@ -188,8 +215,42 @@ def test_instance_is_judged(pytester: pytest.Pytester) -> None:
             ask(instance)
         """,
     )
-    result.assert_outcomes(passed=3, errors=1)
+    result.assert_outcomes(failed=1, passed=2)
     result.stdout.fnmatch_lines(["*ClausesBroken: 32.hello.4 broken by client*"])
+
+
+def test_what_the_end_of_the_test_breaks_is_an_error_beside_it(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        import pytest
+        from flux_trio.messages import FluxError
+
+        @pytest.fixture
+        def late(instance):
+            yield
+            assert instance.now  # it is still there
+            with pytest.raises(FluxError):
+                instance.request("job-manager.exec-hello", {"service": 7})
+
+        def test_passes(late):
+            pass
+        """,
+    )
+    result.assert_outcomes(passed=1, errors=1)
+
+
+def test_what_an_instance_at_rest_owes_fails_the_test(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        def test_owes(instance, fake_scheduler):
+            fake_scheduler.fake.handle.note("resource", {"what": "down", "targets": "0"})
+            instance.advance(1.0)
+        """,
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*ClausesBroken: 28.background.7 broken by resource*"])
 
 
 def test_fixtures_serve_an_async_test(pytester: pytest.Pytester) -> None:
@@ -226,33 +287,6 @@ def test_async_test_runs_under_trio_in_virtual_time(pytester: pytest.Pytester) -
             assert trio.current_time() >= 3600
         """,
     ).assert_outcomes(passed=1)
-
-
-RAISING = """
-    import pytest
-    from flux_trio import jobtap
-
-    class Mine(jobtap.Plugin):
-        @jobtap.on("job.state.run")
-        def run(self, job):
-            raise ValueError("odd")
-
-    @pytest.mark.flux_instance(plugins=[Mine()])
-    {mark}
-    def test_mine(instance):
-        instance.submit()
-        assert len(instance.plugin_errors) == 1
-    """
-
-
-def test_plugin_that_raises_fails_the_test_with_its_own_traceback(
-    pytester: pytest.Pytester,
-) -> None:
-    result = run(pytester, RAISING.format(mark=""))
-    result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(['>*raise ValueError("odd")', "E*ValueError: odd"])
-    on_purpose = '@pytest.mark.flux_breaks("plugin")'
-    run(pytester, RAISING.format(mark=on_purpose)).assert_outcomes(passed=1)
 
 
 def test_strategies_make_what_flux_trio_reads(pytester: pytest.Pytester) -> None:

@@ -1,0 +1,46 @@
+"""What both harnesses do with plugins: make them, and raise their errors in the test."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+from flux_trio.jobtap import HandlerFailed, Plugin, load_file
+
+PluginSource: TypeAlias = Plugin | Callable[[], Plugin] | str | os.PathLike[str]
+"""A plugin, or what makes one: a class or a function without arguments, or the path of a file."""
+
+
+def made(source: PluginSource) -> Plugin:
+    """Return the plugin. Raises PluginError for a bad file, TypeError for anything else."""
+    if isinstance(source, str | os.PathLike):
+        return load_file(Path(source))
+    plugin = source() if callable(source) and not isinstance(source, Plugin) else source
+    if not isinstance(plugin, Plugin):
+        raise TypeError(
+            "plugins: expected plugins, their classes, functions that make them, or paths of "
+            f"files, got {source!r}" + (f", which returns {plugin!r}" * (plugin is not source))
+        )
+    return plugin
+
+
+class PluginErrors:
+    """The errors of plugins so far, in order; each is raised in the test once."""
+
+    def __init__(self) -> None:
+        self.found: list[BaseException] = []
+        self._nraised = 0
+
+    def raise_news(self) -> None:
+        """Raise the first error since the last call, if there is one.
+
+        Raises HandlerFailed in place of an error that is no Exception: it would end pytest.
+        """
+        __tracebackhide__ = True
+        first, self._nraised = self._nraised, len(self.found)
+        for error in self.found[first:]:
+            if isinstance(error, Exception):
+                raise error from error.__cause__
+            raise HandlerFailed("\n".join(error.__notes__)) from error

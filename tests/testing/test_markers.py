@@ -1,0 +1,213 @@
+"""Markers and options with wrong or unusual values; each test of a user in a pytest of its own."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from flux_trio.faults.plan import Depth
+from flux_trio.formats import Jobspec
+from flux_trio.jobtap import PluginError
+from flux_trio.testing import InstanceHarness, PlayedScheduler, PluginHarness, WorldHarness
+
+pytest_plugins = ["pytester"]
+
+
+def run(pytester: pytest.Pytester, source: str, *args: str) -> pytest.RunResult:
+    pytester.makepyfile(dedent(source))
+    return pytester.runpytest_inprocess("-q", "-p", "no:trio", "-p", "no:cacheprovider", *args)
+
+
+def test_clause_or_property_that_is_unknown_is_refused(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        import pytest
+
+        @pytest.mark.flux_breaks("27.alloc.44")
+        def test_instance(instance):
+            instance.submit()
+
+        @pytest.mark.flux_breaks("plugn")
+        def test_harness(plugin_harness):
+            pass
+
+        @pytest.mark.flux_breaks("nonsense")
+        def test_world(world):
+            world.submit()
+            world.play()
+
+        @pytest.mark.flux_breaks("27.alloc.1", "plugin", "error", "listed")
+        def test_known(world, instance, plugin_harness):
+            world.play()
+        """,
+    )
+    result.assert_outcomes(errors=2, failed=1, passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "what the test breaks: expected clauses, such as 27.alloc.1, or properties (*got "
+            "27.alloc.44 (did you mean 27.alloc.4?)",
+            "*got plugn (did you mean plugin?)",
+            "*got nonsense",
+        ]
+    )
+
+
+def test_property_of_the_user_is_known_where_it_is_played(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        import pytest
+        from flux_trio.faults import over_trace
+
+        @over_trace("calm")
+        def calm(trace):
+            return "never"
+
+        @pytest.mark.flux_breaks("calm")
+        def test_named(world, instance):
+            world.play(calm)
+
+        @pytest.mark.flux_breaks("clam")
+        def test_misspelled(world):
+            world.play(calm)
+
+        @pytest.mark.flux_breaks("calm")
+        def test_not_played(world):
+            world.play()
+        """,
+    )
+    result.assert_outcomes(passed=1, failed=2)
+    result.stdout.fnmatch_lines(
+        ["*PropertyBroken: seed 0: calm*", "*got clam (did you mean calm?)"]
+    )
+    result.stdout.fnmatch_lines(["*ValueError: *got calm*"])
+
+
+def test_harness_refuses_an_unknown_clause() -> None:
+    with pytest.raises(ValueError, match=r"got 27\.nonsense\.4"):
+        InstanceHarness(breaking=["27.nonsense.4"])
+
+
+COUNTING = """
+    import pytest
+    from pathlib import Path
+    from flux_trio import jobtap
+
+    class Count(jobtap.Plugin):
+        n = 0
+
+        @jobtap.on("job.new")
+        def new(self, job):
+            self.n += 1
+
+    @pytest.mark.flux_instance(plugins=[{source}])
+    @pytest.mark.flux_seeds(3)
+    def test_new(instance):
+        instance.submit()
+        assert instance.plugins[0].n == 1
+    """
+
+
+@pytest.mark.parametrize("source", ["Count", "lambda: Count()", '"count.py"', 'Path("count.py")'])
+def test_each_instance_has_a_plugin_of_its_own(pytester: pytest.Pytester, source: str) -> None:
+    pytester.makepyfile(count=dedent(COUNTING).partition("@pytest.mark")[0])
+    result = run(pytester, COUNTING.format(source=source))
+    result.assert_outcomes(passed=3)
+
+
+def test_object_that_instances_would_share_is_refused(pytester: pytest.Pytester) -> None:
+    result = run(pytester, COUNTING.format(source="Count()"))
+    result.assert_outcomes(errors=3)
+    result.stdout.fnmatch_lines(
+        ["flux_instance: expected plugins as classes, *, got the object <*Count object at *"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "error", "text"),
+    [
+        (3, TypeError, r"expected plugins, their classes, .*, got 3$"),
+        (int, TypeError, r"got <class 'int'>, which returns 0"),
+        ("none.py", PluginError, r"no plugin none\.py: there is no such file"),
+    ],
+)
+def test_what_makes_no_plugin_is_refused(source: object, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        InstanceHarness(plugins=[source])  # type: ignore[list-item]
+    with pytest.raises(error, match=text):
+        PluginHarness(source)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"), [('"x"', "'x'"), ("0", "0"), ("", ""), ("2, 3", "2, 3"), ("True", "True")]
+)
+def test_number_of_seeds_is_wrong_in_one_test_only(
+    pytester: pytest.Pytester, given: str, shown: str
+) -> None:
+    result = run(
+        pytester,
+        f"""
+        import pytest
+
+        @pytest.mark.flux_seeds({given})
+        def test_wrong(world):
+            world.play()
+
+        def test_right(world):
+            world.play()
+        """,
+    )
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(
+        [f"expected flux_seeds(n) with a number of seeds n from 1, got flux_seeds({shown})"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "least"),
+    [("--flux-seeds", "0", 1), ("--flux-seeds", "x", 1), ("--flux-seed", "-1", 0)],
+)
+def test_option_says_which_numbers_it_takes(
+    pytester: pytest.Pytester, option: str, value: str, least: int
+) -> None:
+    result = run(pytester, "def test_seed(flux_seed): pass", f"{option}={value}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*{option}: expected a number from {least}, got '{value}'"])
+
+
+def test_grant_takes_numbers_of_cores() -> None:
+    with InstanceHarness() as instance:
+        scheduler = PlayedScheduler(instance)
+        job = instance.submit(ntasks=2)
+        with pytest.raises(ValueError, match=r"number of cores by rank, such as {0: 2}, got {0:"):
+            scheduler.grant(job, {0: [99]})  # type: ignore[dict-item]
+        scheduler.grant(job, {0: 2})
+        instance.wait(job)
+
+
+def test_plugins_of_a_world_are_a_list_of_paths() -> None:
+    with pytest.raises(TypeError, match=r"expected a list of paths, got 'mine\.py'"):
+        WorldHarness().configure(plugins="mine.py")
+    with pytest.raises(TypeError, match="nodes"):
+        WorldHarness().configure(nodes=3)
+
+
+@pytest.mark.parametrize("depth", ["cores", "stack"])
+def test_plugin_of_a_world_that_is_not_there_is_named(depth: Depth) -> None:
+    world = WorldHarness(depth=depth)
+    world.configure(plugins=["none.py"])
+    with pytest.raises(PluginError, match=r"no plugin none\.py: there is no such file"):
+        world.play()
+
+
+def test_harnesses_take_a_jobspec_as_it_is() -> None:
+    jobspec = Jobspec.from_command(["true"], attributes={"system.exec.test.run_duration": 2.0})
+    with InstanceHarness() as instance:
+        job = instance.submit(jobspec)
+        instance.wait(job)
+        assert job.events[-1].timestamp == job.events[0].timestamp + 2.0
+        instance.wait(instance.submit(jobspec.to_json()))
+    with PluginHarness() as harness:
+        harness.submit(jobspec).run()

@@ -1,0 +1,135 @@
+"""A plugin that raises fails the test of each fixture, with its own traceback."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+PLUGIN = """
+    from flux_trio import jobtap
+
+    class Mine(jobtap.Plugin):
+        @jobtap.on("job.state.{state}")
+        def handle(self, job):
+            return {{}}["nokey"]
+    """
+WORLD = """
+    {mark}
+    def test_mine(world):
+        world.configure(plugins=["mine.py"])
+        world.submit(2)
+        world.play()
+        assert {{repr(error) for error in world.plugin_errors}} == {{"KeyError('nokey')"}}
+    """
+INSTANCE = """
+    @pytest.mark.flux_instance(plugins=["mine.py"])
+    {mark}
+    def test_mine(instance):
+        instance.submit()
+        assert [repr(error) for error in instance.plugin_errors] == ["KeyError('nokey')"]
+    """
+ON_PURPOSE = '@pytest.mark.flux_breaks("plugin", "inactive")'
+OWN_TRACEBACK = ['>*return {}[[]"nokey"[]]', "E*KeyError: 'nokey'"]
+
+
+def run(pytester: pytest.Pytester, test: str, state: str, *args: str) -> pytest.RunResult:
+    pytester.makepyfile(mine=dedent(PLUGIN).format(state=state))
+    pytester.makepyfile("import pytest\n" + dedent(test))
+    return pytester.runpytest_inprocess("-q", "-p", "no:trio", "-p", "no:cacheprovider", *args)
+
+
+@pytest.mark.parametrize("depth", ["cores", "stack"])
+@pytest.mark.parametrize("state", ["priority", "inactive"])
+def test_plugin_that_raises_in_a_world(pytester: pytest.Pytester, state: str, depth: str) -> None:
+    args = ("--flux-depth", depth)
+    result = run(pytester, WORLD.format(mark=""), state, *args)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            *OWN_TRACEBACK,
+            "*PropertyBroken: seed 0: plugin is broken",
+            f"*found: *mine failed in job.state.{state}: KeyError: 'nokey'",
+        ]
+    )
+    run(pytester, WORLD.format(mark=ON_PURPOSE), state, *args).assert_outcomes(passed=1)
+
+
+def test_plugin_that_raises_in_an_instance(pytester: pytest.Pytester) -> None:
+    result = run(pytester, INSTANCE.format(mark=""), "run")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(OWN_TRACEBACK)
+    run(pytester, INSTANCE.format(mark=ON_PURPOSE), "run").assert_outcomes(passed=1)
+
+
+def test_plugin_that_raises_when_the_instance_ends_is_an_error_beside_the_test(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile(
+        mine="""
+        from flux_trio import jobtap
+
+        class Mine(jobtap.Plugin):
+            def removed(self):
+                return {}["nokey"]
+        """
+    )
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.flux_instance(plugins=["mine.py"])
+        def test_mine(instance):
+            pass
+        """
+    )
+    result = pytester.runpytest_inprocess("-q", "-p", "no:trio", "-p", "no:cacheprovider")
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(OWN_TRACEBACK)
+
+
+def test_plugin_that_ends_the_program_fails_the_test(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+        from flux_trio import jobtap
+
+        class Mine(jobtap.Plugin):
+            @jobtap.on("job.state.run")
+            def handle(self, job):
+                raise SystemExit(3)
+
+        @pytest.mark.flux_instance(plugins=[Mine])
+        def test_mine(instance):
+            instance.submit()
+
+        def test_next():
+            pass
+        """
+    )
+    result = pytester.runpytest_inprocess("-q", "-p", "no:trio", "-p", "no:cacheprovider")
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines(["*HandlerFailed: plugin mine failed in job.state.run for job *"])
+
+
+def test_fault_of_a_plugin_is_no_failure(pytester: pytest.Pytester) -> None:
+    test = """
+    from flux_trio.faults import PluginRaises
+
+    def test_mine(world, faults):
+        world.configure(plugins=["mine.py"])
+        world.submit()
+        faults.append(PluginRaises())
+        outcome = world.play()
+        assert outcome.struck == (faults[0],)
+        assert world.plugin_errors == []
+    """
+    quiet = dedent(PLUGIN).format(state="inactive").replace('return {}["nokey"]', "pass")
+    pytester.makepyfile(mine=quiet)
+    pytester.makepyfile(dedent(test))
+    for depth in ("cores", "stack"):
+        pytester.runpytest_inprocess(
+            "-q", "-p", "no:trio", "-p", "no:cacheprovider", "--flux-depth", depth
+        ).assert_outcomes(passed=1)
