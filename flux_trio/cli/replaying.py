@@ -24,6 +24,7 @@ from flux_trio.faults.plan import Depth
 from flux_trio.faults.plugin_files import check_files
 from flux_trio.faults.running import Lives
 from flux_trio.faults.states import WatchedGame
+from flux_trio.faults.telling import place_of_break
 from flux_trio.formats import FormatError
 from flux_trio.jobtap import PluginError
 from flux_trio.trace import Record
@@ -78,12 +79,20 @@ def raising_told(plan: Plan) -> Iterator[None]:
 class Replay(WatchedGame):
     """A world that is played once more, and judged; `looks` is called after each step.
 
-    When `looks` returns False, nothing more is played.
+    When `looks` returns False, nothing more is played. If the property `until` looks at the whole
+    trace, the world is played before, to find the record since which it is broken.
     """
 
     def __init__(
-        self, plan: Plan, properties: Iterable[Property], looks: Callable[[Replay], bool]
+        self,
+        plan: Plan,
+        properties: Iterable[Property],
+        looks: Callable[[Replay], bool],
+        until: str | None = None,
     ) -> None:
+        properties = tuple(properties)
+        self._breaks_at = place_of_break(plan, until, properties) if until else 0
+        self._until = until
         self.records: list[Record] = []
         self._looks = looks
         self._nshown = 0
@@ -111,9 +120,16 @@ class Replay(WatchedGame):
         return self.outcome(is_at_rest=is_at_rest)
 
     def broken_so_far(self) -> set[str]:
-        """Return the clauses that are broken up to here, and properties of each step."""
+        """Return the clauses and properties that are broken up to here.
+
+        Of the properties over the trace there is `until` alone; those at rest are not known yet.
+        """
         assert self.lives is not None
-        return {each.clause for each in self.lives.violations} | self.broken.keys()
+        broken = {each.clause for each in self.lives.violations} | self.broken.keys()
+        broken |= {each.name for each, watcher in self._watchers.items() if watcher.problem}
+        if self._until and 0 < self._breaks_at <= self.records[-1].n:
+            broken.add(self._until)
+        return broken
 
     def news(self) -> Iterator[str]:
         """Yield lines on the records since the last call, then on what changed in the cores."""

@@ -131,12 +131,12 @@ class Watch:
         self.states: dict[str, dict[str, str]] = {}
         """The state of each core at the last look, by module."""
         self._dumps: dict[str, Plain] = {}
-        self._last = 0
+        self.last = 0  # place of a record
         self._acted: set[str] = set()  # parties of records since the last look
 
     def take(self, record: Record) -> None:
         """Note who does something."""
-        self._last = record.n
+        self.last = record.n
         self._acted.add(record.party)
         if record.kind == Kind.MODULE and record.data is not None:
             self._acted.add(record.data["module"])
@@ -160,7 +160,7 @@ class Watch:
             self.states[name] = after = {} if dump is None else state_lines(dump)
             lines = ("the module is not there",) if dump is None else changed_lines(before, after)
             if shown := tuple(lines):
-                self.changes.append(Change(self._last, name, shown, state_text(after)))
+                self.changes.append(Change(self.last, name, shown, state_text(after)))
 
 
 class WatchedGame(Game):
@@ -177,6 +177,8 @@ class WatchedGame(Game):
         self._watch = Watch()
         self.changes = self._watch.changes
         self.states = self._watch.states
+        self.right_after = 0
+        """The place of the last record before everything was put right."""
         super().__init__(plan, [*sinks, self._watch.take], properties, lives=lives)
         self.look()
         self.changes.clear()
@@ -186,6 +188,11 @@ class WatchedGame(Game):
         is_alive = super().step()
         self._watch.look_at_actors(self.world)
         return is_alive
+
+    def put_right(self) -> None:
+        """See `Game`."""
+        self.right_after = self._watch.last
+        super().put_right()
 
     def look(self) -> None:
         """Look at the cores of all modules."""

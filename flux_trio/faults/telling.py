@@ -9,11 +9,11 @@ from typing import Any, Final
 import msgspec
 
 from flux_trio.faults.campaign import Setup, main_property
-from flux_trio.faults.catalogue import When, Which
+from flux_trio.faults.catalogue import Exclude, NodesUp, When, Which
 from flux_trio.faults.plan import Do, Fault, JobPlan, Plan
 from flux_trio.faults.properties import Property
 from flux_trio.faults.reached import name_of_fault
-from flux_trio.faults.running import Lives, Outcome, all_clauses, property_of
+from flux_trio.faults.running import Lives, Outcome, all_clauses, property_of, run_plan
 from flux_trio.faults.states import WatchedGame
 from flux_trio.formats import format_fluid
 from flux_trio.judge import Violation
@@ -53,6 +53,7 @@ def tell_story(plan: Plan, broken: str = "", properties: Iterable[Property] = ()
     if broken not in outcome.broken:
         return None
     violation = _violation(outcome, broken)
+    played = tuple(played_lines(plan, outcome.missed))
     if violation is None:
         found = next(each for each in outcome.problems if property_of(each) == broken)
         return Story(
@@ -62,14 +63,19 @@ def tell_story(plan: Plan, broken: str = "", properties: Iterable[Property] = ()
             sentence=sentence_of(broken, properties),
             at=_place(broken, properties, trace),
             jobid=_job_in(found, trace),
-            played=tuple(played_lines(plan)),
+            played=played,
             changes=game.changes,
+            right_after=game.right_after,
         )
-    return story_of(violation, trace, played_lines(plan), game.changes)
+    return story_of(violation, trace, played, game.changes, game.right_after)
 
 
 def story_of(
-    violation: Violation, trace: list[Record], played: Iterable[str], changes: Sequence[Change]
+    violation: Violation,
+    trace: list[Record],
+    played: Iterable[str],
+    changes: Sequence[Change],
+    right_after: int = 0,
 ) -> Story:
     """Return the story of a broken clause."""
     return Story(
@@ -83,6 +89,7 @@ def story_of(
         jobid=violation.jobid,
         played=tuple(played),
         changes=changes,
+        right_after=right_after,
     )
 
 
@@ -90,6 +97,18 @@ def sentence_of(name: str, properties: Iterable[Property]) -> str:
     """Return what a property asks for: the first line of its docstring, if it is a `Property`."""
     docs = [each.check.__doc__ for each in properties if each.name == name and each.check.__doc__]
     return docs[0].splitlines()[0] if docs else PROPERTIES.get(name, "")
+
+
+def place_of_break(plan: Plan, name: str, properties: Iterable[Property]) -> int:
+    """Play `plan`; return the place of the record since which `name`, over the trace, is broken.
+
+    It is 0 if `name` holds, or is no property over the trace.
+    """
+    if not any(each.name == name and each.looks_at == "trace" for each in properties):
+        return 0
+    trace: list[Record] = []
+    outcome = run_plan(plan, [trace.append], properties=properties)
+    return _place(name, properties, trace) if name in outcome.broken else 0
 
 
 def _place(name: str, properties: Iterable[Property], trace: list[Record]) -> int:
@@ -116,8 +135,12 @@ def _violation(outcome: Outcome, clause: str) -> Violation | None:
     return next((each for each in outcome.violations if each.clause == clause), None)
 
 
-def played_lines(plan: Plan) -> Iterator[str]:
-    """Yield what a plan plays: its machine, its jobs, the owner's requests and the faults."""
+def played_lines(plan: Plan, missed: Iterable[Fault] = ()) -> Iterator[str]:
+    """Yield what a plan plays: its machine, its jobs, the owner's requests and the faults.
+
+    Those of the faults that have `missed` their moments are marked.
+    """
+    left = list(missed)
     limit = f", at most {plan.limit} alloc requests at a time" if plan.limit else ""
     nodes = f"{plan.nnodes} node{'s' * (plan.nnodes > 1)}"
     cores = f"{plan.cores} core{'s' * (plan.cores > 1)}"
@@ -129,7 +152,21 @@ def played_lines(plan: Plan) -> Iterator[str]:
     for action in plan.actions:
         yield f"request {action.what}: {_fields(action, without=('what',))}"
     for fault in plan.faults:
-        yield f"fault {name_of_fault(fault)}: {_fields(fault, without=('module',))}"
+        line = f"fault {name_of_fault(fault)}: {_fields(fault, without=('module',))}"
+        if fault in left:
+            left.remove(fault)
+            line += f"; it never struck{_without_it(fault)}"
+        yield line
+
+
+def _without_it(fault: Fault) -> str:
+    """Return what a fault does although its moment does not come."""
+    match fault:
+        case NodesUp():
+            return ": the nodes are down until everything is put right"
+        case Exclude():
+            return ": the nodes are excluded until everything is put right"
+    return ""
 
 
 def _fields(value: JobPlan | Do | Fault, without: tuple[str, ...] = ()) -> str:

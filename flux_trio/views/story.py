@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from flux_trio.editions.rfc27 import AllocType
 from flux_trio.messages import Control, topics
 from flux_trio.trace import Kind, Record
 from flux_trio.views.arrows import content, headline, sender_of
@@ -18,10 +19,13 @@ from flux_trio.views.spelling import spelled
 LINES_MAX: Final = 12
 """Records that a story tells: those that say most about what was broken."""
 
+PUT_RIGHT: Final = f"{'':15}--- from here on everything is put right"
+
 CHARS_MAX: Final = 150
 """A longer line is cut."""
 
 _FAULT: Final = 1  # the rank of what a fault did
+_REPEATED: Final = 6  # the rank of what tells events again
 
 _TOLD_SERVICES: Final = (topics.SCHED, topics.JOB_EXEC, topics.RESOURCE, topics.JOB_MANAGER)
 
@@ -61,6 +65,9 @@ class Story:
     played: tuple[str, ...] = ()
     """Lines on what was played: the machine, the jobs, the requests, the faults."""
     changes: Sequence[Change] = field(default=(), repr=False)
+    right_after: int = 0
+    """The place of the last record before the faults were ended and everything was put right; 0 if
+    that is not known."""
 
 
 def story_text(story: Story) -> str:
@@ -80,8 +87,15 @@ def story_head(story: Story) -> list[str]:
 
 
 def told_lines(story: Story) -> list[str]:
-    """Return the lines of the LINES_MAX beats that say most."""
-    return [telling(beat, story.trace[0].t, story.at) for beat in told_beats(story, LINES_MAX)]
+    """Return the lines of the LINES_MAX beats that say most, and where everything is put right."""
+    lines = []
+    is_right = not story.right_after
+    for beat in told_beats(story, LINES_MAX):
+        if not is_right and beat[0].n > story.right_after:
+            lines.append(PUT_RIGHT)
+            is_right = True
+        lines.append(telling(beat, story.trace[0].t, story.at))
+    return lines
 
 
 Beat = list[Record]
@@ -92,8 +106,9 @@ def told_beats(story: Story, count: int) -> list[Beat]:
     """Return the `count` beats that say most about the violation, in their order.
 
     First come the violation and what explains it, then the faults, then the events of the job
-    concerned, then messages between the job manager, the scheduler and the other services. Of
-    those that say the same, the last ones are told.
+    concerned, what plugins answer about it, and denied requests; then messages between the job
+    manager, the scheduler and the other services. Of those that say the same, the last ones are
+    told.
     """
     ranked = sorted(_ranked_beats(story), key=lambda each: (each[0], -each[1][0].n))
     return sorted((beat for _, beat in ranked[:count]), key=lambda beat: beat[0].n)
@@ -148,9 +163,21 @@ def _rank(record: Record, story: Story) -> int | None:
             return _FAULT
         case Kind.EVENT:
             return 2 if story.jobid in (None, data.get("id")) else 4
+        case Kind.HOOK:
+            return _rank_of_answer(data, story)
         case Kind.SEND:
             return _rank_of_send(record, story)
     return None
+
+
+def _rank_of_answer(data: Mapping[str, Any], story: Story) -> int | None:
+    """Return the rank of an answer of a plugin; the builtin ones have a period in their names."""
+    if data["plugin"].startswith("."):
+        return None
+    is_about_it = story.jobid in (None, data.get("id"))
+    if data["result"] is None and data["error"] is None:
+        return 4 if is_about_it else 5
+    return 2 if is_about_it else 4
 
 
 def _is_back(record: Record, story: Story) -> bool:
@@ -167,9 +194,13 @@ def _rank_of_send(record: Record, story: Story) -> int | None:
     if message.topic.partition(".")[0] not in _TOLD_SERVICES:
         return None
     payload: Any = message.payload
+    if message.topic == topics.JOB_JOURNAL:
+        return _REPEATED
     jobid = payload.get("id") if isinstance(payload, dict) else None
     if jobid is None:
         return 5
+    if message.topic == topics.SCHED_ALLOC and payload.get("type") == AllocType.DENY:
+        return 2  # this ends a job
     return 3 if story.jobid in (None, jobid) else 5
 
 

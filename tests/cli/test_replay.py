@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import click.testing
@@ -11,10 +12,22 @@ import pytest
 
 from flux_trio.cli import main
 from flux_trio.cli.replaying import read_plan
-from flux_trio.faults import Crash, JobPlan, Plan, Setup, When, draw_plan, run_plan
+from flux_trio.faults import (
+    Crash,
+    Do,
+    JobPlan,
+    NodesUp,
+    Plan,
+    Setup,
+    When,
+    draw_plan,
+    over_trace,
+    run_plan,
+)
 from flux_trio.faults.plan import plan_from_toml, plan_to_toml
 from flux_trio.messages import topics
 from flux_trio.protocols.alloc import ALLOC, AllocEvent, AllocState
+from flux_trio.trace import Kind, Record
 
 DOCS = Path(__file__).parents[2] / "docs"
 PLANS = Path(__file__).parents[1] / "faults" / "plans"
@@ -95,6 +108,83 @@ def test_replay_stops_when_the_clause_is_broken(broken: Path, clause: str, when:
     states = [line.strip() for line in lines[2:] if line.startswith(" ")]
     assert {line.partition(": ")[0] for line in states} == set(MODULES)
     assert any(line.startswith("job-manager: parts.scheduler.link = ") for line in states)
+
+
+def test_replay_stops_where_a_property_over_the_trace_is_broken() -> None:
+    plan = DOCS / "howto" / "faults" / "clock.toml"
+    own = ("--property", "prompt_start:prompt_start")
+    story = replay(plan, *own, "--story").stdout.splitlines()[-1]
+    assert story.startswith(">")
+    assert story.endswith("event start of job ƒTSfi3Sf")
+    result = replay(plan, *own, "--until", "prompt-start", "--step")
+    assert result.exit_code == 1
+    lines = result.stdout.splitlines()
+    end = next(place for place, line in enumerate(lines) if "prompt-start is broken" in line)
+    begin = max(place for place in range(end) if lines[place].startswith("turn "))
+    assert lines[end] == f"prompt-start is broken in {lines[begin]}"
+    assert any("event start of job ƒTSfi3Sf" in line for line in lines[begin:end])
+
+
+def test_story_marks_what_never_struck_and_where_all_is_put_right(tmp_path: Path) -> None:
+    """The nodes are down from the start; the scheduler denies a job that no node can run."""
+    never = When(topics.SCHED_ALLOC, nth=9)
+    jobs = (JobPlan(nnodes=1), JobPlan(nnodes=9))
+    faults = (NodesUp((0, 1, 2, 3), never), Crash("sched", never))
+    path = tmp_path / "plan.toml"
+    path.write_text(plan_to_toml(Plan(1, jobs=jobs, faults=faults)))
+    result = replay(path, "--story", "--property", "tests.cli.test_replay:all_wait")
+    lines = result.stdout.splitlines()
+    played = [line for line in lines if line.startswith("  fault ")]
+    assert [line.partition("; ")[2] for line in played] == [
+        "it never struck: the nodes are down until everything is put right",
+        "it never struck",
+    ]
+    right = lines.index(" " * 15 + "--- from here on everything is put right")
+    assert any("sched sends response sched.alloc" in line and "type=2" in line for line in lines)
+    assert not any("events-journal" in line for line in lines)
+    assert all(" alloc" not in line for line in lines[:right])
+    assert any(" alloc" in line for line in lines[right:])
+
+
+PLUGIN = """\
+from flux_trio import jobtap
+
+
+class Careless(jobtap.Plugin):
+    name = "careless"
+
+    @jobtap.on("job.state.priority")
+    def priority(self, job):
+        return jobtap.UNAVAILABLE
+
+    @jobtap.on("job.state.cleanup")
+    def over(self, job):
+        return self.place
+"""
+
+
+def test_story_tells_what_plugins_have_answered_before(tmp_path: Path) -> None:
+    (tmp_path / "careless.py").write_text(PLUGIN)
+    path = tmp_path / "plan.toml"
+    cancel = Do(2.0, "cancel")
+    plan = Plan(1, jobs=(JobPlan(),), actions=(cancel,), plugins=("careless.py",))
+    path.write_text(plan_to_toml(plan))
+    result = replay(path, "--story")
+    assert result.exit_code == 1
+    answers = [line for line in result.stdout.splitlines() if ": hook plugin=" in line]
+    assert 'hook="job.state.priority"' in answers[0]
+    assert 'result="UNAVAILABLE"' in answers[0]
+    assert answers[-1].startswith(">")
+    assert 'hook="job.state.cleanup"' in answers[-1]
+    stopped = replay(path, "--until", "plugin").stdout.splitlines()[1]
+    assert stopped.startswith("plugin is broken in turn ")
+
+
+@over_trace("all-wait")
+def all_wait(trace: Sequence[Record]) -> str:
+    """No job starts."""
+    names = [(each.data or {})["name"] for each in trace if each.kind == Kind.EVENT]
+    return "a job starts" if "start" in names else ""
 
 
 MODULES = ("kvs", "resource", "job-manager", "job-exec", "sched", "job-ingest", "job-list")

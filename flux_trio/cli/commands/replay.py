@@ -25,7 +25,8 @@ BROKEN = 1
 @click.option(
     "--until",
     metavar="CLAUSE",
-    help="Stop when CLAUSE, or another property, is broken, and show the state of every core.",
+    help="Stop when CLAUSE, or another property, is broken, and show the state of every core. A "
+    "property that looks at the world at rest is known at the end only.",
 )
 @click.option("--story", is_flag=True, help="Tell how a property comes to be broken.")
 @click.option(
@@ -89,7 +90,7 @@ def replay(
             is_told = _tell(plan, until or "", checked)
         ctx.exit(BROKEN if is_told else 0)
     shows = _Shows(by_step=by_step, until=until)
-    with raising_told(plan), Replay(plan, checked, shows.after_step) as game:
+    with raising_told(plan), Replay(plan, checked, shows.after_step, until) as game:
         outcome = game.to_the_end()
         if outcome is not None and until in outcome.broken:
             click.echo(f"{until} is broken at the end")
