@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -25,19 +26,90 @@ def shrink(plan: Plan, broken: str, is_broken: Callable[[Plan], bool] | None = N
     def breaks(tried: Plan) -> bool:
         return broken in run_plan(tried).broken
 
-    check = is_broken or breaks
-    left = RUNS_MAX
-    is_smaller = True
-    while is_smaller:
-        is_smaller = False
-        for tried in _smaller(plan):
-            left -= 1
-            if check(tried):
-                plan, is_smaller = tried, True
-                break
-            if not left:
-                return plan
+    tries = _Tries(is_broken or breaks)
+    before = None
+    while plan != before:
+        before = plan
+        while (smaller := tries.first(_smaller(plan))) is not None:
+            plan = smaller
+        plain = None
+        while plan != plain:
+            plain = plan
+            for edit in _edits(plan):
+                plan = tries.first(edit(plan)) or plan
     return plan
+
+
+class _Tries:
+    """Plays RUNS_MAX plans at most."""
+
+    def __init__(self, check: Callable[[Plan], bool]) -> None:
+        self._check = check
+        self._left = RUNS_MAX
+
+    def first(self, plans: Iterator[Plan]) -> Plan | None:
+        """Return the first plan that breaks the property; None if there is none."""
+        for tried in plans:
+            if not self._left:
+                return None
+            self._left -= 1
+            if self._check(tried):
+                return tried
+        return None
+
+
+def _edits(plan: Plan) -> Iterator[Callable[[Plan], Iterator[Plan]]]:
+    """Changes of one value each, of the jobs, the requests and the machine; the plan has as many
+    jobs and requests afterwards. Each yields the plans with less of it, the least first.
+    """
+    yield _begun_at_once
+    for place in range(len(plan.jobs)):
+        for name in JobPlan.__struct_fields__:
+            if name != "urgency":
+                yield partial(_with_less, "jobs", place, name)
+    for place in range(len(plan.actions)):
+        yield partial(_with_less, "actions", place, "at")
+    for name in ("nnodes", "cores"):
+        yield partial(_of_machine, name)
+
+
+def _begun_at_once(plan: Plan) -> Iterator[Plan]:
+    """The plan without the time before its first job."""
+    first = min((each.at for each in plan.jobs), default=0.0)
+    if first:
+        replace = msgspec.structs.replace
+        jobs = tuple(replace(each, at=round(each.at - first, 1)) for each in plan.jobs)
+        actions = tuple(
+            replace(each, at=round(max(each.at - first, 0.0), 1)) for each in plan.actions
+        )
+        yield replace(plan, jobs=jobs, actions=actions)
+
+
+def _with_less(what: str, place: int, name: str, plan: Plan) -> Iterator[Plan]:
+    """The plan with less in the field `name` of one of its jobs or requests."""
+    values = getattr(plan, what)
+    for each in _nearer_to_plain(name, getattr(values[place], name)):
+        changed = msgspec.structs.replace(values[place], **{name: each})
+        yield msgspec.structs.replace(
+            plan, **{what: (*values[:place], changed, *values[place + 1 :])}
+        )
+
+
+def _nearer_to_plain(name: str, value: Any) -> Iterator[Any]:
+    """Values of a field that are nearer to that of a plain job, the nearest first."""
+    plain = getattr(JobPlan(), name)
+    if value != plain:
+        yield plain
+    if name == "at":
+        for each in (round(value / 10, 1), round(value / 2, 1)):
+            if plain < each < value:
+                yield each
+
+
+def _of_machine(name: str, plan: Plan) -> Iterator[Plan]:
+    """The plan with fewer nodes, or fewer cores on each."""
+    for each in _less(getattr(plan, name)):
+        yield msgspec.structs.replace(plan, **{name: each})
 
 
 def _smaller(plan: Plan) -> Iterator[Plan]:

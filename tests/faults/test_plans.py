@@ -154,7 +154,8 @@ def test_shrinking_keeps_what_breaks() -> None:
 
     small = shrink(plan, "", is_broken)
     kept = (jobs[9],)
-    assert small == Plan(1, jobs=kept, actions=(Do(9.0, "cancel", job=0),), faults=(crash,))
+    cancel = Do(0.0, "cancel", job=0)
+    assert small == Plan(1, nnodes=1, cores=1, jobs=kept, actions=(cancel,), faults=(crash,))
     assert len(tried) <= 150
 
 
@@ -191,3 +192,26 @@ def test_fault_at_a_step_moves_with_the_jobs_that_are_left() -> None:
     small = shrink(plan, "any", is_broken)
     assert len(small.jobs) == 1
     assert small.faults == (Crash("sched", 10),)
+
+
+def test_jobs_that_are_left_become_plain_and_come_early() -> None:
+    """The second job has to come half a second after the others, and the first one is wide."""
+    first = JobPlan(at=19.6, ntasks=2, run=7.0)
+    second = JobPlan(at=25.6, run=7.0, limit=1.0)
+    third = JobPlan(at=23.5, nnodes=1, run=7.0)
+    asked = Do(30.0, "cancel", job=1)
+    plan = Plan(11, nnodes=8, cores=4, jobs=(first, second, third), actions=(asked,))
+
+    def breaks(tried: Plan) -> bool:
+        if len(tried.jobs) < 3 or not tried.actions or tried.nnodes < 2:
+            return False
+        wide, late, other = tried.jobs
+        return wide.ntasks == 2 and late.at >= max(wide.at, other.at) + 0.5
+
+    small = shrink(plan, "any", breaks)
+    assert small.jobs[0] == JobPlan(ntasks=2)
+    assert small.jobs[1] == JobPlan(at=small.jobs[1].at)
+    assert 0.5 <= small.jobs[1].at < 1.0
+    assert small.jobs[2] == JobPlan()
+    assert small.actions == (Do(0.0, "cancel", job=1),)
+    assert (small.nnodes, small.cores) == (2, 1)
