@@ -30,8 +30,12 @@ _MARKERS: Final = (
     "flux_instance(**options): start the fixture `instance` with these options",
 )
 
-_CHECKS: Final = pytest.StashKey[list[Callable[[], None]]]()
-"""What is called at the end of a test that has not failed, while its fixtures are there."""
+_CHECKS: Final = pytest.StashKey[list[tuple[Callable[[], None], tuple[type[Exception], ...]]]]()
+"""What is called at the end of a test that has not failed, while its fixtures are there; and the
+errors of that which are told without a traceback, since it would show flux-trio alone."""
+
+_OPTIONS: Final = ("config", "inventory", "plugins", "users")
+"""The options of the marker flux_instance."""
 
 _OURS: Final = frozenset(
     ("flux_seed", "world", "faults", "instance", "fake_scheduler", "fake_exec", "plugin_harness")
@@ -113,15 +117,26 @@ def _refuse(text: str) -> NoReturn:
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Let a test fail for what its instance, world or plugin has done wrong."""
-    __tracebackhide__ = True
     result = yield
-    for check in item.stash.get(_CHECKS, []):
-        check()
+    for check, plain in item.stash.get(_CHECKS, []):
+        _check(check, plain)
     return result
 
 
-def _check_at_end(request: pytest.FixtureRequest, check: Callable[[], None]) -> None:
-    request.node.stash.setdefault(_CHECKS, []).append(check)
+def _check(check: Callable[[], None], plain: tuple[type[Exception], ...]) -> None:
+    text = ""
+    try:
+        check()
+    except plain as error:
+        text = f"{type(error).__name__}: {error}"
+    if text:
+        pytest.fail(text, pytrace=False)
+
+
+def _check_at_end(
+    request: pytest.FixtureRequest, check: Callable[[], None], *plain: type[Exception]
+) -> None:
+    request.node.stash.setdefault(_CHECKS, []).append((check, plain))
 
 
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
@@ -180,7 +195,7 @@ def world(request: pytest.FixtureRequest, flux_seed: int) -> WorldHarness:
     marker = request.node.get_closest_marker("flux_depth")
     asked: Any = request.config.getoption("flux_depth") or (marker.args[0] if marker else "cores")
     harness = WorldHarness(flux_seed, breaking=_breaking(request), depth=asked)
-    _check_at_end(request, harness.check)
+    _check_at_end(request, harness.check, AssertionError, ValueError)
     return harness
 
 
@@ -195,9 +210,13 @@ def instance(request: pytest.FixtureRequest, flux_seed: int) -> Iterator[Instanc
     """A whole instance with simulated execution, in virtual time; it is judged at its end."""
     from flux_trio.jobtap import Plugin
     from flux_trio.testing.instance_harness import InstanceHarness
+    from flux_trio.testing.watching import ClausesBroken
 
     options: dict[str, Any] = {}
     for mark in reversed(list(request.node.iter_markers("flux_instance"))):
+        for given in (*map(repr, mark.args), *mark.kwargs):
+            if given not in _OPTIONS:
+                _refuse(f"flux_instance: expected the options {', '.join(_OPTIONS)}, got {given}")
         options |= mark.kwargs
     shared = [each for each in options.get("plugins", ()) if isinstance(each, Plugin)]
     if shared:
@@ -207,7 +226,7 @@ def instance(request: pytest.FixtureRequest, flux_seed: int) -> Iterator[Instanc
         )
     breaking = _breaking_without_properties(request)
     with InstanceHarness(seed=flux_seed, breaking=breaking, **options) as harness:
-        _check_at_end(request, harness.check)
+        _check_at_end(request, harness.check, ClausesBroken)
         yield harness
 
 

@@ -125,6 +125,26 @@ def test_object_that_instances_would_share_is_refused(pytester: pytest.Pytester)
     )
 
 
+@pytest.mark.parametrize(("given", "shown"), [('confg=""', "confg"), ('"x"', "'x'")])
+def test_unknown_option_of_an_instance_is_refused(
+    pytester: pytest.Pytester, given: str, shown: str
+) -> None:
+    result = run(
+        pytester,
+        f"""
+        import pytest
+
+        @pytest.mark.flux_instance({given})
+        def test_wrong(instance):
+            pass
+        """,
+    )
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(
+        [f"flux_instance: expected the options config, inventory, plugins, users, got {shown}"]
+    )
+
+
 @pytest.mark.parametrize(
     ("source", "error", "text"),
     [

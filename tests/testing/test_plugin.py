@@ -59,7 +59,8 @@ def test_fault_that_never_strikes_is_a_warning(pytester: pytest.Pytester) -> Non
 def test_world_that_is_not_played_fails(pytester: pytest.Pytester) -> None:
     result = run(pytester, "def test_forgets(world): world.submit()")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*call world.play()*"])
+    result.stdout.fnmatch_lines(["AssertionError: the test has not played its *call world.play()"])
+    result.stdout.no_fnmatch_line("During handling*")
 
 
 def test_world_of_a_test_that_fails_or_plays_in_vain_says_no_more(
@@ -216,7 +217,8 @@ def test_instance_is_judged(pytester: pytest.Pytester) -> None:
         """,
     )
     result.assert_outcomes(failed=1, passed=2)
-    result.stdout.fnmatch_lines(["*ClausesBroken: 32.hello.4 broken by client*"])
+    result.stdout.fnmatch_lines(["ClausesBroken: 32.hello.4 broken by client*"])
+    result.stdout.no_fnmatch_line("*traceback*")
 
 
 def test_what_the_end_of_the_test_breaks_is_an_error_beside_it(pytester: pytest.Pytester) -> None:
