@@ -62,7 +62,7 @@ def read_plan(source: str, depth: Depth | None = None, store: StoreKind | None =
     except OSError as error:
         raise NoPlan(f"{path}: {error.strerror}") from None
     except (FormatError, UnicodeError, PluginError) as error:
-        raise NoPlan(f"{path}: the plan cannot be replayed: {error}") from None
+        raise NoPlan(f"{path}: the plan cannot be played: {error}") from None
     return plan
 
 

@@ -20,7 +20,15 @@ from flux_trio.faults.campaign import (
 from flux_trio.faults.catalogue import *  # noqa: F403 - every fault of the catalogue
 from flux_trio.faults.drawing import draw_plan
 from flux_trio.faults.plan import Plan, plan_of_file
-from flux_trio.faults.properties import Property, after_each_step, at_rest, over_trace
+from flux_trio.faults.properties import (
+    Property,
+    Watcher,
+    after_each_step,
+    at_each_pause,
+    at_rest,
+    over_trace,
+    watching,
+)
 from flux_trio.faults.reached import Reached, all_faults, all_transitions
 from flux_trio.faults.running import Outcome, run_plan
 from flux_trio.faults.shrinking import shrink
@@ -39,9 +47,11 @@ __all__ = [
     "Reached",
     "SeedResult",
     "Setup",
+    "Watcher",
     "after_each_step",
     "all_faults",
     "all_transitions",
+    "at_each_pause",
     "at_rest",
     "draw_plan",
     "main_property",
@@ -53,5 +63,6 @@ __all__ = [
     "run_plan",
     "shrink",
     "tell_story",
+    "watching",
 ]
 __all__ += catalogue.__all__

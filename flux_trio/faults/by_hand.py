@@ -35,6 +35,12 @@ class Logged:
     job: int | None = None
     nth: int = 1
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not isinstance(self.job, int | None):
+            raise TypeError(
+                f"expected Logged(name of an event, place of a job or None), got {self}"
+            )
+
 
 @dataclass(frozen=True)
 class InState:
@@ -42,6 +48,10 @@ class InState:
 
     job: int
     state: JobState
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.job, int) or not isinstance(self.state, JobState):
+            raise TypeError(f"expected InState(place of a job, JobState), got {self}")
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from flux_trio.faults.catalogue import Fault, PluginFault, When, Which
+from flux_trio.faults.workload import JOB_ACTIONS, Do
 
 
 def missed(planned: Iterable[Fault], struck: Iterable[Fault]) -> tuple[Fault, ...]:
@@ -32,12 +33,23 @@ def missed_text(fault: Fault) -> str:
     return f"{fields['type']}{said} never struck: there was no {_place(fault)}"
 
 
+def unprompted_text(request: Do) -> str:
+    """Return what was planned and where, such as `request cancel was never made: there was no
+    request sched.alloc number 2 that was received`.
+    """
+    assert request.when is not None
+    about = f" of job {request.job}" if request.what in JOB_ACTIONS else ""
+    return f"request {request.what}{about} was never made: there was no {_message(request.when)}"
+
+
 def _place(fault: Fault) -> str:
     if isinstance(fault, PluginFault):
         return f"question number {fault.nth} about {fault.hook}"
     place: When | Which | int = fault.when if hasattr(fault, "when") else fault.which
-    if isinstance(place, int):
-        return f"turn {place}"
+    return f"turn {place}" if isinstance(place, int) else _message(place)
+
+
+def _message(place: When | Which) -> str:
     is_received = isinstance(place, When) and place.side == "recv"
     by = f" by {place.party}" if place.party else ""
     verb = "received" if is_received else "sent"

@@ -70,8 +70,10 @@ class Moments:
         self.struck: list[Fault] = []
         for fault in faults:
             self._expect(fault)
+        self.prompted: set[int] = set()
+        """The places of the requests whose message has come."""
         for place, when in prompts.items():
-            self._await(when, _prompting(world, place))
+            self._await(when, self._prompting(place))
         world.trace.add_sink(self.observe)
         world.answers = self._fault_of
         if self._lies:
@@ -119,6 +121,13 @@ class Moments:
         for sought, strike in found:
             if sought.is_it(record.kind, record.party, message):
                 self._world.at_once(_with(strike, record))
+
+    def _prompting(self, place: int) -> Callable[[Record], None]:
+        def prompt(_: Record) -> None:
+            self.prompted.add(place)
+            prompt_owner(self._world, place)
+
+        return prompt
 
     def _strike(self, fault: Any) -> None:
         self.note(fault)
@@ -170,10 +179,6 @@ def flights_of(world: CoresWorld, record: Record) -> list[Flight]:
 
 def _releasing(flight: Flight) -> Callable[[Record], None]:
     return lambda _: flight.release()
-
-
-def _prompting(world: CoresWorld, place: int) -> Callable[[Record], None]:
-    return lambda _: prompt_owner(world, place)
 
 
 def _with(strike: Callable[[Record], None], record: Record) -> Callable[[], None]:

@@ -17,8 +17,9 @@ from msgspec import inspect
 from flux_trio.faults.catalogue import Fault
 from flux_trio.faults.catalogue.base import Count
 from flux_trio.faults.disk import StoreKind
-from flux_trio.faults.workload import Do, JobPlan
+from flux_trio.faults.workload import JOB_ACTIONS, Do, JobPlan
 from flux_trio.formats import FormatError
+from flux_trio.formats.errors import Words
 
 __all__ = [
     "Depth",
@@ -72,7 +73,7 @@ def plan_from_toml(text: str) -> Plan:
         if version != VERSION:  # another version may have other keys
             raise FormatError(f"version {VERSION} of a plan", version, "version")
     except msgspec.MsgspecError as error:
-        raise FormatError.of_msgspec(error) from None
+        raise FormatError("a plan as TOML", Words(str(error))) from None
     return _plan_of(raw)
 
 
@@ -93,9 +94,14 @@ def check_plan(plan: Plan) -> None:
 
 def _plan_of(raw: Any) -> Plan:
     try:
-        return msgspec.convert(raw, Plan)
+        plan = msgspec.convert(raw, Plan)
     except msgspec.ValidationError as error:
         raise _with_names(FormatError.of_msgspec(error), raw) from None
+    for place, each in enumerate(plan.actions):
+        if each.what in JOB_ACTIONS and each.job >= len(plan.jobs):
+            expected = f"the place of one of the {len(plan.jobs)} jobs, from 0"
+            raise FormatError(expected, each.job, f"actions[{place}].job")
+    return plan
 
 
 # a key or an index of a path such as faults[0].module
@@ -126,6 +132,11 @@ def _with_names(error: FormatError, raw: Any) -> FormatError:
         if isinstance(shape, inspect.LiteralType):
             names = [str(each) for each in shape.values]
             return _unknown(error, f"one of {', '.join(names)}", names, value)
+        if isinstance(shape, inspect.StructType) and isinstance(value, dict):
+            names = [field.name for field in shape.fields]
+            wrong = [key for key in value if key not in names and key != "type"]
+            if wrong and value.get("type") == shape.tag:
+                return _unknown(error, f"one of the keys {', '.join(names)}", names, wrong[0])
     return error
 
 

@@ -53,6 +53,8 @@ class Outcome:
     nsteps: int = 0
     log: tuple[tuple[float, str, int, str], ...] = field(default=(), repr=False)
     excused: tuple[str, ...] = ()
+    unprompted: tuple[Do, ...] = ()
+    """The requests of the plan that were never made, since their message did not come."""
 
     @property
     def missed(self) -> tuple[Fault, ...]:
@@ -177,6 +179,7 @@ class Game:
             self.world.pauses = self._pause
         self.moments: Moments | None = Moments(plan.faults, self.world, prompts_of(plan))
         self.struck = self.moments.struck
+        self._prompted = self.moments.prompted
         self.note = self.moments.note
         self.world.boot()
         self.owner = Owner(plan.jobs, plan.actions, {})
@@ -286,6 +289,11 @@ class Game:
             world.nsteps,
             tuple(world.log),
             tuple(excused),
+            tuple(
+                self.plan.actions[place - len(self.plan.jobs)]
+                for place in prompts_of(self.plan)
+                if place not in self._prompted
+            ),
         )
 
     def _check(self, check: Property, seen: object) -> None:

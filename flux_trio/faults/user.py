@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from flux_trio.cores.turns import SetTimer, TimerFired
 from flux_trio.faults.clients import LATER, RETRY_S, Client
-from flux_trio.faults.workload import Do, JobPlan, queue_name
+from flux_trio.faults.workload import JOB_ACTIONS, Do, JobPlan, queue_name
 from flux_trio.formats import Idset, Jobspec
 from flux_trio.messages import Request, Response, topics
 
@@ -58,7 +58,7 @@ class Owner(Client):
         asked = self._todo[place]
         if isinstance(asked, JobPlan):
             return [self._request(place, topics.INGEST_SUBMIT, _submission(asked))]
-        if asked.what in ("cancel", "urgency") and asked.job not in self.ids:
+        if asked.what in JOB_ACTIONS and asked.job not in self.ids:
             if asked.job not in self.refused:
                 self._behind.setdefault(asked.job, []).append(place)
             return []

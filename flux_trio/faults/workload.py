@@ -5,7 +5,7 @@ Times are in seconds since the start of the world.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -28,6 +28,9 @@ Action = Literal[
     "queue-enable",
     "purge",
 ]
+
+JOB_ACTIONS: Final = ("cancel", "urgency")
+"""The actions that are about a job of the plan."""
 
 
 class JobPlan(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -190,7 +190,7 @@ def test_plugin_that_fails_is_told_with_its_plan(tmp_path: Path) -> None:
     mine.unlink()
     gone = runner.invoke(main, ["replay", str(found / "plan.toml")], prog_name="flux-trio")
     assert gone.exit_code == 2
-    assert "the plan cannot be replayed: no plugin" in gone.stderr
+    assert "the plan cannot be played: no plugin" in gone.stderr
 
 
 def test_workers_of_a_dask_cluster() -> None:

@@ -75,6 +75,19 @@ def test_fault_that_never_strikes_is_told_and_is_no_failure(tmp_path: Path) -> N
     assert result.exit_code == 0
 
 
+def test_request_that_is_never_made_is_told_and_is_no_failure(tmp_path: Path) -> None:
+    path = tmp_path / "plan.toml"
+    made = Do(0.0, "cancel", when=When(topics.SCHED_ALLOC))
+    missed = Do(0.0, "urgency", when=When("sched.allok", side="send", type="response"))
+    path.write_text(plan_to_toml(Plan(1, jobs=(JobPlan(),), actions=(made, missed))))
+    result = replay(path)
+    assert result.stdout.splitlines()[1:-1] == [
+        "request urgency of job 0 was never made: "
+        "there was no response sched.allok number 1 that was sent"
+    ]
+    assert result.exit_code == 0
+
+
 def test_problems_of_a_plan_are_told(broken: Path) -> None:
     result = replay(broken)
     assert result.exit_code == 1
@@ -202,6 +215,14 @@ def test_name_of_no_clause_and_no_property_is_wrong_usage() -> None:
         assert replay(3, "--until", name).exit_code == 0
 
 
+def test_clause_that_is_not_broken_is_told_beside_others(broken: Path) -> None:
+    lines = replay(broken, "--until", "once").stdout.splitlines()
+    assert any(line.startswith(f"{NOT_ASKED}: ") for line in lines)
+    assert lines[-1] == "once was not broken"
+    last = replay(broken, "--until", "inactive").stdout
+    assert "was not broken" not in last
+
+
 def test_clause_that_is_not_broken_stops_nothing() -> None:
     result = replay(3, "--until", NOT_ASKED)
     assert "every property held" in result.stdout
@@ -213,9 +234,20 @@ def test_clause_that_is_not_broken_stops_nothing() -> None:
     [
         (
             "seed = 1\nversion = 9\nlater = true",
-            "the plan cannot be replayed: version: expected version 1 of a plan, got 9",
+            "the plan cannot be played: version: expected version 1 of a plan, got 9",
         ),
-        ("seed = 'x'", "the plan cannot be replayed: seed: expected"),
+        ("seed = 'x'", "the plan cannot be played: seed: expected"),
+        ("seed: 1", "the plan cannot be played: expected a plan as TOML, got Expected '=' after"),
+        (
+            "seed = 1\njobs = [{}, {ntaks = 2}]",
+            "the plan cannot be played: jobs[1]: expected one of the keys at, ntasks, nnodes, run, "
+            'limit, urgency, ranks, queue (did you mean ntasks?), got "ntaks"',
+        ),
+        (
+            "seed = 1\njobs = [{}]\nactions = [{at = 0.0, what = 'cancel', job = 1}]",
+            "the plan cannot be played: actions[0].job: "
+            "expected the place of one of the 1 jobs, from 0, got 1",
+        ),
         (None, "No such file or directory"),
     ],
 )

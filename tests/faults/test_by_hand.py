@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from flux_trio.faults import JobPlan, Plan, When
@@ -138,6 +140,20 @@ def test_tear_that_no_transaction_has_met_strikes_no_more_when_all_is_put_right(
     world.run()
     world.strike(TornCommit(when=1))
     assert world.outcome().problems == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "args", "expected"),
+    [
+        (Logged, (0, "start"), "name of an event, place of a job or None"),
+        (Logged, ("start", "0"), "name of an event, place of a job or None"),
+        (InState, (JobState.RUN, 0), "place of a job, JobState"),
+        (InState, (0, "RUN"), "place of a job, JobState"),
+    ],
+)
+def test_moment_of_wrong_types_is_refused(kind: Any, args: tuple[Any, ...], expected: str) -> None:
+    with pytest.raises(TypeError, match=expected):
+        kind(*args)
 
 
 def test_moment_that_never_comes_is_an_error_that_says_so() -> None:

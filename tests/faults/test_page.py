@@ -1,4 +1,4 @@
-"""The examples of the page run as they stand, and the page lists each fault."""
+"""The examples of the page run as they stand, as those on traces do; it lists each fault."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ from flux_trio.faults import Fault
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "faults.md"
 
 
-EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+TRACES = PAGE.with_name("trace.md")
+
+EXAMPLES = [
+    example
+    for page in (PAGE, TRACES)
+    for example in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+]
 
 
 @pytest.mark.parametrize("example", EXAMPLES)

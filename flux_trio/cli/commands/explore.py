@@ -52,7 +52,7 @@ def explore(
 
     WORLD is the name of a world that comes with flux-trio. PLAN is a file as `flux-trio fuzz`
     writes it; its times do not count, and its faults must be crashes, returns and unloads of sched,
-    job-exec and resource, which strike at every moment.
+    job-exec and resource, which strike at every moment. It must have no files of plugins.
 
     The search goes breadth first over all that may happen next: a core takes one message or one
     timer, or a fault strikes. Each clause of the RFCs must hold in each transition. When nothing is

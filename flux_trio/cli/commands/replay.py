@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,7 +12,7 @@ import click
 from flux_trio.cli.fuzz_params import DEPTHS, PROPERTY_OPTION, STORES
 
 if TYPE_CHECKING:
-    from flux_trio.faults import Plan, Property
+    from flux_trio.faults import Outcome, Plan, Property
     from flux_trio.faults.disk import StoreKind
     from flux_trio.faults.plan import Depth
 
@@ -59,10 +59,12 @@ def replay(
 
     TRACE is a file that `flux-trio start --trace` wrote. The core of each module gets its recorded
     inputs again: messages, timers, answers of plugins and of the store. What it does is compared
-    with the records, and the first difference is shown.
+    with the records, and the first difference is shown. --step and --until are for a trace, too;
+    --story, --property, --depth and --store are for a plan or a seed only.
 
     If the plan has a party that breaks clauses, what it breaks is shown, and is no failure. A fault
-    of PLAN that never strikes, since its place does not come, is named, and is no failure.
+    of PLAN that never strikes, or a request that is never made, since its place does not come, is
+    named, and is no failure.
 
     Exit codes: 0 if every property held and nothing differed, 1 if a property was broken or a core
     differed, 2 if there is no such plan, it cannot be replayed, a property raised, or for wrong
@@ -71,7 +73,6 @@ def replay(
     from flux_trio.cli.replaying import Replay, is_seed, raising_told, read_plan
     from flux_trio.cli.replaying_traces import is_trace
     from flux_trio.faults import Setup
-    from flux_trio.faults.missed import missed_text
     from flux_trio.faults.telling import PROPERTIES
 
     if is_trace(Path(source)):
@@ -99,15 +100,25 @@ def replay(
             shows.all_states(game)
     if outcome is None:
         ctx.exit(BROKEN if shows.is_broken else 0)
-    for problem in dict.fromkeys(outcome.problems):
-        click.echo(problem)
-    for said in dict.fromkeys(outcome.excused):
-        click.echo(f"as planned: {said}")
-    for fault in () if is_seed(source) else outcome.missed:
-        click.echo(missed_text(fault))
-    if not outcome.problems:
-        click.echo(f"every property held, in {outcome.nsteps} turns")
+    for line in _outcome_lines(outcome, until, is_drawn=is_seed(source)):
+        click.echo(line)
     ctx.exit(BROKEN if outcome.problems else 0)
+
+
+def _outcome_lines(outcome: Outcome, until: str | None, *, is_drawn: bool) -> Iterator[str]:
+    """Yield what was broken, and what never came; of a drawn plan many things never come."""
+    from flux_trio.faults.missed import missed_text, unprompted_text
+
+    yield from dict.fromkeys(outcome.problems)
+    for said in dict.fromkeys(outcome.excused):
+        yield f"as planned: {said}"
+    if not is_drawn:
+        yield from map(missed_text, outcome.missed)
+        yield from map(unprompted_text, outcome.unprompted)
+    if not outcome.problems:
+        yield f"every property held, in {outcome.nsteps} turns"
+    elif until is not None and until not in outcome.broken:
+        yield f"{until} was not broken"
 
 
 def _check_name(until: str | None, *properties: str) -> None:
@@ -135,7 +146,8 @@ def _replay_trace(path: Path, shows: _Shows) -> bool:
     elif shows.is_broken:
         shows.all_states(game)
     elif game.is_at_end:
-        click.echo(f"every core did what is recorded, in {game.nsteps} turns")
+        kept = "" if shows.until is None else f"; {shows.until} was not broken"
+        click.echo(f"every core did what is recorded, in {game.nsteps} turns{kept}")
     return shows.is_broken or difference is not None
 
 
