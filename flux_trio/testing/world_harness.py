@@ -114,9 +114,9 @@ class WorldHarness:
         self._plan = msgspec.structs.replace(self._plan, **fields)
 
     def draw(self) -> Plan:
-        """Use the plan that the seed draws, and return it."""
-        plan = draw_plan(self._plan.seed)
-        self.plan = msgspec.structs.replace(plan, depth=self._plan.depth, store=self._plan.store)
+        """Use the plan that the seed draws, and return it; depth, store and plugins stay."""
+        ours = {name: getattr(self._plan, name) for name in ("depth", "store", "plugins")}
+        self.plan = msgspec.structs.replace(draw_plan(self._plan.seed), **ours)
         return self.plan
 
     def submit(self, count: int = 1, **fields: Any) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -212,6 +213,14 @@ def test_plugins_of_a_world_are_a_list_of_paths() -> None:
         WorldHarness().configure(plugins="mine.py")
     with pytest.raises(TypeError, match="nodes"):
         WorldHarness().configure(nodes=3)
+
+
+def test_drawn_plan_keeps_the_plugins() -> None:
+    world = WorldHarness(3, depth="stack")
+    world.configure(plugins=[Path("mine.py")], store="sqlite")
+    plan = world.draw()
+    assert (plan.depth, plan.store, plan.plugins) == ("stack", "sqlite", ("mine.py",))
+    assert plan.jobs
 
 
 @pytest.mark.parametrize("depth", ["cores", "stack"])
