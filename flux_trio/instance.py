@@ -30,6 +30,7 @@ from flux_trio.broker import (
     LogEntry,
     LogFile,
     ModuleMain,
+    ModuleNotStarted,
     ModuleSpec,
     Processes,
     Router,
@@ -43,7 +44,7 @@ from flux_trio.collector import rare_collections
 from flux_trio.config import Config
 from flux_trio.cores.job_manager.requests.admissions import User
 from flux_trio.formats import Idset, ResourceSet
-from flux_trio.jobtap import Plugin, search_path
+from flux_trio.jobtap import Plugin, PluginError, search_path
 from flux_trio.jobtap.builtins import Lifetime, builtin_plugins
 from flux_trio.messages import (
     ROLE_LOCAL,
@@ -410,3 +411,13 @@ def _module_specs(
         for name in PROCESS_MODULES
     ]
     return local + local_or_process
+
+
+def error_of_start(error: BaseException) -> BaseException:
+    """Return the sole error of a group; for a failed start, the PluginError that caused it."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    if isinstance(error, ModuleNotStarted) and error.__cause__ is not None:
+        cause = error_of_start(error.__cause__)
+        return cause if isinstance(cause, PluginError) else error
+    return error

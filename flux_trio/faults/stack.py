@@ -27,7 +27,8 @@ from flux_trio.faults.stack_plugins import faulty_plugin
 from flux_trio.faults.station import Station
 from flux_trio.faults.world import BATCH_MAX, CoresWorld
 from flux_trio.instance import Surroundings as Given
-from flux_trio.instance import open_instance
+from flux_trio.instance import error_of_start, open_instance
+from flux_trio.jobtap import PluginError
 from flux_trio.messages import FluxError, Level, Message, Request, Response, service_of
 from flux_trio.sim import SteppedRun
 from flux_trio.trace import KILLED, Kind, Record, Sink
@@ -249,9 +250,12 @@ class StackWorld(CoresWorld):
             self._ended(run)
 
     def _ended(self, run: SteppedRun) -> None:
-        """The instance has ended by itself."""
+        """The instance has ended by itself. Raises PluginError if a plugin cannot be loaded."""
         then, self._then = self._then, None
         if then is None:
+            error = None if run.error is None else error_of_start(run.error)
+            if isinstance(error, PluginError):
+                raise error  # no further life would begin either
             self.errors.append(f"the instance has ended: {run.error}")
             parties.kill_instance(self, 0.0)
         else:

@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 import trio
 import trio.testing
 
-from flux_trio.broker import ModuleNotStarted
-from flux_trio.jobtap import PluginError
+from flux_trio.instance import error_of_start
 from flux_trio.sim import seeded_tasks
 
 T = TypeVar("T")
@@ -118,7 +117,7 @@ class TrioThread:
             with self._order:
                 trio.run(self._main, clock=self._clock)
         except BaseException as error:  # noqa: BLE001 - it is raised where the block is left
-            first = _only(error)
+            first = error_of_start(error)
             self._down.set_exception(first)
             if not self._up.done():
                 self._up.set_exception(first)
@@ -135,13 +134,3 @@ class TrioThread:
 
 async def _next_deadline() -> float:
     return trio.lowlevel.current_statistics().seconds_to_next_deadline
-
-
-def _only(error: BaseException) -> BaseException:
-    """Return the sole error of a group; for a failed start, the PluginError that caused it."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    if isinstance(error, ModuleNotStarted) and error.__cause__ is not None:
-        cause = _only(error.__cause__)
-        return cause if isinstance(cause, PluginError) else error
-    return error

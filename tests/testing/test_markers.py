@@ -231,6 +231,23 @@ def test_plugin_of_a_world_that_is_not_there_is_named(depth: Depth) -> None:
         world.play()
 
 
+@pytest.mark.parametrize("depth", ["cores", "stack"])
+def test_plugin_of_a_world_that_fails_when_it_is_loaded_is_named(
+    tmp_path: Path, depth: Depth
+) -> None:
+    file = tmp_path / "bad.py"
+    file.write_text(
+        "from flux_trio import jobtap\n"
+        "class Bad(jobtap.Plugin):\n"
+        "    def loaded(self):\n"
+        "        raise KeyError('nokey')\n"
+    )
+    world = WorldHarness(depth=depth)
+    world.configure(plugins=[file])
+    with pytest.raises(PluginError, match="plugin bad failed when it was loaded: KeyError"):
+        world.play()
+
+
 def test_harnesses_take_a_jobspec_as_it_is() -> None:
     jobspec = Jobspec.from_command(["true"], attributes={"system.exec.test.run_duration": 2.0})
     with InstanceHarness() as instance:
