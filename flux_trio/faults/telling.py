@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +17,8 @@ from flux_trio.faults.reached import name_of_fault
 from flux_trio.faults.running import Lives, Outcome, all_clauses, property_of, run_plan
 from flux_trio.faults.states import WatchedGame
 from flux_trio.formats import format_fluid
+from flux_trio.jobtap import failures_told
+from flux_trio.jobtap.failures import describe
 from flux_trio.judge import Violation
 from flux_trio.judge.rules import ALL_RULES
 from flux_trio.trace import Kind, Record
@@ -47,8 +50,13 @@ def tell_story(plan: Plan, broken: str = "", properties: Iterable[Property] = ()
     """
     trace: list[Record] = []
     properties = tuple(properties)
-    with WatchedGame(plan, [trace.append], properties, lives=Lives()) as game:
-        outcome = game.outcome(is_at_rest=game.play())
+    raised: list[BaseException] = []  # by plugins
+    token = failures_told.set((*failures_told.get(), raised.append))
+    try:
+        with WatchedGame(plan, [trace.append], properties, lives=Lives()) as game:
+            outcome = game.outcome(is_at_rest=game.play())
+    finally:
+        failures_told.reset(token)
     broken = broken or main_property(outcome)
     if broken not in outcome.broken:
         return None
@@ -58,7 +66,7 @@ def tell_story(plan: Plan, broken: str = "", properties: Iterable[Property] = ()
         found = next(each for each in outcome.problems if property_of(each) == broken)
         return Story(
             broken,
-            found.partition(": ")[2],
+            found.partition(": ")[2] + _line_of(found, raised, plan),
             trace,
             sentence=sentence_of(broken, properties),
             at=_place(broken, properties, trace),
@@ -68,6 +76,17 @@ def tell_story(plan: Plan, broken: str = "", properties: Iterable[Property] = ()
             right_after=game.right_after,
         )
     return story_of(violation, trace, played, game.changes, game.right_after)
+
+
+def _line_of(found: str, raised: Iterable[BaseException], plan: Plan) -> str:
+    """Return " (file:line)" of the error of a plugin that `found` has; "" if it has none."""
+    files = {str(Path(each).resolve()) for each in plan.plugins}
+    for error in raised:
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [each for each in frames if str(Path(each.filename).resolve()) in files]
+        if own and found.endswith(describe(error)):
+            return f" ({Path(own[-1].filename).name}:{own[-1].lineno})"
+    return ""
 
 
 def story_of(

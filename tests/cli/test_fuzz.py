@@ -183,7 +183,10 @@ def test_plugin_that_fails_is_told_with_its_plan(tmp_path: Path) -> None:
     plan = plan_from_toml((found / "plan.toml").read_text())
     assert plan.plugins == ("../../mine.py",)
     assert len(plan.jobs) == 1
-    assert "plugin is broken" in (found / "story.txt").read_text()
+    story = (found / "story.txt").read_text()
+    assert "plugin is broken" in story
+    assert "found:    mine failed in job.state.run: AssertionError: " in story
+    assert " (mine.py:5)\n" in story
     runner = click.testing.CliRunner()
     again = runner.invoke(main, ["replay", str(found / "plan.toml")], prog_name="flux-trio")
     assert "plugin: mine failed in job.state.run: AssertionError" in again.stdout

@@ -15,6 +15,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+PATIENCE_S = 300.0  # a process that never ends fails the test
+
 TELLING = """\
 import os
 from flux_trio.faults import at_rest
@@ -62,8 +64,9 @@ def wait_for_end(workers: set[int]) -> None:
             handle = os.pidfd_open(pid)
         except ProcessLookupError:
             continue
-        select.select([handle], [], [])
+        ended, _, _ = select.select([handle], [], [], PATIENCE_S)
         os.close(handle)
+        assert ended, f"process {pid} has not ended"
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
