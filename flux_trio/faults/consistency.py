@@ -68,7 +68,8 @@ def finished_jobs_are_listed(world: CoresWorld) -> str:
     jobs = _payload(looker, topics.LIST_LIST)["jobs"]
     listed = sorted(job["id"] for job in jobs if job["state"] == JobState.INACTIVE)
     if listed != stored or len(jobs) != len(listed):
-        return f"{len(stored)} jobs are finished, listed are {[job['id'] for job in jobs]}"
+        names = ", ".join(format_fluid(job["id"], "f58") for job in jobs) or "none"
+        return f"{len(stored)} jobs are finished, listed are {names}"
     counts = {name: n for name, n in _payload(looker, topics.LIST_STATS)["job_states"].items() if n}
     wanted = {"inactive": len(stored), "total": len(stored)} if stored else {}
     return "" if counts == wanted else f"{len(stored)} jobs are finished, counted are {counts}"

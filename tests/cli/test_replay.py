@@ -11,12 +11,14 @@ import msgspec
 import pytest
 
 from flux_trio.cli import main
+from flux_trio.cli.commands.replay import outcome_lines
 from flux_trio.cli.replaying import read_plan
 from flux_trio.faults import (
     Crash,
     Do,
     JobPlan,
     NodesUp,
+    Outcome,
     Plan,
     Setup,
     When,
@@ -92,6 +94,15 @@ def test_problems_of_a_plan_are_told(broken: Path) -> None:
     result = replay(broken)
     assert result.exit_code == 1
     assert any(line.startswith(f"{NOT_ASKED}: record ") for line in result.stdout.splitlines())
+
+
+def test_problem_is_told_once_with_the_id_as_people_type_it() -> None:
+    plan = DOCS / "howto" / "faults" / "clock.toml"
+    result = replay(plan, "--property", "prompt_start:prompt_start")
+    told = "prompt-start: job ƒTSfi3Sf starts 3600 s after its alloc event"
+    assert result.stdout.splitlines()[1:] == [told]
+    twice = Outcome(Plan(1), ("27.alloc.1: job 1 waits",) * 2)
+    assert list(outcome_lines(twice, None, is_drawn=False)) == ["27.alloc.1: job ƒ2 waits"]
 
 
 def test_story_of_a_plan(broken: Path) -> None:

@@ -100,18 +100,19 @@ def replay(
             shows.all_states(game)
     if outcome is None:
         ctx.exit(BROKEN if shows.is_broken else 0)
-    for line in _outcome_lines(outcome, until, is_drawn=is_seed(source)):
+    for line in outcome_lines(outcome, until, is_drawn=is_seed(source)):
         click.echo(line)
     ctx.exit(BROKEN if outcome.problems else 0)
 
 
-def _outcome_lines(outcome: Outcome, until: str | None, *, is_drawn: bool) -> Iterator[str]:
+def outcome_lines(outcome: Outcome, until: str | None, *, is_drawn: bool) -> Iterator[str]:
     """Yield what was broken, and what never came; of a drawn plan many things never come."""
     from flux_trio.faults.missed import missed_text, unprompted_text
+    from flux_trio.views.spelling import spelled
 
-    yield from dict.fromkeys(outcome.problems)
+    yield from map(spelled, dict.fromkeys(outcome.problems))
     for said in dict.fromkeys(outcome.excused):
-        yield f"as planned: {said}"
+        yield f"as planned: {spelled(said)}"
     if not is_drawn:
         yield from map(missed_text, outcome.missed)
         yield from map(unprompted_text, outcome.unprompted)
