@@ -27,6 +27,9 @@ CHARS_MAX: Final = 150
 _FAULT: Final = 1  # the rank of what a fault did
 _REPEATED: Final = 6  # the rank of what tells events again
 
+_OF_USERS: Final = (topics.JOB_RAISE, topics.JOB_URGENCY)
+"""What a user asks for, which comes out of nowhere without its request."""
+
 _TOLD_SERVICES: Final = (topics.SCHED, topics.JOB_EXEC, topics.RESOURCE, topics.JOB_MANAGER)
 
 
@@ -106,9 +109,9 @@ def told_beats(story: Story, count: int) -> list[Beat]:
     """Return the `count` beats that say most about the violation, in their order.
 
     First come the violation and what explains it, then the faults, then the events of the job
-    concerned, what plugins answer about it, and denied requests; then messages between the job
-    manager, the scheduler and the other services. Of those that say the same, the last ones are
-    told.
+    concerned, requests of users about it, what plugins refuse, and denied requests; then messages
+    between the job manager, the scheduler and the other services. Of those that say the same, the
+    last ones are told.
     """
     ranked = sorted(_ranked_beats(story), key=lambda each: (each[0], -each[1][0].n))
     return sorted((beat for _, beat in ranked[:count]), key=lambda beat: beat[0].n)
@@ -175,9 +178,9 @@ def _rank_of_answer(data: Mapping[str, Any], story: Story) -> int | None:
     if data["plugin"].startswith("."):
         return None
     is_about_it = story.jobid in (None, data.get("id"))
-    if data["result"] is None and data["error"] is None:
-        return 4 if is_about_it else 5
-    return 2 if is_about_it else 4
+    if data["error"] is not None or isinstance(data["result"], str):
+        return 2 if is_about_it else 4  # it has failed, or does not say yes
+    return 3 if is_about_it and data["result"] is not None else 5
 
 
 def _is_back(record: Record, story: Story) -> bool:
@@ -201,6 +204,8 @@ def _rank_of_send(record: Record, story: Story) -> int | None:
         return 5
     if message.topic == topics.SCHED_ALLOC and payload.get("type") == AllocType.DENY:
         return 2  # this ends a job
+    if message.topic in _OF_USERS and story.jobid in (None, jobid):
+        return 2
     return 3 if story.jobid in (None, jobid) else 5
 
 

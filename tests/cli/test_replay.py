@@ -195,7 +195,9 @@ def test_story_tells_what_plugins_have_answered_before(tmp_path: Path) -> None:
     path.write_text(plan_to_toml(plan))
     result = replay(path, "--story")
     assert result.exit_code == 1
-    answers = [line for line in result.stdout.splitlines() if ": hook plugin=" in line]
+    lines = result.stdout.splitlines()
+    assert any("owner sends request job-manager.raise" in line for line in lines)
+    answers = [line for line in lines if ": hook plugin=" in line]
     assert 'hook="job.state.priority"' in answers[0]
     assert 'result="UNAVAILABLE"' in answers[0]
     assert answers[-1].startswith(">")
