@@ -28,6 +28,7 @@ from flux_trio.faults import (
     shrink,
     tell_story,
 )
+from flux_trio.jobtap import PluginError
 from flux_trio.views import Story
 
 _TEST: Final = '''\
@@ -130,13 +131,13 @@ def run_campaign(
 
 @contextmanager
 def _failures_told(campaign: Campaign) -> Iterator[None]:
-    """Report workers that ended by themselves, and properties that raise, as a NotPlayed."""
+    """Report as a NotPlayed: workers that end by themselves, properties and plugins that raise."""
     try:
         yield
     except BrokenExecutor as error:
         seed = campaign.next_seed
         raise NotPlayed(f"the workers have ended at seed {seed} or later: {error}") from None
-    except PropertyRaised as error:
+    except (PropertyRaised, PluginError) as error:
         raise NotPlayed(str(error)) from None
 
 

@@ -37,6 +37,8 @@ errors of that which are told without a traceback, since it would show flux-trio
 _OPTIONS: Final = ("config", "inventory", "plugins", "users")
 """The options of the marker flux_instance."""
 
+_DEPTHS: Final = ("cores", "stack")
+
 _OURS: Final = frozenset(
     ("flux_seed", "world", "faults", "instance", "fake_scheduler", "fake_exec", "plugin_harness")
 )
@@ -56,7 +58,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--flux-depth",
-        choices=("cores", "stack"),
+        choices=_DEPTHS,
         help="play worlds at this depth: cores without Trio, or the whole stack",
     )
 
@@ -187,13 +189,22 @@ def _breaking_without_properties(request: pytest.FixtureRequest) -> set[str] | N
     return None if breaking is None else breaking - unknown
 
 
+def _marked_depth(request: pytest.FixtureRequest) -> str:
+    """Return the depth that the marker flux_depth of the test names."""
+    marker = request.node.get_closest_marker("flux_depth")
+    asked = ("cores",) if marker is None else marker.args
+    if len(asked) != 1 or asked[0] not in _DEPTHS:
+        given = ", ".join(map(repr, asked))
+        _refuse(f"flux_depth: expected one of {', '.join(_DEPTHS)}, got flux_depth({given})")
+    return str(asked[0])
+
+
 @pytest.fixture
 def world(request: pytest.FixtureRequest, flux_seed: int) -> WorldHarness:
     """A world that the test plans and plays."""
     from flux_trio.testing.world_harness import WorldHarness
 
-    marker = request.node.get_closest_marker("flux_depth")
-    asked: Any = request.config.getoption("flux_depth") or (marker.args[0] if marker else "cores")
+    asked: Any = request.config.getoption("flux_depth") or _marked_depth(request)
     harness = WorldHarness(flux_seed, breaking=_breaking(request), depth=asked)
     _check_at_end(request, harness.check, AssertionError, ValueError)
     return harness

@@ -271,6 +271,18 @@ def test_property_that_raises_is_no_violation(
     ]
 
 
+def test_plugin_that_cannot_be_loaded_in_a_world_is_told(tmp_path: Path) -> None:
+    plugin = tmp_path / "bad.py"
+    plugin.write_text(
+        "from flux_trio.jobtap import Plugin\n\n\nclass Bad(Plugin):\n    name = 'bad'\n\n"
+        "    def loaded(self):\n        raise KeyError('x')\n"
+    )
+    result = fuzz("--seeds", "0:1", *HERE, "--plugin", plugin, "--depth", "stack")
+    assert result.exit_code == 2
+    assert "plugin bad failed when it was loaded: KeyError: 'x'" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
 CARELESS = """\
 from flux_trio.faults import over_trace
 

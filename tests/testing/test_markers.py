@@ -186,6 +186,27 @@ def test_number_of_seeds_is_wrong_in_one_test_only(
     )
 
 
+@pytest.mark.parametrize(("given", "shown"), [("", ""), ('"core"', "'core'"), ("1, 2", "1, 2")])
+def test_depth_is_wrong_in_one_test_only(pytester: pytest.Pytester, given: str, shown: str) -> None:
+    result = run(
+        pytester,
+        f"""
+        import pytest
+
+        @pytest.mark.flux_depth({given})
+        def test_wrong(world):
+            world.play()
+
+        def test_right(world):
+            world.play()
+        """,
+    )
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(
+        [f"flux_depth: expected one of cores, stack, got flux_depth({shown})"]
+    )
+
+
 @pytest.mark.parametrize(
     ("option", "value", "least"),
     [("--flux-seeds", "0", 1), ("--flux-seeds", "x", 1), ("--flux-seed", "-1", 0)],
