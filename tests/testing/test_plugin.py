@@ -74,13 +74,13 @@ def test_world_of_a_test_that_fails_or_plays_in_vain_says_no_more(
         def test_fails_before(world):
             assert False
 
-        @pytest.mark.flux_depth("deep")
         def test_fails_in_play(world):
+            world.configure(policy="deep")
             world.play()
 
-        @pytest.mark.flux_depth("deep")
         def test_expects_it(world):
-            with pytest.raises(ValueError, match="depth: expected one of cores, stack"):
+            world.configure(policy="deep")
+            with pytest.raises(ValueError, match="policy: expected"):
                 world.play()
 
         def test_skips(world):

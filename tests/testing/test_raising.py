@@ -51,7 +51,7 @@ def test_plugin_that_raises_in_a_world(pytester: pytest.Pytester, state: str, de
         [
             *OWN_TRACEBACK,
             "*PropertyBroken: seed 0: plugin is broken",
-            f"*found: *mine failed in job.state.{state}: KeyError: 'nokey'",
+            f"*found: *mine failed in job.state.{state}: KeyError: 'nokey' (mine.py:*)",
         ]
     )
     run(pytester, WORLD.format(mark=ON_PURPOSE), state, *args).assert_outcomes(passed=1)
