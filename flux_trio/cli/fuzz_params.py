@@ -110,7 +110,7 @@ class PropertyParam(ImportParam):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the text."""
         from flux_trio.faults import Property
-        from flux_trio.faults.telling import own_names
+        from flux_trio.faults.telling import clause_names, property_names
 
         found = self.load(value, param, ctx)
         if not isinstance(found, Property):
@@ -120,7 +120,7 @@ class PropertyParam(ImportParam):
                 param,
                 ctx,
             )
-        if found.name in own_names():
+        if found.name in clause_names() | property_names():
             self.fail(
                 f"{value}: the name {found.name} is that of a property of flux-trio", param, ctx
             )

@@ -17,7 +17,7 @@ from flux_trio.faults.reached import name_of_fault
 from flux_trio.faults.running import Lives, Outcome, all_clauses, property_of, run_plan
 from flux_trio.faults.states import WatchedGame
 from flux_trio.formats import format_fluid
-from flux_trio.jobtap import failures_told
+from flux_trio.jobtap import telling_failures
 from flux_trio.jobtap.failures import describe
 from flux_trio.judge import Violation
 from flux_trio.judge.rules import ALL_RULES
@@ -35,12 +35,14 @@ PROPERTIES: Final = {
 """The sentences of the properties that are no clause, by name."""
 
 
-def own_names() -> frozenset[str]:
-    """Return the names of the properties that are not a user's: clauses, invariants, our own."""
-    rules = (each.clause for each in ALL_RULES)
-    return frozenset(
-        {*all_clauses(), *rules, *PROPERTIES, *(each.name for each in Setup().all_properties())}
-    )
+def clause_names() -> frozenset[str]:
+    """Return the ids of the clauses and of the invariants."""
+    return frozenset(all_clauses()) | {each.clause for each in ALL_RULES}
+
+
+def property_names() -> frozenset[str]:
+    """Return the names of the properties that are no clauses, and no user's."""
+    return frozenset(PROPERTIES) | {each.name for each in Setup().all_properties()}
 
 
 def tell_story(plan: Plan, broken: str = "", properties: Iterable[Property] = ()) -> Story | None:
@@ -51,12 +53,11 @@ def tell_story(plan: Plan, broken: str = "", properties: Iterable[Property] = ()
     trace: list[Record] = []
     properties = tuple(properties)
     raised: list[BaseException] = []  # by plugins
-    token = failures_told.set((*failures_told.get(), raised.append))
-    try:
-        with WatchedGame(plan, [trace.append], properties, lives=Lives()) as game:
-            outcome = game.outcome(is_at_rest=game.play())
-    finally:
-        failures_told.reset(token)
+    with (
+        telling_failures(raised.append),
+        WatchedGame(plan, [trace.append], properties, lives=Lives()) as game,
+    ):
+        outcome = game.outcome(is_at_rest=game.play())
     broken = broken or main_property(outcome)
     if broken not in outcome.broken:
         return None

@@ -8,7 +8,7 @@ package and nothing else of flux_trio.
 
 from flux_trio.config import Config
 from flux_trio.formats import Event, FormatError, Jobspec
-from flux_trio.jobtap.calling import failures_told
+from flux_trio.jobtap.calling import failures_told, telling_failures
 from flux_trio.jobtap.calls import CANCELED, Given
 from flux_trio.jobtap.catalogue import CUSTOM, HOOKS, Hook, Returns
 from flux_trio.jobtap.counter import Counter, counter
@@ -87,4 +87,5 @@ __all__ = [
     "open_host",
     "search_path",
     "service",
+    "telling_failures",
 ]

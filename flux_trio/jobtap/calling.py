@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from time import perf_counter
 from typing import Any, Final
@@ -39,6 +40,16 @@ failures_told: Final[ContextVar[tuple[Callable[[BaseException], object], ...]]] 
     "failures_told", default=()
 )
 """Called with each error of a plugin of the hosts in this context: for tests of plugins."""
+
+
+@contextmanager
+def telling_failures(tell: Callable[[BaseException], object]) -> Iterator[None]:
+    """Call `tell`, too, with each error of a plugin in this block."""
+    token = failures_told.set((*failures_told.get(), tell))
+    try:
+        yield
+    finally:
+        failures_told.reset(token)
 
 
 class Caller:

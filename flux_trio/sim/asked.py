@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 from flux_trio.config import Config
 from flux_trio.formats import ResourceSet
 from flux_trio.instance import MODULES
-from flux_trio.jobtap import Plugin, PluginError, PluginLoop, failures_told
+from flux_trio.jobtap import Plugin, PluginError, PluginLoop, telling_failures
 from flux_trio.messages import FluxError
 from flux_trio.sim.metrics import JobFacts
 from flux_trio.sim.replay import Progress, SimulationStalled
@@ -82,11 +82,8 @@ def loops_told(tell: Callable[[SimulationStalled], object]) -> Iterator[None]:
         if isinstance(error, PluginLoop):
             tell(SimulationStalled("\n".join(error.__notes__)))
 
-    token = failures_told.set((*failures_told.get(), failed))
-    try:
+    with telling_failures(failed):
         yield
-    finally:
-        failures_told.reset(token)
 
 
 def _share(value: object) -> float:

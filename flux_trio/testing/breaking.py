@@ -6,12 +6,8 @@ import difflib
 from collections.abc import Collection
 from typing import Final
 
-from flux_trio.faults.consistency import OURS
 from flux_trio.faults.plugin_files import no_plugin_fails
-from flux_trio.faults.properties import Property
-from flux_trio.faults.running import all_clauses
-from flux_trio.faults.telling import PROPERTIES
-from flux_trio.judge.rules import ALL_RULES
+from flux_trio.faults.telling import clause_names, property_names
 
 PLUGIN: Final = no_plugin_fails.name
 """The property that no handler of a plugin fails."""
@@ -24,9 +20,7 @@ def unknown_text(breaking: Collection[str], more: Collection[str] = ()) -> str:
     """
     if not breaking:
         return ""
-    clauses = {*all_clauses(), *(rule.clause for rule in ALL_RULES)}
-    ours = [each.name for each in OURS if isinstance(each, Property)]
-    properties = {*PROPERTIES, *ours, *more}
+    clauses, properties = clause_names(), property_names().union(more)
     for name in sorted(set(breaking) - clauses - properties):
         close = difflib.get_close_matches(name, sorted(clauses | properties), n=1)
         meant = f" (did you mean {close[0]}?)" if close else ""

@@ -30,7 +30,7 @@ from flux_trio.faults.catalogue.plugins import FAULTY
 from flux_trio.faults.missed import missed, missed_text
 from flux_trio.faults.plan import Depth, plan_to_toml
 from flux_trio.faults.plugin_files import check_files, no_plugin_fails
-from flux_trio.jobtap import failures_told
+from flux_trio.jobtap import telling_failures
 from flux_trio.testing.breaking import PLUGIN, unknown_text
 from flux_trio.testing.trio_thread import beside_trio
 from flux_trio.trace import Record
@@ -159,11 +159,8 @@ class WorldHarness:
         if plan.plugins:
             properties = (no_plugin_fails, *properties)
         self.trace, self.plugin_errors = [], []
-        token = failures_told.set((*failures_told.get(), self._note_error))
-        try:
+        with telling_failures(self._note_error):
             self.outcome = outcome = run_plan(plan, [self.trace.append], properties=properties)
-        finally:
-            failures_told.reset(token)
         broken = outcome.broken - set(outcome.broken if self._breaking is None else self._breaking)
         if broken:
             main = main_property(outcome, broken)
