@@ -1,10 +1,13 @@
 """Properties of a world at rest: what is stored and what is listed are the same jobs.
 
+A job may be active there, if a plugin holds it: `inactive` (`running`) tells of the others.
+
 Also that a fatal exception ends its job: it does not run on to its end.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +22,7 @@ from flux_trio.faults.properties import (
 )
 from flux_trio.faults.remembered import REMEMBERING
 from flux_trio.faults.told import OVER_TRACE
+from flux_trio.faults.waiting import stored_job
 from flux_trio.formats import FormatError, format_fluid, job_key, parse_eventlog
 from flux_trio.messages import Request, Response, topics
 from flux_trio.protocols import InvalidTransition, JobEvent, JobState, replay
@@ -53,26 +57,38 @@ class _Looker(Client):
 
 @at_rest("listed")
 def finished_jobs_are_listed(world: CoresWorld) -> str:
-    """At rest job-list lists each finished job once, counts it, and knows no other job."""
+    """At rest job-list lists and counts each stored job once, finished or active, and no other."""
     looker = _Looker()
     world.start(world.add("looker", looker))
     for _ in range(STEPS_MAX):
         if len(looker.answers) == 2 or not world.step():
             break
     world.remove("looker", "")
-    stored = sorted(jobid_in(key) for key in world.disk.store.dir(ENDED))
+    ended, active = _stored(world, ENDED), _active(world)
     for topic in (topics.LIST_LIST, topics.LIST_STATS):
         answer = looker.answers.get(topic)
         if answer is None or answer.errnum or not isinstance(answer.payload, dict):
             return f"{topic} is not answered" if answer is None else f"{topic}: {answer.payload}"
     jobs = _payload(looker, topics.LIST_LIST)["jobs"]
-    listed = sorted(job["id"] for job in jobs if job["state"] == JobState.INACTIVE)
-    if listed != stored or len(jobs) != len(listed):
+    is_over = [job["state"] == JobState.INACTIVE for job in jobs]
+    listed = sorted((job["id"], over) for job, over in zip(jobs, is_over, strict=True))
+    if listed != sorted([*((id_, True) for id_ in ended), *((id_, False) for id_ in active)]):
         names = ", ".join(format_fluid(job["id"], "f58") for job in jobs) or "none"
-        return f"{len(stored)} jobs are finished, listed are {names}"
+        return f"{len(ended)} jobs are finished, {len(active)} active, listed are {names}"
     counts = {name: n for name, n in _payload(looker, topics.LIST_STATS)["job_states"].items() if n}
-    wanted = {"inactive": len(stored), "total": len(stored)} if stored else {}
-    return "" if counts == wanted else f"{len(stored)} jobs are finished, counted are {counts}"
+    wanted = Counter(JobState(job["state"]).name.lower() for job in jobs)
+    wanted["total"] = len(jobs)
+    return "" if counts == +wanted else f"listed are {dict(+wanted)}, counted are {counts}"
+
+
+def _stored(world: CoresWorld, index: str) -> list[int]:
+    return [jobid_in(key) for key in world.disk.store.dir(index)]
+
+
+def _active(world: CoresWorld) -> list[int]:
+    """Return the active jobs, without those that the job manager was never told of."""
+    store = world.disk.store
+    return [id_ for id_ in _stored(world, ACTIVE) if stored_job(id_, store).state != JobState.NEW]
 
 
 def _payload(looker: _Looker, topic: str) -> dict[str, Any]:
@@ -83,13 +99,12 @@ def _payload(looker: _Looker, topic: str) -> dict[str, Any]:
 
 @at_rest("stored")
 def eventlogs_are_whole(world: CoresWorld) -> str:
-    """At rest each stored eventlog is one that RFC 21 allows, of a job that has ended.
+    """At rest each stored eventlog is one that RFC 21 allows, of a job that has ended or waits.
 
     A job that ingest has stored and that the job manager was never told of is in NEW.
     """
     store = world.disk.store
-    ended = {jobid_in(key) for key in store.dir(ENDED)}
-    active = {jobid_in(key) for key in store.dir(ACTIVE)}
+    ended, active = (set(_stored(world, index)) for index in (ENDED, ACTIVE))
     for key in store.dir("job"):
         if not key.endswith(_EVENTLOG):
             continue
@@ -98,7 +113,7 @@ def eventlogs_are_whole(world: CoresWorld) -> str:
             job = replay(0, parse_eventlog(text if isinstance(text, str) else ""))
         except (FormatError, InvalidTransition) as error:
             return f"{key}: {error}"
-        if job.state not in (JobState.NEW, JobState.INACTIVE):
+        if job.state in (JobState.RUN, JobState.CLEANUP):
             return f"{key}: the job is in {job.state.name}"
     for jobid in sorted(ended):
         if jobid in active or not store.lookup([job_key(jobid, "eventlog")])[0]:
@@ -136,14 +151,15 @@ def a_fatal_exception_ends_its_job(trace: Sequence[Record]) -> str:
 
 @at_rest("forgotten")
 def plugins_have_left_all_jobs(world: CoresWorld) -> str:
-    """At rest the host of plugins keeps no job: each one has left its last state.
+    """At rest the host of plugins keeps no job that has ended: each has left its last state.
 
     At depth `stack` the plugins are in a service, and are not asked.
     """
     manager = getattr(world.stations["job-manager"], "core", None)
+    active = set(_stored(world, ACTIVE))
     for plugin, jobids in getattr(manager, "entered", {}).items():
-        if jobids:
-            names = names_of(jobids)
+        if kept := set(jobids) - active:
+            names = names_of(kept)
             return f"{names} is finished, and has not left its state for plugin {plugin}"
     return ""
 

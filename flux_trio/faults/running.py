@@ -18,11 +18,13 @@ from flux_trio.faults.plan import Plan, check_plan
 from flux_trio.faults.properties import Property
 from flux_trio.faults.stack import StackWorld
 from flux_trio.faults.user import Owner
+from flux_trio.faults.waiting import Waiting, stored_job
 from flux_trio.faults.workload import Do, queue_name
 from flux_trio.faults.world import CoresWorld
 from flux_trio.formats import Idset, ResourceSet, format_fluid
 from flux_trio.judge import Clause, Monitor, Violation, load_clauses
 from flux_trio.judge.rules import ALL_RULES
+from flux_trio.protocols import Job
 from flux_trio.trace import Batches, Kind, Record, Sink
 
 STEPS_MAX: Final = 50_000  # a world of 20 jobs takes about 1,000
@@ -161,6 +163,7 @@ class Game:
         self._at_pause = [each for each in self._properties if each.looks_at == "pause"]
         self._after_step = [each for each in self._properties if each.looks_at == "step"]
         self._jobs = Jobs()
+        self._waiting = Waiting()
         sinks = [*sinks, self._jobs.observe]
         self.lives = lives
         if lives is not None:
@@ -235,6 +238,7 @@ class Game:
         if self.moments is not None:
             self.moments.end()
             self.moments = None
+        self.world.trace.add_sink(self._waiting.observe)
         for name in list(self.world.liars):
             self.world.unload(name)
         for name in self.world.modules:
@@ -323,11 +327,23 @@ class Game:
             self.broken.setdefault("kept", text)
 
     def _left_over(self) -> list[str]:
-        submitted = sorted(self.active.intersection(self.owner.ids.values()))
-        problems = [f"inactive: {format_fluid(id_, 'f58')} is active at rest" for id_ in submitted]
+        store = self.world.disk.store
+        active = self._jobs.unfinished(store)
+        waiting = self._waiting.rightly(active, store)
+        problems = [
+            f"inactive: {_still(stored_job(jobid, store))}"
+            for jobid in active
+            if jobid in self.owner.ids.values() and jobid not in waiting
+        ]
         return problems + [
             f"answered: request {tag} of the owner is not" for tag in self.owner.waiting
         ]
+
+
+def _still(job: Job) -> str:
+    waits = ", ".join(sorted(job.dependencies or ()))
+    text = f"{format_fluid(job.id, 'f58')} is in {job.state.name} at rest"
+    return f"{text}, and waits for {waits}" if waits else text
 
 
 def _told(violation: Violation) -> str:

@@ -26,7 +26,7 @@ from flux_trio.views import Change, Story
 
 PROPERTIES: Final = {
     "rest": "All comes to rest when no more faults happen.",
-    "inactive": "Every job is INACTIVE at rest.",
+    "inactive": "At rest each job is INACTIVE, unless a plugin holds it or a job on which it depends.",
     "answered": "Every request is answered.",
     "error": "No core raises.",
     "plugin": "No handler of a plugin fails.",

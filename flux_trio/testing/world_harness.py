@@ -20,6 +20,7 @@ from flux_trio.faults import (
     Outcome,
     Plan,
     Property,
+    Setup,
     draw_plan,
     main_property,
     run_plan,
@@ -29,7 +30,7 @@ from flux_trio.faults import (
 from flux_trio.faults.catalogue.plugins import FAULTY
 from flux_trio.faults.missed import missed, missed_text
 from flux_trio.faults.plan import Depth, plan_to_toml
-from flux_trio.faults.plugin_files import check_files, no_plugin_fails
+from flux_trio.faults.plugin_files import check_files
 from flux_trio.jobtap import telling_failures
 from flux_trio.testing.breaking import PLUGIN, unknown_text
 from flux_trio.testing.trio_thread import beside_trio
@@ -127,11 +128,12 @@ class WorldHarness:
     def play(self, *properties: Property) -> Outcome:
         """Play the plan: first with its faults, then everything is put right and comes to rest.
 
-        `properties` must hold beside the clauses. Raises PropertyBroken with the smallest story,
-        unless the test breaks that property on purpose; its cause is the error of the plugin if one
-        has raised. Raises PluginError for a plugin that cannot be loaded, FormatError for a wrong
-        field of the plan. Warns (FaultNeverStruck) of each fault in
-        `faults` that has not struck; those of a plan that was drawn, or set as a whole, need not.
+        `properties` must hold beside the clauses and the properties that `flux-trio fuzz` checks.
+        Raises PropertyBroken with the smallest story, unless the test breaks that property on
+        purpose; its cause is the error of the plugin if one has raised. Raises PluginError for a
+        plugin that cannot be loaded, FormatError for a wrong field of the plan. Warns
+        (FaultNeverStruck) of each fault in `faults` that has not struck; those of a plan that was
+        drawn, or set as a whole, need not.
         """
         __tracebackhide__ = True  # the test's own line says enough
         self._is_played = True
@@ -156,8 +158,7 @@ class WorldHarness:
         __tracebackhide__ = True
         plan = self.plan
         check_files(plan.plugins, plan.depth)
-        if plan.plugins:
-            properties = (no_plugin_fails, *properties)
+        properties = (*Setup(plugins=plan.plugins).all_properties(), *properties)
         self.trace, self.plugin_errors = [], []
         with telling_failures(self._note_error):
             self.outcome = outcome = run_plan(plan, [self.trace.append], properties=properties)

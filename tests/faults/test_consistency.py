@@ -35,7 +35,7 @@ def test_world_of_two_jobs_keeps_the_properties() -> None:
 def test_finished_job_that_is_not_listed_is_found() -> None:
     world = played()
     world.disk.store.commit([Put(f"ended.{1:016x}.{5:016x}", "[1000,1,1,1]")])
-    assert "3 jobs are finished, listed are ƒ" in finished_jobs_are_listed(world)
+    assert "3 jobs are finished, 0 active, listed are ƒ" in finished_jobs_are_listed(world)
 
 
 def test_list_that_is_not_answered_is_found() -> None:
