@@ -19,7 +19,7 @@ from flux_trio.config import Config
 from flux_trio.jobtap.asking import NOTHING_SAID, Asking
 from flux_trio.jobtap.calling import HOOK, Caller, thinking
 from flux_trio.jobtap.calls import CANCELED, Call, Given, blame, note_of
-from flux_trio.jobtap.catalogue import CUSTOM, hook_of
+from flux_trio.jobtap.catalogue import CUSTOM, HOOKS, hook_of
 from flux_trio.jobtap.errors import PluginError, PluginLoop
 from flux_trio.jobtap.failures import (
     NoAnswer,
@@ -90,11 +90,13 @@ class Dispatcher(Caller):
             return None
         notes = None if is_traced is self._noted else is_traced
         self._noted = is_traced
-        topics = None
+        topics: tuple[str, ...] | None = None
+        of_many: tuple[str, ...] = ()
         if self.topics_changed:
             handled = [topic for loaded in self.plugins for topic in loaded.topics()]
             own = [DESTROY] if self._keeps else []  # the host itself handles it then
             topics = tuple(dict.fromkeys([*own, *handled]))
+            of_many = self._of_many()
         unsaid, self._unsaid = self._unsaid, {}
         self.topics_changed = False
         return PluginInterests(
@@ -102,6 +104,16 @@ class Dispatcher(Caller):
             subscribed=tuple(jobid for jobid, is_so in unsaid.items() if is_so),
             unsubscribed=tuple(jobid for jobid, is_so in unsaid.items() if not is_so),
             notes=notes,
+            of_many=of_many,
+        )
+
+    def _of_many(self) -> tuple[str, ...]:
+        """Return the topics for which each handler answers for many jobs in one call."""
+        possible = [hook.topic for hook in HOOKS if hook.of_many]
+        return tuple(
+            topic
+            for topic in possible
+            if all(entry.many is not None for entry in self._chain(topic))
         )
 
     def ask(self, question: AskHook) -> HookAnswer | None:

@@ -313,13 +313,15 @@ class PluginInterests(msgspec.Struct, frozen=True):
     `topics` are all topics and globs that a plugin handles now, None if they have not changed.
     `subscribed` and `unsubscribed` are the jobs whose first subscription came and whose last one
     ended since the job manager was told before. `notes` says whether somebody reads the notes of
-    events in the trace, None if that has not changed; at first they are wanted.
+    events in the trace, None if that has not changed; at first they are wanted. `of_many` comes
+    with `topics`: of which topics all handlers answer for many jobs in one call.
     """
 
     topics: tuple[str, ...] | None = None
     subscribed: tuple[JobId, ...] = ()
     unsubscribed: tuple[JobId, ...] = ()
     notes: bool | None = None
+    of_many: tuple[str, ...] = ()
 
 
 def handles(pattern: str, topic: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from flux_trio.cores.job_manager.jobs.sweeps import COMMITS_MAX, SLICE_JOBS
+from flux_trio.cores.job_manager.jobs.sweeps import COMMITS_MAX, QUICK_PER_SLOW, SLICE_JOBS
 from flux_trio.messages import topics
 from flux_trio.protocols import (
     UNAVAILABLE,
@@ -207,6 +207,45 @@ def test_jobs_of_a_slice_are_asked_about_by_one_action() -> None:
     assert [len(each.jobs) for each in m.plugins.asked_jobs] == [SLICE_JOBS, 10]
     tickets = [each.ticket for each in m.plugins.questions if each.topic == GET]
     assert tickets == sorted(set(tickets))
+
+
+QUICK_JOBS = SLICE_JOBS * QUICK_PER_SLOW
+
+
+def asked_in_slices(m: ManagerScript) -> list[int]:
+    """Ask for all priorities, which only handlers of many jobs answer; the sizes of the slices."""
+    m.plugins.answers[GET] = HookAnswer(priority=3)
+    m.plugins.of_many = (GET,)
+    m.put(AGAIN)
+    return [len(each.jobs) for each in m.plugins.asked_jobs]
+
+
+def test_slice_is_longer_if_only_handlers_of_many_jobs_are_asked() -> None:
+    m = pending(*range(1, QUICK_JOBS + 11))
+    assert asked_in_slices(m) == [QUICK_JOBS, 10]
+
+
+def test_slice_is_no_longer_once_a_handler_of_one_job_is_asked() -> None:
+    m = pending(*range(1, SLICE_JOBS + 11))
+    assert asked_in_slices(m) == [SLICE_JOBS + 10]
+    m.plugins.of_many = ()
+    m.plugins.answers["job.state.run"] = HookAnswer()  # the topics have changed
+    m.put(AGAIN)
+    assert [len(each.jobs) for each in m.plugins.asked_jobs][1:] == [SLICE_JOBS, 10]
+
+
+def test_subscribed_jobs_count_more_in_a_slice_since_plugins_are_told_of_each() -> None:
+    m = pending(*range(1, QUICK_JOBS + 1))
+    m.plugins.subscriptions = set(range(1, SLICE_JOBS))
+    slow_but_one = SLICE_JOBS - 1  # one more would fill the turn
+    assert asked_in_slices(m)[0] == slow_but_one + QUICK_PER_SLOW
+
+
+def test_jobs_that_wait_in_priority_count_more_in_a_slice() -> None:
+    """Their next state has a hook, which is about one job."""
+    m = ManagerScript(answers={PRIORITIZE: HookAnswer(priority=UNAVAILABLE)}, peers=True)
+    m.submit(*range(1, SLICE_JOBS + 11))
+    assert asked_in_slices(m) == [SLICE_JOBS, 10]
 
 
 def test_each_job_of_a_batch_goes_by_its_own_answer_in_order() -> None:

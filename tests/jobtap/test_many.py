@@ -240,3 +240,13 @@ async def test_operations_of_a_handler_for_many_are_performed(autojump_clock):
         given = [event.context for event in ranked if event.name == "priority"]
         assert given == [{"priority": 6}, {"priority": 106}]
         assert list(instance.log) == []
+
+
+async def test_job_manager_is_told_when_only_handlers_of_many_jobs_answer():
+    single = One()
+    async with rig(Many(lambda jobs: [1] * len(jobs)), single) as host_rig:
+        assert host_rig.interests.of_many == ()
+        single.listen(TOPIC, wanted=False)
+        assert host_rig.interests.of_many == (TOPIC,)
+        single.listen(TOPIC)
+        assert host_rig.interests.of_many == ()

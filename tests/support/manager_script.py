@@ -99,6 +99,7 @@ class ScriptedPlugins:
         self.asked_jobs: list[AskJobs] = []  # those about many jobs at once
         self.heard: list[str] = []  # topics asked and told
         self.everything = False
+        self.of_many: tuple[str, ...] = ()  # topics whose handlers all answer for many jobs
         self._did = did
         self._said = PluginInterests()
 
@@ -111,9 +112,10 @@ class ScriptedPlugins:
             None if topics == self._said.topics else topics,
             tuple(sorted(self.subscriptions - before)),
             tuple(sorted(before - self.subscriptions)),
+            of_many=self.of_many,
         )
         self._said = PluginInterests(topics, tuple(self.subscriptions))
-        return None if news == PluginInterests() else news
+        return None if news == PluginInterests(of_many=self.of_many) else news
 
     def ask(self, question: AskHook) -> HookAnswer | None:
         self.questions.append(question)

@@ -179,6 +179,10 @@ class Carrier:
             case _:
                 assert_never(sweep)
 
+    def is_quick(self, sweep: Sweep, job: ActiveJob) -> bool:
+        """Return whether `sweep` calls no handler of a plugin for this job alone."""
+        return isinstance(sweep, AskPriorities) and self._parts.priorities.is_quick(job)
+
     def do_some(self, sweep: Sweep, jobs: list[ActiveJob]) -> None:
         """Do with these jobs, in order, what `sweep` is for."""
         match sweep:

@@ -16,10 +16,12 @@ class Interests(Part):
     """Which hooks plugins handle, and to the events of which jobs they subscribed."""
 
     patterns: tuple[str, ...]  # topics and globs
+    of_many: tuple[str, ...]  # topics whose handlers all answer for many jobs in one call
     subscribed: set[JobId]
 
     def __init__(self) -> None:
         self.patterns = ()
+        self.of_many = ()
         self.subscribed = set()
         self._known: dict[str, bool] = {}  # computed from `patterns`, by topic
 
@@ -29,7 +31,7 @@ class Interests(Part):
     def take(self, news: PluginInterests) -> None:
         """Plugins were loaded, removed, or have subscribed."""
         if news.topics is not None:
-            self.patterns = news.topics
+            self.patterns, self.of_many = news.topics, news.of_many
             self._known.clear()
         self.subscribed.update(news.subscribed)
         self.subscribed.difference_update(news.unsubscribed)

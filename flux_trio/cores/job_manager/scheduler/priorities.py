@@ -46,6 +46,7 @@ _RANKED = JobState.PRIORITY | JobState.SCHED
 # Looked up once, since many priorities are set at a time.
 _PRIORITY: Final = JobEvent.PRIORITY
 _IN_PRIORITY: Final = JobState.PRIORITY
+_IN_SCHED: Final = JobState.SCHED
 
 Said = int | Unavailable | None
 
@@ -89,6 +90,19 @@ class Priorities(Part):
     def asked_all(self) -> None:
         """All jobs have been asked about: the scheduler may be told of the new priorities."""
         self._scheduler.requests.holds_prioritize = False
+
+    def is_quick(self, job: ActiveJob) -> bool:
+        """Return whether `ask_some` calls no handler of a plugin for this job alone.
+
+        Its new priority may be told to plugins that subscribed to the job, and moves a job that
+        waits in PRIORITY to SCHED, whose hook is about one job.
+        """
+        interests = self._hooks.interests
+        return (
+            job.state is _IN_SCHED
+            and job.id not in interests.subscribed
+            and PRIORITY_GET in interests.of_many
+        )
 
     def ask_some(self, jobs: Iterable[ActiveJob]) -> None:
         """Ask for the priorities of these jobs, of all that have no open question at once."""
