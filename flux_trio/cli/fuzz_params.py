@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -13,6 +14,8 @@ import click
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
+
+    from flux_trio.faults import PluginFile
 
 _MAKERS: Final = "@over_trace(name), @after_each_step(name) or @at_rest(name)"
 _SEEDS: Final = re.compile(r"([0-9]{1,18}):([0-9]{1,18})?")
@@ -134,15 +137,47 @@ class PluginFileParam(click.ParamType[str]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the path; a file without such a plugin is a usage error."""
-        from flux_trio.faults.plugin_files import check_files
         from flux_trio.jobtap import PluginError
 
         path = str(Path(value).resolve())
         try:
-            check_files([path], ctx.params.get("depth") or "cores" if ctx else "cores")
+            _check([path], ctx)
         except PluginError as error:
             self.fail(str(error), param, ctx)
         return path
+
+
+class PluginConfigParam(click.ParamType["list[PluginFile]"]):
+    """A configuration; the value has the files of the plugins that it loads, with their conf."""
+
+    name = "file"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[PluginFile]:
+        """Return the plugins; one that cannot be in a world is a usage error."""
+        from flux_trio.cli.simulating import read_config_file
+        from flux_trio.faults import PluginFile
+        from flux_trio.jobtap import Loader, PluginError, search_path
+
+        loader = Loader(search_path(os.environ))
+        directives = read_config_file(Path(value)).job_manager.plugins
+        try:
+            files = [
+                PluginFile(loader.find(each.load)[1], each.conf) for each in directives if each.load
+            ]
+            _check(files, ctx)
+        except PluginError as error:
+            self.fail(f"{value}: {error}", param, ctx)
+        if not files:
+            self.fail(f"{value}: expected [job-manager] plugins that are loaded, got none")
+        return files
+
+
+def _check(files: Sequence[str | PluginFile], ctx: click.Context | None) -> None:
+    from flux_trio.faults.plugin_files import check_files
+
+    check_files(files, ctx.params.get("depth") or "cores" if ctx else "cores")
 
 
 DEPTHS: Final = ("cores", "stack")

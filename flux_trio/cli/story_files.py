@@ -6,10 +6,8 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-import msgspec
-
 from flux_trio.cli.errors import CommandError, write_text
-from flux_trio.faults.plan import Plan, plan_to_toml
+from flux_trio.faults.plan import Plan, plan_to_toml, with_files
 from flux_trio.views import Story, story_page, story_text
 
 
@@ -20,7 +18,7 @@ def write_story_files(
 
     The plan names files of plugins from `directory`, so that all may be moved together.
     """
-    near = msgspec.structs.replace(plan, plugins=tuple(near_to(directory, plan.plugins)))
+    near = with_files(plan, lambda files: near_to(directory, files))
     files = {
         "plan.toml": plan_to_toml(near),
         "story.txt": story_text(story),

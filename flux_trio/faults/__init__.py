@@ -19,7 +19,7 @@ from flux_trio.faults.campaign import (
 )
 from flux_trio.faults.catalogue import *  # noqa: F403 - every fault of the catalogue
 from flux_trio.faults.drawing import draw_plan
-from flux_trio.faults.plan import Plan, plan_of_file
+from flux_trio.faults.plan import Plan, PluginFile, plan_of_file
 from flux_trio.faults.properties import (
     Property,
     Watcher,
@@ -42,6 +42,7 @@ __all__ = [
     "JobPlan",
     "Outcome",
     "Plan",
+    "PluginFile",
     "Property",
     "PropertyRaised",
     "Reached",

@@ -21,7 +21,7 @@ import msgspec
 from flux_trio.faults.consistency import OURS
 from flux_trio.faults.disk import StoreKind
 from flux_trio.faults.drawing import draw_plan
-from flux_trio.faults.plan import Depth, Plan
+from flux_trio.faults.plan import Depth, Plan, PluginFile
 from flux_trio.faults.plugin_files import no_plugin_fails
 from flux_trio.faults.properties import Property
 from flux_trio.faults.reached import transitions_noted
@@ -61,7 +61,7 @@ class Setup:
 
     properties: tuple[str, ...] = ()
     """Properties of the user: `module:name` of each `Property`."""
-    plugins: tuple[str, ...] = ()
+    plugins: tuple[str | PluginFile, ...] = ()
     """Files of jobtap plugins of the user."""
     depth: Depth = "cores"
     store: StoreKind = "memory"

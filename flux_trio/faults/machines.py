@@ -16,6 +16,7 @@ from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.cores.job_manager.requests.admissions import User
 from flux_trio.cores.turns import ClearTimer, SetTimer, TimerFired
 from flux_trio.faults.disk import Disk, KvsOnDisk, StoreKind
+from flux_trio.faults.plan import PluginFile
 from flux_trio.faults.plugin_files import host_of
 from flux_trio.faults.plugins import PRIORITIZE, Answering, PluginsOfWorld
 from flux_trio.formats import Idset, ResourceSet
@@ -40,7 +41,7 @@ class Surroundings:
     exclude: Idset = Idset()  # noqa: RUF009 - it is frozen
     missing: Mapping[int, str] | None = None
     hooks: tuple[str, ...] = ()
-    plugins: tuple[str, ...] = ()
+    plugins: tuple[PluginFile, ...] = ()
     store: StoreKind = "memory"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -27,15 +28,24 @@ __all__ = [
     "Fault",
     "JobPlan",
     "Plan",
+    "PluginFile",
     "plan_from_toml",
     "plan_of_file",
     "plan_to_toml",
+    "plugin_file",
 ]
 
 VERSION: Final = 1
 
 Depth = Literal["cores", "stack"]
 """What a world is made of: the cores of all modules, or the whole stack under Trio."""
+
+
+class PluginFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file of a jobtap plugin, and the conf that the plugin gets, as in a configuration."""
+
+    load: str
+    conf: dict[str, Any] = {}
 
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,7 +63,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     depth: Depth = "cores"
     store: StoreKind = "memory"
     queues: Annotated[int, msgspec.Meta(ge=0, le=9)] = 0  # named queues; 0: the anonymous one
-    plugins: tuple[str, ...] = ()  # files of jobtap plugins, behind priority-default
+    plugins: tuple[str | PluginFile, ...] = ()  # behind priority-default
     version: int = VERSION
 
 
@@ -83,7 +93,22 @@ def plan_of_file(path: Path) -> Plan:
     Raises OSError, UnicodeError or FormatError.
     """
     plan = plan_from_toml(path.read_text(encoding="utf-8"))
-    plugins = tuple(str(path.parent.absolute() / each) for each in plan.plugins)
+    here = path.parent.absolute()
+    return with_files(plan, lambda files: [str(here / each) for each in files])
+
+
+def plugin_file(plugin: str | PluginFile) -> PluginFile:
+    """Return a plugin of a plan as a PluginFile; without a conf a plan has its path alone."""
+    return PluginFile(plugin) if isinstance(plugin, str) else plugin
+
+
+def with_files(plan: Plan, renamed: Callable[[list[str]], Iterable[str]]) -> Plan:
+    """Return the plan with other paths of the plugins' files."""
+    files = [plugin_file(each).load for each in plan.plugins]
+    plugins = tuple(
+        path if isinstance(each, str) else msgspec.structs.replace(each, load=path)
+        for each, path in zip(plan.plugins, renamed(files), strict=True)
+    )
     return msgspec.structs.replace(plan, plugins=plugins)
 
 

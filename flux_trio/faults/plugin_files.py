@@ -17,6 +17,7 @@ import trio
 
 from flux_trio.config import Config
 from flux_trio.faults.catalogue.plugins import FAULTY
+from flux_trio.faults.plan import PluginFile, plugin_file
 from flux_trio.faults.properties import over_trace
 from flux_trio.jobtap import CANCELED, Given, NotAllowed, Plugin, PluginError, PluginHost, load_file
 from flux_trio.jobtap.builtins import PriorityDefault
@@ -42,7 +43,7 @@ class _NoTasks:
         raise NotAllowed("a plugin in a world of cores cannot start a task")
 
 
-def host_of(files: Iterable[str], config: Config, given: Given) -> PluginHost:
+def host_of(files: Iterable[PluginFile], config: Config, given: Given) -> PluginHost:
     """Return a host with the plugins of `files` behind priority-default.
 
     Raises PluginError for a file that has no plugin, or a plugin that cannot be in a world.
@@ -50,12 +51,12 @@ def host_of(files: Iterable[str], config: Config, given: Given) -> PluginHost:
     host = PluginHost(cast(trio.Nursery, _NoTasks()), given, config, blocked_s=inf)
     _load(host, PriorityDefault(), "builtin")
     for file in files:
-        _load(host, load_file(Path(file)), file)
+        _load(host, load_file(Path(file.load)), file.load, file.conf)
     return host
 
 
-def _load(host: PluginHost, plugin: Plugin, path: str) -> None:
-    _at_once(host.load(plugin, path=path), plugin)
+def _load(host: PluginHost, plugin: Plugin, path: str, conf: dict[str, Any] | None = None) -> None:
+    _at_once(host.load(plugin, conf, path), plugin)
     for topic, function in host.find(plugin.name).handlers.topics:
         if inspect.iscoroutinefunction(function):
             raise PluginError(
@@ -76,11 +77,12 @@ def _at_once(loading: Coroutine[Any, Any, object], plugin: Plugin) -> None:
     raise PluginError(f"plugin {plugin.name} waits while it is loaded")
 
 
-def check_files(files: Iterable[str], depth: str = "cores") -> None:
+def check_files(plugins: Iterable[str | PluginFile], depth: str = "cores") -> None:
     """Raise PluginError if one of the plugins cannot be in a world of this depth."""
+    files = [plugin_file(each) for each in plugins]
     if depth == "stack":
         for file in files:
-            load_file(Path(file))
+            load_file(Path(file.load))
         return
     given = Given(
         tell=lambda _: None,

@@ -14,7 +14,7 @@ from flux_trio.faults.machines import Surroundings
 from flux_trio.faults.missed import missed
 from flux_trio.faults.moments import Moments
 from flux_trio.faults.parties import OWNER
-from flux_trio.faults.plan import Plan, check_plan
+from flux_trio.faults.plan import Plan, check_plan, plugin_file
 from flux_trio.faults.properties import Property
 from flux_trio.faults.stack import StackWorld
 from flux_trio.faults.user import Owner
@@ -412,6 +412,6 @@ def surroundings_of(plan: Plan) -> Surroundings:
         exclude=Idset.of(rank for rank in excluded if rank in ranks),
         missing={rank: "it is down" for rank in down if rank in ranks},
         hooks=tuple(dict.fromkeys(hooks)),
-        plugins=plan.plugins,
+        plugins=tuple(map(plugin_file, plan.plugins)),
         store=plan.store,
     )

@@ -111,7 +111,7 @@ class StackWorld(CoresWorld):
         """Return the configuration with the plugins of files; the faulty one is behind them."""
         if not self._given.plugins:
             return self.config
-        files = [PluginDirective(load=file) for file in self._given.plugins]
+        files = [PluginDirective(load=file.load, conf=file.conf) for file in self._given.plugins]
         last = [PluginDirective(remove=FAULTY), PluginDirective(load=FAULTY)]
         changed = msgspec.structs.replace(self.config.job_manager, plugins=[*files, *last])
         return msgspec.structs.replace(self.config, job_manager=changed)

@@ -11,7 +11,7 @@ import msgspec
 
 from flux_trio.faults.campaign import Setup, main_property
 from flux_trio.faults.catalogue import Exclude, NodesUp, When, Which
-from flux_trio.faults.plan import Do, Fault, JobPlan, Plan
+from flux_trio.faults.plan import Do, Fault, JobPlan, Plan, plugin_file
 from flux_trio.faults.properties import Property
 from flux_trio.faults.reached import name_of_fault
 from flux_trio.faults.running import Lives, Outcome, all_clauses, property_of, run_plan
@@ -26,7 +26,7 @@ from flux_trio.views import Change, Story
 
 PROPERTIES: Final = {
     "rest": "All comes to rest when no more faults happen.",
-    "inactive": "At rest each job is INACTIVE, unless a plugin holds it or a job on which it depends.",
+    "inactive": "At rest each job is INACTIVE, unless a plugin holds it, or one on which it waits.",
     "answered": "Every request is answered.",
     "error": "No core raises.",
     "plugin": "No handler of a plugin fails.",
@@ -81,7 +81,7 @@ def tell_story(plan: Plan, broken: str = "", properties: Iterable[Property] = ()
 
 def _line_of(found: str, raised: Iterable[BaseException], plan: Plan) -> str:
     """Return " (file:line)" of the error of a plugin that `found` has; "" if it has none."""
-    files = {str(Path(each).resolve()) for each in plan.plugins}
+    files = {str(Path(plugin_file(each).load).resolve()) for each in plan.plugins}
     for error in raised:
         frames = traceback.extract_tb(error.__traceback__)
         own = [each for each in frames if str(Path(each.filename).resolve()) in files]
@@ -165,8 +165,9 @@ def played_lines(plan: Plan, missed: Iterable[Fault] = ()) -> Iterator[str]:
     nodes = f"{plan.nnodes} node{'s' * (plan.nnodes > 1)}"
     cores = f"{plan.cores} core{'s' * (plan.cores > 1)}"
     yield f"seed {plan.seed}: {nodes} of {cores}, policy {plan.policy}{limit}"
-    for plugin in plan.plugins:
-        yield f"plugin {Path(plugin).name}"
+    for plugin in map(plugin_file, plan.plugins):
+        conf = f", conf {msgspec.json.encode(plugin.conf).decode()}" if plugin.conf else ""
+        yield f"plugin {Path(plugin.load).name}{conf}"
     for place, job in enumerate(plan.jobs):
         yield f"job {place}: {_fields(job)}"
     for action in plan.actions:

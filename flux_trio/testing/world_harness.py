@@ -29,7 +29,7 @@ from flux_trio.faults import (
 )
 from flux_trio.faults.catalogue.plugins import FAULTY
 from flux_trio.faults.missed import missed, missed_text
-from flux_trio.faults.plan import Depth, plan_to_toml
+from flux_trio.faults.plan import Depth, PluginFile, plan_to_toml
 from flux_trio.faults.plugin_files import check_files
 from flux_trio.jobtap import telling_failures
 from flux_trio.testing.breaking import PLUGIN, unknown_text
@@ -101,17 +101,20 @@ class WorldHarness:
         self._usual = plan.faults
 
     def configure(
-        self, *, plugins: Iterable[str | os.PathLike[str]] | None = None, **fields: Any
+        self, *, plugins: Iterable[str | os.PathLike[str] | PluginFile] | None = None, **fields: Any
     ) -> None:
         """Set fields of the plan: nnodes, cores, policy, limit, late, queues, depth, store.
 
-        `plugins` are the paths of the files of jobtap plugins; in each play they are loaded anew.
+        `plugins` are the files of jobtap plugins, each a path or a PluginFile with its conf; in
+        each play they are loaded anew.
         Raises TypeError for other fields.
         """
         if isinstance(plugins, str | os.PathLike):
             raise TypeError(f"plugins: expected a list of paths, got {plugins!r}")
         if plugins is not None:
-            fields["plugins"] = tuple(map(os.fspath, plugins))
+            fields["plugins"] = tuple(
+                each if isinstance(each, PluginFile) else os.fspath(each) for each in plugins
+            )
         self._plan = msgspec.structs.replace(self._plan, **fields)
 
     def draw(self) -> Plan:

@@ -15,7 +15,7 @@ import pytest
 
 from flux_trio.cli import main
 from flux_trio.faults import all_transitions, play_seed, run_plan
-from flux_trio.faults.plan import plan_from_toml
+from flux_trio.faults.plan import PluginFile, plan_from_toml
 from flux_trio.protocols.alloc import ALLOC, AllocEvent, AllocState
 from tests.support.terminal import on_terminal
 
@@ -269,6 +269,62 @@ def test_property_that_raises_is_no_violation(
         "KeyError: 'jobs'",
         "The property careless has raised this.",
     ]
+
+
+CHOOSY = """\
+from typing import Any
+
+from flux_trio import jobtap
+
+
+class Choosy(jobtap.Plugin):
+    @jobtap.on("conf.update")
+    def configure(self, _config: Any) -> None:
+        self.urgencies = self.read_conf(dict[str, list[int]])["urgencies"]
+
+    @jobtap.on("job.state.run")
+    def run(self, job: jobtap.Job) -> None:
+        assert job.urgency in self.urgencies
+"""
+
+
+@pytest.mark.parametrize("depth", ["cores", "stack"])
+def test_plugins_of_a_configuration_get_their_conf(tmp_path: Path, depth: str) -> None:
+    choosy, config = tmp_path / "choosy.py", tmp_path / "site.toml"
+    choosy.write_text(CHOOSY)
+    directive = '[[job-manager.plugins]]\nload = "{}"\nconf = {{ urgencies = {} }}\n'
+    config.write_text(directive.format(choosy, list(range(32))))
+    options = ("--config", config, "--depth", depth, "--seeds", "0:4", *HERE, "-o", tmp_path / "o")
+    assert fuzz(*options).exit_code == 0
+    config.write_text(directive.format(choosy, [16]))
+    result = fuzz(*options, "--keep-going")
+    assert result.exit_code == 1, result.output
+    (found,) = (tmp_path / "o").glob("seed-0")
+    plan = plan_from_toml((found / "plan.toml").read_text())
+    assert plan.plugins == (PluginFile("../../choosy.py", {"urgencies": [16]}),)
+    assert 'plugin choosy.py, conf {"urgencies":[16]}' in (found / "story.txt").read_text()
+    runner = click.testing.CliRunner()
+    again = runner.invoke(main, ["replay", str(found / "plan.toml")], prog_name="flux-trio")
+    assert "plugin: choosy failed in job.state.run: AssertionError" in again.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "expected [job-manager] plugins that are loaded, got none"),
+        ('[[job-manager.plugins]]\nremove = "all"\n', "plugins that are loaded, got none"),
+        ('[[job-manager.plugins]]\nload = "nowhere.py"\n', "there is no such file"),
+        ('[[job-manager.plugins]]\nload = "hold-until"\n', "missing required field `command`"),
+        ("job-manager = 1\n", "job-manager"),
+    ],
+)
+def test_configuration_without_plugins_for_a_world(tmp_path: Path, text: str, said: str) -> None:
+    config = tmp_path / "site.toml"
+    config.write_text(text)
+    result = fuzz("--config", config, "--seeds", "0:1", *HERE)
+    assert result.exit_code != 0
+    assert said in result.stderr
+    assert str(config) in result.stderr
 
 
 def test_plugin_that_cannot_be_loaded_in_a_world_is_told(tmp_path: Path) -> None:

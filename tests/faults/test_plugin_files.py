@@ -9,6 +9,7 @@ import pytest
 
 from flux_trio.faults import Crash, JobPlan, Plan, PluginRaises, Setup, When, run_plan
 from flux_trio.faults.campaign import main_property
+from flux_trio.faults.plan import Depth, PluginFile, plan_from_toml, plan_to_toml
 from flux_trio.faults.plugin_files import check_files
 from flux_trio.jobtap import PluginError
 from flux_trio.messages import topics
@@ -59,6 +60,30 @@ def test_plugin_decides_in_a_world_as_in_an_instance(tmp_path: Path) -> None:
         if record.kind == Kind.EVENT and (record.data or {})["name"] == "priority"
     ]
     assert assigned == [7, 7]
+
+
+CONFIGURED = """
+    from flux_trio import jobtap
+
+    class Configured(jobtap.Plugin):
+        @jobtap.on("job.state.priority")
+        def priority(self, job):
+            return self.conf["priority"]
+    """
+
+
+@pytest.mark.parametrize("depth", ["cores", "stack"])
+def test_plugin_gets_its_conf_in_each_life_of_the_job_manager(tmp_path: Path, depth: Depth) -> None:
+    file = PluginFile(plugin(tmp_path, CONFIGURED), {"priority": 5})
+    setup = Setup(plugins=(file,), depth=depth)
+    crash = Crash("job-manager", When(topics.SCHED_ALLOC, side="send"), back=1.0)
+    jobs = (JobPlan(), JobPlan(at=2.0))
+    plan = Plan(1, jobs=jobs, faults=(crash,), plugins=(file,), depth=depth)
+    trace: list[Record] = []
+    assert run_plan(plan, [trace.append], properties=setup.all_properties()).problems == ()
+    asked = [each.data or {} for each in trace if each.kind == Kind.HOOK]
+    assert {each["result"] for each in asked if each["plugin"] == "mine"} == {5}
+    assert plan_from_toml(plan_to_toml(plan)) == plan
 
 
 def test_plugin_is_loaded_again_with_its_job_manager(tmp_path: Path) -> None:

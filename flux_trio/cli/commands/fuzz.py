@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from flux_trio.cli.fuzz_params import (
     STORES,
     BudgetParam,
     ExecutorParam,
+    PluginConfigParam,
     PluginFileParam,
     Seeds,
     SeedsParam,
@@ -23,6 +24,7 @@ from flux_trio.cli.fuzz_params import (
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
+    from flux_trio.faults import PluginFile
     from flux_trio.faults.disk import StoreKind
     from flux_trio.faults.plan import Depth
 
@@ -72,6 +74,14 @@ _DEFAULT = Seeds(0, 300)
     help="Load this jobtap plugin: its handlers must not fail, and its counters must equal a "
     "recount. Async handlers need --depth stack. May be given several times.",
 )
+@click.option(
+    "--config",
+    "configured",
+    type=PluginConfigParam(),
+    metavar="FILE",
+    help="Load the plugins of this configuration (TOML) with their conf, in front of those of "
+    "--plugin. The rest of it is not used.",
+)
 @click.option("--keep-going", is_flag=True, help="Go on after a seed that breaks a property.")
 @click.option(
     "--workers",
@@ -113,6 +123,7 @@ def fuzz(
     store: StoreKind,
     properties: tuple[str, ...],
     plugins: tuple[str, ...],
+    configured: Sequence[PluginFile] | None,
     keep_going: bool,
     workers: int | None,
     executor: Callable[[], Executor] | None,
@@ -162,7 +173,7 @@ def fuzz(
             time_budget,
             pool,
             nworkers,
-            Setup(properties, plugins, depth, store),
+            Setup(properties, (*(configured or ()), *plugins), depth, store),
             keep_going=keep_going,
             output=output,
             advance=advance,
