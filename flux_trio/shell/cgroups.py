@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import stat
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -17,6 +18,16 @@ KILL: Final = "cgroup.kill"  # since Linux 5.14
 _PROCESSES: Final = "cgroup.procs"
 _FREEZE: Final = "cgroup.freeze"
 _EVENTS: Final = "cgroup.events"
+# What a process can change in a cgroup without controllers, as it is in a new one. It cannot become
+# threaded beside a cgroup with processes, such as that of the host.
+_NEW: Final = (
+    (_EVENTS, (b"populated 0\nfrozen 0\n",)),
+    ("cgroup.controllers", (b"",)),
+    ("cgroup.max.depth", (b"max\n",)),
+    ("cgroup.max.descendants", (b"max\n",)),
+    ("cgroup.pressure", (b"1\n", b"")),  # since Linux 6.1
+)
+_LINKS_WITHOUT_CHILD: Final = 2
 _PROC: Final = Path("/proc/self")
 _READ_BYTES: Final = 1 << 16
 # errors for a cgroup that is being removed, and for a threaded cgroup
@@ -39,6 +50,24 @@ def enter(cgroup: Path) -> None:
 def is_populated(cgroup: Path) -> bool:
     """Whether a process is in `cgroup` or beneath it. Raises OSError if it cannot be read now."""
     return b"populated 1" in _read(cgroup / _EVENTS)
+
+
+def is_as_new(cgroup: Path) -> bool:
+    """Whether `cgroup` is like one that this process has just made, so that it can be used again.
+
+    It is empty, has no child, and belongs to this user. All settings are those of a new one; a
+    cgroup with controllers has more of them and is never as new.
+    """
+    try:
+        status = os.stat(cgroup)  # noqa: PTH116 - as below
+        return (
+            status.st_nlink == _LINKS_WITHOUT_CHILD
+            and _is_ours(status)
+            and _is_ours(os.stat(f"{cgroup}/{_PROCESSES}"))  # noqa: PTH116 - a Path is slow
+            and all(_read_short(f"{cgroup}/{name}") in contents for name, contents in _NEW)
+        )
+    except OSError:
+        return False
 
 
 def processes_in(cgroup: Path) -> list[int]:
@@ -89,11 +118,30 @@ def _directory_of(path: PurePosixPath) -> Path | None:
     return None
 
 
+def _is_ours(status: os.stat_result) -> bool:
+    """Whether a file belongs to this process's user, and others cannot write it."""
+    return status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
 def _read(path: Path) -> bytes:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # a third of Path.read_bytes
         try:
             return b"".join(iter(lambda: os.read(descriptor, _READ_BYTES), b""))
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno not in _HIDDEN:
+            raise
+        return b""
+
+
+def _read_short(path: str) -> bytes:
+    """Return the content of a file of a few lines, by one read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.read(descriptor, _READ_BYTES)
         finally:
             os.close(descriptor)
     except OSError as error:

@@ -80,7 +80,7 @@ class ShellJob:
         match line:
             case Accepted(ntasks):
                 self.ntasks = ntasks
-            case Launched(taskid, pid, starttime, _):
+            case Launched(taskid, pid, starttime):
                 self.running[taskid] = Process(self, taskid, pid, starttime, None)
                 self.pids.append(pid)
                 self.launched_at = self.launched_at or starttime

@@ -10,8 +10,14 @@ until the host has moved (`ready`). During a move, any change to cgroups would w
 too, so the host's loop only reads them.
 
 A cgroup is `flux-trio-…/TOKEN-NUMBER` beneath the cgroup in which the host was started. TOKEN is
-unique to the host, so two jobs never have cgroups of the same name. The records of jobs name their
-cgroup (`Launched`); the next host kills the processes in the cgroups of unknown jobs.
+unique to the host. The records of jobs name their cgroup (`Launched`); the next host kills the
+processes in the cgroups of unknown jobs.
+
+When a job is over, its cgroup serves another job, if it is like a new one (`cgroups.is_as_new`):
+making, entering for the first time and removing a cgroup takes several times as long as entering
+one that was used before. At most SPARE_MAX of them wait; all others are removed. A spare cgroup
+that a host leaves behind is one of an unknown job to the next host. The record of a job may still
+be there when the cgroup serves the next one; `Launched.use` tells who had the cgroup last.
 """
 
 from __future__ import annotations
@@ -21,7 +27,7 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import trio
 
@@ -42,6 +48,16 @@ AT_ONCE_S: Final = 0.010
 REMOVE_AFTER_S: Final = 0.02
 LEAVE_S_MAX: Final = 1.0
 
+SPARE_MAX: Final = 16
+"""How many cgroups without a job a host keeps: for as many jobs as end before others start."""
+
+
+class Place(NamedTuple):
+    """Where a job is launched."""
+
+    cgroup: str  # the directory; empty if the job has no cgroup
+    use: int  # greater than that of each job that had the cgroup before
+
 
 class JobCgroups:
     """The cgroups of a host's jobs, and the one that the host is in.
@@ -53,14 +69,15 @@ class JobCgroups:
         self._home = cgroups.own_cgroup() if os.environ.get(SWITCH) != "0" else None
         self._tree = self._home and _made(self._home / f"flux-trio-{name}")
         self._token = os.urandom(4).hex()
-        self._number = 0
+        self._use = 0  # how many times the host has moved
         self._moved_at = -math.inf
         self._free: Path | None = None  # the host is in it; the next job is launched there
         self._is_due = self._tree is not None  # the host has to move, or is moving
         self._to_wait = trio.Event()  # set for a move that has to wait
         self._moved = trio.Event()  # set after each move
         self._jobs: dict[int, set[Path]] = {}  # several if tasks of a job were launched later
-        self._over: set[Path] = set()  # of ended jobs, to be removed
+        self._over: set[Path] = set()  # of ended jobs, to be spared or removed
+        self._spare: list[Path] = []  # as new; the host moves to them before it makes one
         self._is_over = trio.Event()  # set when a cgroup is added to them
 
     async def run(self) -> None:
@@ -71,7 +88,7 @@ class JobCgroups:
         if self._tree is None:
             return
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._remove_ended)
+            nursery.start_soon(self._clear_ended)
             nursery.start_soon(self._move_in_thread)
             self.move_on()
 
@@ -120,18 +137,20 @@ class JobCgroups:
         while self._is_due:
             await self._moved.wait()
 
-    def take(self, jobid: int) -> str:
-        """Give the job the cgroup in which its process was launched; return its path, or ""."""
+    def take(self, jobid: int) -> Place:
+        """Give the job the cgroup in which its process was launched."""
         if self._free is None:
-            return ""
+            return Place("", 0)
         self._jobs.setdefault(jobid, set()).add(self._free)
         self._is_due = True
-        return str(self._free)
+        return Place(str(self._free), self._use)
 
-    def adopt(self, jobid: int, cgroup: str) -> None:
-        """Note the cgroup in which an earlier host launched the job."""
-        if cgroup and Path(cgroup).is_dir():
-            self._jobs.setdefault(jobid, set()).add(Path(cgroup))
+    def adopt(self, launched: Iterable[tuple[Place, int]]) -> None:
+        """Note where earlier hosts launched which job; the last job in a cgroup has it."""
+        owners = {place.cgroup: jobid for place, jobid in sorted(launched)}
+        for cgroup, jobid in owners.items():
+            if cgroup and Path(cgroup).is_dir():
+                self._jobs.setdefault(jobid, set()).add(Path(cgroup))
 
     def end_unowned(self) -> None:
         """Kill processes in earlier hosts' cgroups that no record names. Raises OSError."""
@@ -159,25 +178,51 @@ class JobCgroups:
         return self.left(jobid)
 
     def release(self, jobid: int) -> None:
-        """Remove the cgroups of a job that has no process left."""
-        self._over |= self._jobs.pop(jobid, set())
-        self._is_over.set()
+        """Let the cgroups of a job that has no process left be used again, or removed."""
+        for cgroup in self._jobs.pop(jobid, ()):
+            if not self._is_spared(cgroup):
+                self._over.add(cgroup)
+                self._is_over.set()
 
-    async def _remove_ended(self) -> None:
-        """Remove the cgroups of ended jobs, while the host does not move (it would wait)."""
+    async def _clear_ended(self) -> None:
+        """Spare or remove the cgroups of ended jobs, while the host does not move.
+
+        To remove one would wait for the move.
+        """
         while True:
             await self._is_over.wait()
             await trio.sleep(REMOVE_AFTER_S)
             await self.ready()
-            self._over = {cgroup for cgroup in self._over if not cgroups.remove(cgroup)}
+            self._over = {
+                cgroup
+                for cgroup in self._over
+                if not (self._is_spared(cgroup) or cgroups.remove(cgroup))
+            }
             if not self._over:
                 self._is_over = trio.Event()
 
+    def _is_spared(self, cgroup: Path) -> bool:
+        """Keep `cgroup` for a later job, if this host has made it and it is as new."""
+        is_spare = (
+            len(self._spare) < SPARE_MAX
+            and cgroup.name.startswith(self._token)
+            and cgroups.is_as_new(cgroup)
+        )
+        if is_spare:
+            self._spare.append(cgroup)
+        return is_spare
+
     def _enter_next(self) -> Path | None:
-        """Enter a new cgroup, and return it; on an error go home and return None."""
+        """Enter a cgroup of no job, and return it; on an error go home and return None."""
         assert self._tree is not None
-        self._number += 1
-        cgroup = self._tree / f"{self._token}-{self._number}"
+        self._use += 1
+        while self._spare:
+            cgroup = self._spare.pop()
+            with suppress(OSError):  # others have removed it, or changed it
+                cgroups.enter(cgroup)
+                return cgroup
+            cgroups.remove(cgroup)
+        cgroup = self._tree / f"{self._token}-{self._use}"
         try:
             _enter_new(cgroup)
         except OSError as error:

@@ -31,7 +31,7 @@ from flux_trio.shell.job import (
     ShellJob,
     start_time,
 )
-from flux_trio.shell.job_cgroups import JobCgroups
+from flux_trio.shell.job_cgroups import JobCgroups, Place
 from flux_trio.shell.leftovers import Leftovers
 from flux_trio.shell.limits import limiting
 from flux_trio.shell.orphans import Orphans, name_of_host
@@ -91,6 +91,7 @@ class ShellJobs:
 
     def recover(self) -> list[Process]:
         """Read every record; return the processes of an earlier host that still run."""
+        launched: list[tuple[Place, int]] = []
         for path in Path(self._directory, JOBS_NAME).glob(f"*{RECORD_SUFFIX}"):
             jobid = jobid_of(path)
             try:
@@ -107,8 +108,9 @@ class ShellJobs:
                 job.apply(line)
                 if isinstance(line, Launched):
                     self._tasks[line.pid] = jobid
-                    self.cgroups.adopt(jobid, line.cgroup)
+                    launched.append((Place(line.cgroup, line.use), jobid))
             self._settle(job)
+        self.cgroups.adopt(launched)
         self._clear_earlier()
         return [process for job in self._jobs.values() for process in job.running.values()]
 
@@ -320,8 +322,8 @@ class ShellJobs:
             self._note(job, Failed(task.taskid, STATUS_NOT_EXECUTED, f"{argv[0]}: {error}"))
             return False
         process = Process(job, task.taskid, child.pid, start_time(child.pid) or 0, child)
-        cgroup = self.cgroups.take(job.id)
-        self._note(job, Launched(task.taskid, process.pid, process.starttime, cgroup))
+        place = self.cgroups.take(job.id)
+        self._note(job, Launched(task.taskid, process.pid, process.starttime, *place))
         job.running[task.taskid] = self._children[child.pid] = process
         self._tasks[child.pid] = job.id
         return True

@@ -31,12 +31,16 @@ class Accepted(msgspec.Struct, tag="accepted", array_like=True):
 
 
 class Launched(msgspec.Struct, tag="launched", array_like=True):
-    """A process. Its start time (clock ticks since boot) excludes later ones with its id."""
+    """A process. Its start time (clock ticks since boot) excludes later ones with its id.
+
+    Of the jobs whose records name a cgroup, the one with the greatest `use` had it last.
+    """
 
     taskid: int
     pid: int
     starttime: int
     cgroup: str = ""  # the directory; empty if the job has no cgroup
+    use: int = 0
 
 
 class Failed(msgspec.Struct, tag="failed", array_like=True):

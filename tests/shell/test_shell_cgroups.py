@@ -8,14 +8,17 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 import trio
 
 from flux_trio.shell import cgroups, job_cgroups
-from flux_trio.shell.job_cgroups import JobCgroups
+from flux_trio.shell.job import start_time
+from flux_trio.shell.job_cgroups import SPARE_MAX, JobCgroups
+from flux_trio.shell.orphans import name_of_host
 from flux_trio.shell.protocol import (
     JOBS_NAME,
     LOG_NAME,
@@ -24,7 +27,15 @@ from flux_trio.shell.protocol import (
     Signal,
     Started,
 )
-from flux_trio.shell.records import RECORD_SUFFIX, Launched, read_record
+from flux_trio.shell.records import (
+    RECORD_SUFFIX,
+    Accepted,
+    Ended,
+    Launched,
+    Line,
+    encode_record,
+    read_record,
+)
 from tests.support.cgroups import cgroup_of, limited_to, why_none
 from tests.support.shell import (
     Shell,
@@ -192,8 +203,9 @@ async def test_cgroup_that_the_kernel_still_holds_is_removed_later(
         groups = JobCgroups("test")
         nursery.start_soon(groups.run)
         await groups.ready()
-        cgroup = Path(groups.take(1))
+        cgroup = Path(groups.take(1).cgroup)
         await groups.ready()
+        (cgroup / "inner").mkdir()
         monkeypatch.setattr(Path, "rmdir", busy_at_first)
         groups.release(1)
         await until(lambda: not cgroup.exists())
@@ -213,7 +225,7 @@ async def test_each_job_has_a_cgroup_whether_the_host_moves_at_once_or_in_a_thre
         monkeypatch.setattr(job_cgroups, "AT_ONCE_S", at_once_s)
         taken = []
         for jobid in range(1, 6):
-            taken.append(groups.take(jobid))
+            taken.append(groups.take(jobid).cgroup)
             groups.move_on()
             if at_once_s < 0:
                 await groups.ready()
@@ -222,6 +234,162 @@ async def test_each_job_has_a_cgroup_whether_the_host_moves_at_once_or_in_a_thre
         nursery.cancel_scope.cancel()
     await groups.leave()
     assert list(home.glob("*/")) == []  # noqa: ASYNC240
+
+
+@asynccontextmanager
+async def open_groups(home: Path) -> AsyncIterator[JobCgroups]:
+    """The host of whose jobs they are is this process. At the end nothing is left in `home`."""
+    groups = JobCgroups("test")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(groups.run)
+        await groups.ready()
+        yield groups
+        nursery.cancel_scope.cancel()
+    await groups.leave()
+    assert list(home.glob("*/")) == []  # noqa: ASYNC240
+
+
+async def test_cgroup_of_a_job_that_is_over_serves_a_later_one(home: Path) -> None:
+    async with open_groups(home) as groups:
+        first = groups.take(1)
+        await groups.ready()
+        groups.release(1)
+        second = groups.take(2)
+        await groups.ready()
+        third = groups.take(3)
+        await groups.ready()
+        assert second.cgroup != first.cgroup == third.cgroup
+        assert first.use < second.use < third.use
+
+
+async def test_host_keeps_so_many_cgroups_of_ended_jobs_and_no_more(home: Path) -> None:
+    async with open_groups(home) as groups:
+        jobs = range(SPARE_MAX + 3)
+        for jobid in jobs:
+            groups.take(jobid)
+            await groups.ready()
+        for jobid in jobs:
+            groups.release(jobid)
+        await until(lambda: len(list(home.glob("*/*/"))) == SPARE_MAX + 1)  # and the host's own
+
+
+async def test_host_makes_a_cgroup_if_that_of_an_ended_job_is_gone(home: Path) -> None:
+    async with open_groups(home) as groups:
+        gone = Path(groups.take(1).cgroup)
+        await groups.ready()
+        groups.release(1)
+        gone.rmdir()  # noqa: ASYNC240
+        groups.take(2)
+        await groups.ready()
+        after = Path(groups.take(3).cgroup)
+        assert cgroup_of("self").endswith(f"/{after.name}")
+        await groups.ready()
+
+
+def changed(cgroup: Path, change: str) -> None:
+    """As a job can change its own cgroup."""
+    match change.split():
+        case ["child"]:
+            (cgroup / "inner").mkdir()
+        case ["chmod", name]:
+            (cgroup / name).chmod(0o777)
+        case ["chown", name]:
+            os.chown(cgroup / name, 65534, 65534)
+        case [name, value]:
+            (cgroup / name).write_text(value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "child",
+        "chmod .",
+        "chmod cgroup.procs",
+        "chown .",
+        "chown cgroup.procs",
+        "cgroup.freeze 1",
+        "cgroup.max.depth 3",
+        "cgroup.max.descendants 3",
+        "cgroup.pressure 0",
+    ],
+)
+async def test_cgroup_that_a_job_has_changed_serves_no_other(home: Path, change: str) -> None:
+    async with open_groups(home) as groups:
+        cgroup = Path(groups.take(1).cgroup)
+        await groups.ready()
+        assert cgroups.is_as_new(cgroup)
+        try:
+            changed(cgroup, change)
+        except OSError as error:
+            pytest.skip(f"{change}: {error.strerror}")
+        assert not cgroups.is_as_new(cgroup)
+        groups.release(1)
+        await until(lambda: not cgroup.exists())
+        groups.take(2)
+        await groups.ready()
+        assert groups.take(3).cgroup != str(cgroup)
+        await groups.ready()
+
+
+def test_cgroup_with_a_process_is_not_as_new(home: Path) -> None:
+    cgroup = home / "other"
+    cgroup.mkdir()
+    with started_in(cgroup, "sleep", "1000") as process:
+        assert not cgroups.is_as_new(cgroup)
+        process.kill()
+    assert cgroups.is_as_new(cgroup)
+
+
+def of_earlier_host(directory: Path, home: Path) -> Path:
+    """A cgroup that an earlier host of `directory` has made."""
+    directory.mkdir()
+    cgroup = home / f"flux-trio-{name_of_host(directory)}" / "token-1"
+    cgroup.mkdir(parents=True)
+    return cgroup
+
+
+def record(directory: Path, jobid: int, *lines: Line) -> None:
+    (directory / JOBS_NAME).mkdir(parents=True, exist_ok=True)
+    (directory / JOBS_NAME / f"{jobid}{RECORD_SUFFIX}").write_bytes(encode_record(lines))
+
+
+@pytest.mark.parametrize(("ended", "running"), [(1, 2), (2, 1)])
+async def test_next_host_leaves_alone_what_runs_in_the_cgroup_of_an_ended_job(
+    directory: Path, home: Path, ended: int, running: int
+) -> None:
+    """The one before had launched both jobs there, one after the other."""
+    cgroup = of_earlier_host(directory, home)
+    name = str(cgroup)
+    with started_in(cgroup, "sleep", "1000") as process:
+        started = start_time(process.pid)
+        assert started is not None
+        gone = Launched(0, process.pid, started - 1, name, use=9)
+        record(directory, ended, Accepted(1), gone, Ended(0, 0))
+        record(directory, running, Accepted(1), Launched(0, process.pid, started, name, use=10))
+        async with open_shell(directory) as shell:
+            shell.send(Attach(ended))
+            assert (await shell.hear(Done, ended)).status == 0
+            shell.send(Attach(running))
+            assert await shell.hear(Started, running) == Started(running)
+            assert process.poll() is None
+            process.kill()
+            process.wait()
+            await shell.hear(Done, running)
+            shell.forget(ended, running)
+
+
+async def test_next_host_ends_what_was_launched_unrecorded_in_the_cgroup_of_an_ended_job(
+    directory: Path, home: Path
+) -> None:
+    cgroup = of_earlier_host(directory, home)
+    with started_in(cgroup, "sleep", "1000") as lost:
+        gone = Launched(0, lost.pid, 1, str(cgroup), use=9)
+        record(directory, 1, Accepted(1), gone, Ended(0, 0))
+        async with open_shell(directory) as shell:
+            assert lost.wait() == -signal.SIGKILL
+            shell.send(Attach(1))
+            assert (await shell.hear(Done, 1)).status == 0
+            shell.forget(1)
 
 
 async def test_host_that_gets_no_further_cgroup_launches_jobs_without(
