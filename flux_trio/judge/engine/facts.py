@@ -15,6 +15,7 @@ from flux_trio.trace import Kind, Record
 _SEND: Final[str] = Kind.SEND.value
 _RECV: Final[str] = Kind.RECV.value
 _INSTANCE: Final[str] = Kind.INSTANCE.value
+_MODULE: Final[str] = Kind.MODULE.value
 
 HELLOS: Final = {
     "scheduler": (topics.RESOURCE_ACQUIRE, topics.SCHED_HELLO),
@@ -41,7 +42,7 @@ class Facts:
         if record.kind == _SEND and isinstance(message, Response):
             is_answer = message.topic == topics.EXEC_HELLO and self.exec_hellos
             return self._after_exec_hello(message) if is_answer else self
-        if record.kind == _SEND and self.is_manager_gone(record):
+        if record.kind != _RECV and self.is_manager_gone(record):
             alone = replace(self, scheduler="", is_ready=False, limit=None)
             return replace(alone, exec_peer="", exec_hellos=())
         if record.kind != _RECV:
@@ -97,17 +98,19 @@ class Facts:
         return names.get(role) or role
 
     def is_manager_gone(self, record: Record) -> bool:
-        """Whether a record is the disconnect of a job manager; its successor knows no peers."""
+        """Whether a record says that the job manager has ended; its successor knows no peers.
+
+        The broker notes its end, after its disconnect. Scheduler and execution service are sent the
+        latter if they are there; a trace of another implementation may have nothing else.
+        """
         found = record.message
+        if record.kind == _MODULE:
+            data = record.data or {}
+            return data.get("module") == self.manager and data.get("what") != "started"
         if not isinstance(found, Request) or not found.topic.endswith(topics.DISCONNECT):
             return False
         is_served = service_of(found.topic) in (topics.SCHED, self.exec_service)
         return is_served and found.sender == self.manager != ""
-
-    def is_manager_ended(self, record: Record) -> bool:
-        """Whether a record of kind module says that the job manager is not there any more."""
-        data = record.data or {}
-        return data.get("module") == self.manager and data.get("what") != "started"
 
     def _after_exec_hello(self, response: Response) -> Facts:
         """RFC 32: the service is registered when its exec-hello is answered with success."""

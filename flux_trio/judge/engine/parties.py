@@ -10,6 +10,7 @@ from flux_trio.messages import topics
 from flux_trio.trace import Kind
 
 CHANGING: Final = (
+    *noted(Kind.MODULE),
     *sent("response", topics.EXEC_HELLO),
     *sent("request", ANY_DISCONNECT),
     *received("request", topics.SCHED_HELLO, topics.SCHED_READY, topics.EXEC_HELLO),

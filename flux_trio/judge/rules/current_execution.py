@@ -9,7 +9,8 @@ from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, errnum, job_i
 from flux_trio.judge.engine.trait import CARRIES_R
 from flux_trio.judge.rules.rfc20_use import END
 from flux_trio.judge.rules.rfc32_start import SENT, reattach_is_for_what_should_still_run
-from flux_trio.judge.views.eventlogs import DOUBTS, LOG
+from flux_trio.judge.views.durable import DOUBTS
+from flux_trio.judge.views.eventlogs import LOG
 from flux_trio.judge.views.execution import LINK, START, STARTS, start_of
 from flux_trio.judge.views.holding import WRITTEN, Written
 from flux_trio.judge.views.resource_sets import carried, number_of, resources_in

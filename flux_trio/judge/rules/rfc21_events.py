@@ -27,8 +27,8 @@ from flux_trio.judge.engine.rule import (
 from flux_trio.judge.engine.selector import EVENT, name_of
 from flux_trio.judge.engine.trait import WITH_EVENTS, WITH_UNLINK
 from flux_trio.judge.views.commits import stored_events
+from flux_trio.judge.views.durable import DOUBTS
 from flux_trio.judge.views.eventlogs import (
-    DOUBTS,
     LOG,
     LOGGING,
     UNSTORED,
@@ -93,7 +93,7 @@ def _unclean(seen: Seen) -> Iterable[Broken]:
         log: Log | None = seen.at(LOG, jobid)
         if log is None or life.state != CLEANUP or life.held or log.epilogs or log.prologs:
             continue
-        if life.frees or not is_pending(asked_of(seen, jobid), seen):
+        if life.freed or not is_pending(asked_of(seen, jobid), seen):
             text = f"job {jobid} is in CLEANUP and holds no resources: no clean event follows"
             yield Broken(text, (life.since,), job=jobid)
 

@@ -7,17 +7,9 @@ from typing import Final
 
 from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, job_id, logged, sent
 from flux_trio.judge.engine.selector import name_of, topic_of
+from flux_trio.judge.views.durable import DURABLE, is_durable
 from flux_trio.judge.views.eventlogs import LOG, LOGGING, Log, Logging, broken_event, log_of
-from flux_trio.judge.views.jobs import (
-    DURABLE,
-    LIFE,
-    ORDER,
-    JobState,
-    Life,
-    is_durable,
-    is_fatal,
-    is_late,
-)
+from flux_trio.judge.views.jobs import LIFE, ORDER, JobState, Life, is_fatal, is_late
 from flux_trio.judge.views.scheduling import ASKED, asked_of, gives_late_grant_back
 from flux_trio.messages import topics
 from flux_trio.trace import Record

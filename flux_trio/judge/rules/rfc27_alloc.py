@@ -18,9 +18,10 @@ from flux_trio.judge.engine.rule import (
     payload,
     sent,
 )
+from flux_trio.judge.views.durable import DURABLE, is_durable
 from flux_trio.judge.views.granting import ANSWERING, SCHED_JOBS, Answering, sched_job
 from flux_trio.judge.views.holding import GRANTS
-from flux_trio.judge.views.jobs import DURABLE, LIFE, Life, is_durable
+from flux_trio.judge.views.jobs import LIFE, Life
 from flux_trio.judge.views.queueing import UNSENT, unsent
 from flux_trio.judge.views.resources import AS_RECEIVED, heard_by
 from flux_trio.judge.views.scheduling import (

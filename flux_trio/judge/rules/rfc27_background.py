@@ -16,18 +16,10 @@ from flux_trio.judge.engine.rule import (
     sent,
 )
 from flux_trio.judge.engine.selector import RECV
+from flux_trio.judge.views.durable import DURABLE, is_durable
 from flux_trio.judge.views.granting import ANSWERING, SCHED_JOBS, Answering
 from flux_trio.judge.views.holding import WRITTEN, Written
-from flux_trio.judge.views.jobs import (
-    CLEANUP,
-    DURABLE,
-    LIFE,
-    SCHED,
-    Life,
-    context_of,
-    is_durable,
-    is_fatal,
-)
+from flux_trio.judge.views.jobs import CLEANUP, LIFE, SCHED, Life, context_of, is_fatal
 from flux_trio.judge.views.queueing import OVERTAKEN
 from flux_trio.judge.views.raising import ANY_JOB, RAISED
 from flux_trio.judge.views.scheduling import (

@@ -21,8 +21,9 @@ from flux_trio.judge.engine.rule import (
     sent,
 )
 from flux_trio.judge.engine.selector import topic_of
+from flux_trio.judge.views.durable import DURABLE, is_durable
 from flux_trio.judge.views.holding import OVERLAPS, WRITTEN, overlaps
-from flux_trio.judge.views.jobs import DURABLE, LIFE, RUN, Life, is_durable, is_fatal
+from flux_trio.judge.views.jobs import LIFE, RUN, Life, is_fatal
 from flux_trio.judge.views.queueing import (
     LATE_S,
     OVER_LIMIT,
@@ -152,7 +153,7 @@ def the_scheduler_learns_the_order(record: Record, seen: Seen) -> Said:
 
 def _canceled_and_still_there(seen: Seen) -> Iterable[Broken]:
     for jobid, life in seen.all(LIFE).items():
-        if life.fatal and not life.held and not life.frees:
+        if life.fatal and not life.held and not life.freed:
             text = f"job {jobid}: had a fatal exception before it had resources, and is not clean"
             yield Broken(text, (life.fatal,), job=jobid)
 
@@ -162,7 +163,7 @@ def _canceled_and_still_there(seen: Seen) -> Iterable[Broken]:
 )
 def a_waiting_job_can_be_canceled(record: Record, seen: Seen) -> Said:
     life: Life | None = seen.at(LIFE, job_id(record))
-    if life is None or not life.fatal or life.held or life.frees:
+    if life is None or not life.fatal or life.held or life.freed:
         return None
     if payload(record).get("name") == "clean":
         return True

@@ -29,8 +29,8 @@ from flux_trio.judge.engine.rule import (
     sent,
 )
 from flux_trio.judge.engine.selector import RECV
+from flux_trio.judge.views.durable import DURABLE, is_overdue
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
-from flux_trio.judge.views.jobs import DURABLE, is_overdue
 from flux_trio.judge.views.queueing import PRIORITIES, priorities_untold, priority_untold
 from flux_trio.judge.views.scheduling import FINAL, asked_of, is_pending
 from flux_trio.judge.views.suspending import may_be_suspended

@@ -19,7 +19,7 @@ from flux_trio.judge.engine.rule import (
     sent,
     view,
 )
-from flux_trio.judge.rules.rfc28_scheduler import PENDING
+from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
 from flux_trio.judge.views.resources import AS_RECEIVED, AS_SENT, HELD, NONE, Acquired, heard_by
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
@@ -37,11 +37,11 @@ def _released(record: Record) -> Idset:
     return idset_of(payload(record).get("targets")) or NONE
 
 
-@RULES.judge("28.shrink.6", RELEASE, views=[AS_RECEIVED, HELD, PENDING])
+@RULES.judge("28.shrink.6", RELEASE, views=[AS_RECEIVED, HELD, SCHED_JOBS])
 def release_waits_for_the_jobs(record: Record, seen: Seen) -> Said:
-    """Jobs whose written R was sent to nobody do not count."""
+    """Jobs whose written R was sent to nobody do not count; such a job may be over, too."""
     for jobid, held in seen.all(HELD).items():
-        if seen.at(PENDING, jobid):
+        if sched_job(seen, jobid).alloc:
             continue
         if targets := held.targets & _released(record):
             return Broken(f"targets {targets} are released, but job {jobid} holds them", (held.n,))

@@ -338,11 +338,12 @@ def running_jobs_are_unaffected(record: Record, seen: Seen) -> Said:
         return None
     if seen.facts.scheduler or not seen.all(LEFT):
         return None
-    asked = max(seen.at(RAISED, job_id(record)) or 0, seen.at(RAISED, ANY_JOB) or 0)
-    left = max(seen.all(LEFT).values())
+    reasons = [n for each in (job_id(record), ANY_JOB) if (n := seen.at(RAISED, each))]
+    asked, left = max(reasons, default=0), max(seen.all(LEFT).values())
     if asked > left or (seen.at(HOOKED) or 0) > left:
         return bool(asked > left)
-    if asked and not life.fatal:
+    waiting = [n for _, n in seen.requests_of(record.party)]
+    if asked > life.fatal or any(n in waiting for n in reasons):
         return None  # the reason may have come just before the scheduler left
     return Broken(
         f"job {job_id(record)} got an exception that nobody raised, when the scheduler had left",

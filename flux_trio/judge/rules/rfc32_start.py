@@ -29,7 +29,8 @@ from flux_trio.judge.engine.rule import (
 )
 from flux_trio.judge.engine.selector import topic_of
 from flux_trio.judge.views.calls import ASKING, Asking
-from flux_trio.judge.views.eventlogs import DOUBTS, LOG, Log, is_doubtful
+from flux_trio.judge.views.durable import DOUBTS, is_doubtful
+from flux_trio.judge.views.eventlogs import LOG, Log
 from flux_trio.judge.views.execution import LINK, START, STARTS, Start, is_open, link_of, start_of
 from flux_trio.judge.views.jobs import LIFE, RUN, Life
 from flux_trio.judge.views.scheduling import ASKED, asked_of

@@ -27,11 +27,12 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
     @property
     def job(self) -> tuple[int, str] | None:
         """Return the job's id and the rest of the key, for keys below job.<dothex>."""
-        return _job_of(self.key)
+        return job_of(self.key)
 
 
 @functools.lru_cache(maxsize=KEYS_MAX)
-def _job_of(key: str) -> tuple[int, str] | None:
+def job_of(key: str) -> tuple[int, str] | None:
+    """Return the job of a key below job.<dothex>, and the rest of the key; None for another key."""
     parts = key.split(".")
     if parts[0] != "job" or len(parts) < 6:
         return None
@@ -94,9 +95,9 @@ def _is_log(op: Stored) -> bool:
 
 
 def _appended(op: Stored) -> Appended:
-    job = _job_of(op.key)
+    job = job_of(op.key)
     log = job[0] if job is not None and job[1] == EVENTLOG else op.key
-    entries = _entries_of(op.text)
+    entries = entries_of(op.text)
     if entries:
         return Appended(op, log, tuple([each.name for each in entries]), True)
     lines = [line for line in _lines_of(op.text) if isinstance(line, dict)]
@@ -109,8 +110,8 @@ NOT_JSON: Final = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _entries: Final = msgspec.json.Decoder(Entry)
 
 
-def _entries_of(text: str) -> list[Entry] | None:
-    """Return the events of a text if each line is surely one object, and an Entry."""
+def entries_of(text: str) -> list[Entry] | None:
+    """Return the events of a text if each line is surely one object, and an Entry; else None."""
     nlines = text.count("\n")
     if text[:1] != "{" or text[-2:] != "}\n" or text.count("}\n{") != nlines - 1:
         return None

@@ -5,74 +5,36 @@ Left out: the state of a job, which is in `jobs.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from flux_trio.judge.engine.packed import Packing
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import Broken
 from flux_trio.judge.engine.selector import (
-    ANY_DISCONNECT,
     ANY_TOPIC,
     EVENT,
-    MODULE,
     job_id,
     logged,
     name_of,
-    no_key,
-    noted,
     payload,
     sent,
 )
 from flux_trio.judge.engine.trait import WITH_EVENTS, WITH_R, Trait
 from flux_trio.judge.engine.view import Live, Seen, seen_once, view
-from flux_trio.judge.views.commits import stored_events
-from flux_trio.judge.views.jobs import DURABLE, LIFE, Durable, Life, context_of, is_fatal
+from flux_trio.judge.views.commits import Entry, stored_events
+from flux_trio.judge.views.durable import (
+    DOUBTS,
+    READ,
+    READING,
+    eventlogs_read,
+    is_doubtful,
+    told_by,
+)
+from flux_trio.judge.views.jobs import LIFE, Life, context_of, is_fatal
 from flux_trio.judge.views.resource_sets import committed, resources_in
 from flux_trio.messages import topics
-from flux_trio.trace import Kind, Record
-
-
-class Doubt(NamedTuple):
-    """Events that are not known to be stored, since a job manager ended before it knew that."""
-
-    since: Place
-    end: Place
-    """Where it ended."""
-
-
-def _fold_doubts(
-    doubts: tuple[Doubt, ...] | None, _part: None, record: Record, seen: Seen
-) -> tuple[Doubt, ...] | None:
-    durable: Durable | None = seen.at(DURABLE, seen.facts.manager)
-    if durable is None or not _is_managers_end(record, seen):
-        return doubts
-    before = [each for each in doubts or () if each.since != durable.until]
-    return (*before, Doubt(durable.until, record.n))
-
-
-def _is_managers_end(record: Record, seen: Seen) -> bool:
-    if record.kind != MODULE:
-        return seen.facts.is_manager_gone(record)
-    return seen.facts.is_manager_ended(record)
-
-
-DOUBTS: Final = view(
-    "doubts",
-    noted(Kind.MODULE),
-    sent("request", ANY_DISCONNECT),
-    key=no_key,
-    fold=_fold_doubts,
-    reads=(DURABLE,),
-)
-"""One state: what each job manager that has ended may have logged in vain."""
-
-
-def is_doubtful(seen: Seen, n: int) -> bool:
-    """Whether the event logged at `n` may not be stored: the next job manager has not read it."""
-    doubts: tuple[Doubt, ...] | None = seen.at(DOUBTS)
-    return n > 0 and any(each.since <= n < each.end for each in doubts or ())
-
+from flux_trio.trace import Record
 
 Open = tuple[tuple[str, Place], ...]
 """Descriptions that were added or started, each with the record of its event."""
@@ -121,7 +83,11 @@ _CLOSES: Final = {
 }
 
 
-def _fold_log(log: Log | None, _part: None, record: Record, seen: Seen) -> Log | None:
+def _fold_log(
+    log: Log | None, entries: list[Entry] | None, record: Record, seen: Seen
+) -> Log | None:
+    if entries is not None:
+        return log and _reread(log, entries, record, seen)
     if record.kind != EVENT:
         return log and _read_back(log, payload(record).get("reattach"), seen)
     name, context, n = name_of(record), context_of(record), record.n
@@ -166,6 +132,35 @@ def is_told_again(log: Log, seen: Seen) -> bool:
     next one finds the job in NEW, as one that it has not heard of, and ingest submits it again.
     """
     return is_doubtful(seen, log.submitted)
+
+
+def _logs(record: Record, seen: Seen) -> Iterable[tuple[int, list[Entry]]]:
+    logs: Mapping[int, Log] = seen.all(LOG)
+    for jobid, entries in eventlogs_read(record, seen):
+        log = logs.get(jobid)
+        if log is not None and any(is_doubtful(seen, n) for n in _places(log)):
+            yield jobid, entries
+
+
+def _places(log: Log) -> Iterator[Place]:
+    yield from (log.submitted, log.ended)
+    yield from [getattr(log, name) for name in _FLAGS]
+    yield from [n for name in _OPENS.values() for _, n in getattr(log, name)]
+
+
+def _reread(log: Log, entries: list[Entry], record: Record, seen: Seen) -> Log | None:
+    """Return the log as the next job manager reads it: `log`, unless events of it are not there."""
+    found: Log | None = None
+    for event in told_by(record, entries):
+        found = _fold_log(found, None, event, seen)
+    return log if found is not None and _told_of(found) == _told_of(log) else found
+
+
+def _told_of(log: Log) -> tuple[Any, ...]:
+    """What a log has, without places."""
+    opened = [tuple([each for each, _ in getattr(log, name)]) for name in _OPENS.values()]
+    flags = [bool(getattr(log, name)) for name in _FLAGS]
+    return (log.status, log.satisfied, bool(log.ended), *opened, *flags)
 
 
 def _read_back(log: Log, reattach: Any, seen: Seen) -> Log:
@@ -216,11 +211,16 @@ LOG: Final = view(
     logged(*_STEPS, "exception", "invalidate", *_OPENS, *_CLOSES),
     sent("request", f"<exec>.{topics.START_METHOD}"),
     key=job_id,
+    parts=_logs,
+    many=READ,
     fold=_fold_log,
-    reads=(DOUBTS,),
+    reads=(DOUBTS, READING),
     packing=Packing(_pack_log, _unpack_log),
 )
-"""By job id, including ended jobs, for jobs whose submit event is in the trace."""
+"""By job id, including ended jobs, for jobs whose submit event is in the trace.
+
+A job manager that reads back a job tells which of the last events of the one before it are stored.
+"""
 
 
 class Logging(Live, frozen=True, gc=False):
@@ -268,7 +268,7 @@ def _logging(record: Record, seen: Seen) -> Logging:
         of_life = (
             str(life.state),
             life.held != 0,
-            life.frees != 0,
+            life.freed != 0,
             life.prioritized != 0,
             life.userid != -1,
             life.fatal != 0,

@@ -87,7 +87,7 @@ NO_LINK: Final = ExecLink()
 def _fold_link(link: ExecLink | None, _part: None, record: Record, seen: Seen) -> ExecLink:
     link = link or NO_LINK
     if record.kind == MODULE:
-        is_end = seen.facts.is_manager_ended(record)
+        is_end = seen.facts.is_manager_gone(record)
         return _without_manager(link, record) if is_end else link
     found = message(record)
     if isinstance(found, Response):

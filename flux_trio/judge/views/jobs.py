@@ -5,7 +5,6 @@ Left out: what dependencies, prologs and epilogs wait for.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any, Final
@@ -16,19 +15,28 @@ from flux_trio.judge.engine.selector import (
     BROKER,
     EVENT,
     RECV,
-    SEND,
     errnum,
     job_id,
     logged,
     name_of,
+    noted,
     payload,
     received,
     sent,
     topic_of,
 )
 from flux_trio.judge.engine.view import Live, Seen, view
+from flux_trio.judge.views.commits import Entry
+from flux_trio.judge.views.durable import (
+    DOUBTS,
+    READ,
+    READING,
+    eventlogs_read,
+    is_doubtful,
+    told_by,
+)
 from flux_trio.messages import Request, Response, topics
-from flux_trio.trace import Record
+from flux_trio.trace import Kind, Record
 
 
 class JobState(StrEnum):
@@ -108,8 +116,8 @@ class Life(Live, frozen=True, gc=False):
     """Its first exception of severity 0."""
     released: Place = 0
     """Its final release event."""
-    frees: int = 0
-    """How many free events it has had."""
+    freed: Place = 0
+    """Its free event."""
 
 
 def context_of(record: Record) -> dict[str, Any]:
@@ -218,6 +226,8 @@ def _lives(record: Record, seen: Seen) -> Iterable[tuple[int, Any]]:
     was refused or is over, has no events any more: it ends with the answer.
     """
     if isinstance(record.message, Response):
+        if record.kind == RECV:
+            return [each for each in eventlogs_read(record, seen) if _is_doubtful(each[0], seen)]
         if _is_stray(record, seen):
             return []
         jobs = seen.at(SUBMISSIONS, _submission(record)) or ()
@@ -226,6 +236,15 @@ def _lives(record: Record, seen: Seen) -> Iterable[tuple[int, Any]]:
         lives: Mapping[int, Life] = seen.all(LIFE)
         return [(jobid, None) for jobid, life in lives.items() if not life.is_logged]
     return _submitted(record)
+
+
+def _is_doubtful(jobid: int, seen: Seen) -> bool:
+    """Whether an event of an active job may not be stored."""
+    life: Life | None = seen.at(LIFE, jobid)
+    if life is None:
+        return False
+    places = (life.since, life.prioritized, life.held, life.fatal, life.released, life.freed)
+    return any(is_doubtful(seen, each) for each in places)
 
 
 def _is_only_asked(jobid: int, seen: Seen) -> bool:
@@ -252,6 +271,8 @@ def number(value: Any, unless: float) -> float:
 
 def _fold_life(life: Life | None, submitted: Any, record: Record, seen: Seen) -> Life | None:
     if submitted is not None:
+        if isinstance(submitted, list):
+            return life and _read_back(life, submitted, record)
         if life is None and seen.at(BEGUN, submitted["id"]) is not None:
             return None  # it was submitted before; what was stored of it since is not known
         return _after_request(life, number(submitted.get("t_submit"), record.t), record)
@@ -267,6 +288,24 @@ def _fold_life(life: Life | None, submitted: Any, record: Record, seen: Seen) ->
     elif life is None and name in _READ_BACK and seen.at(BEGUN, job_id(record)) is not None:
         life = Life(_READ_BACK[name], record.n, record.t, t_submit=0.0)
     return None if life is None else _after_event(life, name, record)
+
+
+def _read_back(life: Life, entries: list[Entry], record: Record) -> Life | None:
+    """Return the life that the stored eventlog tells: `life`, unless events of it are not there."""
+    found: Life | None = None
+    for event in told_by(record, entries):
+        name = name_of(event)
+        if found is not None:
+            found = _after_event(found, name, event)
+        elif name == "submit":
+            found = Life(NEW, record.n, record.t, life.t_submit, userid=life.userid)
+    return life if found is not None and _told_of(found) == _told_of(life) else found
+
+
+def _told_of(life: Life) -> tuple[Any, ...]:
+    """What the eventlog tells of a life, without places and times."""
+    have = (life.held, life.fatal, life.released, life.freed)
+    return (life.state, life.priority, life.bypassed, *map(bool, have))
 
 
 def _after_request(life: Life | None, t_submit: float, record: Record) -> Life:
@@ -290,7 +329,7 @@ def _after_event(life: Life, name: Any, record: Record) -> Life | None:
         case "release" if context_of(record).get("final") is True:
             return life.but(released=record.n)
         case "free":
-            return life.but(held=0, frees=life.frees + 1)
+            return life.but(held=0, freed=record.n)
         case "exception" if is_fatal(record) and not life.fatal:
             return life.but(fatal=record.n)
     return life
@@ -308,86 +347,14 @@ LIFE: Final = view(
     many=(
         *received("request", topics.JOB_SUBMIT),
         *sent("request", ANY_DISCONNECT),
+        *noted(Kind.MODULE),
         *sent("response", topics.JOB_SUBMIT),
+        *READ,
     ),
-    reads=(SUBMISSIONS, BEGUN),
+    reads=(SUBMISSIONS, BEGUN, DOUBTS, READING),
     fold=_fold_life,
 )
-"""By job id; jobs that are INACTIVE, or whose first events the trace has not, are left out."""
+"""By job id; jobs that are INACTIVE, or whose first events the trace has not, are left out.
 
-
-class Durable(Live, frozen=True, gc=False):
-    """What of a party's events is surely stored."""
-
-    until: Place = 0
-    """Events noted before this place."""
-    told: Place = 0
-    """Where the last answer to a commit was received, which says so."""
-    sample: tuple[Place, Place] = (0, 0)
-    """`until` and `told` as they were some time ago."""
-    settled: Place = 0
-    """`until` as it was a second ago or before."""
-    commits: tuple[tuple[int, Place], ...] = ()
-    """Matchtag and place of each commit that was not answered."""
-    answered: tuple[Place, ...] = ()
-    """Places of the commits that were answered in this turn.
-
-    Their answers may have been taken up together. Then what waited for the first of them, and was
-    decided before it, is sent after all of them, and after the next commit.
-    """
-    has_sent: bool = False
-    """A commit was sent since: the next answer comes in another turn."""
-
-
-def _fold_durable(durable: Durable | None, _part: None, record: Record, seen: Seen) -> Durable:
-    durable = durable or Durable()
-    matchtag = getattr(record.message, "matchtag", 0)
-    if record.kind == SEND:
-        return durable.but(commits=(*durable.commits, (matchtag, record.n)), has_sent=True)
-    until, left, answered = durable.until, durable.commits, durable.answered
-    if errnum(record):
-        return durable.but(commits=tuple([each for each in left if each[0] != matchtag]))
-    if durable.has_sent:
-        until, answered = max((until, *answered)), ()
-    for commit in durable.commits:
-        if commit[0] == matchtag:
-            answered = (*answered, commit[1])
-            until = max(until, answered[0])
-            left = tuple([each for each in left if each is not commit])
-    sample, settled = durable.sample, durable.settled
-    if seen.is_old(sample[1]):
-        sample, settled = (durable.until, durable.told), sample[0]
-    return Durable(until, record.n, sample, settled, left, answered)
-
-
-DURABLE: Final = view(
-    "durable",
-    sent("request", topics.KVS_COMMIT),
-    received("response", topics.KVS_COMMIT),
-    key=operator.attrgetter("party"),
-    fold=_fold_durable,
-)
-"""By party that commits to the KVS."""
-
-
-def is_durable(seen: Seen, party: str, n: int) -> bool:
-    """Whether the event that `party` logged at `n` is stored.
-
-    What it sends before that may have been decided before the event, and waited for a commit. In a
-    trace that does not show commits every event is taken as stored.
-    """
-    durable: Durable | None = seen.states[DURABLE].get(party)
-    return durable is None or n < durable.until
-
-
-def is_overdue(seen: Seen, party: str, n: int) -> bool:
-    """Whether what `party` had to send for the event that it logged at `n` should have been sent.
-
-    The event is stored, and the party has known that for a second. In a trace that does not show
-    commits, the event is a second old.
-    """
-    durable: Durable | None = seen.at(DURABLE, party)
-    if durable is None:
-        return seen.is_old(n)
-    known = (durable.sample, (durable.until, durable.told))
-    return n < durable.settled or any(n < until and seen.is_old(told) for until, told in known)
+A job manager that reads back a job tells which of the last events of the one before it are stored.
+"""

@@ -22,7 +22,8 @@ from flux_trio.judge.engine.selector import (
 )
 from flux_trio.judge.engine.trait import ERROR
 from flux_trio.judge.engine.view import Seen, view
-from flux_trio.judge.views.jobs import DURABLE, LIFE, SCHED, Durable, Life
+from flux_trio.judge.views.durable import DURABLE, Durable
+from flux_trio.judge.views.jobs import LIFE, SCHED, Life
 from flux_trio.judge.views.queues import JOB_QUEUES, QUEUES, queue_of_job, stop_of
 from flux_trio.judge.views.scheduling import (
     ASKED,

@@ -170,7 +170,7 @@ _CHECKPOINT: Final = '{"queues":'  # how the job manager's checkpoint begins
 
 def _fold_queues(queues: Queues | None, _part: None, record: Record, seen: Seen) -> Queues:
     queues = queues or STARTED
-    if record.kind == MODULE and not seen.facts.is_manager_ended(record):
+    if record.kind == MODULE and not seen.facts.is_manager_gone(record):
         return queues
     if record.kind in (EVENT, MODULE):  # the memory of a restarted job manager is unknown
         unsure = tuple((name, 0) for name, _ in queues.stopped)
@@ -254,7 +254,7 @@ def _fold_disabled(
 ) -> Disabled | None:
     was = was or Disabled()
     if record.kind == MODULE:
-        is_end = seen.facts.is_manager_ended(record)
+        is_end = seen.facts.is_manager_gone(record)
         return None if is_end else was  # what the next one remembers is not said
     if isinstance(record.message, Request):
         meant = _meant(payload(record), seen.at(QUEUES) or STARTED)

@@ -1,0 +1,205 @@
+"""Views of what the job manager has stored: its commits, and what the next one reads of it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.selector import (
+    ANY_DISCONNECT,
+    EVENT,
+    LOOKUP_TOPICS,
+    OWN,
+    SEND,
+    errnum,
+    no_key,
+    noted,
+    payload,
+    received,
+    sent,
+    while_live,
+)
+from flux_trio.judge.engine.view import Live, Seen, view
+from flux_trio.judge.views.commits import EVENTLOG, Entry, entries_of, job_of
+from flux_trio.messages import Request, topics
+from flux_trio.trace import Kind, Record
+
+
+class Durable(Live, frozen=True, gc=False):
+    """What of a party's events is surely stored."""
+
+    until: Place = 0
+    """Events noted before this place."""
+    told: Place = 0
+    """Where the last answer to a commit was received, which says so."""
+    sample: tuple[Place, Place] = (0, 0)
+    """`until` and `told` as they were some time ago."""
+    settled: Place = 0
+    """`until` as it was a second ago or before."""
+    commits: tuple[tuple[int, Place], ...] = ()
+    """Matchtag and place of each commit that was not answered."""
+    answered: tuple[Place, ...] = ()
+    """Places of the commits that were answered in this turn.
+
+    Their answers may have been taken up together. Then what waited for the first of them, and was
+    decided before it, is sent after all of them, and after the next commit.
+    """
+    has_sent: bool = False
+    """A commit was sent since: the next answer comes in another turn."""
+
+
+def _fold_durable(durable: Durable | None, _part: None, record: Record, seen: Seen) -> Durable:
+    durable = durable or Durable()
+    matchtag = getattr(record.message, "matchtag", 0)
+    if record.kind == SEND:
+        return durable.but(commits=(*durable.commits, (matchtag, record.n)), has_sent=True)
+    until, left, answered = durable.until, durable.commits, durable.answered
+    if errnum(record):
+        return durable.but(commits=tuple([each for each in left if each[0] != matchtag]))
+    if durable.has_sent:
+        until, answered = max((until, *answered)), ()
+    for commit in durable.commits:
+        if commit[0] == matchtag:
+            answered = (*answered, commit[1])
+            until = max(until, answered[0])
+            left = tuple([each for each in left if each is not commit])
+    sample, settled = durable.sample, durable.settled
+    if seen.is_old(sample[1]):
+        sample, settled = (durable.until, durable.told), sample[0]
+    return Durable(until, record.n, sample, settled, left, answered)
+
+
+DURABLE: Final = view(
+    "durable",
+    sent("request", topics.KVS_COMMIT),
+    received("response", topics.KVS_COMMIT),
+    key=operator.attrgetter("party"),
+    fold=_fold_durable,
+)
+"""By party that commits to the KVS."""
+
+
+def is_durable(seen: Seen, party: str, n: int) -> bool:
+    """Whether the event that `party` logged at `n` is stored.
+
+    What it sends before that may have been decided before the event, and waited for a commit. In a
+    trace that does not show commits every event is taken as stored.
+    """
+    durable: Durable | None = seen.states[DURABLE].get(party)
+    return durable is None or n < durable.until
+
+
+def is_overdue(seen: Seen, party: str, n: int) -> bool:
+    """Whether what `party` had to send for the event that it logged at `n` should have been sent.
+
+    The event is stored, and the party has known that for a second. In a trace that does not show
+    commits, the event is a second old.
+    """
+    durable: Durable | None = seen.at(DURABLE, party)
+    if durable is None:
+        return seen.is_old(n)
+    known = (durable.sample, (durable.until, durable.told))
+    return n < durable.settled or any(n < until and seen.is_old(told) for until, told in known)
+
+
+# --- after the end of a job manager
+
+
+class Doubt(NamedTuple):
+    """Events that are not known to be stored, since a job manager ended before it knew that."""
+
+    since: Place
+    end: Place
+    """Where it ended."""
+
+
+def _fold_doubts(
+    doubts: tuple[Doubt, ...] | None, _part: None, record: Record, seen: Seen
+) -> tuple[Doubt, ...] | None:
+    durable: Durable | None = seen.at(DURABLE, seen.facts.manager)
+    if durable is None or not seen.facts.is_manager_gone(record):
+        return doubts
+    before = [each for each in doubts or () if each.since != durable.until]
+    return (*before, Doubt(durable.until, record.n))
+
+
+DOUBTS: Final = view(
+    "doubts",
+    noted(Kind.MODULE),
+    sent("request", ANY_DISCONNECT),
+    key=no_key,
+    fold=_fold_doubts,
+    reads=(DURABLE,),
+)
+"""One state: what each job manager that has ended may have logged in vain."""
+
+
+def is_doubtful(seen: Seen, n: int) -> bool:
+    """Whether the event logged at `n` may not be stored: the next job manager has not read it."""
+    doubts: tuple[Doubt, ...] | None = seen.at(DOUBTS)
+    return n > 0 and any(each.since <= n < each.end for each in doubts or ())
+
+
+# --- what the next one reads
+
+
+def _reading(record: Record, seen: Seen) -> list[tuple[int, None]]:
+    matchtag = getattr(record.message, "matchtag", 0)
+    return [(matchtag, None)] if matchtag and record.party == seen.facts.manager else []
+
+
+def _fold_reading(
+    _jobs: tuple[int | None, ...] | None, _part: None, record: Record, _seen: Seen
+) -> tuple[int | None, ...] | None:
+    if not isinstance(record.message, Request):
+        return None
+    jobs = tuple(map(_job_of_eventlog, _listed(record, "keys", "key")))
+    return jobs if any(jobs) else None
+
+
+def _listed(record: Record, many: str, one: str) -> list[Any]:
+    """Return what a kvs.lookup-all has under `many`, or a kvs.lookup under `one`."""
+    found = payload(record).get(many, [payload(record).get(one)])
+    return found if isinstance(found, list) else []
+
+
+def _job_of_eventlog(key: Any) -> int | None:
+    job = job_of(key) if isinstance(key, str) and key.endswith(EVENTLOG) else None
+    return job[0] if job is not None and job[1] == EVENTLOG else None
+
+
+READING: Final = view(
+    "reading",
+    while_live(DOUBTS, sent("request", *LOOKUP_TOPICS)),
+    while_live(OWN, received("response", *LOOKUP_TOPICS)),
+    parts=_reading,
+    fold=_fold_reading,
+    reads=(DOUBTS,),
+)
+"""By matchtag of a job manager's lookup, after another one has ended: the job of each eventlog that
+it asks for, None for another key."""
+READ: Final = while_live(READING, received("response", *LOOKUP_TOPICS))
+"""The responses to these."""
+
+
+def eventlogs_read(record: Record, seen: Seen) -> Iterable[tuple[int, list[Entry]]]:
+    """Return the jobs whose eventlogs a record of READ has, with their events.
+
+    A job of which only the submit event is stored has none: job-ingest submits it again.
+    """
+    for matchtag, _ in _reading(record, seen):
+        texts = _listed(record, "values", "value")
+        for jobid, text in zip(seen.at(READING, matchtag) or (), texts, strict=False):
+            entries = entries_of(text) if isinstance(text, str) else None
+            if jobid is not None and entries:
+                yield jobid, entries if len(entries) > 1 else []
+
+
+def told_by(record: Record, entries: Iterable[Entry]) -> Iterator[Record]:
+    """Return the events of an eventlog as if they were logged where the job manager reads it."""
+    n, t, party = record.n, record.t, record.party
+    for each in entries:
+        data = {"name": each.name, "context": each.context}
+        yield Record(n, t, EVENT, party, data=data)
