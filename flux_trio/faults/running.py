@@ -100,22 +100,24 @@ class Lives:
     """
 
     def __init__(self) -> None:
-        self._batches = Batches(self._judge)
-        self._monitor = Monitor(ALL_RULES, all_clauses(), is_simulated=True)
         self._earlier: list[Violation] = []
         self._is_over = False
         self._is_broken = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self._monitor = Monitor(ALL_RULES, all_clauses(), is_simulated=True)
+        self._batches = Batches(self._monitor.observe)
 
     def observe(self, record: Record) -> None:
         """Take the next record; a Sink. After the end nothing is judged any more."""
-        if not self._is_over:
-            self._batches.append(record)
-
-    def _judge(self, record: Record) -> None:
+        if self._is_over:
+            return
         if record.kind == _CONFIG:  # the first record of a life
+            self._batches.flush()
             self._earlier += self._monitor.violations
-            self._monitor = Monitor(ALL_RULES, all_clauses(), is_simulated=True)
-        self._monitor.observe(record)
+            self._begin()
+        self._batches.append(record)
 
     def pause(self, world: CoresWorld) -> None:
         """Nobody has anything to do before time passes: what is due now is a violation.

@@ -25,7 +25,7 @@ from flux_trio.faults.plugins import PRIORITIZE
 from flux_trio.faults.stack_modules import ModuleStation, WorldSupervisor
 from flux_trio.faults.stack_plugins import faulty_plugin
 from flux_trio.faults.station import Station
-from flux_trio.faults.world import BATCH_MAX, CoresWorld
+from flux_trio.faults.world import BATCHES, CoresWorld
 from flux_trio.instance import Surroundings as Given
 from flux_trio.instance import error_of_start, open_instance
 from flux_trio.jobtap import PluginError
@@ -274,7 +274,7 @@ class StackWorld(CoresWorld):
             return
         pause, until = self._slow.get(station.name, (0.0, 0.0))
         is_slow = until > self.passed
-        count = 1 if is_slow else self._draw.choice((*range(1, BATCH_MAX + 1), _ALL, _ALL))
+        count = 1 if is_slow else self._draw.choice((*BATCHES, _ALL, _ALL))
         for ref, message in station.take(count, self._draw):
             station.handle.pass_in(ref, message)
         if is_slow:

@@ -114,7 +114,7 @@ class Trace:
     def _sinks_changed(self) -> None:
         """Look up what every message and every call of a plugin needs."""
         turns = self._turn_sinks
-        every: list[Sink] = [*self._sinks, *turns]
+        self._every = every = tuple[Sink, ...]([*self._sinks, *turns])
         self.has_sinks = bool(every)
         self.has_turn_sinks = bool(turns)
         self._emit: Sink = every[0] if len(every) == 1 else self._emit_to_all
@@ -211,9 +211,8 @@ class Trace:
         self._emit_written(Record(self._n, self._now(), _TURN, party, data=data))
 
     def _emit_to_all(self, record: Record) -> None:
-        for sink in self._sinks:
+        for sink in self._every:
             sink(record)
-        self._emit_written(record)
 
     def _emit_to_turn_sinks(self, written: Record | WithMessage | Receipts) -> None:
         for sink in self._turn_sinks:
