@@ -132,7 +132,7 @@ class KvsOnDisk:
         while inputs:
             todo, inputs = self._core.turn(now, inputs), []
             for action in todo:
-                if isinstance(action, StoreOps | Fetch):
+                if type(action) is StoreOps or type(action) is Fetch:
                     inputs += self._do(now, action, actions)
                 else:
                     actions.append(action)
@@ -140,7 +140,7 @@ class KvsOnDisk:
 
     def _through(self, item: Any) -> list[Any]:
         """Return what the core gets: for the disk's timer the results of the round."""
-        if not (isinstance(item, TimerFired) and item.key == DISK_TIMER):
+        if type(item) is not TimerFired or item.key != DISK_TIMER:
             return [item]
         work, self._round = self._round, []
         return [done for each in work for done in self._result(each)]

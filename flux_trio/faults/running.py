@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Self
 
+from flux_trio.collector import rare_collections
 from flux_trio.config import Config, ExecConfig, QueueTable, SchedConfig
 from flux_trio.faults.catalogue import Exclude, Fault, Holds, NodesUp, Shrink, When
 from flux_trio.faults.jobs import Jobs
@@ -81,7 +82,7 @@ def run_plan(
 
     Raises FormatError for a plan that was made by hand with wrong values.
     """
-    with Game(plan, sinks, properties, lives=Lives()) as game:
+    with rare_collections(), Game(plan, sinks, properties, lives=Lives()) as game:
         is_at_rest = game.play()
         return game.outcome(is_at_rest=is_at_rest)
 

@@ -159,7 +159,7 @@ class JobManagerCore(CorePart):
             if waiting:
                 self._take(waiting.popleft())
             elif not self._do_next():
-                return list(hooks.take_actions()) or self._end_turn()
+                return list(hooks.take_actions()) if hooks.actions else self._end_turn()
         return list(hooks.take_actions())
 
     def _do_next(self) -> bool:

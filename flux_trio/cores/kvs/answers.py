@@ -64,7 +64,7 @@ class Answers(Part):
         values = _first(values, read.chars_max)
         whole: list[str | None] = []
         for value in values:
-            if isinstance(value, Damaged):
+            if value is not None and not isinstance(value, str):
                 self._damages.tell(each for each in values if isinstance(each, Damaged))
                 return respond_error(read.request, Errno.EBADMSG, value.text)
             whole.append(value)

@@ -231,7 +231,7 @@ class KvsCore(CorePart):
         work.take_from(self._queue, ROUND_OPS_MAX)
         if work.commits or work.is_probe:
             self._outbox.send(StoreOps(work.ops))
-        if work.reads:
+        if work.has_reads:
             self._answers.fetch(work)
 
     def _store_answered(self, answer: Stored | Fetched | BackedUp) -> None:
@@ -260,7 +260,7 @@ class KvsCore(CorePart):
             if self._room.held.reason and (work.commits or work.is_probe):
                 self._room.stored()
         work.commits = []
-        if not work.reads:
+        if not work.has_reads:
             self._round = None
 
     def _expect_round(self) -> Round:

@@ -89,17 +89,27 @@ class Round(msgspec.Struct):
                 self.nbytes += waiting.nbytes
             else:
                 readers.add(waiting.request.sender)
-                if isinstance(waiting, Watch):
+                if isinstance(waiting, Read):  # the most frequent one
+                    self._take_read(waiting)
+                elif isinstance(waiting, Watch):
                     self.watches.append(waiting)
-                elif isinstance(waiting, PageAsked):
-                    self.pages.append(waiting)
-                elif waiting.request.topic == topics.KVS_DIR:
-                    self.listings.append(waiting)
-                elif waiting.request.topic == topics.KVS_COUNT:
-                    self.counts.append(waiting)
                 else:
-                    self.lookups.append(waiting)
+                    self.pages.append(waiting)
             queue.popleft()
+
+    def _take_read(self, read: Read) -> None:
+        if read.request.topic == topics.KVS_DIR:
+            self.listings.append(read)
+        elif read.request.topic == topics.KVS_COUNT:
+            self.counts.append(read)
+        else:
+            self.lookups.append(read)
+
+    @property
+    def has_reads(self) -> bool:
+        """Whether the store reads something in this round."""
+        lists = self.lookups or self.watches or self.listings or self.pages or self.counts
+        return bool(lists)
 
     @property
     def reads(self) -> list[Reading]:

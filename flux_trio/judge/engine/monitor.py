@@ -277,18 +277,17 @@ class Monitor:
         return [
             self._violation(rule, last, broken, broken.job)
             for rule in self._plans.owing
-            for broken in self._debts_of(rule)
+            for broken in (self._debts_of(rule) if rule.debts is None else rule.debts(self))
             if not (is_leaving and broken.is_to_leave)
         ]
 
     def _debts_of(self, rule: Rule) -> Iterator[Broken]:
-        if rule.debts is not None:
-            yield from rule.debts(self)
-        if rule.debt is not None:
-            for state in self.states[rule].values():
-                broken = rule.debt(state, self.facts)
-                if broken is not None:
-                    yield broken
+        """Yield the debts that a rule finds in its own states."""
+        assert rule.debt is not None
+        for state in self.states[rule].values():
+            broken = rule.debt(state, self.facts)
+            if broken is not None:
+                yield broken
 
     def _found(self, rule: Rule, record: Record, broken: Broken) -> Violation:
         """Return the violation in a record."""

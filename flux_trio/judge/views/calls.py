@@ -88,7 +88,7 @@ def left_open(seen: Seen, client: str, service: str = "") -> list[tuple[Any, Cal
 
 def _call(record: Record) -> tuple[str, int] | None:
     found: Any = record.message
-    if not found.matchtag or (isinstance(found, Request) and found.flags & NORESPONSE):
+    if not found.matchtag or (type(found) is Request and found.flags & NORESPONSE):
         return None
     return (found.routes[0] if found.routes else "", found.matchtag)
 
@@ -104,12 +104,12 @@ def _calls_of_gone(record: Record, seen: Seen) -> Iterable[tuple[Any, None]]:
 
 def _fold_call(call: Call | None, _part: None, record: Record, _seen: Seen) -> Call | None:
     found = record.message
-    if isinstance(found, Response):
+    if type(found) is Response:  # isinstance of a Struct costs several times as much
         if record.kind == DROP and record.party != client_of(record):
             return call  # a party said it that does not serve this any more: the answer comes yet
         ends = call is None or (call.is_answered_by(found) and found.ends_rpc)
         return None if ends else call
-    if not isinstance(found, Request) or is_disconnect(found):
+    if type(found) is not Request or is_disconnect(found):
         return None
     if call is not None:
         return call.but(asked=call.asked + 1)

@@ -179,7 +179,7 @@ def ranks_of(record: Record) -> int:
 
 def _fold_start(start: Start | None, _part: None, record: Record, seen: Seen) -> Start | None:
     is_sent = record.kind == SEND
-    if isinstance(record.message, Request):
+    if type(record.message) is Request:  # isinstance of a Struct costs several times as much
         if is_sent:
             return Start(record.n, reattach=payload(record).get("reattach") is True)
         return start and start.but(taken=record.n)

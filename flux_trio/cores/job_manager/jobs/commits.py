@@ -156,9 +156,9 @@ class Commits(Part):
 
     def leave_gone(self) -> None:
         """Answer no peer that has left in this turn."""
-        gone, self.gone = self.gone, {}
-        if not gone:
+        if not self.gone:
             return
+        gone, self.gone = self.gone, {}
         for commit in self.uncommitted:
             commit.messages[:] = without_responses(commit.messages, gone)
         calls = self.outbox.calls
@@ -178,8 +178,7 @@ class Commits(Part):
 
     def end_turn(self) -> None:
         """Commit the turn's events; without events, send its messages if no commit is under way."""
-        if self.gone:
-            self.leave_gone()
+        self.leave_gone()
         send_all = self.outbox.send_all
         if self.notes:
             send_all([NoteAll(self.notes)])
