@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
 
+from flux_trio.collector import SERVING
 from flux_trio.faults import (
     ClockJump,
     Crash,
@@ -119,3 +121,10 @@ def test_requests_to_a_module_that_is_away_are_refused_and_made_again() -> None:
     refused = messages(trace, Kind.SEND, Response, topics.INGEST_SUBMIT)
     assert any(getattr(each.message, "errnum", 0) == Errno.ENOSYS for each in refused)
     assert len(ends(trace)) == len(THREE_JOBS)
+
+
+def test_worlds_look_for_cycles_as_rarely_as_instances() -> None:
+    before, seen = gc.get_threshold(), set[tuple[int, int, int]]()
+    run_plan(Plan(seed=1, jobs=THREE_JOBS), [lambda _: seen.add(gc.get_threshold())])
+    assert seen == {SERVING}
+    assert gc.get_threshold() == before

@@ -60,6 +60,19 @@ def test_every_sink_gets_every_record_until_it_is_removed() -> None:
     assert [record.party for record in second] == ["a"]
 
 
+def test_sink_that_leaves_in_a_record_keeps_it_from_nobody() -> None:
+    trace, last = Trace(lambda: 1.0), list[Record]()
+
+    def leave(_: Record) -> None:
+        trace.remove_sink(leave)
+
+    trace.add_sink(leave)
+    trace.add_sink(last.append)
+    trace.note(Kind.STATE, "somebody", {})
+    trace.note(Kind.STATE, "somebody", {})
+    assert [record.n for record in last] == [1, 2]
+
+
 def test_message_is_kept_by_nobody_without_a_sink() -> None:
     class Mark: ...
 
