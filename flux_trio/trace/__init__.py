@@ -12,6 +12,7 @@ from flux_trio.trace.reading import Shown, Source, read_trace
 from flux_trio.trace.record import (
     KILLED,
     Kind,
+    Notes,
     Receipts,
     Record,
     Sink,
@@ -29,6 +30,7 @@ __all__ = [
     "Batches",
     "JsonLines",
     "Kind",
+    "Notes",
     "Receipts",
     "Record",
     "Shown",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -92,16 +92,36 @@ class Receipts(msgspec.Struct, frozen=True, gc=False):
         ]
 
 
+class Notes(msgspec.Struct, frozen=True, gc=False):
+    """What `party` recorded at once, as (kind, data).
+
+    The first one has the place `n`, and each further one the next place.
+    """
+
+    n: int
+    t: float
+    party: str
+    taken: Sequence[tuple[str, dict[str, Any]]]
+
+    def records(self) -> list[Record]:
+        t, party = self.t, self.party
+        return [
+            Record(n, t, kind, party, "", 0, None, data)
+            for n, (kind, data) in enumerate(self.taken, self.n)
+        ]
+
+
+Written: TypeAlias = Record | WithMessage | Receipts | Notes
 Sink = Callable[[Record], object]
-TurnSink = Callable[[Record | WithMessage | Receipts], object]
+TurnSink = Callable[[Written], object]
 
 
 class Trace:
     """Numbers the records and passes each to every sink, in order, at once.
 
     The turn sinks write a trace that can be replayed: they get the turns of cores too. If there are
-    no others, they get sends in the form that these have as JSON, and what is received at once in
-    one piece. Only modules that start later record their turns.
+    no others, they get sends in the form that these have as JSON, and what is received or noted at
+    once in one piece. Only modules that start later record their turns.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -202,7 +222,12 @@ class Trace:
             self._n += len(notes)
             return
         now, emit = self._now(), self._emit
-        for kind, data in notes:
+        if not self._sinks:
+            if notes:
+                self._emit_written(Notes(self._n + 1, now, party, notes))
+                self._n += len(notes)
+            return
+        for kind, data in notes:  # numbered one by one, since a sink may add a record
             self._n = n = self._n + 1
             emit(Record(n, now, kind, party, "", 0, None, data))
 
@@ -214,7 +239,7 @@ class Trace:
         for sink in self._every:
             sink(record)
 
-    def _emit_to_turn_sinks(self, written: Record | WithMessage | Receipts) -> None:
+    def _emit_to_turn_sinks(self, written: Written) -> None:
         for sink in self._turn_sinks:
             sink(written)
 
@@ -266,7 +291,7 @@ def leaves_message_out(record: Record, since: int) -> bool:
     )
 
 
-def records_to_json(records: Iterable[Record | WithMessage | Receipts], since: int) -> bytes:
+def records_to_json(records: Iterable[Written], since: int) -> bytes:
     """Return lines of the JSON-lines trace; keys have the order in which a receiver sees them.
 
     A recv leaves its message out if the send is near, and not before the place `since`.
@@ -277,6 +302,8 @@ def records_to_json(records: Iterable[Record | WithMessage | Receipts], since: i
             written.append(r)
         elif isinstance(r, Receipts):
             written += _received_all(r, since)
+        elif isinstance(r, Notes):
+            written += r.records()
         elif r.message is None:
             written.append(r)
         else:

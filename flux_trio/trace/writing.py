@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from flux_trio.trace.record import Kind, Receipts, Record, WithMessage, records_to_json
+from flux_trio.trace.record import Kind, Notes, Receipts, Record, Written, records_to_json
 
 BUFFER_BYTES: Final = 1 << 16
 """Most bytes that wait to be written; a killed process loses them."""
 
 BATCH: Final = 64
 """Records that are encoded at once, which takes less time. They are lost as well. What is received
-at once counts as one, but so many messages are encoded at once: none of them is kept for long."""
+or noted at once counts as one, but so many of them are encoded at once: none is kept for long."""
+
+_AT_ONCE: Final = (Receipts, Notes)
 
 
 class JsonLines:
@@ -26,18 +28,19 @@ class JsonLines:
     def __init__(self, write: Callable[[bytes], object], buffer_bytes: int = BUFFER_BYTES) -> None:
         self._write = write
         self._max = buffer_bytes
-        self._records: list[Record | WithMessage | Receipts] = []
+        self._records: list[Written] = []
         self._since = 0  # the first place whose record was given; 0 before that
         self._lines: list[bytes] = []
         self._nbytes = 0  # of them
         self._closed = False
         self.error: OSError | None = None
 
-    def append(self, record: Record | WithMessage | Receipts) -> None:
+    def append(self, record: Written) -> None:
         """Add the next record (a Sink and a TurnSink)."""
-        self._records.append(record)
-        is_large = isinstance(record, Receipts) and len(record.taken) >= BATCH
-        if is_large or len(self._records) >= BATCH:
+        records = self._records
+        records.append(record)
+        is_large = isinstance(record, _AT_ONCE) and len(record.taken) >= BATCH
+        if is_large or len(records) >= BATCH:
             self._encode()
             if self._nbytes >= self._max:
                 self.flush()

@@ -180,6 +180,35 @@ def test_sink_may_add_a_record_between_two_that_are_received_at_once() -> None:
     ]
 
 
+def test_what_is_noted_at_once_is_written_as_one_record_each() -> None:
+    pieces: list[bytes] = []
+    sink, kept = JsonLines(pieces.append), list[Record]()
+    trace, watched = Trace(lambda: 2.0), Trace(lambda: 2.0)
+    trace.add_turn_sink(sink.append)
+    watched.add_sink(kept.append)
+    several = [("event", {"id": 7}), ("state", {"to": "RUN"}), ("event", {"id": 8})]
+    for each in (trace, watched):
+        each.note("state", "a", {})
+        each.note_all("b", several)
+        each.note_all("b", [])
+        each.note_all("c", several[:1])
+        each.sent("a", "b", Event("last"))
+    sink.close()
+    assert [record.n for record in kept] == [1, 2, 3, 4, 5, 6]
+    assert read(b"".join(pieces).decode()) == kept
+
+
+def test_what_is_noted_at_once_is_not_kept_until_there_are_enough_records() -> None:
+    pieces: list[bytes] = []
+    trace = Trace(lambda: 2.0)
+    trace.add_turn_sink(JsonLines(pieces.append, buffer_bytes=1).append)
+    notes: list[tuple[str, dict[str, Any]]] = [("event", {})] * BATCH
+    trace.note_all("a", notes[1:])
+    assert pieces == []
+    trace.note_all("a", notes)
+    assert b"".join(pieces).count(b'"kind":"event"') == 2 * BATCH - 1
+
+
 def test_messages_that_were_received_are_not_kept_until_there_are_enough_records() -> None:
     pieces: list[bytes] = []
     sink = JsonLines(pieces.append, buffer_bytes=1)
