@@ -38,9 +38,10 @@ class Allocated(Part):
     def shared(self, resources: ResourceSet) -> tuple[int, ResourceSet] | None:
         """Return a job that holds some of `resources`, and which of them; None if all are free."""
         taken = self.taken.get
-        for plane, ranks in _planes(resources):
-            if taken(plane, 0) & ranks:
-                return self._holder_of(resources)
+        for ranks, cores, gpus in resources.groups:
+            for plane in _planes(cores, gpus):
+                if taken(plane, 0) & ranks:
+                    return self._holder_of(resources)
         return None  # the usual case: no need to look at every job
 
     def _holder_of(self, resources: ResourceSet) -> tuple[int, ResourceSet] | None:
@@ -53,11 +54,12 @@ class Allocated(Part):
     def take(self, jobid: int, resources: ResourceSet) -> None:
         """Let the job hold `resources`."""
         taken = self.taken
-        for plane, ranks in _planes(resources):
-            before = taken.get(plane, 0)
-            if before & ranks:
-                self.overlaps = True
-            taken[plane] = before | ranks
+        for ranks, cores, gpus in resources.groups:
+            for plane in _planes(cores, gpus):
+                before = taken.get(plane, 0)
+                if before & ranks:
+                    self.overlaps = True
+                taken[plane] = before | ranks
         self.holders[jobid] = resources
 
     def give_back(self, jobid: int) -> None:
@@ -69,8 +71,10 @@ class Allocated(Part):
             self.refill(list(self.holders.items()))
             return
         taken = self.taken
-        for plane, ranks in _planes(resources):
-            taken[plane] &= ~ranks
+        for ranks, cores, gpus in resources.groups:
+            left = ~ranks
+            for plane in _planes(cores, gpus):
+                taken[plane] &= left
 
     def total(self) -> ResourceSet | None:
         """Return what jobs hold, without times and properties; None if they hold nothing."""
@@ -87,14 +91,9 @@ class Allocated(Part):
         return ResourceSet.build([(rank, *held) for rank, held in taken.items()], hosts.__getitem__)
 
 
-def _planes(resources: ResourceSet) -> list[tuple[int, int]]:
-    """Return pairs (plane, ranks): a core's bit, or minus a gpu's bit; the bit set of its ranks."""
-    groups = resources.groups
-    return [(plane, ranks) for ranks, cores, gpus in groups for plane in _of_node(cores, gpus)]
-
-
 @lru_cache(maxsize=PLANES_KEPT)
-def _of_node(cores: int, gpus: int) -> tuple[int, ...]:
+def _planes(cores: int, gpus: int) -> tuple[int, ...]:
+    """Return the planes of what a job has on a node: a core's bit, or minus a gpu's bit."""
     return (*_bits(cores), *(-gpu for gpu in _bits(gpus)))
 
 
