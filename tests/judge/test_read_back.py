@@ -10,6 +10,7 @@ import pytest
 from flux_trio.formats import job_key
 from flux_trio.judge import Monitor
 from flux_trio.judge.rules import rfc21_events, rfc21_states, rfc33_queues
+from flux_trio.judge.views.scheduling import LINK
 from flux_trio.messages import Errno, Request, Response, topics
 from flux_trio.trace import Kind, Record
 
@@ -161,9 +162,11 @@ def test_end_of_the_job_manager_is_known_though_nobody_heard_its_disconnect(
 @pytest.mark.parametrize(("ended", "peer"), [(ENDED, ""), (STARTED, "exec")])
 def test_next_job_manager_knows_no_peers(ended: dict[str, str], peer: str) -> None:
     trace = Trace()
+    trace.put(Kind.SEND, Response(topics.SCHED_READY, {"count": 0}, matchtag=2, routes=("sched",)))
     trace.put(Kind.SEND, Response(topics.EXEC_HELLO, None, matchtag=1, routes=("exec",)))
     trace.put(Kind.MODULE, data=ended)
     assert trace.monitor.facts.exec_peer == peer
+    assert trace.monitor.at(LINK).is_up is bool(peer)
 
 
 @pytest.mark.parametrize(

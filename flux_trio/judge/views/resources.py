@@ -274,6 +274,8 @@ def _holders(record: Record, seen: Seen) -> Iterable[tuple[int, Any]]:
             return _void(getattr(record.message, "sender", "") == seen.facts.scheduler, seen)
         case topic if topic == _SCHED_DISCONNECT:
             return _void(getattr(record.message, "sender", "") == seen.facts.manager, seen)
+        case topics.SCHED_HELLO:  # of the next one, if both have ended and nobody heard of it
+            return _void(True, seen)
         case topics.KVS_COMMIT:
             return list(committed(record))
         case topics.SCHED_ALLOC if payload(record).get("type") == SUCCESS:
@@ -308,7 +310,7 @@ HELD: Final = view(
     received("response", *LOOKUP_TOPICS, mark=BY_SCHEDULER),
     received("request", topics.SCHED_FREE),
     received("request", _SCHED_DISCONNECT),
-    sent("request", topics.JOB_MANAGER_DISCONNECT),
+    sent("request", topics.JOB_MANAGER_DISCONNECT, topics.SCHED_HELLO),
     logged("alloc", "clean"),
     parts=_holders,
     fold=_fold_held,
@@ -316,7 +318,7 @@ HELD: Final = view(
 )
 """By job id, from the commit of its R, or the SUCCESS that has it, until the scheduler takes up
 sched.free. A grant that is not logged when the scheduler denies or cancels the request after all,
-when it goes, or when it hears of the job manager's end, is void."""
+when it goes, when it hears of the job manager's end, or when it says hello, is void."""
 
 
 class Drain(NamedTuple):

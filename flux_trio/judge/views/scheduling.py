@@ -11,6 +11,7 @@ from typing import Any, Final
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.selector import (
     EVENT,
+    MODULE,
     RECV,
     SEND,
     errnum,
@@ -18,6 +19,7 @@ from flux_trio.judge.engine.selector import (
     logged,
     message,
     no_key,
+    noted,
     payload,
     received,
     sent,
@@ -27,7 +29,7 @@ from flux_trio.judge.engine.trait import ERROR, Trait, says
 from flux_trio.judge.engine.view import Live, Seen, view
 from flux_trio.judge.views.jobs import LIFE, PRIORITY, SCHED, Life
 from flux_trio.messages import Errno, Request, Response, service_of, topics
-from flux_trio.trace import Record
+from flux_trio.trace import Kind, Record
 
 SUCCESS, ANNOTATE, DENY, CANCEL = range(4)
 FINAL = (SUCCESS, DENY, CANCEL)
@@ -100,6 +102,8 @@ NO_LINK = Link()
 
 def _fold_link(link: Link | None, _part: None, record: Record, seen: Seen) -> Link:
     link = link or NO_LINK
+    if record.kind == MODULE:
+        return link.but(lost=record.n) if seen.facts.is_manager_gone(record) else link
     found = message(record)
     taken_up = record.kind == RECV
     if isinstance(found, Request):
@@ -127,6 +131,7 @@ LINK: Final = view(
     "link",
     sent("request", topics.SCHED_HELLO, topics.SCHED_READY, topics.JOB_MANAGER_DISCONNECT),
     sent("request", f"{topics.SCHED}.{topics.DISCONNECT}"),
+    noted(Kind.MODULE),
     received("request", topics.SCHED_HELLO, topics.SCHED_READY, topics.JOB_MANAGER_DISCONNECT),
     sent("response", topics.SCHED_HELLO, topics.SCHED_READY),
     received("response", topics.SCHED_HELLO, topics.SCHED_READY),
