@@ -25,7 +25,7 @@ from flux_trio.faults.world import CoresWorld
 from flux_trio.formats import Idset, ResourceSet, format_fluid
 from flux_trio.judge import Clause, Monitor, Violation, load_clauses
 from flux_trio.judge.rules import ALL_RULES
-from flux_trio.protocols import Job
+from flux_trio.protocols import Job, JobEvent
 from flux_trio.trace import Batches, Kind, Record, Sink
 
 STEPS_MAX: Final = 50_000  # a world of 20 jobs takes about 1,000
@@ -34,6 +34,10 @@ FAULTS_STEPS_MAX: Final = 5_000
 it again and again."""
 _CONFIG: Final[str] = Kind.CONFIG.value
 LONG_TEXT: Final = "6.response.4"  # it recommends short error texts; longer ones are wanted here
+QUIET_S: Final = 3_600.0
+WAITING_S: Final = 86_400.0
+"""Beside plugins that may act every few seconds for ever, a world is at rest if no job gets another
+event than `priority` for so long; the second one is for jobs that wait when all was put right."""
 URGENCY: Final = 17
 """Jobs get it when everything is put right. No plan draws it: an urgency that is not new lets no
 plugin be asked again."""
@@ -173,6 +177,10 @@ class Game:
             sinks.append(lives.observe)
         if any(each.looks_at == "trace" for each in self._properties):
             sinks.append(self.trace.append)
+        self._went_on = 0.0  # when a job did
+        self._may_act_for_ever = bool(plan.plugins) and plan.depth == "stack"
+        if self._may_act_for_ever:
+            sinks.append(self._note_event)
         watched = [each for each in self._properties if each.looks_at == "records"]
         self.world = _WORLDS[plan.depth](
             plan.seed, config_of(plan), surroundings_of(plan), late=plan.late, sinks=sinks
@@ -214,10 +222,22 @@ class Game:
 
     def run(self, steps_max: int = STEPS_MAX) -> bool:
         """Go on until nothing is left to happen; return False after so many steps of the world."""
+        self._went_on = self.world.passed
         while self.step():
             if self.world.nsteps >= steps_max:
                 return False
+            if self._may_act_for_ever and self._is_quiet():
+                return True
         return True
+
+    def _is_quiet(self) -> bool:
+        may_wait = self.moments is None and self._jobs.active
+        longest = max((job.run for job in self.plan.jobs), default=0.0)
+        return self.world.passed - self._went_on > longest + (WAITING_S if may_wait else QUIET_S)
+
+    def _note_event(self, record: Record) -> None:
+        if record.kind == Kind.EVENT and (record.data or {})["name"] != JobEvent.PRIORITY:
+            self._went_on = self.world.passed
 
     def play(self) -> bool:
         """Run, put everything right and run again; return whether all came to rest."""

@@ -94,6 +94,26 @@ def test_plugin_is_loaded_again_with_its_job_manager(tmp_path: Path) -> None:
     assert {(record.data or {})["plugin"] for record in asked} >= {"mine"}
 
 
+ANNOTATING = """
+    from flux_trio import jobtap
+
+    class Annotating(jobtap.Plugin):
+        @jobtap.on("job.state.sched")
+        def sched(self, job):
+            job.annotate({"mine": {"words": 3}})
+    """
+
+
+def test_annotations_of_a_plugin_are_in_the_alloc_event(tmp_path: Path) -> None:
+    """27.success.7: the dictionary is merged of what the scheduler and others said."""
+    problems, trace = played(plugin(tmp_path, ANNOTATING))
+    assert problems == ()
+    events = [each.data or {} for each in trace if each.kind == Kind.EVENT]
+    allocs = [each["context"]["annotations"] for each in events if each["name"] == "alloc"]
+    assert [each["mine"] for each in allocs] == [{"words": 3}] * 2
+    assert all(each["sched"] for each in allocs)
+
+
 def test_handler_that_raises_is_named(tmp_path: Path) -> None:
     setup = Setup(plugins=(plugin(tmp_path, COUNTING.format("raise ValueError('odd')")),))
     plan = Plan(1, jobs=(JobPlan(),), plugins=setup.plugins)

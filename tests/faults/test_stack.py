@@ -190,6 +190,52 @@ def test_async_plugin_is_played_at_depth_stack(tmp_path: Path) -> None:
     assert priorities[0] == (3.0, 7)
 
 
+TICKING = """
+    import trio
+    from flux_trio import jobtap
+
+    class Ticking(jobtap.Plugin):
+        ticks = 0
+
+        def loaded(self):
+            self.start_soon(self.tick)
+
+        async def tick(self):
+            while True:
+                await trio.sleep(60.0)
+                self.ticks += 1
+                self.reprioritize_all()
+
+        @jobtap.on("job.state.priority", "job.priority.get")
+        def priority(self, job):
+            return {}
+    """
+
+
+@pytest.mark.parametrize(
+    ("priority", "ends"),
+    [
+        ("9", True),
+        ("9 if self.ticks >= 600 else 0", True),  # after ten hours
+        ("0", False),
+        ("jobtap.UNAVAILABLE", False),
+    ],
+)
+def test_plugin_that_acts_for_ever_does_not_keep_a_world_from_rest(
+    tmp_path: Path, priority: str, *, ends: bool
+) -> None:
+    file = tmp_path / "ticking.py"
+    file.write_text(dedent(TICKING).format(priority))
+    trace: list[Record] = []
+    setup = Setup(plugins=(str(file),), depth="stack")
+    plan = stack(jobs=TWO, plugins=setup.plugins)
+    outcome = run_plan(plan, [trace.append], properties=setup.all_properties())
+    assert outcome.problems == ()
+    events = [(each.data or {})["name"] for each in trace if each.kind == Kind.EVENT]
+    assert ("clean" in events) == ends
+    assert outcome.nsteps < 10_000
+
+
 def test_world_in_a_trio_run_of_its_own_leaves_no_thread() -> None:
     threads = threading.active_count()
     with ByHand(stack(jobs=TWO, faults=(KillInstance(50, back=1.0),))) as hand:

@@ -22,6 +22,8 @@ from flux_trio.judge.engine.rule import (
     errnum,
     job_id,
     logged,
+    no_key,
+    noted,
     payload,
     received,
     sent,
@@ -42,7 +44,7 @@ from flux_trio.judge.views.scheduling import (
     link_of,
 )
 from flux_trio.messages import topics
-from flux_trio.trace import Record
+from flux_trio.trace import Kind, Record
 
 RULES: Final = Rules()
 
@@ -114,7 +116,17 @@ ANNOTATIONS: Final[View] = view(
 """By job id: the annotations that a job has by all that its job manager took up."""
 
 
-@RULES.judge("27.success.7", logged("alloc"), views=[ANNOTATIONS, LIFE])
+PLUGINS: Final = view(
+    "plugins",
+    noted(Kind.HOOK),
+    key=no_key,
+    fold=lambda first, _part, record, _seen: first or record.n,
+    state=Place,
+)
+"""Where a plugin was first asked something."""
+
+
+@RULES.judge("27.success.7", logged("alloc"), views=[ANNOTATIONS, LIFE, PLUGINS])
 def alloc_event_has_the_annotations(record: Record, seen: Seen) -> Said:
     jobid = job_id(record)
     granted, lost = asked_of(seen, jobid).granted, link_of(seen).lost
@@ -122,8 +134,10 @@ def alloc_event_has_the_annotations(record: Record, seen: Seen) -> Said:
         return None
     # lost after the SUCCESS, it has done its part
     expected = pruned(current(seen.at(ANNOTATIONS, jobid), lost if lost < granted else 0))
-    got = context_of(record).get("annotations", {})
-    if pruned(got) == expected:
+    got = pruned(context_of(record).get("annotations", {}))
+    if isinstance(got, dict) and seen.at(PLUGINS):  # which may add keys, and not in `sched`
+        got = {key: each for key, each in got.items() if key == "sched" or key in expected}
+    if got == expected:
         return bool(expected)
     text = f"job {jobid}: alloc event: annotations: expected {expected}, got {got!r:.200}"
     return Broken(text, (granted,))

@@ -1,0 +1,57 @@
+"""The plugins of a site in worlds with faults, with a conf as a site may have it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import accounts
+import click.testing
+import pytest
+
+from flux_trio.faults import PluginFile, Setup, run_plan
+from flux_trio.faults.machines import USERID
+from tests.support import reborn
+
+PLUGINS = Path(__file__).parents[2] / "plugins"
+SEEDS = range(2 if reborn.is_on else 8)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> str:
+    """Accounts in which the user of worlds may have few jobs at a time."""
+    path = str(tmp_path / "site.db")
+    limits = ["max_running_jobs=2", "max_active_jobs=4"]
+    for row in (["bank", "physics"], ["user", "ann", "bank=physics", f"userid={USERID}", *limits]):
+        result = click.testing.CliRunner().invoke(accounts.main, [path, "set", *row])
+        assert result.exit_code == 0, result.output
+    return path
+
+
+def broken(file: PluginFile) -> dict[int, tuple[str, ...]]:
+    """By seed: what is broken in worlds of the whole stack with the plugin."""
+    setup = Setup(plugins=(file,), depth="stack")
+    properties = setup.all_properties()
+    problems = {
+        seed: run_plan(setup.plan_of(seed), properties=properties).problems for seed in SEEDS
+    }
+    return {seed: said for seed, said in problems.items() if said}
+
+
+def test_multifactor(database: str) -> None:
+    conf = {"database": database, "record-usage": False, "interval": 900}
+    assert broken(PluginFile(str(PLUGINS / "multifactor.py"), conf)) == {}
+
+
+def test_reservation() -> None:
+    """The window begins a few seconds after the world and takes an hour."""
+    window = {"start": "2001-09-09T01:46:45+00:00", "end": "2001-09-09T02:46:40+00:00"}
+    assert broken(PluginFile(str(PLUGINS / "reservation.py"), {"windows": [window]})) == {}
+
+
+def test_access() -> None:
+    assert broken(PluginFile(str(PLUGINS / "access.py"))) == {}
+
+
+def test_hold_until() -> None:
+    conf = {"command": ["true"]}
+    assert broken(PluginFile(str(PLUGINS / "hold_until.py"), conf)) == {}
