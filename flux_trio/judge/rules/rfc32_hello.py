@@ -109,7 +109,9 @@ def hello_is_an_ordinary_rpc(state: State, record: Record, facts: Facts) -> Step
         return Step((*of_this, (matchtag, record.n, found.routes)))
     rest = tuple(each for each in open_ if each[0] != matchtag)
     if record.party != facts.manager:
-        return Step(rest or None)  # the broker answers for a job manager that is gone
+        # the broker answers for a job manager that is gone, or whose inbox is full
+        routes = getattr(found, "routes", ())
+        return Step(tuple(each for each in open_ if each[::2] != (matchtag, routes)) or None)
     if rest == open_:
         routes = getattr(found, "routes", ())
         is_of_another = bool(open_) and all(each[2] != routes for each in open_)
