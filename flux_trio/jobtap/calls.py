@@ -9,6 +9,7 @@ import msgspec
 
 from flux_trio.formats import format_fluid
 from flux_trio.jobtap.loaded import Entry
+from flux_trio.jobtap.results import shown
 from flux_trio.messages import Errno, FluxError
 from flux_trio.protocols import JobView
 
@@ -76,6 +77,17 @@ def note_of(
         "error": error,
         "duration": duration,
     }
+
+
+def notes_of_many(
+    entry: Entry, hook: str, views: Sequence[JobView], said: Sequence[Any], duration: float
+) -> list[dict[str, Any]]:
+    """Return the trace records of a call about many jobs; `duration` is for each of them."""
+    common = note_of(entry, hook, None, None, None, duration)
+    return [
+        {**common, "id": view.id, "result": value if type(value) is int else shown(value)}
+        for view, value in zip(views, said, strict=True)
+    ]
 
 
 def blame(entry: Entry, hook: str, view: JobView | None, problem: str) -> str:

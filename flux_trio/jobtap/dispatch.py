@@ -18,7 +18,7 @@ import trio
 from flux_trio.config import Config
 from flux_trio.jobtap.asking import NOTHING_SAID, Asking
 from flux_trio.jobtap.calling import HOOK, Caller, thinking
-from flux_trio.jobtap.calls import CANCELED, Call, Given, blame, note_of
+from flux_trio.jobtap.calls import CANCELED, Call, Given, blame, note_of, notes_of_many
 from flux_trio.jobtap.catalogue import CUSTOM, HOOKS, hook_of
 from flux_trio.jobtap.errors import PluginError, PluginLoop
 from flux_trio.jobtap.failures import (
@@ -161,11 +161,7 @@ class Dispatcher(Caller):
             spent = perf_counter() - t_began
             entry.spent(spent)
             if series.is_traced:
-                each_s = spent / len(views)
-                series.notes += [
-                    note_of(entry, topic, view.id, shown(value), None, each_s)
-                    for view, value in zip(views, said, strict=True)
-                ]
+                series.notes += notes_of_many(entry, topic, views, said, spent / len(views))
             last = [old if new is None else new for old, new in zip(last, said, strict=True)]
         return last, None
 

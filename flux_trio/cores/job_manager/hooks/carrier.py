@@ -97,12 +97,12 @@ class Carrier:
             case StateAnswered(question):
                 if job.question == question and answer != ABANDONED:
                     parts.entering.answered(job, answer)
+            case PriorityGot():
+                parts.priorities.got(job, answer)
             case StepAnswered(chain):
                 parts.introduction.answered(job, chain, answer)
             case UpdateHeard(event):
                 parts.hooks.update_heard(job, event, answer)
-            case PriorityGot():
-                parts.priorities.got(job, answer)
             case KeyAnswered(updating):
                 parts.updates.key_answered(job, updating, answer)
             case UpdateValidated(updating):

@@ -38,13 +38,13 @@ class Interests(Part):
 
     def handled(self, topic: str) -> bool:
         """Return whether any plugin handles `topic`."""
-        known = self._known.get(topic)
-        if known is None:
+        try:
+            return self._known[topic]  # nearly always
+        except KeyError:
             if len(self._known) >= TOPICS_MAX:
                 self._known.clear()
-            known = any(handles(each, topic) for each in self.patterns)
-            self._known[topic] = known
-        return known
+            known = self._known[topic] = any(handles(each, topic) for each in self.patterns)
+            return known
 
     def forget(self, jobid: int) -> None:
         """The job is over: the host has dropped its subscriptions."""
