@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from flux_trio.cores.job_index import ACTIVE, ENDED, jobid_in
 from flux_trio.faults.clients import Client
+from flux_trio.faults.jobs import job_of, stored_job
 from flux_trio.faults.pauses import AT_PAUSES, names_of
 from flux_trio.faults.properties import (
     at_rest,
@@ -22,10 +23,9 @@ from flux_trio.faults.properties import (
 )
 from flux_trio.faults.remembered import REMEMBERING
 from flux_trio.faults.told import OVER_TRACE
-from flux_trio.faults.waiting import stored_job
-from flux_trio.formats import FormatError, format_fluid, job_key, parse_eventlog
+from flux_trio.formats import FormatError, format_fluid, job_key
 from flux_trio.messages import Request, Response, topics
-from flux_trio.protocols import InvalidTransition, JobEvent, JobState, replay
+from flux_trio.protocols import InvalidTransition, JobEvent, JobState
 from flux_trio.trace import Kind, Record
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class _Looker(Client):
 
 
 @at_rest("listed")
-def finished_jobs_are_listed(world: CoresWorld) -> str:
+def stored_jobs_are_listed(world: CoresWorld) -> str:
     """At rest job-list lists and counts each stored job once, finished or active, and no other."""
     looker = _Looker()
     world.start(world.add("looker", looker))
@@ -70,8 +70,7 @@ def finished_jobs_are_listed(world: CoresWorld) -> str:
         if answer is None or answer.errnum or not isinstance(answer.payload, dict):
             return f"{topic} is not answered" if answer is None else f"{topic}: {answer.payload}"
     jobs = _payload(looker, topics.LIST_LIST)["jobs"]
-    is_over = [job["state"] == JobState.INACTIVE for job in jobs]
-    listed = sorted((job["id"], over) for job, over in zip(jobs, is_over, strict=True))
+    listed = sorted((job["id"], job["state"] == JobState.INACTIVE) for job in jobs)
     if listed != sorted([*((id_, True) for id_ in ended), *((id_, False) for id_ in active)]):
         names = ", ".join(format_fluid(job["id"], "f58") for job in jobs) or "none"
         return f"{len(ended)} jobs are finished, {len(active)} active, listed are {names}"
@@ -110,7 +109,7 @@ def eventlogs_are_whole(world: CoresWorld) -> str:
             continue
         (text,) = store.lookup([key])
         try:
-            job = replay(0, parse_eventlog(text if isinstance(text, str) else ""))
+            job = job_of(text)
         except (FormatError, InvalidTransition) as error:
             return f"{key}: {error}"
         if job.state in (JobState.RUN, JobState.CLEANUP):
@@ -167,7 +166,7 @@ def plugins_have_left_all_jobs(world: CoresWorld) -> str:
 OURS: Final = (
     no_job_runs_twice,
     resources_are_accounted_for,
-    finished_jobs_are_listed,
+    stored_jobs_are_listed,
     eventlogs_are_whole,
     a_fatal_exception_ends_its_job,
     plugins_have_left_all_jobs,

@@ -7,7 +7,7 @@ from typing import Final
 from flux_trio.cores.job_index import ACTIVE, jobid_in
 from flux_trio.formats import FormatError, job_key, parse_eventlog
 from flux_trio.messages import topics
-from flux_trio.protocols import JobEvent
+from flux_trio.protocols import InvalidTransition, Job, JobEvent, replay
 from flux_trio.store.stores import Store
 from flux_trio.trace import Kind, Record
 
@@ -58,6 +58,23 @@ class Jobs:
             elif not _is_over(text):
                 self.active.add(jobid)
         return lost
+
+
+def job_of(eventlog: object, jobid: int = 0) -> Job:
+    """Return the job of a stored eventlog; in NEW if there is none.
+
+    Raises FormatError or InvalidTransition.
+    """
+    return replay(jobid, parse_eventlog(eventlog if isinstance(eventlog, str) else ""))
+
+
+def stored_job(jobid: int, store: Store) -> Job:
+    """Return a job by its stored eventlog; in NEW if that cannot be read (see `stored`)."""
+    (text,) = store.lookup([job_key(jobid, "eventlog")])
+    try:
+        return job_of(text, jobid)
+    except (FormatError, InvalidTransition):
+        return Job(jobid)
 
 
 def _is_over(eventlog: str) -> bool:

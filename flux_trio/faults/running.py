@@ -10,7 +10,7 @@ from typing import Final, Self
 from flux_trio.collector import rare_collections
 from flux_trio.config import Config, ExecConfig, QueueTable, SchedConfig
 from flux_trio.faults.catalogue import Exclude, Fault, Holds, NodesUp, Shrink, When
-from flux_trio.faults.jobs import Jobs
+from flux_trio.faults.jobs import Jobs, stored_job
 from flux_trio.faults.machines import Surroundings
 from flux_trio.faults.missed import missed
 from flux_trio.faults.moments import Moments
@@ -19,7 +19,7 @@ from flux_trio.faults.plan import Plan, check_plan, plugin_file
 from flux_trio.faults.properties import Property
 from flux_trio.faults.stack import StackWorld
 from flux_trio.faults.user import Owner
-from flux_trio.faults.waiting import Waiting, stored_job
+from flux_trio.faults.waiting import Waiting
 from flux_trio.faults.workload import Do, queue_name
 from flux_trio.faults.world import CoresWorld
 from flux_trio.formats import Idset, ResourceSet, format_fluid
@@ -178,6 +178,7 @@ class Game:
         if any(each.looks_at == "trace" for each in self._properties):
             sinks.append(self.trace.append)
         self._went_on = 0.0  # when a job did
+        self._longest_s = max((job.run for job in plan.jobs), default=0.0)
         self._may_act_for_ever = bool(plan.plugins) and plan.depth == "stack"
         if self._may_act_for_ever:
             sinks.append(self._note_event)
@@ -232,8 +233,8 @@ class Game:
 
     def _is_quiet(self) -> bool:
         may_wait = self.moments is None and self._jobs.active
-        longest = max((job.run for job in self.plan.jobs), default=0.0)
-        return self.world.passed - self._went_on > longest + (WAITING_S if may_wait else QUIET_S)
+        quiet_s = self.world.passed - self._went_on - self._longest_s
+        return quiet_s > (WAITING_S if may_wait else QUIET_S)
 
     def _note_event(self, record: Record) -> None:
         if record.kind == Kind.EVENT and (record.data or {})["name"] != JobEvent.PRIORITY:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
-from flux_trio.formats import FormatError, job_key, parse_eventlog, parse_fluid
+from flux_trio.faults.jobs import stored_job
+from flux_trio.formats import FormatError, parse_fluid
 from flux_trio.jobtap.catalogue import Returns, hook_of
-from flux_trio.protocols import InvalidTransition, Job, JobState, replay
+from flux_trio.protocols import JobState
 from flux_trio.store.stores import Store
 from flux_trio.trace import Kind, Record
 
 _HOOK: Final[str] = Kind.HOOK.value
 _HOLDING: Final = ("UNAVAILABLE", 0)
-_BEFORE_RUN: Final = (JobState.DEPEND, JobState.PRIORITY, JobState.SCHED)
 
 
 class Waiting:
@@ -31,9 +31,12 @@ class Waiting:
         """Take the next record; a Sink."""
         if record.kind != _HOOK or record.data is None or record.data["result"] is None:
             return
-        if _is_about_priority(record.data["hook"]):
-            held = record.data["result"] in _HOLDING
-            (self._held.add if held else self._held.discard)(record.data["id"])
+        if not _is_about_priority(record.data["hook"]):
+            return
+        if record.data["result"] in _HOLDING:
+            self._held.add(record.data["id"])
+        else:
+            self._held.discard(record.data["id"])
 
     def rightly(self, active: Iterable[int], store: Store) -> set[int]:
         """Return those of the active jobs that may be so at rest, by their stored eventlogs.
@@ -45,10 +48,9 @@ class Waiting:
         waiting: set[int] = set()
         for jobid in active:
             job = stored_job(jobid, store)
-            state, dependencies = job.state, job.dependencies or frozenset()
-            if state == JobState.DEPEND:
-                depending[jobid] = dependencies
-            elif state in _BEFORE_RUN and jobid in self._held:
+            if job.state == JobState.DEPEND:
+                depending[jobid] = job.dependencies or frozenset()
+            elif job.state in (JobState.PRIORITY, JobState.SCHED) and jobid in self._held:
                 waiting.add(jobid)
         while found := {
             jobid
@@ -64,19 +66,9 @@ def _is_about_priority(topic: str) -> bool:
     return hook_of(topic).returns is Returns.PRIORITY
 
 
-def stored_job(jobid: int, store: Store) -> Job:
-    """Return a job by its stored eventlog; in NEW if that cannot be read (see `stored`)."""
-    (text,) = store.lookup([job_key(jobid, "eventlog")])
-    try:
-        return replay(jobid, parse_eventlog(text if isinstance(text, str) else ""))
-    except (FormatError, InvalidTransition):
-        return Job(jobid)
-
-
 def _may_be_on(description: str, waiting: set[int]) -> bool:
     """Whether a dependency, `scheme=value` or another text, may be on one of the jobs."""
-    value: Any = description.partition("=")[2]
     try:
-        return parse_fluid(value) in waiting
+        return parse_fluid(description.partition("=")[2]) in waiting
     except FormatError:
         return bool(waiting)

@@ -64,7 +64,7 @@ def is_as_new(cgroup: Path) -> bool:
             status.st_nlink == _LINKS_WITHOUT_CHILD
             and _is_ours(status)
             and _is_ours(os.stat(f"{cgroup}/{_PROCESSES}"))  # noqa: PTH116 - a Path is slow
-            and all(_read_short(f"{cgroup}/{name}") in contents for name, contents in _NEW)
+            and all(_read(f"{cgroup}/{name}") in contents for name, contents in _NEW)
         )
     except OSError:
         return False
@@ -123,25 +123,11 @@ def _is_ours(status: os.stat_result) -> bool:
     return status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path | str) -> bytes:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # a third of Path.read_bytes
         try:
             return b"".join(iter(lambda: os.read(descriptor, _READ_BYTES), b""))
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        if error.errno not in _HIDDEN:
-            raise
-        return b""
-
-
-def _read_short(path: str) -> bytes:
-    """Return the content of a file of a few lines, by one read."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            return os.read(descriptor, _READ_BYTES)
         finally:
             os.close(descriptor)
     except OSError as error:

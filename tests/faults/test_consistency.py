@@ -10,7 +10,7 @@ from flux_trio.faults.consistency import (
     OURS,
     a_fatal_exception_ends_its_job,
     eventlogs_are_whole,
-    finished_jobs_are_listed,
+    stored_jobs_are_listed,
 )
 from flux_trio.faults.running import play
 from flux_trio.faults.world import CoresWorld
@@ -27,21 +27,21 @@ def played() -> CoresWorld:
 
 def test_world_of_two_jobs_keeps_the_properties() -> None:
     world = played()
-    assert finished_jobs_are_listed(world) == ""
-    assert finished_jobs_are_listed(world) == ""  # it leaves nothing behind
+    assert stored_jobs_are_listed(world) == ""
+    assert stored_jobs_are_listed(world) == ""  # it leaves nothing behind
     assert eventlogs_are_whole(world) == ""
 
 
 def test_finished_job_that_is_not_listed_is_found() -> None:
     world = played()
     world.disk.store.commit([Put(f"ended.{1:016x}.{5:016x}", "[1000,1,1,1]")])
-    assert "3 jobs are finished, 0 active, listed are ƒ" in finished_jobs_are_listed(world)
+    assert "3 jobs are finished, 0 active, listed are ƒ" in stored_jobs_are_listed(world)
 
 
 def test_list_that_is_not_answered_is_found() -> None:
     world = played()
     world.unload("job-list")
-    assert "job-list.list: No service" in finished_jobs_are_listed(world)
+    assert "job-list.list: No service" in stored_jobs_are_listed(world)
 
 
 @pytest.mark.parametrize(
