@@ -19,6 +19,7 @@ from flux_trio.cores.job_list.asked import Asked
 from flux_trio.cores.job_list.details import EVENTLOG, Details
 from flux_trio.cores.job_list.exchange import (
     RETRY_TIMER,
+    SLICE_TIMER,
     ActiveListed,
     ActiveLogs,
     EndedPage,
@@ -157,6 +158,8 @@ class JobListCore(CorePart):
                     self._fired(message)
                 case _:
                     assert_never(message)
+        if requests:
+            self._follower.catch_up()
         for record in self._records.settle():
             self._details.forget(record.id)
             self._listings.chooser.ended(record.id)
@@ -168,6 +171,9 @@ class JobListCore(CorePart):
         if fired.key == RETRY_TIMER:
             self._exchange.fired(RETRY_TIMER)
             self._follower.open()
+        elif fired.key == SLICE_TIMER:
+            self._exchange.fired(SLICE_TIMER)
+            self._follower.go_on()
         elif isinstance(userid := fired.key, int):
             self._exchange.fired(userid)
             self._listings.go_on(userid)
@@ -242,6 +248,7 @@ class JobListCore(CorePart):
 
     def _purged(self, event: Event) -> None:
         told = journal.PURGED.read(event)
+        self._follower.catch_up()
         for place in zip(told.times, told.jobs, strict=True):
             self._finished.purge(place)
 

@@ -110,8 +110,10 @@ JobListCall: TypeAlias = (
     | JobCounted
 )
 JobListTimer: TypeAlias = str | int
-"""The journal's topic, for the next attempt to open it; or the user whose lists go on."""
+"""The journal's topic, for the next attempt to open it; `SLICE_TIMER`, for the next slice of its
+events; or the user whose lists go on."""
 
 RETRY_TIMER = topics.JOB_JOURNAL
+SLICE_TIMER = "slice"
 
 Exchange: TypeAlias = Outbox[JobListCall, CommonAction, JobListTimer]

@@ -4,20 +4,24 @@ The journal is opened first, and the eventlogs are read after its first response
 journal wait meanwhile; an event that an eventlog had already is skipped. When the job manager goes,
 the journal ends. It is opened again when the next job manager is there, and the eventlogs of all
 jobs that may be active are read again. If opening fails, the next attempt comes later each time.
+
+A response with many events is taken in slices, one in each turn, so that other services need not
+wait for the whole of it. Whatever else comes meanwhile finds all of its events taken.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from flux_trio.cores.job_list.exchange import RETRY_TIMER, Exchange, JournalTold
+from flux_trio.cores.job_list.exchange import RETRY_TIMER, SLICE_TIMER, Exchange, JournalTold
 from flux_trio.cores.job_list.finished import Finished
 from flux_trio.cores.job_list.records import JournalGap, Records, ended_of
 from flux_trio.cores.job_list.scan import Scan
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.editions import journal
-from flux_trio.formats.meanings import Matchtag
+from flux_trio.formats import Event
+from flux_trio.formats.meanings import JobId, Matchtag
 from flux_trio.messages import Errno, Flag, FluxError, Level, Response, topics
 from flux_trio.protocols import InvalidTransition, JobEvent
 
@@ -25,6 +29,8 @@ _CLEAN: Final = JobEvent.CLEAN.value
 
 RETRY_S: Final = 1.0  # between the first two attempts to open the journal, then twice as long
 RETRY_S_MAX: Final = 64.0
+
+SLICE_EVENTS: Final = 2_000  # of a response of the journal, in a turn: about 10 ms
 
 
 class Follower(Part):
@@ -34,6 +40,8 @@ class Follower(Part):
     _begun: bool
     _retry_s: float
     _held: list[journal.Batch]
+    _rest: list[tuple[JobId, int, Event]]
+    _ended: dict[JobId, journal.Ended]
     ready: bool
     hindrance: tuple[int, str] | None
 
@@ -46,6 +54,8 @@ class Follower(Part):
         self._begun = False  # the journal has answered
         self._retry_s = RETRY_S
         self._held = []  # batches that came while eventlogs are read
+        self._rest = []  # events of the last batch that later turns take
+        self._ended = {}  # of that batch: the jobs that its events end
         self.ready = False
         self.hindrance = None  # errnum and text, once the journal has ended
 
@@ -66,6 +76,8 @@ class Follower(Part):
 
     def told(self, response: Response) -> None:
         """Take a response of the journal: events, or its end."""
+        if not self.catch_up():
+            return
         if response.errnum:
             self._lost(FluxError(response.errnum, response.error_text))
             return
@@ -73,8 +85,6 @@ class Follower(Part):
             self._take(journal.BATCH.read(response))
         except FluxError as error:
             self._lost(error)
-        except (InvalidTransition, JournalGap) as error:
-            self._lost(FluxError(Errno.EPROTO, str(error)))
 
     def _take(self, batch: journal.Batch) -> None:
         if not self._begun:  # from here on no event is missed
@@ -87,10 +97,41 @@ class Follower(Part):
         else:
             self._apply(batch)
 
-    def _apply(self, batch: journal.Batch) -> None:
-        records, over = self._records, self.scan.over
-        ended = {job.id: job for job in batch.ended}
-        for jobid, place, event in batch.events:
+    def go_on(self) -> None:
+        """Take the next slice of the events that the journal has told."""
+        self._apply_some(SLICE_EVENTS)
+
+    def catch_up(self) -> bool:
+        """Take all events that the journal has told; return False if that has ended it."""
+        if not self._rest:
+            return True
+        self._exchange.clear_timer(SLICE_TIMER)
+        return self._apply_some(len(self._rest))
+
+    def _apply(self, batch: journal.Batch) -> bool:
+        """Take a slice of `batch`; return False if that has ended the journal."""
+        self._rest = batch.events
+        self._ended = {job.id: job for job in batch.ended}
+        return self._apply_some(SLICE_EVENTS)
+
+    def _apply_some(self, count: int) -> bool:
+        """Take `count` events; an event that cannot follow ends the journal: return False."""
+        events, self._rest = self._rest[:count], self._rest[count:]
+        try:
+            self._fold(events)
+        except (InvalidTransition, JournalGap) as error:
+            self._rest, self._ended = [], {}
+            self._lost(FluxError(Errno.EPROTO, str(error)))
+            return False
+        if self._rest:
+            self._exchange.set_timer(SLICE_TIMER, self._exchange.now)
+        else:
+            self._ended = {}
+        return True
+
+    def _fold(self, events: list[tuple[JobId, int, Event]]) -> None:
+        records, over, ended = self._records, self.scan.over, self._ended
+        for jobid, place, event in events:
             if jobid in over:
                 continue  # its eventlog has been read to the end
             if place < 0:
@@ -107,11 +148,9 @@ class Follower(Part):
         held, self._held = self._held, []
         self._records.sort()
         self.ready = True
-        try:
-            for batch in held:
-                self._apply(batch)
-        except (InvalidTransition, JournalGap) as error:
-            self._lost(FluxError(Errno.EPROTO, str(error)))
+        for batch in held:
+            if not (self.catch_up() and self._apply(batch)):
+                return
 
     def _lost(self, reason: FluxError) -> None:
         if self.hindrance is None:
