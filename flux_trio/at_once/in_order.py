@@ -1,9 +1,9 @@
 """Modules that take their turns in order: who got something first goes first, without Trio.
 
-A turn takes all that waits; timers that are due get a turn of their own after it. Time stands still
-while something waits, and then goes to the next timer. That is one of the orders in which Trio runs
-the services of an instance: so the same things happen there at the same times. Left out: a disk,
-users or plugins that let a module wait.
+A turn takes what waits, up to BATCH_MAX messages; timers that are due get a turn of their own after
+it. Time stands still while something waits, and then goes to the next timer. That is one of the
+orders in which Trio runs the services of an instance: so the same things happen there at the same
+times. Left out: a disk, users or plugins that let a module wait.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Hashable, Iterable
 from typing import Any, Final, assert_never
 
 from flux_trio.broker import LogBook, LogEntry, Peer, Router
+from flux_trio.broker.router import BATCH_MAX
 from flux_trio.cores.turns import (
     ClearTimer,
     CommonAction,
@@ -160,10 +161,13 @@ class InOrder:
             self._take_turn(self._line.popleft())
 
     def _take_turn(self, seat: Seat) -> None:
-        """Let a party take all that waits for it, then the timers that are due."""
+        """Let a party take what waits for it, then the timers that are due."""
         seat.is_ready = False
         if seat.inbox:
-            taken, seat.inbox = seat.inbox, []
+            taken, seat.inbox = seat.inbox[:BATCH_MAX], seat.inbox[BATCH_MAX:]
+            if seat.inbox:
+                seat.is_ready = True
+                self._line.append(seat)
             seat.peer.guests.clear()
             self.trace.received_all(seat.name, taken)
             self._do_all(seat, seat.core.turn(self.time, [message for _, message in taken]))

@@ -16,7 +16,7 @@ import trio
 
 from flux_trio.broker.log import LogBook
 from flux_trio.broker.log_entry import LogEntry
-from flux_trio.broker.router import Peer, Router
+from flux_trio.broker.router import BATCH_MAX, Peer, Router
 from flux_trio.clock import Now, passing
 from flux_trio.messages import (
     Calls,
@@ -84,8 +84,8 @@ class Handle(ABC):
         return {id(message): ref for ref, message in self._taken if ref >= 0}
 
     async def receive(self) -> list[Any]:
-        """Wait; return all waiting messages and posted values, at least one."""
-        return self._unwrap(await self._inbox.get_batch())
+        """Wait; return waiting messages and posted values, at least one and at most BATCH_MAX."""
+        return self._unwrap(await self._inbox.get_batch(BATCH_MAX))
 
     async def receive_until(self, deadline: float) -> list[Any]:
         """Like `receive`, but returns [] if `deadline` (seconds since the epoch) comes first."""
@@ -93,7 +93,8 @@ class Handle(ABC):
 
     async def receive_for(self, seconds: float) -> list[Any]:
         """Like `receive`, but returns [] if `seconds` pass first."""
-        return self._unwrap(await self._inbox.get_batch_until(trio.current_time() + seconds))
+        deadline = trio.current_time() + seconds
+        return self._unwrap(await self._inbox.get_batch_until(deadline, BATCH_MAX))
 
     def post(self, value: Any) -> None:
         """Append `value`, the result of work in another task, to the waiting messages."""

@@ -35,6 +35,10 @@ from flux_trio.trace import Trace
 # of the limit, so that all guests together leave room for the instance owner.
 REQUESTS_WAITING_MAX: Final = 1 << 18
 
+# Messages that a module takes at a time. The others wait for its next turn: the modules and clients
+# that have something to do meanwhile have their turns first.
+BATCH_MAX: Final = 2_500
+
 # Service names that a peer asked for while nobody held them. The peer is notified when they are
 # registered. A peer asks for few services; it is not notified of names beyond this limit.
 MISSED_MAX: Final = 64

@@ -58,8 +58,10 @@ class Inbox(Generic[T]):
         items, self._items = self._items, []
         return items
 
-    async def get_batch(self) -> list[T]:
-        """Return all waiting items, at least one; always a checkpoint; a cancel loses no item.
+    async def get_batch(self, limit: int | None = None) -> list[T]:
+        """Return waiting items, at least one; always a checkpoint; a cancel loses no item.
+
+        At most `limit` items are returned; the others wait for the next call.
 
         Raises trio.EndOfChannel when closed and empty, trio.BusyResourceError for a second reader.
         """
@@ -68,21 +70,23 @@ class Inbox(Generic[T]):
         else:
             await self._park()
         batch, self._items = self._items, []
+        if limit is not None and len(batch) > limit:
+            batch, self._items = batch[:limit], batch[limit:]
         if not batch:
             raise trio.EndOfChannel
         return batch
 
-    async def get_batch_until(self, deadline: float) -> list[T]:
+    async def get_batch_until(self, deadline: float, limit: int | None = None) -> list[T]:
         """Like `get_batch`, but returns [] if `deadline` (by trio.current_time) comes first.
 
         Items that already wait are returned even after the deadline.
         """
         if not self._items:
             with trio.move_on_at(deadline):
-                return await self.get_batch()
+                return await self.get_batch(limit)
             if not self._items:
                 return []
-        return await self.get_batch()
+        return await self.get_batch(limit)
 
     async def _park(self) -> None:
         if self._reader is not None:

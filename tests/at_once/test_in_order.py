@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from flux_trio.at_once import InOrder, ModuleEnded
+from flux_trio.broker.router import BATCH_MAX
 from flux_trio.cores.turns import ClearTimer, Exit, Log, SetTimer, TimerFired
 from flux_trio.messages import ROLE_LOCAL, ROLE_OWNER, ROLE_USER, Request, respond
 from flux_trio.trace import Kind, Record
@@ -47,6 +48,20 @@ def test_a_turn_takes_all_that_waits_and_the_answers_come_back() -> None:
     world.run()
     assert service.turns == [(T0, ["kvs.a", "kvs.b"])]
     assert client.turns == [(T0, ["kvs.a", "kvs.b"])]
+
+
+def test_a_turn_takes_no_more_than_a_batch_and_others_have_theirs_before_the_next() -> None:
+    world = InOrder(T0, OWNER)
+    service = Told([], lambda _: [])
+    world.load("service", service, ["kvs"], [])
+    order: list[int] = []
+    other = Told([], lambda _: order.append(len(service.turns)) or [])
+    world.load("other", other, ["resource"], [])
+    flood = [Request("kvs.a", {})] * (2 * BATCH_MAX + 1)
+    world.start(world.add("client", Told([*flood, Request("resource.a", {})])))
+    world.run()
+    assert [len(taken) for _, taken in service.turns] == [BATCH_MAX, BATCH_MAX, 1]
+    assert order == [1]
 
 
 def test_timers_fire_in_order_and_those_of_a_moment_before_what_follows_from_them() -> None:

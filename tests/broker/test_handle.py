@@ -10,6 +10,7 @@ import trio.testing
 from trio.testing import MockClock
 
 from flux_trio.broker import Handle
+from flux_trio.broker.router import BATCH_MAX
 from flux_trio.messages import Errno, Event, Flag, FluxError, Request, Response, respond_stream
 from flux_trio.trace import Kind
 from tests.support.modules import ModuleWorld, echo, listener, send
@@ -294,3 +295,14 @@ async def test_peer_beside_a_module_has_calls_of_its_own(world: ModuleWorld) -> 
         (answer,) = await module.receive()
         assert (answer.matchtag, answer.payload) == (1, {"of": "core"})
     assert helper.name not in world.router.peers
+
+
+# --- batches
+
+
+async def test_module_receives_no_more_than_a_batch_at_a_time(client: Handle) -> None:
+    for value in range(2 * BATCH_MAX + 1):
+        client.post(value)
+    assert await client.receive() == list(range(BATCH_MAX))
+    assert await client.receive_for(1.0) == list(range(BATCH_MAX, 2 * BATCH_MAX))
+    assert await client.receive() == [2 * BATCH_MAX]

@@ -14,6 +14,16 @@ async def test_everything_that_waits_comes_in_one_batch_in_order() -> None:
     assert len(inbox) == 0
 
 
+async def test_a_batch_has_no_more_than_its_limit_and_the_rest_waits() -> None:
+    inbox: Inbox[int] = Inbox()
+    inbox.put_many(range(5))
+    assert await inbox.get_batch(2) == [0, 1]
+    inbox.put(5)
+    assert await inbox.get_batch_until(0.0, 3) == [2, 3, 4]
+    assert await inbox.get_batch(3) == [5]
+    assert len(inbox) == 0
+
+
 async def test_a_parked_reader_gets_all_that_was_put_before_it_ran() -> None:
     inbox: Inbox[int] = Inbox()
     got: list[list[int]] = []
