@@ -63,10 +63,8 @@ class Facts:
                 hello = (sender, name if isinstance(name, str) else "")
                 hellos = (*self.exec_hellos, hello)
                 return replace(self, exec_hellos=hellos, manager=record.party)
-            case topics.JOB_MANAGER_DISCONNECT if sender == self.scheduler:
-                return replace(self, scheduler="", is_ready=False, limit=None)
-            case topics.JOB_MANAGER_DISCONNECT if sender == self.exec_peer:
-                return replace(self, exec_peer="")
+            case topics.JOB_MANAGER_DISCONNECT:
+                return self._without(sender)
         return self
 
     def is_leaving(self, record: Record) -> bool:
@@ -122,6 +120,14 @@ class Facts:
         if response.errnum:
             return known
         return replace(known, exec_peer=answered[0], exec_service=answered[1])
+
+    def _without(self, peer: str) -> Facts:
+        """Return the facts without a peer that has gone; the answers to its hellos go nowhere."""
+        if peer == self.scheduler:
+            return replace(self, scheduler="", is_ready=False, limit=None)
+        hellos = tuple(hello for hello in self.exec_hellos if hello[0] != peer)
+        known = self if hellos == self.exec_hellos else replace(self, exec_hellos=hellos)
+        return replace(known, exec_peer="") if peer == self.exec_peer else known
 
     def _after_response(self, response: Response) -> Facts:
         """RFC 27: after an error response to alloc or free, wait for the next sched-ready."""
