@@ -30,8 +30,8 @@ from flux_trio.trace import Batches, Kind, Record, Sink
 
 STEPS_MAX: Final = 50_000  # a world of 20 jobs takes about 1,000
 FAULTS_STEPS_MAX: Final = 5_000
-"""Then everything is put right, at rest or not: if a module has left by itself, the owner asks for
-it again and again."""
+"""Then everything is put right, at rest or not: if a module has left by itself, the owner asks it
+for something again and again."""
 _CONFIG: Final[str] = Kind.CONFIG.value
 LONG_TEXT: Final = "6.response.4"  # it recommends short error texts; longer ones are wanted here
 QUIET_S: Final = 3_600.0
@@ -242,9 +242,12 @@ class Game:
 
     def play(self) -> bool:
         """Run, put everything right and run again; return whether all came to rest."""
-        while self.run(FAULTS_STEPS_MAX) and self.world.release_all():
+        while (is_over := self.run(FAULTS_STEPS_MAX)) and self.world.release_all():
             pass
         self.put_right()
+        if not is_over:
+            self.run()  # the owner has still asked for something, and may take away a node
+        self.let_go_on()
         is_at_rest = self.run()
         if any(name not in self.world.stations for name in self.world.modules):
             self.world.boot()  # a module left since another one was not yet as it has to be
@@ -258,7 +261,7 @@ class Game:
         return is_at_rest
 
     def put_right(self) -> None:
-        """End the faults: load what is not there, bring nodes back, let jobs and queues go on."""
+        """End the faults: load what is not there."""
         if self.moments is not None:
             self.moments.end()
             self.moments = None
@@ -267,6 +270,9 @@ class Game:
             self.world.unload(name)
         for name in self.world.modules:
             self.world.load(name)
+
+    def let_go_on(self) -> None:
+        """Bring nodes back, and let queues and jobs go on."""
         active = self._jobs.unfinished(self.world.disk.store)
         todo = [Do(0.0, "queue-start"), Do(0.0, "queue-enable"), *_nodes_back(self.plan)]
         self._connect("last", Owner((), (*todo, *_urgencies(active)), dict(enumerate(active))))

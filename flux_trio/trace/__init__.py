@@ -11,6 +11,7 @@ from flux_trio.trace.batches import Batches
 from flux_trio.trace.reading import Shown, Source, read_trace
 from flux_trio.trace.record import (
     KILLED,
+    SLEEP,
     Kind,
     Notes,
     Receipts,
@@ -27,6 +28,7 @@ from flux_trio.trace.writing import JsonLines
 
 __all__ = [
     "KILLED",
+    "SLEEP",
     "Batches",
     "JsonLines",
     "Kind",

@@ -34,6 +34,9 @@ class Kind(StrEnum):
 KILLED: Final = "killed on request"
 """In the reason of a module record: the module has not failed by itself."""
 
+SLEEP: Final = "sleep"
+"""The `type` of a fault record: the machine sleeps for its `seconds`, and nobody acts meanwhile."""
+
 # Looked up once: reading a member's value is slow, and every message is sent and received.
 _SEND: Final[str] = Kind.SEND.value
 _RECV: Final[str] = Kind.RECV.value

@@ -7,7 +7,7 @@ from collections import deque
 from typing import Final, NamedTuple, TypeAlias
 
 from flux_trio.judge.engine.selector import payload
-from flux_trio.trace import Record
+from flux_trio.trace import SLEEP, Record
 
 TICKS: Final = 8
 """Samples for each span of `after_s`: the answer is late by one sample at most."""
@@ -65,3 +65,10 @@ def step_of(record: Record) -> float:
     """Return by how many seconds the wall clock was set."""
     by = payload(record).get("by")
     return by if isinstance(by, (int, float)) else 0.0
+
+
+def slept_of(record: Record) -> float:
+    """Return for how many seconds nobody acts after a fault."""
+    fault = payload(record)
+    seconds = fault.get("seconds") if fault.get("type") == SLEEP else 0.0
+    return seconds if isinstance(seconds, (int, float)) else 0.0

@@ -12,17 +12,19 @@ from typing import Any, Final
 
 from flux_trio.judge.clauses.registry import Clause
 from flux_trio.judge.engine.causes import Causes, Violation
-from flux_trio.judge.engine.clock import Clock, step_of
+from flux_trio.judge.engine.clock import Clock, slept_of, step_of
 from flux_trio.judge.engine.compiled import Found, States
 from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.knowing import Knowledge
 from flux_trio.judge.engine.packed import Packed
 from flux_trio.judge.engine.plans import PLANS_MAX, Plan, plans_of
 from flux_trio.judge.engine.rule import Broken, Rule
-from flux_trio.judge.engine.selector import CLOCK, Key, job_id
+from flux_trio.judge.engine.selector import CLOCK, FAULT, Key, job_id
 from flux_trio.judge.engine.standing import Standing, relative
 from flux_trio.judge.engine.view import View
 from flux_trio.trace import Record
+
+_OF_TIME: Final = frozenset({CLOCK, FAULT})
 
 
 class Verdict(StrEnum):
@@ -82,7 +84,7 @@ class Monitor:
         """Take the next record of the trace, and return its violations."""
         self._known.take(record)
         t = record.t - self._ahead
-        if t >= self._clock.next_t or record.kind == CLOCK:
+        if t >= self._clock.next_t or record.kind in _OF_TIME:
             self._take_time(record)
         else:
             self._t = t
@@ -205,13 +207,16 @@ class Monitor:
         return self._known.turn_of(party)
 
     def is_old(self, n: int) -> bool:
-        """Whether record `n` is PROMPT_S old; when the wall clock is set, no time passes."""
+        """Whether record `n` is PROMPT_S old, by the time in which parties could act."""
         return n <= self._old()
 
     # --- implementation
 
     def _take_time(self, record: Record) -> None:
-        """Tell the clock what time has passed: when the wall clock is set, no time passes."""
+        """Tell the clock what time has passed.
+
+        No time passes when the wall clock is set, nor while the machine sleeps.
+        """
         before, self._t = self._t, record.t - self._ahead
         if record.kind == CLOCK:
             self._ahead += step_of(record)
@@ -219,6 +224,8 @@ class Monitor:
         if self._t >= self._clock.next_t:
             last = self._last
             self._clock.sample(self._t, None if last is None else (before, last.n))
+        if record.kind == FAULT:
+            self._ahead += slept_of(record)
 
     def _use(self, plan: Plan) -> None:
         """Note what a plan keeps, once."""

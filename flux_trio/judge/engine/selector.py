@@ -17,6 +17,7 @@ __all__ = [
     "CLOCK",
     "COUNTERS",
     "EVENT",
+    "FAULT",
     "HOOK",
     "INSTANCE",
     "LOOKUP_TOPICS",
@@ -65,6 +66,7 @@ BROKER: Final = "broker"
 COUNTERS: Final[str] = Kind.COUNTERS.value
 INSTANCE: Final[str] = Kind.INSTANCE.value
 CLOCK: Final[str] = Kind.CLOCK.value
+FAULT: Final[str] = Kind.FAULT.value
 
 OWN: Final = object()
 
