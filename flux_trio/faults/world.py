@@ -11,8 +11,6 @@ goes on from there.
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
@@ -34,6 +32,7 @@ from flux_trio.cores.turns import (
     SetTimer,
     TimerFired,
 )
+from flux_trio.faults.agenda import Agenda
 from flux_trio.faults.disk import Disk
 from flux_trio.faults.machines import USERID, Surroundings, is_late_answer, plans_of_world
 from flux_trio.faults.plugins import Answering
@@ -99,8 +98,7 @@ class CoresWorld:
         self._draw = random.Random(seed)
         self._late = late
         self._sender = ""
-        self._agenda: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
-        self._count = itertools.count()
+        self._agenda = Agenda()
         self._strikes: deque[Callable[[], object]] = deque()
         self._next_life: deque[Callable[[], object]] = deque()  # what is to be done then
         self._away: dict[str, float] = {}  # modules that take nothing in, until when
@@ -325,8 +323,7 @@ class CoresWorld:
 
     def later(self, seconds: float, do: Callable[..., object], *args: Any) -> None:
         """Call `do(*args)` after so many seconds."""
-        at = self.passed + seconds
-        heapq.heappush(self._agenda, (at, next(self._count), do, args))
+        self._agenda.add(self.passed + seconds, do, args)
 
     def load_later(self, name: str, seconds: float) -> None:
         """Load a module after so many seconds, if the instance still lives the same life."""
@@ -368,9 +365,7 @@ class CoresWorld:
             self._go_on()
             return True
         self.nsteps += 1
-        while self._agenda and self._agenda[0][0] <= self.passed:
-            _, _, do, args = heapq.heappop(self._agenda)
-            do(*args)
+        self._agenda.do_due(self.passed)
         self.strike()
         if self._is_stopping:
             return True
@@ -423,7 +418,7 @@ class CoresWorld:
         """
         passed, away = self.passed, self._away
         ready: list[Station] = []
-        moment = self._agenda[0][0] if self._agenda else None
+        moment = self._agenda.next_at
         for name, station in self.stations.items():
             if away and away.get(name, 0.0) > passed:
                 continue
