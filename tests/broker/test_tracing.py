@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from flux_trio.broker import BrokerServices, LocalHandle, Tokens
+from flux_trio.broker import BrokerServices, Handle, LocalHandle, Tokens
 from flux_trio.broker.tracing import QUEUE_BYTES_MAX, QUEUE_MAX
 from flux_trio.messages import ROLE_USER, Errno, FluxError, Request
 from flux_trio.trace import Kind, Record, record_from_json, record_to_json
@@ -108,10 +108,18 @@ async def test_records_are_counted_in_bytes(world: TracedWorld) -> None:
 
 
 async def test_what_does_not_fit_is_counted(world: TracedWorld) -> None:
-    async with world.traced(topic_glob="echo.*") as stream:
-        client = world.handle("client")
+    async def loud(handle: Handle, *, task_status: trio.TaskStatus[None]) -> None:
+        """Send more in a turn than fits."""
+        handle.register("loud")
+        task_status.started()
+        await handle.receive()
         for _ in range(QUEUE_MAX + 5):
-            client.send(Request("echo.nothing"))
+            handle.send(Request("echo.nothing"))
+        await handle.receive()
+
+    await world.load("loud", loud)
+    async with world.traced(names=["loud"], topic_glob="echo.*") as stream:
+        world.handle("client").send(Request("loud.now"))
         told = await take(stream, QUEUE_MAX + 1)
     assert [each["topic"] for each in told[:-1]] == ["echo.nothing"] * QUEUE_MAX
     assert told[-1] == {"lost": 5}
