@@ -164,10 +164,10 @@ class InOrder:
         """Let a party take what waits for it, then the timers that are due."""
         seat.is_ready = False
         if seat.inbox:
-            taken, seat.inbox = seat.inbox[:BATCH_MAX], seat.inbox[BATCH_MAX:]
-            if seat.inbox:
-                seat.is_ready = True
-                self._line.append(seat)
+            taken, seat.inbox = seat.inbox, []
+            if len(taken) > BATCH_MAX:
+                taken, seat.inbox = taken[:BATCH_MAX], taken[BATCH_MAX:]
+                self._line_up(seat)
             seat.peer.guests.clear()
             self.trace.received_all(seat.name, taken)
             self._do_all(seat, seat.core.turn(self.time, [message for _, message in taken]))
@@ -190,6 +190,10 @@ class InOrder:
 
     def _is_due(self, seat: Seat, key: Hashable, order: tuple[float, int]) -> None:
         seat.due.append((key, order))
+        self._line_up(seat)
+
+    def _line_up(self, seat: Seat) -> None:
+        """Let a party have a turn, if it does not wait for one already."""
         if not seat.is_ready:
             seat.is_ready = True
             self._line.append(seat)

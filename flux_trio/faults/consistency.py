@@ -26,7 +26,7 @@ from flux_trio.faults.told import OVER_TRACE
 from flux_trio.formats import FormatError, format_fluid, job_key
 from flux_trio.messages import Request, Response, topics
 from flux_trio.protocols import InvalidTransition, JobEvent, JobState
-from flux_trio.trace import Kind, Record
+from flux_trio.trace import SLEEP, Kind, Record
 
 if TYPE_CHECKING:
     from flux_trio.faults.world import CoresWorld
@@ -36,7 +36,7 @@ STEPS_MAX: Final = 2000
 LATE_S: Final = 30.0
 """Seconds in which a job ends after its fatal exception, whatever is slow or away meanwhile."""
 _ALL: Final = sum(JobState)
-_SLOW: Final = ("sleep", "held-until", "overtaken", "delay", "plugin-hangs")
+_SLOW: Final = (SLEEP, "held-until", "overtaken", "delay", "plugin-hangs")
 _EVENTLOG: Final = ".eventlog"
 
 

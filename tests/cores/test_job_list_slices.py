@@ -29,6 +29,11 @@ def entries(jobid: int) -> list[Any]:
     return [[jobid, place, event] for place, event in enumerate(map(_builtins, pending()))]
 
 
+def entries_of(jobids: list[int]) -> list[Any]:
+    """What it tells of several."""
+    return [entry for jobid in jobids for entry in entries(jobid)]
+
+
 def _builtins(event: Any) -> Any:
     return msgspec.to_builtins(event)
 
@@ -45,7 +50,7 @@ def behind() -> ListedJobs:
 
 def tell(listed: ListedJobs, jobids: list[int]) -> None:
     """One response of the journal tells of these jobs, and that another one is over."""
-    told = [entry for jobid in jobids for entry in entries(jobid)]
+    told = entries_of(jobids)
     listed.turn(listed.from_journal({"events": told, "ended": [ENDED]}))
 
 
@@ -72,7 +77,7 @@ def test_request_finds_all_events_taken(behind: ListedJobs) -> None:
 def test_request_of_the_same_turn_finds_all_events_taken() -> None:
     listed = ListedJobs()
     listed.start()
-    told = [entry for jobid in IDS for entry in entries(jobid)]
+    told = entries_of(IDS)
     listed.turn(
         listed.from_journal({"events": told}),
         asked(topics.LIST_LIST, {"states": STATES, "max_entries": 0}),
@@ -99,7 +104,7 @@ def test_purge_finds_all_events_taken() -> None:
     """Otherwise the rest would bring back a job that was purged."""
     listed = ListedJobs()
     listed.start()
-    events = [entry for jobid in IDS for entry in entries(jobid)]
+    events = entries_of(IDS)
     last = COUNT + 1
     over = [[last, place, event] for place, event in enumerate(map(_builtins, inactive()))]
     listed.turn(listed.from_journal({"events": [*events, *over]}))
@@ -112,7 +117,7 @@ def test_purge_finds_all_events_taken() -> None:
 def test_event_of_the_rest_that_cannot_follow_ends_the_journal() -> None:
     listed = ListedJobs()
     listed.start()
-    told = [entry for jobid in IDS for entry in entries(jobid)]
+    told = entries_of(IDS)
     gap = [1, 99, {"timestamp": 1.0, "name": "memo"}]
     told.insert(SLICE_EVENTS + EACH, gap)
     listed.turn(listed.from_journal({"events": told}))

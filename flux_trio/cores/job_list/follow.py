@@ -6,7 +6,8 @@ the journal ends. It is opened again when the next job manager is there, and the
 jobs that may be active are read again. If opening fails, the next attempt comes later each time.
 
 A response with many events is taken in slices, one in each turn, so that other services need not
-wait for the whole of it. Whatever else comes meanwhile finds all of its events taken.
+wait for the whole of it. The rest is taken at once when a request, a purge or the next response of
+the journal comes.
 """
 
 from __future__ import annotations

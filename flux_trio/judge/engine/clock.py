@@ -63,12 +63,15 @@ class Clock:
 
 def step_of(record: Record) -> float:
     """Return by how many seconds the wall clock was set."""
-    by = payload(record).get("by")
-    return by if isinstance(by, (int, float)) else 0.0
+    return _seconds(payload(record).get("by"))
 
 
 def slept_of(record: Record) -> float:
     """Return for how many seconds nobody acts after a fault."""
     fault = payload(record)
-    seconds = fault.get("seconds") if fault.get("type") == SLEEP else 0.0
-    return seconds if isinstance(seconds, (int, float)) else 0.0
+    return _seconds(fault.get("seconds")) if fault.get("type") == SLEEP else 0.0
+
+
+def _seconds(value: object) -> float:
+    """Return `value`; 0 for what is no number, as in a trace of another implementation."""
+    return value if isinstance(value, (int, float)) else 0.0
