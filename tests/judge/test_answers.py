@@ -124,6 +124,19 @@ def test_a_service_in_the_turn_in_which_it_was_answered_is_not():
     assert found.party == "resource"
 
 
+def test_a_service_that_took_requests_before_it_was_answered_is_not():
+    """It may be about to answer, though it has taken up other requests long before."""
+    waits = made("resource", "kvs", Request(topics.KVS_COMMIT, {}, 5))
+    stored = made("kvs", "resource", Response(topics.KVS_COMMIT, {}, 0, 5))
+    said = made("resource", "", Event(topics.RESOURCE_OFFLINE_EVENT, {}))[:1]
+    disconnect = Request(topics.disconnect_of("kvs"), flags=NORESPONSE)
+    crash = hand_made(made("resource", "kvs", disconnect)[:1], leave("resource", "crashed"))
+    before = [ask("resource"), waits, ask("resource", matchtag=2), *wait(3)]
+    assert named(*before, hand_made(stored, said, crash)) == []
+    (found, *_) = named(*before, hand_made(stored, said), *wait(3), crash)
+    assert found.party == "resource"
+
+
 @EACH
 def test_what_a_service_does_for_another_request_is_no_excuse(name: str):
     last = hand_made(ask(name, 2), answer(name, matchtag=2), leave(name))

@@ -8,6 +8,7 @@ from typing import Any
 from flux_trio.judge import Monitor
 from flux_trio.judge.rules import at_rest
 from flux_trio.messages import Errno, Request, Response, topics
+from flux_trio.messages.types import NORESPONSE
 from flux_trio.trace import Kind, Record
 
 MANAGER, EXEC = topics.JOB_MANAGER, topics.JOB_EXEC
@@ -20,10 +21,15 @@ SUBMITTED: Sequence[tuple[str, dict[str, Any]]] = (
     ("priority", {"priority": 16}),
 )
 LOST = Response(f"{EXEC}.start", "cannot start", Errno.EINVAL, routes=(MANAGER,))
+SAID = {
+    "lost": LOST,
+    "hello": Request(topics.EXEC_HELLO, {"service": EXEC}, 2, routes=("next",)),
+    "disconnect": Request(topics.JOB_MANAGER_DISCONNECT, flags=NORESPONSE, routes=("next",)),
+}
 
 
 def stuck(*story: str) -> list[str]:
-    """Return what nobody-stuck says at the end of a story: of events of JOB, and of "lost"."""
+    """Return what nobody-stuck says at the end of a story: of events of JOB and what is below."""
     rules = [each for each in at_rest.RULES.all if each.clause == "invariant.nobody-stuck"]
     monitor = Monitor(rules, {})
 
@@ -42,8 +48,8 @@ def stuck(*story: str) -> list[str]:
     for name, context in SUBMITTED:
         put(Kind.EVENT, data={"id": JOB, "name": name, "context": context})
     for name in story:
-        if name == "lost":
-            put(Kind.RECV, LOST)
+        if name in SAID:
+            put(Kind.RECV, SAID[name])
         else:
             put(Kind.EVENT, data={"id": JOB, "name": name, "context": contexts.get(name, {})})
     account = {"service": MANAGER, "scheduler": "ready", "exec": "", "jobs": []}
@@ -54,6 +60,13 @@ def stuck(*story: str) -> list[str]:
 def test_a_canceled_job_whose_start_was_dropped_with_the_service_waits_for_the_next() -> None:
     assert stuck("alloc", "lost", "exception") == []
     assert stuck("alloc", "exception", "lost") == []
+
+
+def test_start_is_dropped_also_with_a_service_whose_hello_was_not_answered_yet() -> None:
+    """The answer waited for the commit of the alloc event, as the start did."""
+    assert stuck("lost", "hello", "alloc", "disconnect", "exception") == []
+    (text,) = stuck("lost", "hello", "disconnect", "alloc", "exception")
+    assert text.endswith("the scheduler is not asked to free its resources")
 
 
 def test_a_job_that_got_resources_when_there_was_no_service_is_freed_at_once() -> None:

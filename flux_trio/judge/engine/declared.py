@@ -92,8 +92,8 @@ class Seen(Protocol):
         latest are known. Only for rare records, and for traces with matchtags.
         """
 
-    def turn_of(self, party: str) -> int:
-        """Return where the turn of `party` began if it may still act in it; 0 if not."""
+    def may_act_on(self, party: str) -> int:
+        """Return the receipt on which `party` may still act in its turn; 0 if there is none."""
 
     def is_old(self, n: int) -> bool:
         """Whether record `n` is a second old: what a party does about it is surely done."""

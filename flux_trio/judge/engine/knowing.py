@@ -28,12 +28,13 @@ ASKED_MAX: Final = 1024
 _DISCONNECT: Final = f".{topics.DISCONNECT}"
 
 Known: TypeAlias = tuple[
-    tuple[tuple[str, tuple[Place, bool, bool]], ...],
+    tuple[tuple[str, tuple[Place, bool, Place]], ...],
     tuple[tuple[str, Place], ...],
     tuple[tuple[Key, Place], ...],
 ]
-"""By party: where its turn began, whether it has sent and whether it got an answer in it; the last
-request that it has answered. By RPC: the request that it has not answered."""
+"""By party: where its turn began, whether it has sent in it, and where it last got an answer in it
+(0: nowhere); the last request that it has answered. By RPC: the request that it has not answered.
+"""
 
 
 def _is_disconnect(request: Request) -> bool:
@@ -50,8 +51,8 @@ class Knowledge:
         """By party: where its turn began."""
         self._taking: set[str] = set()
         """The parties that have sent nothing in their turn yet."""
-        self._heard: set[str] = set()
-        """The parties that got an answer in their turn."""
+        self._heard: dict[str, int] = {}
+        """By party: where it got the last answer of its turn, if it got one."""
         self._answered: dict[str, int] = {}
         self._asked: dict[Key, int] = {}
 
@@ -62,10 +63,10 @@ class Knowledge:
             message = record.message
             if party not in self._taking:
                 self._taking.add(party)
-                self._heard.discard(party)
+                self._heard.pop(party, None)
                 self._began[party] = record.n
             if type(message) is Response:
-                self._heard.add(party)
+                self._heard[party] = record.n
             elif type(message) is Request and not message.flags & NORESPONSE:
                 self._note_request(record, message)
         elif kind == SEND:
@@ -93,19 +94,20 @@ class Knowledge:
             if owner == party:
                 yield (client, matchtag), n
 
-    def turn_of(self, party: str) -> int:
-        """Return where the turn of `party` began if it may still act in it; 0 if not.
+    def may_act_on(self, party: str) -> int:
+        """Return the receipt on which `party` may still act in its turn; 0 if there is none.
 
-        It may if it has sent nothing in it, or got an answer, which it may have waited for.
+        It is the last answer, which the party may have waited for. If the party got no answer and
+        has sent nothing, it is the first receipt of the turn.
         """
-        is_open = party in self._taking or party in self._heard
-        return self._began[party] if is_open else 0
+        heard = self._heard.get(party, 0)
+        return heard or (self._began[party] if party in self._taking else 0)
 
     def state(self) -> Known:
         """Return the state, as `take_up` takes it."""
         began, answered = sorted(self._began.items()), sorted(self._answered.items())
         taking, heard = self._taking, self._heard
-        turns = tuple((party, (n, party not in taking, party in heard)) for party, n in began)
+        turns = tuple((party, (n, party not in taking, heard.get(party, 0))) for party, n in began)
         return (turns, tuple(answered), tuple(self._asked.items()))
 
     def take_up(self, state: Known) -> None:
@@ -113,7 +115,7 @@ class Knowledge:
         turns, answered, asked = state
         self._began = {party: n for party, (n, _, _) in turns}
         self._taking = {party for party, (_, has_sent, _) in turns if not has_sent}
-        self._heard = {party for party, (_, _, has_heard) in turns if has_heard}
+        self._heard = {party: n for party, (_, _, n) in turns if n}
         self._answered, self._asked = dict(answered), dict(asked)
 
     # --- implementation

@@ -202,9 +202,9 @@ class Monitor:
         """Yield the requests that `party` has not answered: client, matchtag, receipt."""
         return self._known.requests_of(party)
 
-    def turn_of(self, party: str) -> int:
-        """Return where the turn of `party` began if it may still act in it; 0 if not."""
-        return self._known.turn_of(party)
+    def may_act_on(self, party: str) -> int:
+        """Return the receipt on which `party` may still act in its turn; 0 if there is none."""
+        return self._known.may_act_on(party)
 
     def is_old(self, n: int) -> bool:
         """Whether record `n` is PROMPT_S old, by the time in which parties could act."""

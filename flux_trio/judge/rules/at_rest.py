@@ -224,7 +224,8 @@ def _may_be_started(jobid: Any, life: Life, seen: Seen) -> bool:
     the job back cannot tell. The next service says whether anything runs (readings: Final release
     without finish); until then no other job could run on what is freed.
     """
-    return seen.at(STARTS, jobid) is not None or life.held < execution.link_of(seen).lost
+    link = execution.link_of(seen)
+    return seen.at(STARTS, jobid) is not None or life.held < max(link.lost, link.unanswered)
 
 
 def _is_full(seen: Seen) -> bool:

@@ -132,7 +132,7 @@ def _left_unanswered(record: Record, seen: Seen) -> Said:
     party = str(payload(record).get("module"))
     if payload(record).get("what") not in ENDS or _waits(party, seen):
         return None
-    if not seen.is_old(seen.turn_of(party)):
+    if not seen.is_old(seen.may_act_on(party)):
         return None  # it was about to act, or in the midst of it
     if not all(seen.is_old(n) for module, (_, n) in seen.all(COMINGS).items() if module != party):
         return None  # it may have waited for a module that is just back

@@ -69,6 +69,9 @@ class ExecLink(Live, frozen=True, gc=False):
     """The former."""
     departed: str = ""
     """The peer that has disconnected."""
+    unanswered: Place = 0
+    """A peer has disconnected whose hello was not answered yet: the job manager may have taken it
+    for its service, and the answer may have waited for a commit."""
     gone: Place = 0
     """The job manager is gone itself."""
     fatal: Place = 0
@@ -109,7 +112,9 @@ def _fold_link(link: ExecLink | None, _part: None, record: Record, seen: Seen) -
         return link.but(hellos=(*link.hellos, hello))
     if found.topic == topics.JOB_MANAGER_DISCONNECT:
         # the answers to its hellos go nowhere, though the next one may have its name
-        link = link.but(hellos=tuple(each for each in link.hellos if each.peer != found.sender))
+        left = tuple(each for each in link.hellos if each.peer != found.sender)
+        if len(left) < len(link.hellos):
+            link = link.but(hellos=left, unanswered=record.n)
         if found.sender != seen.facts.exec_peer:
             return link
         return link.but(lost=record.n, disconnected=record.n, departed=found.sender)
