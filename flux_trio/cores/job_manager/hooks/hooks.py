@@ -250,6 +250,7 @@ class Hooks(Part):
 
     def _answered(self, question: OpenQuestion, answer: HookAnswer) -> None:
         job = question.job
+        job.ticket = 0  # for memory: the number is an object of its own in each of 100,000 jobs
         if job.hook in THINKING:
             self._ledger.dirty[job.id] = job  # what was due meanwhile was left
         self._ledger.step_hook(job, _ANSWER)

@@ -46,7 +46,7 @@ class ActiveJob(ActiveFacts, Job):
         "kept_jobspec",  # without the environment, as submitted
         "question",  # number of the last question about its state; only the answer to it counts
         "start",  # where it stands with the execution service; only `ExecSide` changes it
-        "ticket",  # of the last question to plugins
+        "ticket",  # of its open question to plugins, if there is one
     )
 
     kept_jobspec: KeptJobspec

@@ -39,12 +39,16 @@ Rank: TypeAlias = tuple[int, Stamp, JobId]
 _CANCEL: Final = AllocEvent.CANCEL
 _PRIORITIZE: Final = AllocEvent.PRIORITIZE
 
+_MINUS: Final = {priority: -priority for priority in range(32)}
+"""Of the priorities that urgencies give: for memory, jobs share these objects."""
+
 _OUT: Final = frozenset({AllocState.PENDING, AllocState.CANCELING})
 
 
 def rank_of(job: ActiveJob) -> Rank:
     """Return the rank of `job` now; the scheduler may know an older one."""
-    return (-job.priority, job.t_submit, job.id)
+    priority = job.priority
+    return (_MINUS[priority] if priority in _MINUS else -priority, job.t_submit, job.id)
 
 
 class Allocs(Standings[AllocState, AllocEvent]):
