@@ -48,7 +48,7 @@ _OUT: Final = frozenset({AllocState.PENDING, AllocState.CANCELING})
 def rank_of(job: ActiveJob) -> Rank:
     """Return the rank of `job` now; the scheduler may know an older one."""
     priority = job.priority
-    return (_MINUS[priority] if priority in _MINUS else -priority, job.t_submit, job.id)
+    return (_MINUS.get(priority, -priority), job.t_submit, job.id)
 
 
 class Allocs(Standings[AllocState, AllocEvent]):
