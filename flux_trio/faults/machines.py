@@ -20,6 +20,7 @@ from flux_trio.faults.plan import PluginFile
 from flux_trio.faults.plugin_files import host_of
 from flux_trio.faults.plugins import PRIORITIZE, Answering, PluginsOfWorld
 from flux_trio.formats import Idset, ResourceSet
+from flux_trio.jobtap.watchdog import Watchdog
 from flux_trio.protocols import AskHook, HookAnswer, HookAnswered
 from flux_trio.trace import Kind
 
@@ -51,14 +52,18 @@ def is_late_answer(key: Hashable) -> bool:
 
 
 def plans_of_world(
-    config: Config, given: Surroundings, disk: Disk, fault_of: Callable[[AskHook], Answering | None]
+    config: Config,
+    given: Surroundings,
+    disk: Disk,
+    fault_of: Callable[[AskHook], Answering | None],
+    watchdog: Watchdog,
 ) -> dict[str, ModulePlan]:
-    """Return the modules of a world, in the order of their start."""
+    """Return the modules of a world, in the order of their start; `watchdog` is for plugins."""
     return module_plans(
         config,
         given.inventory,
         kvs=lambda: KvsOnDisk(disk),
-        job_manager=lambda: JobManagerOfWorld(config, given, fault_of),
+        job_manager=lambda: JobManagerOfWorld(config, given, fault_of, watchdog),
         exclude=given.exclude,
         missing=given.missing,
     )
@@ -75,6 +80,7 @@ class JobManagerOfWorld(JobManagerAtOnce):
         config: Config,
         given: Surroundings,
         fault_of: Callable[[AskHook], Answering | None],
+        watchdog: Watchdog,
     ) -> None:
         core = JobManagerCore(USERID, config)
         super().__init__(core, lambda userid: User(f"user{userid}"))
@@ -82,7 +88,8 @@ class JobManagerOfWorld(JobManagerAtOnce):
         self._timers: list[SetTimer | ClearTimer] = []
         self._host = None
         if given.plugins:
-            self._host = host_of(given.plugins, config, self.given(USERID, lambda: True))
+            told = self.given(USERID, lambda: True)
+            self._host = host_of(given.plugins, config, told, watchdog)
             self._host.jobs = core
         interests = tuple(dict.fromkeys((PRIORITIZE, *given.hooks)))
         plugins = PluginsOfWorld(interests, fault_of, self._answer_later, self._forget, self._host)

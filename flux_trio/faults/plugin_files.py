@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Coroutine, Iterable
 from math import inf
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import trio
 
@@ -21,7 +21,12 @@ from flux_trio.faults.plan import PluginFile, plugin_file
 from flux_trio.faults.properties import over_trace
 from flux_trio.jobtap import CANCELED, Given, NotAllowed, Plugin, PluginError, PluginHost, load_file
 from flux_trio.jobtap.builtins import PriorityDefault
+from flux_trio.jobtap.watchdog import BLOCKED_S, Watchdog
 from flux_trio.trace import Kind, Record
+
+LOOP_S: Final = 3
+"""Seconds after which a handler that does not return is interrupted. No handler waits in a world,
+so it has to be shorter than in an instance: a campaign stands still meanwhile."""
 
 
 class _NothingToEnd(Exception):
@@ -43,16 +48,29 @@ class _NoTasks:
         raise NotAllowed("a plugin in a world of cores cannot start a task")
 
 
-def host_of(files: Iterable[PluginFile], config: Config, given: Given) -> PluginHost:
+def host_of(
+    files: Iterable[PluginFile], config: Config, given: Given, watchdog: Watchdog | None = None
+) -> PluginHost:
     """Return a host with the plugins of `files` behind priority-default.
 
-    Raises PluginError for a file that has no plugin, or a plugin that cannot be in a world.
+    `watchdog`, which is the world's, interrupts endless loops. Raises PluginError for a file that
+    has no plugin, or a plugin that cannot be in a world.
     """
     host = PluginHost(cast(trio.Nursery, _NoTasks()), given, config, blocked_s=inf)
+    if watchdog is not None:
+        host.watchdog = watchdog
     _load(host, PriorityDefault(), "builtin")
     for file in files:
         _load(host, load_file(Path(file.load)), file.load, file.conf)
     return host
+
+
+def watchdog_of_world() -> Watchdog:
+    """Return what interrupts endless loops of plugins in a world, if it runs in the main thread.
+
+    Whoever makes it has to stop it. It starts with the first plugin that is loaded.
+    """
+    return Watchdog(BLOCKED_S, lambda *_: None, LOOP_S)
 
 
 def _load(host: PluginHost, plugin: Plugin, path: str, conf: dict[str, Any] | None = None) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from flux_trio.collector import rare_collections
-from flux_trio.config import Config, ExecConfig, QueueTable, SchedConfig
+from flux_trio.config import Config, ExecConfig, JobManagerConfig, QueueTable, SchedConfig
 from flux_trio.faults.catalogue import Exclude, Fault, Holds, NodesUp, Shrink, When
 from flux_trio.faults.jobs import Jobs, stored_job
 from flux_trio.faults.machines import Surroundings
@@ -16,6 +16,7 @@ from flux_trio.faults.missed import missed
 from flux_trio.faults.moments import Moments
 from flux_trio.faults.parties import OWNER
 from flux_trio.faults.plan import Plan, check_plan, plugin_file
+from flux_trio.faults.plugin_files import LOOP_S
 from flux_trio.faults.properties import Property
 from flux_trio.faults.stack import StackWorld
 from flux_trio.faults.user import Owner
@@ -23,12 +24,16 @@ from flux_trio.faults.waiting import Waiting
 from flux_trio.faults.workload import Do, queue_name
 from flux_trio.faults.world import CoresWorld
 from flux_trio.formats import Idset, ResourceSet, format_fluid
+from flux_trio.jobtap import PluginLoop
 from flux_trio.judge import Clause, Monitor, Violation, load_clauses
 from flux_trio.judge.rules import ALL_RULES
 from flux_trio.protocols import Job, JobEvent
 from flux_trio.trace import Batches, Kind, Record, Sink
 
 STEPS_MAX: Final = 50_000  # a world of 20 jobs takes about 1,000
+RECORDS_MAX: Final = (200_000, 2_000)
+"""A world that has more, and more for each job, does not come to rest: a job takes about 80. A
+plugin that lets its own jobs be asked about again and again needs hardly a step for thousands."""
 FAULTS_STEPS_MAX: Final = 5_000
 """Then everything is put right, at rest or not: if a module has left by itself, the owner asks it
 for something again and again."""
@@ -178,10 +183,14 @@ class Game:
         if any(each.looks_at == "trace" for each in self._properties):
             sinks.append(self.trace.append)
         self._went_on = 0.0  # when a job did
+        self._records_max = RECORDS_MAX[0] + RECORDS_MAX[1] * len(plan.jobs)
         self._longest_s = max((job.run for job in plan.jobs), default=0.0)
         self._may_act_for_ever = bool(plan.plugins) and plan.depth == "stack"
         if self._may_act_for_ever:
             sinks.append(self._note_event)
+        self._has_looped = False  # a plugin
+        if plan.plugins:
+            sinks.append(self._note_loop)
         watched = [each for each in self._properties if each.looks_at == "records"]
         self.world = _WORLDS[plan.depth](
             plan.seed, config_of(plan), surroundings_of(plan), late=plan.late, sinks=sinks
@@ -222,19 +231,28 @@ class Game:
         return True
 
     def run(self, steps_max: int = STEPS_MAX) -> bool:
-        """Go on until nothing is left to happen; return False after so many steps of the world."""
+        """Go on until nothing is left to happen.
+
+        Returns False after so many steps of the world, if it has too many records, or if a plugin
+        was interrupted in an endless loop: it would be in the next one for seconds.
+        """
         self._went_on = self.world.passed
-        while self.step():
-            if self.world.nsteps >= steps_max:
+        while not self._has_looped and self.step():
+            if self.world.nsteps >= steps_max or self.world.trace.nrecords > self._records_max:
                 return False
             if self._may_act_for_ever and self._is_quiet():
                 return True
-        return True
+        return not self._has_looped
 
     def _is_quiet(self) -> bool:
         may_wait = self.moments is None and self._jobs.active
         quiet_s = self.world.passed - self._went_on - self._longest_s
         return quiet_s > (WAITING_S if may_wait else QUIET_S)
+
+    def _note_loop(self, record: Record) -> None:
+        if record.kind == Kind.HOOK and record.data is not None:
+            error = record.data["error"] or ""
+            self._has_looped = self._has_looped or error.startswith(PluginLoop.__name__)
 
     def _note_event(self, record: Record) -> None:
         if record.kind == Kind.EVENT and (record.data or {})["name"] != JobEvent.PRIORITY:
@@ -301,7 +319,8 @@ class Game:
             for watcher in self._watchers.values():
                 watcher.rest()
         else:
-            problems = [f"rest: there is none after {world.nsteps} steps"]
+            records = world.trace.nrecords
+            problems = [f"rest: there is none after {world.nsteps} steps and {records} records"]
         for each in self._properties:
             if each.looks_at == "trace" and world.liars.keys().isdisjoint(each.modules):
                 self._check(each, self.trace)
@@ -419,7 +438,8 @@ def config_of(plan: Plan) -> Config:
     if plan.limit:
         sched = SchedConfig(policy=plan.policy, mode="limited", limit=plan.limit)
     queues = {queue_name(number): QueueTable() for number in range(plan.queues)}
-    return Config(exec=ExecConfig(simulate=True), sched=sched, queues=queues)
+    limited = JobManagerConfig(plugin_loop_limit=f"{LOOP_S}s")
+    return Config(exec=ExecConfig(simulate=True), job_manager=limited, sched=sched, queues=queues)
 
 
 def prompts_of(plan: Plan) -> dict[int, When]:

@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
 from flux_trio.faults.catalogue import When, Which
-from flux_trio.faults.plan import Plan
+from flux_trio.faults.plan import Plan, check_plan
 from flux_trio.faults.running import run_plan
 from flux_trio.faults.workload import Do, JobPlan
+from flux_trio.formats import FormatError
 
 RUNS_MAX: Final = 150
+SECONDS_MAX: Final = 60.0
+"""No further plan is tried after so many seconds: one with an endless loop takes several."""
 _MOMENTS: Final = ("when", "which", "until")
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 
+Edit: TypeAlias = Callable[[Plan], Iterator[Plan]]
+"""Yields the plans with less of one thing, the least first."""
+
 
 def shrink(plan: Plan, broken: str, is_broken: Callable[[Plan], bool] | None = None) -> Plan:
-    """Return a smaller plan that breaks the property `broken` too; runs RUNS_MAX plans at most."""
+    """Return a smaller plan that breaks the property `broken` too.
+
+    Runs at most RUNS_MAX plans, and begins none after SECONDS_MAX.
+    """
 
     def breaks(tried: Plan) -> bool:
         return broken in run_plan(tried).broken
@@ -30,27 +40,32 @@ def shrink(plan: Plan, broken: str, is_broken: Callable[[Plan], bool] | None = N
     before = None
     while plan != before:
         before = plan
-        while (smaller := tries.first(_smaller(plan))) is not None:
-            plan = smaller
-        plain = None
-        while plan != plain:
-            plain = plan
-            for edit in _edits(plan):
-                plan = tries.first(edit(plan)) or plan
+        thick = None
+        while plan != thick:
+            thick = plan
+            plan = _thinned(plan, tries)
+            plan = _edited(plan, _plainings(plan), tries)
+        plan = _edited(plan, _edits(plan), tries)
     return plan
 
 
 class _Tries:
-    """Plays RUNS_MAX plans at most."""
+    """Plays RUNS_MAX plans at most, none after SECONDS_MAX, and no plan twice."""
 
     def __init__(self, check: Callable[[Plan], bool]) -> None:
         self._check = check
         self._left = RUNS_MAX
+        self._end = time.monotonic() + SECONDS_MAX
+        self._tried: set[bytes] = set()
 
-    def first(self, plans: Iterator[Plan]) -> Plan | None:
+    def first(self, plans: Iterable[Plan]) -> Plan | None:
         """Return the first plan that breaks the property; None if there is none."""
         for tried in plans:
-            if not self._left:
+            key = msgspec.json.encode(tried)
+            if key in self._tried or not _can_be_played(tried):
+                continue
+            self._tried.add(key)
+            if not self._left or time.monotonic() > self._end:
                 return None
             self._left -= 1
             if self._check(tried):
@@ -58,9 +73,45 @@ class _Tries:
         return None
 
 
-def _edits(plan: Plan) -> Iterator[Callable[[Plan], Iterator[Plan]]]:
+def _can_be_played(plan: Plan) -> bool:
+    """Return whether no part of the plan names what an edit has left out, such as a node."""
+    try:
+        check_plan(plan)
+    except FormatError:
+        return False
+    return True
+
+
+def _thinned(plan: Plan, tries: _Tries) -> Plan:
+    """Return the plan without faults, jobs and requests that it does not need.
+
+    They are left out in groups, which get smaller. After a group that was not needed the next one
+    of its size is tried: most of the larger ones that are needed would be needed again.
+    """
+    size = max(len(plan.faults), len(plan.jobs), len(plan.actions))
+    while size:
+        for what in ("faults", "jobs", "actions"):
+            first = 0
+            while first < len(getattr(plan, what)) >= size:
+                thinner = tries.first(_without(plan, what, first, size))
+                if thinner is None:
+                    first += size
+                else:
+                    plan = thinner  # the next group has moved to this place
+        size //= 2
+    return plan
+
+
+def _edited(plan: Plan, edits: Iterable[Edit], tries: _Tries) -> Plan:
+    """Return the plan after each edit that leaves the property broken."""
+    for edit in edits:
+        plan = tries.first(edit(plan)) or plan
+    return plan
+
+
+def _edits(plan: Plan) -> Iterator[Edit]:
     """Changes of one value each, of the jobs, the requests and the machine; the plan has as many
-    jobs and requests afterwards. Each yields the plans with less of it, the least first.
+    jobs and requests afterwards.
     """
     yield _begun_at_once
     for place in range(len(plan.jobs)):
@@ -112,14 +163,16 @@ def _of_machine(name: str, plan: Plan) -> Iterator[Plan]:
         yield msgspec.structs.replace(plan, **{name: each})
 
 
-def _smaller(plan: Plan) -> Iterator[Plan]:
-    """Plans with less of something, those that lose most first."""
-    size = max(len(plan.jobs), len(plan.actions), len(plan.faults))
-    while size:
-        yield from _without(plan, "faults", size)
-        yield from _without(plan, "jobs", size)
-        yield from _without(plan, "actions", size)
-        size //= 2
+def _plainings(plan: Plan) -> Iterator[Edit]:
+    """Edits by which the machine, all jobs, a job or a fault get plainer."""
+    yield from (_of_machine_plain, _with_plain_jobs)
+    for place in range(len(plan.jobs)):
+        yield partial(_with_plain_job, place)
+    for place in range(len(plan.faults)):
+        yield partial(_with_simpler_fault, place)
+
+
+def _of_machine_plain(plan: Plan) -> Iterator[Plan]:
     replace = msgspec.structs.replace
     if plan.late:
         yield replace(plan, late=0.0)
@@ -129,13 +182,28 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
         yield replace(plan, policy="fifo")
     if plan.queues:
         yield _without_queues(plan)
-    for place, job in enumerate(plan.jobs):
-        plain = JobPlan(urgency=job.urgency or 16)
-        if job != plain:
-            yield replace(plan, jobs=(*plan.jobs[:place], plain, *plan.jobs[place + 1 :]))
-    for place, fault in enumerate(plan.faults):
-        for simpler in _simpler(fault):
-            yield replace(plan, faults=(*plan.faults[:place], simpler, *plan.faults[place + 1 :]))
+
+
+def _with_plain_jobs(plan: Plan) -> Iterator[Plan]:
+    yield msgspec.structs.replace(plan, jobs=tuple(map(_plain, plan.jobs)))
+
+
+def _with_plain_job(place: int, plan: Plan) -> Iterator[Plan]:
+    job = plan.jobs[place]
+    if job != (plain := _plain(job)):
+        yield msgspec.structs.replace(
+            plan, jobs=(*plan.jobs[:place], plain, *plan.jobs[place + 1 :])
+        )
+
+
+def _plain(job: JobPlan) -> JobPlan:
+    return JobPlan(urgency=job.urgency or 16)
+
+
+def _with_simpler_fault(place: int, plan: Plan) -> Iterator[Plan]:
+    for simpler in _simpler(plan.faults[place]):
+        faults = (*plan.faults[:place], simpler, *plan.faults[place + 1 :])
+        yield msgspec.structs.replace(plan, faults=faults)
 
 
 def _without_queues(plan: Plan) -> Plan:
@@ -173,24 +241,20 @@ def _less(value: Any) -> Iterator[Any]:
             yield from _simpler(value)
 
 
-def _without(plan: Plan, what: str, size: int) -> Iterator[Plan]:
-    """The plan without `size` of its jobs, actions or faults, wherever they begin."""
+def _without(plan: Plan, what: str, first: int, size: int) -> Iterator[Plan]:
+    """The plan without `size` of its jobs, actions or faults, from the place `first` on."""
     values = getattr(plan, what)
-    if size > len(values) or not values:
+    rest = (*values[:first], *values[first + size :])
+    smaller = msgspec.structs.replace(plan, **{what: rest})
+    if what != "jobs":
+        yield smaller
         return
-    for first in range(0, len(values), size):
-        rest = (*values[:first], *values[first + size :])
-        if what == "jobs":
-            gone = range(first, min(first + size, len(values)))
-            smaller = msgspec.structs.replace(
-                plan, jobs=rest, actions=tuple(_renumbered(plan.actions, gone))
-            )
-            yield smaller
-            earlier = _earlier(smaller, len(rest) / len(values))
-            if earlier != smaller:
-                yield earlier
-        else:
-            yield msgspec.structs.replace(plan, **{what: rest})
+    gone = range(first, min(first + size, len(values)))
+    smaller = msgspec.structs.replace(smaller, actions=tuple(_renumbered(plan.actions, gone)))
+    yield smaller
+    earlier = _earlier(smaller, len(rest) / len(values))
+    if earlier != smaller:
+        yield earlier
 
 
 def _earlier(plan: Plan, share: float) -> Plan:

@@ -35,6 +35,7 @@ from flux_trio.cores.turns import (
 from flux_trio.faults.agenda import Agenda
 from flux_trio.faults.disk import Disk
 from flux_trio.faults.machines import USERID, Surroundings, is_late_answer, plans_of_world
+from flux_trio.faults.plugin_files import watchdog_of_world
 from flux_trio.faults.plugins import Answering
 from flux_trio.faults.station import Station
 from flux_trio.messages import (
@@ -106,8 +107,9 @@ class CoresWorld:
         self._taken: tuple[Station, list[Any]] | None = None  # inputs of the turn under way
         self._todo: deque[tuple[Station, CommonAction]] = deque()  # its actions
         self._is_stopping = False
+        self._watchdog = watchdog_of_world()
         self._plans: dict[str, ModulePlan] = plans_of_world(
-            config, given, self.disk, lambda question: self.answers(question)
+            config, given, self.disk, lambda question: self.answers(question), self._watchdog
         )
         self._nbefore: Counter[str] = Counter()  # by name: parties in this life
         self._holders = {
@@ -273,6 +275,7 @@ class CoresWorld:
 
     def close(self) -> None:
         """End what the world holds of this process; nothing can happen in it any more."""
+        self._watchdog.stop()
         self.disk.close()
 
     def end_life(self) -> list[Station]:

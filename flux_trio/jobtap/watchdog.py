@@ -42,10 +42,10 @@ Blamed = Callable[[Any, str], None]
 class Watchdog:
     """Watches the thread in which it is started; with `blocked_s` infinite it does nothing.
 
-    `report` is called there, as soon as it can, with the mark that stayed and the stack; the text
-    goes to stderr at once, since that may never be. What holds the main thread for `loop_s` seconds
-    is interrupted, again and again if it goes on; what holds it for `term_s` seconds after SIGTERM
-    is ended with the process.
+    `report` is called there, as soon as it can, with the mark that stayed and the stack, if Trio
+    runs there; the text goes to stderr at once, since that may never be. What holds the main thread
+    for `loop_s` seconds is interrupted, again and again if it goes on; what holds it for `term_s`
+    seconds after SIGTERM is ended with the process.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Watchdog:
         self._term_s = term_s
         self._lock_s = LOCK_S
         self.interrupter = Interrupter(lambda: self.running)
-        self._token: trio.lowlevel.TrioToken
+        self._token: trio.lowlevel.TrioToken | None = None
         self._watched = 0
         self._armed = 0.0
         self._stop = threading.Event()
@@ -72,7 +72,8 @@ class Watchdog:
     def start(self) -> None:
         """Start the thread, if it is not started."""
         if self._thread is None and self._blocked_s < inf:
-            self._token = trio.lowlevel.current_trio_token()
+            if trio.lowlevel.in_trio_run():
+                self._token = trio.lowlevel.current_trio_token()
             self._watched = threading.get_ident()
             self.interrupter.install()
             self._arm()
@@ -149,8 +150,9 @@ class Watchdog:
         why_not = self.interrupter.why_not
         hopeless = f" and nothing interrupts it: {why_not}" if why_not else ""
         STDERR.write(f"flux-trio: the instance is blocked{hopeless}\n{stack}")
-        with contextlib.suppress(trio.RunFinishedError):  # the run may have ended meanwhile
-            self._token.run_sync_soon(self._report, running, stack)
+        if self._token is not None:
+            with contextlib.suppress(trio.RunFinishedError):  # the run may have ended meanwhile
+                self._token.run_sync_soon(self._report, running, stack)
 
     def _stack(self) -> str:
         """Return the stack of the watched thread, from the plugin's own code on."""

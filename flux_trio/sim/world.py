@@ -91,11 +91,13 @@ class SteppedRun:
     def go_on(self) -> bool:
         """Run until no task can run at this time; return whether the run is over.
 
-        Raises RuntimeError if tasks wake each other for ever.
+        Raises RuntimeError if tasks wake each other for ever, and KeyboardInterrupt if that has
+        ended the run.
         """
         self._clock.is_idle = False
         for _ in range(TICKS_MAX):
             if self.is_over or (self._clock.is_idle and not self._has_returned):
+                self._check_interrupt()
                 return self.is_over
             self._ticks.popleft()()
         raise RuntimeError(f"tasks still wake each other after {TICKS_MAX} rounds")
@@ -103,10 +105,11 @@ class SteppedRun:
     def finish(self) -> None:
         """Run to the end, in which time passes for the tasks of this run alone.
 
-        The caller has cancelled what the run does.
+        The caller has cancelled what the run does. Raises as `go_on` does.
         """
         for _ in range(TICKS_MAX):
             if self.is_over:
+                self._check_interrupt()
                 return
             if self._clock.is_idle and self._clock.deadline < inf:
                 self._clock.skip()
@@ -119,6 +122,11 @@ class SteppedRun:
             await main()
         finally:
             self._has_returned = True
+
+    def _check_interrupt(self) -> None:
+        """Raise KeyboardInterrupt if it has ended the run: it is meant for the caller."""
+        if self.error is not None and _is_interrupt(self.error):
+            raise KeyboardInterrupt from self.error
 
     def _done(self, outcome: Any) -> None:
         self.is_over = True
@@ -152,6 +160,12 @@ class _SteppedClock(trio.abc.Clock):
     def skip(self) -> None:
         """Go to the next deadline."""
         self._skipped = self.deadline
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return error.subgroup(KeyboardInterrupt) is not None
+    return isinstance(error, KeyboardInterrupt)
 
 
 async def _await(main: Callable[[], Awaitable[T]]) -> T:

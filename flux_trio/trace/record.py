@@ -174,6 +174,11 @@ class Trace:
         self._sinks_changed()
         return other
 
+    @property
+    def nrecords(self) -> int:
+        """Return how many records there were so far, also without a sink."""
+        return self._n
+
     def sent(self, party: str, peer: str, message: Message) -> int:
         """Record that `party` sent `message` to `peer`; return its place in the order."""
         self._n = n = self._n + 1

@@ -111,3 +111,16 @@ def test_tasks_that_wake_each_other_for_ever_are_an_error(monkeypatch: pytest.Mo
         run.go_on()
     scope.cancel()
     run.finish()
+
+
+@pytest.mark.parametrize("ends", ["go_on", "finish"])
+def test_interrupt_of_a_stepped_run_reaches_its_caller(ends: str) -> None:
+    async def be_interrupted() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep_forever)
+            raise KeyboardInterrupt
+
+    run = SteppedRun(be_interrupted, 1, lambda: 0.0)
+    with pytest.raises(KeyboardInterrupt):
+        getattr(run, ends)()
+    assert run.is_over

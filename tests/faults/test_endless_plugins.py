@@ -1,0 +1,55 @@
+"""A plugin that never comes to an end ends its world, not the campaign."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flux_trio.faults import JobPlan, Plan, run_plan
+from flux_trio.faults.campaign import Setup
+
+HEAD = """
+from flux_trio import jobtap
+
+
+class Endless(jobtap.Plugin):
+    n = 0
+
+    @jobtap.on("job.state.priority", "job.priority.get")
+    def priority(self, job):
+"""
+LOOPS = f"{HEAD}        while True:\n            pass\n"
+ASKS_AGAIN = f"""{HEAD}
+        self.n += 1
+        self.reprioritize_all()
+        return self.n % 1000 + 1
+"""
+
+
+def plan_with(text: str, directory: Path) -> Plan:
+    file = directory / "endless.py"
+    file.write_text(text)
+    return Plan(seed=1, jobs=(JobPlan(), JobPlan(at=1.0)), plugins=(str(file),))
+
+
+def test_endless_loop_of_a_handler_is_interrupted_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name, seconds in (("BLOCKED_S", 0.02), ("LOOP_S", 0.1)):
+        monkeypatch.setattr(f"flux_trio.faults.plugin_files.{name}", seconds)
+    plan = plan_with(LOOPS, tmp_path)
+    outcome = run_plan(plan, properties=Setup(plugins=plan.plugins).all_properties())
+    assert {"plugin", "rest"} <= outcome.broken
+    (text,) = [each for each in outcome.problems if each.startswith("plugin: ")]
+    assert "endless failed in job.state.priority: PluginLoop" in text
+    assert capfd.readouterr().err.count("the instance is blocked") == 1, "one loop is enough"
+
+
+def test_plugin_that_lets_its_jobs_be_asked_about_for_ever_does_not_come_to_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flux_trio.faults.running.RECORDS_MAX", (5_000, 0))
+    outcome = run_plan(plan_with(ASKS_AGAIN, tmp_path))
+    (text,) = [each for each in outcome.problems if each.startswith("rest: ")]
+    assert int(text.split()[-2]) < 10_000

@@ -1,0 +1,51 @@
+"""What shrinking tries: a smaller plan each time, none twice, and none that cannot be played."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from flux_trio.faults import Crash, JobPlan, Plan, When, draw_plan, shrink
+from flux_trio.faults.plan import check_plan
+from flux_trio.faults.shrinking import RUNS_MAX
+from flux_trio.messages import topics
+
+CRASH = Crash("sched", When(topics.SCHED_ALLOC), back=3.0)
+
+
+def test_a_few_parts_that_are_needed_are_found_among_many_in_few_tries() -> None:
+    needed = (JobPlan(ntasks=3), JobPlan(ntasks=4))
+    jobs = [JobPlan(at=float(place)) for place in range(20)]
+    jobs[4], jobs[13] = needed
+    plan = Plan(seed=1, jobs=tuple(jobs), faults=(CRASH, Crash("kvs", 7), CRASH))
+    tried: list[bytes] = []
+
+    def breaks(smaller: Plan) -> bool:
+        tried.append(msgspec.json.encode(smaller))
+        ntasks = {job.ntasks for job in smaller.jobs}
+        return {3, 4} <= ntasks and any(each.module == "kvs" for each in smaller.faults)
+
+    small = shrink(plan, "", breaks)
+    assert [job.ntasks for job in small.jobs] == [3, 4]
+    assert [each.module for each in small.faults] == ["kvs"]
+    assert len(tried) == len(set(tried)) < 100
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_plan_that_is_tried_can_be_played(seed: int) -> None:
+    ntried = 0
+
+    def breaks(smaller: Plan) -> bool:
+        nonlocal ntried
+        ntried += 1
+        check_plan(smaller)
+        return ntried % 3 == 0
+
+    shrink(draw_plan(seed), "", breaks)
+    assert 0 < ntried <= RUNS_MAX
+
+
+def test_no_plan_is_tried_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flux_trio.faults.shrinking.SECONDS_MAX", -1.0)
+    plan = draw_plan(1)
+    assert shrink(plan, "", lambda _: True) == plan
