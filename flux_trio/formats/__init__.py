@@ -17,6 +17,7 @@ from flux_trio.formats.eventlog import (
 )
 from flux_trio.formats.fluid import (
     FLUID_MAX,
+    FLUID_SPAN_S,
     GENERATORS_MAX,
     LOST_AND_FOUND,
     FluidForm,
@@ -48,6 +49,7 @@ from flux_trio.formats.taskmap import (
 
 __all__ = [
     "FLUID_MAX",
+    "FLUID_SPAN_S",
     "GENERATORS_MAX",
     "HOSTS_MAX",
     "IDS_MAX",

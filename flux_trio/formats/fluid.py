@@ -23,6 +23,9 @@ FLUID_MAX: Final = (1 << 64) - 1
 GENERATORS_MAX: Final = 1 << 14
 
 _TIMESTAMP_BITS = 40
+FLUID_SPAN_S: Final = (1 << _TIMESTAMP_BITS) // 1000
+"""How long after its epoch a generator can make ids: 34.8 years."""
+
 _SEQUENCE_BITS = 10
 _GENERATOR_BITS = 14
 _BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"

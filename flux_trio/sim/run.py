@@ -22,7 +22,7 @@ from flux_trio.sim.on_cores import NeedsTrio, run_on_cores
 from flux_trio.sim.on_stack import run_on_stack
 from flux_trio.sim.replay import Progress
 from flux_trio.sim.users import userids_of
-from flux_trio.sim.workload import WorkloadJob
+from flux_trio.sim.workload import WorkloadJob, check_span
 from flux_trio.trace import Sink
 
 PolicyName = Literal["fifo", "easy", "conservative"]
@@ -65,9 +65,11 @@ def simulate(
     both are in the result. `config` has queues, limits and plugins. A job with a user is submitted
     by that user. `sinks` get every record of the trace. Without `depth` the cores run, unless a
     plugin may wait. Raises SimulationStalled if some jobs will never end, PluginError if a plugin
-    wants to wait at the depth cores, and the errors of `open_instance`.
+    wants to wait at the depth cores, FormatError if a job is submitted over 34.8 years after the
+    first, and the errors of `open_instance`.
     """
     ordered = sorted(jobs, key=lambda job: job.submit_s)
+    check_span(ordered, lambda place: f"job {ordered[place].name}, submit_s")
     asked = Asked(
         jobs=ordered,
         machine=machine,

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final
 
-from flux_trio.formats import MISSING, FormatError, Jobspec, Words
+from flux_trio.formats import FLUID_SPAN_S, MISSING, FormatError, Jobspec, Words
 
 COLUMNS: Final = ("JobID", "NNodes", "NCPUS", "Timelimit", "Submit", "Elapsed")
 GPUS_COLUMN: Final = "NGPUS"  # these three columns are optional; unknown columns are ignored
@@ -26,6 +26,7 @@ SWF_FIELDS: Final = 18
 # The origin of an SWF log's submit times if the log does not have one: 2000-01-01. It is not 0
 # because no event may have the timestamp 0 (RFC 18).
 SWF_EPOCH_DEFAULT: Final = 946684800.0
+SPAN_DAYS_MAX: Final = FLUID_SPAN_S // 86400  # the ingest service needs a minute of the rest
 SHAPES_KEPT: Final = 1024  # most jobs of a log have a shape that others have too
 
 
@@ -76,9 +77,28 @@ def read_workload(
     """
     texts = list(lines)
     first = next((text for text in texts if text.strip()), "")
-    if _is_swf(first):
-        return list(_read_swf(texts, where))
-    return _with_cores(list(_read_csv(texts, where)), cores_per_node)
+    is_swf = _is_swf(first)
+    rows = list(_read_swf(texts, where) if is_swf else _read_csv(texts, where))
+    jobs = _with_cores(rows, cores_per_node)
+    column = "Submit Time" if is_swf else "Submit"
+    check_span(jobs, lambda place: f"{rows[place][0]}, column {column}")
+    return jobs
+
+
+def check_span(jobs: Sequence[WorkloadJob], where: Callable[[int], str]) -> None:
+    """Raise FormatError if a job is submitted too long after the first for a job id (RFC 19).
+
+    `where` takes the index of the job, and names it in the error message.
+    """
+    first_s = min((job.submit_s for job in jobs), default=0.0)
+    for place, job in enumerate(jobs):
+        days = (job.submit_s - first_s) / 86400
+        if days > SPAN_DAYS_MAX:
+            expected = (
+                f"a time at most {SPAN_DAYS_MAX} days after the first submission, because a job "
+                "id has 40 bits of milliseconds"
+            )
+            raise FormatError(expected, Words(f"{days:.1f} days"), where(place))
 
 
 def _with_cores(
@@ -253,7 +273,8 @@ def _is_swf(first: str) -> bool:
     return first.lstrip().startswith(";") or len(first.split()) == SWF_FIELDS
 
 
-def _read_swf(texts: list[str], where: str) -> Iterator[WorkloadJob]:
+def _read_swf(texts: list[str], where: str) -> Iterator[tuple[str, WorkloadJob]]:
+    """Yield place and job of each line that is no comment."""
     epoch = SWF_EPOCH_DEFAULT
     for line, text in enumerate(texts, 1):
         stripped = text.strip()
@@ -261,7 +282,8 @@ def _read_swf(texts: list[str], where: str) -> Iterator[WorkloadJob]:
             match = _START_TIME.fullmatch(stripped)
             epoch = float(match[1]) if match else epoch
         elif stripped:
-            yield _swf_job(_swf_row(stripped, f"{where}, line {line}"), epoch)
+            place = f"{where}, line {line}"
+            yield place, _swf_job(_swf_row(stripped, place), epoch)
 
 
 def _swf_row(text: str, place: str) -> _Row:

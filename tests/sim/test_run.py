@@ -12,6 +12,7 @@ import trio
 
 from flux_trio import jobtap
 from flux_trio.config import parse_config
+from flux_trio.formats import FormatError
 from flux_trio.sim import (
     Depth,
     JobFacts,
@@ -179,6 +180,19 @@ def test_a_plugin_that_loops_ends_the_run_with_an_error(capfd: pytest.CaptureFix
     with pytest.raises(SimulationStalled, match=text):
         simulate([job("a", 1, 10, 60)], make_machine(1, 4), config=config, plugins=[Loops()])
     assert "the instance is blocked\n" in capfd.readouterr().err
+
+
+LONGEST_S = 12725 * 86400
+
+
+@pytest.mark.parametrize("depth", ["cores", "stack"])
+def test_jobs_that_lie_further_apart_than_job_ids_reach_are_refused(depth: Depth) -> None:
+    far = [job("a", 1, 10, 60), job("b", 1, 10, 60, LONGEST_S)]
+    result = simulate(far, make_machine(1, 4), depth=depth)
+    assert starts(result.jobs) == {"a": 0, "b": LONGEST_S}
+    too_far = [job("a", 1, 10, 60), job("b", 1, 10, 60, LONGEST_S + 86400)]
+    with pytest.raises(FormatError, match=r"^job b, submit_s: expected .* got 12726\.0 days$"):
+        simulate(too_far, make_machine(1, 4), depth=depth)
 
 
 def test_an_empty_workload_has_nothing_to_tell() -> None:

@@ -92,6 +92,12 @@ def test_an_swf_job_that_never_ran_has_what_it_asked_for_and_ends_at_once() -> N
         ([SWF, SWF.replace(" 120 ", " -2 ")],
          "log, line 2, column Run Time: expected a number of seconds, or -1 for unknown, "
          'got "-2"'),
+        ([HEADER, GOOD.replace("2018", "2060"), GOOD, GOOD.replace("2018", "1999")],
+         "log, line 2, column Submit: expected a time at most 12725 days after the first "
+         "submission, because a job id has 40 bits of milliseconds, got 22281.0 days"),
+        ([SWF, "; a comment", SWF.replace(" 60 ", " 1100000000 ")],
+         "log, line 3, column Submit Time: expected a time at most 12725 days after the first "
+         "submission, because a job id has 40 bits of milliseconds, got 12731.5 days"),
         ([SWF.replace(" 16 ", " 0 ").replace(" 32 ", " -1 ")],
          "log, line 1, column Requested Number of Processors: expected an integer of at least 1, "
          'got "-1"'),
