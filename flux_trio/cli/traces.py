@@ -53,8 +53,13 @@ def write_report(output: Path, text: str) -> None:
 
 
 @contextmanager
-def written_trace(path: Path | None) -> Iterator[tuple[TurnSink, ...]]:
-    """Yield sinks that write the trace to a file; it is complete at the end of the block."""
+def written_trace(
+    path: Path | None, tell: Callable[[str], object] = complain
+) -> Iterator[tuple[TurnSink, ...]]:
+    """Yield sinks that write the trace to a file; it is complete at the end of the block.
+
+    If it is not, because a write failed, `tell` gets the error message then.
+    """
     if path is None:
         yield ()
         return
@@ -64,7 +69,7 @@ def written_trace(path: Path | None) -> Iterator[tuple[TurnSink, ...]]:
     with path.open("wb", buffering=0) as file, closing(JsonLines(_whole(file))) as lines:
         yield (lines.append,)
     if lines.error is not None:
-        complain(f"{path}: the trace is incomplete: {lines.error.strerror}")
+        tell(f"{path}: the trace is incomplete: {lines.error.strerror}")
 
 
 def _whole(file: FileIO) -> Callable[[bytes], None]:

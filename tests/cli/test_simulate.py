@@ -196,6 +196,15 @@ def test_trace_is_of_one_run_and_must_be_writable(tmp_path: Path) -> None:
     assert result.stderr == f"flux-trio simulate: ERROR: {tmp_path}: Is a directory\n"
 
 
+def test_trace_that_is_not_complete_fails_the_command_after_the_figures() -> None:
+    result = simulate(WORKLOAD, *MACHINE, "--limit", 1, "--trace", "/dev/full")
+    assert result.exit_code == 1
+    assert result.stdout.startswith("jobs                   1\n")
+    assert result.stderr == (
+        "flux-trio simulate: ERROR: /dev/full: the trace is incomplete: No space left on device\n"
+    )
+
+
 def test_baseline_and_policies_that_are_unknown_are_wrong_usage() -> None:
     result = simulate(WORKLOAD, *MACHINE, "--baseline", "best")
     assert result.exit_code == 2

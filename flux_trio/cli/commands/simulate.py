@@ -170,8 +170,8 @@ def simulate(
     The conf of a plugin comes from the directive in the configuration that loads it. If one of
     several runs fails, the others go on, and the page names it.
 
-    Exit codes: 0, 1 if the workload cannot be read, a run fails or some jobs never end, 2 for wrong
-    usage.
+    Exit codes: 0, 1 if the workload cannot be read, a run fails, some jobs never end or a file
+    cannot be written, 2 for wrong usage.
     """
     from flux_trio.cli.errors import complain
     from flux_trio.cli.simulating import failure_of, plan, read_config_file, read_jobs
@@ -189,10 +189,14 @@ def simulate(
         raise click.UsageError(f"--trace: expected one run, got {', '.join(names)}")
     results: dict[str, SimulationResult] = {}
     failures: dict[str, str] = {}
+    incomplete: list[str] = []  # error messages about the trace
     machine = make_machine(nodes, cores, gpus)
     for each in sorted(planned, key=lambda each: each.name != baseline):
         try:
-            with _progress_bar(len(jobs), each.name) as progress, _tracing(trace) as sinks:
+            with (
+                _progress_bar(len(jobs), each.name) as progress,
+                _tracing(trace, incomplete) as sinks,
+            ):
                 results[each.name] = run(
                     *(jobs, machine, each.policy, seed),
                     config=each.config,
@@ -206,6 +210,8 @@ def simulate(
                 raise
             failures[each.name] = failure
             complain(failure if len(planned) == 1 else f"{each.name}: {failure}")
+    for text in incomplete:
+        complain(text)
     title = f"{workload.name} on {nodes} nodes, {', '.join(policies)}"
     if plot is not None and results:
         _draw(next(iter(results.values())), plot, title)
@@ -214,7 +220,7 @@ def simulate(
         _report(results, failures, report, title, options, machine.ncores)
     if results:
         _print(results, seed, as_json=as_json)
-    ctx.exit(FAILED if failures else 0)
+    ctx.exit(FAILED if failures or incomplete else 0)
 
 
 def _options(ctx: click.Context, workload: Path) -> dict[str, str]:
@@ -273,11 +279,15 @@ def _progress_bar(njobs: int, policy: str) -> Iterator[Callable[[int, int], None
 
 
 @contextmanager
-def _tracing(trace: Path | None) -> Iterator[tuple[Sink, ...]]:
+def _tracing(trace: Path | None, incomplete: list[str]) -> Iterator[tuple[Sink, ...]]:
+    """Yield the sinks of the trace; add an error message to `incomplete` if a write failed.
+
+    Raises CommandError if the file cannot be opened.
+    """
     from flux_trio.cli.traces import written_trace
 
     try:
-        with written_trace(trace) as sinks:
+        with written_trace(trace, incomplete.append) as sinks:
             yield sinks
     except OSError as error:
         raise CommandError(f"{trace}: {error.strerror}") from None
