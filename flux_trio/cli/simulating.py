@@ -9,11 +9,12 @@ from typing import Final
 
 import msgspec
 
-from flux_trio.broker import ModuleNotStarted
+from flux_trio.broker import LogEntry, ModuleNotStarted
 from flux_trio.cli.errors import CommandError, remark, sole_error
 from flux_trio.config import Config, PluginDirective, parse_config
 from flux_trio.formats import FormatError
 from flux_trio.jobtap import PluginError
+from flux_trio.messages import Level
 from flux_trio.sim import PolicyName, SimulationStalled, WorkloadJob, deal_users, read_workload
 
 COLUMN = "column"  # --users column: the users of the log
@@ -23,6 +24,30 @@ WORKLOADS: Final = (_PACKAGE / "workloads", _PACKAGE.parent / "tests" / "data" /
 """Directories of flux-trio's own logs: in the package, or in a checkout."""
 
 NO_PLUGIN = "none"  # --plugin none: only the builtin plugins
+
+
+PROBLEMS_SHOWN: Final = 10  # of each run; a plugin may fail for every job
+
+
+class Problems:
+    """The warnings and errors in the log of a run."""
+
+    def __init__(self) -> None:
+        self._shown: list[str] = []
+        self._count = 0
+
+    def take(self, entry: LogEntry) -> None:
+        """Take an entry of the log (a log sink)."""
+        if entry.level <= Level.WARNING:
+            self._count += 1
+            if self._count <= PROBLEMS_SHOWN:
+                self._shown.append(str(entry))
+
+    def lines(self) -> Iterator[str]:
+        """Yield the first warnings and errors, and how many more there are."""
+        yield from self._shown
+        if self._count > PROBLEMS_SHOWN:
+            yield f"{self._count - PROBLEMS_SHOWN} more warnings and errors were logged"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
+from flux_trio.broker import LogEntry
 from flux_trio.config import Config
 from flux_trio.formats import ResourceSet
 from flux_trio.instance import MODULES
@@ -40,6 +41,7 @@ class Asked:
     userids: Mapping[str, int]
     plugins: Sequence[Plugin]
     sinks: Sequence[Sink]
+    log_sinks: Sequence[Callable[[LogEntry], None]]
     seed: int
     progress: Progress | None
 

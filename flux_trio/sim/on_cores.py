@@ -57,6 +57,7 @@ def run_on_cores(asked: Asked) -> Ran:
 
 async def _replay(asked: Asked) -> Ran:
     world = InOrder(asked.epoch, USERID)
+    world.log.sinks.extend(asked.log_sinks)
     replay = Replay(asked.jobs, asked.progress)
     shares: dict[str, float] = {}
     errors: list[Exception] = []  # raised outside: inside, a nursery would wrap them

@@ -30,6 +30,7 @@ async def _replay(asked: Asked) -> Ran:
         epoch=asked.epoch,
         plugins=asked.plugins,
         sinks=asked.sinks,
+        log_sinks=asked.log_sinks,
         modules=SIMULATED,
         users=UserBook(asked.userids).found,
     )

@@ -7,12 +7,13 @@ ended. The jobspec says when a job ends: after its elapsed time, or at its limit
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
 
+from flux_trio.broker import LogEntry
 from flux_trio.config import Config, ExecConfig, UserLimitsConfig
 from flux_trio.formats import ResourceSet
 from flux_trio.jobtap import Plugin, PluginError
@@ -57,16 +58,17 @@ def simulate(
     progress: Progress | None = None,
     plugins: Iterable[Plugin] = (),
     sinks: Iterable[Sink] = (),
+    log_sinks: Iterable[Callable[[LogEntry], None]] = (),
     depth: Depth | None = None,
 ) -> SimulationResult:
     """Run `jobs` on `machine` until all have ended; the same seed gives the same run.
 
     The scheduler denies a job that is too large for the machine, and ingest refuses an invalid job;
     both are in the result. `config` has queues, limits and plugins. A job with a user is submitted
-    by that user. `sinks` get every record of the trace. Without `depth` the cores run, unless a
-    plugin may wait. Raises SimulationStalled if some jobs will never end, PluginError if a plugin
-    wants to wait at the depth cores, FormatError if a job is submitted over 34.8 years after the
-    first, and the errors of `open_instance`.
+    by that user. `sinks` get every record of the trace, `log_sinks` every entry of the log. Without
+    `depth` the cores run, unless a plugin may wait. Raises SimulationStalled if some jobs will
+    never end, PluginError if a plugin wants to wait at the depth cores, FormatError if a job is
+    submitted over 34.8 years after the first, and the errors of `open_instance`.
     """
     ordered = sorted(jobs, key=lambda job: job.submit_s)
     check_span(ordered, lambda place: f"job {ordered[place].name}, submit_s")
@@ -77,6 +79,7 @@ def simulate(
         userids=userids_of(ordered),
         plugins=list(plugins),
         sinks=list(sinks),
+        log_sinks=list(log_sinks),
         seed=seed,
         progress=progress,
     )

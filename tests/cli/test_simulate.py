@@ -66,6 +66,32 @@ def test_what_runs_is_told_and_can_be_asked_for(tmp_path: Path) -> None:
     assert refused.stderr == "flux-trio simulate: ERROR: plugin waits may wait\n"
 
 
+@pytest.mark.breaks("invariant.counters")
+@pytest.mark.parametrize("depth", ["cores", "stack"])
+def test_the_first_warnings_and_errors_of_the_log_are_told(tmp_path: Path, depth: str) -> None:
+    workload = tmp_path / "one_a_minute.csv"
+    rows = (f"{i},1,4,01:00:00,2020-01-02T00:{i:02}:00,00:30:00" for i in range(30))
+    workload.write_text("\n".join(["JobID,NNodes,NCPUS,Timelimit,Submit,Elapsed", *rows]))
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text(
+        "from flux_trio import jobtap\n"
+        "class Wrong(jobtap.Plugin):\n"
+        "    begun = jobtap.counter(jobtap.State.RUN, key=lambda job: job.start_requested)\n"
+    )
+    machine = ("--nodes", 4, "--cores", 4, "--depth", depth)
+    alone = simulate(workload, *machine, "--plugin", wrong)
+    assert alone.exit_code == 0
+    told = alone.stderr.splitlines()
+    assert len(told) == 11
+    assert told[0] == (
+        "flux-trio simulate: job-manager.err: plugin wrong: "
+        "counter begun of False had 1, there are 0"
+    )
+    assert re.fullmatch("flux-trio simulate: [0-9]+ more warnings and errors were logged", told[-1])
+    compared = simulate(workload, *machine, "--plugin", f"none,{wrong}").stderr.splitlines()
+    assert compared == [each.replace("simulate: ", "simulate: wrong: ") for each in told]
+
+
 def test_a_job_that_does_not_fit_is_counted() -> None:
     result = simulate(WORKLOAD, "--nodes", 1, "--cores", 4, "--limit", 3)
     assert "  denied               3\n" in result.stdout

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ import click
 from flux_trio.cli.errors import CommandError, write_text
 
 if TYPE_CHECKING:
+    from flux_trio.cli.simulating import Planned
     from flux_trio.sim import Depth, SimulationResult
     from flux_trio.trace import Sink
 
@@ -165,7 +166,7 @@ def simulate(
     NNodes, NCPUS, Timelimit, Submit and Elapsed, as Slurm's sacct writes them. The columns User and
     Account are read if they are there. If NCPUS is 0 in every row, a job has all cores of its
     NNodes nodes. The services are those of a real instance; only the processes are simulated. The
-    same seed gives the same run.
+    same seed gives the same run. The first warnings and errors of its log go to standard error.
 
     The conf of a plugin comes from the directive in the configuration that loads it. If one of
     several runs fails, the others go on, and the page names it.
@@ -173,8 +174,8 @@ def simulate(
     Exit codes: 0, 1 if the workload cannot be read, a run fails, some jobs never end or a file
     cannot be written, 2 for wrong usage.
     """
-    from flux_trio.cli.errors import complain
-    from flux_trio.cli.simulating import failure_of, plan, read_config_file, read_jobs
+    from flux_trio.cli.errors import complain, remark
+    from flux_trio.cli.simulating import Problems, failure_of, plan, read_config_file, read_jobs
     from flux_trio.jobtap import PluginError
     from flux_trio.sim import SimulationStalled, make_machine
     from flux_trio.sim import simulate as run
@@ -192,6 +193,7 @@ def simulate(
     incomplete: list[str] = []  # error messages about the trace
     machine = make_machine(nodes, cores, gpus)
     for each in sorted(planned, key=lambda each: each.name != baseline):
+        problems = Problems()
         try:
             with (
                 _progress_bar(len(jobs), each.name) as progress,
@@ -202,6 +204,7 @@ def simulate(
                     config=each.config,
                     progress=progress,
                     sinks=sinks,
+                    log_sinks=[problems.take],
                     depth=depth,
                 )
         except (SimulationStalled, PluginError, BaseExceptionGroup) as raised:
@@ -209,7 +212,10 @@ def simulate(
             if failure is None:
                 raise
             failures[each.name] = failure
-            complain(failure if len(planned) == 1 else f"{each.name}: {failure}")
+            complain(_of_run(failure, each.name, planned))
+        else:
+            for line in problems.lines():
+                remark(_of_run(line, each.name, planned))
     for text in incomplete:
         complain(text)
     title = f"{workload.name} on {nodes} nodes, {', '.join(policies)}"
@@ -221,6 +227,11 @@ def simulate(
     if results:
         _print(results, seed, as_json=as_json)
     ctx.exit(FAILED if failures or incomplete else 0)
+
+
+def _of_run(text: str, name: str, planned: Sequence[Planned]) -> str:
+    """Return a text about a run; it names the run if there are several."""
+    return text if len(planned) == 1 else f"{name}: {text}"
 
 
 def _options(ctx: click.Context, workload: Path) -> dict[str, str]:
