@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from flux_trio.cli.dates import local_time
-from flux_trio.editions.explaining import Explained, Holder, Place, Said
+from flux_trio.editions.explaining import Explained, Holder, Place
 from flux_trio.formats import format_fluid
 from flux_trio.messages import Errno, FluxError, Response, expect_payload, topics
 from flux_trio.protocols import URGENCY_EXPEDITE, URGENCY_HOLD, JobState
@@ -60,7 +60,7 @@ def lines(explained: Explained, now: float) -> Iterator[str]:
     if explained.urgency in _URGENCIES:
         yield f"  {_URGENCIES[explained.urgency]}"
     for said in explained.said:
-        yield f"  {_said_text(said)}"
+        yield f"  {said.sentence}"
     why = list(reasons(explained, now))
     if why:
         yield "It waits:"
@@ -80,14 +80,6 @@ def reasons(explained: Explained, now: float) -> Iterator[str]:
     yield place.reason + _holders_text(place.holders, now)
     if place.start is not None:
         yield f"it might start {_moment(place.start, now)}, if all jobs last to their ends"
-
-
-def _said_text(said: Said) -> str:
-    if said.error:
-        return said.error
-    told = "the priority is unavailable" if said.unavailable else said.priority
-    what = f"says {told}" if said.unavailable or said.priority is not None else ""
-    return f"{said.plugin} {what}".rstrip() + (f": {said.text}" if said.text else "")
 
 
 def _place_text(place: Place) -> str:

@@ -60,6 +60,15 @@ class Said(msgspec.Struct, frozen=True, omit_defaults=True):
     text: str = ""
     error: str = ""
 
+    @property
+    def sentence(self) -> str:
+        """The same in words."""
+        if self.error:
+            return self.error
+        told = "the priority is unavailable" if self.unavailable else self.priority
+        what = f"says {told}" if self.unavailable or self.priority is not None else ""
+        return f"{self.plugin} {what}".rstrip() + (f": {self.text}" if self.text else "")
+
 
 class Explained(msgspec.Struct, frozen=True):
     """The job-manager.explain response.

@@ -31,6 +31,7 @@ from flux_trio.messages import Response
 from flux_trio.services.job_manager import load_all
 from flux_trio.services.kvs_at_once import KvsAtOnce
 from flux_trio.sim.asked import SIMULATED, USERID, Asked, Ran, loops_told, note_depth
+from flux_trio.sim.explaining import explained_at_once, reasons
 from flux_trio.sim.replay import Replay, SimulationStalled
 from flux_trio.sim.users import UserBook
 from flux_trio.store.stores import MemoryStore
@@ -76,7 +77,9 @@ async def _replay(asked: Asked) -> Ran:
                 await _load_plugins(host, asked, fail)
                 manager.use(host)
                 _boot(world, asked, manager)
-                _run(world, asked, replay)
+                if not _run(world, asked, replay):
+                    waits = await _waits(world, core, host, replay.first_left())
+                    raise replay.stalled(world.log, waits)
             except (NeedsTrio, SimulationStalled) as error:
                 errors.append(error)
             except ModuleEnded as ended:
@@ -160,14 +163,22 @@ def _boot(world: InOrder, asked: Asked, manager: _JobManager) -> None:
     world.take_turns()
 
 
-def _run(world: InOrder, asked: Asked, replay: Replay) -> None:
-    """Run until all jobs have ended. Raises SimulationStalled if nothing happens any more."""
+def _run(world: InOrder, asked: Asked, replay: Replay) -> bool:
+    """Run until all jobs have ended; return False if nothing happens any more."""
     workload = _Workload(world, replay, asked.userids)
     world.start(workload.seat)
     if not replay.is_over:
         world.run()
     for seat in workload.seats.values():
         world.remove(seat)
+    return not workload.is_stalled
+
+
+async def _waits(world: InOrder, core: JobManagerCore, host: PluginHost, jobid: int | None) -> str:
+    """Return why a job waits; "" if nobody knows."""
+    if jobid is None:
+        return ""
+    return "; ".join(reasons(await explained_at_once(world, core, host, jobid)))
 
 
 class _Workload:
@@ -178,6 +189,7 @@ class _Workload:
         self._replay = replay
         self._heard = 0.0  # when something came last
         self._submit_at: float | None = None  # when the timer fires
+        self.is_stalled = False  # whether nothing has happened for too long
         self.seat = world.add(world.router.unique_name("workload"), self)
         self.seats: dict[str | None, Seat] = {None: self.seat}  # by user
         for user, userid in userids.items():
@@ -197,7 +209,7 @@ class _Workload:
                 self._world.stop()
         actions = self._submit(now)
         if not responses and any(each.key == _SILENT for each in inputs):
-            actions.append(SetTimer(_SILENT, self._silent_at(now)))
+            actions += self._look_again(now)
         return actions
 
     def _submit(self, now: float) -> list[Any]:
@@ -209,9 +221,11 @@ class _Workload:
         self._submit_at = at
         return [SetTimer(_SUBMIT, at)]
 
-    def _silent_at(self, now: float) -> float:
-        """Return when to look again. Raises SimulationStalled if it has been silent for long."""
+    def _look_again(self, now: float) -> list[Any]:
+        """Return the timer for the next look, or stop if it has been silent for long."""
         at = max(self._heard, self._replay.next_submit() or 0.0) + self._replay.silence_s_max
         if at <= now:
-            raise self._replay.stalled(self._world.log)
-        return at
+            self.is_stalled = True
+            self._world.stop()
+            return []
+        return [SetTimer(_SILENT, at)]

@@ -10,10 +10,12 @@ from typing import Any
 import trio
 
 from flux_trio.broker import Handle
+from flux_trio.editions.explaining import EXPLAIN, EXPLAINED, Explain
 from flux_trio.instance import Instance, Surroundings, open_instance
-from flux_trio.messages import topics
+from flux_trio.messages import Response, topics
 from flux_trio.sim.asked import SIMULATED, USERID, Asked, Ran, loops_told, note_depth
-from flux_trio.sim.replay import Replay, SimulationStalled
+from flux_trio.sim.explaining import reasons
+from flux_trio.sim.replay import SETTLE_S, Replay, SimulationStalled
 from flux_trio.sim.users import UserBook
 from flux_trio.sim.world import run_world
 
@@ -52,7 +54,9 @@ async def _replay(asked: Asked) -> Ran:
             with ending:
                 async with _submitters(instance, handle, asked.userids) as submitters:
                     if not await _run(replay, handle, submitters):
-                        stalls.append(replay.stalled(instance.log))
+                        async with instance.connect("explain") as asking:
+                            waits = await _waits(asking, replay.first_left())
+                        stalls.append(replay.stalled(instance.log, waits))
                 async with instance.connect("shares") as asking:
                     shares = await _shares(asking, asked)
     if stalls:
@@ -93,6 +97,16 @@ async def _pass_on(handle: Handle, inbox: Handle) -> None:
     while True:
         for message in await handle.receive():
             inbox.post(message)
+
+
+async def _waits(handle: Handle, jobid: int | None) -> str:
+    """Return why a job waits; "" if nobody knows, or the job manager does not answer."""
+    if jobid is None:
+        return ""
+    with trio.move_on_after(SETTLE_S):
+        said = await handle.call(topics.JOB_EXPLAIN, EXPLAIN.write(Explain(jobid)))
+        return "; ".join(reasons(EXPLAINED.read(Response(topics.JOB_EXPLAIN, said))))
+    return ""
 
 
 async def _shares(handle: Handle, asked: Asked) -> dict[str, float]:

@@ -78,20 +78,32 @@ class Replay:
         """Return the facts of all jobs, in order of submission."""
         return [self._facts(place, job) for place, job in enumerate(self._jobs)]
 
-    def stalled(self, log: Iterable[object]) -> SimulationStalled:
-        """Return the error that names the jobs that have not ended, and the end of the log."""
-        over = {jobid for jobid, job in self._followed.items() if job.t_end is not None}
-        left = [
-            job.name
-            for place, job in enumerate(self._jobs)
-            if place not in self._refused and self._ids.get(place) not in over
-        ]
+    def first_left(self) -> int | None:
+        """Return the id of the first job that has not ended; None if it has not got one."""
+        return self._ids.get(self._left()[0])
+
+    def stalled(self, log: Iterable[object], waits: str) -> SimulationStalled:
+        """Return the error that names the jobs that have not ended, and the end of the log.
+
+        `waits` says why the first of them waits; "" if nobody knows.
+        """
+        left = [self._jobs[place].name for place in self._left()]
         names = ", ".join(left[:_NAMED_MAX]) + ", ..." * (len(left) > _NAMED_MAX)
+        why = f" Job {left[0]} waits: {waits}." if waits else ""
         last = "; ".join(str(entry) for entry in list(log)[-_NAMED_MAX:])
         return SimulationStalled(
             f"{len(left)} of {len(self._jobs)} jobs have not ended and nothing has happened for "
-            f"{self.silence_s_max:g} s: {names}. The log ends with: {last or 'nothing'}"
+            f"{self.silence_s_max:g} s: {names}.{why} The log ends with: {last or 'nothing'}"
         )
+
+    def _left(self) -> list[int]:
+        """Return the indices of the jobs that have not ended."""
+        over = {jobid for jobid, job in self._followed.items() if job.t_end is not None}
+        return [
+            place
+            for place in range(len(self._jobs))
+            if place not in self._refused and self._ids.get(place) not in over
+        ]
 
     def _take(self, response: Response) -> None:
         place = self._calls.match(response)

@@ -145,6 +145,59 @@ def test_jobs_that_will_never_end_are_an_error_that_names_them() -> None:
     assert text.startswith("1 of 3 jobs have not ended and nothing has happened for 160 s: b. ")
 
 
+class Hold(jobtap.Plugin):
+    """Gives every job this priority."""
+
+    name = "hold"
+
+    def __init__(self, priority: int | jobtap.Unavailable) -> None:
+        self.priority = priority
+
+    @jobtap.on("job.state.priority", "job.priority.get")
+    def prioritize(self, _job: jobtap.Job) -> int | jobtap.Unavailable:
+        return self.priority
+
+
+@pytest.mark.parametrize("depth", ["cores", "stack"])
+@pytest.mark.parametrize(
+    ("priority", "why"),
+    [
+        (0, "it is held: plugins gave it priority 0; hold says 0"),
+        (jobtap.UNAVAILABLE, "priority unavailable; hold says the priority is unavailable"),
+    ],
+)
+def test_why_the_first_job_waits_is_said_when_jobs_will_never_end(
+    depth: Depth, priority: int | jobtap.Unavailable, why: str
+) -> None:
+    with pytest.raises(SimulationStalled) as caught:
+        simulate(BACKFILL, make_machine(4, 4), plugins=[Hold(priority)], depth=depth)
+    assert str(caught.value) == (
+        "3 of 3 jobs have not ended and nothing has happened for 160 s: a, b, c. "
+        f"Job a waits: {why}. The log ends with: nothing"
+    )
+
+
+class Prolog(jobtap.Plugin):
+    """Lets the job named b go first, and holds its start for ever."""
+
+    name = "prolog"
+
+    @jobtap.on("job.state.priority")
+    def prioritize(self, job: jobtap.Job) -> int:
+        return 20 if job.jobspec.attribute("system.job.name") == "b" else 10
+
+    @jobtap.on("job.state.run")
+    def run(self, job: jobtap.Job) -> None:
+        job.prolog_start("for ever")
+
+
+@pytest.mark.parametrize("depth", ["cores", "stack"])
+def test_the_scheduler_is_asked_too_why_a_job_waits(depth: Depth) -> None:
+    jobs = [job("a", 4, 50, 60), job("b", 4, 50, 60)]
+    with pytest.raises(SimulationStalled, match=r" Job a waits: insufficient resources\. "):
+        simulate(jobs, make_machine(4, 4), plugins=[Prolog()], depth=depth)
+
+
 class Small(jobtap.Plugin):
     """Takes no job of more than three nodes."""
 
