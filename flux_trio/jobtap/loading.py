@@ -75,7 +75,7 @@ class Loader:
         """Raise PluginError if there is no such file; it says which name finds the plugin."""
         if not _is_file(path) and (found := self._on_path(path.name)) is not None:
             name = path.stem.replace("_", "-")
-            raise PluginError(f"no plugin {path}: there is no such file; {name} loads {found}")
+            raise PluginError(f"{_no_file(path)}; {name} loads {found}")
 
 
 def _is_file(path: Path) -> bool:
@@ -85,10 +85,16 @@ def _is_file(path: Path) -> bool:
         raise PluginError(f"no plugin {path}: {error.strerror}") from None
 
 
+def _no_file(path: Path) -> str:
+    """Return the error message about a path that is no file."""
+    problem = "expected a file, got a directory" if path.is_dir() else "there is no such file"
+    return f"no plugin {path}: {problem}"
+
+
 def load_file(path: Path) -> Plugin:
     """Return the plugin of a file. Raises PluginError with file and line of the error."""
     if not _is_file(path):
-        raise PluginError(f"no plugin {path}: there is no such file")
+        raise PluginError(_no_file(path))
     path = path.resolve()
     name = f"{_OF_FILE}{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
@@ -103,7 +109,7 @@ def load_file(path: Path) -> Plugin:
         raise
     except BaseException as error:  # noqa: BLE001 - whatever a file does when it is run
         sys.modules.pop(name, None)
-        raise PluginError(f"{path}{_line(error, path)}: {describe(error)}") from None
+        raise PluginError(f"{path}{_problem(error, path)}") from None
     finally:
         sys.path.remove(str(path.parent))
     return _of_module(module, path.stem.replace("_", "-"), str(path))
@@ -164,12 +170,17 @@ def _of_class(found: Any, name: str, where: str) -> Plugin:
     return plugin
 
 
-def _line(error: BaseException, path: Path) -> str:
-    if isinstance(error, SyntaxError):
-        return f":{error.lineno}"
+def _problem(error: BaseException, path: Path) -> str:
+    """Return the line in the file, if it is known, and the error."""
     lines = [
         each.lineno
         for each in traceback.extract_tb(error.__traceback__)
         if each.filename == str(path)
     ]
-    return f":{lines[-1]}" if lines else ""
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        lines.append(error.lineno)
+    if lines and lines[-1] is not None:
+        return f":{lines[-1]}: {describe(error)}"
+    # Python names no line of a file with null bytes
+    expected = "expected Python source: " if isinstance(error, (SyntaxError, ValueError)) else ""
+    return f": {expected}{describe(error)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -114,6 +115,29 @@ def test_file_that_is_no_plugin_is_named_with_what_is_wrong(
     found = problem(path)
     assert found.startswith(str(path))
     assert expected in found
+
+
+def test_file_that_is_no_text_is_no_python_source(tmp_path: Path) -> None:
+    path = tmp_path / "binary.py"
+    path.write_bytes(b"\xff\xfe\x00")
+    assert re.fullmatch(
+        rf"{path}: expected Python source: \w+Error: source code string cannot contain null bytes",
+        problem(path),
+    )
+
+
+def test_error_of_syntax_in_a_file_beside_names_the_line_that_imports_it(write: Any) -> None:
+    write("broken_beside_of_test_loading.py", "\n\n)")
+    path = write("imports.py", "import broken_beside_of_test_loading")
+    assert problem(path) == (
+        f"{path}:1: SyntaxError: unmatched ')' (broken_beside_of_test_loading.py, line 3)"
+    )
+
+
+def test_path_of_a_directory_is_no_plugin(tmp_path: Path) -> None:
+    assert problem(tmp_path) == f"no plugin {tmp_path}: expected a file, got a directory"
+    with pytest.raises(PluginError, match=r"expected a file, got a directory$"):
+        Loader().find(str(tmp_path))
 
 
 def test_file_that_is_not_there_is_named(tmp_path: Path) -> None:
