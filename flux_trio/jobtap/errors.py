@@ -4,7 +4,10 @@ from __future__ import annotations
 
 
 class Reject(Exception):
-    """Raised by a handler to refuse. `reason` is one sentence, shown to the user word for word."""
+    """Raised by a handler to refuse. `reason` is one sentence, shown to the user word for word.
+
+    Without a reason it is a failure of the handler.
+    """
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

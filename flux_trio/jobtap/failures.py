@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable
 from math import inf
 from types import CoroutineType
@@ -49,14 +50,25 @@ def failure_in(raised: BaseException) -> BaseException:
 
 def refusal_in(error: BaseException | None, hook: Hook) -> str | None:
     """Return the reason of a Reject if `hook` can be refused; None for any other error."""
-    reason = getattr(error, "reason", None) if isinstance(error, Reject) and hook.rejects else None
-    return readable(reason) if isinstance(reason, str) and reason.strip() else None
+    return _reason_of(error) if isinstance(error, Reject) and hook.rejects else None
 
 
 def describe(error: BaseException) -> str:
     """Return one line about an error of a plugin."""
     try:
         text = str(error)
+        if isinstance(error, Reject) and _reason_of(error) is None:
+            text = f"expected a reason in words, got {reprlib.repr(_given_reason(error))}"
     except (Exception, PluginLoop) as another:  # noqa: BLE001 - the plugin's own code
         text = f"(its text cannot be told: {type(another).__name__})"
     return text if isinstance(error, NoAnswer) else readable(f"{type(error).__name__}: {text}")
+
+
+def _reason_of(error: Reject) -> str | None:
+    """Return the reason for a user; None if there is no text."""
+    reason = _given_reason(error)
+    return readable(reason) if isinstance(reason, str) and reason.strip() else None
+
+
+def _given_reason(error: Reject) -> Any:
+    return getattr(error, "reason", None)  # the plugin's own class may have left it out

@@ -103,15 +103,22 @@ class NoReason(Reject):
         pass
 
 
-@pytest.mark.parametrize("error", [NoReason(), Reject(""), Reject(5)])  # type: ignore[arg-type]  # that is the point
-async def test_reject_without_a_sentence_is_a_failure(error: Reject) -> None:
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (NoReason(), "NoReason: expected a reason in words, got None"),
+        (Reject(" "), "Reject: expected a reason in words, got ' '"),
+        (Reject(5), "Reject: expected a reason in words, got 5"),  # type: ignore[arg-type]  # that is the point
+    ],
+)
+async def test_reject_without_a_sentence_is_a_failure(error: Reject, says: str) -> None:
     def refuse(_job: jobtap.Job) -> None:
         raise error
 
     async with rig(handling("job.validate", refuse)) as r:
         answer = r.answer("job.validate")
         assert answer.reject is None
-        assert (answer.error or "").startswith("plugin a failed in job.validate for job ƒ8: ")
+        assert answer.error == f"plugin a failed in job.validate for job ƒ8: {says}"
 
 
 # --- what it returns
