@@ -1,8 +1,8 @@
 """RFC 27 requests: the alloc state of each job, and the order in which requests are sent.
 
 `Allocs` has the alloc state of each job, which only the steps of the table change. Beside it stand
-the rank of a job that waits, and the rank by which the scheduler knows a request that was sent. An
-alloc state outlives its job, because an answer may come after the job is gone.
+the rank of a job that waits, and the priority by which the scheduler knows a request that was sent.
+An alloc state outlives its job, because an answer may come after the job is gone.
 
 Requests are sent in the order of priority, then submit time, then id, as many as the scheduler's
 mode allows.
@@ -10,6 +10,7 @@ mode allows.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 from sortedcontainers import SortedList
@@ -19,7 +20,7 @@ from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.queues.silence import Silence
 from flux_trio.cores.state import Part
 from flux_trio.editions.rfc27 import Alloc, Cancel, Free, Prioritize
-from flux_trio.formats import ResourceSet
+from flux_trio.formats import Event, ResourceSet
 from flux_trio.formats.meanings import JobId, Stamp
 from flux_trio.messages import Errno, FluxError, Payload, Request, topics
 from flux_trio.messages.types import NORESPONSE
@@ -28,6 +29,7 @@ from flux_trio.protocols import (
     AllocEvent,
     AllocState,
     InvalidTransition,
+    JobEvent,
     JobState,
     Standings,
 )
@@ -39,16 +41,16 @@ Rank: TypeAlias = tuple[int, Stamp, JobId]
 _CANCEL: Final = AllocEvent.CANCEL
 _PRIORITIZE: Final = AllocEvent.PRIORITIZE
 
-_MINUS: Final = {priority: -priority for priority in range(32)}
-"""Of the priorities that urgencies give: for memory, jobs share these objects."""
-
 _OUT: Final = frozenset({AllocState.PENDING, AllocState.CANCELING})
+
+
+def _rank(priority: int, t_submit: Stamp, jobid: JobId) -> Rank:
+    return (-priority, t_submit, jobid)
 
 
 def rank_of(job: ActiveJob) -> Rank:
     """Return the rank of `job` now; the scheduler may know an older one."""
-    priority = job.priority
-    return (_MINUS.get(priority, -priority), job.t_submit, job.id)
+    return _rank(job.priority, job.t_submit, job.id)
 
 
 class Allocs(Standings[AllocState, AllocEvent]):
@@ -115,7 +117,8 @@ class Requests(Part):
 
     allocs: Allocs
     queued: Ranked
-    sent: dict[JobId, Rank]  # of requests at the scheduler: the rank that it knows
+    sent: dict[JobId, int]  # of requests at the scheduler: the priority that it knows
+    over: dict[JobId, Stamp]  # of those whose job is over: its submit time
     reranked: dict[JobId, int]  # new priorities, for the next sched.prioritize
     holds_prioritize: bool  # set while many jobs are reranked: the scheduler is told of all at once
 
@@ -126,8 +129,11 @@ class Requests(Part):
         self.allocs = Allocs()
         self.queued = Ranked()
         self.sent = {}
+        self.over = {}
+        self._lowest: Rank | None = None  # derived: of `sent`; None if it is not known
         self.reranked = {}
         self.holds_prioritize = False
+        ledger.tell_of(JobEvent.CLEAN, self._is_over)
 
     def state(self, jobid: int) -> AllocState:
         """Return the alloc state of a job."""
@@ -135,12 +141,15 @@ class Requests(Part):
 
     def sent_by_rank(self) -> list[int]:
         """Return the jobs with a request at the scheduler, the best first."""
-        return [rank[-1] for rank in sorted(self.sent.values())]
+        return [rank[-1] for rank in sorted(self._sent_ranks())]
 
     def step(self, jobid: int, event: AllocEvent) -> None:
         """Step the alloc state of a job. On InvalidTransition it is unchanged."""
         if self.allocs.step(jobid, event) not in _OUT:
             self.sent.pop(jobid, None)
+            self.over.pop(jobid, None)
+            if self._lowest is not None and self._lowest[-1] == jobid:
+                self._lowest = None
 
     def take_step(self, jobid: int, event: AllocEvent) -> None:
         """Take a step that the scheduler makes. Raises FluxError(EPROTO) that names the job."""
@@ -168,11 +177,12 @@ class Requests(Part):
 
     def rerank(self, job: ActiveJob) -> None:
         """Tell the scheduler a changed priority of a job with a request."""
-        rank = rank_of(job)
-        if rank != self.sent[job.id]:
+        priority = job.priority
+        if priority != self.sent[job.id]:
             self.step(job.id, _PRIORITIZE)
-            self.sent[job.id] = rank
-            self.reranked[job.id] = job.priority
+            self.sent[job.id] = priority
+            self.reranked[job.id] = priority
+            self._lowest = None
 
     # --- the end of a turn
 
@@ -193,7 +203,9 @@ class Requests(Part):
     def _send_alloc(self, job: ActiveJob) -> None:
         job.sent_updates = job.jobspec_updates
         self.step(job.id, AllocEvent.ALLOC)
-        self.sent[job.id] = rank_of(job)
+        self.sent[job.id] = job.priority
+        if self._lowest is not None:
+            self._lowest = max(self._lowest, rank_of(job))
         jobspec = job.current_jobspec()
         asked = Alloc(job.id, job.priority, job.userid, jobspec, job.t_submit)
         self._send(topics.SCHED_ALLOC, self._edition.alloc.write(asked), 0)
@@ -204,14 +216,27 @@ class Requests(Part):
         See readings: Limited mode and priority.
         """
         (best,) = self.queued.best(1)
-        if best >= max(self.sent.values()):
+        if self._lowest is None:
+            self._lowest = max(self._sent_ranks())
+        if best >= self._lowest:
             return  # the usual case: no need to sort them
-        lowest_first = sorted(self.sent.values(), reverse=True)
+        lowest_first = sorted(self._sent_ranks(), reverse=True)
         for better, lowest in zip(self.queued.best(len(lowest_first)), lowest_first, strict=False):
             if better >= lowest:
                 return
             if self.state(lowest[-1]) == AllocState.PENDING:
                 self.cancel(lowest[-1])
+
+    def _sent_ranks(self) -> Iterator[Rank]:
+        """Yield the ranks that the scheduler knows."""
+        jobs = self._ledger.jobs
+        for jobid, priority in self.sent.items():
+            job = jobs.get(jobid)
+            yield _rank(priority, self.over[jobid] if job is None else job.t_submit, jobid)
+
+    def _is_over(self, job: ActiveJob, _event: Event) -> None:
+        if job.id in self.sent:
+            self.over[job.id] = job.t_submit
 
     def _send(self, topic: str, payload: Payload, flags: int) -> None:
         """Send a request that is answered, if only by an answer to sched.alloc."""
