@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from contextvars import Context, copy_context
 from typing import Any, TypeVar
 
@@ -53,19 +53,37 @@ class TrioThread:
         self._down: Future[None] = Future()
         self._end: trio.Event
         run = (copy_context() if context is None else context).run
-        self._thread = threading.Thread(target=lambda: run(self._run), name=name)
+        # An interrupt may come between any two steps here; a daemon never keeps the program alive.
+        self._thread = threading.Thread(target=lambda: run(self._run), name=name, daemon=True)
 
     def start(self) -> None:
-        """Return when the block is open and nothing more happens by itself; raises its error."""
-        self._thread.start()
-        self._up.result()
+        """Return when the block is open and nothing more happens by itself; raises its error.
+
+        The block is closed again if an interrupt comes meanwhile.
+        """
+        try:
+            self._thread.start()
+            self._up.result()
+        except BaseException:
+            self._close()
+            raise
 
     def stop(self) -> None:
         """Close the block; raises the error with which the run has ended."""
-        if not self._down.done():
-            self._call(trio.from_thread.run_sync, self._end.set)
-        self._thread.join()
+        self._close()
         self._down.result()
+
+    def _close(self) -> None:
+        if self._up.cancel():  # the thread has not begun, and now it opens nothing
+            return
+        self._up.add_done_callback(self._let_end)
+        self._thread.join()
+
+    def _let_end(self, up: Future[trio.lowlevel.TrioToken]) -> None:
+        """Let the block end, in any thread."""
+        if up.exception() is None:
+            with suppress(trio.RunFinishedError):
+                up.result().run_sync_soon(self._end.set)
 
     def do(self, function: Callable[..., Awaitable[Any]], *args: Any) -> Any:
         """Run an async function in the thread; return when all tasks are blocked.
@@ -113,6 +131,8 @@ class TrioThread:
             await trio.testing.wait_all_tasks_blocked()
 
     def _run(self) -> None:
+        if not self._up.set_running_or_notify_cancel():
+            return
         try:
             with self._order:
                 trio.run(self._main, clock=self._clock)
