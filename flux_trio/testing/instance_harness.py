@@ -211,7 +211,10 @@ class InstanceHarness:
         self.do(self._instance.supervisor.remove, name)
 
     def crash(self, name: str) -> None:
-        """End a module with an error. Raises FluxError."""
+        """End a module with an error. Raises FluxError.
+
+        The instance ends with the kvs: raises `flux_trio.broker.ModuleCrashed`.
+        """
         self.do(self._instance.supervisor.kill, name)
 
     def play(self, name: str, fake: Fake) -> None:

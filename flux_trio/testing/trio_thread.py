@@ -52,6 +52,7 @@ class TrioThread:
         self._up: Future[trio.lowlevel.TrioToken] = Future()
         self._down: Future[None] = Future()
         self._end: trio.Event
+        self._is_end_told = False
         run = (copy_context() if context is None else context).run
         # An interrupt may come between any two steps here; a daemon never keeps the program alive.
         self._thread = threading.Thread(target=lambda: run(self._run), name=name, daemon=True)
@@ -69,9 +70,10 @@ class TrioThread:
             raise
 
     def stop(self) -> None:
-        """Close the block; raises the error with which the run has ended."""
+        """Close the block; raises the error with which the run has ended, unless `do` did."""
         self._close()
-        self._down.result()
+        if not self._is_end_told:
+            self._down.result()
 
     def _close(self) -> None:
         if self._up.cancel():  # the thread has not begun, and now it opens nothing
@@ -88,18 +90,22 @@ class TrioThread:
     def do(self, function: Callable[..., Awaitable[Any]], *args: Any) -> Any:
         """Run an async function in the thread; return when all tasks are blocked.
 
-        Raises RuntimeError in the thread itself, where the caller would wait for itself.
+        Raises the error with which the run has ended, if it has. Raises RuntimeError after `stop`,
+        and in the thread itself, where the caller would wait for itself.
         """
-        return self._call(trio.from_thread.run, self._settled, function, args)
-
-    def _call(self, how: Callable[..., Any], *args: Any) -> Any:
         if threading.current_thread() is self._thread:
             raise RuntimeError(
                 f"expected a call from outside of the {self._thread.name}'s thread, got one from a "
                 "function that runs in it: such a function awaits"
             )
         token = self._up.result()
-        return beside_trio(lambda: how(*args, trio_token=token))
+        with suppress(trio.Cancelled, trio.RunFinishedError):  # the run of the thread is over
+            return beside_trio(
+                lambda: trio.from_thread.run(self._settled, function, args, trio_token=token)
+            )
+        self._is_end_told = True
+        self._down.result()
+        raise RuntimeError(f"expected a call before the end of the {self._thread.name}")
 
     # --- time
 
