@@ -17,6 +17,7 @@ from flux_trio.testing.harness_job import HarnessJob
 from flux_trio.testing.instance_harness import InstanceHarness, PlayedExec, PlayedScheduler
 from flux_trio.testing.instance_job import InstanceJob
 from flux_trio.testing.replaying import Replayed, replay_trace
+from flux_trio.testing.rest import NothingHappens
 from flux_trio.testing.watching import ClausesBroken, watched
 from flux_trio.testing.world_harness import FaultNeverStruck, PropertyBroken, WorldHarness
 
@@ -32,6 +33,7 @@ __all__ = [
     "HookCall",
     "InstanceHarness",
     "InstanceJob",
+    "NothingHappens",
     "PlayedExec",
     "PlayedScheduler",
     "PluginHarness",

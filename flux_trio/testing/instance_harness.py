@@ -19,7 +19,7 @@ from flux_trio.editions.rfc27 import AllocType
 from flux_trio.formats import Jobspec, ResourceSet
 from flux_trio.instance import Instance, more_sinks
 from flux_trio.jobtap import Plugin, failures_told
-from flux_trio.messages import topics
+from flux_trio.messages import service_of, topics
 from flux_trio.testing.breaking import PLUGIN, unknown_text
 from flux_trio.testing.fakes import Fake, FakeExec, FakeScheduler
 from flux_trio.testing.fixtures import EPOCH, USERID, simulated_instance
@@ -179,9 +179,14 @@ class InstanceHarness:
     def request(
         self, topic: str, payload: Mapping[str, Any] | None = None, *, userid: int | None = None
     ) -> dict[str, Any]:
-        """Send a request as the owner or as `userid`; return the payload. Raises FluxError."""
+        """Send a request as the owner or as `userid`; return the payload. Raises FluxError.
+
+        Raises NothingHappens, an AssertionError, if the answer needs time.
+        """
         user = USERID if userid is None else userid
-        answer: dict[str, Any] = self.do(self._request, user, topic, dict(payload or {}))
+        sent = dict(payload or {})
+        awaited = f"an answer of {service_of(topic)} to {topic}"
+        answer: dict[str, Any] = self._thread.do(self._request, user, topic, sent, awaited=awaited)
         return answer
 
     @property

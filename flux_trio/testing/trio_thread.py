@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from contextvars import Context, copy_context
+from functools import partial
 from typing import Any, TypeVar
 
 import trio
@@ -17,6 +18,7 @@ import trio.testing
 
 from flux_trio.instance import error_of_start
 from flux_trio.sim import seeded_tasks
+from flux_trio.testing.rest import Rest
 
 T = TypeVar("T")
 
@@ -52,6 +54,7 @@ class TrioThread:
         self._up: Future[trio.lowlevel.TrioToken] = Future()
         self._down: Future[None] = Future()
         self._end: trio.Event
+        self._rest = Rest()
         self._is_end_told = False
         run = (copy_context() if context is None else context).run
         # An interrupt may come between any two steps here; a daemon never keeps the program alive.
@@ -87,9 +90,11 @@ class TrioThread:
             with suppress(trio.RunFinishedError):
                 up.result().run_sync_soon(self._end.set)
 
-    def do(self, function: Callable[..., Awaitable[Any]], *args: Any) -> Any:
+    def do(self, function: Callable[..., Awaitable[Any]], *args: Any, awaited: str = "") -> Any:
         """Run an async function in the thread; return when all tasks are blocked.
 
+        Raises NothingHappens if the function waits, and nothing happens any more as long as the
+        time stands still; `awaited` says what does not come, or it is the end of the function.
         Raises the error with which the run has ended, if it has. Raises RuntimeError after `stop`,
         and in the thread itself, where the caller would wait for itself.
         """
@@ -99,10 +104,10 @@ class TrioThread:
                 "function that runs in it: such a function awaits"
             )
         token = self._up.result()
+        awaited = awaited or f"the end of {getattr(function, '__name__', function)}"
+        call = partial(self._settled, function, args, awaited)
         with suppress(trio.Cancelled, trio.RunFinishedError):  # the run of the thread is over
-            return beside_trio(
-                lambda: trio.from_thread.run(self._settled, function, args, trio_token=token)
-            )
+            return beside_trio(lambda: trio.from_thread.run(call, trio_token=token))
         self._is_end_told = True
         self._down.result()
         raise RuntimeError(f"expected a call before the end of the {self._thread.name}")
@@ -130,9 +135,12 @@ class TrioThread:
 
     # --- the thread
 
-    async def _settled(self, function: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> Any:
+    async def _settled(
+        self, function: Callable[..., Awaitable[Any]], args: tuple[Any, ...], awaited: str
+    ) -> Any:
         try:
-            return await function(*args)
+            with self._rest.given_up(awaited):
+                return await function(*args)
         finally:
             await trio.testing.wait_all_tasks_blocked()
 
@@ -141,7 +149,7 @@ class TrioThread:
             return
         try:
             with self._order:
-                trio.run(self._main, clock=self._clock)
+                trio.run(self._main, clock=self._clock, instruments=[self._rest])
         except BaseException as error:  # noqa: BLE001 - it is raised where the block is left
             first = error_of_start(error)
             self._down.set_exception(first)

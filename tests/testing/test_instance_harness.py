@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+
 import pytest
+import trio
 
 from flux_trio.broker import ModuleCrashed
-from flux_trio.testing import InstanceHarness
+from flux_trio.testing import InstanceHarness, NothingHappens
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -21,3 +25,35 @@ def test_call_after_the_end_of_the_block_is_refused() -> None:
         pass
     with pytest.raises(RuntimeError, match="expected a call before the end of the instance harn"):
         instance.submit()
+
+
+@pytest.mark.parametrize("end", ["unload", "crash"])
+def test_request_that_nobody_answers_at_this_time_is_an_error(end: str) -> None:
+    with InstanceHarness() as instance:
+        getattr(instance, end)("job-manager")
+        with pytest.raises(
+            NothingHappens,
+            match=r"expected an answer of job-ingest to job-ingest\.submit, but nothing more happ",
+        ):
+            instance.submit()
+        instance.load("job-manager")
+        instance.wait(instance.submit())
+
+
+def test_function_that_waits_for_the_time_is_an_error_that_names_it() -> None:
+    async def hour() -> None:
+        await trio.sleep(3600)
+
+    with InstanceHarness() as instance:
+        with pytest.raises(NothingHappens, match="expected the end of hour, but nothing more"):
+            instance.do(hour)
+        instance.wait(instance.submit())
+
+
+def test_function_that_waits_for_a_thread_or_a_process_is_awaited() -> None:
+    async def outer_world() -> int:
+        await trio.to_thread.run_sync(threading.Event().wait, 0.05)
+        return (await trio.run_process([sys.executable, "-c", ""])).returncode
+
+    with InstanceHarness() as instance:
+        assert instance.do(outer_world) == 0
