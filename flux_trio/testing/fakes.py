@@ -160,12 +160,12 @@ class FakeExec(Fake):
         """Answer the job manager."""
         self.handle.send(Response(_START, payload, errnum, routes=(topics.JOB_MANAGER,)))
 
-    def tell(self, jobid: int, *kinds: str) -> None:
-        """Answer a start: `start`, `finish`, `release` (of rank 0, final) or `exception`."""
+    def tell(self, jobid: int, *kinds: str, ranks: str = "0") -> None:
+        """Answer a start: `start`, `finish`, `release` (of `ranks`, final) or `exception`."""
         data: dict[str, dict[str, Any]] = {
             "start": {},
             "finish": {"status": 0},
-            "release": {"ranks": "0", "final": True},
+            "release": {"ranks": ranks, "final": True},
             "exception": {"severity": 0, "type": "exec", "note": "as asked"},
         }
         for kind in kinds:

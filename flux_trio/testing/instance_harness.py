@@ -16,7 +16,7 @@ from flux_trio.broker import Handle, ModuleSpec
 from flux_trio.config import Config, parse_config
 from flux_trio.cores.job_manager.requests.admissions import User
 from flux_trio.editions.rfc27 import AllocType
-from flux_trio.formats import Jobspec, ResourceSet
+from flux_trio.formats import Jobspec, ResourceSet, job_key, parse_r
 from flux_trio.instance import Instance, more_sinks
 from flux_trio.jobtap import Plugin, failures_told
 from flux_trio.messages import service_of, topics
@@ -291,15 +291,20 @@ class PlayedExec:
         self._tell(job, "start")
 
     def finish(self, job: InstanceJob) -> None:
-        """Report that the shells have ended with status 0, and that rank 0 is released."""
-        self._tell(job, "finish", "release")
+        """Report that the shells have ended with status 0, and that the resources are released."""
+        self._tell(job, "finish", "release", ranks=self._ranks_of(job))
 
     def fail(self, job: InstanceJob) -> None:
-        """Raise a fatal exception of a job whose shells did not start."""
-        self._tell(job, "exception", "release")
+        """Raise a fatal exception of a job whose shells did not start; release its resources."""
+        self._tell(job, "exception", "release", ranks=self._ranks_of(job))
 
-    def _tell(self, job: InstanceJob, *kinds: str) -> None:
+    def _ranks_of(self, job: InstanceJob) -> str:
+        """Return the ranks of R. Raises FluxError if the job has no R."""
+        text = self._instance.request(topics.KVS_LOOKUP, {"key": job_key(job.id, "R")})["value"]
+        return str(parse_r(text).ranks)
+
+    def _tell(self, job: InstanceJob, *kinds: str, **more: str) -> None:
         async def tell() -> None:
-            self.fake.tell(job.id, *kinds)
+            self.fake.tell(job.id, *kinds, **more)
 
         self._instance.do(tell)

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from flux_trio.broker import ModuleCrashed
-from flux_trio.testing import InstanceHarness, NothingHappens
+from flux_trio.testing import InstanceHarness, NothingHappens, PlayedExec, PlayedScheduler
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -57,3 +57,18 @@ def test_function_that_waits_for_a_thread_or_a_process_is_awaited() -> None:
 
     with InstanceHarness() as instance:
         assert instance.do(outer_world) == 0
+
+
+@pytest.mark.parametrize("end", ["finish", "fail"])
+def test_played_execution_service_releases_all_ranks_of_the_job(end: str) -> None:
+    with InstanceHarness() as instance:
+        scheduler, execution = PlayedScheduler(instance), PlayedExec(instance)
+        jobs = [instance.submit(nnodes=2, ntasks=4), instance.submit()]
+        scheduler.grant(jobs[0], {0: 2, 1: 2})
+        scheduler.grant(jobs[1], {3: 1})
+        for job in jobs:
+            if end == "finish":
+                execution.start(job)
+            getattr(execution, end)(job)
+            assert job.state.name == "INACTIVE"
+        assert jobs[0].context("release")["ranks"] == "0-1"
