@@ -88,7 +88,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test that uses a seed once with each of its seeds."""
-    if "flux_seed" not in metafunc.fixturenames:
+    if "flux_seed" not in metafunc.fixturenames or _has_own_seeds(metafunc):
         return
     one, count = metafunc.config.getoption("flux_seed"), metafunc.config.getoption("flux_seeds")
     marker = metafunc.definition.get_closest_marker("flux_seeds")
@@ -101,6 +101,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     else:
         return
     metafunc.parametrize("flux_seed", seeds, ids=[f"seed-{seed}" for seed in seeds], indirect=True)
+
+
+def _has_own_seeds(metafunc: pytest.Metafunc) -> bool:
+    """Return whether the test has its seeds from pytest's own marker `parametrize`."""
+    for marker in metafunc.definition.iter_markers("parametrize"):
+        names = marker.args[0] if marker.args else marker.kwargs["argnames"]
+        listed = names.split(",") if isinstance(names, str) else names
+        if "flux_seed" in [name.strip() for name in listed]:
+            return True
+    return False
 
 
 def _refusal(marker: pytest.Mark) -> str:
@@ -116,11 +126,17 @@ def _refuse(text: str) -> NoReturn:
     pytest.fail(text, pytrace=False)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Forget the checks of an earlier run: some plugins run a test again that has failed."""
+    item.stash[_CHECKS] = []
+
+
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Let a test fail for what its instance, world or plugin has done wrong."""
     result = yield
-    for check, plain in item.stash.get(_CHECKS, []):
+    for check, plain in item.stash[_CHECKS]:
         _check(check, plain)
     return result
 
@@ -138,7 +154,7 @@ def _check(check: Callable[[], None], plain: tuple[type[Exception], ...]) -> Non
 def _check_at_end(
     request: pytest.FixtureRequest, check: Callable[[], None], *plain: type[Exception]
 ) -> None:
-    request.node.stash.setdefault(_CHECKS, []).append((check, plain))
+    request.node.stash[_CHECKS].append((check, plain))
 
 
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:

@@ -156,6 +156,54 @@ def test_seeds_are_those_of_marker_and_options(
     assert header in result.stdout.str()
 
 
+@pytest.mark.parametrize("args", [(), ("--flux-seeds", "3"), ("--flux-seed", "7")])
+def test_seeds_of_the_test_itself_stand(pytester: pytest.Pytester, args: tuple[str, ...]) -> None:
+    result = run(
+        pytester,
+        """
+        import pytest
+
+        @pytest.mark.parametrize("flux_seed", [1, 2])
+        def test_one_name(flux_seed):
+            assert flux_seed in (1, 2)
+
+        @pytest.mark.flux_seeds(3)
+        @pytest.mark.parametrize(argnames=("n", "flux_seed"), argvalues=[(1, 4), (2, 5)])
+        def test_more_names(n, world, flux_seed):
+            assert flux_seed == n + 3
+            world.play()
+        """,
+        *args,
+    )
+    result.assert_outcomes(passed=4)
+
+
+def test_run_that_repeats_a_failed_test_has_checks_of_its_own(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(
+        """
+        from _pytest.runner import runtestprotocol
+
+        def pytest_runtest_protocol(item, nextitem):
+            runtestprotocol(item, log=False, nextitem=nextitem)
+            item._initrequest()
+            runtestprotocol(item, nextitem=nextitem)
+            return True
+        """
+    )
+    result = run(
+        pytester,
+        """
+        runs = []
+
+        def test_fails_once(world):
+            runs.append(world)
+            assert len(runs) == 2
+            world.play()
+        """,
+    )
+    result.assert_outcomes(passed=1)
+
+
 def test_instance_is_driven_by_a_plain_test(pytester: pytest.Pytester) -> None:
     run(
         pytester,
