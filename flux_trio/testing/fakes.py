@@ -15,7 +15,7 @@ import trio.testing
 
 from flux_trio.broker import Handle
 from flux_trio.editions.rfc27 import AllocType
-from flux_trio.formats import ResourceSet, format_r, job_key
+from flux_trio.formats import Idset, ResourceSet, format_r, job_key
 from flux_trio.messages import Errno, Message, Request, Response, respond_error, topics
 
 RETURN = object()
@@ -114,14 +114,22 @@ class FakeScheduler(Fake):
     async def write(self, jobid: int, cores: dict[int, int] | None = None) -> None:
         """Write R: so many cores of each rank, from core 0 on; without `cores`, one free core."""
         if cores is None:
-            taken = self._given.values()
-            rank, core = next(place for place in self._machine if place not in taken)
-            self._given[jobid] = (rank, core)
+            rank, core = self._given[jobid] = self._free_place()
             bits = {rank: 1 << core}
         else:
             bits = {rank: (1 << n) - 1 for rank, n in cores.items()}
         text = r_of(bits, self.handle.now())
         await self.handle.call(topics.KVS_COMMIT, {"ops": [["put", job_key(jobid, "R"), text]]})
+
+    def _free_place(self) -> tuple[int, int]:
+        taken = self._given.values()
+        for place in self._machine:
+            if place not in taken:
+                return place
+        ranks = Idset.of(rank for rank, _ in self._machine)
+        raise AssertionError(
+            f"expected a free core: all {len(self._machine)} of the ranks {ranks} are allocated"
+        )
 
     async def grant(self, jobid: int, cores: dict[int, int] | None = None) -> None:
         """Write R, then answer SUCCESS; return when nothing more happens by itself."""

@@ -137,7 +137,10 @@ class PluginHarness:
         return EPOCH + self._thread.elapsed()
 
     def advance(self, seconds: float) -> None:
-        """Advance the time from deadline to deadline, so that timers fire at their times."""
+        """Advance the time from deadline to deadline, so that timers fire at their times.
+
+        Raises ValueError for a negative number, and for 30 years and more.
+        """
         self._thread.advance(seconds)
         self.check()
 

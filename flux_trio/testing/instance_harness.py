@@ -6,6 +6,7 @@ part runs in a thread that ends with the block. Time stands still until the test
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from contextvars import copy_context
@@ -16,7 +17,14 @@ from flux_trio.broker import Handle, ModuleSpec
 from flux_trio.config import Config, parse_config
 from flux_trio.cores.job_manager.requests.admissions import User
 from flux_trio.editions.rfc27 import AllocType
-from flux_trio.formats import Jobspec, ResourceSet, job_key, parse_r
+from flux_trio.formats import (
+    FormatError,
+    Jobspec,
+    ResourceSet,
+    job_key,
+    parse_duration,
+    parse_r,
+)
 from flux_trio.instance import Instance, more_sinks
 from flux_trio.jobtap import Plugin, failures_told
 from flux_trio.messages import service_of, topics
@@ -145,10 +153,11 @@ class InstanceHarness:
 
         The default `jobspec` (a Jobspec, or an RFC 14 object) pretends to run for `run_s` seconds;
         `shape` has arguments of `Jobspec.from_command` (nnodes, ntasks, cores_per_task, duration),
-        `attributes` further attributes by key (`system.bank`). Raises FluxError.
+        `attributes` further attributes by key (`system.bank`). With `run_s` inf the job never ends
+        by itself. Raises FluxError, ValueError for another `run_s` than seconds from 0.
         """
         if jobspec is None:
-            more = {"system.exec.test.run_duration": run_s} | dict(attributes or {})
+            more = {"system.exec.test.run_duration": _run_duration(run_s)} | dict(attributes or {})
             jobspec = Jobspec.from_command(["true"], cwd="/", attributes=more, **shape)
         payload = {"jobspec": plain_jobspec(jobspec), "urgency": urgency}
         return InstanceJob(self, self.request(topics.INGEST_SUBMIT, payload, userid=userid)["id"])
@@ -163,7 +172,7 @@ class InstanceHarness:
             left = self._thread.next_deadline()
             if self.now + left > end:
                 raise AssertionError(f"{job} has no event {event}; it has {', '.join(job.names)}")
-            self._thread.advance(left)
+            self._thread.advance(max(left, 0.0))
 
     # --- time, requests, records
 
@@ -173,7 +182,10 @@ class InstanceHarness:
         return EPOCH + self._thread.elapsed()
 
     def advance(self, seconds: float) -> None:
-        """Advance the time from deadline to deadline, so that timers fire at their times."""
+        """Advance the time from deadline to deadline, so that timers fire at their times.
+
+        Raises ValueError for a negative number, and for 30 years and more.
+        """
         self._thread.advance(seconds)
 
     def request(
@@ -234,6 +246,14 @@ class InstanceHarness:
         await supervisor.load(name)
 
 
+def _run_duration(run_s: float) -> float | str:
+    """Return it as a jobspec has it: JSON has no infinite number."""
+    try:
+        return "inf" if parse_duration(run_s) == math.inf else run_s
+    except FormatError as error:
+        raise error.at("run_s") from None
+
+
 class PlayedScheduler:
     """A scheduler that grants only when the test says so, loaded in place of the instance's."""
 
@@ -250,9 +270,9 @@ class PlayedScheduler:
     def grant(self, job: InstanceJob, cores: dict[int, int] | None = None) -> None:
         """Allocate cores to a job: `cores` has their number by rank; without it, one free core.
 
-        Raises ValueError for anything but numbers.
+        Raises ValueError for anything but numbers, AssertionError if no core is free.
         """
-        if any(not isinstance(each, int) for each in (cores or {}).values()):
+        if cores is not None and not _are_cores(cores):
             raise ValueError(f"expected the number of cores by rank, such as {{0: 2}}, got {cores}")
         self._instance.do(self.fake.grant, job.id, cores)
 
@@ -271,6 +291,13 @@ class PlayedScheduler:
             self.fake.answer(job.id, kind, **more)
 
         self._instance.do(answer)
+
+
+def _are_cores(cores: object) -> bool:
+    return isinstance(cores, Mapping) and all(
+        isinstance(rank, int) and rank >= 0 and isinstance(ncores, int) and ncores > 0
+        for rank, ncores in cores.items()
+    )
 
 
 class PlayedExec:

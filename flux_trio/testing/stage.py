@@ -149,8 +149,13 @@ class Stage:
         """Allocate whole nodes to a job with an open alloc request."""
         payload = _expect(self.offered, jobid, "it is not offered to the scheduler").payload
         assert isinstance(payload, dict)
-        jobspec = Jobspec.parse_general(payload["jobspec"])
-        ranks = sorted(self._free.pop() for _ in range(jobspec.nnodes or 1))
+        nnodes = Jobspec.parse_general(payload["jobspec"]).nnodes or 1
+        if nnodes > len(self._free):
+            raise AssertionError(
+                f"job {format_fluid(jobid, 'f58')}: it needs {nnodes} nodes, and "
+                f"{len(self._free)} of the {NNODES} nodes of the plugin harness are free"
+            )
+        ranks = sorted(self._free.pop() for _ in range(nnodes))
         self._granted[jobid] = ranks
         resources = ResourceSet.build(
             ((rank, (1 << CORES) - 1, 0) for rank in ranks),

@@ -11,16 +11,20 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from contextvars import Context, copy_context
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import trio
 import trio.testing
 
+from flux_trio.formats import FormatError
 from flux_trio.instance import error_of_start
 from flux_trio.sim import seeded_tasks
 from flux_trio.testing.rest import Rest
 
 T = TypeVar("T")
+
+TIME_S_MAX: Final = 1e9
+"""Seconds from the start to the latest time: some 30 years; a job id (RFC 19) holds 34."""
 
 
 def beside_trio(function: Callable[..., T], *args: Any) -> T:
@@ -124,7 +128,10 @@ class TrioThread:
         return left
 
     def advance(self, seconds: float) -> None:
-        """Jump from deadline to deadline until `seconds` have passed."""
+        """Jump from deadline to deadline until `seconds` have passed; FormatError."""
+        left = TIME_S_MAX - self.elapsed()
+        if not isinstance(seconds, int | float) or not 0 <= seconds <= left:
+            raise FormatError(f"seconds from 0 to {left:.15g}", seconds, "advance")
         self.do(self._advance, seconds)
 
     async def _advance(self, seconds: float) -> None:

@@ -31,6 +31,7 @@ from flux_trio.faults.catalogue.plugins import FAULTY
 from flux_trio.faults.missed import missed, missed_text
 from flux_trio.faults.plan import Depth, PluginFile, plan_to_toml
 from flux_trio.faults.plugin_files import check_files
+from flux_trio.formats import FormatError
 from flux_trio.jobtap import telling_failures
 from flux_trio.testing.breaking import PLUGIN, unknown_text
 from flux_trio.testing.trio_thread import beside_trio
@@ -124,7 +125,9 @@ class WorldHarness:
         return self.plan
 
     def submit(self, count: int = 1, **fields: Any) -> int:
-        """Plan jobs with the fields of `JobPlan`; return the place of the first one."""
+        """Plan jobs with the fields of `JobPlan`; return the place of the first. FormatError."""
+        if not isinstance(count, int) or count < 0:
+            raise FormatError("a number of jobs", count, "count")
         self.jobs += [JobPlan(**fields)] * count
         return len(self.jobs) - count
 

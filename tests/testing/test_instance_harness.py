@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 
@@ -9,7 +10,15 @@ import pytest
 import trio
 
 from flux_trio.broker import ModuleCrashed
-from flux_trio.testing import InstanceHarness, NothingHappens, PlayedExec, PlayedScheduler
+from flux_trio.sim import make_machine
+from flux_trio.testing import (
+    InstanceHarness,
+    NothingHappens,
+    PlayedExec,
+    PlayedScheduler,
+    PluginHarness,
+    WorldHarness,
+)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -72,3 +81,56 @@ def test_played_execution_service_releases_all_ranks_of_the_job(end: str) -> Non
             getattr(execution, end)(job)
             assert job.state.name == "INACTIVE"
         assert jobs[0].context("release")["ranks"] == "0-1"
+
+
+def test_no_free_core_and_no_free_nodes_are_said() -> None:
+    with InstanceHarness(inventory=make_machine(2, 3)) as instance:
+        scheduler = PlayedScheduler(instance)
+        jobs = [instance.submit(run_s=1000.0) for _ in range(7)]
+        for job in jobs[:6]:
+            scheduler.grant(job)
+        with pytest.raises(AssertionError, match="a free core: all 6 of the ranks 0-1 are alloc"):
+            scheduler.grant(jobs[6])
+        instance.advance(1000.0)
+        scheduler.grant(jobs[6])
+        instance.wait(jobs[6])
+    with PluginHarness() as harness:
+        harness.submit().grant()
+        with pytest.raises(AssertionError, match="it needs 256 nodes, and 255 of the 256 nodes of"):
+            harness.submit(nnodes=256).grant()
+        harness.submit(nnodes=255).run()
+
+
+@pytest.mark.parametrize("run_s", [-1.0, math.nan, None])
+def test_run_time_that_is_no_time_is_refused(run_s: float) -> None:
+    with (
+        InstanceHarness() as instance,
+        pytest.raises(ValueError, match=f"run_s: expected a duration .*, got {run_s}"),
+    ):
+        instance.submit(run_s=run_s)
+
+
+def test_job_that_runs_for_ever_ends_when_it_is_cancelled() -> None:
+    with InstanceHarness() as instance:
+        job = instance.submit(run_s=math.inf)
+        instance.advance(1e6)
+        assert job.state.name == "RUN"
+        job.cancel()
+        instance.wait(job)
+
+
+@pytest.mark.parametrize("seconds", [-5.0, math.nan, math.inf, 1e18, None])
+def test_time_that_cannot_pass_is_refused(seconds: float) -> None:
+    for harness in (InstanceHarness(), PluginHarness()):
+        with harness:
+            harness.advance(9e8)
+            with pytest.raises(ValueError, match="advance: expected seconds from 0 to 100000000, "):
+                harness.advance(seconds)
+
+
+@pytest.mark.parametrize("count", [-3, 1.5])
+def test_number_of_jobs_of_a_world_is_checked(count: int) -> None:
+    world = WorldHarness()
+    with pytest.raises(ValueError, match=f"count: expected a number of jobs, got {count}"):
+        world.submit(count)
+    assert world.submit(0) == 0

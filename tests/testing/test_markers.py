@@ -214,6 +214,9 @@ def test_grant_takes_numbers_of_cores() -> None:
         job = instance.submit(ntasks=2)
         with pytest.raises(ValueError, match=r"number of cores by rank, such as {0: 2}, got {0:"):
             scheduler.grant(job, {0: [99]})  # type: ignore[dict-item]
+        for cores in ([0], {0: -1}, {-1: 1}, {"0": 1}):
+            with pytest.raises(ValueError, match="number of cores by rank"):
+                scheduler.grant(job, cores)  # type: ignore[arg-type]
         scheduler.grant(job, {0: 2})
         instance.wait(job)
 
