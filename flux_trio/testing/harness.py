@@ -21,6 +21,7 @@ from flux_trio.messages import FluxError, topics
 from flux_trio.testing.fixtures import EPOCH
 from flux_trio.testing.harness_job import HarnessJob
 from flux_trio.testing.instance_job import plain_jobspec
+from flux_trio.testing.options import wrong_text
 from flux_trio.testing.plugins import PluginErrors, PluginSource, made
 from flux_trio.testing.stage import Stage
 from flux_trio.testing.trio_thread import TrioThread
@@ -54,7 +55,7 @@ class PluginHarness:
     Each of `plugins` is one, or what makes one: its class, a function, the path of its file.
     `config` is a Config or its text (TOML): queues, limits, further plugins by name or file.
     `users` has names and groups by userid: {1001: ("alice", {"physics"})}. Raises PluginError
-    for a plugin that cannot be loaded.
+    for a plugin that cannot be loaded, TypeError for an option of another type.
 
     A plugin that fails fails the test: the call that made it fail, or the end of the block, raises
     the plugin's own error, or HandlerFailed if the plugin raised none. With `may_fail` errors are
@@ -68,6 +69,8 @@ class PluginHarness:
         users: Mapping[int, tuple[str, Iterable[str]]] | None = None,
         may_fail: bool = False,
     ) -> None:
+        if text := wrong_text({"config": config, "users": users}):
+            raise TypeError(text)
         self._config = parse_config(config) if isinstance(config, str) else config
         self._stage = Stage([*map(made, plugins)], self._config, users or {}, self._take)
         # Nobody judges it: its scheduler takes shortcuts, for example acquires no resources.

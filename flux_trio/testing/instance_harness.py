@@ -32,6 +32,7 @@ from flux_trio.testing.breaking import PLUGIN, unknown_text
 from flux_trio.testing.fakes import Fake, FakeExec, FakeScheduler
 from flux_trio.testing.fixtures import EPOCH, USERID, simulated_instance
 from flux_trio.testing.instance_job import InstanceJob, plain_jobspec
+from flux_trio.testing.options import wrong_text
 from flux_trio.testing.plugins import PluginErrors, PluginSource, made
 from flux_trio.testing.trio_thread import TrioThread
 from flux_trio.testing.watching import Watched, watched
@@ -49,7 +50,7 @@ class InstanceHarness:
     `users` has names and groups by userid: {1001: ("alice", {"physics"})}. The `seed` orders Trio's
     tasks. `breaking` are the clauses that the test breaks on purpose; with None the instance is not
     judged. Raises PluginError for a bad file of a plugin, ValueError if `breaking` has a name of no
-    clause. The end of the block raises as `check` does.
+    clause, TypeError for an option of another type. The end of the block raises as `check` does.
     """
 
     def __init__(
@@ -62,6 +63,9 @@ class InstanceHarness:
         seed: int = 0,
         breaking: Collection[str] | None = (),
     ) -> None:
+        options = {"config": config, "inventory": inventory, "plugins": plugins, "users": users}
+        if text := wrong_text(options):
+            raise TypeError(text)
         self._inventory = inventory
         self._config = parse_config(config) if isinstance(config, str) else config
         self.plugins: list[Plugin] = [made(each) for each in plugins]

@@ -188,7 +188,11 @@ def _breaking(request: pytest.FixtureRequest) -> set[str] | None:
     """Return what the test breaks on purpose; None if it is not judged."""
     if request.node.get_closest_marker("flux_unjudged") is not None:
         return None
-    return {name for mark in request.node.iter_markers("flux_breaks") for name in mark.args}
+    named = [name for mark in request.node.iter_markers("flux_breaks") for name in mark.args]
+    for name in named:
+        if not isinstance(name, str):
+            _refuse(f"flux_breaks: expected names of clauses or properties, got {name!r}")
+    return set(named)
 
 
 def _breaking_without_properties(request: pytest.FixtureRequest) -> set[str] | None:
@@ -237,6 +241,7 @@ def instance(request: pytest.FixtureRequest, flux_seed: int) -> Iterator[Instanc
     """A whole instance with simulated execution, in virtual time; it is judged at its end."""
     from flux_trio.jobtap import Plugin
     from flux_trio.testing.instance_harness import InstanceHarness
+    from flux_trio.testing.options import wrong_text
     from flux_trio.testing.watching import ClausesBroken
 
     options: dict[str, Any] = {}
@@ -245,6 +250,8 @@ def instance(request: pytest.FixtureRequest, flux_seed: int) -> Iterator[Instanc
             if given not in _OPTIONS:
                 _refuse(f"flux_instance: expected the options {', '.join(_OPTIONS)}, got {given}")
         options |= mark.kwargs
+    if text := wrong_text(options):
+        _refuse(f"flux_instance: {text}")
     shared = [each for each in options.get("plugins", ()) if isinstance(each, Plugin)]
     if shared:
         _refuse(

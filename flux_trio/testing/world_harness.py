@@ -71,7 +71,7 @@ class WorldHarness:
     ) -> None:
         self._plan = Plan(seed, depth=depth)
         self._breaking = breaking
-        self.jobs: list[JobPlan] = []
+        self._jobs: list[JobPlan] = []
         self.actions: list[Do] = []
         """The requests of the owner."""
         self.faults: list[Fault] = []
@@ -84,6 +84,15 @@ class WorldHarness:
         self._is_played = False
         self._named: set[str] = set()  # properties of the user
         self._usual: tuple[Fault, ...] = ()  # of a whole plan, of which some faults need not strike
+
+    @property
+    def jobs(self) -> list[JobPlan]:
+        """The jobs that are planned; they may be set from any collection."""
+        return self._jobs
+
+    @jobs.setter
+    def jobs(self, jobs: Iterable[JobPlan]) -> None:
+        self._jobs = list(jobs)
 
     @property
     def plan(self) -> Plan:
@@ -128,7 +137,7 @@ class WorldHarness:
         """Plan jobs with the fields of `JobPlan`; return the place of the first. FormatError."""
         if not isinstance(count, int) or count < 0:
             raise FormatError("a number of jobs", count, "count")
-        self.jobs += [JobPlan(**fields)] * count
+        self._jobs += [JobPlan(**fields)] * count
         return len(self.jobs) - count
 
     def play(self, *properties: Property) -> Outcome:
@@ -137,12 +146,18 @@ class WorldHarness:
         `properties` must hold beside the clauses and the properties that `flux-trio fuzz` checks.
         Raises PropertyBroken with the smallest story, unless the test breaks that property on
         purpose; its cause is the error of the plugin if one has raised. Raises PluginError for a
-        plugin that cannot be loaded, FormatError for a wrong field of the plan. Warns
-        (FaultNeverStruck) of each fault in `faults` that has not struck; those of a plan that was
-        drawn, or set as a whole, need not.
+        plugin that cannot be loaded, FormatError for a wrong field of the plan, TypeError for
+        anything but a property. Warns (FaultNeverStruck) of each fault in `faults` that has not
+        struck; those of a plan that was drawn, or set as a whole, need not.
         """
         __tracebackhide__ = True  # the test's own line says enough
         self._is_played = True
+        for each in properties:
+            if not isinstance(each, Property):
+                raise TypeError(
+                    "expected properties, which flux_trio.faults.over_trace makes of functions, "
+                    f"got {each!r}"
+                )
         self._named.update(each.name for each in properties)
         outcome = beside_trio(self._play, properties)
         for fault in missed(outcome.missed, self._usual):

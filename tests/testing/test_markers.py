@@ -7,6 +7,7 @@ from textwrap import dedent
 
 import pytest
 
+from flux_trio.faults import JobPlan
 from flux_trio.faults.plan import Depth
 from flux_trio.formats import Jobspec
 from flux_trio.jobtap import PluginError
@@ -144,6 +145,65 @@ def test_unknown_option_of_an_instance_is_refused(
     result.stdout.fnmatch_lines(
         [f"flux_instance: expected the options config, inventory, plugins, users, got {shown}"]
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            "flux_breaks(['27.alloc.4'])",
+            "flux_breaks: *clauses or properties, got [[]'27.alloc.4'[]]",
+        ),
+        ("flux_breaks(3)", "flux_breaks: expected names of clauses or properties, got 3"),
+        (
+            "flux_instance(config={})",
+            "flux_instance: config: expected a *Config or its text*, got {}",
+        ),
+        ("flux_instance(inventory='x')", "flux_instance: inventory: *ResourceSet, got 'x'"),
+        ("flux_instance(plugins='a.py')", "flux_instance: plugins: expected a list, got 'a.py'"),
+        ("flux_instance(plugins=3)", "flux_instance: plugins: expected a list, got 3"),
+        ("flux_instance(users={1: 'alice'})", "flux_instance: users: *by userid*got {1: 'alice'}"),
+        ("flux_instance(users={1: ('a', 'b')})", "flux_instance: users: *got {1: ('a', 'b')}"),
+    ],
+)
+def test_wrong_type_in_a_marker_is_said_without_a_traceback(
+    pytester: pytest.Pytester, given: str, said: str
+) -> None:
+    result = run(
+        pytester,
+        f"""
+        import pytest
+
+        @pytest.mark.{given}
+        def test_wrong(instance):
+            pass
+        """,
+    )
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([said])
+
+
+def test_harnesses_refuse_options_of_a_wrong_type() -> None:
+    for harness in (InstanceHarness, PluginHarness):
+        with pytest.raises(TypeError, match=r"users: expected names and groups by userid, such as"):
+            harness(users={1001: "alice"})
+        with pytest.raises(TypeError, match=r"config: expected a .*, got None"):
+            harness(config=None)
+
+
+def test_jobs_of_a_world_are_set_from_a_tuple() -> None:
+    world = WorldHarness()
+    world.jobs = (JobPlan(), JobPlan())
+    assert world.submit() == 2
+    assert len(world.plan.jobs) == 3
+
+
+def test_function_that_is_no_property_is_refused() -> None:
+    def calm(_trace: object) -> str:
+        return ""
+
+    with pytest.raises(TypeError, match=r"which flux_trio\.faults\.over_trace makes .* got <func"):
+        WorldHarness().play(calm)
 
 
 @pytest.mark.parametrize(
