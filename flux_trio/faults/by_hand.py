@@ -15,15 +15,16 @@ from dataclasses import dataclass
 from typing import Final, Self, TypeAlias
 
 from flux_trio.cores.state import Plain
+from flux_trio.faults import parties
 from flux_trio.faults.catalogue import AtMoment, When
 from flux_trio.faults.flight import Flight
+from flux_trio.faults.jobs import States
 from flux_trio.faults.moments import Nth, flights_of
 from flux_trio.faults.plan import Plan
 from flux_trio.faults.properties import Property
 from flux_trio.faults.running import STEPS_MAX, Game, Lives, Outcome
 from flux_trio.faults.world import EPOCH, CoresWorld
-from flux_trio.formats import Event
-from flux_trio.protocols import Job, JobState
+from flux_trio.protocols import JobState
 from flux_trio.trace import Kind, Record, Sink
 
 
@@ -128,9 +129,12 @@ class ByHand:
         self, plan: Plan, sinks: Iterable[Sink] = (), *, properties: Iterable[Property] = ()
     ) -> None:
         self.trace: list[Record] = []
-        self._jobs: dict[int, Job] = {}
-        self.game = Game(plan, [self.trace.append, self._fold, *sinks], properties, lives=Lives())
+        self._states = States(lambda: self.world.disk.store)
+        sinks = [self.trace.append, self._states.observe, *sinks]
+        self.game = Game(plan, sinks, properties, lives=Lives())
         self.is_at_rest = False
+        self._is_ended = False  # the instance has ended, and nobody starts it again
+        self._is_to_begin = False  # the instance is to be started again as soon as it has ended
 
     def __enter__(self) -> Self:
         return self
@@ -156,8 +160,7 @@ class ByHand:
 
     def state_of(self, job: int) -> JobState | None:
         """Return the state of the job at a place of the plan; None before it has an id."""
-        found = self._jobs.get(self.game.owner.ids.get(job, 0))
-        return None if found is None else found.state
+        return self._states.state_of(self.game.owner.ids.get(job, 0))
 
     # --- going on
 
@@ -229,30 +232,41 @@ class ByHand:
         fault.strike(self.world)
 
     def crash(self, module: str) -> None:
-        """End a module with an error; nobody loads it again."""
+        """End a module with an error; nobody loads it again. With the kvs the instance ends."""
         self.is_at_rest = False
         self.world.crash(module)
+        if self.world.is_essential(module) and self.world.is_up:
+            self._is_to_begin = False
+            self.world.end_in_order(self._end_life)
 
     def unload(self, module: str) -> None:
-        """Remove a module in order; nobody loads it again."""
+        """Remove a module in order; nobody loads it again. The kvs is not removed."""
         self.is_at_rest = False
         self.world.unload(module)
 
     def load(self, module: str) -> None:
-        """Start a module, unless it runs."""
+        """Start a module, unless it runs; with the kvs all modules, if the instance has ended."""
         self.is_at_rest = False
+        if self.world.is_essential(module):
+            self._begin_life()
         self.world.load(module)
+
+    def _end_life(self) -> None:
+        parties.kill_instance(self.world, 0.0 if self._is_to_begin else None)
+        self._is_ended = not self._is_to_begin
+
+    def _begin_life(self) -> None:
+        """Start the instance that a crash by hand has ended, or is about to end."""
+        self._is_to_begin = True
+        if self._is_ended:
+            self._is_ended = False
+            self.world.begin_life()
 
     def outcome(self) -> Outcome:
         """Put everything right, run to rest, and check all properties."""
+        self._begin_life()
         is_at_rest = self.game.play()
         return self.game.outcome(is_at_rest=is_at_rest)
-
-    def _fold(self, record: Record) -> None:
-        if record.kind == Kind.EVENT and record.data is not None:
-            data = record.data
-            job = self._jobs.setdefault(data["id"], Job(data["id"]))
-            job.apply(Event(record.t, data["name"], data["context"]))
 
 
 class _Events:

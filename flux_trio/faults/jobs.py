@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from flux_trio.cores.job_index import ACTIVE, jobid_in
-from flux_trio.formats import FormatError, job_key, parse_eventlog
+from flux_trio.formats import Event, FormatError, job_key, parse_eventlog
 from flux_trio.messages import topics
-from flux_trio.protocols import InvalidTransition, Job, JobEvent, replay
+from flux_trio.protocols import InvalidTransition, Job, JobEvent, JobState, replay
 from flux_trio.store.stores import Store
 from flux_trio.trace import Kind, Record
 
@@ -58,6 +59,54 @@ class Jobs:
             elif not _is_over(text):
                 self.active.add(jobid)
         return lost
+
+
+class States:
+    """The jobs as the events of the trace leave them; `store` returns what is stored now.
+
+    When the job manager ends, an event may be told and not stored: the next one forgets it.
+    """
+
+    def __init__(self, store: Callable[[], Store]) -> None:
+        self._store = store
+        self._jobs: dict[int, Job] = {}
+        self._unread: set[int] = set()  # those of which the present job manager has told no event
+
+    def state_of(self, jobid: int) -> JobState | None:
+        """Return the state of a job; None if nothing was told of it."""
+        found = self._jobs.get(jobid)
+        return None if found is None else found.state
+
+    def observe(self, record: Record) -> None:
+        """Take the next record; a Sink."""
+        data = record.data
+        if data is None:
+            return
+        match record.kind:
+            case Kind.EVENT:
+                job = self._before(data["id"], data["name"])
+                job.apply(Event(record.t, data["name"], data["context"]))
+            case Kind.CONFIG:  # a life begins
+                self._unread.update(self._jobs)
+                self._read()
+            case Kind.MODULE if data["module"] == topics.JOB_MANAGER:
+                if data["what"] == "started":
+                    self._read()
+                else:
+                    self._unread.update(self._jobs)
+
+    def _before(self, jobid: int, name: str) -> Job:
+        """Return a job as it is before its event `name`."""
+        if name == JobEvent.SUBMIT:
+            self._jobs[jobid] = Job(jobid)
+        elif jobid in self._unread or jobid not in self._jobs:
+            self._jobs[jobid] = stored_job(jobid, self._store())
+        self._unread.discard(jobid)
+        return self._jobs[jobid]
+
+    def _read(self) -> None:
+        for jobid in self._unread:
+            self._jobs[jobid] = stored_job(jobid, self._store())
 
 
 def job_of(eventlog: object, jobid: int = 0) -> Job:

@@ -147,14 +147,18 @@ def ask_for_nodes(world: CoresWorld, topic: str, ranks: Iterable[int]) -> None:
 # --- the instance
 
 
-def kill_instance(world: CoresWorld, back: float) -> None:
-    """Kill the instance; start it again from what is stored after `back` seconds."""
+def kill_instance(world: CoresWorld, back: float | None) -> None:
+    """Kill the instance; start it again from what is stored after `back` seconds.
+
+    If `back` is None, nobody starts it again.
+    """
     if not world.is_up:
         return
     for station in world.end_life():
         if isinstance(station.core, Client) and station.core.comes_back:
             _reconnect_later(world, station, station.name, 0.0)
-    world.later(back, world.begin_life)
+    if back is not None:
+        world.later(back, world.begin_life)
 
 
 def end_instance(world: CoresWorld, back: float) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from flux_trio.faults import JobPlan, Plan, When
+from flux_trio.faults import Crash, JobPlan, Plan, When
 from flux_trio.faults.by_hand import At, ByHand, InState, Logged, NeverReached
-from flux_trio.faults.catalogue import NodesDown, TornCommit
+from flux_trio.faults.catalogue import KillInstance, NodesDown, TornCommit
+from flux_trio.faults.plan import Depth
 from flux_trio.faults.world import EPOCH
 from flux_trio.messages import Response, topics
 from flux_trio.protocols import JobState
@@ -16,6 +18,7 @@ from flux_trio.trace import Kind
 
 ALLOC_SENT = When(topics.SCHED_ALLOC, side="send")
 GRANTED = When(topics.SCHED_ALLOC, side="send", type="response")
+DEPTHS = pytest.mark.parametrize("depth", ["cores", "stack"])
 
 
 def hand(*jobs: JobPlan, **plan: int) -> ByHand:
@@ -132,6 +135,67 @@ def test_any_fault_of_the_catalogue_strikes_at_once() -> None:
     assert ended.record.t < EPOCH + 30.0
     assert world.outcome().problems == ()
     assert [type(each) for each in world.game.struck] == [NodesDown]
+
+
+def ended_at_run(depth: Depth, strike: Callable[[ByHand], None]) -> ByHand:
+    """Return a world of two jobs, after `strike` when the first one runs."""
+    jobs = (JobPlan(run=10.0), JobPlan(run=5.0))
+    world = ByHand(Plan(seed=1, jobs=jobs, depth=depth))
+    world.run_until(InState(0, JobState.RUN))
+    strike(world)
+    return world
+
+
+@DEPTHS
+def test_crash_of_the_kvs_ends_the_instance_until_it_is_loaded(depth: Depth) -> None:
+    with ended_at_run(depth, lambda world: world.crash("kvs")) as world:
+        world.run()
+        assert world.dumps() == {}
+        world.load("kvs")
+        world.run()
+        assert list(world.dumps()) == list(world.world.modules)
+        assert world.state_of(0) == world.state_of(1) == JobState.INACTIVE
+        assert world.world.life == 1
+        assert world.outcome().problems == ()
+
+
+@DEPTHS
+def test_kvs_is_loaded_right_after_its_crash(depth: Depth) -> None:
+    with ended_at_run(depth, lambda world: world.crash("kvs")) as world:
+        world.load("kvs")
+        world.run()
+        assert world.state_of(0) == world.state_of(1) == JobState.INACTIVE
+        assert world.outcome().problems == ()
+
+
+@DEPTHS
+def test_outcome_starts_an_instance_that_has_ended(depth: Depth) -> None:
+    with ended_at_run(depth, lambda world: world.crash("kvs")) as world:
+        assert world.outcome().problems == ()
+        assert world.world.life == 1
+
+
+@DEPTHS
+@pytest.mark.parametrize("fault", [Crash("kvs", 1, back=3.0), KillInstance(1, back=3.0)])
+def test_instance_that_a_fault_ends_comes_back_with_its_jobs(
+    depth: Depth, fault: Crash | KillInstance
+) -> None:
+    with ended_at_run(depth, lambda world: world.strike(fault)) as world:
+        world.run()
+        assert world.state_of(0) == world.state_of(1) == JobState.INACTIVE
+        assert world.outcome().problems == ()
+
+
+def test_state_forgets_an_event_that_was_told_and_not_stored() -> None:
+    world = hand(JobPlan())
+    world.run_until(Logged("alloc"))
+    assert world.state_of(0) == JobState.RUN
+    world.crash("job-manager")
+    world.load("job-manager")
+    world.run_until(Logged("flux-restart"))
+    assert world.state_of(0) == JobState.SCHED
+    world.run()
+    assert world.state_of(0) == JobState.INACTIVE
 
 
 def test_tear_that_no_transaction_has_met_strikes_no_more_when_all_is_put_right() -> None:
