@@ -14,16 +14,19 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, Self, TypeAlias
 
+import msgspec
+
 from flux_trio.cores.state import Plain
 from flux_trio.faults import parties
 from flux_trio.faults.catalogue import AtMoment, When
 from flux_trio.faults.flight import Flight
 from flux_trio.faults.jobs import States
 from flux_trio.faults.moments import Nth, flights_of
-from flux_trio.faults.plan import Plan
+from flux_trio.faults.plan import Plan, check_plan
 from flux_trio.faults.properties import Property
 from flux_trio.faults.running import STEPS_MAX, Game, Lives, Outcome
 from flux_trio.faults.world import EPOCH, CoresWorld
+from flux_trio.formats import FormatError
 from flux_trio.protocols import JobState
 from flux_trio.trace import Kind, Record, Sink
 
@@ -226,13 +229,23 @@ class ByHand:
     # --- interfering
 
     def strike(self, fault: AtMoment) -> None:
-        """Let a fault of the catalogue strike now, whatever its `when` is."""
+        """Let a fault of the catalogue strike now, whatever its `when` is.
+
+        Raises TypeError for a fault without a moment, and FormatError for one with a wrong value.
+        """
+        if not isinstance(fault, AtMoment):
+            raise TypeError(f"expected a fault of the catalogue that has a moment, got {fault!r}")
+        check_plan(Plan(seed=0, faults=(msgspec.structs.replace(fault, when=1),)))
         self.is_at_rest = False
         self.game.note(fault)
         fault.strike(self.world)
 
     def crash(self, module: str) -> None:
-        """End a module with an error; nobody loads it again. With the kvs the instance ends."""
+        """End a module with an error, if it is there; nobody loads it again.
+
+        With the kvs the instance ends.
+        """
+        self._check_module(module)
         self.is_at_rest = False
         self.world.crash(module)
         if self.world.is_essential(module) and self.world.is_up:
@@ -240,16 +253,28 @@ class ByHand:
             self.world.end_in_order(self._end_life)
 
     def unload(self, module: str) -> None:
-        """Remove a module in order; nobody loads it again. The kvs is not removed."""
+        """Remove a module in order, if it is there; nobody loads it again.
+
+        The kvs is not removed.
+        """
+        self._check_module(module)
         self.is_at_rest = False
         self.world.unload(module)
 
     def load(self, module: str) -> None:
         """Start a module, unless it runs; with the kvs all modules, if the instance has ended."""
+        self._check_module(module)
         self.is_at_rest = False
         if self.world.is_essential(module):
             self._begin_life()
+        elif self._is_ended:
+            raise ValueError(f"expected an instance for {module}, got none: load the kvs first")
         self.world.load(module)
+
+    def _check_module(self, module: str) -> None:
+        """Raise FormatError if no module has this name."""
+        if module not in self.world.modules:
+            raise FormatError(f"one of {', '.join(self.world.modules)}", module, "module")
 
     def _end_life(self) -> None:
         parties.kill_instance(self.world, 0.0 if self._is_to_begin else None)

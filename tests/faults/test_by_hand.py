@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from flux_trio.faults import Crash, JobPlan, Plan, When
+from flux_trio.faults import Crash, JobPlan, Plan, When, Which
 from flux_trio.faults.by_hand import At, ByHand, InState, Logged, NeverReached
-from flux_trio.faults.catalogue import KillInstance, NodesDown, TornCommit
+from flux_trio.faults.catalogue import Drop, KillInstance, NodesDown, TornCommit
 from flux_trio.faults.plan import Depth
 from flux_trio.faults.world import EPOCH
+from flux_trio.formats import FormatError
 from flux_trio.messages import Response, topics
 from flux_trio.protocols import JobState
 from flux_trio.trace import Kind
@@ -204,6 +205,39 @@ def test_tear_that_no_transaction_has_met_strikes_no_more_when_all_is_put_right(
     world.run()
     world.strike(TornCommit(when=1))
     assert world.outcome().problems == ()
+
+
+@pytest.mark.parametrize("do", [ByHand.crash, ByHand.unload, ByHand.load])
+def test_module_that_no_world_has_is_refused_with_the_names_there_are(
+    do: Callable[[ByHand, str], None],
+) -> None:
+    expected = "module: expected one of kvs, resource, job-manager, .*, got .job_exec"
+    with pytest.raises(FormatError, match=expected):
+        do(hand(), "job_exec")
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "expected"),
+    [
+        (Crash("job_exec", 1), FormatError, "module: expected one of .*job-exec"),  # type: ignore[arg-type]
+        (Crash("sched", 1, back=-1.0), FormatError, "back"),
+        (Drop(Which(topics.SCHED_ALLOC)), TypeError, "that has a moment, got Drop"),
+    ],
+)
+def test_fault_that_cannot_strike_by_hand_is_refused_at_once(
+    fault: Any, error: type[Exception], expected: str
+) -> None:
+    world = hand()
+    with pytest.raises(error, match=expected):
+        world.strike(fault)
+    assert world.game.struck == []
+
+
+def test_module_is_not_loaded_without_an_instance() -> None:
+    world = hand()
+    world.crash("kvs")
+    with pytest.raises(ValueError, match="instance for sched, got none: load the kvs first"):
+        world.load("sched")
 
 
 @pytest.mark.parametrize(
