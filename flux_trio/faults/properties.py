@@ -10,6 +10,7 @@ A property says in one sentence what is wrong, or nothing:
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Property:
-    """A property `name`; `check` returns what is wrong, or "".
+    """A property `name`; `check` returns what is wrong in one sentence, or "" or None.
 
     `check` gets the whole trace at its end ("trace"), or the world: after each step ("step"), at
     each pause ("pause"), or when all has come to rest after the faults ("rest"). A property that
@@ -39,13 +40,22 @@ class Property:
     """At a pause: the modules that have to be well; empty if no fault may be at work at all. Over
     the trace: the modules that are judged, none of which may have lied."""
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name or ":" in self.name:
+            raise ValueError(
+                f"expected the name of a property, a text without a colon, got {self.name!r}"
+            )
+        if inspect.iscoroutinefunction(self.check):
+            raise TypeError(
+                f"property {self.name}: expected a plain function, got the async {self.check!r}"
+            )
+
     def __call__(self, seen: Any) -> str:
         try:
-            said: str = self.check(seen)
+            return sentence(self.name, self.check(seen))
         except Exception as error:
             error.add_note(f"The property {self.name} has raised this.")
             raise
-        return said
 
     def watch(self, world: CoresWorld) -> Watcher:
         """Return what looks at the records of `world`."""
@@ -71,7 +81,17 @@ class Watcher:
 
     def found(self, problem: str) -> None:
         """Note what is wrong; the first problem counts."""
-        self.problem = self.problem or problem
+        self.problem = self.problem or sentence(type(self).__name__, problem)
+
+
+def sentence(name: str, said: object) -> str:
+    """Return what the property `name` says; TypeError if that is neither a text nor None."""
+    if said is None:
+        return ""
+    if not isinstance(said, str):
+        expected = "a sentence that says what is wrong, or an empty text"
+        raise TypeError(f"property {name}: expected {expected}, got {said!r}")
+    return said
 
 
 def over_trace(name: str, *modules: str) -> Callable[[Callable[[Sequence[Record]], str]], Property]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -152,6 +153,39 @@ def test_property_over_the_trace_is_not_asked_about_a_module_that_lies(
     outcome = run_plan(plan, properties=[never])
     assert outcome.struck == (LIE,)
     assert ("never" in outcome.broken) is is_asked
+
+
+@pytest.mark.parametrize("said", [True, 42, ["it is late"]])
+@pytest.mark.parametrize("makes", [over_trace, after_each_step, at_each_pause, at_rest])
+def test_property_that_returns_no_sentence_is_an_error(makes: Any, said: object) -> None:
+    prop = makes("odd")(lambda _: said)
+    with pytest.raises(TypeError, match=r"^property odd: expected a sentence .*, got ") as raised:
+        run_plan(PLAN, properties=[prop])
+    assert str(raised.value).endswith(f"got {said!r}")
+
+
+def test_watcher_that_finds_no_sentence_is_an_error() -> None:
+    @watching("odd")
+    class Finder(Watcher):
+        def rest(self) -> None:
+            self.found(True)  # type: ignore[arg-type]
+
+    with pytest.raises(TypeError, match=r"property Finder: expected a sentence .*, got True"):
+        run_plan(PLAN, properties=[Finder])
+
+
+def test_async_function_is_no_property() -> None:
+    async def waits(_trace: Sequence[Record]) -> str:
+        return ""
+
+    with pytest.raises(TypeError, match="property slow: expected a plain function, got the async"):
+        over_trace("slow")(waits)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["", "once: twice", 3])
+def test_property_needs_a_name_that_a_problem_can_begin_with(name: Any) -> None:
+    with pytest.raises(ValueError, match=f"a text without a colon, got {name!r}"):
+        over_trace(name)(lambda _: "")
 
 
 def test_plan_that_breaks_a_property_of_a_user_is_made_small() -> None:
