@@ -136,6 +136,7 @@ class ByHand:
         sinks = [self.trace.append, self._states.observe, *sinks]
         self.game = Game(plan, sinks, properties, lives=Lives())
         self.is_at_rest = False
+        self._outcome: Outcome | None = None
         self._is_ended = False  # the instance has ended, and nobody starts it again
         self._is_to_begin = False  # the instance is to be started again as soon as it has ended
 
@@ -288,10 +289,15 @@ class ByHand:
             self.world.begin_life()
 
     def outcome(self) -> Outcome:
-        """Put everything right, run to rest, and check all properties."""
-        self._begin_life()
-        is_at_rest = self.game.play()
-        return self.game.outcome(is_at_rest=is_at_rest)
+        """Put everything right, run to rest, and check all properties.
+
+        The game is over then: a second call returns the same outcome.
+        """
+        if self._outcome is None:
+            self._begin_life()
+            is_at_rest = self.game.play()
+            self._outcome = self.game.outcome(is_at_rest=is_at_rest)
+        return self._outcome
 
 
 class _Events:

@@ -199,6 +199,11 @@ def test_state_forgets_an_event_that_was_told_and_not_stored() -> None:
     assert world.state_of(0) == JobState.INACTIVE
 
 
+def test_outcome_that_is_asked_for_again_is_the_same() -> None:
+    world = hand()
+    assert world.outcome() is world.outcome()
+
+
 def test_tear_that_no_transaction_has_met_strikes_no_more_when_all_is_put_right() -> None:
     """It would take the change with which a held job is let go, and the job would stay held."""
     world = hand(JobPlan(urgency=0))
