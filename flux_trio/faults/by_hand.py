@@ -27,6 +27,7 @@ from flux_trio.faults.properties import Property
 from flux_trio.faults.running import STEPS_MAX, Game, Lives, Outcome
 from flux_trio.faults.world import EPOCH, CoresWorld
 from flux_trio.formats import FormatError
+from flux_trio.formats.fields import get_seconds
 from flux_trio.protocols import JobState
 from flux_trio.trace import Kind, Record, Sink
 
@@ -63,6 +64,9 @@ class At:
     """So many seconds have passed since the start of the world."""
 
     seconds: float
+
+    def __post_init__(self) -> None:
+        get_seconds(vars(self), "seconds")
 
 
 Until: TypeAlias = When | Logged | InState | At | Callable[["ByHand"], bool]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from flux_trio.formats.fields import get_seconds
 from flux_trio.messages import Message
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ class Flight:
         self.station.release(self.ref)
 
     def delay(self, seconds: float) -> None:
-        """Hold it for so many seconds."""
+        """Hold it for so many seconds; FormatError unless these are finite and at least 0."""
+        get_seconds({"seconds": seconds}, "seconds")
         self.hold()
         self.world.later(seconds, self.release)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -70,6 +71,18 @@ def test_message_that_is_delayed_arrives_later() -> None:
     assert granted.record is not None
     assert granted.record.t == EPOCH + 7.0
     assert world.outcome().problems == ()
+
+
+@pytest.mark.parametrize("seconds", [-1.0, math.inf, math.nan, "7"])
+def test_time_that_never_comes_is_refused(seconds: Any) -> None:
+    world = hand()
+    sent = world.run_until(GRANTED)
+    expected = "seconds: expected a number of seconds, at least 0, got"
+    with pytest.raises(FormatError, match=expected):
+        sent.delay(seconds)
+    with pytest.raises(FormatError, match=expected):
+        At(seconds)
+    world.run_until(Logged("alloc"))
 
 
 def test_message_that_is_dropped_is_never_taken() -> None:
