@@ -25,6 +25,7 @@ from flux_trio.faults.moments import Nth, flights_of
 from flux_trio.faults.plan import Plan, check_plan
 from flux_trio.faults.properties import Property
 from flux_trio.faults.running import STEPS_MAX, Game, Lives, Outcome
+from flux_trio.faults.tries import Tries
 from flux_trio.faults.world import EPOCH, CoresWorld
 from flux_trio.formats import FormatError
 from flux_trio.formats.fields import get_seconds
@@ -139,6 +140,8 @@ class ByHand:
         self._states = States(lambda: self.world.disk.store)
         sinks = [self.trace.append, self._states.observe, *sinks]
         self.game = Game(plan, sinks, properties, lives=Lives())
+        self._tries = Tries(plan)
+        self.world.trace.add_sink(self._tries.observe)
         self.is_at_rest = False
         self._outcome: Outcome | None = None
         self._is_ended = False  # the instance has ended, and nobody starts it again
@@ -200,12 +203,16 @@ class ByHand:
                 return self._run_while(until, lambda: not until(self))
 
     def run(self) -> None:
-        """Go on until all is at rest: nothing is left to happen, except to held messages."""
+        """Go on until all is at rest: nothing is left to happen, except to held messages.
+
+        Requests that fail since a module is away, and are made again and again, count as nothing.
+        """
+        self._tries.begin()
         while self._step():
             pass
 
     def _step(self) -> bool:
-        self.is_at_rest = not self.game.step()
+        self.is_at_rest = not self.game.step() or self._tries.are_all(self.world)
         if self.world.nsteps >= STEPS_MAX:
             raise NeverReached(f"there is no rest after {STEPS_MAX} steps")
         return not self.is_at_rest
@@ -226,6 +233,7 @@ class ByHand:
         return Stopped(self, found[0])
 
     def _run_while(self, until: Until, is_early: Callable[[], bool]) -> Stopped:
+        self._tries.begin()
         while is_early():
             if not self._step():
                 raise NeverReached(f"all is at rest after {self.world.nsteps} steps: {until}")

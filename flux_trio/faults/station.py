@@ -196,6 +196,11 @@ class Station:
         """The keys of the timers that are set."""
         return self._timers
 
+    @property
+    def last_timer(self) -> float:
+        """When the last timer fires, in seconds that passed; 0 without one."""
+        return max([at for at, _ in self._timers.values()], default=0.0)
+
     def set_timer(self, key: Hashable, at: float) -> None:
         """Fire `key` at `at`, in seconds that passed; replaces an earlier time."""
         self._count += 1

@@ -99,7 +99,7 @@ class CoresWorld:
         self._draw = random.Random(seed)
         self._late = late
         self._sender = ""
-        self._agenda = Agenda()
+        self.agenda = Agenda()
         self._strikes: deque[Callable[[], object]] = deque()
         self._next_life: deque[Callable[[], object]] = deque()  # what is to be done then
         self._away: dict[str, float] = {}  # modules that take nothing in, until when
@@ -326,7 +326,7 @@ class CoresWorld:
 
     def later(self, seconds: float, do: Callable[..., object], *args: Any) -> None:
         """Call `do(*args)` after so many seconds."""
-        self._agenda.add(self.passed + seconds, do, args)
+        self.agenda.add(self.passed + seconds, do, args)
 
     def load_later(self, name: str, seconds: float) -> None:
         """Load a module after so many seconds, if the instance still lives the same life."""
@@ -368,7 +368,7 @@ class CoresWorld:
             self._go_on()
             return True
         self.nsteps += 1
-        self._agenda.do_due(self.passed)
+        self.agenda.do_due(self.passed)
         self.strike()
         if self._is_stopping:
             return True
@@ -421,7 +421,7 @@ class CoresWorld:
         """
         passed, away = self.passed, self._away
         ready: list[Station] = []
-        moment = self._agenda.next_at
+        moment = self.agenda.next_at
         for name, station in self.stations.items():
             if away and away.get(name, 0.0) > passed:
                 continue

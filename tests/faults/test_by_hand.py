@@ -217,6 +217,40 @@ def test_outcome_that_is_asked_for_again_is_the_same() -> None:
     assert world.outcome() is world.outcome()
 
 
+@DEPTHS
+@pytest.mark.parametrize("module", ["job-manager", "job-ingest"])
+@pytest.mark.parametrize("state", [None, JobState.RUN])
+def test_world_is_at_rest_though_requests_to_a_module_that_is_away_are_made_again(
+    module: str, state: JobState | None, depth: Depth
+) -> None:
+    jobs = (JobPlan(run=10.0), JobPlan(at=200.0))
+    with ByHand(Plan(seed=1, jobs=jobs, depth=depth)) as world:
+        if state is not None:
+            world.run_until(InState(0, state))
+        world.unload(module)
+        world.run()
+        assert world.is_at_rest
+        assert world.world.passed > EPOCH + 200.0
+        assert world.state_of(1) is None
+        with pytest.raises(NeverReached, match="at rest"):
+            world.run_until(Logged("submit", job=1))
+        world.load(module)
+        world.run()
+        assert world.state_of(0) == world.state_of(1) == JobState.INACTIVE
+        assert world.outcome().problems == ()
+
+
+def test_jobs_go_to_their_end_while_requests_fail_and_until_a_module_is_back() -> None:
+    world = hand(JobPlan(run=300.0), JobPlan(at=2.0))
+    world.run_until(InState(0, JobState.RUN))
+    world.unload("job-ingest")
+    world.run()
+    assert world.state_of(0) == JobState.INACTIVE
+    world.world.load_later("job-ingest", 1000.0)
+    world.run()
+    assert world.state_of(1) == JobState.INACTIVE
+
+
 def test_tear_that_no_transaction_has_met_strikes_no_more_when_all_is_put_right() -> None:
     """It would take the change with which a held job is let go, and the job would stay held."""
     world = hand(JobPlan(urgency=0))
