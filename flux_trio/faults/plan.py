@@ -16,11 +16,12 @@ import msgspec
 from msgspec import inspect
 
 from flux_trio.faults.catalogue import Fault
-from flux_trio.faults.catalogue.base import Count
 from flux_trio.faults.disk import StoreKind
+from flux_trio.faults.fitting import check_clock
 from flux_trio.faults.workload import JOB_ACTIONS, Do, JobPlan
-from flux_trio.formats import FormatError
-from flux_trio.formats.errors import Words
+from flux_trio.formats import HOSTS_MAX, FormatError
+from flux_trio.formats.errors import OUT_OF_RANGE, Words
+from flux_trio.formats.idset import IDS_MAX
 
 __all__ = [
     "Depth",
@@ -52,8 +53,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A world: `seed` orders what happens, `late` is how often time passes while messages wait."""
 
     seed: int
-    nnodes: Count = 4
-    cores: Count = 2
+    nnodes: Annotated[int, msgspec.Meta(ge=1, le=HOSTS_MAX)] = 4
+    cores: Annotated[int, msgspec.Meta(ge=1, le=IDS_MAX)] = 2  # on each node
     policy: Literal["fifo", "easy", "conservative"] = "fifo"
     limit: Annotated[int, msgspec.Meta(ge=0)] = 0  # of alloc requests at a time; 0: no limit
     late: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.0
@@ -126,6 +127,7 @@ def _plan_of(raw: Any) -> Plan:
         if each.what in JOB_ACTIONS and each.job >= len(plan.jobs):
             expected = f"the place of one of the {len(plan.jobs)} jobs, from 0"
             raise FormatError(expected, each.job, f"actions[{place}].job")
+    check_clock(plan.faults)
     return plan
 
 
@@ -134,7 +136,7 @@ _STEP: Final = re.compile(r"[^.\[\]]+")
 
 
 def _with_names(error: FormatError, raw: Any) -> FormatError:
-    """Return the error with the names that were expected, if only some names are allowed."""
+    """Return the error with the value that is out of range, or the names that were expected."""
     shapes: list[inspect.Type] = [inspect.type_info(Plan)]
     value = raw
     for step in _STEP.findall(error.where):
@@ -162,6 +164,8 @@ def _with_names(error: FormatError, raw: Any) -> FormatError:
             wrong = [key for key in value if key not in names and key != "type"]
             if wrong and value.get("type") == shape.tag:
                 return _unknown(error, f"one of the keys {', '.join(names)}", names, wrong[0])
+    if error.got == OUT_OF_RANGE:
+        return FormatError(error.expected, value, error.where)
     return error
 
 

@@ -22,6 +22,8 @@ class Words(str):
 
 
 MISSING = Words("nothing")
+OUT_OF_RANGE = Words("a value out of range")
+"""What msgspec says of a value that it does not show."""
 
 
 class FormatError(ValueError):
@@ -47,7 +49,7 @@ class FormatError(ValueError):
         if match := _MSGSPEC_UNKNOWN.fullmatch(text):
             return cls("only the keys of the format", Words(f"the key {match[1]}"), where)
         if match := _MSGSPEC_TYPE.fullmatch(text):
-            got = Words((match[2] or "a value out of range").strip("`"))
+            got = Words(match[2].strip("`")) if match[2] else OUT_OF_RANGE
             return cls(match[1].replace("`", ""), got, where)
         return cls("well-formed data", Words(text), where)
 

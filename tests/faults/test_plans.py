@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from flux_trio.faults import (
+    ClockDrift,
+    ClockJump,
     Crash,
     DiskFull,
     Do,
@@ -101,7 +103,7 @@ def test_wrong_plan_is_refused_with_its_place(text: str, said: str) -> None:
     [
         (Crash("cron", 1), f'module: expected one of {MODULES}, got "cron"'),  # type: ignore[arg-type]
         (Crash("sched", "sched.alloc"), "when: expected int | object, got str"),  # type: ignore[arg-type]
-        (PluginRaises(nth=0), "nth: expected int >= 1, got a value out of range"),
+        (PluginRaises(nth=0), "nth: expected int >= 1, got 0"),
     ],
 )
 def test_wrong_plan_that_is_made_by_hand_is_refused_with_its_place(fault: Fault, said: str) -> None:
@@ -111,6 +113,53 @@ def test_wrong_plan_that_is_made_by_hand_is_refused_with_its_place(fault: Fault,
     assert str(refused.value) == f"faults[1].{said}"
     with pytest.raises(FormatError):
         ByHand(plan)
+
+
+ENDLESS = float("inf")
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        (
+            Plan(1, jobs=(JobPlan(at=ENDLESS),)),
+            "jobs[0].at: expected float <= 100000000.0, got",
+        ),
+        (Plan(1, jobs=(JobPlan(run=ENDLESS),)), "jobs[0].run: expected float <="),
+        (Plan(1, jobs=(JobPlan(run=float("nan")),)), "jobs[0].run: expected float >= 0.0, got nan"),
+        (Plan(1, actions=(Do(1e12, "purge"),)), "actions[0].at: expected float <="),
+        (
+            Plan(1, faults=(Crash("sched", 1, ENDLESS),)),
+            "faults[0].back: expected float <= 100000000.0, got inf",
+        ),
+        (Plan(1, faults=(Sleep(1, 1e17),)), "faults[0].seconds: expected float <="),
+        (Plan(1, faults=(ClockJump(1, 1e18),)), "faults[0].by: expected float <="),
+        (Plan(1, faults=(ClockJump(1, -1e12),)), "faults[0].by: expected float >="),
+        (
+            Plan(1, faults=(Sleep(1, 6e7), ClockJump(2, -6e7))),
+            "faults[1].by: expected at most 100000000 seconds "
+            "by which all faults of time move the clock, got 120000000.0",
+        ),
+        (Plan(1, faults=(ClockDrift(1, 4e7, times=3),)), "faults[0].by: expected at most"),
+        (Plan(1, nnodes=1_000_000), "nnodes: expected int <= 262144, got 1000000"),
+        (Plan(1, cores=10**12), "cores: expected int <= 4194304, got 1000000000000"),
+    ],
+)
+def test_number_that_no_world_can_have_is_refused_with_its_place(plan: Plan, said: str) -> None:
+    with pytest.raises(FormatError) as refused:
+        run_plan(plan)
+    assert str(refused.value).startswith(said)
+    with pytest.raises(FormatError) as refused:
+        plan_from_toml(plan_to_toml(plan))
+    assert str(refused.value).startswith(said)
+
+
+@pytest.mark.parametrize("fault", [ClockJump(5, 1e8), ClockJump(5, -1e8), Sleep(5, 1e8)])
+def test_longest_times_accuse_nobody(fault: Fault) -> None:
+    jobs = (JobPlan(run=1e8), JobPlan(run=1e8), JobPlan(at=1e8))
+    back = Crash("job-manager", 30, back=1e8)
+    plan = Plan(1, nnodes=1, cores=1, jobs=jobs, faults=(fault, back))
+    assert run_plan(plan, properties=OURS).problems == ()
 
 
 MISSED: dict[str, Fault] = {

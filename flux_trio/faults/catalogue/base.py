@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
 import msgspec
 
@@ -14,7 +14,12 @@ if TYPE_CHECKING:
     from flux_trio.faults.world import CoresWorld
     from flux_trio.messages import Event, Request, Response
 
-Seconds = Annotated[float, msgspec.Meta(ge=0)]
+LONGEST_S: Final = 1e8
+"""No time of a plan is longer than three years. Job ids hold 34 years, and the clock of a world
+starts 31 years after the Unix epoch, before which there are no times.
+"""
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=LONGEST_S)]
+ClockChange = Annotated[float, msgspec.Meta(ge=-LONGEST_S, le=LONGEST_S)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Rank = Annotated[int, msgspec.Meta(ge=0)]
 Type = Literal["request", "response", "event"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flux_trio.faults.catalogue.base import Count, Moment, Seconds, Strike
+from flux_trio.faults.catalogue.base import ClockChange, Count, Moment, Seconds, Strike
 
 if TYPE_CHECKING:
     from flux_trio.faults.world import CoresWorld
@@ -14,7 +14,7 @@ class ClockJump(Strike, frozen=True):
     """The wall clock is set `by` seconds ahead, or back if `by` is negative."""
 
     when: Moment
-    by: float
+    by: ClockChange
 
     def strike(self, world: CoresWorld) -> None:
         world.set_clock(self.by)
@@ -24,7 +24,7 @@ class ClockDrift(Strike, frozen=True):
     """The wall clock is corrected `times` times, each second: `by` seconds ahead, or back."""
 
     when: Moment
-    by: float
+    by: ClockChange
     times: Count = 5
 
     def strike(self, world: CoresWorld) -> None:
