@@ -1,13 +1,125 @@
-"""Checks of a plan that look at several of its values, each of which is right by itself."""
+"""Checks of a plan that look at several of its values, each of which is right by itself.
+
+A plan names the jobs, queues, nodes and cores of its world by their numbers, and all must be there.
+Only a job may ask for ranks that are not there: then it never runs.
+"""
 
 from __future__ import annotations
 
-from flux_trio.faults.catalogue import ClockDrift, ClockJump, Fault, Sleep
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from flux_trio.faults.catalogue import (
+    ClockDrift,
+    ClockJump,
+    Drain,
+    ErrorAnswer,
+    Exclude,
+    Fault,
+    GrantForeign,
+    GrantOverlap,
+    NodesDown,
+    NodesUp,
+    Shrink,
+    Sleep,
+    Which,
+)
 from flux_trio.faults.catalogue.base import LONGEST_S
+from flux_trio.faults.workload import JOB_ACTIONS
 from flux_trio.formats import FormatError
+from flux_trio.formats.errors import Words
+from flux_trio.formats.glob import Glob
+from flux_trio.messages import topics
+
+if TYPE_CHECKING:
+    from flux_trio.faults.plan import Plan
+
+OF_NODES: Final = NodesDown | NodesUp | Drain | Shrink | Exclude
+"""The faults that have `ranks`."""
 
 
-def check_clock(faults: tuple[Fault, ...]) -> None:
+def check_fitting(plan: Plan) -> None:
+    """Raise FormatError if the plan names what its world does not have."""
+    for place, job in enumerate(plan.jobs):
+        if job.queue is not None:
+            _check(job.queue, _queues(plan), f"jobs[{place}].queue")
+    for place, asked in enumerate(plan.actions):
+        if asked.what in JOB_ACTIONS:
+            jobs = ("the place of one of the {} jobs", len(plan.jobs))
+            _check(asked.job, jobs, f"actions[{place}].job")
+        if asked.queue is not None:
+            _check(asked.queue, _queues(plan), f"actions[{place}].queue")
+        _check(asked.rank, _nodes(plan), f"actions[{place}].rank")
+    for place, fault in enumerate(plan.faults):
+        _check_fault(plan, fault, f"faults[{place}]")
+    _check_clock(plan.faults)
+
+
+def on_machine(plan: Plan, **sizes: int) -> Plan:
+    """Return the plan with fewer `nnodes` or `cores`: the last one is named for those gone."""
+    smaller = replace(plan, **sizes)
+    rank, core = smaller.nnodes - 1, smaller.cores - 1
+    return replace(
+        smaller,
+        actions=tuple(replace(each, rank=min(each.rank, rank)) for each in plan.actions),
+        faults=tuple(_on_machine(each, rank, core) for each in plan.faults),
+    )
+
+
+def _on_machine(fault: Fault, last_rank: int, last_core: int) -> Fault:
+    if isinstance(fault, GrantOverlap):
+        return replace(fault, rank=min(fault.rank, last_rank), core=min(fault.core, last_core))
+    if isinstance(fault, OF_NODES):
+        ranks = dict.fromkeys(min(rank, last_rank) for rank in fault.ranks)
+        return replace(fault, ranks=tuple(ranks))
+    return fault
+
+
+def _check_fault(plan: Plan, fault: Fault, where: str) -> None:
+    match fault:
+        case NodesDown() | NodesUp() | Drain() | Shrink() | Exclude():
+            for place, rank in enumerate(fault.ranks):
+                _check(rank, _nodes(plan), f"{where}.ranks[{place}]")
+        case GrantOverlap():
+            _check(fault.rank, _nodes(plan), f"{where}.rank")
+            cores = ("the number of one of the {} cores of a node", plan.cores)
+            _check(fault.core, cores, f"{where}.core")
+            _check_grant(fault.which, f"{where}.which")
+        case GrantForeign():
+            if fault.rank < plan.nnodes:
+                expected = f"a rank that none of the {plan.nnodes} nodes has"
+                raise FormatError(expected, fault.rank, f"{where}.rank")
+            _check_grant(fault.which, f"{where}.which")
+        case ErrorAnswer():
+            if fault.which.type != "response":
+                raise FormatError("response", fault.which.type, f"{where}.which.type")
+
+
+def _check_grant(which: Which, where: str) -> None:
+    """Raise FormatError if this cannot be the message by which the scheduler stores an R."""
+    is_commit = which.type == "request" and Glob(which.topic).matches(topics.KVS_COMMIT)
+    if not is_commit or which.party not in ("", topics.SCHED):
+        got = Words(f"a {which.type} {which.topic}" + (f" of {which.party}" * bool(which.party)))
+        raise FormatError(f"a request {topics.KVS_COMMIT} of {topics.SCHED}", got, where)
+
+
+def _nodes(plan: Plan) -> tuple[str, int]:
+    return "the rank of one of the {} nodes", plan.nnodes
+
+
+def _queues(plan: Plan) -> tuple[str, int]:
+    return "the number of one of the {} named queues", plan.queues
+
+
+def _check(number: int, among: tuple[str, int], where: str) -> None:
+    """Raise FormatError unless `number` is one of so many, counted from 0."""
+    expected, count = among
+    if number >= count:
+        raise FormatError(f"{expected.format(count)}, from 0", number, where)
+
+
+def _check_clock(faults: tuple[Fault, ...]) -> None:
     """Raise FormatError if the faults together may move the clock by more than LONGEST_S."""
     moved = 0.0
     for place, fault in enumerate(faults):

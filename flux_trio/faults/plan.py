@@ -17,8 +17,8 @@ from msgspec import inspect
 
 from flux_trio.faults.catalogue import Fault
 from flux_trio.faults.disk import StoreKind
-from flux_trio.faults.fitting import check_clock
-from flux_trio.faults.workload import JOB_ACTIONS, Do, JobPlan
+from flux_trio.faults.fitting import check_fitting
+from flux_trio.faults.workload import Do, JobPlan
 from flux_trio.formats import HOSTS_MAX, FormatError
 from flux_trio.formats.errors import OUT_OF_RANGE, Words
 from flux_trio.formats.idset import IDS_MAX
@@ -118,16 +118,21 @@ def check_plan(plan: Plan) -> None:
     _plan_of(msgspec.to_builtins(plan))
 
 
+def can_be_played(plan: Plan) -> bool:
+    """Return whether no value of the plan is wrong."""
+    try:
+        check_plan(plan)
+    except FormatError:
+        return False
+    return True
+
+
 def _plan_of(raw: Any) -> Plan:
     try:
         plan = msgspec.convert(raw, Plan)
     except msgspec.ValidationError as error:
         raise _with_names(FormatError.of_msgspec(error), raw) from None
-    for place, each in enumerate(plan.actions):
-        if each.what in JOB_ACTIONS and each.job >= len(plan.jobs):
-            expected = f"the place of one of the {len(plan.jobs)} jobs, from 0"
-            raise FormatError(expected, each.job, f"actions[{place}].job")
-    check_clock(plan.faults)
+    check_fitting(plan)
     return plan
 
 

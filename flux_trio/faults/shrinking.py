@@ -11,10 +11,10 @@ from typing import Any, Final, TypeAlias, TypeVar
 import msgspec
 
 from flux_trio.faults.catalogue import When, Which
-from flux_trio.faults.plan import Plan, check_plan
+from flux_trio.faults.fitting import on_machine
+from flux_trio.faults.plan import Plan, can_be_played
 from flux_trio.faults.running import run_plan
 from flux_trio.faults.workload import Do, JobPlan
-from flux_trio.formats import FormatError
 
 RUNS_MAX: Final = 150
 SECONDS_MAX: Final = 60.0
@@ -60,9 +60,9 @@ class _Tries:
 
     def first(self, plans: Iterable[Plan]) -> Plan | None:
         """Return the first plan that breaks the property; None if there is none."""
-        for tried in plans:
+        for tried in filter(can_be_played, plans):
             key = msgspec.json.encode(tried)
-            if key in self._tried or not _can_be_played(tried):
+            if key in self._tried:
                 continue
             self._tried.add(key)
             if not self._left or time.monotonic() > self._end:
@@ -71,15 +71,6 @@ class _Tries:
             if self._check(tried):
                 return tried
         return None
-
-
-def _can_be_played(plan: Plan) -> bool:
-    """Return whether no part of the plan names what an edit has left out, such as a node."""
-    try:
-        check_plan(plan)
-    except FormatError:
-        return False
-    return True
 
 
 def _thinned(plan: Plan, tries: _Tries) -> Plan:
@@ -160,7 +151,7 @@ def _nearer_to_plain(name: str, value: Any) -> Iterator[Any]:
 def _of_machine(name: str, plan: Plan) -> Iterator[Plan]:
     """The plan with fewer nodes, or fewer cores on each."""
     for each in _less(getattr(plan, name)):
-        yield msgspec.structs.replace(plan, **{name: each})
+        yield on_machine(plan, **{name: each})
 
 
 def _plainings(plan: Plan) -> Iterator[Edit]:

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from flux_trio.faults.catalogue.base import Count, Seconds, When
+from flux_trio.faults.catalogue.base import Count, Rank, Seconds, When
 
 Place = Annotated[int, msgspec.Meta(ge=0)]
 Urgency = Annotated[int, msgspec.Meta(ge=0, le=31)]
@@ -46,7 +46,7 @@ class JobPlan(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
     run: Seconds = 1.0
     limit: Seconds = 0.0  # 0: the job has no limit
     urgency: Urgency = 16
-    ranks: tuple[Place, ...] = ()
+    ranks: tuple[Rank, ...] = ()
     queue: Place | None = None
 
 
@@ -62,7 +62,7 @@ class Do(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     at: Seconds
     what: Action
     job: Place = 0
-    rank: Place = 0
+    rank: Rank = 0
     value: Urgency = 16
     queue: Place | None = None
     when: When | None = None

@@ -27,7 +27,7 @@ def test_a_jobspec_like_another_is_kept_in_a_fraction_of_its_size() -> None:
     keeper = Jobspecs()
     first, second = keeper.keep(1, case(1)), keeper.keep(1, case(20))
     assert second.like is first.like
-    assert len(second.difference) * 5 < len(case(20))
+    assert len(second.packed) * 5 < len(case(20))
 
 
 def test_equal_jobspecs_are_one_object() -> None:

@@ -10,10 +10,15 @@ from flux_trio.faults import (
     ClockDrift,
     ClockJump,
     Crash,
+    CrashTogether,
     DiskFull,
     Do,
     Drop,
+    ErrorAnswer,
+    Exclude,
     Fault,
+    GrantForeign,
+    GrantOverlap,
     HeldUntil,
     JobPlan,
     NodesDown,
@@ -154,6 +159,96 @@ def test_number_that_no_world_can_have_is_refused_with_its_place(plan: Plan, sai
     assert str(refused.value).startswith(said)
 
 
+NO_NODE = "expected the rank of one of the 4 nodes, from 0, got 77"
+NO_QUEUE = "expected the number of one of the 0 named queues, from 0, got 5"
+R_STORED = Which(topics.KVS_COMMIT, party="sched")
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        (Plan(1, faults=(NodesDown((0, 77), 1),)), f"faults[0].ranks[1]: {NO_NODE}"),
+        (Plan(1, faults=(Exclude((77,), 1),)), f"faults[0].ranks[0]: {NO_NODE}"),
+        (Plan(1, faults=(NodesDown((), 1),)), "faults[0].ranks: expected array of length >= 1"),
+        (Plan(1, faults=(CrashTogether((), 1),)), "faults[0].modules: expected array of length >="),
+        (Plan(1, actions=(Do(0.0, "drain", rank=77),)), f"actions[0].rank: {NO_NODE}"),
+        (Plan(1, actions=(Do(0.0, "queue-stop", queue=5),)), f"actions[0].queue: {NO_QUEUE}"),
+        (Plan(1, jobs=(JobPlan(queue=5),)), f"jobs[0].queue: {NO_QUEUE}"),
+        (
+            Plan(1, jobs=(JobPlan(queue=2),), queues=2),
+            "jobs[0].queue: expected the number of one of the 2 named queues, from 0, got 2",
+        ),
+        (
+            Plan(1, jobs=(JobPlan(),), actions=(Do(0.0, "cancel", job=77),)),
+            "actions[0].job: expected the place of one of the 1 jobs, from 0, got 77",
+        ),
+        (Plan(1, faults=(GrantOverlap(R_STORED, rank=77),)), f"faults[0].rank: {NO_NODE}"),
+        (
+            Plan(1, faults=(GrantOverlap(R_STORED, core=2),)),
+            "faults[0].core: expected the number of one of the 2 cores of a node, from 0, got 2",
+        ),
+        (
+            Plan(1, faults=(GrantForeign(R_STORED, rank=3),)),
+            "faults[0].rank: expected a rank that none of the 4 nodes has, got 3",
+        ),
+        (
+            Plan(1, faults=(GrantOverlap(Which(topics.SCHED_ALLOC, party="sched")),)),
+            "faults[0].which: expected a request kvs.commit of sched, "
+            "got a request sched.alloc of sched",
+        ),
+        (
+            Plan(1, faults=(GrantForeign(Which(topics.KVS_COMMIT, party="job-manager")),)),
+            "faults[0].which: expected a request kvs.commit of sched, "
+            "got a request kvs.commit of job-manager",
+        ),
+        (
+            Plan(1, faults=(ErrorAnswer(Which(topics.SCHED_ALLOC)),)),
+            'faults[0].which.type: expected response, got "request"',
+        ),
+        (
+            Plan(1, faults=(Drop(Which("x" * 256)),)),
+            "faults[0].which.topic: expected str of length <= 255",
+        ),
+    ],
+)
+def test_plan_that_names_what_its_world_does_not_have_is_refused(plan: Plan, said: str) -> None:
+    with pytest.raises(FormatError) as refused:
+        run_plan(plan)
+    assert str(refused.value).startswith(said)
+    with pytest.raises(FormatError) as refused:
+        plan_from_toml(plan_to_toml(plan))
+    assert str(refused.value).startswith(said)
+
+
+def test_plans_that_are_tried_name_only_what_their_worlds_have() -> None:
+    """The lies and the nodes are broken as long as they are named, on whatever machine."""
+    faults = (
+        NodesDown((0, 3), 5),
+        Exclude((3,), 9),
+        GrantOverlap(R_STORED, rank=2, core=1),
+        GrantForeign(R_STORED),
+    )
+    asked = (Do(9.0, "drain", rank=3), Do(9.0, "queue-stop", queue=1), Do(9.0, "cancel", job=1))
+    jobs = (JobPlan(queue=0), JobPlan(queue=1, ranks=(3,)))
+    plan = Plan(1, jobs=jobs, actions=asked, faults=faults, queues=2)
+    tried = []
+
+    def is_broken(plan: Plan) -> bool:
+        tried.append(plan)
+        assert plan_from_toml(plan_to_toml(plan)) == plan
+        return len(plan.faults) == len(faults) and bool(plan.actions)
+
+    small = shrink(plan, "any", is_broken)
+    assert len(tried) > 20
+    assert (small.nnodes, small.cores) == (1, 1)
+    assert small.faults == (
+        NodesDown((0,), 1, back=0.0),
+        Exclude((0,), 1),
+        GrantOverlap(R_STORED, rank=0, core=0),
+        GrantForeign(R_STORED, rank=1),
+    )
+
+
 @pytest.mark.parametrize("fault", [ClockJump(5, 1e8), ClockJump(5, -1e8), Sleep(5, 1e8)])
 def test_longest_times_accuse_nobody(fault: Fault) -> None:
     jobs = (JobPlan(run=1e8), JobPlan(run=1e8), JobPlan(at=1e8))
@@ -226,7 +321,7 @@ def test_shrinking_makes_times_and_counts_of_a_fault_smaller() -> None:
     small = shrink(plan, "any", lambda tried: len(tried.faults) == 2 and len(tried.jobs) == 2)
     assert small.faults == (
         Crash("sched", When(topics.SCHED_ALLOC), back=0.0),
-        NodesDown((1,), 1, back=0.0),
+        NodesDown((0,), 1, back=0.0),
     )
 
 

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
 import msgspec
 
+from flux_trio.formats.glob import GLOB_CHARS_MAX
+from flux_trio.formats.idset import IDS_MAX
+
 if TYPE_CHECKING:
     from flux_trio.faults.flight import Flight
     from flux_trio.faults.world import CoresWorld
@@ -21,7 +24,9 @@ starts 31 years after the Unix epoch, before which there are no times.
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=LONGEST_S)]
 ClockChange = Annotated[float, msgspec.Meta(ge=-LONGEST_S, le=LONGEST_S)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
-Rank = Annotated[int, msgspec.Meta(ge=0)]
+Topics = Annotated[str, msgspec.Meta(max_length=GLOB_CHARS_MAX)]
+Rank = Annotated[int, msgspec.Meta(ge=0, lt=IDS_MAX)]
+Ranks = Annotated[tuple[Rank, ...], msgspec.Meta(min_length=1)]
 Type = Literal["request", "response", "event"]
 Module = Literal["resource", "job-manager", "job-exec", "sched", "job-ingest", "job-list"]
 AnyModule = Literal["kvs", "resource", "job-manager", "job-exec", "sched", "job-ingest", "job-list"]
@@ -36,7 +41,7 @@ class When(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     this party sends, or receives, count.
     """
 
-    topic: str
+    topic: Topics
     nth: Count = 1
     side: Literal["send", "recv"] = "recv"
     type: Type = "request"
@@ -46,7 +51,7 @@ class When(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 class Which(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The `nth` message of `topic` (a glob) that is sent, by `party` if it is given."""
 
-    topic: str
+    topic: Topics
     nth: Count = 1
     type: Type = "request"
     party: str = ""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
 
 from flux_trio.faults import parties
 from flux_trio.faults.catalogue.base import (
@@ -78,7 +80,7 @@ class Reload(Strike, frozen=True):
 class CrashTogether(Strike, frozen=True):
     """Several modules end with an error at one moment; they are loaded again after `back`."""
 
-    modules: tuple[Module, ...]
+    modules: Annotated[tuple[Module, ...], msgspec.Meta(min_length=1)]
     when: Moment
     back: Seconds = 0.0
 

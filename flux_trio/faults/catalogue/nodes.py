@@ -1,11 +1,11 @@
-"""Faults of nodes. `ranks` are their ranks; those that the instance does not have are left out."""
+"""Faults of nodes. `ranks` are their ranks."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from flux_trio.faults import parties
-from flux_trio.faults.catalogue.base import Moment, Rank, Seconds, Strike
+from flux_trio.faults.catalogue.base import Moment, Ranks, Seconds, Strike
 from flux_trio.messages import topics
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class NodesDown(Strike, frozen=True):
     """The nodes fail; they are up again after `back` seconds."""
 
-    ranks: tuple[Rank, ...]
+    ranks: Ranks
     when: Moment
     back: Seconds = 5.0
 
@@ -27,7 +27,7 @@ class NodesDown(Strike, frozen=True):
 class NodesUp(Strike, frozen=True):
     """The nodes are down from the start of the world, and come up at this moment."""
 
-    ranks: tuple[Rank, ...]
+    ranks: Ranks
     when: Moment
 
     def strike(self, world: CoresWorld) -> None:
@@ -37,7 +37,7 @@ class NodesUp(Strike, frozen=True):
 class Drain(Strike, frozen=True):
     """The nodes are drained: no new job starts there. They are undrained after `back` seconds."""
 
-    ranks: tuple[Rank, ...]
+    ranks: Ranks
     when: Moment
     back: Seconds = 5.0
 
@@ -53,7 +53,7 @@ class Shrink(Strike, frozen=True):
     jobs there, and grows them again (RFC 28).
     """
 
-    ranks: tuple[Rank, ...]
+    ranks: Ranks
     when: Moment
     back: Seconds = 5.0
 
@@ -65,7 +65,7 @@ class Shrink(Strike, frozen=True):
 class Exclude(Strike, frozen=True):
     """The nodes are excluded from the start of the world, and grow the resources at this moment."""
 
-    ranks: tuple[Rank, ...]
+    ranks: Ranks
     when: Moment
 
     def strike(self, world: CoresWorld) -> None:
