@@ -1,4 +1,4 @@
-"""Checks of a plan that look at several of its values, each of which is right by itself.
+"""Checks of a plan that its types do not make: most of them look at several values.
 
 A plan names the jobs, queues, nodes and cores of its world by their numbers, and all must be there.
 Only a job may ask for ranks that are not there: then it never runs.
@@ -24,6 +24,7 @@ from flux_trio.faults.catalogue import (
     Shrink,
     Sleep,
     Which,
+    WrongRequest,
 )
 from flux_trio.faults.catalogue.base import LONGEST_S
 from flux_trio.faults.workload import JOB_ACTIONS
@@ -40,7 +41,7 @@ OF_NODES: Final = NodesDown | NodesUp | Drain | Shrink | Exclude
 
 
 def check_fitting(plan: Plan) -> None:
-    """Raise FormatError if the plan names what its world does not have."""
+    """Raise FormatError if the plan says what its world cannot have."""
     for place, job in enumerate(plan.jobs):
         if job.queue is not None:
             _check(job.queue, _queues(plan), f"jobs[{place}].queue")
@@ -94,6 +95,11 @@ def _check_fault(plan: Plan, fault: Fault, where: str) -> None:
         case ErrorAnswer():
             if fault.which.type != "response":
                 raise FormatError("response", fault.which.type, f"{where}.which.type")
+        case WrongRequest():
+            service, *method = fault.topic.split(".")
+            if not (service and method and all(method)):
+                expected = f"a topic such as {topics.JOB_RAISE}"
+                raise FormatError(expected, fault.topic, f"{where}.topic")
 
 
 def _check_grant(which: Which, where: str) -> None:

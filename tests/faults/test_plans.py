@@ -27,6 +27,7 @@ from flux_trio.faults import (
     Sleep,
     When,
     Which,
+    WrongRequest,
     draw_plan,
     run_plan,
     running,
@@ -205,6 +206,13 @@ R_STORED = Which(topics.KVS_COMMIT, party="sched")
             Plan(1, faults=(ErrorAnswer(Which(topics.SCHED_ALLOC)),)),
             'faults[0].which.type: expected response, got "request"',
         ),
+        (
+            Plan(1, faults=(WrongRequest(1, "", {}),)),
+            'faults[0].topic: expected a topic such as job-manager.raise, got ""',
+        ),
+        (Plan(1, faults=(WrongRequest(1, "raise", {}),)), "faults[0].topic: expected a topic"),
+        (Plan(1, faults=(WrongRequest(1, "raise.", {}),)), "faults[0].topic: expected a topic"),
+        (Plan(1, faults=(WrongRequest(1, ".raise", {}),)), "faults[0].topic: expected a topic"),
         (
             Plan(1, faults=(Drop(Which("x" * 256)),)),
             "faults[0].which.topic: expected str of length <= 255",
