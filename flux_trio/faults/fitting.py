@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from flux_trio.faults.catalogue import (
     ClockDrift,
     ClockJump,
+    CrashLoop,
     Drain,
     ErrorAnswer,
     Exclude,
@@ -26,7 +27,7 @@ from flux_trio.faults.catalogue import (
     Which,
     WrongRequest,
 )
-from flux_trio.faults.catalogue.base import LONGEST_S
+from flux_trio.faults.catalogue.base import BUSY_S, LONGEST_S
 from flux_trio.faults.workload import JOB_ACTIONS
 from flux_trio.formats import FormatError
 from flux_trio.formats.errors import Words
@@ -95,6 +96,10 @@ def _check_fault(plan: Plan, fault: Fault, where: str) -> None:
         case ErrorAnswer():
             if fault.which.type != "response":
                 raise FormatError("response", fault.which.type, f"{where}.which.type")
+        case CrashLoop():
+            if fault.times * fault.every > BUSY_S:
+                expected = f"at most {BUSY_S:.0f} seconds for {fault.times} times together"
+                raise FormatError(expected, fault.times * fault.every, f"{where}.every")
         case WrongRequest():
             service, *method = fault.topic.split(".")
             if not (service and method and all(method)):

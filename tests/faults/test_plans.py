@@ -10,15 +10,19 @@ from flux_trio.faults import (
     ClockDrift,
     ClockJump,
     Crash,
+    CrashLoop,
     CrashTogether,
+    DiskFails,
     DiskFull,
     Do,
     Drop,
     ErrorAnswer,
     Exclude,
     Fault,
+    FullInbox,
     GrantForeign,
     GrantOverlap,
+    GuestFlood,
     HeldUntil,
     JobPlan,
     NodesDown,
@@ -147,6 +151,23 @@ ENDLESS = float("inf")
             "by which all faults of time move the clock, got 120000000.0",
         ),
         (Plan(1, faults=(ClockDrift(1, 4e7, times=3),)), "faults[0].by: expected at most"),
+        (
+            Plan(1, faults=(ClockDrift(1, 1e-9, 10**8),)),
+            "faults[0].times: expected int <= 1000, got",
+        ),
+        (Plan(1, faults=(GuestFlood(1, 10**6),)), "faults[0].count: expected int <= 1000, got"),
+        (Plan(1, faults=(CrashLoop("sched", 1, 10**5),)), "faults[0].times: expected int <= 100, "),
+        (
+            Plan(1, faults=(CrashLoop("sched", 1, every=1e8),)),
+            "faults[0].every: expected float <= 600.0, got",
+        ),
+        (
+            Plan(1, faults=(CrashLoop("sched", 1, times=100, every=60.0),)),
+            "faults[0].every: expected at most 600 seconds for 100 times together, got 6000.0",
+        ),
+        (Plan(1, faults=(FullInbox("resource", 1, 1e8),)), "faults[0].seconds: expected float <="),
+        (Plan(1, faults=(DiskFull(1, 1e8),)), "faults[0].seconds: expected float <= 600.0, got"),
+        (Plan(1, faults=(DiskFails(1, 1e8),)), "faults[0].back: expected float <= 600.0, got"),
         (Plan(1, nnodes=1_000_000), "nnodes: expected int <= 262144, got 1000000"),
         (Plan(1, cores=10**12), "cores: expected int <= 4194304, got 1000000000000"),
     ],
@@ -158,6 +179,22 @@ def test_number_that_no_world_can_have_is_refused_with_its_place(plan: Plan, sai
     with pytest.raises(FormatError) as refused:
         plan_from_toml(plan_to_toml(plan))
     assert str(refused.value).startswith(said)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        ClockDrift(5, -1.0, times=1000),
+        GuestFlood(5, 1000),
+        CrashLoop("job-manager", 5, times=100, every=6.0),
+        FullInbox("job-ingest", 5, 600.0),
+        DiskFull(60, 600.0),
+        DiskFails(60, 600.0),
+    ],
+)
+def test_world_comes_to_rest_whatever_a_fault_does_the_most_often(fault: Fault) -> None:
+    plan = Plan(1, jobs=(JobPlan(), JobPlan(at=20.0)), faults=(fault,))
+    assert run_plan(plan).problems == ()
 
 
 NO_NODE = "expected the rank of one of the 4 nodes, from 0, got 77"

@@ -22,6 +22,14 @@ LONGEST_S: Final = 1e8
 starts 31 years after the Unix epoch, before which there are no times.
 """
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=LONGEST_S)]
+BUSY_S: Final = 600.0
+"""No fault lasts longer during which others ask again and again, twice a second each: a play that
+has not come to rest after 50,000 steps has failed.
+"""
+BusySeconds = Annotated[float, msgspec.Meta(ge=0, le=BUSY_S)]
+TIMES_MAX: Final = 1000
+"""So many jobs or settings of the clock a world can have and come to rest in useful time."""
+Times = Annotated[int, msgspec.Meta(ge=1, le=TIMES_MAX)]
 ClockChange = Annotated[float, msgspec.Meta(ge=-LONGEST_S, le=LONGEST_S)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Topics = Annotated[str, msgspec.Meta(max_length=GLOB_CHARS_MAX)]

@@ -9,7 +9,7 @@ import msgspec
 from flux_trio.faults import parties
 from flux_trio.faults.catalogue.base import (
     AnyModule,
-    Count,
+    BusySeconds,
     Crowded,
     Module,
     Moment,
@@ -96,8 +96,8 @@ class CrashLoop(Strike, frozen=True):
 
     module: Module
     when: Moment
-    times: Count = 3
-    every: Seconds = 0.5
+    times: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
+    every: BusySeconds = 0.5
 
     def strike(self, world: CoresWorld) -> None:
         world.crash(self.module)
@@ -139,7 +139,7 @@ class FullInbox(Strike, frozen=True):
 
     module: Crowded
     when: Moment
-    seconds: Seconds = 1.0
+    seconds: BusySeconds = 1.0
 
     def strike(self, world: CoresWorld) -> None:
         world.fill_inbox(self.module, self.seconds)

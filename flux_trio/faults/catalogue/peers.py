@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from flux_trio.faults import parties
-from flux_trio.faults.catalogue.base import Count, Holds, Module, Moment, Seconds, Strike
+from flux_trio.faults.catalogue.base import Holds, Module, Moment, Seconds, Strike, Times
 from flux_trio.messages import topics
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class GuestFlood(Strike, frozen=True):
     """A guest sends `count` submissions at once and is gone `seconds` later."""
 
     when: Moment
-    count: Count = 20
+    count: Times = 20
     seconds: Seconds = 5.0
 
     def strike(self, world: CoresWorld) -> None:

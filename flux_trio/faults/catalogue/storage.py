@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from flux_trio.faults import parties
-from flux_trio.faults.catalogue.base import Count, Holds, Moment, Seconds, Strike
+from flux_trio.faults.catalogue.base import BusySeconds, Count, Holds, Moment, Seconds, Strike
 from flux_trio.messages import Errno
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class DiskFull(Strike, frozen=True):
     """For `seconds` no commit can be stored, since there is no space left (ENOSPC)."""
 
     when: Moment
-    seconds: Seconds = 3.0
+    seconds: BusySeconds = 3.0
 
     def strike(self, world: CoresWorld) -> None:
         world.disk.errnum = Errno.ENOSPC
@@ -49,7 +49,7 @@ class DiskFails(Strike, frozen=True):
     """Commits are refused (EIO); after `back` seconds the instance is restarted on a good disk."""
 
     when: Moment
-    back: Seconds = 1.0
+    back: BusySeconds = 1.0
 
     def strike(self, world: CoresWorld) -> None:
         world.disk.errnum = Errno.EIO

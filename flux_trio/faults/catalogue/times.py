@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flux_trio.faults.catalogue.base import ClockChange, Count, Moment, Seconds, Strike
+from flux_trio.faults.catalogue.base import ClockChange, Moment, Seconds, Strike, Times
 
 if TYPE_CHECKING:
     from flux_trio.faults.world import CoresWorld
@@ -25,7 +25,7 @@ class ClockDrift(Strike, frozen=True):
 
     when: Moment
     by: ClockChange
-    times: Count = 5
+    times: Times = 5
 
     def strike(self, world: CoresWorld) -> None:
         for second in range(self.times):
