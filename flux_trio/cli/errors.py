@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
@@ -49,6 +51,17 @@ def write_text(path: Path, text: str, error: type[CommandError] = CommandError) 
         path.write_text(text, encoding="utf-8")
     except OSError as raised:
         raise error(f"{path}: {raised.strerror}") from None
+
+
+def print_text(text: str, error: type[CommandError] = CommandError) -> None:
+    """Print lines on standard output. Raises `error`; nothing else is printed there then."""
+    try:
+        click.echo(text)
+    except OSError as raised:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())  # what is still buffered goes there
+        os.close(nowhere)
+        raise error(f"standard output: {raised.strerror}") from None
 
 
 def command_name() -> str:

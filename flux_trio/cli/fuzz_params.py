@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -172,6 +173,56 @@ class PluginConfigParam(click.ParamType["list[PluginFile]"]):
         if not files:
             self.fail(f"{value}: expected [job-manager] plugins that are loaded, got none")
         return files
+
+
+class OutputDirectoryParam(click.Path[Path]):
+    """A directory that is made when it is needed; one that cannot be made is a usage error."""
+
+    def __init__(self) -> None:
+        super().__init__(file_okay=False, path_type=Path)
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Path:
+        """Return the path."""
+        path = super().convert(value, param, ctx)
+        there = next(each for each in (path, *path.parents) if os.path.lexists(each))
+        refusal = _refusal(there)
+        if refusal:
+            self.fail(f"{path}: expected a directory that can be written: {refusal}", param, ctx)
+        return path
+
+
+class OutputFileParam(click.Path[Path]):
+    """A file that is written at the end; one that cannot be written is a usage error."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, readable=False, writable=True, path_type=Path)
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Path:
+        """Return the path."""
+        path = super().convert(value, param, ctx)
+        refusal = "" if path.exists() else _refusal(path.parent)
+        if refusal:
+            self.fail(f"{path}: expected a file that can be written: {refusal}", param, ctx)
+        return path
+
+
+def _refusal(directory: Path) -> str:
+    """Return why nothing can be made in the directory, or an empty text."""
+    try:
+        with TemporaryDirectory(dir=directory):
+            return ""
+    except OSError as error:
+        return os.strerror(error.errno or 0)
 
 
 def _check(files: Sequence[str | PluginFile], ctx: click.Context | None) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final
 
+from flux_trio.cli.errors import print_text, write_text
+from flux_trio.cli.events import json_text
 from flux_trio.cli.fuzzing import Campaign
 from flux_trio.faults import SeedResult, all_faults, all_transitions
 from flux_trio.faults.running import property_of
@@ -14,10 +17,22 @@ CHARS_MAX: Final = 100
 """A longer list of names is cut; JSON has all of them."""
 
 
+def write_report(campaign: Campaign, junit: Path | None, *, as_json: bool) -> None:
+    """Write the file `junit` and print the report; what cannot be written is an error of it."""
+    with campaign.errors_kept():
+        if junit is not None:
+            write_text(junit, report_junit(campaign))
+    with campaign.errors_kept():
+        print_text(
+            json_text(report_json(campaign)) if as_json else "\n".join(report_lines(campaign))
+        )
+
+
 def report_lines(campaign: Campaign) -> Iterator[str]:
     """Yield the stories, then the counts, then what was never reached."""
     for found in campaign.found:
-        yield f"seed {found.result.seed} breaks {found.result.broken}; see {found.directory}"
+        where = f"; see {found.directory}" if found.directory else ""
+        yield f"seed {found.result.seed} breaks {found.result.broken}{where}"
         yield ""
         yield from story_text(found.story).splitlines()
         yield ""
@@ -77,12 +92,12 @@ def report_json(campaign: Campaign) -> dict[str, Any]:
 
 
 def _broken_json(result: SeedResult, campaign: Campaign) -> dict[str, Any]:
-    own = [str(each.directory) for each in campaign.found if each.result is result]
+    own = [each.directory for each in campaign.found if each.result is result]
     return {
         "seed": result.seed,
         "property": result.broken,
         "problems": list(result.problems),
-        "directory": own[0] if own else None,
+        "directory": str(own[0]) if own and own[0] else None,
     }
 
 

@@ -65,7 +65,8 @@ class Found:
 
     result: SeedResult
     story: Story
-    directory: Path
+    directory: Path | None
+    """Where the files of the story are; None if they could not be written."""
 
 
 @dataclass
@@ -82,6 +83,8 @@ class Campaign:
     """The seed after the last one that was played."""
     is_interrupted: bool = False
     """Whether a user ended it before its end."""
+    errors: list[str] = field(default_factory=list)
+    """What could not be done; the campaign is reported all the same."""
 
     def add(self, result: SeedResult) -> None:
         self.nworlds += 1
@@ -90,6 +93,14 @@ class Campaign:
         self.reached.add(result.taken, result.after)
         if result.broken:
             self.broken.append(result)
+
+    @contextmanager
+    def errors_kept(self) -> Iterator[None]:
+        """Keep a CommandError as one of the errors."""
+        try:
+            yield
+        except CommandError as error:
+            self.errors.append(error.message)
 
 
 def run_campaign(
@@ -121,7 +132,7 @@ def run_campaign(
                 if not result.broken:
                     continue
                 if all(each.result.broken != result.broken for each in campaign.found):
-                    campaign.found.append(_make_small(result, setup, output))
+                    _make_small(campaign, result, setup, output)
                 if not keep_going:
                     break
     except KeyboardInterrupt:
@@ -149,7 +160,7 @@ def _until(seeds: Seeds, budget_s: float | None) -> Iterator[int]:
     return takewhile(lambda _: time.monotonic() < end, numbers)
 
 
-def _make_small(result: SeedResult, setup: Setup, output: Path) -> Found:
+def _make_small(campaign: Campaign, result: SeedResult, setup: Setup, output: Path) -> None:
     properties = setup.all_properties()
 
     def breaks(plan: Plan) -> bool:
@@ -159,9 +170,11 @@ def _make_small(result: SeedResult, setup: Setup, output: Path) -> Found:
         small = shrink(result.plan, result.broken, breaks)
         story = tell_story(small, result.broken, properties)
     assert story is not None, f"seed {result.seed} breaks {result.broken} in a worker only"
-    directory = output / f"seed-{result.seed}"
-    write_story(directory, small, story, setup)
-    return Found(result, story, directory)
+    directory, written = output / f"seed-{result.seed}", None
+    with campaign.errors_kept():
+        write_story(directory, small, story, setup)
+        written = directory
+    campaign.found.append(Found(result, story, written))
 
 
 def write_story(directory: Path, plan: Plan, story: Story, setup: Setup) -> None:

@@ -349,11 +349,59 @@ def careless(trace):
 """
 
 
-def test_story_that_cannot_be_written_is_an_error(tmp_path: Path, breaking: int) -> None:
-    (tmp_path / "taken").write_text("")
-    result = fuzz("--seeds", f"{breaking}:{breaking + 1}", *HERE, "-o", tmp_path / "taken")
+def test_finding_is_told_though_its_story_cannot_be_written(tmp_path: Path, breaking: int) -> None:
+    (tmp_path / f"seed-{breaking}").write_text("")
+    junit = tmp_path / "junit.xml"
+    options = ("--seeds", f"{breaking}:{breaking + 1}", *HERE, "-o", tmp_path, "--junit", junit)
+    result = fuzz(*options)
     assert result.exit_code == 1
-    assert "Not a directory" in result.stderr
+    lines = result.stdout.splitlines()
+    assert lines[1] == f"seed {breaking} breaks {STUCK}"
+    assert lines[3] == f"{STUCK} is broken by job-manager"
+    assert any(line.startswith("1 worlds, ") for line in lines)
+    assert result.stderr == f"flux-trio fuzz: ERROR: {tmp_path}/seed-{breaking}: File exists\n"
+    assert ElementTree.parse(junit).find(".//failure") is not None
+    (broken,) = json.loads(fuzz(*options, "--json").stdout)["broken"]
+    assert (broken["seed"], broken["directory"]) == (breaking, None)
+
+
+def test_output_that_cannot_be_made_is_refused_before_the_first_seed(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
+    for option, there in (
+        ("--output", tmp_path / "file"),
+        ("--output", tmp_path / "file" / "found"),
+        ("--output", tmp_path / "gone"),
+        ("--output", "/proc/nosuch"),
+        ("--junit", tmp_path),
+        ("--junit", tmp_path / "nowhere" / "junit.xml"),
+        ("--junit", "/proc/nosuch.xml"),
+    ):
+        result = fuzz("--seeds", "0:1", *HERE, option, there)
+        assert (result.exit_code, result.stdout) == (2, ""), there
+        assert f"Invalid value for '{'-o' if option == '--output' else option}'" in result.stderr
+        assert str(there) in result.stderr
+    assert {each.name for each in tmp_path.iterdir()} == {"file", "gone"}
+
+
+@pytest.mark.parametrize(
+    ("options", "command"),
+    [
+        (("--junit", "/dev/full"), "fuzz --seeds 0:1 >/dev/null"),
+        ((), "fuzz --seeds 0:1 >/dev/full"),
+        (("--json",), "fuzz --seeds 0:1 >/dev/full"),
+    ],
+)
+def test_report_that_cannot_be_written_is_no_broken_property(
+    options: tuple[str, ...], command: str
+) -> None:
+    line = f"{sys.executable} -m flux_trio {command} --workers 1 {' '.join(options)}"
+    result = subprocess.run(line, shell=True, capture_output=True, text=True, check=False)
+    where = "/dev/full" if "--junit" in options else "standard output"
+    assert result.returncode == 2
+    said = [text for text in result.stderr.splitlines() if "ERROR" in text]
+    assert said == [f"flux-trio fuzz: ERROR: {where}: No space left on device"]
+    assert "Traceback" not in result.stderr
 
 
 def test_worlds_of_the_whole_stack_with_a_plugin_that_waits(tmp_path: Path) -> None:

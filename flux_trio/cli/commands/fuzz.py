@@ -15,6 +15,8 @@ from flux_trio.cli.fuzz_params import (
     STORES,
     BudgetParam,
     ExecutorParam,
+    OutputDirectoryParam,
+    OutputFileParam,
     PluginConfigParam,
     PluginFileParam,
     Seeds,
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from flux_trio.faults.plan import Depth
 
 BROKEN = 1
+INCOMPLETE = 2
 INTERRUPTED = 3
 
 _DEFAULT = Seeds(0, 300)
@@ -99,7 +102,7 @@ _DEFAULT = Seeds(0, 300)
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=OutputDirectoryParam(),
     default=Path("fuzz-found"),
     show_default=True,
     metavar="DIR",
@@ -109,7 +112,7 @@ _DEFAULT = Seeds(0, 300)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option(
     "--junit",
-    type=click.Path(path_type=Path),
+    type=OutputFileParam(),
     metavar="FILE",
     help="Write a test case for each seed to FILE, as JUnit XML.",
 )
@@ -146,14 +149,14 @@ def fuzz(
 
     Ctrl-C or SIGTERM ends the run with a report of what was played by then.
 
-    Exit codes: 0 if every property held, 1 if one was broken, 2 if the workers ended by themselves,
-    a property raised, or for wrong usage, 3 if a signal ended the run before a property was broken.
+    Exit codes: 0 if every property held, 1 if one was broken; if none was, 2 if the workers ended
+    by themselves, a property raised, or the report could not be written, and 3 if a signal ended
+    the run. Wrong usage, and an output that cannot be made, ends it with 2 before the first seed.
     """
-    from flux_trio.cli.errors import remark, write_text
-    from flux_trio.cli.events import json_text
-    from flux_trio.cli.fuzz_report import report_json, report_junit, report_lines
+    from flux_trio.cli.errors import complain, print_text, remark
+    from flux_trio.cli.fuzz_report import write_report
     from flux_trio.cli.fuzz_workers import processes, workers_of
-    from flux_trio.cli.fuzzing import progress_bar, run_campaign
+    from flux_trio.cli.fuzzing import NotPlayed, progress_bar, run_campaign
     from flux_trio.faults import Setup
 
     chosen = seeds or (_DEFAULT if time_budget is None else Seeds(0, None))
@@ -162,7 +165,7 @@ def fuzz(
     if as_json:
         remark(f"seeds {chosen}")
     else:
-        click.echo(f"seeds {chosen}")
+        print_text(f"seeds {chosen}", NotPlayed)
     nworkers = workers or len(os.sched_getaffinity(0))
     with (
         workers_of(executor or (lambda: processes(nworkers))) as pool,
@@ -178,13 +181,11 @@ def fuzz(
             output=output,
             advance=advance,
         )
-    if junit is not None:
-        write_text(junit, report_junit(campaign))
-    if as_json:
-        click.echo(json_text(report_json(campaign)))
-    else:
-        for line in report_lines(campaign):
-            click.echo(line)
+    write_report(campaign, junit, as_json=as_json)
+    for each in campaign.errors:
+        complain(each)
     if campaign.broken:
         ctx.exit(BROKEN)
+    if campaign.errors:
+        ctx.exit(INCOMPLETE)
     ctx.exit(INTERRUPTED if campaign.is_interrupted else 0)
