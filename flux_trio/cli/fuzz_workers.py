@@ -34,9 +34,20 @@ def processes(nworkers: int) -> Executor:
     They end when this process does, however it ends.
     """
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(nworkers, context, initializer=_end_with_parent)
-    pool.submit(int)  # now the processes begin
+    pool = _Processes(nworkers, context, initializer=_begin)
+    for _ in range(nworkers):
+        pool.submit(int)  # now a process begins, unless an earlier one waits already
     return pool
+
+
+class _Processes(ProcessPoolExecutor):
+    """Drops at its end what no process has begun.
+
+    Python's pool fails with InvalidStateError if others cancel its futures and a process is killed.
+    """
+
+    def __exit__(self, *_error: object) -> None:
+        self.shutdown(cancel_futures=True)
 
 
 @contextmanager
@@ -48,7 +59,8 @@ def _without_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, interrupted)
 
 
-def _end_with_parent() -> None:
+def _begin() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     assert parent is not None
 

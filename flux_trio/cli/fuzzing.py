@@ -54,7 +54,7 @@ def test_every_property_holds() -> None:
 
 
 class NotPlayed(CommandError):
-    """The executor cannot go on, or a property raised: nothing is known of the other seeds."""
+    """The campaign cannot begin."""
 
     exit_code = 2
 
@@ -118,12 +118,12 @@ def run_campaign(
 
     No seed begins after `budget_s` seconds. The first seed that breaks a property is made small and
     written below `output`; `advance` is called with each result. KeyboardInterrupt ends the
-    campaign, too. Raises NotPlayed.
+    campaign, too, and so do workers that end by themselves and properties and plugins that raise.
     """
     campaign = Campaign(seeds, next_seed=seeds.first)
     try:
         with (
-            _failures_told(campaign),
+            _failures_kept(campaign),
             closing(play_seeds(_until(seeds, budget_s), executor, nworkers, setup)) as results,
         ):
             for result in results:
@@ -141,15 +141,15 @@ def run_campaign(
 
 
 @contextmanager
-def _failures_told(campaign: Campaign) -> Iterator[None]:
-    """Report as a NotPlayed: workers that end by themselves, properties and plugins that raise."""
+def _failures_kept(campaign: Campaign) -> Iterator[None]:
+    """Keep as an error: workers that end by themselves, properties and plugins that raise."""
     try:
         yield
     except BrokenExecutor as error:
         seed = campaign.next_seed
-        raise NotPlayed(f"the workers have ended at seed {seed} or later: {error}") from None
+        campaign.errors.append(f"the workers have ended at seed {seed} or later: {error}")
     except (PropertyRaised, PluginError) as error:
-        raise NotPlayed(str(error)) from None
+        campaign.errors.append(str(error))
 
 
 def _until(seeds: Seeds, budget_s: float | None) -> Iterator[int]:

@@ -156,16 +156,12 @@ def play_seeds(
 ) -> Generator[SeedResult, None, None]:
     """Yield the result of each seed in order; at most AHEAD times `nworkers` are under way.
 
-    Seeds that are under way when the iterator is closed are canceled, or their results dropped.
+    The executor still has those that are under way when the iterator is closed.
     """
     waiting: deque[Future[SeedResult]] = deque()
-    try:
-        for seed in seeds:
-            waiting.append(executor.submit(play_seed, seed, setup))
-            if len(waiting) >= AHEAD * nworkers:
-                yield waiting.popleft().result()
-        while waiting:
+    for seed in seeds:
+        waiting.append(executor.submit(play_seed, seed, setup))
+        if len(waiting) >= AHEAD * nworkers:
             yield waiting.popleft().result()
-    finally:
-        for each in waiting:
-            each.cancel()
+    while waiting:
+        yield waiting.popleft().result()

@@ -69,11 +69,15 @@ def wait_for_end(workers: set[int]) -> None:
         assert ended, f"process {pid} has not ended"
 
 
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
-def test_signal_ends_a_campaign_with_its_report(tmp_path: Path, signum: signal.Signals) -> None:
-    """A terminal sends SIGINT to all processes of the group; SIGTERM comes to one."""
+@pytest.mark.parametrize(
+    ("signum", "to_all"), [(signal.SIGINT, True), (signal.SIGTERM, False), (signal.SIGTERM, True)]
+)
+def test_signal_ends_a_campaign_with_its_report(
+    tmp_path: Path, signum: signal.Signals, to_all: bool
+) -> None:
+    """A terminal sends SIGINT to all processes of the group, and timeout(1) SIGTERM."""
     with campaign(tmp_path, "--json", "--junit", "junit.xml") as (process, workers):
-        if signum == signal.SIGINT:
+        if to_all:
             os.killpg(process.pid, signum)
         else:
             process.send_signal(signum)
@@ -84,6 +88,22 @@ def test_signal_ends_a_campaign_with_its_report(tmp_path: Path, signum: signal.S
     assert report["interrupted"] is True
     cases = ElementTree.parse(tmp_path / "junit.xml").findall(".//testcase")
     assert len(cases) == report["worlds"] == report["seeds"][1]
+
+
+def test_campaign_whose_worker_is_killed_ends_with_its_report(tmp_path: Path) -> None:
+    with campaign(tmp_path, "--json", "--junit", "junit.xml", "--keep-going") as (process, workers):
+        os.kill(min(workers), signal.SIGKILL)
+        out, err = process.communicate()
+        wait_for_end(workers)
+    assert process.returncode == 2
+    report = json.loads(out)
+    said, error = err.splitlines()
+    assert said == "flux-trio fuzz: seeds 0:999999"
+    seed = report["seeds"][1]
+    assert error.startswith(f"flux-trio fuzz: ERROR: the workers have ended at seed {seed} or lat")
+    assert (report["interrupted"], report["worlds"]) == (False, seed)
+    cases = ElementTree.parse(tmp_path / "junit.xml").findall(".//testcase")
+    assert len(cases) == seed
 
 
 def test_workers_end_with_a_campaign_that_is_killed(tmp_path: Path) -> None:
