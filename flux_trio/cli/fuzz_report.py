@@ -36,15 +36,19 @@ def report_lines(campaign: Campaign) -> Iterator[str]:
         yield ""
         yield from story_text(found.story).splitlines()
         yield ""
-    told = {found.result.seed for found in campaign.found}
+    told = {found.result.seed: found.result.broken for found in campaign.found}
     for result in campaign.broken:
         if result.seed not in told:
-            yield f"seed {result.seed} breaks {result.broken}, too"
+            also = ", too" if result.broken in told.values() else ""
+            yield f"seed {result.seed} breaks {result.broken}{also}"
     yield (
         f"{campaign.nworlds:,} worlds, {campaign.nturns:,} turns, "
         f"{len(campaign.broken)} with a broken property"
     )
-    if campaign.is_interrupted:
+    for found in campaign.found:
+        if not found.is_smallest:
+            yield f"interrupted: the plan of seed {found.result.seed} may not be the smallest"
+    if campaign.is_interrupted and campaign.next_seed != campaign.seeds.end:
         yield f"interrupted: seed {campaign.next_seed} and those after it were not played"
     yield from _reached_lines(campaign)
 

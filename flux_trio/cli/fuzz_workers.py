@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
+from types import FrameType
 
 
 @contextmanager
@@ -26,6 +27,27 @@ def workers_of(make: Callable[[], Executor]) -> Iterator[Executor]:
             yield executor
     finally:
         signal.signal(signal.SIGTERM, terminated)
+
+
+@contextmanager
+def interrupts_noted() -> Iterator[Callable[[], bool]]:
+    """Yield what tells whether SIGINT or SIGTERM has come; only the second one interrupts.
+
+    In a world of the whole stack Trio would take a KeyboardInterrupt for an end of the instance.
+    """
+    noted: list[int] = []
+
+    def note(signum: int, _frame: FrameType | None) -> None:
+        if noted:
+            raise KeyboardInterrupt
+        noted.append(signum)
+
+    before = {each: signal.signal(each, note) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(noted)
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
 
 
 def processes(nworkers: int) -> Executor:

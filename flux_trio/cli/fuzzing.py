@@ -15,6 +15,7 @@ from typing import Final
 
 from flux_trio.cli.errors import CommandError
 from flux_trio.cli.fuzz_params import Seeds
+from flux_trio.cli.fuzz_workers import interrupts_noted
 from flux_trio.cli.story_files import near_to, write_story_files
 from flux_trio.faults import (
     Plan,
@@ -67,6 +68,8 @@ class Found:
     story: Story
     directory: Path | None
     """Where the files of the story are; None if they could not be written."""
+    is_smallest: bool
+    """Whether nobody interrupted it while it was made small."""
 
 
 @dataclass
@@ -133,7 +136,7 @@ def run_campaign(
                     continue
                 if all(each.result.broken != result.broken for each in campaign.found):
                     _make_small(campaign, result, setup, output)
-                if not keep_going:
+                if campaign.is_interrupted or not keep_going:
                     break
     except KeyboardInterrupt:
         campaign.is_interrupted = True
@@ -161,20 +164,28 @@ def _until(seeds: Seeds, budget_s: float | None) -> Iterator[int]:
 
 
 def _make_small(campaign: Campaign, result: SeedResult, setup: Setup, output: Path) -> None:
+    """Add the smallest story of `result` to those found.
+
+    After Ctrl-C no smaller plan is played, and the story is that of the smallest one so far.
+    """
     properties = setup.all_properties()
+    with interrupts_noted() as is_interrupted, property_errors(result.seed):
 
-    def breaks(plan: Plan) -> bool:
-        return result.broken in run_plan(plan, properties=properties).broken
+        def breaks(plan: Plan) -> bool:
+            if is_interrupted():
+                return False
+            return result.broken in run_plan(plan, properties=properties).broken
 
-    with property_errors(result.seed):
         small = shrink(result.plan, result.broken, breaks)
+        is_smallest = not is_interrupted()
         story = tell_story(small, result.broken, properties)
-    assert story is not None, f"seed {result.seed} breaks {result.broken} in a worker only"
-    directory, written = output / f"seed-{result.seed}", None
-    with campaign.errors_kept():
-        write_story(directory, small, story, setup)
-        written = directory
-    campaign.found.append(Found(result, story, written))
+        assert story is not None, f"seed {result.seed} breaks {result.broken} in a worker only"
+        directory, written = output / f"seed-{result.seed}", None
+        with campaign.errors_kept():
+            write_story(directory, small, story, setup)
+            written = directory
+        campaign.is_interrupted = is_interrupted()
+    campaign.found.append(Found(result, story, written, is_smallest))
 
 
 def write_story(directory: Path, plan: Plan, story: Story, setup: Setup) -> None:

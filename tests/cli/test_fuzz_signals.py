@@ -15,6 +15,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from flux_trio.faults import draw_plan, plan_of_file
+
 PATIENCE_S = 300.0  # a process that never ends fails the test
 
 TELLING = """\
@@ -88,6 +90,43 @@ def test_signal_ends_a_campaign_with_its_report(
     assert report["interrupted"] is True
     cases = ElementTree.parse(tmp_path / "junit.xml").findall(".//testcase")
     assert len(cases) == report["worlds"] == report["seeds"][1]
+
+
+INTERRUPTED = """\
+import multiprocessing
+import signal
+from flux_trio.faults import after_each_step
+
+worlds = [None]
+
+
+@after_each_step("never")
+def never(world):
+    if multiprocessing.parent_process() is None and worlds[-1] is not world:
+        worlds.append(world)
+        if len(worlds) == 4:
+            signal.raise_signal(signal.SIGINT)
+    return "there is a world"
+"""
+
+
+@pytest.mark.parametrize("depth", ["cores", "stack"])
+def test_plan_that_is_made_small_is_written_when_a_signal_comes(tmp_path: Path, depth: str) -> None:
+    """Its property plays the user who types Ctrl-C."""
+    (tmp_path / "hasty.py").write_text(INTERRUPTED)
+    command = [sys.executable, "-m", "flux_trio", "fuzz", "--seeds", "15:16", "--workers", "1"]
+    options = ["--property", "hasty:never", "--depth", depth]
+    result = subprocess.run(
+        [*command, *options], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (result.returncode, result.stderr) == (1, "")
+    lines = result.stdout.splitlines()
+    assert lines[1:4] == ["seed 15 breaks never; see fuzz-found/seed-15", "", "never is broken"]
+    said = [line for line in lines if line.startswith("interrupted: ")]
+    assert said == ["interrupted: the plan of seed 15 may not be the smallest"]
+    plan = plan_of_file(tmp_path / "fuzz-found" / "seed-15" / "plan.toml")
+    assert len(plan.jobs) < len(draw_plan(15).jobs)
+    assert (tmp_path / "fuzz-found" / "seed-15" / "story.html").exists()
 
 
 def test_campaign_whose_worker_is_killed_ends_with_its_report(tmp_path: Path) -> None:
