@@ -99,11 +99,21 @@ class ExecutorParam(ImportParam):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Callable[[], Executor]:
-        """Return the callable."""
-        make: Callable[[], Executor] = self.load(value, param, ctx)
+        """Return the callable; another thing that it returns is a usage error then."""
+        from concurrent.futures import Executor
+
+        expected = f"{value}: expected a callable that returns an Executor"
+        make = self.load(value, param, ctx)
         if not callable(make):
-            self.fail(f"{value}: expected a callable that returns an Executor", param, ctx)
-        return make
+            self.fail(f"{expected}, got {make!r}", param, ctx)
+
+        def made() -> Executor:
+            executor = make()
+            if not isinstance(executor, Executor):
+                self.fail(f"{expected}; it returned {executor!r}", param, ctx)
+            return executor
+
+        return made
 
 
 class PropertyParam(ImportParam):
