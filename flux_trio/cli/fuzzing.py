@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Executor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from itertools import count, takewhile
+from itertools import chain, count, islice, takewhile
 from pathlib import Path
 from typing import Final
 
@@ -119,9 +119,10 @@ def run_campaign(
 ) -> Campaign:
     """Play the seeds until one breaks a property, or with `keep_going` all of them.
 
-    No seed begins after `budget_s` seconds. The first seed that breaks a property is made small and
-    written below `output`; `advance` is called with each result. KeyboardInterrupt ends the
-    campaign, too, and so do workers that end by themselves and properties and plugins that raise.
+    After `budget_s` seconds no seed begins but the first one of all. The first seed that breaks a
+    property is made small and written below `output`; `advance` is called with each result.
+    KeyboardInterrupt ends the campaign, too, and so do workers that end by themselves and
+    properties and plugins that raise.
     """
     campaign = Campaign(seeds, next_seed=seeds.first)
     try:
@@ -160,7 +161,7 @@ def _until(seeds: Seeds, budget_s: float | None) -> Iterator[int]:
     if budget_s is None:
         return numbers
     end = time.monotonic() + budget_s
-    return takewhile(lambda _: time.monotonic() < end, numbers)
+    return chain(islice(numbers, 1), takewhile(lambda _: time.monotonic() < end, numbers))
 
 
 def _make_small(campaign: Campaign, result: SeedResult, setup: Setup, output: Path) -> None:

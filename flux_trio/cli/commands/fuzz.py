@@ -49,7 +49,8 @@ _DEFAULT = Seeds(0, 300)
     "--time-budget",
     type=BudgetParam(),
     metavar="DURATION",
-    help="Begin no more seeds after DURATION, which is more than 0.",
+    help="Begin no more seeds after DURATION, which is more than 0. The first one is always "
+    "played.",
 )
 @click.option(
     "--depth",
