@@ -16,29 +16,36 @@ from types import FrameType
 def workers_of(make: Callable[[], Executor]) -> Iterator[Executor]:
     """Let the executor that `make` returns work; SIGTERM raises KeyboardInterrupt meanwhile.
 
-    A terminal sends SIGINT to the workers as well. They do not take it: processes that are begun
-    in `make` ignore it.
+    Only the first SIGTERM does, and later ones are ignored for good, so that a report can be
+    written: timeout(1) sends two, one to the process and one to its group. A terminal sends SIGINT
+    to the workers as well. They do not take it: processes that are begun in `make` ignore it.
     """
-    terminated = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    terminated = signal.signal(signal.SIGTERM, _terminate)
     try:
         with _without_interrupts():
             executor = make()
         with executor:
             yield executor
     finally:
-        signal.signal(signal.SIGTERM, terminated)
+        if signal.getsignal(signal.SIGTERM) == _terminate:
+            signal.signal(signal.SIGTERM, terminated)
+
+
+def _terminate(_signum: int, _frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 @contextmanager
 def interrupts_noted() -> Iterator[Callable[[], bool]]:
-    """Yield what tells whether SIGINT or SIGTERM has come; only the second one interrupts.
+    """Yield what tells whether SIGINT or SIGTERM has come; a SIGINT after that interrupts.
 
     In a world of the whole stack Trio would take a KeyboardInterrupt for an end of the instance.
     """
     noted: list[int] = []
 
     def note(signum: int, _frame: FrameType | None) -> None:
-        if noted:
+        if noted and signum == signal.SIGINT:
             raise KeyboardInterrupt
         noted.append(signum)
 

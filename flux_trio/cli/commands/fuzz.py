@@ -149,7 +149,7 @@ def fuzz(
     took, alone and together with each fault.
 
     Ctrl-C or SIGTERM ends the run with a report of what was played by then. A plan that is being
-    made small is written as small as it is by then; a second signal drops it.
+    made small is written as small as it is by then; a second Ctrl-C drops it.
 
     Exit codes: 0 if every property held, 1 if one was broken; if none was, 2 if the workers ended
     by themselves, a property raised, or the report could not be written, and 3 if a signal ended
