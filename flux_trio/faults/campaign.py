@@ -90,7 +90,10 @@ def _imported(path: str) -> Property:
 
 
 class PropertyRaised(Exception):
-    """A property of a user has raised in the world of a seed; the text has its traceback."""
+    """A property of a user has raised in the world of a seed; the text has its traceback.
+
+    Or a KeyboardInterrupt was raised there, by a property or a plugin.
+    """
 
 
 @contextmanager
@@ -158,10 +161,22 @@ def play_seeds(
 
     The executor still has those that are under way when the iterator is closed.
     """
-    waiting: deque[Future[SeedResult]] = deque()
+    waiting: deque[tuple[int, Future[SeedResult]]] = deque()
     for seed in seeds:
-        waiting.append(executor.submit(play_seed, seed, setup))
+        waiting.append((seed, executor.submit(play_seed, seed, setup)))
         if len(waiting) >= AHEAD * nworkers:
-            yield waiting.popleft().result()
+            yield _result(*waiting.popleft())
     while waiting:
-        yield waiting.popleft().result()
+        yield _result(*waiting.popleft())
+
+
+def _result(seed: int, future: Future[SeedResult]) -> SeedResult:
+    """Wait for the result. Raises PropertyRaised if the seed ended by a KeyboardInterrupt.
+
+    It is not the one of Ctrl-C, which interrupts the waiting.
+    """
+    if isinstance(future.exception(), KeyboardInterrupt):
+        raise PropertyRaised(
+            f"seed {seed} was not judged: a plugin or a property raised KeyboardInterrupt"
+        )
+    return future.result()

@@ -350,6 +350,16 @@ def careless(trace):
 """
 
 
+def test_plugin_that_raises_keyboard_interrupt_is_not_the_user(tmp_path: Path) -> None:
+    plugin = tmp_path / "typing.py"
+    plugin.write_text(PLUGIN.replace("pass", "raise KeyboardInterrupt"))
+    result = fuzz("--seeds", "0:1", "--workers", 1, "--plugin", plugin, "-o", tmp_path)
+    assert result.exit_code == 2
+    said = "seed 0 was not judged: a plugin or a property raised KeyboardInterrupt"
+    assert result.stderr == f"flux-trio fuzz: ERROR: {said}\n"
+    assert "interrupted" not in result.stdout
+
+
 def test_finding_is_told_though_its_story_cannot_be_written(tmp_path: Path, breaking: int) -> None:
     (tmp_path / f"seed-{breaking}").write_text("")
     junit = tmp_path / "junit.xml"
