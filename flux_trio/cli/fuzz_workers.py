@@ -40,7 +40,7 @@ def _terminate(_signum: int, _frame: FrameType | None) -> None:
 def interrupts_noted() -> Iterator[Callable[[], bool]]:
     """Yield what tells whether SIGINT or SIGTERM has come; a SIGINT after that interrupts.
 
-    In a world of the whole stack Trio would take a KeyboardInterrupt for an end of the instance.
+    The world under way is played to its end, so that there is a plan to tell of.
     """
     noted: list[int] = []
 
