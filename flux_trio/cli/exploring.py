@@ -22,28 +22,41 @@ class NotExplored(CommandError):
     exit_code = 2
 
 
-def run_search(
-    plan: Plan, *, states_max: int | None, with_rules: bool, output: Path
-) -> tuple[Report, Path | None]:
-    """Explore the world of `plan`; return the report, and the directory of the story if any."""
+def run_search(plan: Plan, *, states_max: int | None, with_rules: bool) -> Report:
+    """Explore the world of `plan`."""
     try:
         search = Search(plan, with_rules=with_rules)
     except UnsuitablePlan as error:
         raise NotExplored(str(error)) from None
     with _progress() as tell:
-        report = search.run(states_max, tell)
+        return search.run(states_max, tell)
+
+
+@contextmanager
+def written_story(report: Report, output: Path) -> Iterator[Path | None]:
+    """Write the story of what is broken into the directory `output`, and yield the directory.
+
+    Yields None if nothing is broken, or if the story cannot be written. Then CommandError is raised
+    at the end of the block, so that the report is not lost.
+    """
     if report.broken is None:
-        return report, None
-    write_story_files(output, plan, tell_path(plan, report.broken))
-    return report, output
+        yield None
+        return
+    try:
+        write_story_files(output, report.plan, tell_path(report.plan, report.broken))
+    except CommandError:
+        yield None
+        raise
+    yield output
 
 
 def report_lines(report: Report, directory: Path | None) -> Iterator[str]:
     """Yield what is broken, with the story, and the counts."""
     broken = report.broken
-    if broken is not None and directory is not None:
+    if broken is not None:
         steps = f"{len(broken.path)} steps" if len(broken.path) != 1 else "1 step"
-        yield f"{broken.name} is broken after {steps}: {broken.found}; see {directory}"
+        where = f"; see {directory}" if directory else ""
+        yield f"{broken.name} is broken after {steps}: {broken.found}{where}"
         yield ""
         yield from story_text(tell_path(report.plan, broken)).splitlines()
         yield ""
@@ -78,7 +91,7 @@ def report_json(report: Report, directory: Path | None) -> dict[str, Any]:
             "property": broken.name,
             "found": broken.found,
             "path": list(broken.path),
-            "directory": str(directory),
+            "directory": str(directory) if directory else None,
         },
     }
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from io import FileIO
@@ -58,7 +60,8 @@ def written_trace(
 ) -> Iterator[tuple[TurnSink, ...]]:
     """Yield sinks that write the trace to a file; it is complete at the end of the block.
 
-    If it is not, because a write failed, `tell` gets the error message then.
+    If it is not, because a write failed, `tell` gets the error message then. Raises CommandError if
+    another process writes a trace to the file, which is left as it is.
     """
     if path is None:
         yield ()
@@ -66,10 +69,23 @@ def written_trace(
     from flux_trio.trace import JsonLines
 
     # unbuffered, so that a full disk shows here and not when the file is closed
-    with path.open("wb", buffering=0) as file, closing(JsonLines(_whole(file))) as lines:
-        yield (lines.append,)
+    with path.open("ab", buffering=0) as file:
+        _empty(file, path)
+        with closing(JsonLines(_whole(file))) as lines:
+            yield (lines.append,)
     if lines.error is not None:
         tell(f"{path}: the trace is incomplete: {lines.error.strerror}")
+
+
+def _empty(file: FileIO, path: Path) -> None:
+    """Empty a file that is to have one trace, and keep other processes away from it."""
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise CommandError(f"{path}: another process writes its trace to this file") from None
+    file.truncate(0)
 
 
 def _whole(file: FileIO) -> Callable[[bytes], None]:

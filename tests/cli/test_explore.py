@@ -66,6 +66,26 @@ def test_story_of_what_is_broken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert plan_from_toml((directory / "plan.toml").read_text()) == EXEC
 
 
+def test_what_is_broken_is_told_though_its_story_cannot_be_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(EXECUTION.rows[ExecState.STARTING], ExecEvent.LOST, ExecState.STARTING)
+    path = written(tmp_path / "mine.toml", EXEC)
+    (tmp_path / "mine").write_text("a file where the directory of the story would be")
+    result = explore(path, "--output", tmp_path, "--world-only")
+    assert result.exit_code == 1
+    assert " is broken after " in result.stdout
+    assert f"{tmp_path / 'mine'}: File exists" in result.stderr
+    result = explore(path, "--output", tmp_path, "--world-only", "--json")
+    assert json.loads(result.stdout)["broken"]["directory"] is None
+
+
+def test_directory_that_cannot_be_made_is_refused_before_the_search(tmp_path: Path) -> None:
+    result = explore("exec-crash", "--output", "/proc/nosuch")
+    assert result.exit_code == 2
+    assert "/proc/nosuch: expected a directory that can be written" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("source", "said"),
     [("nothing", "expected a file or one of the worlds exec-crash"), ("crash.toml", "got Crash")],

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from flux_trio.cli.fuzz_params import OutputDirectoryParam
+
 if TYPE_CHECKING:
     from flux_trio.faults import Plan
 
@@ -30,7 +32,7 @@ INCOMPLETE = 3
 )
 @click.option(
     "--output",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=OutputDirectoryParam(),
     default=Path("explore"),
     show_default=True,
     metavar="DIR",
@@ -63,10 +65,12 @@ def explore(
     Ctrl-C ends the search with a report of what was met by then.
 
     Exit codes: 0 if all states were met and every property held, 1 if one was broken, 2 if there is
-    no such world or plan or for wrong usage, 3 if the search ended before all states were met.
+    no such world or plan, if DIR cannot be made or for wrong usage, 3 if the search ended before
+    all states were met.
     """
+    from flux_trio.cli.errors import print_text
     from flux_trio.cli.events import json_text
-    from flux_trio.cli.exploring import report_json, report_lines, run_search
+    from flux_trio.cli.exploring import report_json, report_lines, run_search, written_story
     from flux_trio.explore import WORLDS
 
     if lists:
@@ -76,14 +80,13 @@ def explore(
     if source is None:
         raise click.UsageError("Missing argument 'WORLD|PLAN'.")
     plan = _plan_of(source)
-    report, directory = run_search(
-        plan, states_max=max_states, with_rules=not world_only, output=output / Path(source).stem
-    )
-    if as_json:
-        click.echo(json_text(report_json(report, directory)))
-    else:
-        for line in report_lines(report, directory):
-            click.echo(line)
+    report = run_search(plan, states_max=max_states, with_rules=not world_only)
+    with written_story(report, output / Path(source).stem) as directory:
+        print_text(
+            json_text(report_json(report, directory))
+            if as_json
+            else "\n".join(report_lines(report, directory))
+        )
     if report.broken is not None:
         ctx.exit(BROKEN)
     ctx.exit(0 if report.is_complete else INCOMPLETE)
