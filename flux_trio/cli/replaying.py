@@ -61,7 +61,10 @@ def read_plan(source: str, depth: Depth | None = None, store: StoreKind | None =
         check_files(plan.plugins, plan.depth)
     except OSError as error:
         raise NoPlan(f"{path}: {error.strerror}") from None
-    except (FormatError, UnicodeError, PluginError) as error:
+    except UnicodeError:
+        expected = "a plan as TOML or a trace as JSON lines"
+        raise NoPlan(f"{path}: expected {expected}, got bytes that are no UTF-8 text") from None
+    except (FormatError, PluginError) as error:
         raise NoPlan(f"{path}: the plan cannot be played: {error}") from None
     return plan
 

@@ -294,3 +294,11 @@ def test_turns_of_the_stack_are_shown_with_what_they_changed() -> None:
     shown = replay("3", "--depth", "stack", "--step")
     assert "every property held" in shown.output
     assert re.search(r"^ +job-manager: ", shown.output, re.MULTILINE)
+
+
+def test_file_that_is_no_text_is_neither_plan_nor_trace(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl.gz"
+    path.write_bytes(b"\x1f\x8b\x08")
+    result = replay(path)
+    assert result.exit_code == 2
+    assert "expected a plan as TOML or a trace as JSON lines, got bytes" in result.stderr

@@ -25,8 +25,8 @@ BROKEN = 1
 @click.option(
     "--until",
     metavar="CLAUSE",
-    help="Stop when CLAUSE, or another property, is broken, and show the state of every core. A "
-    "property that looks at the world at rest is known at the end only.",
+    help="Stop when CLAUSE, or another property of a plan, is broken, and show the state of every "
+    "core. A property that looks at the world at rest is known at the end only.",
 )
 @click.option("--story", is_flag=True, help="Tell how a property comes to be broken.")
 @click.option(
