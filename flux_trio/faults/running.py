@@ -183,7 +183,6 @@ class Game:
         if any(each.looks_at == "trace" for each in self._properties):
             sinks.append(self.trace.append)
         self._went_on = 0.0  # when a job did
-        self._records_max = RECORDS_MAX[0] + RECORDS_MAX[1] * len(plan.jobs)
         self._longest_s = max((job.run for job in plan.jobs), default=0.0)
         self._may_act_for_ever = bool(plan.plugins) and plan.depth == "stack"
         if self._may_act_for_ever:
@@ -198,6 +197,7 @@ class Game:
         self._watchers = {each: each.watch(self.world) for each in watched}
         for watcher in self._watchers.values():
             self.world.trace.add_sink(watcher.observe)
+        self.world.records_max = RECORDS_MAX[0] + RECORDS_MAX[1] * len(plan.jobs)
         self.world.began = self._begin_life
         if plan.depth == "cores":  # at depth stack tasks may be about to act that nobody sees
             self.world.pauses = self._pause
@@ -238,7 +238,7 @@ class Game:
         """
         self._went_on = self.world.passed
         while not self._has_looped and self.step():
-            if self.world.nsteps >= steps_max or self.world.trace.nrecords > self._records_max:
+            if self.world.nsteps >= steps_max or self.world.has_too_many_records:
                 return False
             if self._may_act_for_ever and self._is_quiet():
                 return True

@@ -243,7 +243,7 @@ class StackWorld(CoresWorld):
         run = self._run
         if run is None or run.is_over:
             return
-        is_over = run.go_on()
+        is_over = run.go_on(lambda: self.has_too_many_records)
         if not self.is_up:
             run.finish()
         elif is_over:

@@ -132,14 +132,32 @@ def place_of_break(plan: Plan, name: str, properties: Iterable[Property]) -> int
 
 
 def _place(name: str, properties: Iterable[Property], trace: list[Record]) -> int:
-    """Return the place of the record since which a property over the trace is broken; else 0."""
-    checks = [each for each in properties if each.name == name and each.looks_at == "trace"]
-    if not checks:
+    """Return the place of the record since which a property over the trace is broken; else 0.
+
+    It is sought from the end, in growing strides, then by halving: the trace may be very long.
+    """
+    check = next(
+        (each for each in properties if (each.name, each.looks_at) == (name, "trace")), None
+    )
+    if check is None:
         return 0
-    length = len(trace)
-    while length and checks[0](trace[: length - 1]):
-        length -= 1
-    return trace[length - 1].n if length else 0
+    broken, holds, stride = (
+        len(trace),
+        max(len(trace) - 1, 0),
+        1,
+    )  # how many records, from the first
+    while check(trace[:holds]):
+        if not holds:
+            return 0
+        stride *= 2
+        broken, holds = holds, max(holds - stride, 0)
+    while broken - holds > 1:
+        middle = (broken + holds) // 2
+        if check(trace[:middle]):
+            broken = middle
+        else:
+            holds = middle
+    return trace[broken - 1].n
 
 
 def _job_in(found: str, trace: list[Record]) -> int | None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
+from math import inf
 from typing import Any, Final, assert_never
 
 from flux_trio.at_once import KVS_MODULE, ModulePlan, note_config
@@ -82,6 +83,7 @@ class CoresWorld:
         self.errors: list[str] = []  # what cores raised, with the name of the module
         self.log: list[tuple[float, str, int, str]] = []  # time, module, level, text
         self.trace = Trace(lambda: self.passed + self.ahead)  # `now`, with one call less
+        self.records_max = inf
         for sink in sinks:
             self.trace.add_sink(sink)
         self.says: Callable[[str, Outgoing], list[Outgoing] | None] | None = None
@@ -125,6 +127,11 @@ class CoresWorld:
     def now(self) -> float:
         """The wall clock, in seconds since the Unix epoch."""
         return self.passed + self.ahead
+
+    @property
+    def has_too_many_records(self) -> bool:
+        """Whether the trace has more records than `records_max`: it will not come to rest."""
+        return self.trace.nrecords > self.records_max
 
     @property
     def modules(self) -> tuple[str, ...]:

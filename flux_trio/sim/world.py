@@ -88,9 +88,10 @@ class SteppedRun:
         """When a task wants to run again by itself; infinity if none does."""
         return self._clock.deadline
 
-    def go_on(self) -> bool:
+    def go_on(self, is_enough: Callable[[], bool] = lambda: False) -> bool:
         """Run until no task can run at this time; return whether the run is over.
 
+        Returns before that if it `is_enough`, which is asked after each round of tasks.
         Raises RuntimeError if tasks wake each other for ever, and KeyboardInterrupt if that has
         ended the run.
         """
@@ -99,6 +100,8 @@ class SteppedRun:
             if self.is_over or (self._clock.is_idle and not self._has_returned):
                 self._check_interrupt()
                 return self.is_over
+            if is_enough():
+                return False
             self._ticks.popleft()()
         raise RuntimeError(f"tasks still wake each other after {TICKS_MAX} rounds")
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from flux_trio.faults import JobPlan, Plan, run_plan
-from flux_trio.faults.campaign import Setup
+from flux_trio.faults.campaign import Setup, main_property
+from flux_trio.faults.plan import Depth
 
 HEAD = """
 from flux_trio import jobtap
@@ -46,10 +48,13 @@ def test_endless_loop_of_a_handler_is_interrupted_and_named(
     assert capfd.readouterr().err.count("the instance is blocked") == 1, "one loop is enough"
 
 
+@pytest.mark.parametrize("depth", ["cores", "stack"])
 def test_plugin_that_lets_its_jobs_be_asked_about_for_ever_does_not_come_to_rest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, depth: Depth
 ) -> None:
     monkeypatch.setattr("flux_trio.faults.running.RECORDS_MAX", (5_000, 0))
-    outcome = run_plan(plan_with(ASKS_AGAIN, tmp_path))
+    plan = msgspec.structs.replace(plan_with(ASKS_AGAIN, tmp_path), depth=depth)
+    outcome = run_plan(plan, properties=Setup(plugins=plan.plugins).all_properties())
     (text,) = [each for each in outcome.problems if each.startswith("rest: ")]
     assert int(text.split()[-2]) < 10_000
+    assert main_property(outcome) == "rest", "what else is broken follows from it"
