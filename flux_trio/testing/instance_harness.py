@@ -18,6 +18,7 @@ from flux_trio.config import Config, parse_config
 from flux_trio.cores.job_manager.requests.admissions import User
 from flux_trio.editions.rfc27 import AllocType
 from flux_trio.formats import (
+    IDS_MAX,
     FormatError,
     Jobspec,
     ResourceSet,
@@ -298,9 +299,13 @@ class PlayedScheduler:
 
 
 def _are_cores(cores: object) -> bool:
-    return isinstance(cores, Mapping) and all(
-        isinstance(rank, int) and rank >= 0 and isinstance(ncores, int) and ncores > 0
-        for rank, ncores in cores.items()
+    return (
+        isinstance(cores, Mapping)
+        and bool(cores)
+        and all(
+            type(rank) is type(ncores) is int and rank >= 0 and 0 < ncores <= IDS_MAX
+            for rank, ncores in cores.items()
+        )
     )
 
 

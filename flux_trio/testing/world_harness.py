@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Collection, Iterable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -38,6 +38,8 @@ from flux_trio.testing.trio_thread import beside_trio
 from flux_trio.trace import Record
 from flux_trio.views import story_text
 
+T = TypeVar("T")
+
 
 class PropertyBroken(AssertionError):
     """A world broke properties; the text is the smallest story and its plan.
@@ -60,21 +62,41 @@ class FaultNeverStruck(UserWarning):
     """A test has planned a fault whose place did not come in its world: the test shows nothing."""
 
 
+class _Listed(Generic[T]):
+    """An attribute that is a list, and may be set from any collection."""
+
+    def __set_name__(self, _owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, world: object, _owner: type) -> list[T]:
+        found: list[T] = vars(world)[self._name]
+        return found
+
+    def __set__(self, world: object, values: Iterable[T]) -> None:
+        if not isinstance(values, Iterable):
+            raise TypeError(f"world.{self._name}: expected a collection, got {values!r}")
+        vars(world)[self._name] = list(values)
+
+
 class WorldHarness:
     """A world that begins with `seed`; `breaking` are properties that the test breaks on purpose.
 
     With `breaking` None the world is not judged. `depth` is that of the plan.
     """
 
+    jobs = _Listed[JobPlan]()
+    """The jobs that are planned."""
+    actions = _Listed[Do]()
+    """The requests of the owner."""
+    faults = _Listed[Fault]()
+    """The faults that are to strike."""
+
     def __init__(
         self, seed: int = 0, *, breaking: Collection[str] | None = (), depth: Depth = "cores"
     ) -> None:
         self._plan = Plan(seed, depth=depth)
         self._breaking = breaking
-        self._jobs: list[JobPlan] = []
-        self.actions: list[Do] = []
-        """The requests of the owner."""
-        self.faults: list[Fault] = []
+        self.jobs, self.actions, self.faults = [], [], []
         self.trace: list[Record] = []
         """The trace of the last play."""
         self.outcome: Outcome | None = None
@@ -84,15 +106,6 @@ class WorldHarness:
         self._is_played = False
         self._named: set[str] = set()  # properties of the user
         self._usual: tuple[Fault, ...] = ()  # of a whole plan, of which some faults need not strike
-
-    @property
-    def jobs(self) -> list[JobPlan]:
-        """The jobs that are planned; they may be set from any collection."""
-        return self._jobs
-
-    @jobs.setter
-    def jobs(self, jobs: Iterable[JobPlan]) -> None:
-        self._jobs = list(jobs)
 
     @property
     def plan(self) -> Plan:
@@ -137,7 +150,7 @@ class WorldHarness:
         """Plan jobs with the fields of `JobPlan`; return the place of the first. FormatError."""
         if not isinstance(count, int) or count < 0:
             raise FormatError("a number of jobs", count, "count")
-        self._jobs += [JobPlan(**fields)] * count
+        self.jobs += [JobPlan(**fields)] * count
         return len(self.jobs) - count
 
     def play(self, *properties: Property) -> Outcome:

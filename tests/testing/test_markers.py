@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from flux_trio.faults import JobPlan
+from flux_trio.faults import Crash, JobPlan
 from flux_trio.faults.plan import Depth
 from flux_trio.formats import Jobspec
 from flux_trio.jobtap import PluginError
@@ -191,11 +191,16 @@ def test_harnesses_refuse_options_of_a_wrong_type() -> None:
             harness(config=None)
 
 
-def test_jobs_of_a_world_are_set_from_a_tuple() -> None:
+def test_lists_of_a_world_are_set_from_any_collection() -> None:
     world = WorldHarness()
     world.jobs = (JobPlan(), JobPlan())
     assert world.submit() == 2
     assert len(world.plan.jobs) == 3
+    world.faults = ()
+    world.faults.append(Crash("sched", 1))
+    assert world.plan.faults == (Crash("sched", 1),)
+    with pytest.raises(TypeError, match=r"world\.actions: expected a collection, got 3"):
+        world.actions = 3
 
 
 def test_function_that_is_no_property_is_refused() -> None:
@@ -274,7 +279,7 @@ def test_grant_takes_numbers_of_cores() -> None:
         job = instance.submit(ntasks=2)
         with pytest.raises(ValueError, match=r"number of cores by rank, such as {0: 2}, got {0:"):
             scheduler.grant(job, {0: [99]})  # type: ignore[dict-item]
-        for cores in ([0], {0: -1}, {-1: 1}, {"0": 1}):
+        for cores in ([0], {}, {0: -1}, {-1: 1}, {"0": 1}, {0: True}, {0: 10**9}):
             with pytest.raises(ValueError, match="number of cores by rank"):
                 scheduler.grant(job, cores)  # type: ignore[arg-type]
         scheduler.grant(job, {0: 2})
