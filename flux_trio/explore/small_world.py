@@ -26,7 +26,7 @@ from flux_trio.faults.plan import Plan
 from flux_trio.faults.running import config_of, surroundings_of
 from flux_trio.faults.station import Station, StationState, Waiting
 from flux_trio.faults.user import Owner
-from flux_trio.faults.workload import Do, JobPlan
+from flux_trio.faults.workload import JOB_ACTIONS, Do, JobPlan
 from flux_trio.faults.world import CoresWorld
 from flux_trio.store.stores import MemoryStore, Store
 from flux_trio.trace import Sink
@@ -378,4 +378,4 @@ def _groups(plan: Plan) -> dict[str, tuple[Do, ...]]:
 
 
 def _jobs_of(group: tuple[Do, ...]) -> set[int]:
-    return {each.job for each in group if each.what in ("cancel", "urgency")}
+    return {each.job for each in group if each.what in JOB_ACTIONS}

@@ -18,7 +18,7 @@ from flux_trio.cores.turns import ClearTimer, SetTimer, TimerFired
 from flux_trio.faults.disk import Disk, KvsOnDisk, StoreKind
 from flux_trio.faults.plan import PluginFile
 from flux_trio.faults.plugin_files import host_of
-from flux_trio.faults.plugins import PRIORITIZE, Answering, PluginsOfWorld
+from flux_trio.faults.plugins import USUAL, Answering, PluginsOfWorld
 from flux_trio.formats import Idset, ResourceSet
 from flux_trio.jobtap.watchdog import Watchdog
 from flux_trio.protocols import AskHook, HookAnswer, HookAnswered
@@ -34,8 +34,8 @@ class Surroundings:
     """What the modules of a world are given.
 
     `exclude` and `missing` are the targets that are excluded and down from the start of each life.
-    `hooks` are the topics that the plugin handles beside job.state.priority. `plugins` are files of
-    jobtap plugins. `store` is where the kvs keeps its values.
+    `hooks` are the topics that the plugin handles beside those of each world. `plugins` are files
+    of jobtap plugins. `store` is where the kvs keeps its values.
     """
 
     inventory: ResourceSet
@@ -91,7 +91,7 @@ class JobManagerOfWorld(JobManagerAtOnce):
             told = self.given(USERID, lambda: True)
             self._host = host_of(given.plugins, config, told, watchdog)
             self._host.jobs = core
-        interests = tuple(dict.fromkeys((PRIORITIZE, *given.hooks)))
+        interests = tuple(dict.fromkeys((*USUAL, *given.hooks)))
         plugins = PluginsOfWorld(interests, fault_of, self._answer_later, self._forget, self._host)
         self.use(plugins)
 

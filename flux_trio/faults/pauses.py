@@ -6,6 +6,7 @@ on what another one has told it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from flux_trio.faults.world import CoresWorld
 
 CoreT = TypeVar("CoreT")
+
+EQUAL_S: Final = 0.001
+"""Ends that differ by less are equal: sums of seconds since the Unix epoch are not exact."""
 
 
 def core_of(world: CoresWorld, name: str, kind: type[CoreT]) -> CoreT:
@@ -77,6 +81,30 @@ def scheduler_and_manager_agree_on_holders(world: CoresWorld) -> str:
         return ""
     jobs = names_of(held ^ scheduler.holders)
     return f"the job manager and the scheduler do not agree on whether {jobs} hold resources"
+
+
+@at_each_pause("expires")
+def all_agree_on_expirations(world: CoresWorld) -> str:
+    """The scheduler and the execution service know the expiration that is in force for each job.
+
+    It is that of the last resource-update, or that of R. Times are compared as they were written:
+    a setting of the clock has moved none of them.
+    """
+    grants = core_of(world, "sched", SchedCore).schedule.state.grants
+    known = {
+        "the scheduler": {
+            grant.id: 0.0 if math.isinf(grant.end) else grant.end - grant.stepped
+            for grant in grants
+        },
+        "the execution service": core_of(world, "job-exec", ExecCore).expirations,
+    }
+    for jobid, in_force in core_of(world, "job-manager", JobManagerCore).expirations.items():
+        for party, expirations in known.items():
+            expiration = expirations.get(jobid, in_force)
+            if abs(expiration - in_force) > EQUAL_S:
+                name = format_fluid(jobid, "f58")
+                return f"{name} expires at {in_force:f}, for {party} at {expiration:f}"
+    return ""
 
 
 @at_each_pause("asked")
@@ -155,6 +183,7 @@ AT_PAUSES: Final = (
     running_jobs_are_in_run,
     no_job_runs_on_lost_nodes,
     scheduler_and_manager_agree_on_holders,
+    all_agree_on_expirations,
     scheduler_and_manager_agree_on_requests,
     job_list_shows_the_active_jobs,
     no_resources_are_idle_that_a_job_waits_for,

@@ -64,7 +64,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     depth: Depth = "cores"
     store: StoreKind = "memory"
     queues: Annotated[int, msgspec.Meta(ge=0, le=9)] = 0  # named queues; 0: the anonymous one
-    plugins: tuple[str | PluginFile, ...] = ()  # behind priority-default
+    plugins: tuple[str | PluginFile, ...] = ()  # behind the builtin ones
     version: int = VERSION
 
 

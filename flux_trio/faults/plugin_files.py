@@ -20,7 +20,7 @@ from flux_trio.faults.catalogue.plugins import FAULTY
 from flux_trio.faults.plan import PluginFile, plugin_file
 from flux_trio.faults.properties import over_trace
 from flux_trio.jobtap import CANCELED, Given, NotAllowed, Plugin, PluginError, PluginHost, load_file
-from flux_trio.jobtap.builtins import PriorityDefault
+from flux_trio.jobtap.builtins import PriorityDefault, UpdateDuration
 from flux_trio.jobtap.watchdog import BLOCKED_S, Watchdog
 from flux_trio.trace import Kind, Record
 
@@ -51,7 +51,7 @@ class _NoTasks:
 def host_of(
     files: Iterable[PluginFile], config: Config, given: Given, watchdog: Watchdog | None = None
 ) -> PluginHost:
-    """Return a host with the plugins of `files` behind priority-default.
+    """Return a host with the plugins of `files` behind priority-default and update-duration.
 
     `watchdog`, which is the world's, interrupts endless loops. Raises PluginError for a file that
     has no plugin, or a plugin that cannot be in a world.
@@ -59,7 +59,8 @@ def host_of(
     host = PluginHost(cast(trio.Nursery, _NoTasks()), given, config, blocked_s=inf)
     if watchdog is not None:
         host.watchdog = watchdog
-    _load(host, PriorityDefault(), "builtin")
+    for builtin in (PriorityDefault(), UpdateDuration()):
+        _load(host, builtin, "builtin")
     for file in files:
         _load(host, load_file(Path(file.load)), file.load, file.conf)
     return host

@@ -1,4 +1,5 @@
-"""The plugins of a world of cores: a job's priority is its urgency, unless a fault answers.
+"""The plugins of a world of cores: a job's priority is its urgency, and the owner may change its
+duration, unless a fault answers.
 
 A host of plugins of files may answer instead; see `plugin_files`.
 """
@@ -10,9 +11,11 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from flux_trio.cores.job_manager.requests.updates import DURATION
 from flux_trio.jobtap import PluginHost
 from flux_trio.protocols import (
     STATE_TOPICS,
+    UPDATE_PREFIX,
     AskHook,
     AskJobs,
     HookAnswer,
@@ -23,6 +26,9 @@ from flux_trio.protocols import (
 )
 
 PRIORITIZE: Final = STATE_TOPICS[JobState.PRIORITY]
+UPDATE_DURATION: Final = UPDATE_PREFIX + DURATION
+USUAL: Final = (PRIORITIZE, UPDATE_DURATION)
+"""The topics that a plugin answers in each world."""
 
 
 class Answering(Protocol):
@@ -95,6 +101,8 @@ class PluginsOfWorld:
             return answer
         if question.topic == PRIORITIZE and question.job is not None:
             return HookAnswer(priority=question.job.urgency)
+        if question.topic == UPDATE_DURATION:
+            return HookAnswer(handled=True, validated=True)  # as update-duration does for the owner
         return HookAnswer()
 
     def ask_jobs(self, question: AskJobs) -> JobsAnswered:

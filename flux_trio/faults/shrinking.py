@@ -14,7 +14,7 @@ from flux_trio.faults.catalogue import When, Which
 from flux_trio.faults.fitting import on_machine
 from flux_trio.faults.plan import Plan, can_be_played
 from flux_trio.faults.running import run_plan
-from flux_trio.faults.workload import Do, JobPlan
+from flux_trio.faults.workload import JOB_ACTIONS, Do, JobPlan
 
 RUNS_MAX: Final = 150
 SECONDS_MAX: Final = 60.0
@@ -273,7 +273,7 @@ def _moved(value: StructT, share: float) -> StructT:
 def _renumbered(actions: tuple[Do, ...], gone: range) -> Iterator[Do]:
     """The actions without those on jobs that are gone; the others name the jobs' new places."""
     for each in actions:
-        if each.what not in ("cancel", "urgency"):
+        if each.what not in JOB_ACTIONS:
             yield each
         elif each.job not in gone:
             nbefore = sum(place < each.job for place in gone)

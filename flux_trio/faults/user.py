@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from flux_trio.cores.job_manager.requests.updates import DURATION
 from flux_trio.cores.turns import SetTimer, TimerFired
 from flux_trio.faults.clients import LATER, RETRY_S, Client
 from flux_trio.faults.workload import JOB_ACTIONS, Do, JobPlan, queue_name
@@ -106,6 +107,8 @@ def _method(asked: Do, jobid: int) -> tuple[str, dict[str, Any]]:
             return topics.JOB_RAISE, {"id": jobid, "severity": 0, "type": "cancel"}
         case "urgency":
             return topics.JOB_URGENCY, {"id": jobid, "urgency": asked.value}
+        case "duration":
+            return topics.JOB_UPDATE, {"id": jobid, "updates": {DURATION: asked.seconds}}
         case "include":
             return topics.RESOURCE_EXCLUDE, {"targets": ""}
         case "purge":

@@ -16,6 +16,7 @@ Urgency = Annotated[int, msgspec.Meta(ge=0, le=31)]
 Action = Literal[
     "cancel",
     "urgency",
+    "duration",
     "drain",
     "undrain",
     "down",
@@ -29,7 +30,7 @@ Action = Literal[
     "purge",
 ]
 
-JOB_ACTIONS: Final = ("cancel", "urgency")
+JOB_ACTIONS: Final = ("cancel", "urgency", "duration")
 """The actions that are about a job of the plan."""
 
 
@@ -53,8 +54,9 @@ class JobPlan(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
 class Do(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """A request of the owner: at `at`, or at the message `when` if that is given.
 
-    `job` is the place of a job in the plan, for cancel and urgency; `value` is the urgency. `rank`
-    is the target of drain, undrain, down, up and exclude. include empties the exclude group. purge
+    `job` is the place of a job in the plan, for cancel, urgency and duration. `value` is the
+    urgency, `seconds` the new time limit (0: no limit). `rank` is the target of drain, undrain,
+    down, up and exclude. include empties the exclude group. purge
     removes all finished jobs.
     `queue` is the number of a named queue; without one a request is about all queues.
     """
@@ -64,6 +66,7 @@ class Do(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     job: Place = 0
     rank: Rank = 0
     value: Urgency = 16
+    seconds: Seconds = 0.0
     queue: Place | None = None
     when: When | None = None
 

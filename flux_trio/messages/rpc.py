@@ -140,6 +140,10 @@ class Calls(Generic[Purpose]):
         """Yield the purposes of the open calls, the oldest first."""
         return iter(self._open.values())
 
+    def items(self) -> Iterator[tuple[int, Purpose]]:
+        """Yield matchtag and purpose of the open calls, the oldest first."""
+        return iter(self._open.items())
+
     def open(self, purpose: Purpose) -> int:
         """Return a fresh matchtag and keep `purpose` for it until its last response."""
         self._last = self._last % 0xFFFFFFFF + 1

@@ -22,7 +22,7 @@ from flux_trio.faults import (
 )
 from flux_trio.faults.consistency import OURS
 from flux_trio.faults.drawing import SPAN_S
-from flux_trio.faults.meetings import Meeting, draw_meeting
+from flux_trio.faults.meetings import Meeting, draw_meeting, draw_new_durations
 from flux_trio.faults.running import play
 from flux_trio.messages import topics
 from flux_trio.trace import Kind, Record
@@ -98,3 +98,15 @@ def test_purge_of_the_owner_removes_finished_jobs_and_a_restart_does_not_miss_th
     assert len(world.disk.store.dir("ended")) == 1
     sent = [each for each in trace if each.kind == Kind.SEND]
     assert any(getattr(each.message, "topic", "") == topics.JOB_PURGE_EVENT for each in sent)
+
+
+def test_new_durations_are_drawn_in_a_third_of_the_worlds_and_half_of_these_have_a_fault() -> None:
+    drawn = [draw_new_durations(Random(seed), JOBS, 2, 0, 30.0) for seed in range(600)]
+    asked = [(faults, actions) for faults, actions in drawn if actions]
+    assert 150 < len(asked) < 250
+    assert all(each.what == "duration" for _, actions in asked for each in actions)
+    assert {each.job for _, actions in asked for each in actions} == set(range(len(JOBS)))
+    with_fault = [faults for faults, _ in asked if faults]
+    assert len(asked) / 3 < len(with_fault) < len(asked) * 2 / 3
+    assert not any(faults for faults, actions in drawn if not actions)
+    assert draw_new_durations(Random(0), (), 2, 0, 30.0) == ((), ())

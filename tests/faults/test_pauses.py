@@ -13,6 +13,7 @@ from flux_trio.cores.sched.core import SchedCore
 from flux_trio.faults import JobPlan, Plan
 from flux_trio.faults.pauses import (
     AT_PAUSES,
+    all_agree_on_expirations,
     core_of,
     job_list_shows_the_active_jobs,
     no_job_runs_on_lost_nodes,
@@ -91,6 +92,22 @@ def test_job_that_runs_on_a_node_that_went_down_is_found_while_the_manager_is_aw
     assert no_job_runs_on_lost_nodes(world) == ""
     _execution(world)._targets._down[0] = "it is down"
     assert "runs on nodes that job-exec knows to be down" in no_job_runs_on_lost_nodes(world)
+
+
+@pytest.mark.parametrize("limit", [0.0, 100.0])
+def test_expiration_that_one_side_does_not_know_is_found(limit: float) -> None:
+    world = with_one_running(Plan(1, jobs=(JobPlan(run=90.0, limit=limit),)))
+    assert all_agree_on_expirations(world) == ""
+    schedule = core_of(world, "sched", SchedCore).schedule
+    (grant,) = schedule.state.grants
+    schedule.clock_stepped(3600.0)  # of which the times that were written know nothing
+    assert all_agree_on_expirations(world) == ""
+    schedule.extend(grant.id, world.now + 50.0)
+    assert "for the scheduler at" in all_agree_on_expirations(world)
+    world = with_one_running(Plan(1, jobs=(JobPlan(run=90.0, limit=limit),)))
+    (job,) = _execution(world)._jobs.by_id.values()
+    job.expiration = world.now + 50.0
+    assert "for the execution service at" in all_agree_on_expirations(world)
 
 
 def test_request_that_only_one_side_knows_is_found() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from flux_trio.faults import Do, JobPlan, Plan, When
+from flux_trio.faults.plan import Depth
 from flux_trio.faults.running import Game, Lives, play
 from flux_trio.faults.world import EPOCH, CoresWorld
 from flux_trio.messages import Request, Response, topics
@@ -58,6 +61,31 @@ def test_disabled_queue_takes_no_jobs_until_it_is_enabled() -> None:
     jobs = (JobPlan(at=5.0), JobPlan(at=25.0))
     actions = (Do(1.0, "queue-disable"), Do(20.0, "queue-enable"))
     assert allocated(records(Plan(1, jobs=jobs, actions=actions))) == [25.0]
+
+
+@pytest.mark.parametrize("depth", ["cores", "stack"])
+def test_running_job_ends_when_its_new_duration_is_over(depth: Depth) -> None:
+    """27.criteria.12: the scheduler is asked, and the execution service ends the job."""
+    jobs = (JobPlan(run=90.0, limit=10.0), JobPlan(run=90.0, limit=10.0))
+    actions = (
+        Do(3.0, "duration", job=0, seconds=30.0),
+        Do(4.0, "duration", job=1),
+        Do(5.0, "duration", job=1, seconds=5.5),
+    )
+    trace = records(Plan(1, jobs=jobs, actions=actions, depth=depth))
+    assert len(sent(trace, topics.SCHED_EXPIRATION)) == 3
+    ends = [each.t - EPOCH for each in trace if (each.data or {}).get("name") == JobEvent.EXCEPTION]
+    assert ends == pytest.approx([6.0, 30.0], abs=0.01)  # the scheduler is asked in whole seconds
+
+
+def test_job_that_waits_is_requested_again_with_its_new_duration() -> None:
+    jobs = (JobPlan(ntasks=8, run=10.0), JobPlan(at=1.0, ntasks=8, run=90.0))
+    actions = (Do(5.0, "duration", job=1, seconds=20.0),)
+    trace = records(Plan(1, jobs=jobs, actions=actions))
+    assert len(sent(trace, topics.SCHED_ALLOC)) == 3
+    assert sent(trace, topics.SCHED_EXPIRATION) == []
+    ends = [each.t - EPOCH for each in trace if (each.data or {}).get("name") == JobEvent.FINISH]
+    assert ends == pytest.approx([10.0, 30.0], abs=0.01)
 
 
 def test_what_is_owed_at_a_pause_is_found() -> None:

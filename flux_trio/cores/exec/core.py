@@ -168,6 +168,19 @@ class ExecCore(CorePart):
         return {job.id: job.resources for job in jobs if job.phase is Phase.RUNNING}
 
     @property
+    def expirations(self) -> dict[int, float]:
+        """The jobs that run and whose R was read, by id, with their expiration; 0: no limit.
+
+        The expiration is in seconds since the Unix epoch, as it was written.
+        """
+        jobs = self._jobs.by_id.values()
+        return {
+            job.id: job.expiration
+            for job in jobs
+            if job.phase is Phase.RUNNING and job.resources is not None
+        }
+
+    @property
     def kept(self) -> set[int]:
         """The jobs that the service knows: those that run, and those whose end it has to tell."""
         return set(self._jobs.by_id)

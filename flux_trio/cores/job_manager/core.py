@@ -105,6 +105,18 @@ class JobManagerCore(CorePart):
         return {jobid for jobid in allocs if allocs.of(jobid) is AllocState.PENDING}
 
     @property
+    def expirations(self) -> dict[int, float]:
+        """The expiration in force of each job that holds resources, by id; 0: no limit.
+
+        It is in seconds since the Unix epoch, as it was written.
+        """
+        return {
+            job.id: job.granted.expiration if job.expiration is None else job.expiration
+            for job in self._parts.ledger.running.values()
+            if job.granted is not None
+        }
+
+    @property
     def queue_states(self) -> dict[str | None, QueueState]:
         """The state of each queue, by name; None is the anonymous queue."""
         return {name: queue.state for name, queue in self._parts.queues.by_name.items()}
@@ -169,6 +181,8 @@ class JobManagerCore(CorePart):
             self._resume()
         elif self._changed:
             self._do_due()
+        elif parts.scheduler.unasked:
+            parts.carrier.decided(parts.scheduler.unasked.pop(0), accepted=True)
         elif parts.ledger.dirty:
             dirty, parts.ledger.dirty = parts.ledger.dirty, {}
             self._changed.extend(dirty.values())

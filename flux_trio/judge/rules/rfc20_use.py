@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from flux_trio.formats import Idset
 from flux_trio.judge.checks.jobspecs import system
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
     OWN,
     Broken,
@@ -29,8 +28,9 @@ from flux_trio.judge.engine.rule import (
     view,
     while_live,
 )
-from flux_trio.judge.engine.selector import SEND, no_key
+from flux_trio.judge.engine.selector import SEND
 from flux_trio.judge.engine.trait import WITH_R
+from flux_trio.judge.views.expiring import CLOCK, END, RAISING, has_crossed, raised_by, stepped
 from flux_trio.judge.views.jobs import LIFE, context_of
 from flux_trio.judge.views.resource_sets import (
     ALLOCATING,
@@ -38,7 +38,6 @@ from flux_trio.judge.views.resource_sets import (
     Piece,
     allocated,
     commit_ops,
-    execution,
     inventory_in,
     job_of_key,
     number_of,
@@ -214,59 +213,6 @@ def scheduling_rides_along(record: Record, seen: Seen) -> Said:
 # --- R and the end of a job
 
 
-End = tuple[Any, Any, Place, Place]
-
-
-def _ends(record: Record, _seen: Seen) -> Iterable[tuple[int, Any]]:
-    if record.message is not None:
-        return [(r.jobid, r.value) for r in allocated(record) if r.jobid is not None]
-    found = job_id(record)
-    return [] if found is None else [(found, None)]
-
-
-def _fold_end(had: End | None, r: Any, record: Record, _seen: Seen) -> End | None:
-    """As R has it, None for an absent key; as it is now; where that was said; where R was."""
-    if r is not None:
-        end = number_of(r, "expiration") if "expiration" in execution(r) else None
-        return (end, end, record.n, record.n)
-    match payload(record).get("name"):
-        case "resource-update" if had is not None:
-            return (had[0], context_of(record).get("expiration", had[1]), record.n, had[3])
-        case "clean":
-            return None
-    return had
-
-
-END: Final = view(
-    "expiration",
-    ALLOCATING,
-    logged("resource-update", "clean"),
-    parts=_ends,
-    fold=_fold_end,
-)
-"""By job id: expiration as its R has it, as it is now, where that was said, and where R was."""
-
-_STEPS_MAX: Final = 64  # of the clock, that a job is judged by
-
-
-def _fold_step(
-    had: tuple[tuple[Place, float], ...] | None, _part: None, record: Record, _seen: Seen
-) -> tuple[tuple[Place, float], ...]:
-    by = (record.data or {}).get("by")
-    step = by if isinstance(by, (int, float)) else 0.0
-    return (*(had or ()), (record.n, step))[-_STEPS_MAX:]
-
-
-CLOCK: Final = view("clock", noted(Kind.CLOCK), key=no_key, fold=_fold_step)
-"""The steps of the wall clock, by record and in seconds; a step does not change a duration."""
-
-
-def _stepped(seen: Seen, since: int) -> float:
-    """By how many seconds the wall clock was set since record `since`."""
-    steps: tuple[tuple[int, float], ...] = seen.at(CLOCK, ()) or ()
-    return sum(by for n, by in steps if n > since)
-
-
 _ENDINGS: Final = logged("finish", "exception")
 _CLOCK_S: Final = 1e-3  # clocks round: 820.999999 is not before 821
 
@@ -275,25 +221,29 @@ def _is_timeout(record: Record) -> bool:
     return context_of(record).get("type") == "timeout"
 
 
-@RULES.judge("20.overview.5", _ENDINGS, views=[END, CLOCK])
+@RULES.judge("20.overview.5", _ENDINGS, views=[END, CLOCK, RAISING])
 def exec_goes_by_the_updated_expiration(record: Record, seen: Seen) -> Said:
     first, now, n, since = seen.at(END, job_id(record)) or (None, None, 0, 0)
     if first == now or not isinstance(now, (int, float)) or not isinstance(first, (int, float)):
         return None
-    t = record.t - _stepped(seen, since)
+    t = record.t - stepped(seen, max(since, raised_by(seen, job_id(record)).taken))
     if _is_timeout(record) and (not now or t < now - _CLOCK_S):
+        if has_crossed(seen, job_id(record), n):
+            return None
         text = f"job {job_id(record)}: timeout at {record.t}, but its expiration is now {now}"
         return Broken(text, (n,))
     return t > first or None
 
 
 def _is_not_timed(clause: str, what: str, absent: bool) -> None:
-    @RULES.judge(clause, _ENDINGS, views=[END])
+    @RULES.judge(clause, _ENDINGS, views=[END, RAISING])
     def judge(record: Record, seen: Seen) -> Said:
         end = seen.at(END, job_id(record))
         if end is None or end[1] or (end[1] is None) != absent:
             return None
         if _is_timeout(record):
+            if has_crossed(seen, job_id(record), end[2]):
+                return None
             return Broken(f"job {job_id(record)}: timeout, but its expiration is {what}", (end[2],))
         return payload(record).get("name") == "finish"
 

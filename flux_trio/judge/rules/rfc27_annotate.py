@@ -14,6 +14,7 @@ import msgspec
 from flux_trio.judge.checks.shapes import NUMBER, OBJECT, STRING, Shape, require_key
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
+    OWN,
     Broken,
     Rules,
     Said,
@@ -28,8 +29,9 @@ from flux_trio.judge.engine.rule import (
     received,
     sent,
     view,
+    while_live,
 )
-from flux_trio.judge.engine.selector import ANY_TOPIC
+from flux_trio.judge.engine.selector import ANY_TOPIC, topic_of
 from flux_trio.judge.views.commits import NULL, encoded
 from flux_trio.judge.views.eventlogs import LOGGING, Logging
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
@@ -79,6 +81,9 @@ def _fold_annotations(
     if record.message is None:
         return None
     known = current(text, link_of(seen).lost)
+    if topic_of(record) == topics.SCHED_FREE:  # a grant is given back before its alloc event
+        known.pop("sched", None)
+        return (record.n, encoded(known)) if known else None
     content = payload(record)
     added = content.get("annotations")
     match content.get("type"):
@@ -108,6 +113,7 @@ def current(text: tuple[int, str] | None, lost: int) -> dict[str, Any]:
 ANNOTATIONS: Final[View] = view(
     "annotations",
     received("response", topics.SCHED_ALLOC),
+    while_live(OWN, sent("request", topics.SCHED_FREE)),
     logged("alloc", "clean"),
     key=job_id,
     fold=_fold_annotations,

@@ -29,12 +29,13 @@ from flux_trio.judge.engine.rule import (
     view,
     while_live,
 )
-from flux_trio.judge.engine.selector import RECV, topic_of
+from flux_trio.judge.engine.selector import RECV, name_of, topic_of
 from flux_trio.judge.engine.view import Live
 from flux_trio.judge.views.granting import INVENTORY, SCHED_JOBS, Inventory, sched_job
 from flux_trio.judge.views.jobs import LIFE, RUN, Life, context_of
 from flux_trio.judge.views.queueing import UNSENT, unsent
 from flux_trio.judge.views.scheduling import LINK, TO_SCHEDULER, link_of
+from flux_trio.judge.views.suspending import SUSPENDING, may_be_suspended
 from flux_trio.messages import Errno, Request, Response, topics
 from flux_trio.trace import Record
 
@@ -47,6 +48,10 @@ ANSWERED: Final = sent("response", EXPIRATION)
 UPDATED: Final = logged("resource-update")
 TIME_LIMIT: Final = ("timeout", "timelimit")
 """The exception types of a job at its time limit, in flux-core and in RFC 21."""
+
+
+VERDICTS_MAX: Final = 16
+"""On one job; the scheduler may refuse any number of changes that no user has asked for."""
 
 
 class Wish(Live, frozen=True, gc=False):
@@ -85,6 +90,7 @@ class Verdict(Live, frozen=True, gc=False):
 
     n: Place
     errnum: int
+    expiration: Any
 
     @property
     def allows(self) -> bool:
@@ -113,32 +119,63 @@ def _is_told_again(wish: Wish, seen: Seen) -> bool:
     return not is_asked_for and wish.expiration == seen.at(IN_FORCE, wish.jobid)
 
 
-def _judged(record: Record, seen: Seen) -> Iterable[tuple[Key, None]]:
-    if isinstance(record.message, Response):
-        wish: Wish | None = seen.at(WISHES, rpc(record))
-        return [] if wish is None or _is_told_again(wish, seen) else [(wish.jobid, None)]
-    return [(job_id(record), None)]
+def _judged(record: Record, seen: Seen) -> Iterable[tuple[Key, Wish | None]]:
+    """Yield the job, and the request that its scheduler answers.
+
+    After the loss of its scheduler the job manager waits for no answer: another one, which has not
+    said hello, may give it.
+    """
+    if record.message is None:
+        return [(job_id(record), None)]
+    wish: Wish | None = seen.at(WISHES, rpc(record))
+    if wish is None:
+        return []
+    if record.kind == RECV:
+        is_verdict = wish.n > link_of(seen).lost and not _is_told_again(wish, seen)
+        return [(wish.jobid, wish)] if is_verdict else []
+    # several updates of a job may be open at once: what the last one leaves is of no update
+    is_last = len(_open_updates(seen, wish.jobid)) == 1
+    return [(wish.jobid, None)] if is_last else []
 
 
-def _fold_verdict(
-    _verdict: Verdict | None, _p: None, record: Record, _seen: Seen
-) -> Verdict | None:
-    return Verdict(record.n, errnum(record)) if record.kind == RECV else None
+def _open_updates(seen: Seen, jobid: int | None) -> list[Wish]:
+    """Return the requests for updates of a job that are not answered."""
+    wishes: Iterable[tuple[Any, Wish]] = seen.all(WISHES).items()
+    return [each for key, each in wishes if key[1] == UPDATE and each.jobid == jobid]
+
+
+def _fold_verdicts(
+    had: tuple[Verdict, ...] | None, wish: Wish | None, record: Record, _seen: Seen
+) -> tuple[Verdict, ...] | None:
+    if wish is not None:
+        verdict = Verdict(record.n, errnum(record), wish.expiration)
+        return (*(had or ())[1 - VERDICTS_MAX :], verdict)
+    if record.message is not None or name_of(record) == "clean":
+        return None
+    made = _of_update(record, had or ())
+    return tuple([each for each in had or () if each is not made]) or None if made else None
+
+
+def _of_update(record: Record, verdicts: tuple[Verdict, ...]) -> Verdict | None:
+    """Return the verdict on the expiration of a resource-update; one that allows it comes first."""
+    expiration = context_of(record).get("expiration")
+    found = [each for each in verdicts if each.expiration == expiration]
+    return min(found, key=lambda each: not each.allows, default=None)
 
 
 VERDICTS: Final = view(
     "verdicts",
     received("response", EXPIRATION),
-    ASKED,
+    sent("response", UPDATE),
     logged("resource-update", "clean"),
     parts=_judged,
-    fold=_fold_verdict,
-    reads=(WISHES, IN_FORCE),
+    fold=_fold_verdicts,
+    reads=(WISHES, IN_FORCE, LINK),
 )
-"""By job id, until the update is logged or asked for anew."""
+"""By job id, those on which no update was logged and no request for one was answered."""
 
 
-@RULES.judge("27.expiration.1", UPDATED, views=[LIFE, VERDICTS, LINK], needs_headers=True)
+@RULES.judge("27.expiration.1", UPDATED, views=[LIFE, VERDICTS, *SUSPENDING], needs_headers=True)
 def the_scheduler_is_asked(record: Record, seen: Seen) -> Said:
     jobid = job_id(record)
     life: Life | None = seen.at(LIFE, jobid)
@@ -146,8 +183,12 @@ def the_scheduler_is_asked(record: Record, seen: Seen) -> Said:
         return None
     if seen.at(VERDICTS, jobid) is not None:
         return True
+    if any(each.n < link_of(seen).ready for each in _open_updates(seen, jobid)):
+        return None  # there was no scheduler to ask when the update was accepted
     if not seen.facts.is_ready or not seen.knew(record.party, link_of(seen).ready):
         return None
+    if may_be_suspended(seen, is_judging_too=True):
+        return None  # then there is no scheduler to ask, either
     return Broken(f"job {jobid}: a new expiration, and the scheduler has not answered for it")
 
 
@@ -211,22 +252,30 @@ def an_answer_comes(record: Record, seen: Seen) -> Said:
 
 
 def _answer_to_update(record: Record, seen: Seen) -> tuple[int | None, Verdict | None]:
-    """Return the job of an answered update, and the scheduler's response since the request."""
+    """Return the job of an answered update, and the scheduler's response since the request.
+
+    There is no such response if another update of the job is open, to which it may belong.
+    """
     wish: Wish | None = seen.at(WISHES, rpc(record))
-    if wish is None:
+    if wish is None or record.party != seen.facts.manager:
         return None, None
-    verdict: Verdict | None = seen.at(VERDICTS, wish.jobid)
-    return wish.jobid, verdict if verdict is not None and verdict.n > wish.n else None
+    verdicts: tuple[Verdict, ...] = seen.at(VERDICTS, wish.jobid) or ()
+    since = [each for each in verdicts if each.n > wish.n]
+    is_alone = len(_open_updates(seen, wish.jobid)) == 1
+    return wish.jobid, since[-1] if since and is_alone else None
 
 
 @RULES.judge("27.expiration.10", UPDATED, sent("response", UPDATE), views=[WISHES, VERDICTS])
 def a_refusal_is_passed_on(record: Record, seen: Seen) -> Said:
     if record.message is None:
-        verdict: Verdict | None = seen.at(VERDICTS, job_id(record))
-        if verdict is None or verdict.allows:
+        verdicts: tuple[Verdict, ...] = seen.at(VERDICTS, job_id(record)) or ()
+        made = _of_update(record, verdicts)
+        is_allowed = any(each.allows for each in verdicts) if made is None else made.allows
+        if is_allowed or not verdicts:
             return None
+        refusal = made or verdicts[-1]
         text = f"job {job_id(record)}: resource-update event, although the scheduler refused"
-        return Broken(f"{text} with errnum {verdict.errnum}", (verdict.n,))
+        return Broken(f"{text} with errnum {refusal.errnum}", (refusal.n,))
     jobid, verdict = _answer_to_update(record, seen)
     if verdict is None or verdict.allows:
         return None
@@ -236,9 +285,14 @@ def a_refusal_is_passed_on(record: Record, seen: Seen) -> Said:
     return Broken(text, (verdict.n,))
 
 
+def _of_nobody(verdicts: tuple[Verdict, ...]) -> list[Verdict]:
+    """Return the answers that there is no such method."""
+    return [each for each in verdicts if each.errnum == Errno.ENOSYS]
+
+
 def _update_forgotten(seen: Seen) -> Iterable[Broken]:
-    for jobid, verdict in seen.all(VERDICTS).items():
-        if verdict.errnum == Errno.ENOSYS:
+    for jobid, verdicts in seen.all(VERDICTS).items():
+        for verdict in _of_nobody(verdicts):
             text = f"job {jobid}: the scheduler does not implement sched.expiration"
             yield Broken(
                 f"{text}; expected the update to be made all the same", (verdict.n,), job=jobid
@@ -247,8 +301,7 @@ def _update_forgotten(seen: Seen) -> Iterable[Broken]:
 
 @RULES.judge("27.expiration.11", UPDATED, views=[VERDICTS], debts=_update_forgotten)
 def enosys_counts_as_success(record: Record, seen: Seen) -> Said:
-    verdict: Verdict | None = seen.at(VERDICTS, job_id(record))
-    return verdict is not None and verdict.errnum == Errno.ENOSYS
+    return bool(_of_nobody(seen.at(VERDICTS, job_id(record)) or ()))
 
 
 @RULES.judge("27.criteria.12", UPDATED, sent("response", UPDATE), views=[WISHES, VERDICTS, LIFE])

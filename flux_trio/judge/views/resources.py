@@ -335,6 +335,8 @@ class Administered(Live, frozen=True, gc=False):
     down: Idset = NONE
     drained: Idset = NONE
     excluded: Idset = NONE
+    undraining: Idset = NONE
+    """Drained, then excluded, which undrains them; the service has not said that it did so."""
     unsure: Idset = NONE
     """Drained or not: the service has ended before it told what it did, or was asked to do."""
     n: Place = 0
@@ -368,7 +370,12 @@ def _drain(
     was: Administered, targets: Idset, record: Record, *, is_undone: bool = False
 ) -> Administered:
     drained = was.drained - targets if is_undone else was.drained | targets
-    return was.but(drained=drained, unsure=was.unsure - targets, n=record.n)
+    return was.but(
+        drained=drained,
+        undraining=was.undraining - targets,
+        unsure=was.unsure - targets,
+        n=record.n,
+    )
 
 
 def _unanswered(was: Administered, asked: tuple[Drain, ...]) -> Administered:
@@ -400,8 +407,9 @@ def _fold_administered(
     if record.kind == MODULE:  # a drain outlasts the service, what else it knew may not
         name, what = content.get("module"), content.get("what")
         if name in (was.party, topics.RESOURCE) and what in ENDS:  # of clients that are gone
-            undrained = was.drained & was.excluded  # an exclude undrains, which may be stored
-            return _unanswered(was.but(unsure=was.unsure | undrained), was.asked)
+            undrained = (was.drained & was.excluded) | was.undraining  # that may be stored
+            unsure = was.unsure | undrained
+            return _unanswered(was.but(unsure=unsure, undraining=NONE), was.asked)
         is_new = name == was.party and what == "started"
         return was.but(down=NONE, excluded=NONE) if is_new else was
     if topic_of(record) in (topics.RESOURCE_DRAIN, topics.RESOURCE_UNDRAIN):
@@ -418,7 +426,7 @@ def _fold_administered(
         case "drain" | "undrain" as what:
             return _drain(was, targets, record, is_undone=what == "undrain")
         case "exclude":
-            return was.but(excluded=targets)
+            return was.but(excluded=targets, undraining=was.undraining | (was.drained & targets))
     return was
 
 

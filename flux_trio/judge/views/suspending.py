@@ -61,16 +61,19 @@ WRONG_ANSWERED: Final = view(
 """Where the job manager last took up a wrong answer."""
 
 
-def may_be_suspended(seen: Seen) -> bool:
+def may_be_suspended(seen: Seen, *, is_judging_too: bool = False) -> bool:
     """Whether the job manager may have suspended scheduling without an error response.
 
     It does so when an answer is wrong, and when it refuses a grant, of which it says nothing: there
-    is no alloc event a second after SUCCESS. Only for rare records.
+    is no alloc event a second after SUCCESS. If it `is_judging_too`, a second need not have passed.
+    Only for rare records.
     """
     if (seen.at(WRONG_ANSWERED) or 0) > link_of(seen).answered:
         return True
     asked: Iterable[Asked] = seen.all(ASKED).values()
-    return any(has_grant(each, seen) and seen.is_old(each.granted) for each in asked)
+    return any(
+        has_grant(each, seen) and (is_judging_too or seen.is_old(each.granted)) for each in asked
+    )
 
 
 SUSPENDING: Final = (ASKED, LINK, WRONG_ANSWERED)

@@ -208,7 +208,10 @@ class Carrier:
 
     def proposed(self, proposal: Proposal, response: Response) -> None:
         """The scheduler has answered sched.expiration; ENOSYS is one that does not care."""
-        accepted = response.errnum in (0, Errno.ENOSYS)
+        self.decided(proposal, accepted=response.errnum in (0, Errno.ENOSYS))
+
+    def decided(self, proposal: Proposal, *, accepted: bool) -> None:
+        """Make or refuse the change that the scheduler was to be asked about."""
         match proposal:
             case UpdateProposed(updating, expiration):
                 self._parts.updates.expiration_answered(updating, expiration, accepted=accepted)

@@ -134,11 +134,37 @@ class Commits(Part):
 
         They wait for a commit, or for the end of the turn in which it was answered. The next
         service would get them before its hello. Requests with a matchtag stay, since a part waits
-        for the answer.
+        for the answer; `close_calls` drops those.
         """
-        unsent = [commit.messages for commit in self.uncommitted]
-        for waiting in (*unsent, self.messages, self.outbox.actions):
+        for waiting in self._unsent():
             waiting[:] = [each for each in waiting if not _is_by_job_id(each, service)]
+
+    def close_calls(
+        self, kinds: tuple[type[JobManagerCall], ...], *, is_gone: bool
+    ) -> list[JobManagerCall]:
+        """Close calls of these kinds, to a service that is lost; return them, the oldest first.
+
+        They are the calls whose requests are not sent, which are dropped. If the service `is_gone`,
+        they are all calls: its successor may have got the other requests, before its hello.
+        """
+        calls = self.outbox.calls
+        open_ = [matchtag for matchtag, call in calls.items() if isinstance(call, kinds)]
+        dropped: set[int] = set()
+        for waiting in self._unsent() if open_ else ():
+            tags = {each.matchtag for each in waiting if isinstance(each, Request)}
+            dropped |= tags.intersection(open_)
+            waiting[:] = [
+                each
+                for each in waiting
+                if not (isinstance(each, Request) and each.matchtag in dropped)
+            ]
+        closed = [calls.close(each) for each in open_ if is_gone or each in dropped]
+        return [call for call in closed if call is not None]
+
+    def _unsent(self) -> list[list[JobManagerAction]]:
+        """Return the lists of messages that wait to be sent."""
+        waiting = [commit.messages for commit in self.uncommitted]
+        return [*waiting, self.messages, self.outbox.actions]
 
     def forget(self, sender: str) -> None:
         """Drop answers to a peer that is gone, which wait for a commit or for the turn's end.

@@ -12,7 +12,13 @@ from msgspec import UNSET
 
 from flux_trio.cores.histogram import LONG_S, Durations
 from flux_trio.cores.job_manager.calls import ExpirationTold
-from flux_trio.cores.job_manager.hooks.waiting import Proposal
+from flux_trio.cores.job_manager.hooks.waiting import (
+    ApplyExpiration,
+    ApplyUpdate,
+    LifetimeProposed,
+    Proposal,
+    UpdateProposed,
+)
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.queues.queues import Queues
@@ -66,6 +72,8 @@ _DENY: Final = AllocType.DENY
 _SCHED: Final = JobState.SCHED
 _CLEANUP: Final = JobState.CLEANUP
 
+_ABOUT_EXPIRATIONS: Final = (UpdateProposed, LifetimeProposed, ExpirationTold)
+
 HELLO_FIRST: Final = "sched-ready: expected sched-hello first"
 
 Answer = TypeVar("Answer")
@@ -78,6 +86,7 @@ class SchedulerSide(Part):
     link: LinkState
     sender: str  # the peer that said hello
     limit: int | None  # None: no limit
+    unasked: list[Proposal]  # that a scheduler which is lost was not asked; it does not object
 
     def __init__(self, ledger: Ledger, queues: Queues) -> None:
         self._ledger = ledger
@@ -91,6 +100,7 @@ class SchedulerSide(Part):
         self.link = LINK.initial
         self.sender = ""
         self.limit = None
+        self.unasked = []
 
     # --- for statistics
 
@@ -195,7 +205,7 @@ class SchedulerSide(Part):
             raise FluxError(Errno.EPROTO, "sched-hello needs the streaming flag")
         self._ledger.edition.sched_hello.read(request)
         if self.link != LinkState.DETACHED:
-            self._end_conversation("replaced by another hello", Level.INFO)
+            self._end_conversation("replaced by another hello", Level.INFO, is_gone=True)
         self.link = LINK.step(self.link, LinkEvent.HELLO)
         self.silence.broken()
         self.sender = request.sender
@@ -227,8 +237,8 @@ class SchedulerSide(Part):
         for job in self._in_order():
             if job.state is _CLEANUP:  # it waits for a scheduler that frees its resources
                 self._ledger.dirty[job.id] = job
-            if _holds(job) and job.expiration is not None:
-                self._tell_expiration(job.id, job.expiration)
+            if _holds(job) and (expiration := agreed_expiration(job)) is not None:
+                self._tell_expiration(job.id, expiration)
 
     def lost(self, reason: str, event: LinkEvent) -> None:
         """The scheduler is gone: requests to it are sent to the next one."""
@@ -236,12 +246,15 @@ class SchedulerSide(Part):
         self.link = LINK.step(self.link, event)
         if was_attached:
             level = Level.INFO if event == LinkEvent.LOST else Level.ERR
-            self._end_conversation(reason, level)
+            self._end_conversation(reason, level, is_gone=event == LinkEvent.LOST)
 
-    def _end_conversation(self, reason: str, level: Level) -> None:
+    def _end_conversation(self, reason: str, level: Level, *, is_gone: bool) -> None:
         """Step the alloc state of every job by the loss; the table says what it becomes."""
         self._ledger.send(Log(level, f"scheduling suspended: {reason}"))
         self._ledger.unsend(topics.SCHED)
+        for call in self._ledger.close_calls(_ABOUT_EXPIRATIONS, is_gone=is_gone):
+            if isinstance(call, UpdateProposed | LifetimeProposed):
+                self.unasked.append(call)  # what is in force is told to the next scheduler
         self.requests.reranked.clear()
         self.silence.broken()
         self.sender = ""
@@ -399,6 +412,17 @@ class SchedulerSide(Part):
             error = FluxError(response.errnum, response.error_text)
             text = f"job {jobid}: {topics.SCHED_EXPIRATION}: {error}"
             self._ledger.outbox.send(Log(Level.WARNING, text))
+
+
+def agreed_expiration(job: ActiveJob) -> float | None:
+    """Return the expiration of the last resource-update; None if the one of R is in force.
+
+    An update to which a scheduler has agreed may wait for the answer of a hook: it counts.
+    """
+    for each in reversed(job.deferred or ()):
+        if isinstance(each, ApplyUpdate | ApplyExpiration):
+            return each.expiration
+    return job.expiration
 
 
 def _holds(job: ActiveJob) -> bool:

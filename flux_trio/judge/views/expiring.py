@@ -1,0 +1,187 @@
+"""The expirations of jobs: what R and resource-update events say, and what the execution service
+can know of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.selector import (
+    OWN,
+    job_id,
+    logged,
+    name_of,
+    no_key,
+    noted,
+    payload,
+    received,
+    sent,
+    while_live,
+)
+from flux_trio.judge.engine.trait import says
+from flux_trio.judge.engine.view import Live, Seen, view
+from flux_trio.judge.views.execution import START, STARTS, Start
+from flux_trio.judge.views.jobs import context_of
+from flux_trio.judge.views.resource_sets import ALLOCATING, allocated, execution, number_of
+from flux_trio.messages import topics
+from flux_trio.trace import Kind, Record
+
+End = tuple[Any, Any, Place, Place]
+
+
+def _ends(record: Record, _seen: Seen) -> Iterable[tuple[int, Any]]:
+    if record.message is not None:
+        return [(r.jobid, r.value) for r in allocated(record) if r.jobid is not None]
+    found = job_id(record)
+    return [] if found is None else [(found, None)]
+
+
+def _fold_end(had: End | None, r: Any, record: Record, _seen: Seen) -> End | None:
+    """As R has it, None for an absent key; as it is now; where that was said; where R was."""
+    if r is not None:
+        end = number_of(r, "expiration") if "expiration" in execution(r) else None
+        return (end, end, record.n, record.n)
+    match name_of(record):
+        case "resource-update" if had is not None:
+            return (had[0], context_of(record).get("expiration", had[1]), record.n, had[3])
+        case "clean":
+            return None
+    return had
+
+
+END: Final = view(
+    "expiration",
+    ALLOCATING,
+    logged("resource-update", "clean"),
+    parts=_ends,
+    fold=_fold_end,
+)
+"""By job id: expiration as its R has it, as it is now, where that was said, and where R was."""
+
+_STEPS_MAX: Final = 64  # of the clock, that a job is judged by
+
+
+def _fold_step(
+    had: tuple[tuple[Place, float], ...] | None, _part: None, record: Record, _seen: Seen
+) -> tuple[tuple[Place, float], ...]:
+    by = (record.data or {}).get("by")
+    step = by if isinstance(by, (int, float)) else 0.0
+    return (*(had or ()), (record.n, step))[-_STEPS_MAX:]
+
+
+CLOCK: Final = view("clock", noted(Kind.CLOCK), key=no_key, fold=_fold_step)
+"""The steps of the wall clock, by record and in seconds; a step does not change a duration."""
+
+
+def stepped(seen: Seen, since: int) -> float:
+    """By how many seconds the wall clock was set since record `since`."""
+    steps: tuple[tuple[int, float], ...] = seen.at(CLOCK, ()) or ()
+    return sum(by for n, by in steps if n > since)
+
+
+# --- what the execution service can know (readings: How the exec service learns of cancels)
+
+
+def _fold_follower(_n: int | None, _part: None, record: Record, _seen: Seen) -> Place:
+    return record.n
+
+
+FOLLOWERS: Final = view(
+    "journal followers",
+    sent("request", topics.JOB_JOURNAL),
+    key=lambda record: record.party,
+    fold=_fold_follower,
+)
+"""By party: where it asked for the job manager's journal. It learns of updates from that alone."""
+
+
+class Updates(Live, frozen=True, gc=False):
+    """The resource-update events of a job."""
+
+    nunheard: int
+    """How many the execution service has not received in the journal."""
+    heard: Place = 0
+    """Where it last received one."""
+
+
+def _updated(record: Record, seen: Seen) -> Iterable[tuple[int, None]]:
+    if record.message is None:
+        found = job_id(record)
+        return [] if found is None else [(found, None)]
+    if record.party != seen.facts.exec_peer:
+        return []
+    events = payload(record).get("events")
+    return [
+        (each[0], None)
+        for each in (events if isinstance(events, list) else ())
+        if isinstance(each, list | tuple)
+        and len(each) > 1
+        and isinstance(each[0], int)
+        and isinstance(each[-1], dict)
+        and each[-1].get("name") == "resource-update"
+    ]
+
+
+def _fold_updates(had: Updates | None, _part: None, record: Record, _seen: Seen) -> Updates | None:
+    if record.message is not None:
+        return None if had is None else Updates(max(had.nunheard - 1, 0), record.n)
+    if name_of(record) == "clean":
+        return None
+    return Updates(1) if had is None else Updates(had.nunheard + 1, had.heard)
+
+
+UPDATES: Final = view(
+    "updates",
+    logged("resource-update"),
+    while_live(OWN, logged("clean"), received("response", topics.JOB_JOURNAL)),
+    parts=_updated,
+    fold=_fold_updates,
+)
+"""By job id."""
+
+
+class Raising(Live, frozen=True, gc=False):
+    """An exception that the execution service has sent."""
+
+    n: Place
+    taken: Place
+    """Where the service took up the start: it knows of no earlier setting of the clock."""
+    is_deaf: bool
+    """It had not heard of the job's last update."""
+
+
+def _fold_raising(_had: Raising | None, _part: None, record: Record, seen: Seen) -> Raising | None:
+    if record.message is None:
+        return None
+    start: Start | None = seen.at(STARTS, job_id(record))
+    taken = 0 if start is None else start.taken
+    updates: Updates | None = seen.at(UPDATES, job_id(record))
+    if updates is None or seen.at(FOLLOWERS, record.party) is None:
+        return Raising(record.n, taken, is_deaf=False)
+    has_heard = not updates.nunheard and seen.knew(record.party, updates.heard)
+    return Raising(record.n, taken, is_deaf=not has_heard)
+
+
+RAISING: Final = view(
+    "raising",
+    sent("response", START, mark=says("exception")),
+    while_live(OWN, logged("clean")),
+    key=job_id,
+    fold=_fold_raising,
+    reads=(UPDATES, FOLLOWERS, STARTS),
+)
+"""By job id: the last exception of its execution service."""
+
+
+def raised_by(seen: Seen, jobid: int | None) -> Raising:
+    """Return the last exception of the job's execution service."""
+    raising: Raising | None = seen.at(RAISING, jobid)
+    return raising or Raising(0, 0, is_deaf=False)
+
+
+def has_crossed(seen: Seen, jobid: int | None, said: int) -> bool:
+    """Whether the last exception crossed the expiration that was said at record `said`."""
+    raising = raised_by(seen, jobid)
+    return 0 < raising.n < said or raising.is_deaf

@@ -1,0 +1,117 @@
+"""New expirations of running jobs when the scheduler, which has to accept them, is lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flux_trio.messages import ROLE_OWNER, Errno, Event, Response, topics
+from flux_trio.protocols import HookAnswer
+from tests.cores.test_job_manager_update import DURATION, running, scheduler_says, update
+from tests.support.manager_script import START, ManagerScript
+
+ALLOWED = {f"job.update.{DURATION}": HookAnswer(handled=True, validated=True)}
+ANSWERED = "job-manager.update -> {}"
+
+
+def script(**how: Any) -> ManagerScript:
+    return ManagerScript(answers=ALLOWED, peers=True, **how)
+
+
+def expiration(m: ManagerScript) -> Any:
+    return m.context(1, "resource-update")["expiration"]
+
+
+def test_request_that_waits_for_a_commit_is_not_sent_to_the_next_scheduler() -> None:
+    """27.finalization.4, 27.impl.14: nobody is asked, so the update is made."""
+    m = script()
+    running(m, 1, starttime=START)
+    m.commits_wait = True
+    m.submit(2)  # its events are not durable
+    assert "sched.expiration 1" not in update(m, 1, 60)
+    m.gone("sched")
+    m.attach_sched()
+    did = [line for _ in range(len(m.commits)) for line in m.commit()]
+    while m.commits:
+        did += m.commit()
+    assert ANSWERED in did
+    assert did.count("sched.expiration 1") == 1  # what is in force is told after sched-ready
+    assert did.index("sched.expiration 1") > next(
+        place for place, line in enumerate(did) if line.startswith("job-manager.sched-ready ->")
+    )
+    assert expiration(m) == START + 60
+
+
+@pytest.mark.parametrize("errnum", [0, Errno.ENOENT])
+def test_scheduler_that_said_no_hello_is_not_listened_to(errnum: int) -> None:
+    """27.expiration.10: the next scheduler got the request before its hello."""
+    m = script()
+    running(m, 1, starttime=START)
+    update(m, 1, 60)
+    asked = m.last(topics.SCHED_EXPIRATION)
+    assert ANSWERED in m.gone("sched")
+    late = Response(topics.SCHED_EXPIRATION, None, errnum, asked.matchtag)
+    assert m.put(late) == []
+    assert m.names(1).count("resource-update") == 1
+    assert expiration(m) == START + 60
+
+
+def test_second_hello_ends_what_the_first_scheduler_was_asked() -> None:
+    m = script()
+    running(m, 1, starttime=START)
+    update(m, 1, 60)
+    assert ANSWERED in m.hello()
+    assert m.ready()[1:] == ["sched.expiration 1"]
+
+
+def test_scheduler_that_broke_the_protocol_may_still_refuse() -> None:
+    """27.expiration.10: it is there, and was asked before its error."""
+    m = script()
+    running(m, 1, starttime=START)
+    update(m, 1, 60)
+    m.submit(2)
+    m.sched_error(topics.SCHED_ALLOC)
+    refused = "job-manager.update -> EINVAL scheduler refused expiration update"
+    assert scheduler_says(m, Errno.EINVAL, "no") == [refused]
+    assert "resource-update" not in m.names(1)
+
+
+def test_what_was_told_to_a_lost_scheduler_is_told_to_the_next_alone() -> None:
+    m = script()
+    running(m, 1, starttime=START)
+    update(m, 1, 60)
+    scheduler_says(m)
+    m.gone("sched")
+    assert "sched.expiration 1" in m.attach_sched()
+    told = m.last(topics.SCHED_EXPIRATION)
+    m.gone("sched")
+    assert m.put(Response(topics.SCHED_EXPIRATION, "no", Errno.ENOENT, told.matchtag)) == []
+
+
+def test_update_that_waits_for_a_hook_is_told_to_the_next_scheduler() -> None:
+    """27.expiration.1: the first one has agreed; the event comes when the plugin has answered."""
+    m = script()
+    m.submit(1)
+    m.alloc(1)
+    m.execute(1, "start")
+    update(m, 1, 60)
+    agreed = m.last(topics.SCHED_EXPIRATION).payload
+    m.plugins.waiting |= {"job.event.memo", f"job.update.{DURATION}"}
+    update(m, 1, 90)  # a question about the job is open
+    scheduler_says(m)
+    assert "resource-update" not in m.names(1)
+    m.gone("sched")
+    assert "sched.expiration 1" in m.attach_sched()
+    assert m.last(topics.SCHED_EXPIRATION).payload == agreed
+    m.answer(f"job.update.{DURATION}", reject="no")
+    assert expiration(m) == agreed["expiration"]
+
+
+def test_new_end_of_the_instance_is_in_force_though_its_scheduler_is_lost() -> None:
+    m = script()
+    running(m, 1, starttime=START)
+    end = Event(topics.RESOURCE_EXPIRATION_EVENT, {"expiration": START + 50}, rolemask=ROLE_OWNER)
+    assert "sched.expiration 1" in m.put(end)
+    m.gone("sched")
+    assert expiration(m) == START + 50
