@@ -208,7 +208,8 @@ class Carrier:
 
     def proposed(self, proposal: Proposal, response: Response) -> None:
         """The scheduler has answered sched.expiration; ENOSYS is one that does not care."""
-        self.decided(proposal, accepted=response.errnum in (0, Errno.ENOSYS))
+        accepted = response.errnum in (0, Errno.ENOSYS)
+        self.decided(proposal, accepted=accepted)
 
     def decided(self, proposal: Proposal, *, accepted: bool) -> None:
         """Make or refuse the change that the scheduler was to be asked about."""
