@@ -8,7 +8,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from flux_trio.faults.meetings import draw_meeting, draw_new_durations
+from flux_trio.faults.asking import draw_long_requests, draw_new_durations
+from flux_trio.faults.meetings import draw_meeting
 from flux_trio.faults.plan import Plan
 from flux_trio.faults.swarm import Aim, draw_faults
 from flux_trio.faults.workload import Action, Do, JobPlan
@@ -20,7 +21,8 @@ def draw_plan(seed: int, njobs: int | None = None, nfaults: int | None = None) -
     """Return the plan of `seed`. One of its faults, if there are any, strikes the scheduler.
 
     If their number is not given, two thirds of the plans also have faults and requests that meet.
-    In a third of the plans the owner changes the duration of jobs.
+    In a third of the plans the owner changes the duration of jobs, and in a quarter of them the
+    owner has requests that stay open until jobs have ended.
     """
     draw = random.Random(f"plan {seed}")
     has_meeting = nfaults is None
@@ -47,7 +49,7 @@ def draw_plan(seed: int, njobs: int | None = None, nfaults: int | None = None) -
         faults=draw_faults(draw, nfaults, aim),
         queues=queues,
     )
-    plan = _with_new_durations(plan, has_faults=has_meeting)
+    plan = _with_long_requests(_with_new_durations(plan, has_faults=has_meeting))
     return _with_meeting(plan) if has_meeting else plan
 
 
@@ -64,6 +66,12 @@ def _with_new_durations(plan: Plan, *, has_faults: bool) -> Plan:
     faults, actions = draw_new_durations(draw, plan.jobs, plan.nnodes, plan.queues, SPAN_S)
     faults = (*plan.faults, *faults) if has_faults else plan.faults
     return replace(plan, faults=faults, actions=(*plan.actions, *actions))
+
+
+def _with_long_requests(plan: Plan) -> Plan:
+    draw = random.Random(f"long {plan.seed}")
+    asked = draw_long_requests(draw, plan.jobs, plan.nnodes, plan.queues, SPAN_S)
+    return replace(plan, actions=(*plan.actions, *asked))
 
 
 _NJOBS: Final = (1, 2, 3, 4, 5, 6, 8, 10, 14, 20)

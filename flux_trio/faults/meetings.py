@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from flux_trio.faults import catalogue as c
 from flux_trio.faults.catalogue import Fault, When
-from flux_trio.faults.catalogue.base import Module, Type
+from flux_trio.faults.catalogue.base import Module
 from flux_trio.faults.swarm import Aim
 from flux_trio.faults.workload import Action, Do, JobPlan
 from flux_trio.messages import topics
@@ -23,7 +23,6 @@ from flux_trio.messages import topics
 AWAY_S: Final = (0.5, 3.0, 12.0)
 LATER_S: Final = (0.0, 0.5, 5.0, 60.0)
 URGENCIES: Final = (0, 1, 16, 20, 31)
-DURATIONS_S: Final = (0.0, 0.5, 2.0, 10.0, 60.0, 300.0)
 
 Meeting = tuple[tuple[Fault, ...], tuple[Do, ...]]
 
@@ -91,60 +90,6 @@ def draw_meeting(
     if not jobs or draw.random() < 1 / 3:
         return (), ()
     return draw.choice(_MEETINGS)(Table(draw, jobs, nnodes, queues, span_s))
-
-
-def draw_new_durations(
-    draw: Random, jobs: Sequence[JobPlan], nnodes: int, queues: int, span_s: float
-) -> Meeting:
-    """Return requests for new durations, and faults that meet them; in two of three cases nothing.
-
-    A running job's duration is the expiration that the scheduler has to accept, and that the
-    execution service learns of from the journal: the faults end or delay one of the three.
-    """
-    if not jobs or draw.random() < 2 / 3:
-        return (), ()
-    table = Table(draw, jobs, nnodes, queues, span_s)
-    asked = [_new_duration(table) for _ in range(draw.randint(1, 4))]
-    if draw.random() < 0.5:
-        return (), tuple(asked)
-    topic, type_ = draw.choice(_OF_DURATIONS)
-    when = When(topic, draw.choice((1, 1, 2)), draw.choice(("send", "recv")), type_)
-    module: Module = draw.choice(("sched", "job-exec", "job-manager"))
-    fault: Fault = draw.choice(
-        (
-            c.Crash(module, when, draw.choice(AWAY_S)),
-            c.Reload(module, when),
-            c.Linger(module, when, draw.choice((0.5, 2.0))),
-            c.SlowDisk(when, draw.choice((0.1, 1.0)), 5.0),
-        )
-    )
-    return (fault,), tuple(asked)
-
-
-def _new_duration(table: Table) -> Do:
-    """Return a request: often when a job starts, and now and then so that it ends soon."""
-    draw = table.draw
-    at, place = round(draw.uniform(0, table.span_s), 1), draw.randrange(len(table.jobs))
-    when = None
-    if draw.random() < 0.6:
-        topic, type_ = draw.choice(_WHILE_A_JOB_STARTS)
-        when = When(topic, table.some(), draw.choice(("send", "recv")), type_)
-    return Do(at, "duration", job=place, seconds=draw.choice(DURATIONS_S), when=when)
-
-
-_OF_DURATIONS: Final[tuple[tuple[str, Type], ...]] = (
-    (topics.JOB_UPDATE, "request"),
-    (topics.SCHED_EXPIRATION, "request"),
-    (topics.SCHED_EXPIRATION, "response"),
-    (topics.JOB_UPDATE, "response"),
-)
-_WHILE_A_JOB_STARTS: Final[tuple[tuple[str, Type], ...]] = (
-    (topics.SCHED_ALLOC, "request"),
-    (topics.SCHED_ALLOC, "response"),
-    ("job-exec.start", "request"),
-    ("job-exec.start", "response"),
-    ("job-exec.start", "response"),
-)
 
 
 def _while_resources_are_stored(table: Table) -> Meeting:

@@ -19,11 +19,12 @@ from flux_trio.faults.plan import Plan, check_plan, plugin_file
 from flux_trio.faults.plugin_files import LOOP_S
 from flux_trio.faults.properties import Property
 from flux_trio.faults.stack import StackWorld
+from flux_trio.faults.told import EVENTLOG
 from flux_trio.faults.user import Owner
 from flux_trio.faults.waiting import Waiting
 from flux_trio.faults.workload import Do, queue_name
 from flux_trio.faults.world import CoresWorld
-from flux_trio.formats import Idset, ResourceSet, format_fluid
+from flux_trio.formats import Idset, ResourceSet, format_fluid, job_key
 from flux_trio.jobtap import PluginLoop
 from flux_trio.judge import Clause, Monitor, Violation, load_clauses
 from flux_trio.judge.rules import ALL_RULES
@@ -384,6 +385,11 @@ class Game:
             for jobid in active
             if jobid in self.owner.ids.values() and jobid not in waiting
         ]
+        for jobid, told in self.owner.read.items():
+            (stored,) = store.lookup([job_key(jobid, EVENTLOG)])
+            if stored not in (told, None):  # None: it was purged
+                name = format_fluid(jobid, "f58")
+                problems.append(f"read: {name} has the eventlog {stored!r}, told was {told!r}")
         return problems + [
             f"answered: request {tag} of the owner is not" for tag in self.owner.waiting
         ]

@@ -28,6 +28,7 @@ PROPERTIES: Final = {
     "rest": "All comes to rest when no more faults happen.",
     "inactive": "At rest each job is INACTIVE, unless a plugin holds it, or one on which it waits.",
     "answered": "Every request is answered.",
+    "read": "Who follows an eventlog to its end is told what is stored, each line once.",
     "error": "No core raises.",
     "plugin": "No handler of a plugin fails.",
     "kept": "A job that was accepted is stored, whatever ends the instance.",

@@ -9,7 +9,7 @@ from flux_trio.cores.turns import SetTimer, TimerFired
 from flux_trio.faults.clients import LATER, RETRY_S, Client
 from flux_trio.faults.workload import JOB_ACTIONS, Do, JobPlan, queue_name
 from flux_trio.formats import Idset, Jobspec
-from flux_trio.messages import Request, Response, topics
+from flux_trio.messages import Errno, Flag, Request, Response, topics
 
 PURGED_MAX: Final = 1000  # jobs of one purge: all that a world has
 
@@ -27,6 +27,8 @@ class Owner(Client):
         self.refused: dict[int, str] = {}  # jobs that were refused, by place
         self.waiting: dict[int, int] = {}  # matchtag of an open request → place
         self._behind: dict[int, list[int]] = {}  # requests about a job that has no id yet, by job
+        self._told: dict[int, str] = {}  # what open streams of eventlogs have told, by place
+        self.read: dict[int, str] = {}  # the eventlogs that were followed to their end, by job id
         self._matchtag = 0
 
     def start(self, now: float) -> list[Any]:
@@ -54,6 +56,7 @@ class Owner(Client):
             if isinstance(self._todo[place], JobPlan):
                 self.refused[place] = "the connection was lost before the answer"
         self.waiting.clear()
+        self._told.clear()
 
     def _do(self, place: int) -> list[Any]:
         asked = self._todo[place]
@@ -63,14 +66,17 @@ class Owner(Client):
             if asked.job not in self.refused:
                 self._behind.setdefault(asked.job, []).append(place)
             return []
-        return [self._request(place, *_method(asked, self.ids.get(asked.job, 0)))]
+        flags = Flag.STREAMING if asked.what == "watch" else 0
+        return [self._request(place, *_method(asked, self.ids.get(asked.job, 0)), flags)]
 
-    def _request(self, place: int, topic: str, payload: dict[str, Any]) -> Request:
+    def _request(self, place: int, topic: str, payload: dict[str, Any], flags: int = 0) -> Request:
         self._matchtag += 1
         self.waiting[self._matchtag] = place
-        return Request(topic, payload, self._matchtag)
+        return Request(topic, payload, self._matchtag, int(flags))
 
     def _answered(self, now: float, response: Response) -> list[Any]:
+        if response.topic == topics.INFO_WATCH and self._is_told(response):
+            return []
         place = self.waiting.pop(response.matchtag)
         if response.errnum in LATER:
             return [SetTimer(place, now + RETRY_S)]
@@ -82,6 +88,18 @@ class Owner(Client):
                 behind = self._behind.pop(place, [])
                 return [action for each in behind for action in self._do(each)]
         return []
+
+    def _is_told(self, response: Response) -> bool:
+        """Take a line of an eventlog, or the end of the stream; return whether it goes on."""
+        place = self.waiting[response.matchtag]
+        told = self._told.pop(place, "")
+        if not response.errnum and isinstance(response.payload, dict):
+            self._told[place] = f"{told}{response.payload['event']}\n"
+            return True
+        asked = self._todo[place]
+        if response.errnum == Errno.ENODATA and isinstance(asked, Do):
+            self.read[self.ids[asked.job]] = told
+        return False
 
 
 def _submission(job: JobPlan) -> dict[str, Any]:
@@ -109,10 +127,15 @@ def _method(asked: Do, jobid: int) -> tuple[str, dict[str, Any]]:
             return topics.JOB_URGENCY, {"id": jobid, "urgency": asked.value}
         case "duration":
             return topics.JOB_UPDATE, {"id": jobid, "updates": {DURATION: asked.seconds}}
+        case "watch":
+            return topics.INFO_WATCH, {"id": jobid}
         case "include":
             return topics.RESOURCE_EXCLUDE, {"targets": ""}
         case "purge":
             return topics.JOB_PURGE, {"num_limit": 0, "batch": PURGED_MAX, "force": True}
+        case "queue-drain" | "queue-idle":
+            topic = topics.JOB_DRAIN if asked.what == "queue-drain" else topics.JOB_IDLE
+            return topic, {} if asked.queue is None else {"name": queue_name(asked.queue)}
         case "queue-stop" | "queue-start":
             is_start = asked.what == "queue-start"
             return topics.JOB_QUEUE_START, {"start": is_start, **_queue(asked)}

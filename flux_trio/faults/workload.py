@@ -17,6 +17,7 @@ Action = Literal[
     "cancel",
     "urgency",
     "duration",
+    "watch",
     "drain",
     "undrain",
     "down",
@@ -27,10 +28,12 @@ Action = Literal[
     "queue-start",
     "queue-disable",
     "queue-enable",
+    "queue-drain",
+    "queue-idle",
     "purge",
 ]
 
-JOB_ACTIONS: Final = ("cancel", "urgency", "duration")
+JOB_ACTIONS: Final = ("cancel", "urgency", "duration", "watch")
 """The actions that are about a job of the plan."""
 
 
@@ -54,11 +57,12 @@ class JobPlan(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
 class Do(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """A request of the owner: at `at`, or at the message `when` if that is given.
 
-    `job` is the place of a job in the plan, for cancel, urgency and duration. `value` is the
-    urgency, `seconds` the new time limit (0: no limit). `rank` is the target of drain, undrain,
-    down, up and exclude. include empties the exclude group. purge
-    removes all finished jobs.
-    `queue` is the number of a named queue; without one a request is about all queues.
+    `job` is the place of a job in the plan, for cancel, urgency, duration and watch. `value` is the
+    urgency, `seconds` the new time limit (0: no limit). watch follows the job's eventlog to its
+    end. `rank` is the target of drain, undrain, down, up and exclude. include empties the exclude
+    group. purge removes all finished jobs. `queue` is the number of a named queue; without one a
+    request is about all queues. queue-drain and queue-idle wait until no job is left there, or
+    none runs.
     """
 
     at: Seconds

@@ -20,9 +20,10 @@ from flux_trio.faults import (
     draw_plan,
     run_plan,
 )
+from flux_trio.faults.asking import draw_long_requests, draw_new_durations
 from flux_trio.faults.consistency import OURS
 from flux_trio.faults.drawing import SPAN_S
-from flux_trio.faults.meetings import Meeting, draw_meeting, draw_new_durations
+from flux_trio.faults.meetings import Meeting, draw_meeting
 from flux_trio.faults.running import play
 from flux_trio.messages import topics
 from flux_trio.trace import Kind, Record
@@ -110,3 +111,13 @@ def test_new_durations_are_drawn_in_a_third_of_the_worlds_and_half_of_these_have
     assert len(asked) / 3 < len(with_fault) < len(asked) * 2 / 3
     assert not any(faults for faults, actions in drawn if not actions)
     assert draw_new_durations(Random(0), (), 2, 0, 30.0) == ((), ())
+
+
+def test_long_requests_are_drawn_in_a_quarter_of_the_worlds() -> None:
+    drawn = [draw_long_requests(Random(seed), JOBS, 2, 2, 30.0) for seed in range(600)]
+    asked = [each for each in drawn if each]
+    assert 100 < len(asked) < 200
+    kinds = Counter(each.what for actions in asked for each in actions)
+    assert set(kinds) == {"watch", "queue-drain", "queue-idle"}
+    assert {each.queue for actions in asked for each in actions} == {None, 0, 1}
+    assert draw_long_requests(Random(0), (), 2, 2, 30.0) == ()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from flux_trio.faults import Do, JobPlan, Plan, When
+from flux_trio.faults import Crash, Do, Fault, JobPlan, Plan, When
 from flux_trio.faults.plan import Depth
 from flux_trio.faults.running import Game, Lives, play
 from flux_trio.faults.world import EPOCH, CoresWorld
+from flux_trio.formats import parse_eventlog
 from flux_trio.messages import Request, Response, topics
 from flux_trio.protocols import JobEvent
 from flux_trio.trace import Kind, Record
@@ -86,6 +87,44 @@ def test_job_that_waits_is_requested_again_with_its_new_duration() -> None:
     assert sent(trace, topics.SCHED_EXPIRATION) == []
     ends = [each.t - EPOCH for each in trace if (each.data or {}).get("name") == JobEvent.FINISH]
     assert ends == pytest.approx([10.0, 30.0], abs=0.01)
+
+
+@pytest.mark.parametrize("depth", ["cores", "stack"])
+@pytest.mark.parametrize("faults", [(), (Crash("job-list", STARTED, 3.0),)])
+def test_eventlog_is_followed_to_its_end(depth: Depth, faults: tuple[Fault, ...]) -> None:
+    """A reader whose service ends begins anew with the next one."""
+    actions = (Do(0.5, "watch"), Do(50.0, "watch", job=1))
+    jobs = (JobPlan(run=10.0), JobPlan(run=1.0))
+    plan = Plan(1, jobs=jobs, actions=actions, depth=depth, faults=faults)
+    with Game(plan, lives=Lives()) as game:
+        assert game.outcome(is_at_rest=game.play()).problems == ()
+        names = {
+            place: [event.name for event in parse_eventlog(game.owner.read[jobid])]
+            for place, jobid in game.owner.ids.items()
+        }
+        assert names[0] == names[1]
+        assert (names[0][0], names[0][-1]) == (JobEvent.SUBMIT, JobEvent.CLEAN)
+        game.owner.read[game.owner.ids[0]] += "{}\n"
+        (problem,) = game.outcome(is_at_rest=True).problems
+        assert problem.startswith("read: ")
+
+
+def test_request_that_waits_for_a_queue_is_answered_when_its_jobs_have_ended() -> None:
+    jobs = (JobPlan(run=10.0, queue=0), JobPlan(run=20.0, queue=1), JobPlan(urgency=0, queue=0))
+    actions = (
+        Do(1.0, "queue-idle", queue=0),
+        Do(1.0, "queue-drain", queue=1),
+        Do(1.0, "queue-drain"),
+        Do(30.0, "urgency", job=2),
+    )
+    trace = records(Plan(1, queues=2, jobs=jobs, actions=actions))
+    answers = [
+        (each.message.topic, each.t - EPOCH)
+        for each in trace
+        if each.kind == Kind.SEND and isinstance(each.message, Response)
+    ]
+    at = [t for topic, t in answers if topic in (topics.JOB_IDLE, topics.JOB_DRAIN)]
+    assert at == pytest.approx([10.0, 20.0, 31.0], abs=0.01)
 
 
 def test_what_is_owed_at_a_pause_is_found() -> None:

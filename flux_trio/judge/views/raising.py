@@ -6,12 +6,25 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from flux_trio.judge.engine.place import Place
-from flux_trio.judge.engine.selector import EVENT, OWN, errnum, job_id, logged, received, while_live
+from flux_trio.judge.engine.selector import (
+    EVENT,
+    HOOK,
+    OWN,
+    errnum,
+    job_id,
+    logged,
+    name_of,
+    noted,
+    payload,
+    received,
+    while_live,
+)
 from flux_trio.judge.engine.trait import ERROR, Mark, Trait, says
 from flux_trio.judge.engine.view import Seen, view
 from flux_trio.judge.views.execution import START, STARTS, Start, is_open, kind_of_answer
+from flux_trio.judge.views.jobs import context_of
 from flux_trio.messages import topics
-from flux_trio.trace import Record
+from flux_trio.trace import Kind, Record
 
 ANY_JOB: Final = "any job"
 """The key of RAISED for what is not about one job."""
@@ -40,12 +53,20 @@ OMITTING: Final = Mark(
 
 
 def _raised(record: Record, _seen: Seen) -> Iterable[tuple[Any, None]]:
+    if record.kind == HOOK:
+        plugin = payload(record).get("plugin")
+        is_builtin = not isinstance(plugin, str) or plugin.startswith(".")
+        return [] if is_builtin else [(ANY_JOB, None)]
     found = job_id(record)
     return [(ANY_JOB if found is None else found, None)]
 
 
-def _fold(_n: int | None, _part: None, record: Record, _seen: Seen) -> Place | None:
-    return None if record.kind == EVENT else record.n
+def _fold(n: int | None, _part: None, record: Record, _seen: Seen) -> Place | None:
+    if record.kind != EVENT:
+        return record.n
+    if name_of(record) == "clean":
+        return None
+    return record.n if context_of(record).get("status") else n
 
 
 RAISED: Final = view(
@@ -54,6 +75,8 @@ RAISED: Final = view(
     received("response", START, mark=says("exception")),
     received("response", START, mark=ERROR),
     received("response", START, mark=OMITTING),
+    logged("prolog-finish", "epilog-finish"),
+    noted(Kind.HOOK),
     while_live(OWN, logged("clean")),
     parts=_raised,
     fold=_fold,
@@ -61,5 +84,6 @@ RAISED: Final = view(
 """By job id: where the job manager was last given a reason for an exception.
 
 A user's or service's job-manager.raise, an exception of the execution service, an answer that it
-has left out; raiseall and errors that name no job are under ANY_JOB.
+has left out, a prolog or epilog that has failed; raiseall, errors that name no job, and questions
+to plugins that are not builtin, which may raise what they like, are under ANY_JOB.
 """
