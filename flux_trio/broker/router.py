@@ -32,7 +32,8 @@ from flux_trio.trace import Trace
 
 # Requests that wait at one service; further requests get EAGAIN. A flood must not use up the
 # instance's memory, which responses need because nobody can refuse them. Guests are refused at half
-# of the limit, so that all guests together leave room for the instance owner.
+# of the limit, so that all guests together leave room for the instance owner, and the owner's
+# clients at three quarters of it: a service whose requests are refused may have to end.
 REQUESTS_WAITING_MAX: Final = 1 << 18
 
 # Messages that a module takes at a time. The others wait for its next turn: the modules and clients
@@ -219,15 +220,15 @@ class Router:
             self._refuse(sender, request, Errno.ENOSYS, text, ref)
             return
         is_owner = request.rolemask & ROLE_OWNER
-        limit = REQUESTS_WAITING_MAX if is_owner else REQUESTS_WAITING_MAX // 2
-        if holder.waiting() >= limit:
+        waiting = holder.waiting()
+        if waiting >= REQUESTS_WAITING_MAX // 2 and waiting >= _limit(sender, request):
             ref = self.trace.sent(sender.name, holder.name, request)
-            text = f"{service} has {limit} requests waiting; try again later"
+            text = f"{service} has {waiting} requests waiting; try again later"
             self._refuse(sender, request, Errno.EAGAIN, text, ref)
             return
         sender.called[service] = None
         if not is_owner:
-            if not holder.waiting():
+            if not waiting:
                 holder.guests.clear()
             reason = holder.guests.refusal(request, service)
             if reason:
@@ -345,6 +346,13 @@ class Router:
         if caller is not None:
             text = self.ended.get(service_of(request.topic), f"{gone.name} is gone")
             self._refuse(caller, request, Errno.ENOSYS, text, ref)
+
+
+def _limit(sender: Peer, request: Request) -> int:
+    """Return how many requests may wait at a service before this one of `sender` is refused."""
+    if not request.rolemask & ROLE_OWNER:
+        return REQUESTS_WAITING_MAX // 2
+    return REQUESTS_WAITING_MAX if sender.services else REQUESTS_WAITING_MAX * 3 // 4
 
 
 def _stamped(sender: Peer, message: Request) -> Request:

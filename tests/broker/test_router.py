@@ -283,13 +283,19 @@ def test_events_go_to_subscribers_with_growing_sequence_numbers(router: Router) 
 
 
 def test_a_flood_is_refused_at_the_bound(router: Router, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flux_trio.broker.router.REQUESTS_WAITING_MAX", 2)
+    """The owner's client leaves room for services, which may have to end if they are refused."""
+    monkeypatch.setattr("flux_trio.broker.router.REQUESTS_WAITING_MAX", 4)
     client, server = Party(router, "client"), Party(router, "server", "kvs")
-    for matchtag in (1, 2, 3):
+    module = Party(router, "job-manager", "job-manager")
+    for matchtag in (1, 2, 3, 4):
         router.route(client.peer, Request("kvs.lookup", None, matchtag))
     (refusal,) = client.take()
-    assert (refusal.matchtag, refusal.errnum) == (3, Errno.EAGAIN)
-    assert [request.matchtag for request in server.take()] == [1, 2]
+    assert (refusal.matchtag, refusal.errnum) == (4, Errno.EAGAIN)
+    assert refusal.payload == "kvs has 3 requests waiting; try again later"
+    for matchtag in (5, 6):
+        router.route(module.peer, Request("kvs.lookup", None, matchtag))
+    assert [each.matchtag for each in module.take()] == [6]
+    assert [request.matchtag for request in server.take()] == [1, 2, 3, 5]
 
 
 def test_what_waits_of_one_guest_is_bounded_in_number_and_bytes(
@@ -326,7 +332,8 @@ def test_guests_leave_room_for_the_owner(router: Router, monkeypatch: pytest.Mon
         guest = Party(router, f"guest-{userid}", role=ROLE_USER)
         guest.peer.userid = userid
         router.route(guest.peer, Request("kvs.lookup", None, 1))
-    router.route(owner.peer, Request("kvs.lookup", None, 1))
+    for matchtag in (1, 2):
+        router.route(owner.peer, Request("kvs.lookup", None, matchtag))
     assert [request.sender for request in server.take()] == ["guest-200", "guest-300", "owner"]
 
 
