@@ -13,11 +13,11 @@ from flux_trio.config import Config
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.cores.job_manager.requests.admissions import FindUser, User, UserFound
 from flux_trio.cores.state import Plain
-from flux_trio.jobtap import Given, Loader, Plugin, PluginError, PluginHost, open_host
+from flux_trio.jobtap import Given, Loader, Plugin, PluginHost, open_host
 from flux_trio.messages import Request, topics
 from flux_trio.protocols import PluginReplayed
 from flux_trio.services.explaining import Explainer
-from flux_trio.services.plugin_methods import PluginMethods
+from flux_trio.services.plugin_methods import PluginMethods, named_directive
 from flux_trio.services.plugin_turns import PluginTurns
 from flux_trio.services.recorded import Made, make_core
 from flux_trio.services.runner import run_core
@@ -94,14 +94,12 @@ async def load_all(
     for plugin in plugins:
         await host.load(plugin)
     for index, directive in enumerate(config.job_manager.plugins):
-        try:
+        with named_directive(index):
             if directive.remove is not None:
                 await host.remove(directive.remove)
             if directive.load is not None:
                 plugin, path = host.find_code(loader, directive.load)
                 await host.load(plugin, directive.conf, path)
-        except PluginError as error:
-            raise PluginError(f"job-manager.plugins[{index}]: {error}") from None
     return loader
 
 

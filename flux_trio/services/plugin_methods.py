@@ -1,18 +1,21 @@
 """Requests that plugins help to answer: `job-manager.jobtap`, `-list` and `-query`, the methods
 that plugins serve, `job-manager.PLUGIN.METHOD`, and `job-manager.explain`.
 
-Each request is a task, since a plugin may take long; loads and removals wait for each other.
+Each request is a task, since a plugin may take long; loads and removals wait for each other. A new
+configuration is refused if one of its plugins cannot be found: no job manager could start with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
 import trio
 
-from flux_trio.editions import plugin_requests
+from flux_trio.cores.configuring import configuration_in
+from flux_trio.editions import flux, plugin_requests
 from flux_trio.formats import FormatError
 from flux_trio.jobtap import (
     ORDERS,
@@ -39,6 +42,16 @@ from flux_trio.messages import (
 Answer = Callable[[Request], Awaitable[Payload]]
 
 _GONE: Final = topics.disconnect_of(topics.JOB_MANAGER)
+_CONFIGURE: Final = topics.config_reload_of(topics.JOB_MANAGER)
+
+
+@contextmanager
+def named_directive(index: int) -> Iterator[None]:
+    """Let a PluginError in this block name its directive of the configuration."""
+    try:
+        yield
+    except PluginError as error:
+        raise PluginError(f"job-manager.plugins[{index}]: {error}") from None
 
 
 class PluginMethods:
@@ -73,6 +86,8 @@ class PluginMethods:
             for number, asked in self._open.items():
                 self._open[number] = unanswered(asked, request.sender)
             return False
+        if request.topic == _CONFIGURE:
+            return self._refuses(request)
         answer = self._own.get(request.topic)
         if answer is not None:
             self._begin(request, answer, owner_only=True)
@@ -85,6 +100,21 @@ class PluginMethods:
             return False
         self._begin(request, partial(self._serve, method), owner_only=method.owner_only)
         return True
+
+    def _refuses(self, request: Request) -> bool:
+        """Refuse a configuration one of whose plugins cannot be found; else the core takes it."""
+        try:
+            check_owner(request)
+            for index, directive in enumerate(configuration_in(request).job_manager.plugins):
+                with named_directive(index):
+                    if directive.load is not None:
+                        self._host.find_code(self._loader, directive.load)
+        except FluxError:
+            return False  # the core says what is wrong
+        except PluginError as error:
+            self._respond(respond(request, flux.REFUSED.write(flux.Refused(str(error)))))
+            return True
+        return False
 
     def _begin(self, request: Request, answer: Answer, *, owner_only: bool) -> None:
         try:

@@ -101,6 +101,24 @@ def test_invalid_file_names_the_key_and_leaves_the_old_one(
 
 
 @pytest.mark.real
+def test_plugin_that_cannot_be_loaded_is_refused_before_the_job_manager_needs_it(
+    instance: RunningInstance, file: Path, tmp_path: Path
+) -> None:
+    before = instance.ok("config", "get")
+    broken = tmp_path / "broken.py"
+    broken.write_text("def priority(\n")
+    file.write_text(f"{CONFIG}[[job-manager.plugins]]\nload = '{broken}'\n")
+    result = instance.run("config", "reload")
+    assert result.returncode == 1
+    assert f"job-manager.plugins[0]: {broken}:1: SyntaxError: " in result.stderr
+    assert instance.ok("config", "get") == before
+    file.write_text(f"{CONFIG}[[job-manager.plugins]]\nload = 'nosuch'\n")
+    assert "job-manager.plugins[0]: no plugin nosuch: " in instance.run("config", "reload").stderr
+    file.write_text(CONFIG)
+    assert instance.run("config", "reload").returncode == 0
+
+
+@pytest.mark.real
 def test_file_that_is_no_text_is_named(instance: RunningInstance, tmp_path: Path) -> None:
     noise = tmp_path / "noise"
     noise.write_bytes(b"\xce\x00")
