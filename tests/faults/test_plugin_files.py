@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from textwrap import dedent
 
@@ -14,6 +15,9 @@ from flux_trio.faults.plugin_files import check_files
 from flux_trio.jobtap import PluginError
 from flux_trio.messages import topics
 from flux_trio.trace import Kind, Record
+from tests.support import reborn
+
+SEEDS = range(5 if reborn.is_on else 25)
 
 PRIORITY = """
     from flux_trio import jobtap
@@ -177,3 +181,20 @@ def test_plugin_that_cannot_be_in_a_world_is_refused(
 ) -> None:
     with pytest.raises(PluginError, match=said):
         check_files([plugin(tmp_path, source)])
+
+
+def test_plugin_that_asks_for_everything_breaks_no_property() -> None:
+    """It has dependencies, prologs, epilogs, exceptions, annotations and updates."""
+    setup = Setup(plugins=(PluginFile(str(Path(__file__).with_name("busy.py"))),))
+    properties = setup.all_properties()
+    names: Counter[str] = Counter()
+
+    def count(record: Record) -> None:
+        if record.kind == Kind.EVENT and record.data is not None:
+            names[record.data["name"]] += 1
+
+    for seed in SEEDS:
+        outcome = run_plan(setup.plan_of(seed), [count], properties=properties)
+        assert (seed, outcome.problems) == (seed, ())
+    for name in ("dependency-remove", "prolog-finish", "epilog-finish", "jobspec-update"):
+        assert names[name] > len(SEEDS)
