@@ -16,6 +16,7 @@ from flux_trio.faults.properties import Property
 from flux_trio.faults.reached import name_of_fault
 from flux_trio.faults.running import Lives, Outcome, all_clauses, property_of, run_plan
 from flux_trio.faults.states import WatchedGame
+from flux_trio.faults.workload import meant_by
 from flux_trio.formats import format_fluid
 from flux_trio.jobtap import telling_failures
 from flux_trio.jobtap.failures import describe
@@ -190,7 +191,10 @@ def played_lines(plan: Plan, missed: Iterable[Fault] = ()) -> Iterator[str]:
     for place, job in enumerate(plan.jobs):
         yield f"job {place}: {_fields(job)}"
     for action in plan.actions:
-        yield f"request {action.what}: {_fields(action, without=('what',))}"
+        moment = "at" if action.when is None else "when"
+        said = (*meant_by(action.what), moment)
+        hidden = tuple(name for name in action.__struct_fields__ if name not in said)
+        yield f"request {action.what}: {_fields(action, without=hidden)}"
     for fault in plan.faults:
         line = f"fault {name_of_fault(fault)}: {_fields(fault, without=('module',))}"
         if fault in left:

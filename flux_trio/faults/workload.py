@@ -37,6 +37,10 @@ JOB_ACTIONS: Final = ("cancel", "urgency", "duration", "watch")
 """The actions that are about a job of the plan."""
 
 
+NODE_ACTIONS: Final = ("drain", "undrain", "down", "up", "exclude")
+"""The actions that are about a node."""
+
+
 class JobPlan(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """One job: it is submitted at `at`, runs for `run` seconds and is ended after `limit`.
 
@@ -73,6 +77,16 @@ class Do(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     seconds: Seconds = 0.0
     queue: Place | None = None
     when: When | None = None
+
+
+def meant_by(action: Action) -> tuple[str, ...]:
+    """Return the fields of a request that say what it asks for."""
+    job = ("job",) if action in JOB_ACTIONS else ()
+    node = ("rank",) if action in NODE_ACTIONS else ()
+    return (*job, *node, *_VALUES.get(action, ()), "queue")
+
+
+_VALUES: Final[dict[str, tuple[str, ...]]] = {"urgency": ("value",), "duration": ("seconds",)}
 
 
 def queue_name(number: int) -> str:
