@@ -86,7 +86,7 @@ class SchedulerSide(Part):
     link: LinkState
     sender: str  # the peer that said hello
     limit: int | None  # None: no limit
-    unasked: list[Proposal]  # that a scheduler which is lost was not asked; it does not object
+    unasked: list[Proposal]  # new expirations that a lost scheduler was not asked about
 
     def __init__(self, ledger: Ledger, queues: Queues) -> None:
         self._ledger = ledger
