@@ -81,7 +81,7 @@ def stepped(seen: Seen, since: int) -> float:
     return sum(by for n, by in steps if n > since)
 
 
-# --- what the execution service can know (readings: How the exec service learns of cancels)
+# --- what the execution service can know (readings: How exec learns of cancels)
 
 
 def _fold_follower(_n: int | None, _part: None, record: Record, _seen: Seen) -> Place:
