@@ -185,7 +185,7 @@ def test_plugin_that_cannot_be_in_a_world_is_refused(
 
 def test_plugin_that_asks_for_everything_breaks_no_property() -> None:
     """It has dependencies, prologs, epilogs, exceptions, annotations and updates."""
-    setup = Setup(plugins=(PluginFile(str(Path(__file__).with_name("busy.py"))),))
+    setup = Setup(plugins=(PluginFile(str(Path(__file__).with_name("every_call.py"))),))
     properties = setup.all_properties()
     names: Counter[str] = Counter()
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 from flux_trio import jobtap
 
 State = jobtap.State
-HELD = "busy=1"
-TASK = "busy"
+HELD = "every-call=1"
+TASK = "every-call"
 
 
-class Busy(jobtap.Plugin):
+class EveryCall(jobtap.Plugin):
     """With urgency 1 a job is refused; otherwise the priority is ten times the urgency."""
 
-    name = "busy"
+    name = "every-call"
     running = jobtap.counter(State.RUN)
     active = jobtap.counter(State.DEPEND, State.PRIORITY, State.SCHED, State.RUN, State.CLEANUP)
 
@@ -29,7 +29,7 @@ class Busy(jobtap.Plugin):
         job.subscribe()
         if not job.event_posted("dependency-add"):
             job.add_dependency(HELD)
-            job.update({"attributes.system.busy": 1})
+            job.update({"attributes.system.every-call": 1})
         elif HELD in job.dependencies:  # an earlier life of the plugin has held it
             job.remove_dependency(HELD)
 
@@ -46,7 +46,7 @@ class Busy(jobtap.Plugin):
     @jobtap.on("job.state.run")
     def run(self, job: jobtap.Job) -> None:
         job.subscribe()
-        job.annotate({"busy": {"run": True}})
+        job.annotate({"every-call": {"run": True}})
         if not job.event_posted("prolog-start"):
             job.prolog_start(TASK)
 
@@ -56,10 +56,10 @@ class Busy(jobtap.Plugin):
 
     @jobtap.on("job.event.start")
     def started(self, job: jobtap.Job, _event: jobtap.Event) -> None:
-        job.raise_exception("busy", 3, "it has started")
+        job.raise_exception("every-call", 3, "it has started")
         for other in self.jobs.active():
             if other.state is State.SCHED:
-                other.annotate({"busy": {"behind": job.id}})
+                other.annotate({"every-call": {"behind": job.id}})
 
     @jobtap.on("job.state.cleanup")
     def cleanup(self, job: jobtap.Job) -> None:
