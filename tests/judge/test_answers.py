@@ -10,7 +10,7 @@ import pytest
 from flux_trio.judge.engine.causes import Violation
 from flux_trio.judge.rules import ALL_RULES
 from flux_trio.messages import Event, Request, Response, topics
-from flux_trio.messages.types import NORESPONSE
+from flux_trio.messages.types import NORESPONSE, STREAMING
 from flux_trio.trace import Kind, Record
 from tests.support.judged import Trace, hand_made, judge, made, made_note
 from tests.support.recorded import broken, messages, recording
@@ -85,6 +85,17 @@ def test_a_service_that_waits_for_another_one_is_not():
     assert named(ask("job-ingest"), to_manager, *wait(3), leave("job-ingest")) == []
     gone = leave("job-manager")
     assert named(ask("job-ingest"), gone, *wait(3), leave("job-ingest")) == []
+
+
+def test_a_service_whose_stream_has_not_begun_is_not():
+    """job-list answers nobody before the journal has begun: the job manager reads its state."""
+    journal = Request(topics.JOB_JOURNAL, None, 5, flags=STREAMING, routes=("job-list",))
+    follow = made("job-list", "job-manager", journal)
+    began = Response(topics.JOB_JOURNAL, {"events": []}, 0, 5, routes=("job-list",))
+    begun = made("job-manager", "job-list", began)
+    assert named(follow, ask("job-list"), *wait(3), leave("job-list")) == []
+    (found,) = named(follow, ask("job-list"), begun, *wait(3), leave("job-list"))
+    assert found.party == "job-list"
 
 
 def test_a_service_that_leaves_as_the_one_it_waited_for_is_back_is_not():

@@ -51,7 +51,7 @@ def _cut_off(record: Record, seen: Seen) -> Iterable[tuple[str, Any]]:
     client = getattr(record.message, "sender", "") or client_of(record)
     if record.kind == DROP and record.party != client:
         return []  # the client is there
-    is_asking = any(not call.is_streaming for _, call in left_open(seen, client))
+    is_asking = any(call.is_awaited for _, call in left_open(seen, client))
     return [(client, True)] if is_asking else []
 
 
@@ -79,7 +79,7 @@ HINDERED: Final = view(
 
 def _waits(party: str, seen: Seen) -> bool:
     """Whether a service may have to wait for another one, or for room on the disk."""
-    is_asking = any(not call.is_streaming for _, call in left_open(seen, party))
+    is_asking = any(call.is_awaited for _, call in left_open(seen, party))
     is_alone = any(is_away for module, (is_away, _) in seen.all(COMINGS).items() if module != party)
     return is_asking or is_alone or bool(seen.at(CUT_OFF, party) or seen.at(HINDERED))
 

@@ -53,6 +53,13 @@ class Call(Live, frozen=True, gc=False):
     """The number of requests with this matchtag."""
     routes: tuple[str, ...] = ()
     """Of the request. A second hop tells its client from those that had the name before."""
+    is_begun: bool = False
+    """Of a stream: its first response was sent."""
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether its client may have to wait for a response before it can go on."""
+        return not (self.is_streaming and self.is_begun)
 
     def is_answered_by(self, response: Response) -> bool:
         """Whether `response` has its topic, and does not answer one that had the client's name."""
@@ -107,8 +114,11 @@ def _fold_call(call: Call | None, _part: None, record: Record, _seen: Seen) -> C
     if type(found) is Response:  # isinstance of a Struct costs several times as much
         if record.kind == DROP and record.party != client_of(record):
             return call  # a party said it that does not serve this any more: the answer comes yet
-        ends = call is None or (call.is_answered_by(found) and found.ends_rpc)
-        return None if ends else call
+        if call is None or not call.is_answered_by(found):
+            return call
+        if found.ends_rpc:
+            return None
+        return call if call.is_begun else call.but(is_begun=True)
     if type(found) is not Request or is_disconnect(found):
         return None
     if call is not None:
