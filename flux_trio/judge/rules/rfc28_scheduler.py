@@ -39,7 +39,7 @@ from flux_trio.judge.views.granting import (
 from flux_trio.judge.views.jobs import LIFE
 from flux_trio.judge.views.resource_sets import SeenR, allocated, targets_of
 from flux_trio.judge.views.resources import AS_RECEIVED, HELD, NONE, Acquired, heard_by
-from flux_trio.judge.views.scheduling import DENIES, SUCCESSES
+from flux_trio.judge.views.scheduling import DENIES, LINK, SUCCESSES, link_of
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
 
@@ -242,6 +242,7 @@ def _unjudged(seen: Seen) -> list[Broken]:
     if had is None or not had.taken:
         return []
     ncores = ncores_of(had, had.granted)
+    since = max(had.n, link_of(seen).ready_sent)  # before, the last scheduler was asked
     return [
         Broken(
             f"job {jobid} asks for {cores} cores, {ncores} are left after a shrink, and it was "
@@ -250,7 +251,7 @@ def _unjudged(seen: Seen) -> list[Broken]:
             job=jobid,
         )
         for jobid, (n, cores) in seen.all(PENDING).items()
-        if cores > ncores and n > had.n  # else the scheduler before this one was asked
+        if cores > ncores and n > since
     ]
 
 
@@ -290,7 +291,7 @@ PENDING: Final = view(
 job manager has ended."""
 
 
-@RULES.judge("28.shrink.7", DENIES, views=[AS_RECEIVED, PENDING], debts=_unjudged)
+@RULES.judge("28.shrink.7", DENIES, views=[AS_RECEIVED, PENDING, LINK], debts=_unjudged)
 def satisfiability_is_judged_anew_after_shrink(record: Record, seen: Seen) -> Said:
     had, asked = heard_by(seen, record.party), seen.at(PENDING, job_id(record))
     if had is None or asked is None or payload(record).get("type") != DENY:
