@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from flux_trio.config import ExecConfig
+from flux_trio.cores.exec.calls import AGAIN, AGAIN_S
 from flux_trio.cores.exec.core import ExecCore
 from flux_trio.cores.turns import ClearTimer, ClockStepped, Log, TimerFired
 from flux_trio.formats import format_eventlog
-from flux_trio.messages import ROLE_USER, Errno, Flag, Request, Response, respond_stream
+from flux_trio.messages import ROLE_USER, Errno, Flag, Request, Response, respond_stream, topics
 from tests.support.asking import asked, asked_by_guest, gone, service_back
 from tests.support.eventlogs import event, raised, running
 from tests.support.exec_script import (
@@ -31,6 +32,14 @@ from tests.support.exec_script import (
 
 RELEASE = ("release", "0", True)
 TIMEOUT = ("exception", 0, "timeout", "resource allocation expired")
+
+
+LONGER = format_eventlog([*running(48.0), event("resource-update", expiration=START_AT + 90)])
+
+
+def begin_journal(script: ExecScript) -> list[Any]:
+    assert script.journal is not None
+    return script(streamed(script.journal, {"events": []}))
 
 
 def simulated(run_duration: Any = "1s", **test: Any) -> dict[str, Any]:
@@ -417,10 +426,11 @@ def test_repeated_start_finds_an_expiration_that_nobody_told() -> None:
     script = ExecScript()
     script.start(7, simulated("60s"), resources(expiration=START_AT + 5))
     script(gone("job-exec", MANAGER))
-    log = format_eventlog([*running(48.0), event("resource-update", expiration=START_AT + 90)])
-    script.kvs[job_key(7, "eventlog")] = log
+    script.kvs[job_key(7, "eventlog")] = LONGER
+    assert told(script(start_request(7, simulated("60s"), reattach=True))) == [("start",)]
+    assert timers(begin_journal(script)) == [START_AT + 60]  # its own end is before the limit now
     again = script(start_request(7, simulated("60s"), reattach=True))
-    assert timers(again) == [START_AT + 60]  # its own end, which comes before the limit now
+    assert timers(again) == []  # it is read again, and nothing has changed
 
 
 def test_repeated_start_finds_a_cancel_that_nobody_told() -> None:
@@ -430,8 +440,69 @@ def test_repeated_start_finds_a_cancel_that_nobody_told() -> None:
     script(gone("job-exec", MANAGER))
     canceled = event("exception", type="cancel", severity=0, note="")
     script.kvs[job_key(7, "eventlog")] = format_eventlog([*running(48.0), canceled])
-    again = script(start_request(7, simulated("60s"), reattach=True))
-    assert told(again) == [("start",), ("finish", 15), RELEASE]
+    assert told(script(start_request(7, simulated("60s"), reattach=True))) == [("start",)]
+    assert told(begin_journal(script)) == [("finish", 15), RELEASE]
+
+
+def test_expiration_that_changed_before_the_journal_began_is_found() -> None:
+    """No event has told of it: the eventlog is read when no later one can be missed."""
+    script = ExecScript()
+    script.start(7, simulated("60s"), resources(expiration=START_AT + 5))
+    script.kvs[job_key(7, "eventlog")] = LONGER
+    assert timers(begin_journal(script)) == [START_AT + 60]
+    script.lookups.clear()
+    script.start(8, simulated("60s"), resources(expiration=START_AT + 5))
+    assert script.lookups == [job_key(8, "R")]  # the journal tells of its updates
+
+
+def test_job_that_is_prepared_when_the_journal_begins_is_read_when_it_runs() -> None:
+    script = ExecScript()
+    script.put_resources(7, resources(expiration=START_AT + 5))
+    (lookup,) = script.core.turn(START_AT, [start_request(7, simulated("60s"))])
+    begin_journal(script)
+    script.kvs[job_key(7, "eventlog")] = LONGER
+    assert timers(script(script._kvs(lookup)))[-1] == START_AT + 60
+
+
+def test_journal_that_a_full_inbox_refuses_is_asked_for_again() -> None:
+    """Otherwise no update would be heard of, and nothing would say what is durable."""
+    script = ExecScript()
+    first = script.journal
+    assert first is not None
+    assert timers(script(ended(first, Errno.EAGAIN, "too many wait"))) == [START_AT + AGAIN_S]
+    script.start(7, simulated("60s"), resources(expiration=START_AT + 5))
+    assert script(TimerFired(AGAIN)) == []
+    assert script.journal is not first
+    assert script.journal.payload == first.payload
+    script.kvs[job_key(7, "eventlog")] = LONGER
+    assert timers(begin_journal(script)) == [START_AT + 60]
+    second = script.journal
+    assert script(TimerFired(AGAIN)) == []
+    assert script.journal is second
+
+
+def test_journal_is_not_asked_for_again_while_the_job_manager_is_away() -> None:
+    script = ExecScript()
+    first = script.journal
+    assert first is not None
+    script(ended(first, Errno.EAGAIN, "too many wait"))
+    script(gone("job-exec", MANAGER))
+    assert script(TimerFired(AGAIN)) == []
+    assert script.journal is first
+
+
+def test_status_of_targets_that_a_full_inbox_refuses_is_asked_for_again() -> None:
+    """28.offline.5: otherwise jobs would run on targets that are down."""
+    core = ExecCore(ExecConfig(simulate=True))
+    (hello,) = core.start(1.0)
+    (_, asked) = core.turn(1.0, [Response(hello.topic, None, 0, hello.matchtag)])
+    assert isinstance(asked, Request)
+    refusal = Response(asked.topic, "too many wait", Errno.EAGAIN, asked.matchtag)
+    assert timers(core.turn(1.0, [refusal])) == [1.0 + AGAIN_S]
+    (again,) = core.turn(2.0, [TimerFired(AGAIN)])
+    assert isinstance(again, Request)
+    assert (again.topic, again.matchtag > asked.matchtag) == (topics.RESOURCE_STATUS, True)
+    assert core.turn(3.0, [TimerFired(AGAIN)]) == []
 
 
 def test_start_that_was_not_answered_is_forgotten_with_its_job_manager() -> None:

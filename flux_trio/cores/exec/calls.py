@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -107,12 +107,13 @@ class TimerKind(Enum):
     STUCK = "processes that still run long after SIGKILL"
     RETRY = "starts that the shell host could not do"
     POLL = "output that someone follows may have grown"
+    AGAIN = "requests that a full inbox has refused"
 
     __hash__ = object.__hash__  # Enum's own is slow, and timers are looked up often
 
 
 class TimerKey(NamedTuple):
-    """The keys of the exec core's timers; the last two kinds have one timer each."""
+    """The keys of the exec core's timers; the last three kinds have one timer each."""
 
     kind: TimerKind
     id: JobId = 0
@@ -120,5 +121,8 @@ class TimerKey(NamedTuple):
 
 POLL: TimerKey = TimerKey(TimerKind.POLL)
 RETRY: TimerKey = TimerKey(TimerKind.RETRY)
+AGAIN: TimerKey = TimerKey(TimerKind.AGAIN)
+AGAIN_S: Final = 1.0
+"""Seconds until a request is sent again that a full inbox has refused (EAGAIN)."""
 
 ExecOutbox: TypeAlias = Outbox[ExecCall, ExecAction, TimerKey]

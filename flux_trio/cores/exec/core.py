@@ -237,7 +237,7 @@ class ExecCore(CorePart):
             case JournalFollowed():
                 self._journal.told(response)
             case TargetsAsked():
-                if not response.errnum:  # else `service-back` tells of the next job manager
+                if self._targets.is_answer(response):
                     self._runs.targets_told(response)
             case ExpirationRead(jobid):
                 self._preparing.expiration_read(jobid, response)
@@ -257,6 +257,9 @@ class ExecCore(CorePart):
             self._attachments.poll()
         elif key.kind is TimerKind.RETRY:
             self._real.retry()
+        elif key.kind is TimerKind.AGAIN:
+            self._journal.ask_again()
+            self._targets.ask_again()
         elif (job := self._jobs.running(key.id)) is not None:
             self._fired_of(job, key.kind)
 
@@ -302,12 +305,12 @@ class ExecCore(CorePart):
         job = self._jobs.get(payload.id)
         if job is not None:  # a repeat attaches, whatever `reattach` says
             self._starts.ask(job, request)
-            if job.phase is Phase.RUNNING:
-                self._preparing.read_expiration(job)
+            self._journal.taken(job)
             return
         job = Job(payload.id, payload.userid, payload.jobspec, payload.reattach)
         self._jobs.by_id[job.id] = job
         self._starts.ask(job, request)
+        self._journal.taken(job)
         self._preparing.prepare(job)
 
     def _input(self, request: Request) -> None:

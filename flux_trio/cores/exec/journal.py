@@ -1,20 +1,32 @@
-"""Following the job manager's journal: new expirations, and final releases that are durable."""
+"""Following the job manager's journal: new expirations, and final releases that are durable.
+
+The journal begins only some time after the hello. Of a job whose start came before that, an update
+may have been missed: its eventlog is read when the journal has begun.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-from flux_trio.cores.exec.calls import ExecOutbox, JournalFollowed
+from flux_trio.cores.exec.calls import (
+    AGAIN,
+    AGAIN_S,
+    ExecOutbox,
+    ExpirationRead,
+    JournalFollowed,
+    StoredKey,
+)
 from flux_trio.cores.exec.ending import Ends
-from flux_trio.cores.exec.job import Jobs, Phase
+from flux_trio.cores.exec.job import Job, Jobs, Phase
 from flux_trio.cores.exec.manager import Manager
 from flux_trio.cores.exec.runs import Runs
+from flux_trio.cores.kvs_calls import look_up
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.editions import journal, rfc21
-from flux_trio.formats import Event, FormatError
+from flux_trio.formats import Event, FormatError, job_key
 from flux_trio.formats.meanings import JobId, Time
-from flux_trio.messages import Flag, FluxError, Level, Response, topics
+from flux_trio.messages import Errno, Flag, FluxError, Level, Response, topics
 from flux_trio.protocols import JobEvent
 
 # New expirations that are kept for jobs that have not started, the latest ones. A job that starts
@@ -26,7 +38,9 @@ class Journal(Part):
     """The stream of events with `names`; it begins when the job manager accepts the hello."""
 
     _follows: bool
+    _is_refused: bool
     _updates: dict[JobId, Time]
+    _early: dict[JobId, None]
 
     def __init__(
         self,
@@ -44,11 +58,17 @@ class Journal(Part):
         self._ends = ends
         self._names = names
         self._follows = False  # the journal has answered
+        self._is_refused = False  # a full inbox has refused the request
         self._updates = {}  # see UPDATES_MAX
+        self._early = {}  # jobs whose start came before the journal had begun
 
     def follow(self) -> None:
         """Ask for events from now on; earlier events are looked up where they matter."""
-        self._follows = False
+        self._follows = self._is_refused = False
+        self._early.clear()
+        self._ask()
+
+    def _ask(self) -> None:
         wanted = journal.FOLLOW.write(journal.Follow({name.value: 1 for name in self._names}))
         self._outbox.ask(topics.JOB_JOURNAL, wanted, JournalFollowed(), Flag.STREAMING)
 
@@ -57,12 +77,17 @@ class Journal(Part):
         if response.errnum:
             if self._follows:
                 self._manager.gone()
+            elif response.errnum == Errno.EAGAIN:
+                self._is_refused = True
+                self._outbox.set_timer(AGAIN, self._outbox.now + AGAIN_S)
             else:  # it has no journal
                 self._ends.journal_is_missing()
+                self._read_early()
             return
         if not self._follows:
             self._follows = True
             self._ends.journal_begins()
+            self._read_early()
         try:
             batch = journal.BATCH.read(response)
         except FluxError as error:
@@ -75,6 +100,45 @@ class Journal(Part):
                 self._outbox.send(Log(Level.ERR, f"{response.topic}: job {jobid}: {error}"))
             else:
                 self._told(jobid, event)
+
+    def ask_again(self) -> None:
+        """Send the request again that a full inbox has refused, if the job manager is there."""
+        if self._is_refused and self._manager.is_attached:
+            self._is_refused = False
+            self._ask()
+
+    def taken(self, job: Job) -> None:
+        """A start of `job` came: if it runs, read its eventlog as soon as no event is missed."""
+        if not self._follows:
+            self._early[job.id] = None
+        elif job.phase is Phase.RUNNING:
+            self._read_eventlog(job)
+
+    def began(self, job: Job) -> None:
+        """The values of `job` were read, and it begins to run."""
+        if self._follows and job.id in self._early:
+            del self._early[job.id]
+            if job.phase is Phase.RUNNING:
+                self._read_eventlog(job)
+
+    def _read_early(self) -> None:
+        """Read the eventlogs of the early jobs that run; others are read when they begin."""
+        early, self._early = self._early, {}
+        for jobid in early:
+            job = self._jobs.get(jobid)
+            if job is not None and job.phase is Phase.PREPARING:
+                self._early[jobid] = None
+            elif job is not None and job.phase is Phase.RUNNING:
+                self._read_eventlog(job)
+
+    def _read_eventlog(self, job: Job) -> None:
+        """Read whether the expiration has changed, and whether the job has a fatal exception.
+
+        No event has told of that if the job manager ended when it had stored it.
+        """
+        self._outbox.ask(
+            *look_up(job_key(job.id, StoredKey.EVENTLOG.value)), ExpirationRead(job.id)
+        )
 
     def take_expiration(self, jobid: int) -> float | None:
         """Return the new expiration of a job that starts now; None if it has not changed."""

@@ -74,6 +74,11 @@ class Manager(Part):
         self._hindrance = ""  # why there is no shell host
         self._told_reason = ""  # the reason that the job manager was told last
 
+    @property
+    def is_attached(self) -> bool:
+        """Return whether the job manager has accepted the hello, and has not left."""
+        return self._link is Link.ATTACHED
+
     # Hello
 
     def hello_if_able(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
-from flux_trio.cores.exec.calls import ExecOutbox, ExpirationRead, KeyRead, StoredKey
+from flux_trio.cores.exec.calls import ExecOutbox, KeyRead, StoredKey
 from flux_trio.cores.exec.job import Job, Jobs, Phase, completed_status
 from flux_trio.cores.exec.journal import Journal
 from flux_trio.cores.exec.manager import Manager
@@ -17,7 +17,6 @@ from flux_trio.cores.exec.simulation import simulation_of
 from flux_trio.cores.exec.starts import Starts
 from flux_trio.cores.kvs_calls import look_up, value_in
 from flux_trio.cores.state import Part
-from flux_trio.cores.stored_jobs import EVENTLOG
 from flux_trio.cores.turns import Log
 from flux_trio.formats import FormatError, job_key, parse_r
 from flux_trio.messages import FluxError, Level, Response
@@ -93,7 +92,7 @@ class Preparing(Part):
             if job.simulation is None:
                 self._look_up(job, StoredKey.EXEC_LOG)
         elif job.simulation is not None:
-            self._runs.begin(job)
+            self._begin(job)
 
     def _read_past(self, job: Job, key: StoredKey, text: str) -> None:
         try:
@@ -113,16 +112,13 @@ class Preparing(Part):
             self._starts.fail(job, f"{what} cannot be read: {error}")
             return
         if not job.lookups:
-            self._runs.begin(job)
+            self._begin(job)
+
+    def _begin(self, job: Job) -> None:
+        self._runs.begin(job)
+        self._journal.began(job)
 
     # What happened to a job that runs
-
-    def read_expiration(self, job: Job) -> None:
-        """Read the eventlog: no journal has told whether the expiration changed.
-
-        Nor has an event told of an exception, if the job manager ended when it had stored it.
-        """
-        self._outbox.ask(*look_up(job_key(job.id, EVENTLOG)), ExpirationRead(job.id))
 
     def expiration_read(self, jobid: int, response: Response) -> None:
         """Take expiration and exceptions from the eventlog of a job that runs or has just ended."""

@@ -6,27 +6,45 @@ fatal exception that names the target (28.offline.5). A drained target is not do
 
 from __future__ import annotations
 
-from flux_trio.cores.exec.calls import ExecOutbox, TargetsAsked
+from flux_trio.cores.exec.calls import AGAIN, AGAIN_S, ExecOutbox, TargetsAsked
 from flux_trio.cores.exec.job import Job
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.editions import flux
 from flux_trio.formats import FormatError, Hostlist, Idset
-from flux_trio.messages import Event, FluxError, Level, Response, topics
+from flux_trio.messages import Errno, Event, FluxError, Level, Response, topics
 
 
 class Targets(Part):
     """The targets that are down, with the reason for each."""
 
     _down: dict[int, str]
+    _is_refused: bool
 
     def __init__(self, outbox: ExecOutbox) -> None:
         self._outbox = outbox
         self._down = {}
+        self._is_refused = False  # a full inbox has refused the request
 
     def ask(self) -> None:
         """Ask the resource service which targets are down; later its events tell of changes."""
+        self._is_refused = False
         self._outbox.ask(topics.RESOURCE_STATUS, None, TargetsAsked())
+
+    def is_answer(self, response: Response) -> bool:
+        """Return whether the request was answered; if an inbox was full, ask again later.
+
+        After any other error `service-back` tells of the next resource service.
+        """
+        if response.errnum == Errno.EAGAIN:
+            self._is_refused = True
+            self._outbox.set_timer(AGAIN, self._outbox.now + AGAIN_S)
+        return not response.errnum
+
+    def ask_again(self) -> None:
+        """Ask, if a full inbox has refused the last request."""
+        if self._is_refused:
+            self.ask()
 
     def learn(self, message: Event | Response) -> bool:
         """Take the resource service's answer or event; return whether it could be read."""
