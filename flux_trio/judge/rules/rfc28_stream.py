@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
+    OWN,
     Broken,
     Rules,
     Said,
@@ -27,6 +28,7 @@ from flux_trio.judge.engine.selector import BROKER, topic_of
 from flux_trio.judge.engine.trait import ERROR
 from flux_trio.judge.engine.view import Live
 from flux_trio.judge.views.acquiring import change_of
+from flux_trio.judge.views.calls import ENDS
 from flux_trio.judge.views.granting import ANSWERING, Answering
 from flux_trio.judge.views.jobs import LIFE, is_fatal
 from flux_trio.judge.views.raising import ANY_JOB, RAISED
@@ -57,6 +59,8 @@ class Stream(Live, frozen=True, gc=False):
     group: Any
     is_streaming: bool
     is_valid: bool
+    service: str
+    """Who took it up."""
     served: Place = 0
     """Its first response that is no error."""
 
@@ -68,6 +72,9 @@ def _key(record: Record) -> tuple[str, int]:
 
 
 def _streams(record: Record, seen: Seen) -> Iterable[tuple[Any, None]]:
+    if record.message is None:  # a client that left before has no answer that would end its stream
+        gone = payload(record).get("module") if payload(record).get("what") in ENDS else None
+        return [(key, None) for key, each in seen.all(STREAMS).items() if each.service == gone]
     client, _ = _key(record)
     if topic_of(record) == RESOURCE_DISCONNECT:
         return [(key, None) for key in seen.all(STREAMS) if key[0] == client]
@@ -75,7 +82,9 @@ def _streams(record: Record, seen: Seen) -> Iterable[tuple[Any, None]]:
 
 
 def _fold(stream: Stream | None, _part: None, record: Record, _seen: Seen) -> Stream | None:
-    found = message(record)
+    found = record.message
+    if found is None:
+        return None
     if isinstance(found, Response):
         if stream is None or found.errnum:
             return None
@@ -85,7 +94,8 @@ def _fold(stream: Stream | None, _part: None, record: Record, _seen: Seen) -> St
     group = payload(record).get("group")
     is_streaming = bool(getattr(found, "flags", 0) & STREAMING)
     asked = record.ref or record.n
-    return Stream(record.n, asked, str(group), is_streaming, isinstance(group, str))
+    is_valid = isinstance(group, str)
+    return Stream(record.n, asked, str(group), is_streaming, is_valid, record.party)
 
 
 STREAMS: Final = view(
@@ -93,6 +103,7 @@ STREAMS: Final = view(
     TAKEN_UP,
     received("request", RESOURCE_DISCONNECT),
     ANSWERED,
+    while_live(OWN, noted(Kind.MODULE)),
     parts=_streams,
     fold=_fold,
 )

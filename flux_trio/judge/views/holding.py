@@ -62,9 +62,18 @@ class Written(NamedTuple):
     """None if the value is not an R."""
 
 
+def _is_schedulers(record: Record, seen: Seen) -> bool:
+    """Whether a commit of R is the scheduler's: the job manager writes what plugins allocate.
+
+    When the job manager has gone, nobody is its scheduler, which may not have heard of that yet.
+    """
+    scheduler = seen.facts.scheduler
+    return record.party == scheduler or (not scheduler and record.party != seen.facts.manager)
+
+
 def _written(record: Record, seen: Seen) -> Iterable[tuple[int, Any]]:
     if topic_of(record) == topics.KVS_COMMIT:
-        if record.party != seen.facts.scheduler:
+        if not _is_schedulers(record, seen):
             return []
         return [(jobid, None if r is None else r.value) for jobid, r in committed(record)]
     found = job_id(record)
@@ -99,7 +108,7 @@ WRITTEN: Final = view(
 
 
 def _commits(record: Record, seen: Seen) -> Iterable[tuple[Rpc, None]]:
-    return [(_rpc(record), None)] if record.party == seen.facts.scheduler else []
+    return [(_rpc(record), None)] if _is_schedulers(record, seen) else []
 
 
 def _fold_commits(_n: int | None, _part: None, record: Record, _seen: Seen) -> Place | None:
