@@ -35,6 +35,11 @@ def draw_new_durations(
         return (), tuple(asked)
     topic, type_ = draw.choice(_OF_DURATIONS)
     when = When(topic, draw.choice((1, 1, 2)), draw.choice(("send", "recv")), type_)
+    if draw.random() < 0.3:  # the scheduler goes while the request to it waits for a commit
+        asked_of = When(topics.JOB_UPDATE, 1, "recv", "request")
+        slow = c.SlowDisk(asked[0].when or asked_of, draw.choice((0.1, 1.0)), 5.0)
+        lost = c.Crash("sched", asked_of, draw.choice(AWAY_S))
+        return (slow, lost), tuple(asked)
     module: Module = draw.choice(("sched", "job-exec", "job-manager"))
     fault: Fault = draw.choice(
         (

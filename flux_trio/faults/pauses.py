@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 CoreT = TypeVar("CoreT")
 
+ROUNDED_S: Final = 1.001
+"""An expiration that was changed is in whole seconds, rounded up."""
+LATE_S: Final = 1.0
+"""At a pause nobody has had anything to do for so long."""
 EQUAL_S: Final = 0.001
 """Ends that differ by less are equal: sums of seconds since the Unix epoch are not exact."""
 
@@ -87,8 +91,9 @@ def scheduler_and_manager_agree_on_holders(world: CoresWorld) -> str:
 def all_agree_on_expirations(world: CoresWorld) -> str:
     """The scheduler and the execution service know the expiration that is in force for each job.
 
-    It is that of the last resource-update, or that of R. Times are compared as they were written:
-    a setting of the clock has moved none of them.
+    It is that of the last resource-update, or that of R, and follows from the job's duration; the
+    instance of a world has no end. Times are compared as they were written: a setting of the clock
+    has moved none of them.
     """
     grants = core_of(world, "sched", SchedCore).schedule.state.grants
     known = {
@@ -98,12 +103,27 @@ def all_agree_on_expirations(world: CoresWorld) -> str:
         },
         "the execution service": core_of(world, "job-exec", ExecCore).expirations,
     }
-    for jobid, in_force in core_of(world, "job-manager", JobManagerCore).expirations.items():
+    manager = core_of(world, "job-manager", JobManagerCore)
+    planned = manager.planned
+    for jobid, in_force in manager.expirations.items():
+        if abs(in_force - planned[jobid]) > ROUNDED_S:
+            name = format_fluid(jobid, "f58")
+            return f"{name} expires at {in_force:f}, by its duration at {planned[jobid]:f}"
         for party, expirations in known.items():
             expiration = expirations.get(jobid, in_force)
             if abs(expiration - in_force) > EQUAL_S:
                 name = format_fluid(jobid, "f58")
                 return f"{name} expires at {in_force:f}, for {party} at {expiration:f}"
+    return ""
+
+
+@at_each_pause("overdue", "job-exec")
+def no_job_runs_beyond_its_time_limit(world: CoresWorld) -> str:
+    """The execution service ends a job when its time limit has come, whoever else is away."""
+    now = world.now - world.stations["job-exec"].stepped  # of that it was not told yet
+    for jobid, end in core_of(world, "job-exec", ExecCore).ends.items():
+        if end < now - LATE_S:
+            return f"{format_fluid(jobid, 'f58')} runs, and its time limit was at {end:f}"
     return ""
 
 
@@ -184,6 +204,7 @@ AT_PAUSES: Final = (
     no_job_runs_on_lost_nodes,
     scheduler_and_manager_agree_on_holders,
     all_agree_on_expirations,
+    no_job_runs_beyond_its_time_limit,
     scheduler_and_manager_agree_on_requests,
     job_list_shows_the_active_jobs,
     no_resources_are_idle_that_a_job_waits_for,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from flux_trio.messages import ROLE_OWNER, Errno, Event, Response, topics
 from flux_trio.protocols import HookAnswer
 from tests.cores.test_job_manager_update import DURATION, running, scheduler_says, update
-from tests.support.manager_script import START, ManagerScript
+from tests.support.manager_script import CANCEL, START, ManagerScript
 
 ALLOWED = {f"job.update.{DURATION}": HookAnswer(handled=True, validated=True)}
 ANSWERED = "job-manager.update -> {}"
@@ -115,3 +116,44 @@ def test_new_end_of_the_instance_is_in_force_though_its_scheduler_is_lost() -> N
     assert "sched.expiration 1" in m.put(end)
     m.gone("sched")
     assert expiration(m) == START + 50
+
+
+def test_grant_for_the_old_duration_is_asked_to_last_for_the_new_one() -> None:
+    """27.cancel.7: SUCCESS has crossed the cancel of a request whose duration had changed."""
+    m = script()
+    m.submit(1)
+    assert "sched.cancel 1" in update(m, 1, 300)
+    did = m.alloc(1)
+    assert "sched.expiration 1" in did
+    asked = m.last(topics.SCHED_EXPIRATION).payload
+    starttime = m.core._parts.ledger.jobs[1].granted.starttime
+    assert asked == {"id": 1, "expiration": math.ceil(starttime + 300)}
+    scheduler_says(m)
+    assert m.names(1)[-2:] == ["alloc", "resource-update"]
+    assert m.alloc(1, CANCEL) == []  # nothing is canceled any more
+
+
+def test_grant_for_an_older_jobspec_of_the_same_duration_needs_no_new_end() -> None:
+    m = ManagerScript(
+        answers={"job.update.attributes.system.x": HookAnswer(handled=True)}, peers=True
+    )
+    m.submit(1)
+    assert "sched.cancel 1" in update(m, 1, 3, key="attributes.system.x")
+    assert "sched.expiration 1" not in m.alloc(1)
+
+
+def test_next_job_manager_asks_for_the_new_duration_of_a_job_that_was_just_granted() -> None:
+    """The first one ended between alloc and resource-update."""
+    m = script()
+    m.submit(1)
+    update(m, 1, 300)
+    m.alloc(1)
+    assert m.names(1)[-1] == "alloc"
+    after = m.restarted(peers=True)
+    assert after.last(topics.SCHED_EXPIRATION).payload == m.last(topics.SCHED_EXPIRATION).payload
+    scheduler_says(after)
+    assert after.names(1)[-1] == "resource-update"
+    again = after.restarted(peers=True)
+    again.gone("sched")
+    assert again.attach_sched().count("sched.expiration 1") == 1
+    assert again.names(1).count("resource-update") == 1

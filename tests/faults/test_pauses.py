@@ -9,6 +9,7 @@ from flux_trio.cores.exec.core import ExecCore
 from flux_trio.cores.exec.job import Phase
 from flux_trio.cores.job_list.core import JobListCore
 from flux_trio.cores.job_manager.core import JobManagerCore
+from flux_trio.cores.job_manager.requests.updates import DURATION
 from flux_trio.cores.sched.core import SchedCore
 from flux_trio.faults import JobPlan, Plan
 from flux_trio.faults.pauses import (
@@ -16,6 +17,7 @@ from flux_trio.faults.pauses import (
     all_agree_on_expirations,
     core_of,
     job_list_shows_the_active_jobs,
+    no_job_runs_beyond_its_time_limit,
     no_job_runs_on_lost_nodes,
     no_resources_are_idle_that_a_job_waits_for,
     running_jobs_are_in_run,
@@ -108,6 +110,23 @@ def test_expiration_that_one_side_does_not_know_is_found(limit: float) -> None:
     (job,) = _execution(world)._jobs.by_id.values()
     job.expiration = world.now + 50.0
     assert "for the execution service at" in all_agree_on_expirations(world)
+
+
+def test_expiration_that_does_not_follow_from_the_duration_is_found() -> None:
+    world = with_one_running(Plan(1, jobs=(JobPlan(run=90.0, limit=100.0),)))
+    (job,) = core_of(world, "job-manager", JobManagerCore)._parts.ledger.running.values()
+    job.jobspec_updates = {DURATION: 50.0}
+    assert "by its duration at" in all_agree_on_expirations(world)
+
+
+def test_job_that_runs_beyond_its_time_limit_is_found() -> None:
+    world = with_one_running(Plan(1, jobs=(JobPlan(run=90.0, limit=100.0),)))
+    assert no_job_runs_beyond_its_time_limit(world) == ""
+    (job,) = _execution(world)._jobs.by_id.values()
+    job.expiration = world.now - 2.0
+    assert "runs, and its time limit was at" in no_job_runs_beyond_its_time_limit(world)
+    job.stepped = 3600.0
+    assert no_job_runs_beyond_its_time_limit(world) == ""
 
 
 def test_request_that_only_one_side_knows_is_found() -> None:

@@ -181,6 +181,14 @@ class ExecCore(CorePart):
         }
 
     @property
+    def ends(self) -> dict[int, float]:
+        """The jobs that run and have a time limit, by id, with its time by the wall clock."""
+        jobs = self._jobs.by_id.values()
+        return {
+            job.id: job.ends_at for job in jobs if job.phase is Phase.RUNNING and job.expiration
+        }
+
+    @property
     def kept(self) -> set[int]:
         """The jobs that the service knows: those that run, and those whose end it has to tell."""
         return set(self._jobs.by_id)

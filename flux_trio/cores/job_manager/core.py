@@ -117,6 +117,16 @@ class JobManagerCore(CorePart):
         }
 
     @property
+    def planned(self) -> dict[int, float]:
+        """As `expirations`, but from the time of the grant and the duration in the jobspec."""
+        ends = {}
+        for job in self._parts.ledger.running.values():
+            if job.granted is not None:
+                duration = job.current_jobspec()["attributes"]["system"].get("duration", 0)
+                ends[job.id] = job.granted.starttime + duration if duration else 0.0
+        return ends
+
+    @property
     def queue_states(self) -> dict[str | None, QueueState]:
         """The state of each queue, by name; None is the anonymous queue."""
         return {name: queue.state for name, queue in self._parts.queues.by_name.items()}
@@ -183,6 +193,8 @@ class JobManagerCore(CorePart):
             self._do_due()
         elif parts.scheduler.unasked:
             parts.carrier.decided(parts.scheduler.unasked.pop(0), accepted=True)
+        elif parts.scheduler.outdated:
+            parts.lifetime.granted(parts.scheduler.outdated.pop(0))
         elif parts.ledger.dirty:
             dirty, parts.ledger.dirty = parts.ledger.dirty, {}
             self._changed.extend(dirty.values())

@@ -1,7 +1,9 @@
-"""A new end of the instance: a job ends when its duration is over, and not after the instance.
+"""When jobs expire: a job ends when its duration is over, and not after the instance.
 
-The event `resource-expiration` of the resource service tells the new end. Jobs that wait get their
-end when they are granted resources. Left out: the durations in jobspecs, which do not change.
+The event `resource-expiration` of the resource service tells the new end of the instance. Jobs that
+wait get their end when they are granted resources: by the duration that the scheduler was asked
+for. If that has changed since, the new one is asked for at once. Left out: the durations in
+jobspecs, which do not change.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from flux_trio.cores.job_manager.hooks.waiting import (
 )
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
-from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
+from flux_trio.cores.job_manager.scheduler.side import SchedulerSide, agreed_expiration
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.editions import flux, rfc21
@@ -45,12 +47,20 @@ class Lifetime(Part):
             if job.state == JobState.RUN:
                 self._hooks.when_free(job, ProposeExpiration(end))
 
+    def granted(self, jobid: int) -> None:
+        """A job may have got resources for an older jobspec: ask for the end by its duration."""
+        job, inventory = self._ledger.jobs.get(jobid), self._scheduler.grants.inventory
+        if job is not None:
+            end = 0.0 if inventory is None else inventory.expiration
+            self._hooks.when_free(job, ProposeExpiration(end))
+
     def propose(self, job: ActiveJob, end: float) -> None:
         """Ask the scheduler for the new end of a job, if it has changed."""
         resources = job.granted
         if job.state != JobState.RUN or resources is None:
             return
-        before = resources.expiration if job.expiration is None else job.expiration
+        agreed = agreed_expiration(job)
+        before = resources.expiration if agreed is None else agreed
         duration = job.current_jobspec()["attributes"]["system"].get("duration", 0)
         ends = [each for each in (duration and resources.starttime + duration, end) if each]
         expiration = math.ceil(min(ends, default=0))

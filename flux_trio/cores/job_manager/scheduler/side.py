@@ -86,6 +86,7 @@ class SchedulerSide(Part):
     link: LinkState
     sender: str  # the peer that said hello
     limit: int | None  # None: no limit
+    outdated: list[JobId]  # jobs that may have got resources for an older jobspec
     unasked: list[Proposal]  # new expirations that a lost scheduler was not asked about
 
     def __init__(self, ledger: Ledger, queues: Queues) -> None:
@@ -100,6 +101,7 @@ class SchedulerSide(Part):
         self.link = LINK.initial
         self.sender = ""
         self.limit = None
+        self.outdated = []
         self.unasked = []
 
     # --- for statistics
@@ -239,6 +241,8 @@ class SchedulerSide(Part):
                 self._ledger.dirty[job.id] = job
             if _holds(job) and (expiration := agreed_expiration(job)) is not None:
                 self._tell_expiration(job.id, expiration)
+            if job.state is JobState.RUN and job.jobspec_updates:
+                self.outdated.append(job.id)  # an earlier job manager may not have got to it
 
     def lost(self, reason: str, event: LinkEvent) -> None:
         """The scheduler is gone: requests to it are sent to the next one."""
@@ -375,6 +379,8 @@ class SchedulerSide(Part):
         if annotations:
             job.annotations = merge_annotations(job.annotations or {}, annotations)
         self.latency.add(self._ledger.now - job.t_submit)
+        if job.jobspec_updates is not job.sent_updates:  # SUCCESS has crossed the cancel
+            self.outdated.append(job.id)
         context = rfc21.Alloc(job.annotations or UNSET)
         self._ledger.log_now(job, JobEvent.ALLOC, rfc21.write(context))
 
