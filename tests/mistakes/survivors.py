@@ -24,6 +24,10 @@ WOULD_FIND: Final[dict[str, str]] = {
         "more seeds: several commits have to be in the transaction that finds the disk full; then "
         "`ordered` finds it"
     ),
+    "old-grant-is-kept-after-an-update": (
+        "an update of something else that the scheduler goes by, such as the queue; a new duration "
+        "is asked for when the job has its resources"
+    ),
     "read-back-job-is-refused": (
         "more seeds: the job manager has to read a job back after job-ingest has stored it and "
         "before it submits it"
