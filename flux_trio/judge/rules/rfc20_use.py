@@ -226,7 +226,9 @@ def exec_goes_by_the_updated_expiration(record: Record, seen: Seen) -> Said:
     first, now, n, since = seen.at(END, job_id(record)) or (None, None, 0, 0)
     if first == now or not isinstance(now, (int, float)) or not isinstance(first, (int, float)):
         return None
-    t = record.t - stepped(seen, max(since, raised_by(seen, job_id(record)).taken))
+    # a service that was asked again may have counted the steps since the first time
+    taken = max(since, raised_by(seen, job_id(record)).taken)
+    t = record.t - min(stepped(seen, since), stepped(seen, taken))
     if _is_timeout(record) and (not now or t < now - _CLOCK_S):
         if has_crossed(seen, job_id(record), n):
             return None
