@@ -235,7 +235,10 @@ class Router:
                 ref = self.trace.sent(sender.name, holder.name, request)
                 self._refuse(sender, request, Errno.EAGAIN, reason, ref)
                 return
-        if request.matchtag and not request.flags & NORESPONSE:
+        if request.flags & NORESPONSE:
+            if request.topic.endswith(_FAREWELL):
+                _forget_requests(sender, holder, service)
+        elif request.matchtag:
             holder.inflight.setdefault(sender.name, {})[request.matchtag] = request
         holder.deliver(self.trace.sent(sender.name, holder.name, request), request)
 
@@ -346,6 +349,20 @@ class Router:
         if caller is not None:
             text = self.ended.get(service_of(request.topic), f"{gone.name} is gone")
             self._refuse(caller, request, Errno.ENOSYS, text, ref)
+
+
+_FAREWELL: Final = f".{DISCONNECT}"
+
+
+def _forget_requests(sender: Peer, holder: Peer, service: str) -> None:
+    """Forget what `sender` has asked `service` for: its disconnect ends all of that (RFC 6).
+
+    The service sends no responses to them, so the broker must not answer in its place either.
+    """
+    asked = holder.inflight.get(sender.name, {})
+    for request in list(asked.values()):
+        if service_of(request.topic) == service:
+            holder.answered(sender.name, request.matchtag)
 
 
 def _limit(sender: Peer, request: Request) -> int:

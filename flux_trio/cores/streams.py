@@ -92,6 +92,10 @@ class Streams(Generic[StreamT]):
     def get(self, key: StreamKey) -> StreamT | None:
         return self._open.get(key)
 
+    def all_open(self) -> list[StreamT]:
+        """Return the streams, the oldest first."""
+        return list(self._open.values())
+
     def is_open(self, stream: StreamT) -> bool:
         """Return whether `stream` itself is open, rather than a later one with its key."""
         return self._open.get(stream.stream) is stream

@@ -166,6 +166,21 @@ def test_services_are_told_of_a_vanished_peer(router: Router) -> None:
     assert unused.take() == []
 
 
+def test_what_a_client_has_ended_itself_is_not_answered_when_the_service_goes(
+    router: Router,
+) -> None:
+    "6.response.1: its own disconnect ends what it asked one service for, and nothing else."
+    client = Party(router, "client")
+    server = Party(router, "server", "kvs", "resource")
+    router.route(client.peer, Request("kvs.watch", None, 1, int(Flag.STREAMING)))
+    router.route(client.peer, Request("resource.status", None, 2))
+    router.route(client.peer, Request("kvs.disconnect", None, 0, int(Flag.NORESPONSE)))
+    router.route(client.peer, Request("kvs.watch", None, 3, int(Flag.STREAMING)))
+    server.take()
+    router.remove(server.peer)
+    assert [answer.matchtag for answer in client.take()] == [2, 3]
+
+
 def test_services_that_had_called_the_vanished_peer_are_told(router: Router) -> None:
     "readings: Job manager gone. Scheduler and exec service get its disconnect."
     manager = Party(router, "manager", "job-manager")

@@ -22,7 +22,9 @@ from flux_trio.messages import Errno, Flag, Response
 from flux_trio.shell.protocol import Done, Started, TaskSize, Unknown
 from tests.support.asking import OWNER_USERID, asked, asked_by_guest, gone
 from tests.support.eventlogs import inactive, pending, raised
+from tests.support.eventlogs import running as running_log
 from tests.support.exec_script import (
+    MANAGER,
     START_AT,
     ExecScript,
     files_read,
@@ -34,6 +36,7 @@ from tests.support.exec_script import (
     timers,
     told,
 )
+from tests.support.exec_script import streamed as streamed_by_journal
 
 ALICE = ("alice", 1)
 LONG = 9 * PIECE_BYTES_MAX + 5
@@ -75,6 +78,7 @@ def running() -> ExecScript:
 
 PENDING_LOG: Final = format_eventlog(pending(userid=OWNER_USERID))
 CANCELED_LOG: Final = format_eventlog([*pending(userid=OWNER_USERID), raised("cancel")])
+RUNNING_LOG: Final = format_eventlog(running_log(userid=OWNER_USERID))
 OVER_LOG: Final = format_eventlog(inactive(userid=OWNER_USERID))
 
 
@@ -232,6 +236,40 @@ def test_job_that_is_canceled_before_it_starts_ends_the_stream(known: bool) -> N
     script = ExecScript(kvs={job_key(7, "eventlog"): log})
     actions = script(attach())
     assert streamed(actions if known else script(job_exception(7))) == [Errno.ENODATA]
+
+
+def test_job_whose_release_is_not_stored_yet_is_streamed_when_it_is() -> None:
+    """The service has forgotten the job, and its eventlog still says that it runs."""
+    script = running()
+    script.end(7)
+    script.kvs[job_key(7, "eventlog")] = RUNNING_LOG
+    assert streamed(script(attach())) == []
+    assert Errno.ENODATA in streamed(script(stored_release(script, 7)))
+
+
+@pytest.mark.parametrize("has_journal", [True, False])
+def test_job_that_a_lost_job_manager_has_canceled_ends_the_stream(has_journal: bool) -> None:
+    """The job manager was lost between the commit of the exception and the event."""
+    script = ExecScript(kvs={job_key(7, "eventlog"): PENDING_LOG})
+    assert script(attach()) == []
+    script.kvs[job_key(7, "eventlog")] = CANCELED_LOG
+    (hello,) = script(gone("job-exec", MANAGER))
+    script(Response(hello.topic, None, 0, hello.matchtag))
+    assert script.journal is not None
+    begins = streamed_by_journal(script.journal, {"events": []})
+    missing = Response(script.journal.topic, "no", Errno.ENOSYS, script.journal.matchtag)
+    assert streamed(script(begins if has_journal else missing)) == [Errno.ENODATA]
+
+
+def test_job_that_waits_is_waited_for_after_the_job_manager_is_lost() -> None:
+    script = ExecScript(kvs={job_key(7, "eventlog"): PENDING_LOG})
+    script(attach())
+    (hello,) = script(gone("job-exec", MANAGER))
+    script(Response(hello.topic, None, 0, hello.matchtag))
+    assert script.journal is not None
+    assert script(streamed_by_journal(script.journal, {"events": []})) == []
+    script.start(7, jobspec())
+    assert len(reads(script(Started(7)))) == 1
 
 
 def test_job_that_cannot_be_launched_ends_the_stream() -> None:

@@ -475,6 +475,22 @@ def test_service_withdraws_when_no_shell_host_can_be_started() -> None:
     assert told(script(Started(7))) == [("start",)]
 
 
+def test_journal_that_the_withdrawal_has_ended_is_not_listened_to() -> None:
+    script = ExecScript()
+    first = script.journal
+    script(ShellFailed("no space"))
+    hello = script(ShellConnected())[-1]
+    script(Response(hello.topic, None, 0, hello.matchtag))
+    second = script.journal
+    assert first is not None
+    assert second is not None
+    script(streamed(second, {"events": []}))
+    late = Response(first.topic, "job-manager is gone", Errno.ENOSYS, first.matchtag)
+    assert script(late) == []
+    lost = Response(second.topic, "job-manager is gone", Errno.ENOSYS, second.matchtag)
+    assert requests(script(lost)) == [HELLO]
+
+
 def test_shell_host_that_fails_while_hello_is_under_way() -> None:
     core = ExecCore(ExecConfig(), has_shell=True)
     core.start(1.0)

@@ -93,8 +93,22 @@ class Attachments(Part):
         if job is not None:
             self._follow(attachment, job)
         else:
-            read = EventlogRead(attachment.stream)
-            self._ask(attachment, look_up(job_key(jobid, EVENTLOG)), read)
+            self._read_eventlog(attachment)
+
+    def _read_eventlog(self, attachment: Attachment) -> None:
+        """Read what became of a job that this service does not have."""
+        read = EventlogRead(attachment.stream)
+        self._ask(attachment, look_up(job_key(attachment.jobid, EVENTLOG)), read)
+
+    def look_again(self) -> None:
+        """Read again what became of the jobs that streams wait for: another journal begins.
+
+        The earlier job manager may have ended such a job and told nobody of it.
+        """
+        for attachment in self._streams.all_open():
+            is_waiting = attachment.following and not attachment.asked
+            if is_waiting and self._jobs.get(attachment.jobid) is None:
+                self._read_eventlog(attachment)
 
     def grant(self, request: Request) -> None:
         """`job-exec.attach-credit`: the reader of a stream is ready for more."""
@@ -116,8 +130,11 @@ class Attachments(Part):
         for attachment in self._streams.of_job(job.id):
             self._follow(attachment, job)
 
-    def job_is_dead(self, jobid: int) -> None:
-        """Read what is stored of a job that this service does not have: it will never run."""
+    def job_is_over(self, jobid: int) -> None:
+        """Read what is stored of a job that this service does not have, or no longer.
+
+        It has ended, or it will never run.
+        """
         for attachment in self._streams.of_job(jobid):
             self._read_stored(attachment)
 

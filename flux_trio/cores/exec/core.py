@@ -367,7 +367,7 @@ class ExecCore(CorePart):
             return
         job = self._jobs.get(payload.id)
         if job is None:
-            self._attachments.job_is_dead(payload.id)
+            self._attachments.job_is_over(payload.id)
         else:
             self._runs.killed(job)
 

@@ -88,18 +88,25 @@ class Ends(Part):
             self._unconfirmed.add(job.id)
 
     def confirmed(self, jobid: int) -> None:
-        """Let the shell host forget a job whose final release is durable."""
+        """Let the shell host forget a job whose final release is durable.
+
+        A stream that was opened before, when this service had forgotten the job already, was told
+        by the eventlog that the job runs; now it can read the output that is stored.
+        """
         job = self._jobs.get(jobid)
         if job is not None:
             job.is_confirmed = True
             self.settle(jobid)
-        elif jobid in self._unconfirmed:
+            return
+        self._attachments.job_is_over(jobid)
+        if jobid in self._unconfirmed:
             self._unconfirmed.remove(jobid)
             self._acknowledge(jobid)
 
     def journal_begins(self) -> None:
         """Look up the jobs of before; from now on the journal tells what is durable."""
         self._confirms = True
+        self._attachments.look_again()
         over = [job.id for job in self._jobs.real(Phase.OVER)]
         for jobid in [*sorted(self._unconfirmed), *over]:
             self._look_up_end(jobid)
@@ -107,6 +114,7 @@ class Ends(Part):
     def journal_is_missing(self) -> None:
         """Acknowledge all jobs: without a journal nobody will tell what is durable."""
         self._confirms = False
+        self._attachments.look_again()
         for jobid in sorted(self._unconfirmed):
             self.confirmed(jobid)
 

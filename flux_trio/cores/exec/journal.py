@@ -63,7 +63,13 @@ class Journal(Part):
         self._early = {}  # jobs whose start came before the journal had begun
 
     def follow(self) -> None:
-        """Ask for events from now on; earlier events are looked up where they matter."""
+        """Ask for events from now on; earlier events are looked up where they matter.
+
+        An earlier journal has ended: with its job manager, or by this service's own disconnect.
+        """
+        calls = self._outbox.calls
+        for matchtag in [tag for tag, call in calls.items() if call == JournalFollowed()]:
+            calls.close(matchtag)
         self._follows = self._is_refused = False
         self._early.clear()
         self._ask()
