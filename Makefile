@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test reborn check bench kill fuzz-wire mutate-tables explore docs clean edits clause-proofs mutants mutants-explored dist
+.PHONY: demo test reborn check bench kill fuzz-wire processes mutate-tables explore docs clean edits clause-proofs mutants mutants-explored dist
 
 $(READY): pyproject.toml .ci/constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -27,7 +27,7 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/mypy -p tests.support -p tests.benchmarks -p tests.planter -p tests.proofs -p tests.mistakes -p tests.explore
+	$(BIN)/mypy -p tests.support -p tests.benchmarks -p tests.planter -p tests.proofs -p tests.mistakes -p tests.explore -p tests.processes
 	MYPYPATH=plugins $(BIN)/mypy plugins/*.py
 	$(BIN)/lint-imports
 
@@ -41,6 +41,11 @@ kill: $(READY)
 # Bad frames, payloads and bytes at the door: COUNT of them; SEED shows them again.
 fuzz-wire: $(READY)
 	$(BIN)/python -m tests.fuzz $(or $(COUNT),1000000) $(SEED)
+
+# Worlds with faults whose jobs have processes, of a model of the shell host: SEEDS=A:B; about 200 a
+# minute on two processors.
+processes: $(READY)
+	$(BIN)/python -m tests.processes $(or $(SEEDS),0:1000)
 
 # Edits of recordings of flux-core, judged: which are not named; about a minute of one processor.
 edits: $(READY)

@@ -38,6 +38,7 @@ LATE_S: Final = 30.0
 _ALL: Final = sum(JobState)
 _SLOW: Final = (SLEEP, "held-until", "overtaken", "delay", "plugin-hangs")
 _EVENTLOG: Final = ".eventlog"
+_GUEST: Final = ".guest."  # below it are the eventlogs of the execution service
 
 
 class _Looker(Client):
@@ -105,7 +106,7 @@ def eventlogs_are_whole(world: CoresWorld) -> str:
     store = world.disk.store
     ended, active = (set(_stored(world, index)) for index in (ENDED, ACTIVE))
     for key in store.dir("job"):
-        if not key.endswith(_EVENTLOG):
+        if not key.endswith(_EVENTLOG) or _GUEST in key:
             continue
         (text,) = store.lookup([key])
         try:

@@ -192,9 +192,7 @@ class Game:
         if plan.plugins:
             sinks.append(self._note_loop)
         watched = [each for each in self._properties if each.looks_at == "records"]
-        self.world = _WORLDS[plan.depth](
-            plan.seed, config_of(plan), surroundings_of(plan), late=plan.late, sinks=sinks
-        )
+        self.world = self.make_world(config_of(plan), sinks)
         self._watchers = {each: each.watch(self.world) for each in watched}
         for watcher in self._watchers.values():
             self.world.trace.add_sink(watcher.observe)
@@ -207,8 +205,19 @@ class Game:
         self._prompted = self.moments.prompted
         self.note = self.moments.note
         self.world.boot()
-        self.owner = Owner(plan.jobs, plan.actions, {})
+        self.owner = self.make_owner()
         self._connect(OWNER, self.owner)
+
+    def make_world(self, config: Config, sinks: Iterable[Sink]) -> CoresWorld:
+        """Return the world of the plan; `sinks` get its records."""
+        plan = self.plan
+        return _WORLDS[plan.depth](
+            plan.seed, config, surroundings_of(plan), late=plan.late, sinks=sinks
+        )
+
+    def make_owner(self) -> Owner:
+        """Return who submits the jobs of the plan and does the rest of it."""
+        return Owner(self.plan.jobs, self.plan.actions, {})
 
     def __enter__(self) -> Self:
         return self

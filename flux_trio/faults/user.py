@@ -61,7 +61,7 @@ class Owner(Client):
     def _do(self, place: int) -> list[Any]:
         asked = self._todo[place]
         if isinstance(asked, JobPlan):
-            return [self._request(place, topics.INGEST_SUBMIT, _submission(asked))]
+            return [self._request(place, topics.INGEST_SUBMIT, self.submission(asked))]
         if asked.what in JOB_ACTIONS and asked.job not in self.ids:
             if asked.job not in self.refused:
                 self._behind.setdefault(asked.job, []).append(place)
@@ -73,6 +73,10 @@ class Owner(Client):
         self._matchtag += 1
         self.waiting[self._matchtag] = place
         return Request(topic, payload, self._matchtag, int(flags))
+
+    def submission(self, job: JobPlan) -> dict[str, Any]:
+        """Return the payload by which a job is submitted."""
+        return {"jobspec": jobspec_of(job).to_json(), "urgency": job.urgency}
 
     def _answered(self, now: float, response: Response) -> list[Any]:
         if response.topic == topics.INFO_WATCH and self._is_told(response):
@@ -102,20 +106,20 @@ class Owner(Client):
         return False
 
 
-def _submission(job: JobPlan) -> dict[str, Any]:
+def jobspec_of(job: JobPlan) -> Jobspec:
+    """Return the jobspec of a job, which is simulated."""
     attributes: dict[str, Any] = {"system.exec.test.run_duration": job.run}
     if job.ranks:
         attributes["system.constraints"] = {"ranks": [str(Idset.of(job.ranks))]}
     if job.queue is not None:
         attributes["system.queue"] = queue_name(job.queue)
-    jobspec = Jobspec.from_command(
+    return Jobspec.from_command(
         ["true"],
         ntasks=None if job.nnodes else job.ntasks,
         nnodes=job.nnodes or None,
         duration=job.limit,
         attributes=attributes,
     )
-    return {"jobspec": jobspec.to_json(), "urgency": job.urgency}
 
 
 def _method(asked: Do, jobid: int) -> tuple[str, dict[str, Any]]:

@@ -53,7 +53,7 @@ def test_start_before_hello_is_answered_was_meant_for_an_earlier_service() -> No
     core = ExecCore(ExecConfig(simulate=True))
     (hello,) = core.start(1.0)
     (ignored,) = core.turn(1.0, [start_request(1, jobspec("true"))])
-    assert ignored.text == "ignored the start of job 1: exec-hello is not answered"
+    assert ignored.text == "ignored the start of job 1: exec-hello is not in force"
     core.turn(1.0, [Response(hello.topic, None, 0, hello.matchtag)])
     asked = [
         each.topic
@@ -401,7 +401,7 @@ def test_job_that_ends_while_the_job_manager_is_away_is_told_to_the_next() -> No
     """32.start.36: the final release still comes."""
     script = ExecScript()
     actions = script.start(7, simulated("60s"))
-    script(gone("job-exec", MANAGER))
+    script.next_manager()
     assert told(script.fire(actions)) == []
     answers = told(script(start_request(7, simulated("60s"), reattach=True)))
     assert answers == [("start",), ("finish", 0), RELEASE]
@@ -411,7 +411,7 @@ def test_repeated_start_of_a_job_that_runs_attaches_to_it() -> None:
     """readings: Exec override. Whatever `reattach` says."""
     script = ExecScript()
     actions = script.start(7, simulated("60s"))
-    script(gone("job-exec", MANAGER))
+    script.next_manager()
     again = script(start_request(7, simulated("60s")))
     assert told(again) == [("start",)]
     assert timers(again) == []
@@ -425,7 +425,7 @@ def test_repeated_start_finds_an_expiration_that_nobody_told() -> None:
     """
     script = ExecScript()
     script.start(7, simulated("60s"), resources(expiration=START_AT + 5))
-    script(gone("job-exec", MANAGER))
+    script.next_manager()
     script.kvs[job_key(7, "eventlog")] = LONGER
     assert told(script(start_request(7, simulated("60s"), reattach=True))) == [("start",)]
     assert timers(begin_journal(script)) == [START_AT + 60]  # its own end is before the limit now
@@ -437,7 +437,7 @@ def test_repeated_start_finds_a_cancel_that_nobody_told() -> None:
     """readings: How exec learns of cancels. The job manager ended when it had stored it."""
     script = ExecScript()
     script.start(7, simulated("60s"))
-    script(gone("job-exec", MANAGER))
+    script.next_manager()
     canceled = event("exception", type="cancel", severity=0, note="")
     script.kvs[job_key(7, "eventlog")] = format_eventlog([*running(48.0), canceled])
     assert told(script(start_request(7, simulated("60s"), reattach=True))) == [("start",)]
@@ -509,7 +509,7 @@ def test_start_that_was_not_answered_is_forgotten_with_its_job_manager() -> None
     script = ExecScript()
     script.put_resources(7, resources())
     (lookup,) = script.core.turn(START_AT, [start_request(7, simulated())])
-    script(gone("job-exec", MANAGER))
+    script.next_manager()
     found = Response(lookup.topic, {"value": script.kvs[job_key(7, "R")]}, 0, lookup.matchtag)
     assert told(script(found)) == []
     assert told(script(start_request(7, simulated("0s")))) == [("start",), ("finish", 0), RELEASE]

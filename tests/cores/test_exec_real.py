@@ -378,7 +378,7 @@ def test_repeated_start_never_launches_twice() -> None:
     """readings: Exec override. A repeat attaches to what runs."""
     script = ExecScript()
     script.started(7, jobspec())
-    script(gone("job-exec", MANAGER))
+    script.next_manager()
     actions = script(start_request(7, jobspec()))
     assert told(actions) == [("start",)]
     assert to_shell(actions) == []
@@ -473,6 +473,20 @@ def test_service_withdraws_when_no_shell_host_can_be_started() -> None:
     script(Response(HELLO[0], None, 0, actions[-1].matchtag))
     assert told(script.start(7, jobspec("true"))) == []
     assert told(script(Started(7))) == [("start",)]
+
+
+def test_start_that_crosses_the_withdrawal_is_ignored() -> None:
+    """32.start.3: the job manager ends its start streams when it takes up the disconnect."""
+    core = ExecCore(ExecConfig(), has_shell=True)
+    core.start(1.0)
+    (hello,) = core.turn(2.0, [ShellConnected()])
+    core.turn(2.0, [ShellLost("it died"), ShellFailed("no space")])
+    answered = Response(hello.topic, None, 0, hello.matchtag)
+    actions = core.turn(3.0, [answered, start_request(7, jobspec("true"))])
+    assert requests(actions)[-2:] == [WITHDRAWAL, hindrance("no space")]
+    assert "ignored the start of job 7" in [each.text for each in actions if type(each) is Log][-1]
+    core.turn(4.0, [ShellConnected()])
+    assert to_shell(core.turn(5.0, [ShellLost("it died"), ShellConnected()])) == []
 
 
 def test_journal_that_the_withdrawal_has_ended_is_not_listened_to() -> None:

@@ -11,7 +11,6 @@ from flux_trio.messages import Response
 from flux_trio.shell.protocol import Done, TaskSize, Unknown
 from tests.support.asking import asked, gone
 from tests.support.exec_script import (
-    MANAGER,
     START_AT,
     ExecScript,
     jobspec,
@@ -77,7 +76,7 @@ def test_job_that_was_told_to_its_end_is_forgotten_after_its_last_reader() -> No
 
 def test_job_that_was_told_to_its_end_stays_told_when_the_job_manager_leaves() -> None:
     script = read_while_it_ends()
-    script(gone("job-exec", MANAGER))
+    script.next_manager()
     assert jobs(script) == {"over": 1}
     script(gone("job-exec", "alice"))
     assert jobs(script) == {}
@@ -87,7 +86,7 @@ def test_job_that_was_told_to_its_end_stays_told_when_the_job_manager_leaves() -
 def test_story_that_was_told_to_its_end_is_told_again(leaves: bool) -> None:
     script = read_while_it_ends()
     if leaves:
-        script(gone("job-exec", MANAGER))
+        script.next_manager()
     again = script(start_request(7, jobspec(), reattach=True))
     assert told(again) == [("start",), ("finish", 0), RELEASE]
     script(gone("job-exec", "alice"))
@@ -99,7 +98,7 @@ def test_job_that_runs_is_told_again_and_to_its_end(leaves: bool) -> None:
     script = ExecScript()
     script.started(7, jobspec())
     if leaves:
-        script(gone("job-exec", MANAGER))
+        script.next_manager()
     assert told(script(start_request(7, jobspec(), reattach=True))) == [("start",)]
     assert told(script.end(7)) == [("finish", 0), RELEASE]
 
@@ -107,7 +106,7 @@ def test_job_that_runs_is_told_again_and_to_its_end(leaves: bool) -> None:
 def test_job_that_ends_while_there_is_no_job_manager_waits_to_be_told() -> None:
     script = ExecScript()
     script.started(7, jobspec())
-    script(gone("job-exec", MANAGER))
+    script.next_manager()
     assert told(script.end(7)) == []
     assert jobs(script) == {"over": 1}
     again = script(start_request(7, jobspec(), reattach=True))
@@ -119,6 +118,6 @@ def test_nothing_is_kept_of_a_job_whose_job_manager_leaves_before_it_was_read() 
     script = ExecScript()
     script.core.turn(START_AT, [start_request(7, jobspec())])  # R is being read
     assert jobs(script) == {"preparing": 1}
-    script(gone("job-exec", MANAGER))
+    script.next_manager()
     assert jobs(script) == {}
     assert list(script.core._starts.streams) == []

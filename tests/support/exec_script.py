@@ -20,7 +20,7 @@ from flux_trio.cores.turns import SetTimer, TimerFired
 from flux_trio.formats import Jobspec, ResourceSet, format_fluid, parse_eventlog
 from flux_trio.messages import ROLE_OWNER, Errno, Event, Flag, Request, Response, topics
 from flux_trio.shell.protocol import Done, Started
-from tests.support.asking import OWNER_USERID, asked
+from tests.support.asking import OWNER_USERID, asked, gone
 
 HELLO_AT = 100.0  # seconds since the Unix epoch: when the script's hello is accepted
 START_AT = 110.0  # when its turns are, unless they say otherwise
@@ -104,6 +104,12 @@ class ExecScript:
                     left.append(action)
             actions = self.core.turn(now, answers) if answers else []
         return left
+
+    def next_manager(self) -> None:
+        """The job manager is lost, and the next one accepts the hello."""
+        actions = self(gone("job-exec", MANAGER))
+        hello = next(each for each in actions if isinstance(each, Request))
+        self(Response(hello.topic, None, 0, hello.matchtag))
 
     def start(
         self,

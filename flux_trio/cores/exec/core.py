@@ -303,10 +303,10 @@ class ExecCore(CorePart):
         except FluxError as error:  # an answer needs the job's id (32.impl.5)
             self._outbox.send(Log(Level.ERR, error.text))
             return
-        if self._manager.attached_at is None:
-            # The job manager did not know yet that an earlier service had gone. It asks again once
-            # it has accepted the hello of this one.
-            text = f"ignored the start of job {payload.id}: exec-hello is not answered"
+        if not self._manager.is_attached:
+            # The job manager did not know yet that an earlier service had gone, or that this one
+            # has taken back its hello. It asks again once it has accepted the next hello.
+            text = f"ignored the start of job {payload.id}: exec-hello is not in force"
             self._outbox.send(Log(Level.INFO, text))
             return
         self._manager.sender, self._manager.owner = request.sender, request.userid

@@ -121,7 +121,7 @@ def matchtags_of_open_calls_are_not_reused(asking: Asking, record: Record, seen:
 def a_response_has_topic_and_matchtag_of_a_request(
     answer: Answer, record: Record, seen: Seen
 ) -> Said:
-    if not answer.has_matchtag or answer.is_late:
+    if not answer.has_matchtag or answer.is_late or answer.is_crossing:
         return None
     if answer.is_of_topic:
         return True
@@ -133,7 +133,7 @@ def a_response_has_topic_and_matchtag_of_a_request(
 
 @RULES.by(ANSWER, "6.matchtag.1", ANSWERS, views=[OPEN], needs_headers=True)
 def the_matchtag_is_echoed(answer: Answer, record: Record, seen: Seen) -> Said:
-    if not answer.has_matchtag or answer.is_late or answer.is_asked:
+    if not answer.has_matchtag or answer.is_late or answer.is_crossing or answer.is_asked:
         return answer.has_matchtag and answer.is_asked
     found = _response(record)
     for (client, matchtag), other in seen.all(OPEN).items():

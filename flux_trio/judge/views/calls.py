@@ -150,11 +150,22 @@ def call_of(record: Record, seen: Seen) -> Call | None:
 def _clients(record: Record, seen: Seen) -> Iterable[tuple[str, Any]]:
     found = message(record)
     if isinstance(found, Request):
-        return [(found.sender, None)] if is_disconnect(found) else []
+        return _given_up(found, record, seen) if is_disconnect(found) else []
     call = call_of(record, seen)
     if call is None or not call.is_streaming or not getattr(found, "errnum", 0):
         return []
-    return [(client_of(record), (getattr(found, "matchtag", 0), call.topic, record.n))]
+    return [(client_of(record), (getattr(found, "matchtag", 0), call.topic, record.n, 0))]
+
+
+def _given_up(farewell: Request, record: Record, seen: Seen) -> list[tuple[str, Any]]:
+    """A client ends its streams by its own disconnect: what was sent before may still come."""
+    client, service = farewell.sender, service_of(farewell.topic)
+    streams = [
+        (client, (key[1], call.topic, record.n, record.n))
+        for key, call in left_open(seen, client, service)
+        if call.is_streaming
+    ]
+    return [(client, None), *streams]
 
 
 ENDED: Final = view(
@@ -163,17 +174,29 @@ ENDED: Final = view(
     received("response", ANY_TOPIC, mark=ERROR),
     parts=_clients,
     fold=lambda old, ended, _record, _seen: (*(old or ()), ended)[-ENDED_MAX:] if ended else None,
-    state=tuple[tuple[int, str, Place], ...],
+    state=tuple[tuple[int, str, Place, Place], ...],
     reads=(OPEN,),
 )
-"""By client: matchtag, topic and end of the last streams that ended with an error."""
+"""By client: matchtag, topic and end of the last streams that ended with an error; and up to which
+record responses were rightly sent that come later, 0 if none may come."""
 
 
 def ended_at(record: Record, seen: Seen) -> int:
     """Return the record at which the stream of a response ended; 0 if it has not."""
+    found = _end(record, seen)
+    return 0 if found is None or found[3] else found[2]
+
+
+def has_crossed(record: Record, seen: Seen) -> bool:
+    """Return whether a response was sent before its client ended the stream by a disconnect."""
+    found = _end(record, seen)
+    return found is not None and record.ref < found[3]
+
+
+def _end(record: Record, seen: Seen) -> tuple[int, str, Place, Place] | None:
     key = (getattr(record.message, "matchtag", 0), getattr(record.message, "topic", ""))
     ended = seen.at(ENDED, client_of(record)) or ()
-    return next((n for matchtag, topic, n in reversed(ended) if (matchtag, topic) == key), 0)
+    return next((each for each in reversed(ended) if each[:2] == key), None)
 
 
 # --- requests when sent, responses when received
@@ -238,6 +261,8 @@ class Answer(Live, frozen=True, gc=False):
     """That call may be served on any node."""
     is_streaming: bool = False
     """That call is for a stream."""
+    is_crossing: bool = False
+    """Its client has ended the stream by its own disconnect after this was sent."""
 
 
 def _answer(record: Record, seen: Seen) -> Answer:
@@ -248,7 +273,10 @@ def _answer(record: Record, seen: Seen) -> Answer:
     call: Call | None = seen.states[OPEN].get((client, matchtag)) if matchtag else None
     if call is None:
         is_late = matchtag != 0 and ended_at(record, seen) != 0
-        return Answer(errnum, matchtag != 0, has_flag, client != "", is_here, is_late)
+        is_crossing = matchtag != 0 and not is_late and has_crossed(record, seen)
+        return Answer(
+            errnum, matchtag != 0, has_flag, client != "", is_here, is_late, is_crossing=is_crossing
+        )
     return Answer(
         errnum,
         True,

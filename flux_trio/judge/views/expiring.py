@@ -22,7 +22,7 @@ from flux_trio.judge.engine.selector import (
 )
 from flux_trio.judge.engine.trait import says
 from flux_trio.judge.engine.view import Live, Seen, view
-from flux_trio.judge.views.execution import START, STARTS, Start
+from flux_trio.judge.views.execution import START, STARTS, Start, data_of
 from flux_trio.judge.views.jobs import context_of
 from flux_trio.judge.views.resource_sets import ALLOCATING, allocated, execution, number_of
 from flux_trio.messages import topics
@@ -150,18 +150,22 @@ class Raising(Live, frozen=True, gc=False):
     """Where the service took up the start: it knows of no earlier setting of the clock."""
     is_deaf: bool
     """It had not heard of the job's last update."""
+    is_timeout: bool = False
 
 
-def _fold_raising(_had: Raising | None, _part: None, record: Record, seen: Seen) -> Raising | None:
+def _fold_raising(had: Raising | None, _part: None, record: Record, seen: Seen) -> Raising | None:
     if record.message is None:
         return None
+    is_timeout = data_of(record).get("type") == "timeout"
+    if had is not None and had.is_timeout and is_timeout:
+        return had  # the answers to a repeated start tell the same again
     start: Start | None = seen.at(STARTS, job_id(record))
     taken = 0 if start is None else start.taken
     updates: Updates | None = seen.at(UPDATES, job_id(record))
     if updates is None or seen.at(FOLLOWERS, record.party) is None:
-        return Raising(record.n, taken, is_deaf=False)
+        return Raising(record.n, taken, is_deaf=False, is_timeout=is_timeout)
     has_heard = not updates.nunheard and seen.knew(record.party, updates.heard)
-    return Raising(record.n, taken, is_deaf=not has_heard)
+    return Raising(record.n, taken, is_deaf=not has_heard, is_timeout=is_timeout)
 
 
 RAISING: Final = view(
@@ -172,7 +176,7 @@ RAISING: Final = view(
     fold=_fold_raising,
     reads=(UPDATES, FOLLOWERS, STARTS),
 )
-"""By job id: the last exception of its execution service."""
+"""By job id: the last exception of its execution service; of its timeouts the first one."""
 
 
 def raised_by(seen: Seen, jobid: int | None) -> Raising:

@@ -1,0 +1,111 @@
+"""Messages that cross: what a party has said before it could know better breaks no clause."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from flux_trio.judge.rules import ALL_RULES
+from flux_trio.messages import Errno, Request, Response, topics
+from flux_trio.messages.types import NORESPONSE, STREAMING
+from flux_trio.trace import Record
+from tests.support.judged import Trace, hand_made, judge, made, made_event
+
+MANAGER, EXEC, CLIENT = topics.JOB_MANAGER, topics.JOB_EXEC, "client"
+JOB = 7
+FOLLOW = made(EXEC, MANAGER, Request(topics.JOB_JOURNAL, {}, 3, STREAMING))
+TOLD = Response(topics.JOB_JOURNAL, {"events": []}, 0, 3, STREAMING, routes=(EXEC,))
+WITHDRAWAL = made(EXEC, MANAGER, Request(topics.JOB_MANAGER_DISCONNECT, flags=NORESPONSE))
+
+
+def clauses(*steps: Trace | Record, at_rest: bool = False) -> list[str]:
+    found = judge(hand_made(*steps), ALL_RULES, cut=not at_rest).violations
+    return [each.clause for each in found]
+
+
+def crossing(sent: Trace, other: Trace) -> Trace:
+    """`sent` is sent before `other`, and arrives after it."""
+    first, last = sent
+    moved = [
+        msgspec.structs.replace(each, n=each.n + 1, ref=each.ref and each.ref + 1) for each in other
+    ]
+    return [first, *moved, msgspec.structs.replace(last, n=len(moved) + 2)]
+
+
+# --- a client ends its requests by its own disconnect
+
+
+def test_response_that_was_sent_before_the_disconnect_may_come_later() -> None:
+    late = crossing(made(MANAGER, EXEC, TOLD), WITHDRAWAL)
+    assert clauses(FOLLOW, late) == []
+
+
+def test_response_that_was_sent_after_the_disconnect_is_named() -> None:
+    said = clauses(FOLLOW, WITHDRAWAL, made(MANAGER, EXEC, TOLD))
+    assert "6.response.1" in said
+
+
+def test_response_to_another_matchtag_is_named_also_if_it_crosses() -> None:
+    other = msgspec.structs.replace(TOLD, matchtag=4)
+    late = crossing(made(MANAGER, EXEC, other), WITHDRAWAL)
+    assert "6.response.1" in clauses(FOLLOW, late)
+
+
+# --- a cancel
+
+
+WATCH = made(CLIENT, EXEC, Request(topics.EXEC_ATTACH, {"id": JOB}, 5, STREAMING))
+END = made(EXEC, CLIENT, Response(topics.EXEC_ATTACH, None, Errno.ENODATA, 5))
+CANCEL = made(CLIENT, EXEC, Request(topics.EXEC_ATTACH_CANCEL, {"matchtag": 5}, flags=NORESPONSE))
+
+
+def test_stream_whose_end_crosses_its_cancel_has_ended() -> None:
+    assert "6.cancel.3" not in clauses(WATCH, crossing(END, CANCEL), at_rest=True)
+
+
+def test_stream_that_goes_on_after_its_cancel_is_named() -> None:
+    assert "6.cancel.3" in clauses(WATCH, CANCEL, at_rest=True)
+
+
+# --- a timeout
+
+
+def answered(kind: str, **data: Any) -> Trace:
+    payload = {"id": JOB, "type": kind, "data": data}
+    return made(EXEC, MANAGER, Response(f"{EXEC}.start", payload, routes=(MANAGER,)))
+
+
+TIMEOUT = answered("exception", severity=0, type="timeout", note="")
+GRANTED = {
+    "version": 1,
+    "execution": {
+        "R_lite": [{"rank": "0", "children": {"core": "0"}}],
+        "starttime": 1e9,
+        "expiration": 1e9 + 1,
+    },
+}
+GRANT = made(
+    topics.SCHED,
+    MANAGER,
+    Response(topics.SCHED_ALLOC, {"id": JOB, "type": 0, "R": GRANTED}, routes=(MANAGER,)),
+)
+HELLO = made(EXEC, MANAGER, Request(topics.EXEC_HELLO, {"service": EXEC}, 1))
+ACCEPTED = made(MANAGER, EXEC, Response(topics.EXEC_HELLO, None, 0, 1))
+START = made(MANAGER, EXEC, Request(f"{EXEC}.start", {"id": JOB, "userid": 1, "jobspec": {}}))
+BEGUN = (HELLO, ACCEPTED, GRANT, START)
+EXTENDED = made_event(JOB, "resource-update", expiration=1e9 + 3600)
+EXPIRED = made_event(JOB, "exception", type="timeout", severity=0, note="", userid=1)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_timeout_that_crossed_the_new_expiration_may_be_told_again(again: bool) -> None:
+    """The answers to a repeated start tell the same story."""
+    repeated = [START, TIMEOUT, EXPIRED] if again else []
+    said = clauses(*BEGUN, TIMEOUT, EXTENDED, EXPIRED, *repeated)
+    assert "20.overview.5" not in said
+
+
+def test_timeout_after_the_new_expiration_was_said_is_named() -> None:
+    assert "20.overview.5" in clauses(*BEGUN, EXTENDED, TIMEOUT, EXPIRED)
