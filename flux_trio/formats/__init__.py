@@ -37,7 +37,7 @@ from flux_trio.formats.jobspec_wanted import Wanted
 from flux_trio.formats.printable import printable, printable_json, shortened
 from flux_trio.formats.properties import check_property_name
 from flux_trio.formats.resource_ops import Group
-from flux_trio.formats.resource_set import ResourceSet, format_r, grant_r, parse_r
+from flux_trio.formats.resource_set import ResourceSet, format_r, parse_r
 from flux_trio.formats.size import parse_size
 from flux_trio.formats.taskmap import (
     format_pmi_taskmap,
@@ -80,7 +80,6 @@ __all__ = [
     "format_pmi_taskmap",
     "format_r",
     "format_raw_taskmap",
-    "grant_r",
     "job_directory_of",
     "job_key",
     "parse_constraint",

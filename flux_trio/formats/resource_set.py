@@ -7,10 +7,8 @@ general resource graph of RFC 4.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -292,30 +290,17 @@ class ResourceSet:
 
 _parsed: WeakValueDictionary[str, ResourceSet] = WeakValueDictionary()
 
-GRANTED_MAX: Final = 256
-"""Sets that are kept after `grant_r`: their readers look them up within a few messages."""
-
-_granted: deque[ResourceSet] = deque(maxlen=GRANTED_MAX)
-
 
 def format_r(resources: ResourceSet) -> str:
     """Return R as stored text; ValueError as from `to_json`."""
     return _encode(resources.to_json()).decode()
 
 
-def grant_r(resources: ResourceSet) -> str:
-    """Return the same text of a part of a parsed set; `parse_r` knows it for a while."""
-    text = format_r(resources)
-    _granted.append(resources)
-    _parsed[text] = resources
-    return text
-
-
 def parse_r(text: str) -> ResourceSet:
     """Parse R from its stored text; FormatError has the field's path, beginning with `R`.
 
-    Returns the same object again if that text was parsed or granted before and the object is still
-    in use.
+    Returns the same object again if that text was parsed before and the object is still in use. A
+    set that was written as that text is not returned: a writer may hold what no reader accepts.
     """
     resources = _parsed.get(text)
     if resources is None:

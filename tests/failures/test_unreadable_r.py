@@ -6,6 +6,7 @@ RFC 20 is read from the text both times: that the writer is next door excuses no
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from typing import Any
@@ -16,6 +17,7 @@ from trio.testing import MockClock
 from flux_trio.editions.rfc27 import AllocType
 from flux_trio.formats import FormatError, Idset, ResourceSet, format_r, job_key
 from flux_trio.messages import topics
+from flux_trio.policies.shape import Allocation
 from flux_trio.testing.fakes import FakeScheduler
 from tests.support.breaking import named
 from tests.support.failing import scene, settle
@@ -33,10 +35,26 @@ UNREADABLE: dict[str, tuple[str, dict[str, Any], str]] = {
         {"properties": {"big": Idset.parse("0-1")}},
         "R.execution.properties.big: expected ranks that R_lite names, got also 1",
     ),
+    "a property whose name has a forbidden character": (
+        "20.properties.5 27.background.7",
+        {"properties": {"a!b": Idset.parse("0")}},
+        "R.execution.properties: expected a property name in UTF-8 without any of "
+        """! & ' " ^ ` | ( ), got "a!b\"""",
+    ),
     "a time before all times": (
         "27.background.7",
-        {"starttime": -1.0},
-        "R.execution.starttime: expected a number of seconds, at least 0, got -1.0",
+        {"starttime": -5.0},
+        "R.execution.starttime: expected a number of seconds, at least 0, got -5.0",
+    ),
+    "a time after all times": (
+        "20.expiration.1 27.background.7",
+        {"expiration": math.inf},
+        "R.execution.expiration: expected a number of seconds, at least 0, got None",
+    ),
+    "a time that is no number": (
+        "20.expiration.1 27.background.7",
+        {"expiration": math.nan},
+        "R.execution.expiration: expected a number of seconds, at least 0, got None",
     ),
     "a writer that is no URI": (
         "20.scheduling.2 27.background.7",
@@ -75,14 +93,32 @@ def elsewhere() -> dict[str, str]:
 async def test_r_that_cannot_be_read_is_refused_whoever_wrote_it(
     autojump_clock: MockClock, elsewhere: dict[str, str], what: str
 ) -> None:
-    """27.success.1: scheduling is suspended, the log says why, and the job stays pending."""
-    written = resources(what)  # the writer may still hold it
+    """27.success.1: the writer may still hold the set, and its text is judged all the same."""
+    written = resources(what)
     text = format_r(written)
     assert text == elsewhere[what]
     with pytest.raises(FormatError):
         ResourceSet.parse(text.encode())
-    log, events = await outcome(text)
-    assert (log, events) == await outcome(elsewhere[what])
+    refused = await outcome(text)
+    assert refused == await outcome(elsewhere[what])
+    check_refused(what, *refused)
+
+
+@pytest.mark.parametrize("what", named(UNREADABLE))
+async def test_r_of_the_scheduler_in_this_process_is_judged_by_its_text(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, elsewhere: dict[str, str], what: str
+) -> None:
+    """27.success.1: our own scheduler fares as one that has written the same elsewhere."""
+    monkeypatch.setattr(Allocation, "resource_set", lambda *_: resources(what))
+    async with scene() as s:
+        jobid = await s.submit()
+        refused = s.log(), await s.events(jobid)
+    check_refused(what, *refused)
+    assert refused == await outcome(elsewhere[what])
+
+
+def check_refused(what: str, log: list[str], events: list[str]) -> None:
+    """Scheduling is suspended for the reason in the table, and the job stays pending."""
     assert events[-1] == "priority"
     assert [line.partition(": R")[2] for line in log] == [UNREADABLE[what][2].removeprefix("R")]
 

@@ -13,7 +13,7 @@ from flux_trio.cores.kvs_calls import commit_ops
 from flux_trio.cores.sched.annotations import Outlook
 from flux_trio.cores.sched.context import Context, GrantNumber, GrantsStored
 from flux_trio.cores.state import Part
-from flux_trio.formats import ResourceSet, grant_r, job_key
+from flux_trio.formats import ResourceSet, format_r, job_key
 from flux_trio.formats.meanings import JobId, KvsOp, Last
 from flux_trio.messages import Response
 from flux_trio.policies import Grant, Job
@@ -64,7 +64,7 @@ class Grantings(Part):
         resources = grant.allocation.resource_set(
             pool.hosts, properties, self._context.now, expiration
         )
-        self._ops.append(["put", job_key(job.id, "R"), grant_r(resources)])
+        self._ops.append(["put", job_key(job.id, "R"), format_r(resources)])
         self._last_number += 1
         granting = Granting(self._last_number, job, grant, resources, outdated)
         self._by_id[job.id] = granting
