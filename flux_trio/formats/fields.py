@@ -46,7 +46,7 @@ def get_object(parent: Object, key: str) -> Object:
 
 def get_list(parent: Object, key: str) -> list[object]:
     value = parent.get(key, MISSING)
-    if type(value) is not list:
+    if not isinstance(value, list):
         raise FormatError("an array", value, key)
     return value
 

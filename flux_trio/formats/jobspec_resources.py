@@ -65,14 +65,14 @@ class Slot(NamedTuple):
     counts: Mapping[str, int]  # type -> resources of that type in one slot
 
 
-class Resources(msgspec.Struct):
-    """The result of the walk. Jobspecs share it: do not change it afterwards."""
+class Resources(msgspec.Struct, frozen=True):
+    """The result of the walk; jobspecs share it."""
 
-    totals: dict[str, int] = msgspec.field(default_factory=dict)
+    totals: Mapping[str, int]
     """Type -> number of resources in total."""
-    slots: dict[str, Slot] = msgspec.field(default_factory=dict)
+    slots: Mapping[str, Slot]
     """Label -> slot."""
-    exclusive: bool = False
+    exclusive: bool
 
     def request(self) -> ResourceRequest:
         """Return the request; ValueError unless there is exactly one kind of slot."""
@@ -138,13 +138,15 @@ def _read(vertices: list[object], form: _Form) -> Resources:
 def _walked(vertices: list[object], form: _Form) -> Resources:
     walk = _Walk(form)
     walk.level(vertices, _Scope("", 1, None, False, 0))
-    return walk.found
+    return Resources(walk.totals, walk.slots, walk.exclusive)
 
 
 class _Walk:
     def __init__(self, form: _Form) -> None:
         self.form = form
-        self.found = Resources()
+        self.totals: dict[str, int] = {}
+        self.slots: dict[str, Slot] = {}
+        self.exclusive = False
         self.labels: set[str] = set()
 
     def level(self, vertices: list[object], scope: _Scope) -> None:
@@ -172,12 +174,11 @@ class _Walk:
         factor = scope.factor * self.form.count(vertex, "count")
         self.check_strings(vertex)
         exclusive = get_bool(vertex, "exclusive") if "exclusive" in vertex else None
-        totals = self.found.totals
-        totals[kind] = totals.get(kind, 0) + factor
+        self.totals[kind] = self.totals.get(kind, 0) + factor
         nodes, in_slot = scope.nodes, scope.in_slot
         if kind == "node":
             nodes = factor
-            self.found.exclusive |= in_slot if exclusive is None else exclusive
+            self.exclusive |= in_slot if exclusive is None else exclusive
         inner = _Scope(kind, factor, nodes, in_slot or kind == "slot", scope.depth + 1)
         if kind == "slot":
             self.slot(vertex, inner)
@@ -186,15 +187,15 @@ class _Walk:
 
     def slot(self, vertex: Object, inner: _Scope) -> None:
         label = get_str(vertex, "label")
-        before = dict(self.found.totals)
+        before = dict(self.totals)
         self.below(vertex, inner)
         counts = {
             kind: (total - before.get(kind, 0)) // inner.factor
-            for kind, total in self.found.totals.items()
+            for kind, total in self.totals.items()
             if total != before.get(kind)
         }
         per_node = inner.factor // inner.nodes if inner.nodes else None
-        self.found.slots[label] = Slot(label, inner.factor, per_node, counts)
+        self.slots[label] = Slot(label, inner.factor, per_node, counts)
 
     def below(self, vertex: Object, inner: _Scope) -> None:
         vertices = get_list(vertex, "with")

@@ -55,11 +55,17 @@ class Asking:
         self.hook = hook
         self.rest: Iterator[Entry] = iter(chain)
         self.done = done
-        self.arg = question.args  # the second argument of handlers
-        if len(hook.parameters) > 1:  # the job manager holds the same object
-            self.arg = copy.deepcopy(self.arg)
-            if hook is _DEPENDENCY:
-                self.arg = Dependency.of(self.arg)
+
+    def own_args(self) -> Any:
+        """Return the second argument of one handler.
+
+        It is a copy: the handlers of other plugins and the job manager get the same value.
+        """
+        args = self.question.args
+        if len(self.hook.parameters) == 1:
+            return args  # a configuration, or what a plugin hands to the others
+        own = copy.deepcopy(args)
+        return Dependency.of(own) if self.hook is _DEPENDENCY else own
 
     def takes(self, said: Any) -> bool:
         """Take the value of a handler, which is not None; return False for a wrong type or range.

@@ -285,7 +285,7 @@ class Dispatcher(Caller):
         return answer
 
     def _ask_rest(self, asking: Asking, series: Series) -> HookAnswer | None:
-        question, arg = asking.question, asking.arg
+        question, args = asking.question, asking.own_args
         topic, view = question.topic, question.job
         jobid = None if view is None else view.id
         watchdog, outer = self.watchdog, self._asking
@@ -300,9 +300,9 @@ class Dispatcher(Caller):
                 try:
                     if entry.of_job:
                         job = Job(view, question, entry.owner.keeper)  # type: ignore[arg-type]  # is of a job
-                        said = entry.function(job, arg) if entry.extra else entry.function(job)
+                        said = entry.function(job, args()) if entry.extra else entry.function(job)
                     else:
-                        said = entry.function(arg) if entry.extra else entry.function()
+                        said = entry.function(args()) if entry.extra else entry.function()
                     if said is not None:
                         taken = asking.takes(said)
                 except KeyboardInterrupt:

@@ -94,7 +94,7 @@ class JobValue(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def jobspec(self) -> Jobspec:
-        """The parsed jobspec (RFC 14), read-only. Raises FormatError if it is malformed."""
+        """The parsed jobspec (RFC 14), wholly read-only. Raises FormatError if it is malformed."""
         return _parse(self.view.current_jobspec_bytes())
 
     @property

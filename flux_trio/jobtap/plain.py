@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Final, NoReturn
 
 import msgspec
+from msgspec import structs
 
 from flux_trio.formats import Jobspec, shortened
 from flux_trio.jobtap.errors import NotAllowed
@@ -40,33 +41,59 @@ def readable(text: str, chars_max: int = TEXT_CHARS_MAX) -> str:
     return shortened(text, chars_max).encode(errors="backslashreplace").decode()
 
 
+def _refuse(*_args: Any, **_values: Any) -> NoReturn:
+    raise NotAllowed(
+        "a job's jobspec is changed with job.update({...}); job.raw_jobspec is a copy to edit"
+    )
+
+
 class ReadOnly(dict[str, Any]):
-    """A JSON object that several plugins read."""
+    """A JSON object that several plugins read. Every copy of it may be edited."""
 
-    def _refuse(self, *_args: Any, **_values: Any) -> NoReturn:
-        raise NotAllowed("a job's jobspec is changed with job.update({...}); take a copy to edit")
-
+    __slots__ = ()
     __setitem__ = __delitem__ = __ior__ = _refuse
     clear = pop = popitem = setdefault = update = _refuse
 
-    def __deepcopy__(self, memo: Any) -> dict[str, Any]:
-        copied: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
-        return copied
+    def __reduce__(self) -> tuple[type, tuple[dict[str, Any]]]:
+        """Return what `copy`, `deepcopy` and `pickle` make in its place."""
+        return dict, (dict(self),)
 
-    def copy(self) -> dict[str, Any]:
-        """Return a copy that may be edited."""
-        return dict(self)
+
+class ReadOnlyList(list[Any]):
+    """The same of a JSON array."""
+
+    __slots__ = ()
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+    append = clear = extend = insert = pop = remove = reverse = sort = _refuse
+
+    def __reduce__(self) -> tuple[type, tuple[list[Any]]]:
+        return list, (list(self),)
 
 
 def read_only(jobspec: Jobspec) -> Jobspec:
-    """Return the jobspec with objects that cannot be changed."""
-    return replace(jobspec, json=_read_only(jobspec.json))
+    """Return the jobspec with objects and arrays that cannot be changed."""
+    resources, tasks = jobspec.resources, jobspec.tasks
+    return replace(
+        jobspec,
+        json=_read_only(jobspec.json),
+        resources=structs.replace(
+            resources,
+            totals=_read_only(resources.totals),
+            slots=ReadOnly(
+                {
+                    label: slot._replace(counts=_read_only(slot.counts))
+                    for label, slot in resources.slots.items()
+                }
+            ),
+        ),
+        tasks=tuple([structs.replace(task, count=_read_only(task.count)) for task in tasks]),
+    )
 
 
 def _read_only(value: Any) -> Any:
     if isinstance(value, dict):
         return ReadOnly({key: _read_only(each) for key, each in value.items()})
-    return [_read_only(each) for each in value] if isinstance(value, list) else value
+    return ReadOnlyList(map(_read_only, value)) if isinstance(value, list) else value
 
 
 def _levels(value: Any) -> int:
