@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
 
 from flux_trio.cores.job_manager.jobs import ledger
-from flux_trio.formats import Event, apply_update
+from flux_trio.formats import Event, apply_update, format_r, parse_r
 from flux_trio.messages import topics
 from flux_trio.protocols import STATE_TOPICS, AskHook, HookAnswer, JobState, UpdateAsked
 from tests.support.manager_script import PRIORITIZE, ManagerScript, posting
+from tests.support.scheduling import machine
 
 DURATION = "attributes.system.duration"
 DEPEND = "job.state.depend"
 RUN = "job.state.run"
+CLEANUP = "job.state.cleanup"
 SUBMISSION = ["job.create", "job.validate", "job.new"]
 UNTIL_SCHED = ["job.state.depend", "job.state.priority", "job.state.sched"]
 
@@ -149,6 +152,30 @@ def test_job_of_the_hook_shows_its_resources_from_run_on() -> None:
     m.submit(1)
     m.alloc(1)
     assert seen == {DEPEND: False, RUN: True}
+
+
+def test_what_a_plugin_does_to_r_changes_nothing_for_others() -> None:
+    """The scheduler's own data is not shown, and the rest is a copy."""
+    resources = machine(2, 4).with_scheduling({"writer": "fluxion:1", "racks": {"a": ["node0"]}})
+    text = format_r(resources)
+    granted = parse_r(text)  # the job manager holds the same object
+    shown: list[Any] = []
+
+    def look(question: AskHook) -> HookAnswer:
+        assert question.job is not None
+        r: Any = question.job.resource_set()
+        shown.append(copy.deepcopy(r))
+        r["execution"]["R_lite"].clear()
+        r.clear()
+        return HookAnswer()
+
+    m = ManagerScript(answers=dict.fromkeys([RUN, CLEANUP], look), peers=True)
+    m.submit(1)
+    m.store_text(1, text)
+    m.alloc(1)
+    m.execute(1, "start", "finish", "release final")
+    assert shown == [resources.with_scheduling(None).to_json()] * 2
+    assert granted == resources
 
 
 def test_update_hook_is_told_what_and_by_whom() -> None:

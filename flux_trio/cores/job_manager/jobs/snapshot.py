@@ -65,7 +65,7 @@ class ActiveFacts(JobFacts):
         """Return R without its scheduling key; None before RUN."""
         if self.granted is None or not self.was_posted(JobEvent.ALLOC):
             return None
-        granted = self.granted
+        granted = self.granted.with_scheduling(None)
         if self.expiration is not None:
             granted = replace(granted, expiration=self.expiration)
         return granted.to_json()
