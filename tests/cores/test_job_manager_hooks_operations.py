@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from flux_trio.cores.job_manager.hooks.operations import ANNOTATION_BYTES_MAX, EVENT_BYTES_MAX
+from flux_trio.messages import topics
 from flux_trio.protocols import Annotate, AskHook, HookAnswer, JobState, PostEvent, SetPriority
+from tests.support.asking import asked
 from tests.support.manager_script import PRIORITIZE, ManagerScript, posting
 
 DEPEND = "job.state.depend"
@@ -200,16 +202,43 @@ def test_jobspec_update_that_changes_nothing_is_not_logged() -> None:
     assert m.names(1).count("jobspec-update") == 1
 
 
-def test_plugins_that_send_a_job_round_for_ever_hold_it() -> None:
+@pytest.mark.parametrize("hooks", [[], ["job.update"]], ids=["", "job.update is asked, too"])
+def test_plugin_that_sends_a_job_round_for_ever_is_named_and_the_job_is_held(
+    hooks: list[str],
+) -> None:
     count = iter(range(10_000))
 
     def another(question: AskHook) -> HookAnswer:
-        return posting(("jobspec-update", {"attributes.system.n": next(count)}))(question)
+        assert question.job is not None
+        n, jobid = next(count), question.job.id
+        update = {"attributes.system.n": n}
+        sender = "looper" if n > 50 else "other"
+        return HookAnswer(
+            operations=(
+                PostEvent(jobid, "jobspec-update", update, sender),
+                PostEvent(jobid, "memo", {}, "bystander"),
+            )
+        )
 
-    m = ManagerScript(answers={SCHED: another}, peers=True)
-    did = m.submit(1)
-    assert any("sent the job back from SCHED more than 100 times" in line for line in did)
+    answers = {SCHED: another} | dict.fromkeys(hooks, HookAnswer())
+    m = ManagerScript(answers=answers, peers=True)
+    (line,) = [line for line in m.submit(1) if "SCHED" in line]
+    assert line.endswith(
+        "in PRIORITY: plugins sent the job back from SCHED more than 100 times at once, "
+        "the last time plugin looper"
+    )
     assert m.state(1) == JobState.PRIORITY
+    assert m.names(1).count("jobspec-update") == 101
+
+
+def test_many_changes_of_urgency_at_once_are_not_taken_for_a_plugins() -> None:
+    m = ManagerScript(peers=True)
+    m.submit(1)
+    changes = [{"id": 1, "urgency": n % 2 + 9} for n in range(150)]
+    did = m.put(*[asked(topics.JOB_URGENCY, change) for change in changes])
+    assert [line for line in did if line.startswith("log ")] == []
+    assert m.names(1).count("urgency") == 150
+    assert m.state(1) == JobState.SCHED
 
 
 def test_flags_are_those_there_are() -> None:

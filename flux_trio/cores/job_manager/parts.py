@@ -96,7 +96,7 @@ class Parts(Part):
         priorities = Priorities(ledger, hooks, scheduler, self.sweeps)
         self.bypass = bypass = Bypass(ledger, hooks, scheduler)
         self.entering = Entering(ledger, hooks, scheduler, priorities, bypass)
-        self.operations = Operations(ledger, scheduler, priorities, orphans)
+        self.operations = Operations(ledger, hooks, scheduler, priorities, orphans)
         self.submission = Submission(ledger, hooks, self.admissions, introduction, self.limits)
         self.arrivals = Arrivals(
             ledger,

@@ -117,6 +117,13 @@ class OpenQuestion(msgspec.Struct, frozen=True, gc=False):
     then: Then
 
 
+class SentBack(msgspec.Struct, frozen=True):
+    """How often plugins have sent a job back from SCHED in this turn."""
+
+    times: int
+    plugin: str  # the one that did so last
+
+
 class Hooks(Part):
     """The open questions by ticket; `carrier` is set when all parts exist."""
 
@@ -126,7 +133,7 @@ class Hooks(Part):
     actions: list[PluginAction]  # to be performed before the next input
     configuring: dict[int, ConfigurationThen]
     last_ticket: int
-    went_back: dict[JobId, int]  # times it left SCHED for PRIORITY in this turn
+    sent_back: dict[JobId, SentBack]
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -137,7 +144,7 @@ class Hooks(Part):
         self.actions = []
         self.configuring = {}
         self.last_ticket = 0
-        self.went_back = {}
+        self.sent_back = {}
         ledger.abandon_hook = self.abandon
         ledger.ask_hooks = self._logged
 
@@ -219,6 +226,11 @@ class Hooks(Part):
         else:
             self.when_free(job, Operate(operation))
 
+    def sends_back(self, plugin: str, job: ActiveJob) -> None:
+        """Count that an event of `plugin`, which is logged next, ends the SCHED state of `job`."""
+        sent = self.sent_back.get(job.id)
+        self.sent_back[job.id] = SentBack(sent.times + 1 if sent else 1, plugin)
+
     def tell(self, topic: str, job: ActiveJob, args: Any = None) -> None:
         """Notify plugins without waiting."""
         if self.interests.handled(topic):
@@ -270,8 +282,8 @@ class Hooks(Part):
 
     def end_turn(self) -> None:
         """Reset the per-turn counters."""
-        if self.went_back:
-            self.went_back = {}
+        if self.sent_back:
+            self.sent_back = {}
 
     def _put(self, job: ActiveJob, question: AskHook, then: Then) -> None:
         self._open(job, question.ticket, then)
@@ -370,10 +382,12 @@ class Hooks(Part):
         """The job has changed its state."""
         previous, job.asked = job.asked, job.state
         if previous is _SCHED and job.state is _PRIORITY:
-            times = self.went_back[job.id] = self.went_back.get(job.id, 0) + 1
-            if times > BACK_MAX:
+            sent = self.sent_back.get(job.id)
+            if sent is not None and sent.times > BACK_MAX:
                 text = f"plugins sent the job back from SCHED more than {BACK_MAX} times at once"
-                self.carrier.entered(job, HookAnswer(error=text))
+                self.carrier.entered(
+                    job, HookAnswer(error=f"{text}, the last time plugin {sent.plugin}")
+                )
                 return
         self.ask_state(job, event, previous)
 

@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from flux_trio.cores.job_manager.hooks.hooks import Hooks
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.jobs.orphans import Orphans
@@ -29,6 +30,7 @@ from flux_trio.protocols import (
     Annotate,
     InvalidTransition,
     JobEvent,
+    JobState,
     Operation,
     PostEvent,
     Reprioritize,
@@ -49,9 +51,15 @@ class Operations(Part):
     """Performs operations on jobs that have no open question."""
 
     def __init__(
-        self, ledger: Ledger, scheduler: SchedulerSide, priorities: Priorities, orphans: Orphans
+        self,
+        ledger: Ledger,
+        hooks: Hooks,
+        scheduler: SchedulerSide,
+        priorities: Priorities,
+        orphans: Orphans,
     ) -> None:
         self._ledger = ledger
+        self._hooks = hooks
         self._scheduler = scheduler
         self._priorities = priorities
         self._orphans = orphans
@@ -93,6 +101,8 @@ class Operations(Part):
             return  # or a plugin that posts the same in each state would never let the job rest
         if not self._has_room(job, post):
             return
+        if post.name == JobEvent.JOBSPEC_UPDATE and job.state is JobState.SCHED:
+            self._hooks.sends_back(post.plugin, job)
         try:
             self._ledger.log(job, post.name, post.context)
         except InvalidTransition as error:
