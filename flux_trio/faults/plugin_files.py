@@ -8,10 +8,10 @@ sends a request, gets an error from that call.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 from math import inf
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, NoReturn
 
 import trio
 
@@ -34,17 +34,17 @@ class _NothingToEnd(Exception):
 
 
 class _NoTasks:
-    """Stands for the nursery of a plugin."""
+    """The tasks of the host and of each of its plugins."""
 
     @property
     def cancel_scope(self) -> trio.CancelScope:
         """Raise: the host ends a plugin only when its load has failed."""
         raise _NothingToEnd
 
-    async def start(self, _function: Callable[..., Any], _loaded: Any) -> _NoTasks:
+    async def start(self, *_: object) -> _NoTasks:
         return self
 
-    def start_soon(self, *_: Any) -> None:
+    def start_soon(self, *_: object) -> NoReturn:
         raise NotAllowed("a plugin in a world of cores cannot start a task")
 
 
@@ -56,7 +56,7 @@ def host_of(
     `watchdog`, which is the world's, interrupts endless loops. Raises PluginError for a file that
     has no plugin, or a plugin that cannot be in a world.
     """
-    host = PluginHost(cast(trio.Nursery, _NoTasks()), given, config, blocked_s=inf)
+    host = PluginHost(_NoTasks(), given, config, blocked_s=inf)
     if watchdog is not None:
         host.watchdog = watchdog
     for builtin in (PriorityDefault(), UpdateDuration()):

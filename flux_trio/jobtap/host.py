@@ -26,7 +26,7 @@ from flux_trio.jobtap.dispatch import Dispatcher
 from flux_trio.jobtap.errors import NotAllowed, PluginError
 from flux_trio.jobtap.failures import attempt, describe
 from flux_trio.jobtap.handlers import read_handlers
-from flux_trio.jobtap.loaded import Entry, Loaded, PluginMethod
+from flux_trio.jobtap.loaded import Entry, HostTasks, Loaded, PluginMethod
 from flux_trio.jobtap.loading import Loader
 from flux_trio.jobtap.plain import ANSWER_BYTES_MAX, plain, readable
 from flux_trio.jobtap.plugin import Plugin
@@ -66,7 +66,7 @@ class PluginHost(Dispatcher):
 
     def __init__(
         self,
-        nursery: trio.Nursery,
+        nursery: HostTasks,
         given: Given,
         config: Config | None = None,
         blocked_s: float = BLOCKED_S,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, Final, Protocol
 
 import msgspec
 import trio
@@ -83,10 +83,28 @@ def _files_of(plugin: Plugin) -> frozenset[str]:
     return frozenset(str(getattr(each, "__file__", "")) for each in modules)
 
 
+class PluginTasks(Protocol):
+    """The tasks of one plugin: its nursery, or what takes its place where no task can start."""
+
+    @property
+    def cancel_scope(self) -> trio.CancelScope: ...
+
+    def start_soon(self, function: Callable[..., Awaitable[object]], /, *args: Any) -> None: ...
+
+
+class HostTasks(Protocol):
+    """The tasks of the plugin host, which owns those of its plugins; likewise."""
+
+    def start_soon(self, function: Callable[..., Awaitable[object]], /, *args: Any) -> None: ...
+
+    async def start(self, function: Callable[..., Awaitable[object]], /, *args: Any) -> Any:
+        """Return what `function` gives to its `task_status`: here the tasks of a plugin."""
+
+
 class Loaded:
     """`nursery`, `keeper` and `tracker` are set while the plugin is loaded, before it is asked."""
 
-    nursery: trio.Nursery
+    nursery: PluginTasks
     keeper: Keeper
     tracker: Tracker | None  # if it follows the states of jobs
 

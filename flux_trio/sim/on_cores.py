@@ -6,7 +6,7 @@ Trio runs, because plugins live in its nurseries, but it takes no part: no plugi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, NoReturn
 
 import trio
 
@@ -120,14 +120,19 @@ async def _load_plugins(
     except PluginError as error:
         raise NeedsTrio(str(error)) from error
     for loaded in host.plugins:
-        has_tasks = len(loaded.nursery.child_tasks) > 1  # one of them only keeps it open
-        if loaded.plugin not in builtins and (has_tasks or may_wait(loaded.plugin)):
+        if loaded.plugin not in builtins and (_has_tasks(loaded) or may_wait(loaded.plugin)):
             raise NeedsTrio(f"plugin {loaded.name} may wait")
-        loaded.nursery = cast(trio.Nursery, _NoTasks(loaded, tell))
+        loaded.nursery = _NoTasks(loaded, tell)
+
+
+def _has_tasks(loaded: Loaded) -> bool:
+    """Return whether the plugin has a task beside the one that keeps its nursery open."""
+    nursery = loaded.nursery
+    return isinstance(nursery, trio.Nursery) and len(nursery.child_tasks) > 1
 
 
 class _NoTasks:
-    """The nursery of a plugin, in which no task can start any more."""
+    """The tasks of a plugin, none of which can start any more."""
 
     def __init__(self, loaded: Loaded, tell: Callable[[Exception], object]) -> None:
         self.cancel_scope = loaded.nursery.cancel_scope
