@@ -17,13 +17,14 @@ from flux_trio.editions.rfc21 import (
     JobEvent,
     check_context,
 )
-from flux_trio.protocols.acquire import ACQUIRE, AcquireEvent, AcquireState
+from flux_trio.protocols.acquire import ACQUIRE, AcquireEvent, AcquireState, GroupStream
 from flux_trio.protocols.alloc import (
     ALLOC,
     ALLOC_ANSWERS,
     LINK,
     AllocEvent,
     AllocState,
+    Link,
     LinkEvent,
     LinkState,
     merge_annotations,
@@ -97,6 +98,7 @@ from flux_trio.protocols.job import (
     step_of,
     submit_event,
 )
+from flux_trio.protocols.job_story import JobStory
 from flux_trio.protocols.operations import (
     FLAGS,
     check_updated,
@@ -105,9 +107,9 @@ from flux_trio.protocols.operations import (
     is_repeat,
     refusal,
 )
-from flux_trio.protocols.queues import QUEUE, QueueEvent, QueueState
+from flux_trio.protocols.queues import QUEUE, QueueEvent, QueueState, Switches
 from flux_trio.protocols.rare import Rare
-from flux_trio.protocols.table import InvalidTransition, Standings, Story, Table
+from flux_trio.protocols.table import InvalidTransition, Standing, Standings, Story, Table
 
 __all__ = [
     "ACQUIRE",
@@ -161,6 +163,7 @@ __all__ = [
     "CancelHook",
     "ExecEvent",
     "ExecState",
+    "GroupStream",
     "HookAnswer",
     "HookAnswered",
     "HookEvent",
@@ -173,9 +176,11 @@ __all__ = [
     "JobFlag",
     "JobResult",
     "JobState",
+    "JobStory",
     "JobView",
     "Jobs",
     "JobsAnswered",
+    "Link",
     "LinkEvent",
     "LinkState",
     "Operation",
@@ -191,9 +196,11 @@ __all__ = [
     "Rare",
     "Reprioritize",
     "SetPriority",
+    "Standing",
     "Standings",
     "Step",
     "Story",
+    "Switches",
     "Table",
     "TellPlugins",
     "Unavailable",

@@ -6,7 +6,7 @@ still to be released after a shrink. The table says that a release needs a shrin
 
 from __future__ import annotations
 
-from flux_trio.protocols.table import Member, Table
+from flux_trio.protocols.table import Member, Standing, Table
 
 
 class AcquireState(Member):
@@ -64,3 +64,10 @@ ACQUIRE: Table[AcquireState, AcquireEvent] = Table(
         },
     },
 )
+
+
+class GroupStream(Standing[AcquireState, AcquireEvent]):
+    """Where the stream of one group stands."""
+
+    table = ACQUIRE
+    kind = "resource group"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from flux_trio.editions.rfc27 import AllocType
-from flux_trio.protocols.table import Member, Table
+from flux_trio.protocols.table import Member, Standing, Table
 
 
 class AllocState(Member):
@@ -128,6 +128,13 @@ LINK: Table[LinkState, LinkEvent] = Table(
         _L.READY: {_K.HELLO: _L.GREETED, _K.LOST: _L.DETACHED, _K.SUSPEND: _L.DETACHED},
     },
 )
+
+
+class Link(Standing[LinkState, LinkEvent]):
+    """Where the scheduler and the job manager stand with each other."""
+
+    table = LINK
+    kind = "peer"
 
 
 def merge_annotations(

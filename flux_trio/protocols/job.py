@@ -16,7 +16,7 @@ from flux_trio.editions.rfc21 import EVENTLOG_VERSION, PRIORITY_MIN, URGENCY_DEF
 from flux_trio.formats import Event
 from flux_trio.formats.meanings import JobId, Stamp, Time
 from flux_trio.protocols.rare import Rare
-from flux_trio.protocols.table import InvalidTransition, Member, Table
+from flux_trio.protocols.table import STORY_OF_ONE_MAX, InvalidTransition, Member, Table
 
 
 class JobState(IntEnum):
@@ -320,7 +320,7 @@ class Job(JobFacts):
         try:
             after = JOB.step(self.state, step or step_of(event))
         except InvalidTransition as error:
-            raise self._refused(error) from None
+            raise error.told(f"job {self.id}") from None
         if change is not None:
             change(self, event)
         self.state = after
@@ -329,12 +329,6 @@ class Job(JobFacts):
             self.posted |= bit
         else:
             self.posted_others = (self.posted_others or frozenset()) | {event.name}
-
-    def _refused(self, error: InvalidTransition) -> InvalidTransition:
-        """Return `error` with the job's id and the kinds of events that were applied."""
-        past = [each.value for each in JobEvent if self.posted & _BITS[each.value]]
-        who = f"job {self.id}"
-        return InvalidTransition(JOB.name, error.state, error.event, error.allowed, who, past)
 
 
 def replay(jobid: int, events: list[Event]) -> Job:
@@ -347,9 +341,13 @@ def replay(jobid: int, events: list[Event]) -> Job:
 def apply_all(job: Job, events: list[Event]) -> None:
     """Apply a whole eventlog to a new job; InvalidTransition if the log violates RFC 21."""
     if events and events[0].name != JobEvent.SUBMIT:
-        raise _not_expected(events[0], [JobEvent.SUBMIT])
-    for event in events:
-        job.apply(event)
+        raise _not_expected(job, events[0], [JobEvent.SUBMIT])
+    try:
+        for event in events:
+            job.apply(event)
+    except InvalidTransition as error:
+        past = [event.name for event in events[: job.nevents]]
+        raise error.told(story=past[-STORY_OF_ONE_MAX:]) from None
 
 
 def submit_event(t_submit: float, userid: int, urgency: int, flags: int) -> Event:
@@ -358,14 +356,14 @@ def submit_event(t_submit: float, userid: int, urgency: int, flags: int) -> Even
     return Event(t_submit, JobEvent.SUBMIT, rfc21.write(context))
 
 
-def _not_expected(event: Event, allowed: list[str]) -> InvalidTransition:
+def _not_expected(job: Job, event: Event, allowed: list[str]) -> InvalidTransition:
     """Build the error for a rule outside the table: submit comes first, and once (21.events.3)."""
-    return InvalidTransition(JOB.name, JOB.initial, step_of(event), allowed)
+    return InvalidTransition(JOB.name, job.state, step_of(event), allowed, f"job {job.id}")
 
 
 def _submit(job: Job, event: Event) -> None:
     if job.nevents:
-        raise _not_expected(event, [JobEvent.VALIDATE, JobEvent.INVALIDATE])
+        raise _not_expected(job, event, [JobEvent.VALIDATE, JobEvent.INVALIDATE])
     context = event.context or {}
     job.userid = context["userid"]
     job.urgency = context["urgency"]

@@ -5,7 +5,7 @@ The two switches are independent. Setting a switch to its current position has n
 
 from __future__ import annotations
 
-from flux_trio.protocols.table import Member, Table
+from flux_trio.protocols.table import Member, Standing, Table
 
 
 class QueueState(Member):
@@ -68,3 +68,10 @@ QUEUE: Table[QueueState, QueueEvent] = Table(
         },
     },
 )
+
+
+class Switches(Standing[QueueState, QueueEvent]):
+    """How the two switches of one queue are set."""
+
+    table = QUEUE
+    kind = "queue"

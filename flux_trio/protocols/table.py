@@ -7,9 +7,9 @@ is not in the table is an error that names the conversation, the state and the a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Annotated, ClassVar, Final, Generic, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Generic, TypeVar
 
 from flux_trio.formats.meanings import JobId, Meaning
 from flux_trio.messages import ProtocolError
@@ -27,11 +27,15 @@ class Member(Enum):
 STORY_MAX: Final = 64
 """Events kept for an error's text, of all jobs of a conversation together."""
 
+STORY_OF_ONE_MAX: Final = 16
+"""Events in the text of an error about a conversation that keeps its own."""
+
 
 class InvalidTransition(ProtocolError):
     """An event that the conversation's table does not allow in this state.
 
-    `who` names the job or peer; `story` lists its last events, the oldest first.
+    `who` names the job, peer, group or queue; `story` lists its last events, the oldest first. Only
+    a table that is asked by itself knows neither.
     """
 
     def __init__(
@@ -41,7 +45,7 @@ class InvalidTransition(ProtocolError):
         event: Enum,
         allowed: list[str],
         who: str = "",
-        story: list[str] | None = None,
+        story: Sequence[str] = (),
     ) -> None:
         expected = ", ".join(allowed) or "nothing more"
         text = f"{table}: {event.value} in state {state.name}: expected {expected}"
@@ -50,9 +54,17 @@ class InvalidTransition(ProtocolError):
         if story:
             text += f" (after {', '.join(story)})"
         super().__init__(text)
+        self.table = table
         self.state = state
         self.event = event
         self.allowed = allowed
+        self.who = who
+
+    def told(self, who: str = "", story: Sequence[str] = ()) -> InvalidTransition:
+        """Return this error with the name of its conversation, or with its last events."""
+        return InvalidTransition(
+            self.table, self.state, self.event, self.allowed, who or self.who, story
+        )
 
 
 class Table(Generic[S, E]):
@@ -71,7 +83,7 @@ class Table(Generic[S, E]):
             raise self.refusal(state, event) from None
 
     def refusal(
-        self, state: S, event: E, who: str = "", story: list[str] | None = None
+        self, state: S, event: E, who: str = "", story: Sequence[str] = ()
     ) -> InvalidTransition:
         """Build the error for a pair without a row."""
         allowed = [e.value for e in self.rows[state]]
@@ -106,6 +118,38 @@ class Story(Generic[E]):
         return after
 
 
+class Standing(Generic[S, E]):
+    """The state of a conversation that has one at a time; only steps of its table change it.
+
+    A subclass names the table, and what kind of partner or thing the conversation is about.
+    """
+
+    _state: S
+    _story: Annotated[deque[E], Meaning.FOR_PEOPLE]
+
+    table: ClassVar[Table[Any, Any]]  # a class variable cannot be generic
+    kind: ClassVar[str]
+
+    def __init__(self) -> None:
+        self._state = self.table.initial
+        self._story = deque(maxlen=STORY_OF_ONE_MAX)
+
+    @property
+    def state(self) -> S:
+        return self._state
+
+    def step(self, event: E, name: str) -> S:
+        """Advance the state and return it; InvalidTransition, which has `name`, leaves it."""
+        try:
+            after: S = self.table.step(self._state, event)
+        except InvalidTransition as error:
+            past = [each.value for each in self._story]
+            raise error.told(f"{self.kind} {name}", past) from None
+        self._story.append(event)
+        self._state = after
+        return after
+
+
 class Standings(Generic[S, E]):
     """The state of each job in one conversation; only steps of its table change a state.
 
@@ -115,7 +159,7 @@ class Standings(Generic[S, E]):
     _states: dict[JobId, S]
     _story: Story[E]
 
-    table: ClassVar[Table]  # type: ignore[type-arg]  # a class variable cannot be generic
+    table: ClassVar[Table[Any, Any]]  # a class variable cannot be generic
 
     def __init__(self) -> None:
         self._states = {}
@@ -145,5 +189,5 @@ class Standings(Generic[S, E]):
         return after
 
     def forget(self, jobid: int) -> None:
-        """Drop the state of job `jobid`, whose conversation has ended: the next one starts anew."""
+        """Drop the state of job `jobid`, which the holder of this forgets as well."""
         self._states.pop(jobid, None)

@@ -131,7 +131,7 @@ def test_replay_stops_when_the_clause_is_broken(broken: Path, clause: str, when:
     assert lines[1].startswith(f"{clause} is broken {when}")
     states = [line.strip() for line in lines[2:] if line.startswith(" ")]
     assert {line.partition(": ")[0] for line in states} == set(MODULES)
-    assert any(line.startswith("job-manager: parts.scheduler.link = ") for line in states)
+    assert any(line.startswith("job-manager: parts.scheduler.link.state = ") for line in states)
 
 
 def test_replay_stops_where_a_property_over_the_trace_is_broken() -> None:

@@ -219,7 +219,8 @@ def test_absent_job_manager_is_asked_for_again_and_logged_once() -> None:
     ("entries", "reason"),
     [
         ([SUBMIT, [1, 3, {"timestamp": 1.0, "name": "x"}]], "job 1: expected event 1, got 3"),
-        ([[1, 0, {"timestamp": 1.0, "name": "alloc"}]], "alloc in state NEW"),
+        ([[1, 0, {"timestamp": 1.0, "name": "alloc"}]], "job 1: job: alloc in state NEW"),
+        ([SUBMIT, [1, 1, {"timestamp": 1.0, "name": "alloc"}]], "(after submit)"),
         ([[1, 0]], "Expected `array` of length 3"),
     ],
 )

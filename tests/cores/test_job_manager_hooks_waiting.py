@@ -18,8 +18,10 @@ from flux_trio.protocols import (
     HookPostponed,
     HookState,
     InvalidTransition,
+    JobEvent,
     JobState,
     PostEvent,
+    submit_event,
 )
 from tests.support.asking import asked
 from tests.support.manager_script import (
@@ -210,3 +212,14 @@ def test_what_has_no_place_names_the_job_and_what_came_before() -> None:
         "job 7: hook: ask in state ASKED: expected answer, a plugin answers later (after ask)"
     )
     assert job.hook == HookState.ASKED
+
+
+def test_event_that_has_no_place_names_the_job_and_the_events_before() -> None:
+    ledger = Ledger(Outbox(), 1, CLASSIC)
+    ledger.ask_hooks = lambda _job, _event: None
+    jobs = [ActiveJob(jobid, ledger.jobspecs.keep(1, b"{}")) for jobid in (7, 8)]
+    for job in jobs:
+        ledger.admit(job, submit_event(1.0, 1, 16, 0))
+        ledger.log_now(job, JobEvent.MEMO, {"key": 1})
+    with pytest.raises(InvalidTransition, match=r"^job 7: job: .* \(after submit, memo\)$"):
+        ledger.log_now(jobs[0], JobEvent.ALLOC)

@@ -85,11 +85,14 @@ def test_hello_needs_the_streaming_flag_and_no_payload(alone: ManagerScript) -> 
 
 def test_ready_needs_hello(alone: ManagerScript) -> None:
     refusal = "job-manager.sched-ready -> EPROTO sched-ready: expected sched-hello first"
-    assert alone.ready() == [refusal]
+    (told,) = alone.ready(by="one")
+    assert told.startswith(f"{refusal}: peer one: scheduler: sched-ready in state DETACHED: ")
     alone.hello("one")
     assert alone.ready(by="another") == [refusal]
     alone.ready(by="one")
-    assert alone.ready(by="one") == [refusal]
+    (told,) = alone.ready(by="one")
+    assert told.startswith(f"{refusal}: peer one: scheduler: sched-ready in state READY: ")
+    assert told.endswith("(after sched-hello, sched-ready)")
 
 
 @pytest.mark.parametrize(

@@ -183,6 +183,14 @@ class TestStart:
         script = SchedScript()
         assert leaves(script.turn(answer(script.started[0], **response)))
 
+    def test_change_that_has_no_place_names_the_group_and_what_came_before(self) -> None:
+        script = SchedScript()
+        online = {"type": "online", "targets": "0"}
+        log, _ = script.turn(answer(script.started[0], payload=online))
+        text = "resource group default: resource.acquire: online in state REQUESTED: expected grow"
+        assert text in log.text
+        assert log.text.endswith("(after resource.acquire)")
+
     @pytest.mark.parametrize("before", ["", "grow", "shrink"])
     def test_leaves_for_the_reason_that_the_resource_service_gives(self, before: str) -> None:
         """28.error.1, 28.error.2."""

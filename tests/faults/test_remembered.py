@@ -35,7 +35,7 @@ from flux_trio.faults.remembered import REMEMBERING, Promises, Refusals, Restart
 from flux_trio.faults.running import Game
 from flux_trio.faults.world import CoresWorld
 from flux_trio.formats import job_key
-from flux_trio.protocols import JobEvent, JobState, QueueState
+from flux_trio.protocols import JobEvent, JobState, Switches
 from flux_trio.trace import Kind, Record
 
 BUSY = str(Path(__file__).parents[1] / "mistakes" / "busy.py")
@@ -79,7 +79,7 @@ def test_queue_that_forgets_what_was_answered_is_found(what: str) -> None:
         watcher.pause()
         assert watcher.problem == ""
         queues = core_of(world, "job-manager", JobManagerCore)._parts.queues
-        queues.by_name[None].state = QueueState.ENABLED_STARTED
+        queues.by_name[None].switches = Switches()  # as at the first start
         watcher.pause()
         aspect = "started" if what == "queue-stop" else "enabled"
         assert watcher.problem.startswith(f"queue (anonymous) is {aspect}: expected False")

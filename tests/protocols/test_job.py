@@ -18,11 +18,13 @@ from flux_trio.protocols import (
     Job,
     JobFlag,
     JobState,
+    JobStory,
     Step,
     check_context,
     replay,
     step_of,
 )
+from flux_trio.protocols.table import STORY_OF_ONE_MAX
 from tests.support.eventlogs import (
     USERID,
     canceled,
@@ -144,14 +146,35 @@ def test_event_that_has_no_place_changes_nothing() -> None:
         job.apply(event("finish", status=0))
     text = str(refused.value)
     assert text.startswith("job 1: job: finish in state SCHED: expected ")
-    assert text.endswith("(after submit, validate, depend, priority)")
     assert facts(job) == before
+
+
+def test_eventlog_that_is_refused_says_what_came_before_in_its_order() -> None:
+    past = [*pending(), event("urgency", urgency=3, userid=1), event("priority", priority=3)]
+    told = "submit, validate, depend, priority, urgency, priority"
+    with pytest.raises(InvalidTransition, match=rf"^job 1: job: .* \(after {told}\)$"):
+        replay(1, [*past, event("finish", status=0)])
+    long = [*past, *[event("memo", key=n) for n in range(STORY_OF_ONE_MAX)]]
+    with pytest.raises(InvalidTransition, match=r"\(after memo(, memo)+\)$"):
+        replay(1, [*long, event("finish", status=0)])
+
+
+def test_story_of_eventlogs_tells_of_each_job_its_own_events() -> None:
+    story, one, other = JobStory(), Job(1), Job(2)
+    for each in pending():
+        story.apply(one, each)
+        story.apply(other, each)
+    story.apply(other, event("alloc"))
+    with pytest.raises(InvalidTransition, match=r"^job 1: .* \(after [a-z, ]*depend, priority\)$"):
+        story.apply(one, event("start"))
+    assert (one.state, other.state) == (JobState.SCHED, JobState.RUN)
 
 
 @pytest.mark.parametrize("log", [[event("validate")], [submitted(), submitted()]])
 def test_submit_comes_first_and_once(log: list[Event]) -> None:
     """21.events.3, 21.states.1."""
-    with pytest.raises(InvalidTransition, match=r"job: (validate|submit) in state NEW: expected"):
+    refused = r"^job 1: job: (validate|submit) in state NEW: expected"
+    with pytest.raises(InvalidTransition, match=refused):
         replay(1, log)
 
 

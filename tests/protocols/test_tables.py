@@ -22,14 +22,18 @@ from flux_trio.protocols import (
     AcquireEvent,
     AllocEvent,
     ExecEvent,
+    GroupStream,
     HookEvent,
     InvalidTransition,
     JobState,
+    Link,
     LinkEvent,
+    LinkState,
     QueueEvent,
     Step,
     Table,
 )
+from flux_trio.protocols.table import STORY_OF_ONE_MAX
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 TABLES: dict[str, tuple[Table[Any, Any], type[Enum]]] = {
@@ -90,6 +94,28 @@ def test_pair_that_has_no_row_says_what_was_expected() -> None:
     with pytest.raises(InvalidTransition, match="expected nothing more"):
         JOB.step(JobState.INACTIVE, Step.MEMO)
     assert not LINK.allows(LINK.initial, LinkEvent.READY)
+
+
+def test_conversation_is_named_with_its_last_events_when_a_pair_has_no_row() -> None:
+    link = Link()
+    for event in (LinkEvent.HELLO, LinkEvent.READY):
+        link.step(event, "sched")
+    with pytest.raises(InvalidTransition) as info:
+        link.step(LinkEvent.READY, "sched")
+    assert str(info.value) == (
+        "peer sched: scheduler: sched-ready in state READY: expected sched-hello, disconnect, "
+        "error response or protocol error (after sched-hello, sched-ready)"
+    )
+    assert link.state is LinkState.READY
+
+
+def test_story_of_a_conversation_has_a_bound() -> None:
+    stream = GroupStream()
+    for event in (AcquireEvent.ACQUIRE, AcquireEvent.GROW, *[AcquireEvent.ONLINE] * 99):
+        stream.step(event, "default")
+    with pytest.raises(InvalidTransition, match=r"^resource group default: ") as info:
+        stream.step(AcquireEvent.RELEASE, "default")
+    assert str(info.value).count("online") == STORY_OF_ONE_MAX + 1  # with that which is allowed
 
 
 @pytest.mark.parametrize("state", [state for state in JobState if state != JobState.INACTIVE])

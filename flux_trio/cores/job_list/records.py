@@ -29,6 +29,7 @@ from flux_trio.protocols import (
     Job,
     JobEvent,
     JobState,
+    JobStory,
     Rare,
 )
 
@@ -133,6 +134,7 @@ class Records(Part):
     _running: dict[JobId, Record]
     _steps: dict[JobId, float]
     _changed: dict[JobId, Record]
+    _story: JobStory
     _dropped: list[Record]
     finished: Record | None
     _unsorted: bool
@@ -144,6 +146,7 @@ class Records(Part):
         self._running = {}  # oldest first
         self._steps = {}  # of jobs that are over, by id; oldest first
         self._changed = {}  # in this turn
+        self._story = JobStory()
         self._dropped = []  # jobs whose end the journal has not told
         self.finished = None  # a finished job, while a request about it is answered
         self._unsorted = False  # running jobs are not in order of their times
@@ -184,7 +187,7 @@ class Records(Part):
             return
         if place > record.nevents:
             raise JournalGap(f"job {jobid}: expected event {record.nevents}, got {place}")
-        record.apply(event)
+        self._story.apply(record, event)
         self.jobs[jobid] = self._changed[jobid] = record
         if event.name == _INVALIDATE:  # it never was
             del self.jobs[jobid], self._changed[jobid]

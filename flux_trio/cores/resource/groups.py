@@ -24,7 +24,7 @@ from flux_trio.editions.rfc28 import (
 )
 from flux_trio.formats import Idset, ResourceSet
 from flux_trio.messages import Errno, FluxError, Request, Response, respond_stream
-from flux_trio.protocols import ACQUIRE, AcquireEvent, AcquireState
+from flux_trio.protocols import ACQUIRE, AcquireEvent, GroupStream
 
 _NONE: Final = Idset()
 
@@ -36,7 +36,7 @@ class Group:
         self.name = name
         self._inventory = inventory
         self.request: Request | None = None  # the stream of the holder
-        self._state: AcquireState = ACQUIRE.initial
+        self._stream = GroupStream()
         self._forget_targets()
 
     def _forget_targets(self) -> None:
@@ -66,7 +66,7 @@ class Group:
     def release(self, targets: Idset) -> None:
         """Raises FluxError(EPROTO) unless all `targets` wait for their release (28.release.6)."""
         if not targets or not targets <= self.unreleased:
-            is_shrinking = ACQUIRE.allows(self._state, AcquireEvent.RELEASE)
+            is_shrinking = ACQUIRE.allows(self._stream.state, AcquireEvent.RELEASE)
             waiting = f"targets {self.unreleased}" if is_shrinking else "nothing"
             raise FluxError(
                 Errno.EPROTO,
@@ -123,7 +123,7 @@ class Group:
         return Grown(self._inventory.restrict(new), online=new & up, offline=new - up)
 
     def _step(self, event: AcquireEvent) -> None:
-        self._state = ACQUIRE.step(self._state, event)
+        self._stream.step(event, self.name)
 
 
 class Groups(Part):

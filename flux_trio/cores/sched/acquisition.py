@@ -25,7 +25,7 @@ from flux_trio.editions.rfc28 import (
 from flux_trio.formats import FormatError, Idset
 from flux_trio.messages import FluxError, Response, topics
 from flux_trio.messages.types import STREAMING
-from flux_trio.protocols import ACQUIRE, AcquireEvent, AcquireState, InvalidTransition
+from flux_trio.protocols import AcquireEvent, AcquireState, GroupStream, InvalidTransition
 
 _EVENTS: dict[type[Change], AcquireEvent] = {
     Grown: AcquireEvent.GROW,
@@ -40,24 +40,24 @@ _EVENTS: dict[type[Change], AcquireEvent] = {
 class Acquisition(Part):
     """The resource.acquire stream."""
 
-    _state: AcquireState
+    _stream: GroupStream
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._state = ACQUIRE.initial
+        self._stream = GroupStream()
 
     def start(self) -> None:
-        self._state = ACQUIRE.step(self._state, AcquireEvent.ACQUIRE)
+        self._stream.step(AcquireEvent.ACQUIRE, DEFAULT_GROUP)
         payload = self._context.edition.acquire.write(Acquire(DEFAULT_GROUP))
         self._context.ask(topics.RESOURCE_ACQUIRE, payload, Acquired(), int(STREAMING))
 
     def release(self, ranks: int) -> None:
         """Release `ranks`, which were shrunk and which no job holds any more (28.shrink.6)."""
-        if not ranks or self._state is AcquireState.IDLE:
+        if not ranks or self._stream.state is AcquireState.IDLE:
             return  # after an error response the group is not acquired
         last = not self._context.schedule.leaving
         event = AcquireEvent.RELEASE_LAST if last else AcquireEvent.RELEASE
-        self._state = ACQUIRE.step(self._state, event)
+        self._stream.step(event, DEFAULT_GROUP)
         if (codec := self._context.edition.release) is not None:
             payload = codec.write(Release(DEFAULT_GROUP, Idset.from_bits(ranks)))
             self._context.ask(topics.RESOURCE_RELEASE, payload, Released())
@@ -71,11 +71,11 @@ class Acquisition(Part):
         """Return the changes in a response; empty if the scheduler ends because of it."""
         try:
             if response.errnum:
-                self._state = ACQUIRE.step(self._state, AcquireEvent.ERROR)
+                self._stream.step(AcquireEvent.ERROR, DEFAULT_GROUP)
                 raise FluxError(response.errnum, response.error_text)
             changes = self._context.edition.changes.read(response)
             for change in changes:
-                self._state = ACQUIRE.step(self._state, _EVENTS[type(change)])
+                self._stream.step(_EVENTS[type(change)], DEFAULT_GROUP)
                 if isinstance(change, Grown):
                     self._context.schedule.grow(change.resources, change.online.bits)
             return changes

@@ -288,7 +288,7 @@ class SchedCore(CorePart):
         try:
             self._context.allocs.step(asked.id, AllocEvent.ALLOC)
         except InvalidTransition as error:
-            self._context.log_error(f"job {asked.id}: {error}")
+            self._context.log_error(str(error))
             return
         self._reranking.forget(asked.id)
         try:
@@ -316,7 +316,7 @@ class SchedCore(CorePart):
             self._context.allocs.step(jobid, AllocEvent.FREE)
         except InvalidTransition as error:
             # 27.impl.11: the answer is not an error, which cannot name the job
-            self._context.log_error(f"job {jobid}: {error}")
+            self._context.log_error(str(error))
         else:
             self._context.allocs.step(jobid, AllocEvent.FREED)
             self._acquisition.release(self._context.schedule.free(jobid) or 0)

@@ -22,7 +22,7 @@ from flux_trio.formats.meanings import Items, JobId, RObject
 from flux_trio.messages import Errno, FluxError, Response, topics
 from flux_trio.messages.types import STREAMING
 from flux_trio.policies import PoolError
-from flux_trio.protocols import LINK, AllocEvent, AllocState, LinkEvent, LinkState
+from flux_trio.protocols import AllocEvent, AllocState, Link, LinkEvent, LinkState
 from flux_trio.trace import Kind
 
 # Looked up once: a message comes for each job.
@@ -53,21 +53,21 @@ class Greeter(Part):
     are ignored.
     """
 
-    link: LinkState
+    _link: Link
     _hello: Hello
     said_in_this_turn: bool
 
     def __init__(self, context: Context, config: SchedConfig) -> None:
         self._context = context
         self._config = config
-        self.link = LINK.initial
+        self._link = Link()
         self._hello = Hello(0)
         self.said_in_this_turn = False
 
     @property
     def is_ready(self) -> bool:
         """Return whether sched-ready is answered, so that requests may come."""
-        return self.link is _READY
+        return self._link.state is _READY
 
     @property
     def has_begun(self) -> bool:
@@ -77,11 +77,11 @@ class Greeter(Part):
     @property
     def waits(self) -> bool:
         """Return whether hello is to be said when the job manager is back."""
-        return self.has_begun and self.link is LinkState.DETACHED
+        return self.has_begun and self._link.state is _DETACHED
 
     def say_hello(self) -> None:
         """Ask for the jobs that hold resources."""
-        self.link = LINK.step(self.link, LinkEvent.HELLO)
+        self._link.step(LinkEvent.HELLO, topics.JOB_MANAGER)
         self._hello = Hello(self._hello.number + 1)
         self.said_in_this_turn = True
         payload = self._context.edition.sched_hello.write(rfc27.Hello())
@@ -89,11 +89,11 @@ class Greeter(Part):
 
     def lost(self) -> None:
         """The job manager is gone; the next one does not answer the requests to this one."""
-        self.link = LINK.step(self.link, LinkEvent.LOST)
+        self._link.step(LinkEvent.LOST, topics.JOB_MANAGER)
 
     def is_current(self, number: int) -> bool:
         """Return whether the hello with this number is the last one, and the link is not lost."""
-        return number == self._hello.number and self.link is not _DETACHED
+        return number == self._hello.number and self._link.state is not _DETACHED
 
     def jobs_told(self, call: JobsTold, response: Response) -> None:
         """Take a response to hello: a job, or the end."""
@@ -178,7 +178,7 @@ class Greeter(Part):
         if response.errnum:
             self._context.give_up(f"{response.topic}: {response.error_text}")
             return False
-        self.link = LINK.step(self.link, LinkEvent.READY)
+        self._link.step(LinkEvent.READY, topics.JOB_MANAGER)
         allocated = self._hello.allocated
         self._context.send(
             Note(Kind.STATE, {"service": topics.SCHED, "allocated": allocated, "pending": 0})

@@ -41,6 +41,7 @@ from flux_trio.protocols import (
     HookEvent,
     JobEvent,
     JobState,
+    JobStory,
     Story,
     merge_annotations,
 )
@@ -73,6 +74,7 @@ class Ledger(Commits):
     max_jobid: JobId
     resumed: list[ActiveJob]  # jobs that were read back, until all are
     dirty: dict[JobId, ActiveJob]  # jobs for which an action may be due
+    job_story: JobStory
     hook_story: Story[HookEvent]
     nlogged: int  # number of events so far
 
@@ -95,6 +97,7 @@ class Ledger(Commits):
         self.max_jobid = 0
         self.resumed = []
         self.dirty = {}
+        self.job_story = JobStory()
         self.hook_story = Story()
         self.nlogged = 0
         self._last = Event(0.0, "")  # the event that was logged last
@@ -161,7 +164,7 @@ class Ledger(Commits):
 
     def admit(self, job: ActiveJob, event: Event) -> None:
         """Add a new job, with the submit event that ingest has logged."""
-        job.apply(event)
+        self.job_story.apply(job, event)
         self._add(job)
         self._tell(job, event)
 
@@ -226,7 +229,7 @@ class Ledger(Commits):
         self.dirty.pop(job.id, None)
         self.logged.pop(job.id, None)
         event = Event(self.now, JobEvent.INVALIDATE)
-        job.apply(event)
+        self.job_story.apply(job, event)
         job.asked = job.state  # plugins are told of job.destroy only
         self._tell(job, event)  # it is in no eventlog, but followers have seen the submit event
 
@@ -298,7 +301,7 @@ class Ledger(Commits):
     def _apply(self, job: ActiveJob, event: Event) -> None:
         """Fold an event into `job`, and count the job in its new state and queue."""
         state, updates = job.state, job.jobspec_updates
-        job.apply(event)
+        self.job_story.apply(job, event)
         if job.jobspec_updates is not updates:
             self.tally.requeued(job.id, state, job.queue_by(updates), job.queue)
         if job.state is not state:

@@ -14,7 +14,7 @@ from flux_trio.config import Config
 from flux_trio.cores.state import Part
 from flux_trio.editions.rfc33 import SavedQueue, read_checkpoint, write_checkpoint
 from flux_trio.messages import Errno, FluxError
-from flux_trio.protocols import QUEUE, QueueEvent
+from flux_trio.protocols import QueueEvent, QueueState, Switches
 
 CHECKPOINT_KEY: Final = "checkpoint.job-manager"
 
@@ -26,20 +26,26 @@ class Queue:
         "disable_reason",  # set while the queue is disabled
         "name",
         "saved",  # the state for the next start
-        "state",
         "stop_reason",  # None also if it was stopped without a reason
+        "switches",
     )
 
     def __init__(self, name: Name, started: bool) -> None:
         self.name = name
-        self.state = QUEUE.initial if started else QUEUE.step(QUEUE.initial, QueueEvent.STOP)
+        self.switches = Switches()
         self.disable_reason: str | None = None
         self.stop_reason: str | None = None
+        if not started:
+            self._step(QueueEvent.STOP)
         self.saved = self._as_it_is()
+
+    @property
+    def state(self) -> QueueState:
+        return self.switches.state
 
     def change(self, event: QueueEvent, reason: str | None = None, *, keep: bool = True) -> None:
         """Enable, disable, start or stop the queue; with `keep` also after a restart."""
-        self.state = QUEUE.step(self.state, event)
+        self._step(event)
         if event in (QueueEvent.ENABLE, QueueEvent.DISABLE):
             self.disable_reason = reason
         else:
@@ -51,6 +57,9 @@ class Queue:
         """Take the state from before this start."""
         self.change(QueueEvent.ENABLE if saved.enable else QueueEvent.DISABLE, saved.disable_reason)
         self.change(QueueEvent.START if saved.start else QueueEvent.STOP, saved.stop_reason)
+
+    def _step(self, event: QueueEvent) -> None:
+        self.switches.step(event, self.name or "(anonymous)")
 
     def _as_it_is(self) -> SavedQueue:
         return SavedQueue(

@@ -45,13 +45,13 @@ from flux_trio.messages import (
 from flux_trio.protocols import (
     ALLOC_ANSWERS,
     BLOCKED,
-    LINK,
     PRIORITY_MIN,
     AllocEvent,
     AllocState,
     InvalidTransition,
     JobEvent,
     JobState,
+    Link,
     LinkEvent,
     LinkState,
     merge_annotations,
@@ -83,7 +83,7 @@ class SchedulerSide(Part):
     """The conversation with the service that holds `sched`."""
 
     held: dict[JobId, dict[str, Any]]  # annotations of valid grants, for jobs with a hook under way
-    link: LinkState
+    _link: Link
     sender: str  # the peer that said hello
     limit: int | None  # None: no limit
     outdated: list[JobId]  # jobs that may have got resources for an older jobspec
@@ -98,11 +98,16 @@ class SchedulerSide(Part):
         self.grants.verdicts = self
         self.held = {}
         self.latency = Durations(LONG_S)  # of allocations, from submit to alloc
-        self.link = LINK.initial
+        self._link = Link()
         self.sender = ""
         self.limit = None
         self.outdated = []
         self.unasked = []
+
+    @property
+    def link(self) -> LinkState:
+        """Return where the scheduler stands with this service."""
+        return self._link.state
 
     # --- for statistics
 
@@ -208,7 +213,7 @@ class SchedulerSide(Part):
         self._ledger.edition.sched_hello.read(request)
         if self.link != LinkState.DETACHED:
             self._end_conversation("replaced by another hello", Level.INFO, is_gone=True)
-        self.link = LINK.step(self.link, LinkEvent.HELLO)
+        self._link.step(LinkEvent.HELLO, request.sender)
         self.silence.broken()
         self.sender = request.sender
         alloc_state = self.requests.allocs.of
@@ -226,13 +231,12 @@ class SchedulerSide(Part):
         payload = self._ledger.edition.sched_ready.read(request)
         if (payload.mode == "limited") != (payload.limit is not None):
             raise FluxError(Errno.EPROTO, "sched-ready: limit goes with mode limited, and only it")
-        try:
-            link = LINK.step(self.link, LinkEvent.READY)
-        except InvalidTransition:
-            raise FluxError(Errno.EPROTO, HELLO_FIRST) from None
-        if request.sender != self.sender:
+        if self.sender not in ("", request.sender):  # another scheduler has said hello
             raise FluxError(Errno.EPROTO, HELLO_FIRST)
-        self.link = link
+        try:
+            self._link.step(LinkEvent.READY, request.sender)
+        except InvalidTransition as error:
+            raise FluxError(Errno.EPROTO, f"{HELLO_FIRST}: {error}") from None
         self.limit = payload.limit
         waiting = self._ledger.edition.waiting.write(Waiting(self.waiting()))
         self._ledger.send(respond(request, waiting))
@@ -247,7 +251,7 @@ class SchedulerSide(Part):
     def lost(self, reason: str, event: LinkEvent) -> None:
         """The scheduler is gone: requests to it are sent to the next one."""
         was_attached = self.link != LinkState.DETACHED
-        self.link = LINK.step(self.link, event)
+        self._link.step(event, self.sender)
         if was_attached:
             level = Level.INFO if event == LinkEvent.LOST else Level.ERR
             self._end_conversation(reason, level, is_gone=event == LinkEvent.LOST)
