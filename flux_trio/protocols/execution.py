@@ -30,6 +30,7 @@ class ExecEvent(Member):
     EXCEPTION = "exception"
     FINISH = "finish"
     LOST = "service lost"
+    UNTOLD = "job manager lost before the end reached it"
     RESUME = "read back with resources"
     RESUME_FINISHED = "read back with resources, finished"
 
@@ -67,8 +68,17 @@ EXECUTION: Table[ExecState, ExecEvent] = Table(
             _E.RELEASE_FINAL: _S.RELEASED,
             _E.LOST: _S.RELEASED,  # no process is left: the job manager releases the rest
         },
-        _S.RELEASED: {_E.LOST: _S.RELEASED},  # the final release is the last response
+        # the final release is the last response
+        _S.RELEASED: {
+            _E.REQUEST: _S.STARTING,  # of the next job manager: it gets all responses again
+            _E.LOST: _S.RELEASED,
+            _E.UNTOLD: _S.ABANDONED,
+        },
         # the next service is asked again, so that the final release still comes
-        _S.ABANDONED: {_E.REQUEST: _S.STARTING, _E.LOST: _S.ABANDONED},
+        _S.ABANDONED: {
+            _E.REQUEST: _S.STARTING,
+            _E.LOST: _S.ABANDONED,
+            _E.UNTOLD: _S.ABANDONED,
+        },
     },
 )

@@ -121,3 +121,19 @@ def test_nothing_is_kept_of_a_job_whose_job_manager_leaves_before_it_was_read() 
     script.next_manager()
     assert jobs(script) == {}
     assert list(script.core._starts.streams) == []
+
+
+@pytest.mark.parametrize("left_before", [False, True])
+def test_end_in_the_turn_in_which_the_job_manager_leaves_is_told_to_the_next(
+    left_before: bool,
+) -> None:
+    script = ExecScript()
+    script.started(7, jobspec())
+    leaves = gone("job-exec", MANAGER)
+    if left_before:
+        script(leaves)
+    script(Unknown(7), leaves)
+    assert jobs(script) == {"over": 1}
+    again = told(script(start_request(7, jobspec(), reattach=True)))
+    assert [each[0] for each in again] == ["start", "exception", "release"]
+    assert jobs(script) == {}

@@ -56,12 +56,9 @@ class Starts(Part):
     # The job manager asks, or is gone
 
     def ask(self, job: Job, request: Request) -> None:
-        """Open the stream of `job`; an earlier stream of it has lost its reader."""
-        state = self.streams.of(job.id)
-        if state is not ExecState.IDLE:
-            state = self._lose(job.id)
-        if state is ExecState.RELEASED:
-            self.streams.forget(job.id)  # its last response was sent, and is sent again
+        """Open the stream of `job`; a stream of it that is open has lost its reader."""
+        if job.id in self._requests:
+            self._lose(job.id)
         self.streams.step(job.id, ExecEvent.REQUEST)
         self._requests[job.id] = request
         for report in job.told:
@@ -80,21 +77,20 @@ class Starts(Part):
         These jobs have not been told to their end.
         """
         for jobid in self.over:
-            if self.streams.of(jobid) is ExecState.RELEASED:
-                self.streams.forget(jobid)
+            self.streams.step(jobid, ExecEvent.UNTOLD)
 
     def is_told(self, job: Job) -> bool:
         """Return whether the final release of `job` was sent to a job manager."""
         return self.streams.of(job.id) is ExecState.RELEASED
 
     def forget(self, jobid: int) -> None:
-        """Remove the stream of a job that is forgotten, or that is asked for again."""
+        """Remove the stream of a job that this service forgets."""
         self.streams.forget(jobid)
         self._requests.pop(jobid, None)
 
-    def _lose(self, jobid: int) -> ExecState:
+    def _lose(self, jobid: int) -> None:
         self._requests.pop(jobid, None)
-        return self.streams.step(jobid, ExecEvent.LOST)
+        self.streams.step(jobid, ExecEvent.LOST)
 
     # What it is told
 
