@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from flux_trio.cores.exec.vocabulary import Chunk, OutputRead
+from flux_trio.cores.exec.vocabulary import Chunk, OutputRead, ShellFailed
 from flux_trio.messages import Response
 from flux_trio.shell.protocol import Done, TaskSize, Unknown
 from tests.support.asking import asked, gone
@@ -133,6 +133,16 @@ def test_end_in_the_turn_in_which_the_job_manager_leaves_is_told_to_the_next(
     if left_before:
         script(leaves)
     script(Unknown(7), leaves)
+    assert jobs(script) == {"over": 1}
+    again = told(script(start_request(7, jobspec(), reattach=True)))
+    assert [each[0] for each in again] == ["start", "exception", "release"]
+    assert jobs(script) == {}
+
+
+def test_end_in_the_turn_in_which_both_leave_is_told_to_the_next_job_manager() -> None:
+    script = ExecScript()
+    script.started(7, jobspec())
+    script(Unknown(7), ShellFailed("no shell host"), gone("job-exec", MANAGER))
     assert jobs(script) == {"over": 1}
     again = told(script(start_request(7, jobspec(), reattach=True)))
     assert [each[0] for each in again] == ["start", "exception", "release"]
