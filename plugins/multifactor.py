@@ -187,8 +187,9 @@ class Multifactor(jobtap.Plugin):
     def update_queue(self, job: jobtap.Job, update: jobtap.UpdateAsked) -> jobtap.UpdateAllowed:
         """Allow a queue that the user may use and that has room; a job cannot return to DEPEND."""
         user = self._find(job.userid, _bank_of(job))
-        self._check_queue(user, update.value)
-        size = _size_of(job)._replace(queue=str(update.value))
+        queue = str(update.value)
+        self._check_queue(user, queue)
+        size = _size_of(job)._replace(queue=queue)
         if _admitted(job) and size.queue != job.data["queue"]:
             full = self._full_queue(user, size)
             if full:

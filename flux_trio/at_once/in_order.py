@@ -23,6 +23,7 @@ from flux_trio.cores.turns import (
     Log,
     Note,
     NoteAll,
+    RunnerAction,
     SetTimer,
     TimerFired,
 )
@@ -49,7 +50,7 @@ class Seat:
 
     __slots__ = ("core", "due", "inbox", "is_ready", "name", "peer", "timers")
 
-    def __init__(self, name: str, core: Core[Any, Any]) -> None:
+    def __init__(self, name: str, core: Core[Any, Any, Any]) -> None:
         self.name = name
         self.core = core
         self.inbox: list[tuple[int, Message]] = []
@@ -88,7 +89,7 @@ class InOrder:
         """Return the time."""
         return self.time
 
-    def add(self, name: str, core: Core[Any, Any], userid: int | None = None) -> Seat:
+    def add(self, name: str, core: Core[Any, Any, Any], userid: int | None = None) -> Seat:
         """Add a party; without `userid` it is the instance owner's. It has no turn before `start`.
 
         Other users have a guest's rights.
@@ -108,7 +109,7 @@ class InOrder:
         return seat
 
     def load(
-        self, name: str, core: Core[Any, Any], services: Iterable[str], events: Iterable[str]
+        self, name: str, core: Core[Any, Any, Any], services: Iterable[str], events: Iterable[str]
     ) -> None:
         """Add a module and start its core."""
         seat = self._modules[name] = self.add(name, core)
@@ -198,7 +199,7 @@ class InOrder:
             seat.is_ready = True
             self._line.append(seat)
 
-    def _do_all(self, seat: Seat, actions: Iterable[CommonAction]) -> None:
+    def _do_all(self, seat: Seat, actions: Iterable[CommonAction[Hashable]]) -> None:
         route, peer = self.router.route, seat.peer
         for action in actions:
             if type(action) in _MESSAGES:  # isinstance of a Struct costs several times as much
@@ -206,7 +207,7 @@ class InOrder:
             else:
                 self._do(seat, action)  # type: ignore[arg-type]
 
-    def _do(self, seat: Seat, action: SetTimer | ClearTimer | Log | Note | NoteAll | Exit) -> None:
+    def _do(self, seat: Seat, action: RunnerAction[Hashable]) -> None:
         match action:
             case SetTimer(key, at):
                 self._count += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from flux_trio.cores.job_manager.calls import JobManagerAction, JobManagerInput
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.cores.job_manager.requests.admissions import FindUser, User, UserFound
 from flux_trio.cores.state import CorePart, Plain
@@ -27,8 +28,8 @@ class JobManagerAtOnce:
         self._core = core
         self._find_user = find_user
         self._now = now
-        self._told: list[Any] = []  # by plugins: inputs of the core
-        self._said: list[Any] = []  # by plugins: actions
+        self._told: list[JobManagerInput] = []  # by plugins
+        self._said: list[JobManagerAction] = []  # by plugins
         self._turns: PluginTurns
 
     def use(self, plugins: Plugins) -> None:
@@ -44,26 +45,26 @@ class JobManagerAtOnce:
         """Return the state of the core."""
         return self._core.dump()
 
-    def start(self, now: float) -> list[Any]:
+    def start(self, now: float) -> list[JobManagerAction]:
         """See `Core`."""
         return self._turns.start(now)
 
-    def answered(self, now: float, inputs: list[Any]) -> list[Any]:
+    def answered(self, now: float, inputs: Sequence[JobManagerInput]) -> list[JobManagerAction]:
         """Take a turn; return the core's actions, without what plugins have said beside it."""
         self._now = now
-        actions: list[Any] = []
+        actions: list[JobManagerAction] = []
         while inputs:
-            todo, inputs = self._turns.turn(now, inputs), []
-            for action in todo:
+            found: list[JobManagerInput] = []
+            for action in self._turns.turn(now, inputs):
                 if type(action) is FindUser:  # a class pattern costs several times as much
-                    inputs.append(UserFound(action.userid, self._find_user(action.userid)))
+                    found.append(UserFound(action.userid, self._find_user(action.userid)))
                 elif type(action) is not PluginReplayed:  # no plugin is loaded later
                     actions.append(action)
-            inputs += self._told
+            inputs = [*found, *self._told]
             self._told.clear()
         return actions
 
-    def take_said(self) -> list[Any]:
+    def take_said(self) -> list[JobManagerAction]:
         """Return what plugins have said, records and lines of the log, since the last call."""
         said, self._said = self._said, []
         return said

@@ -21,7 +21,7 @@ from flux_trio.trace import Kind, Trace
 
 KVS_MODULE: Final = "kvs"
 
-Make = Callable[[], Core[Any, Any]]
+Make = Callable[[], Core[Any, Any, Any]]
 
 
 class ModulePlan(msgspec.Struct, frozen=True):
@@ -85,6 +85,6 @@ def note_config(trace: Trace, config: Config) -> None:
     trace.note(Kind.CONFIG, "config", {key: tables[key] for key in ("policy", "queues")})
 
 
-def _sched(config: Config) -> Core[Any, Any]:
+def _sched(config: Config) -> Core[Any, Any, Any]:
     sched, queues = scheduler_policies(config)
     return SchedCore(sched, config.edition_value, queues)

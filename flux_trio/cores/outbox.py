@@ -6,18 +6,17 @@ what its answer is for; the core finds in one `match` what to do with the answer
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Iterable
+from collections.abc import Container, Iterable
 from typing import Generic, TypeVar
 
 from flux_trio.cores.state import Part
-from flux_trio.cores.turns import ClearTimer, CommonAction, SetTimer
+from flux_trio.cores.turns import ClearTimer, CommonAction, KeyT, SetTimer
 from flux_trio.formats.meanings import Now, Time
 from flux_trio.messages import Calls, Payload, Request, Response
 
 AnyT = TypeVar("AnyT")
 CallT = TypeVar("CallT")
 ActionT = TypeVar("ActionT")
-KeyT = TypeVar("KeyT", bound=Hashable)
 
 
 class Outbox(Part, Generic[CallT, ActionT, KeyT]):
@@ -29,7 +28,7 @@ class Outbox(Part, Generic[CallT, ActionT, KeyT]):
     now: Now
     calls: Calls[CallT]
     timers: dict[KeyT, Time]
-    actions: list[CommonAction | ActionT]
+    actions: list[CommonAction[KeyT] | ActionT]
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -37,12 +36,12 @@ class Outbox(Part, Generic[CallT, ActionT, KeyT]):
         self.timers = {}
         self.actions = []
 
-    def send(self, action: CommonAction | ActionT | None) -> None:
+    def send(self, action: CommonAction[KeyT] | ActionT | None) -> None:
         """Do `action` at the end of the turn; None stands for a response that no one wants."""
         if action is not None:
             self.actions.append(action)
 
-    def send_all(self, actions: Iterable[CommonAction | ActionT]) -> None:
+    def send_all(self, actions: Iterable[CommonAction[KeyT] | ActionT]) -> None:
         """Do `actions`, in order, at the end of the turn."""
         self.actions += actions
 
@@ -74,7 +73,7 @@ class Outbox(Part, Generic[CallT, ActionT, KeyT]):
         """Drop this turn's responses to a peer that is gone (6.disconnect.2)."""
         self.actions = without_responses(self.actions, {sender})
 
-    def take_actions(self) -> list[CommonAction | ActionT]:
+    def take_actions(self) -> list[CommonAction[KeyT] | ActionT]:
         """Return the actions since the last call, in order."""
         actions, self.actions = self.actions, []
         return actions

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from flux_trio.cores.plain import Plain, Reader, StateError, Writer
 from flux_trio.protocols import (
     AskHook,
     AskJobs,
     HookAnswer,
+    HookArgs,
     JobsAnswered,
     JobView,
     PluginInterests,
@@ -70,7 +71,7 @@ class RecordedPlugins:
     def cancel(self, ticket: int) -> None:
         self._plugins.cancel(ticket)
 
-    def tell(self, topic: str, job: JobView, args: Any = None) -> None:
+    def tell(self, topic: str, job: JobView, args: HookArgs = None) -> None:
         self._asked.append(topic)
         self._plugins.tell(topic, job, args)
 
@@ -132,7 +133,7 @@ class RepeatedPlugins:
     def cancel(self, ticket: int) -> None:
         pass
 
-    def tell(self, topic: str, job: JobView, args: Any = None) -> None:  # noqa: ARG002
+    def tell(self, topic: str, job: JobView, args: HookArgs = None) -> None:  # noqa: ARG002
         self.asked.append(topic)
 
     def _next(self, topic: str) -> HookAnswer | None:

@@ -7,37 +7,44 @@ make one commit, or one batch, in a turn.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Annotated, Any, Protocol, TypeAlias, TypeVar
+from typing import Annotated, Generic, Protocol, TypeAlias, TypeVar, final
 
 import msgspec
 
-from flux_trio.formats.meanings import Meaning, Time
+from flux_trio.formats.meanings import Json, Meaning, Time
 from flux_trio.messages import Event, Request, Response
 
+KeyT = TypeVar("KeyT", bound=Hashable)
+"""The keys of a core's timers: each core has a closed type of its own for them."""
+KeyT_co = TypeVar("KeyT_co", bound=Hashable, covariant=True)
+InputT_contra = TypeVar("InputT_contra", contravariant=True)
+ActionT_co = TypeVar("ActionT_co", covariant=True)
 
-class SetTimer(msgspec.Struct, frozen=True):
+
+class SetTimer(msgspec.Struct, Generic[KeyT_co], frozen=True):
     """Hand back `TimerFired(key)` once the time is `at` (seconds since the Unix epoch).
 
     The timer measures a duration: if the wall clock is set meanwhile, it fires after the same time.
     It replaces a timer with the same key.
     """
 
-    key: Hashable
+    key: KeyT_co
     at: Time
 
 
-class ClearTimer(msgspec.Struct, frozen=True):
+class ClearTimer(msgspec.Struct, Generic[KeyT_co], frozen=True):
     """Forget the timer `key`, if it is set."""
 
-    key: Hashable
+    key: KeyT_co
 
 
-class TimerFired(msgspec.Struct, frozen=True):
+class TimerFired(msgspec.Struct, Generic[KeyT_co], frozen=True):
     """The time of a `SetTimer` has come."""
 
-    key: Hashable
+    key: KeyT_co
 
 
+@final
 class ClockStepped(msgspec.Struct, frozen=True):
     """The wall clock was set by `by` seconds; this input is the first of its turn.
 
@@ -59,13 +66,13 @@ class Note(msgspec.Struct, frozen=True):
     """Put a record of `kind` into the trace, for monitors; messages are traced anyway."""
 
     kind: str
-    data: dict[str, Any]
+    data: dict[str, Json]
 
 
 class NoteAll(msgspec.Struct, frozen=True):
     """Put several records, (kind, data) each, into the trace, in order; this is faster."""
 
-    notes: Sequence[tuple[str, dict[str, Any]]]
+    notes: Sequence[tuple[str, dict[str, Json]]]
 
 
 class Exit(msgspec.Struct, frozen=True):
@@ -75,19 +82,22 @@ class Exit(msgspec.Struct, frozen=True):
 
 
 Outgoing: TypeAlias = Request | Response | Event
-CommonAction: TypeAlias = Outgoing | SetTimer | ClearTimer | Log | Note | NoteAll | Exit
-CommonInput: TypeAlias = Request | Response | Event | TimerFired | ClockStepped
+RunnerAction: TypeAlias = SetTimer[KeyT_co] | ClearTimer[KeyT_co] | Log | Note | NoteAll | Exit
+"""What the runner of a core does by itself."""
+CommonAction: TypeAlias = Outgoing | RunnerAction[KeyT_co]
+CommonInput: TypeAlias = Request | Response | Event | TimerFired[KeyT_co] | ClockStepped
 
 
-InputT = TypeVar("InputT")
-ActionT = TypeVar("ActionT")
+class Core(Protocol[KeyT, InputT_contra, ActionT_co]):
+    """What the runner needs of a core: the keys of its timers, and its own inputs and actions.
 
+    `now` is seconds since the Unix epoch.
+    """
 
-class Core(Protocol[InputT, ActionT]):
-    """What the runner needs of a core. `now` is seconds since the Unix epoch."""
-
-    def start(self, now: float, /) -> list[ActionT]:
+    def start(self, now: float, /) -> Sequence[CommonAction[KeyT] | ActionT_co]:
         """The first actions, before any input."""
 
-    def turn(self, now: float, inputs: list[InputT], /) -> list[ActionT]:
+    def turn(
+        self, now: float, inputs: Sequence[CommonInput[KeyT] | InputT_contra], /
+    ) -> Sequence[CommonAction[KeyT] | ActionT_co]:
         """Take the waiting inputs in order; return the actions in order."""

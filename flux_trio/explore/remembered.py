@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
@@ -157,7 +157,7 @@ def digest(text: bytes) -> bytes:
 class Machine:
     """The core of one kind of party, the states that it was in, and its turns in them."""
 
-    def __init__(self, make: Callable[[], Core[Any, Any]], keeper: Keeper) -> None:
+    def __init__(self, make: Callable[[], Core[Any, Any, Any]], keeper: Keeper) -> None:
         self._make = make
         self._keeper = keeper
         self._core = make()
@@ -165,16 +165,16 @@ class Machine:
         self._states: list[bytes] = []
         self._numbers: dict[bytes, int] = {}  # by the digest of a state
         self._numbers_of_marks: dict[Mark, int] = {}
-        self._turns: dict[tuple[Any, ...], tuple[int, list[Any]]] = {}
+        self._turns: dict[tuple[Any, ...], tuple[int, Sequence[Any]]] = {}
         self.marks: list[Mark] = []
 
-    def start(self, now: float) -> tuple[int, list[Any]]:
+    def start(self, now: float) -> tuple[int, Sequence[Any]]:
         """Start another core; return its state and its actions."""
         self._core = self._make()
         actions = self._core.start(now)
         return self._keep(), actions
 
-    def turn(self, state: int, now: float, inputs: list[Any]) -> tuple[int, list[Any]]:
+    def turn(self, state: int, now: float, inputs: Sequence[Any]) -> tuple[int, Sequence[Any]]:
         """Return the state and the actions after a turn."""
         key = (state, now, *map(_key_of, inputs))
         found = self._turns.get(key)
@@ -224,11 +224,11 @@ class Remembered:
         self.machine = machine
         self.state = -1
 
-    def start(self, now: float) -> list[Any]:
+    def start(self, now: float) -> Sequence[Any]:
         self.state, actions = self.machine.start(now)
         return actions
 
-    def turn(self, now: float, inputs: list[Any]) -> list[Any]:
+    def turn(self, now: float, inputs: Sequence[Any]) -> Sequence[Any]:
         self.state, actions = self.machine.turn(self.state, now, inputs)
         return actions
 

@@ -140,7 +140,7 @@ class SmallWorld(CoresWorld):
 
     # --- parties
 
-    def make(self, name: str) -> Core[Any, Any]:
+    def make(self, name: str) -> Core[Any, Any, Any]:
         """Return the core of a module as it is when the module starts."""
         keeper = self._keepers.setdefault(name, OfModule())
         return self._remembered(name, lambda: super(SmallWorld, self).make(name), keeper)

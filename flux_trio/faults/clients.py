@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from flux_trio.cores.turns import SetTimer, TimerFired
@@ -22,7 +23,7 @@ class Client:
         """See `Core`."""
         return []
 
-    def turn(self, now: float, inputs: list[Any]) -> list[Any]:  # noqa: ARG002 - see `Core`
+    def turn(self, now: float, inputs: Sequence[Any]) -> list[Any]:  # noqa: ARG002 - see `Core`
         """See `Core`."""
         return []
 
@@ -59,7 +60,7 @@ class Insister(Client):
     def start(self, now: float) -> list[Any]:  # noqa: ARG002 - see `Core`
         return [self._request]
 
-    def turn(self, now: float, inputs: list[Any]) -> list[Any]:
+    def turn(self, now: float, inputs: Sequence[Any]) -> list[Any]:
         actions: list[Any] = []
         for each in inputs:
             match each:

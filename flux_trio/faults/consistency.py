@@ -51,7 +51,7 @@ class _Looker(Client):
         wanted = {"max_entries": 0, "states": _ALL, "queues": []}
         return [Request(topics.LIST_LIST, wanted, 1), Request(topics.LIST_STATS, {}, 2)]
 
-    def turn(self, now: float, inputs: list[Any]) -> list[Any]:  # noqa: ARG002 - see `Core`
+    def turn(self, now: float, inputs: Sequence[Any]) -> list[Any]:  # noqa: ARG002 - see `Core`
         self.answers |= {each.topic: each for each in inputs if isinstance(each, Response)}
         return []
 

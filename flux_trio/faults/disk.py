@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, Literal, TypeAlias
@@ -125,7 +125,7 @@ class KvsOnDisk:
         """Return the state of the core."""
         return self._core.dump()
 
-    def turn(self, now: float, inputs: list[Any]) -> list[Any]:
+    def turn(self, now: float, inputs: Sequence[Any]) -> list[Any]:
         """See `Core`."""
         actions: list[Any] = []
         inputs = [done for each in inputs for done in self._through(each)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from flux_trio.at_once import JobManagerAtOnce, ModulePlan, module_plans
 from flux_trio.config import Config
@@ -26,6 +26,7 @@ from flux_trio.trace import Kind
 
 USERID: Final = 1000  # the owner of the instance
 LATE: Final = "plugin"
+LateKey: TypeAlias = tuple[str, int]
 """With the ticket of its question, the key of the timer at which a plugin that hangs answers."""
 
 
@@ -85,7 +86,7 @@ class JobManagerOfWorld(JobManagerAtOnce):
         core = JobManagerCore(USERID, config)
         super().__init__(core, lambda userid: User(f"user{userid}"))
         self._late: dict[int, HookAnswer] = {}  # by ticket
-        self._timers: list[SetTimer | ClearTimer] = []
+        self._timers: list[SetTimer[LateKey] | ClearTimer[LateKey]] = []
         self._host = None
         if given.plugins:
             told = self.given(USERID, lambda: True)
@@ -100,7 +101,7 @@ class JobManagerOfWorld(JobManagerAtOnce):
         """By plugin of a file: the jobs that have entered a state and have not left it."""
         return {} if self._host is None else self._host.entered
 
-    def turn(self, now: float, inputs: list[Any]) -> list[Any]:
+    def turn(self, now: float, inputs: Sequence[Any]) -> list[Any]:
         actions = self.answered(now, [self._through(each) for each in inputs])
         if self._host is not None:
             self._host.recount()

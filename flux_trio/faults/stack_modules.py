@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -58,7 +59,7 @@ class _NotYet:
     def start(self, _now: float) -> list[Any]:
         return []
 
-    def turn(self, _now: float, _inputs: list[Any]) -> list[Any]:
+    def turn(self, _now: float, _inputs: Sequence[Any]) -> list[Any]:
         return []
 
     def dump(self) -> dict[str, dict[str, Any]]:
@@ -66,7 +67,7 @@ class _NotYet:
         return {}
 
 
-_NOT_YET: Core[Any, Any] = _NotYet()
+_NOT_YET: Core[Any, Any, Any] = _NotYet()
 
 
 class ModuleHandle(LocalHandle):

@@ -39,7 +39,7 @@ class Station:
     def __init__(
         self,
         name: str,
-        core: Core[Any, Any],
+        core: Core[Any, Any, Any],
         userid: int,
         rolemask: int,
         sender_of: Callable[[Message], str],

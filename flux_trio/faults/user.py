@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from flux_trio.cores.job_manager.requests.updates import DURATION
@@ -39,7 +40,7 @@ class Owner(Client):
             if isinstance(each, JobPlan) or each.when is None
         ]
 
-    def turn(self, now: float, inputs: list[Any]) -> list[Any]:
+    def turn(self, now: float, inputs: Sequence[Any]) -> list[Any]:
         """See `Core`."""
         actions: list[Any] = []
         for each in inputs:

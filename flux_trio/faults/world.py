@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from math import inf
 from typing import Any, Final, assert_never
 
@@ -30,6 +30,7 @@ from flux_trio.cores.turns import (
     Note,
     NoteAll,
     Outgoing,
+    RunnerAction,
     SetTimer,
     TimerFired,
 )
@@ -107,7 +108,7 @@ class CoresWorld:
         self._away: dict[str, float] = {}  # modules that take nothing in, until when
         self._slow: dict[str, tuple[float, float]] = {}  # pause after each turn, until when
         self._taken: tuple[Station, list[Any]] | None = None  # inputs of the turn under way
-        self._todo: deque[tuple[Station, CommonAction]] = deque()  # its actions
+        self._todo: deque[tuple[Station, CommonAction[Hashable]]] = deque()  # its actions
         self._is_stopping = False
         self._watchdog = watchdog_of_world()
         self._plans: dict[str, ModulePlan] = plans_of_world(
@@ -172,12 +173,16 @@ class CoresWorld:
         if self.is_loaded(station):
             self._note_module(name, "started")
 
-    def make(self, name: str) -> Core[Any, Any]:
+    def make(self, name: str) -> Core[Any, Any, Any]:
         """Return the core of a module as it is when the module starts."""
         return self._plans[name].make()
 
     def add(
-        self, name: str, core: Core[Any, Any], userid: int = USERID, rolemask: int = OWNERS_ROLES
+        self,
+        name: str,
+        core: Core[Any, Any, Any],
+        userid: int = USERID,
+        rolemask: int = OWNERS_ROLES,
     ) -> Station:
         """Add a party that has no service; by default it has the owner's rights."""
         station = Station(name, core, userid, rolemask, self.sender_of, self._nbefore[name])
@@ -191,7 +196,7 @@ class CoresWorld:
         """Start the core of an added party."""
         self.perform(station, station.core.start(self.now))
 
-    def perform(self, station: Station, actions: Iterable[CommonAction]) -> None:
+    def perform(self, station: Station, actions: Iterable[CommonAction[Hashable]]) -> None:
         """Perform the actions of a party at once, as long as it is there."""
         for action in actions:
             if self.is_loaded(station):
@@ -477,7 +482,7 @@ class CoresWorld:
                 if self._strikes:
                     self.strike()
 
-    def _decide(self, station: Station, inputs: list[Any]) -> None:
+    def _decide(self, station: Station, inputs: Sequence[Any]) -> None:
         if station.stepped:
             inputs = [ClockStepped(station.stepped), *inputs]
             station.stepped = 0.0
@@ -489,7 +494,7 @@ class CoresWorld:
         else:
             self._todo.extend([(station, action) for action in actions])
 
-    def _do(self, station: Station, action: CommonAction) -> None:
+    def _do(self, station: Station, action: CommonAction[Hashable]) -> None:
         if type(action) in _MESSAGES:  # isinstance of a Struct costs several times as much
             self._send(station, action)  # type: ignore[arg-type]
         else:
@@ -501,9 +506,7 @@ class CoresWorld:
             self._sender = station.name
             self.router.route(station.peer, each)
 
-    def _do_here(
-        self, station: Station, action: SetTimer | ClearTimer | Log | Note | NoteAll | Exit
-    ) -> None:
+    def _do_here(self, station: Station, action: RunnerAction[Hashable]) -> None:
         match action:
             case SetTimer(key, at):
                 station.set_timer(key, at - self.ahead)

@@ -66,6 +66,11 @@ Usec: TypeAlias = Annotated[int, Meaning.USEC]
 Now: TypeAlias = Annotated[float, Meaning.NOW]
 Last: TypeAlias = Annotated[int, Meaning.LAST]
 Peer: TypeAlias = Annotated[str, Meaning.PEER]
+if TYPE_CHECKING:
+    Json: TypeAlias = dict[str, "Json"] | list["Json"] | str | int | float | bool | None
+    """Any value of JSON, of which nothing more is known."""
+else:  # an alias of itself is nothing that msgspec could look up
+    Json = Any
 JsonObject: TypeAlias = Annotated[dict[str, Any], Meaning.JSON]
 KvsKey: TypeAlias = Annotated[str, Meaning.KVS_KEY]
 KvsText: TypeAlias = Annotated[str, Meaning.KVS_TEXT]

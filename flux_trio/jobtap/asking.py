@@ -9,22 +9,23 @@ from typing import Any, Final
 
 import trio
 
-from flux_trio.jobtap.catalogue import Hook, Returns, hook_of
+from flux_trio.jobtap.catalogue import Hook, Returns
 from flux_trio.jobtap.loaded import Entry
 from flux_trio.jobtap.plain import plain, readable
 from flux_trio.jobtap.results import is_priority
 from flux_trio.jobtap.values import Dependency, UpdateAllowed
 from flux_trio.protocols import (
-    DEPENDENCY_PREFIX,
     AskHook,
+    DependencyAsked,
     HookAnswer,
+    HookArgs,
     Operation,
     PostEvent,
     Unavailable,
+    UpdateApplied,
 )
 
 NOTHING_SAID: Final = HookAnswer()
-_DEPENDENCY: Final = hook_of(f"{DEPENDENCY_PREFIX}scheme")
 
 
 class Asking:
@@ -64,8 +65,7 @@ class Asking:
         args = self.question.args
         if len(self.hook.parameters) == 1:
             return args  # a configuration, or what a plugin hands to the others
-        own = copy.deepcopy(args)
-        return Dependency.of(own) if self.hook is _DEPENDENCY else own
+        return _own_copy(args)
 
     def takes(self, said: Any) -> bool:
         """Take the value of a handler, which is not None; return False for a wrong type or range.
@@ -136,3 +136,14 @@ class Asking:
             feasible=allowed is not None and allowed.feasible,
             updates=dict(allowed.updates) if allowed is not None else None,
         )
+
+
+def _own_copy(args: HookArgs) -> Any:
+    """Return the argument that handlers get."""
+    match args:
+        case DependencyAsked(entry):
+            return Dependency.of(copy.deepcopy(entry))
+        case UpdateApplied(updates):
+            return copy.deepcopy(updates)
+        case _:
+            return copy.deepcopy(args)

@@ -41,6 +41,7 @@ from flux_trio.protocols import (
     AskJobs,
     HookAnswer,
     HookAnswered,
+    HookArgs,
     JobsAnswered,
     JobView,
     PluginInterests,
@@ -183,7 +184,7 @@ class Dispatcher(Caller):
             asking.closed = True
             asking.scope.cancel()
 
-    def tell(self, topic: str, job: JobView, args: Any = None) -> None:
+    def tell(self, topic: str, job: JobView, args: HookArgs = None) -> None:
         chain = self._chain(topic)
         if topic.startswith(EVENT_PREFIX):
             names = self.subscribers.get(job.id, ())

@@ -43,6 +43,7 @@ from flux_trio.protocols import (
     QUERY,
     AskHook,
     HookAnswer,
+    HookArgs,
     JobView,
     PluginReplayed,
     PluginsChanged,
@@ -380,8 +381,9 @@ class PluginHost(Dispatcher):
 
     def _adopt(self, question: AskHook, answer: HookAnswer) -> None:
         """Use the configuration, unless a plugin has refused it."""
-        if answer.error is None and answer.reject is None:
-            self._use(question.args)
+        config = question.args
+        if isinstance(config, Config) and answer.error is None and answer.reject is None:
+            self._use(config)
 
     def _use(self, config: Config) -> None:
         self.config = config
@@ -408,7 +410,7 @@ class PluginHost(Dispatcher):
         loaded.plugin._jobtap = None
 
     async def _put(
-        self, loaded: Loaded, topic: str, args: Any, view: JobView | None = None
+        self, loaded: Loaded, topic: str, args: HookArgs, view: JobView | None = None
     ) -> Asking | None:
         """Ask one plugin a question that changes no job; None if it has no handler, or is gone."""
         entry = None if loaded.is_removed else loaded.find(topic)

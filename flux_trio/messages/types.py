@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import IntFlag
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, final
 
 import msgspec
 
@@ -47,6 +47,7 @@ PRIVATE: Final = int(Flag.PRIVATE)
 STREAMING: Final = int(Flag.STREAMING)
 
 
+@final
 class Request(msgspec.Struct, frozen=True, gc=False):
     """A call of `topic` at the provider of the service (RFC 3, Request Message Type).
 
@@ -81,6 +82,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
         return bool(self.rolemask & ROLE_OWNER)
 
 
+@final
 class Response(msgspec.Struct, frozen=True, gc=False):
     """An answer: errnum 0 and an optional object, or an errnum and optional text (RFC 6)."""
 
@@ -104,6 +106,7 @@ class Response(msgspec.Struct, frozen=True, gc=False):
         return self.payload if isinstance(self.payload, str) else ""
 
 
+@final
 class Event(msgspec.Struct, frozen=True, gc=False):
     """A message published to every subscriber of `topic` (RFC 3, Event Message Type)."""
 
@@ -115,6 +118,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     rolemask: int = 0
 
 
+@final
 class Control(msgspec.Struct, frozen=True, gc=False):
     """A message between direct peers, never routed (RFC 3, Control Message Type)."""
 

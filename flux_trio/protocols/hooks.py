@@ -10,12 +10,14 @@ answer; others come as inputs at any time. The topics are those of jobtap.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
+from flux_trio.config import Config
+from flux_trio.formats import Event
 from flux_trio.formats.glob import glob_matches, is_glob
-from flux_trio.formats.meanings import JobId
+from flux_trio.formats.meanings import JobId, Json
 from flux_trio.protocols.job import JobState
 
 CREATE: Final = "job.create"
@@ -147,7 +149,7 @@ class PostEvent(msgspec.Struct, frozen=True):
 
     id: JobId
     name: str
-    context: dict[str, Any]
+    context: dict[str, Json]
     plugin: str
 
 
@@ -163,7 +165,7 @@ class Annotate(msgspec.Struct, frozen=True):
     """Merge annotations into a job's annotations (RFC 27, Alloc Annotate); None removes a key."""
 
     id: JobId
-    annotations: dict[str, Any]
+    annotations: dict[str, Json]
     plugin: str
 
 
@@ -179,18 +181,42 @@ Operation = PostEvent | SetPriority | Annotate | Reprioritize
 # --- questions and answers: structs for speed, since each change of state makes several
 
 
+class DependencyAsked(msgspec.Struct, frozen=True, gc=False):
+    """The further input of job.dependency.*: an entry of the jobspec's dependencies."""
+
+    entry: dict[str, Json]
+
+
+class UpdateAsked(msgspec.Struct, frozen=True):
+    """A user asks to set the jobspec's `key` to `value`."""
+
+    key: str
+    value: Json
+    userid: int
+    is_owner: bool
+
+
+class UpdateApplied(msgspec.Struct, frozen=True, gc=False):
+    """The further input of job.update: the new values, by jobspec key."""
+
+    updates: dict[str, Json]
+
+
+HookArgs: TypeAlias = DependencyAsked | UpdateAsked | UpdateApplied | Event | Config | None
+"""The further input of a hook: `UpdateAsked` for job.update.KEY, an event for job.event.* and for
+the states, the configuration for conf.update, None for hooks that only have a job."""
+
+
 class AskHook(msgspec.Struct, frozen=True, gc=False):
     """Ask the plugins that handle `topic`; the answer has the same `ticket`.
 
-    `args` is the further input of the hook: the dependency (dict) of job.dependency.*, the
-    `UpdateAsked` of job.update.KEY, the updates (dict) of job.update, the event of job.event.* and
-    of the states, the configuration of conf.update. `only` limits the question to one plugin.
+    `only` limits the question to one plugin.
     """
 
     ticket: int
     topic: str
     job: JobView | None
-    args: Any = None
+    args: HookArgs = None
     only: str | None = None
     previous: JobState | None = None  # for job.state.*: the state before the transition
 
@@ -211,15 +237,6 @@ class AskJobs(msgspec.Struct, frozen=True):
             yield AskHook(self.ticket + place, self.topic, job)
 
 
-class UpdateAsked(msgspec.Struct, frozen=True):
-    """A user asks to set the jobspec's `key` to `value`."""
-
-    key: str
-    value: Any
-    userid: int
-    is_owner: bool
-
-
 class HookAnswer(msgspec.Struct, frozen=True, gc=False):
     """The combined answer of the plugins; a later plugin's values overwrite an earlier one's.
 
@@ -234,11 +251,11 @@ class HookAnswer(msgspec.Struct, frozen=True, gc=False):
     reject: str | None = None
     error: str | None = None
     operations: tuple[Operation, ...] = ()  # in the order of the calls
-    resource_set: dict[str, Any] | None = None
+    resource_set: dict[str, Json] | None = None
     handled: bool = False
     validated: bool = False
     feasible: bool = False
-    updates: dict[str, Any] | None = None
+    updates: dict[str, Json] | None = None
 
 
 class HookAnswered(msgspec.Struct, frozen=True, gc=False):
@@ -279,7 +296,7 @@ class TellPlugins(msgspec.Struct, frozen=True, gc=False):
 
     topic: str
     job: JobView
-    args: Any = None
+    args: HookArgs = None
 
 
 PluginAction = AskHook | AskJobs | CancelHook | TellPlugins
@@ -352,5 +369,5 @@ class Plugins(Protocol):
     def cancel(self, ticket: int) -> None:
         """Stop waiting for this answer."""
 
-    def tell(self, topic: str, job: JobView, args: Any = None) -> None:
+    def tell(self, topic: str, job: JobView, args: HookArgs = None) -> None:
         """Notify without waiting: see `TellPlugins`."""

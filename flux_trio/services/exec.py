@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, assert_never
 
 import trio
 
@@ -16,7 +16,7 @@ from flux_trio.cores.exec.vocabulary import Chunk, FilePart, OutputRead, ReadOut
 from flux_trio.editions import CLASSIC, Edition
 from flux_trio.messages import topics
 from flux_trio.services.recorded import make_core
-from flux_trio.services.runner import run_core
+from flux_trio.services.runner import no_other_actions, run_core
 from flux_trio.services.shell_client import ShellClient
 from flux_trio.shell.protocol import output_name
 
@@ -55,21 +55,21 @@ async def run(
     ).turns
     async with trio.open_nursery() as nursery:
         if directory is None:
-            await run_core(handle, turns, task_status=task_status)
+            await run_core(handle, turns, no_other_actions, task_status=task_status)
             return
         client = ShellClient(directory, handle.post)
         to_read, reads = trio.open_memory_channel[ReadOutput](READS_MAX)
         nursery.start_soon(client.run)
         nursery.start_soon(_read_outputs, directory, reads, handle)
 
-        def perform(action: Any) -> None:
+        def perform(action: ToShell | ReadOutput) -> None:
             match action:
                 case ToShell(request):
                     client.send(request)
                 case ReadOutput():
                     to_read.send_nowait(action)
                 case _:
-                    raise TypeError(f"expected an action of this service, got {action!r}")
+                    assert_never(action)
 
         await run_core(handle, turns, perform, task_status=task_status)
 

@@ -4,23 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, assert_never
+from typing import assert_never
 
 import trio
 
 from flux_trio.broker import Handle, LocalHandle
 from flux_trio.config import Config
+from flux_trio.cores.job_manager.calls import (
+    JobManagerAction,
+    JobManagerInput,
+    JobManagerOwnAction,
+    JobManagerOwnInput,
+    JobManagerTimer,
+)
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.cores.job_manager.requests.admissions import FindUser, User, UserFound
 from flux_trio.cores.state import Plain
+from flux_trio.cores.turns import Core
+from flux_trio.formats.meanings import Json
 from flux_trio.jobtap import Given, Loader, Plugin, PluginHost, open_host
 from flux_trio.messages import Request, topics
-from flux_trio.protocols import PluginReplayed
+from flux_trio.protocols import AskHook, AskJobs, CancelHook, PluginReplayed, TellPlugins
 from flux_trio.services.explaining import Explainer
 from flux_trio.services.plugin_methods import PluginMethods, named_directive
 from flux_trio.services.plugin_turns import PluginTurns
 from flux_trio.services.recorded import Made, make_core
-from flux_trio.services.runner import run_core
+from flux_trio.services.runner import no_other_actions, run_core
 from flux_trio.services.user_database import unix_user
 
 
@@ -42,7 +51,7 @@ async def run(
     config, plugins = config or Config(), list(plugins)
     assert isinstance(handle, LocalHandle)  # the job manager runs in the broker's process
 
-    def note_all(kind: str, notes: Sequence[dict[str, Any]]) -> None:
+    def note_all(kind: str, notes: Sequence[dict[str, Json]]) -> None:
         if not core.note_all(kind, notes):
             handle.note_all([(kind, data) for data in notes])
 
@@ -64,12 +73,14 @@ async def run(
             async def find_user(userid: int) -> None:
                 handle.post(UserFound(userid, await users(userid)))
 
-            def perform(action: PluginReplayed | FindUser) -> None:
+            def perform(action: JobManagerOwnAction) -> None:
                 match action:
                     case PluginReplayed():
                         host.replayed(action)
                     case FindUser():
                         host.nursery.start_soon(find_user, action.userid)
+                    case AskHook() | AskJobs() | CancelHook() | TellPlugins():
+                        no_other_actions(action)  # `PluginTurns` performs them
                     case _:
                         assert_never(action)
 
@@ -103,7 +114,7 @@ async def load_all(
     return loader
 
 
-class _Machine:
+class _Machine(Core[JobManagerTimer, JobManagerOwnInput, JobManagerOwnAction]):
     """The core for the runner; requests about plugins or to them go to `PluginMethods`."""
 
     def __init__(
@@ -118,13 +129,15 @@ class _Machine:
         self._host = host
         self._methods = methods
         self._is_busy = is_busy
-        self.start = self._core.start
 
     def dump(self) -> Plain:
         """Return the state of the core."""
         return self._manager.dump()
 
-    def turn(self, now: float, inputs: list[Any]) -> list[Any]:
+    def start(self, now: float) -> Sequence[JobManagerAction]:
+        return self._core.start(now)
+
+    def turn(self, now: float, inputs: Sequence[JobManagerInput]) -> Sequence[JobManagerAction]:
         take = self._methods.take
         rest = [each for each in inputs if not (isinstance(each, Request) and take(each))]
         actions = self._core.turn(now, rest) if rest else []

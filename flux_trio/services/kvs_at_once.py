@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Never
 
 import msgspec
 
@@ -13,39 +13,50 @@ from flux_trio.cores.kvs.ops import (
     BackedUp,
     Fetch,
     Fetched,
+    KvsAction,
+    KvsTimer,
     MakeBackup,
     StopBackup,
+    StoreAction,
     Stored,
+    StoreInput,
     StoreOps,
 )
-from flux_trio.cores.turns import Core
+from flux_trio.cores.turns import CommonAction, CommonInput, Core
 from flux_trio.messages import Response
 from flux_trio.store.stores import Store, StoreError
 
 
-class KvsAtOnce:
-    """A core; see `flux_trio.cores.turns.Core`."""
+class KvsAtOnce(Core[KvsTimer, Never, Never]):
+    """The core that `KvsCore` and its store are together."""
 
-    def __init__(self, store: Store, core: Core[Any, Any]) -> None:
+    def __init__(self, store: Store, core: Core[KvsTimer, StoreInput, StoreAction]) -> None:
         self._core = core
         self._store = store
 
-    def start(self, now: float) -> list[Any]:
-        return self._core.start(now)
+    def start(self, now: float) -> list[CommonAction[KvsTimer]]:
+        return self._settled(now, self._core.start(now))
 
-    def turn(self, now: float, inputs: list[Any]) -> list[Any]:
-        actions: list[Any] = []
-        while inputs:
-            todo, inputs = self._core.turn(now, inputs), []
+    def turn(
+        self, now: float, inputs: Sequence[CommonInput[KvsTimer]]
+    ) -> list[CommonAction[KvsTimer]]:
+        return self._settled(now, self._core.turn(now, inputs)) if inputs else []
+
+    def _settled(self, now: float, todo: Sequence[KvsAction]) -> list[CommonAction[KvsTimer]]:
+        """Do what is to be done at the store, until the core has every result."""
+        actions: list[CommonAction[KvsTimer]] = []
+        while todo:
+            results: list[StoreInput] = []
             for action in todo:
                 if type(action) is Response:  # isinstance of a Struct costs several times as much
                     actions.append(action)
                 elif type(action) is StoreOps or type(action) is Fetch:
-                    inputs.append(execute(self._store, action))
+                    results.append(execute(self._store, action))
                 elif type(action) is MakeBackup:
-                    inputs.append(back_up(self._store, action, lambda: None))
+                    results.append(back_up(self._store, action, lambda: None))
                 elif type(action) is not StopBackup:  # a backup is made in its turn
                     actions.append(action)
+            todo = self._core.turn(now, results) if results else ()
         return actions
 
 

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, assert_never
+from collections.abc import Sequence
+from typing import Final, assert_never
 
-from flux_trio.cores.job_manager.calls import JobManagerAction
+from flux_trio.cores.job_manager.calls import (
+    JobManagerAction,
+    JobManagerInput,
+    JobManagerOwnAction,
+    JobManagerOwnInput,
+    JobManagerTimer,
+)
 from flux_trio.cores.job_manager.core import JobManagerCore
+from flux_trio.cores.turns import Core
 from flux_trio.protocols import (
     AskHook,
     AskJobs,
@@ -18,8 +26,10 @@ from flux_trio.protocols import (
     TellPlugins,
 )
 
+_FOR_PLUGINS: Final = (AskHook, TellPlugins, AskJobs, CancelHook)
 
-class PluginTurns:
+
+class PluginTurns(Core[JobManagerTimer, JobManagerOwnInput, JobManagerOwnAction]):
     """Performs the core's actions for plugins, in order, and returns its other actions.
 
     The actions that follow from an answer are performed before the next question.
@@ -28,22 +38,27 @@ class PluginTurns:
     def __init__(self, core: JobManagerCore, plugins: Plugins) -> None:
         self._core = core
         self._plugins = plugins
-        self.start = core.start
 
-    def turn(self, now: float, inputs: list[Any]) -> list[JobManagerAction]:
+    def start(self, now: float) -> list[JobManagerAction]:
+        """See `Core`."""
+        return self._core.start(now)
+
+    def turn(self, now: float, inputs: Sequence[JobManagerInput]) -> list[JobManagerAction]:
         """See `Core`."""
         core = self._core
         actions = self._turn(now, inputs)
         while core.is_turning:
-            todo: list[Any] = actions[::-1]  # the next one is the last
+            todo = actions[::-1]  # the next one is the last
             while todo:
-                reply = self._do(todo.pop())
-                if reply is not None:
+                action = todo.pop()
+                if not isinstance(action, _FOR_PLUGINS):
+                    raise TypeError(f"expected an action for plugins, got {action!r}")
+                if (reply := self._do(action)) is not None:
                     todo += reversed(self._turn(now, [reply]))
             actions = self._turn(now, [])
         return actions
 
-    def _turn(self, now: float, inputs: list[Any]) -> list[JobManagerAction]:
+    def _turn(self, now: float, inputs: Sequence[JobManagerInput]) -> list[JobManagerAction]:
         """A turn of the core that begins with the interests of plugins if these have changed."""
         news = self._plugins.news()
         return self._core.turn(now, inputs if news is None else [news, *inputs])

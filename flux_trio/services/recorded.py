@@ -19,31 +19,50 @@ from flux_trio.cores.recorded import (
 )
 from flux_trio.cores.recorded_plugins import RecordedPlugins
 from flux_trio.cores.state import CorePart
-from flux_trio.cores.turns import Core
+from flux_trio.cores.turns import CommonAction, CommonInput, Core, KeyT
 from flux_trio.protocols import Plugins
 
 P = ParamSpec("P")
+InputT = TypeVar("InputT")
+ActionT = TypeVar("ActionT")
 CoreT = TypeVar("CoreT", bound=CorePart)
+CoreT_co = TypeVar("CoreT_co", covariant=True)
 TurnSink: TypeAlias = Callable[[dict[str, Any]], None]
+Actions: TypeAlias = Sequence[CommonAction[KeyT] | ActionT]
 
 
-class Made(Generic[CoreT]):
-    """A core; `turns` takes its turns, the core itself unless they are recorded."""
+class Made(Generic[CoreT_co]):
+    """A core, and what takes its turns: the core itself unless they are recorded."""
 
-    def __init__(self, core: CoreT) -> None:
+    def __init__(self, core: CoreT_co, recorder: Recorder | None = None) -> None:
         self.core = core
+        self._recorder = recorder
 
     @property
-    def turns(self) -> Core[Any, Any]:
-        core: Any = self.core
-        turns: Core[Any, Any] = core
-        return turns
+    def turns(self: Made[Core[KeyT, InputT, ActionT]]) -> Core[KeyT, InputT, ActionT]:
+        if self._recorder is None:
+            return self.core
+        return _Recorded(self._recorder, self.core)
 
     def turns_with(
-        self, plugins: Plugins, make: Callable[[CoreT, Plugins], Core[Any, Any]]
-    ) -> Core[Any, Any]:
+        self,
+        plugins: Plugins,
+        make: Callable[[CoreT_co, Plugins], Core[KeyT, InputT, ActionT]],
+    ) -> Core[KeyT, InputT, ActionT]:
         """Return `make(core, plugins)`, which takes the turns of the core with its plugins."""
-        return make(self.core, plugins)
+        if self._recorder is None:
+            return make(self.core, plugins)
+        asked = RecordedPlugins(plugins)
+        return _Recorded(self._recorder, make(self.core, asked), asked)
+
+
+class Recorder:
+    """Where the turns of a core are recorded; `making` is how it was made, and its state."""
+
+    def __init__(self, handle: Handle, sink: TurnSink, making: dict[str, Any]) -> None:
+        self.handle = handle
+        self.sink = sink
+        self.making = {"version": __version__, **making}
 
 
 def make_core(
@@ -60,54 +79,36 @@ def make_core(
     # The state is that of another core: an object whose attributes were listed has them in a
     # dictionary from then on, where CPython finds them more slowly than in the object itself.
     making = written_making(type(core), args, kwargs) | {"state": make(*args, **kwargs).dump()}
-    return _MadeRecorded(handle, sink, core, making)
+    return Made(core, Recorder(handle, sink, making))
 
 
-class _MadeRecorded(Made[CoreT]):
-    def __init__(self, handle: Handle, sink: TurnSink, core: CoreT, making: dict[str, Any]) -> None:
-        super().__init__(core)
-        self._handle = handle
-        self._sink = sink
-        self._making = {"version": __version__, **making}
-
-    @property
-    def turns(self) -> Core[Any, Any]:
-        return _Recorded(self._handle, self._sink, super().turns, self._making)
-
-    def turns_with(
-        self, plugins: Plugins, make: Callable[[CoreT, Plugins], Core[Any, Any]]
-    ) -> Core[Any, Any]:
-        asked = RecordedPlugins(plugins)
-        return _Recorded(self._handle, self._sink, make(self.core, asked), self._making, asked)
-
-
-class _Recorded:
+class _Recorded(Core[KeyT, InputT, ActionT]):
     """Records each turn that `turns` takes; also one in which it raises."""
 
     def __init__(
         self,
-        handle: Handle,
-        sink: TurnSink,
-        turns: Core[Any, Any],
-        making: dict[str, Any],
+        recorder: Recorder,
+        turns: Core[KeyT, InputT, ActionT],
         plugins: RecordedPlugins | None = None,
     ) -> None:
-        self._handle = handle
-        self._sink = sink
+        self._recorder = recorder
         self._turns = turns
-        self._making = making
         self._plugins = plugins
 
-    def start(self, now: float) -> list[Any]:
-        return self._take({"now": now, **self._making}, lambda: self._turns.start(now))
+    def start(self, now: float) -> Actions[KeyT, ActionT]:
+        return self._take({"now": now, **self._recorder.making}, lambda: self._turns.start(now))
 
-    def turn(self, now: float, inputs: Sequence[Any]) -> list[Any]:
-        written = written_inputs(inputs, self._handle.places_of_taken())
+    def turn(
+        self, now: float, inputs: Sequence[CommonInput[KeyT] | InputT]
+    ) -> Actions[KeyT, ActionT]:
+        written = written_inputs(inputs, self._recorder.handle.places_of_taken())
         taken = list(inputs)
         return self._take({"now": now, "inputs": written}, lambda: self._turns.turn(now, taken))
 
-    def _take(self, data: dict[str, Any], take: Callable[[], list[Any]]) -> list[Any]:
-        actions: list[Any] | None = None
+    def _take(
+        self, data: dict[str, Any], take: Callable[[], Actions[KeyT, ActionT]]
+    ) -> Actions[KeyT, ActionT]:
+        actions: Actions[KeyT, ActionT] | None = None
         try:
             actions = take()
         finally:
@@ -117,5 +118,5 @@ class _Recorded:
                 data["actions"] = lines
             if self._plugins is not None:
                 data.update(self._plugins.take_said())
-            self._sink(data)
+            self._recorder.sink(data)
         return actions

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import trio
 
 from flux_trio.broker import Handle
 from flux_trio.config import CheckConfig
-from flux_trio.cores.resource.checks import RunCheck
 from flux_trio.cores.resource.core import ResourceCore
 from flux_trio.durations import Durations
 from flux_trio.editions import CLASSIC, Edition
@@ -17,7 +15,7 @@ from flux_trio.formats import Idset, ResourceSet, parse_duration
 from flux_trio.messages import topics
 from flux_trio.services.recorded import make_core
 from flux_trio.services.resource_checks import CheckRunner
-from flux_trio.services.runner import run_core
+from flux_trio.services.runner import no_other_actions, run_core
 
 
 async def run(
@@ -39,7 +37,7 @@ async def run(
     handle.register(topics.RESOURCE)
     if check is None:
         made = make_core(handle, ResourceCore, inventory, exclude, missing=missing, edition=edition)
-        await run_core(handle, made.turns, task_status=task_status)
+        await run_core(handle, made.turns, no_other_actions, task_status=task_status)
         return
     interval_s = parse_duration(check.interval)
     made = make_core(
@@ -53,11 +51,6 @@ async def run(
     )
     runner = CheckRunner(check, inventory.nnodes, handle.post, Durations.of(handle.now))
 
-    def perform(action: Any) -> None:
-        if not isinstance(action, RunCheck):
-            raise TypeError(f"expected an action of this service, got {action!r}")
-        runner.run_nowait(action)
-
     async with trio.open_nursery() as nursery:
         nursery.start_soon(runner.serve)
-        await run_core(handle, made.turns, perform, task_status=task_status)
+        await run_core(handle, made.turns, runner.run_nowait, task_status=task_status)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Hashable
-from typing import Any, Final, assert_never
+from collections.abc import Callable, Sequence
+from typing import Final, Generic, Never, TypeVar, assert_never, overload
 
 import trio
 
@@ -14,28 +14,34 @@ from flux_trio.clock import Steps, wait_s_max
 from flux_trio.cores.turns import (
     ClearTimer,
     ClockStepped,
+    CommonAction,
     Core,
     Exit,
+    KeyT,
     Log,
     Note,
     NoteAll,
+    RunnerAction,
     SetTimer,
     TimerFired,
 )
 from flux_trio.messages import Event, Request, Response
 
+InputT = TypeVar("InputT")
+ActionT = TypeVar("ActionT")
+
 STALE_MAX: Final = 64  # outdated entries that the heap may have beyond the number of timers
 
 
-class Timers:
+class Timers(Generic[KeyT]):
     """The timers of a core: at most one for a key, fired in order of time."""
 
     def __init__(self) -> None:
-        self._at: dict[Hashable, tuple[float, int]] = {}
-        self._heap: list[tuple[float, int, Hashable]] = []
+        self._at: dict[KeyT, tuple[float, int]] = {}
+        self._heap: list[tuple[float, int, KeyT]] = []
         self._count = 0
 
-    def set(self, key: Hashable, at: float) -> None:
+    def set(self, key: KeyT, at: float) -> None:
         """Fire `key` at `at`; this replaces an earlier time."""
         self._count += 1
         self._at[key] = (at, self._count)
@@ -44,7 +50,7 @@ class Timers:
             self._heap = [(*order, each) for each, order in self._at.items()]
             heapq.heapify(self._heap)
 
-    def clear(self, key: Hashable) -> None:
+    def clear(self, key: KeyT) -> None:
         """Do not fire `key`."""
         self._at.pop(key, None)
 
@@ -57,7 +63,7 @@ class Timers:
             heapq.heappop(self._heap)  # cleared, or set again
         return None
 
-    def pop_due(self, now: float) -> list[TimerFired]:
+    def pop_due(self, now: float) -> list[TimerFired[KeyT]]:
         """Remove and return the timers whose time has come, the earliest first."""
         due = []
         while (at := self.next_at()) is not None and at <= now:
@@ -67,15 +73,34 @@ class Timers:
         return due
 
 
-def no_other_actions(action: Any) -> None:
-    """Reject an action; for a core without actions of its own."""
+def no_other_actions(action: object) -> None:
+    """Reject an action; for a core that has no actions of its own as it is made here."""
     raise TypeError(f"expected an action of this service, got {action!r}")
+
+
+@overload
+async def run_core(
+    handle: Handle,
+    core: Core[KeyT, InputT, Never],
+    *,
+    task_status: trio.TaskStatus[None] = ...,
+) -> None: ...
+
+
+@overload
+async def run_core(
+    handle: Handle,
+    core: Core[KeyT, InputT, ActionT],
+    perform: Callable[[ActionT], None],
+    *,
+    task_status: trio.TaskStatus[None] = ...,
+) -> None: ...
 
 
 async def run_core(
     handle: Handle,
-    core: Core[Any, Any],
-    perform: Callable[[Any], None] = no_other_actions,
+    core: Core[KeyT, InputT, ActionT],
+    perform: Callable[[ActionT], None] = no_other_actions,
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -87,10 +112,10 @@ async def run_core(
     `handle.post`.
     """
     core = handle.adopt(core)
-    timers = Timers()  # by Trio's clock, which cannot be set
+    timers: Timers[KeyT] = Timers()  # by Trio's clock, which cannot be set
     steps = Steps(handle.now)
 
-    def do(actions: list[Any]) -> None:
+    def do(actions: Sequence[CommonAction[KeyT] | ActionT]) -> None:
         for action in actions:
             if isinstance(action, (Request, Response, Event)):
                 handle.send(action)
@@ -129,9 +154,9 @@ async def run_core(
 
 def _do_common(
     handle: Handle,
-    timers: Timers,
+    timers: Timers[KeyT],
     steps: Steps,
-    action: SetTimer | ClearTimer | Log | Note | NoteAll | Exit,
+    action: RunnerAction[KeyT],
 ) -> None:
     match action:
         case SetTimer(key, at):

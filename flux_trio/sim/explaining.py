@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from flux_trio.at_once import InOrder
@@ -43,7 +43,7 @@ class _Asking:
     def start(self, _now: float) -> list[Any]:
         return []
 
-    def turn(self, _now: float, inputs: list[Response]) -> list[Any]:
+    def turn(self, _now: float, inputs: Sequence[Any]) -> list[Any]:
         self.responses += inputs
         return []
 

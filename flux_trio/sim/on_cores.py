@@ -5,7 +5,7 @@ Trio runs, because plugins live in its nurseries, but it takes no part: no plugi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 import trio
@@ -99,7 +99,7 @@ class _JobManager(JobManagerAtOnce):
         super().use(plugins)
         self._host = plugins
 
-    def turn(self, now: float, inputs: list[Any]) -> list[Any]:
+    def turn(self, now: float, inputs: Sequence[Any]) -> list[Any]:
         """See `Core`."""
         actions = self.answered(now, inputs)
         self._host.recount_at_rest()
@@ -205,7 +205,7 @@ class _Workload:
         self._heard = now
         return [*self._submit(now), SetTimer(_SILENT, now + self._replay.silence_s_max)]
 
-    def turn(self, now: float, inputs: list[Any]) -> list[Any]:
+    def turn(self, now: float, inputs: Sequence[Any]) -> list[Any]:
         responses = [each for each in inputs if isinstance(each, Response)]
         if responses:
             self._heard = now

@@ -10,7 +10,15 @@ import pytest
 from flux_trio.cores.job_manager.jobs import ledger
 from flux_trio.formats import Event, apply_update, format_r, parse_r
 from flux_trio.messages import topics
-from flux_trio.protocols import STATE_TOPICS, AskHook, HookAnswer, JobState, UpdateAsked
+from flux_trio.protocols import (
+    STATE_TOPICS,
+    AskHook,
+    DependencyAsked,
+    HookAnswer,
+    JobState,
+    UpdateApplied,
+    UpdateAsked,
+)
 from tests.support.manager_script import PRIORITIZE, ManagerScript, posting
 from tests.support.scheduling import machine
 
@@ -185,7 +193,7 @@ def test_update_hook_is_told_what_and_by_whom() -> None:
     (question,) = [q for q in m.plugins.questions if q.topic == f"job.update.{DURATION}"]
     assert question.args == UpdateAsked(DURATION, 60, 1000, is_owner=True)
     (question,) = [q for q in m.plugins.questions if q.topic == "job.update"]
-    assert question.args == {DURATION: 60}
+    assert question.args == UpdateApplied({DURATION: 60})
 
 
 # --- admission
@@ -203,7 +211,10 @@ def test_dependencies_are_asked_about_one_by_one_before_new() -> None:
         "job.dependency.string",
         "job.new",
     ]
-    assert [q.args for q in m.plugins.questions[2:4]] == [first, second]
+    assert [q.args for q in m.plugins.questions[2:4]] == [
+        DependencyAsked(first),
+        DependencyAsked(second),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,13 @@ from trio.testing import MockClock
 
 from flux_trio import jobtap
 from flux_trio.jobtap import Plugin, Reject, UpdateAllowed
-from flux_trio.protocols import HookAnswer, HookAnswered, JobState, PostEvent
+from flux_trio.protocols import (
+    DependencyAsked,
+    HookAnswer,
+    HookAnswered,
+    JobState,
+    PostEvent,
+)
 from tests.support.job_view import SeenJob
 from tests.support.plugin_host import JOB, PRIORITY, Rig, asked_to_set, chain, handling, rig
 
@@ -167,7 +173,9 @@ async def test_dependency_comes_parsed() -> None:
     async with rig(
         handling("job.dependency.hold", lambda job, dependency: seen.append(dependency))
     ) as r:
-        r.ask("job.dependency.hold", args={"scheme": "hold", "value": "x", "for": 3})
+        r.ask(
+            "job.dependency.hold", args=DependencyAsked({"scheme": "hold", "value": "x", "for": 3})
+        )
     assert seen == [jobtap.Dependency("hold", "x", {"for": 3})]
 
 

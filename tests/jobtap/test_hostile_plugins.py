@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 from flux_trio import jobtap
 from flux_trio.jobtap import FluxError, NotAllowed, PluginError, Reject, ServiceRequest, State
-from flux_trio.protocols import Annotate, JobState, PostEvent
+from flux_trio.protocols import Annotate, JobState, PostEvent, UpdateApplied
 from flux_trio.testing.pytest_plugin import StartHarness
 from tests.support.plugin_host import JOB, PRIORITY, asked_to_set, handling, rig
 
@@ -241,7 +241,7 @@ async def test_what_a_handler_is_given_cannot_be_changed_for_others() -> None:
         job.event.context["a"].clear()
 
     async with rig(handling("job.update", spoil)) as r:
-        assert r.answer("job.update", args=updates).error is None
+        assert r.answer("job.update", args=UpdateApplied(updates)).error is None
         assert updates == {"attributes.system.bank": {"a": 1}}
     async with rig(handling(PRIORITY, spoil_event)) as r:
         assert r.answer(args=event).error is None

@@ -14,7 +14,7 @@ from trio.testing import MockClock
 from flux_trio import jobtap
 from flux_trio.formats import Jobspec
 from flux_trio.jobtap import Plugin, State
-from flux_trio.protocols import JobState
+from flux_trio.protocols import JobState, UpdateApplied
 from tests.support.job_view import SeenJob
 from tests.support.plugin_host import Rig, rig
 
@@ -233,7 +233,7 @@ async def test_job_is_counted_anew_when_its_jobspec_has_changed() -> None:
     async with rig(plugin) as r:
         job = r.move(NEW, State.RUN)
         moved = replace(job, jobspec=IN_DEBUG)
-        r.answer("job.update", moved, {})
+        r.answer("job.update", moved, UpdateApplied({}))
         assert dict(plugin.running) == {"debug": 1}
         r.jobs(moved)
         assert r.host.recount() == 0, r.logged

@@ -34,7 +34,7 @@ class ListedJobs:
         self.kvs = InstantKvs()
         self.core = JobListCore(config)
         self.journal: Request | None = None  # the open request for it
-        self.timers: list[SetTimer] = []
+        self.timers: list[SetTimer[Any]] = []
         self.logs: list[Log] = []
         self.lookups: list[str] = []  # keys that were looked up
         self.sent: list[Response] = []

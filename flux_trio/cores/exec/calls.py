@@ -1,15 +1,16 @@
-"""What the exec core waits for: the calls that it has open, the timers that it has set."""
+"""The inputs and actions of the exec core, its open calls, and the timers that it has set."""
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from flux_trio.cores.exec.vocabulary import ExecAction
+from flux_trio.cores.exec.vocabulary import OutputRead, ReadOutput, ShellInput, ToShell
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.streams import StreamKey
+from flux_trio.cores.turns import CommonAction, CommonInput
 from flux_trio.formats.meanings import JobId
 
 
@@ -112,6 +113,10 @@ class TimerKind(Enum):
     __hash__ = object.__hash__  # Enum's own is slow, and timers are looked up often
 
 
+JobTimer: TypeAlias = Literal[TimerKind.END, TimerKind.WARN, TimerKind.KILL, TimerKind.STUCK]
+"""The kinds of which each job has a timer of its own."""
+
+
 class TimerKey(NamedTuple):
     """The keys of the exec core's timers; the last three kinds have one timer each."""
 
@@ -125,4 +130,8 @@ AGAIN: TimerKey = TimerKey(TimerKind.AGAIN)
 AGAIN_S: Final = 1.0
 """Seconds until a request is sent again that a full inbox has refused (EAGAIN)."""
 
+ExecOwnInput: TypeAlias = OutputRead | ShellInput
+ExecOwnAction: TypeAlias = ToShell | ReadOutput
+ExecInput: TypeAlias = CommonInput[TimerKey] | ExecOwnInput
+ExecAction: TypeAlias = CommonAction[TimerKey] | ExecOwnAction
 ExecOutbox: TypeAlias = Outbox[ExecCall, ExecAction, TimerKey]

@@ -26,11 +26,16 @@ from flux_trio.cores.exec.calls import (
     EndPut,
     EndRead,
     EventlogRead,
+    ExecAction,
     ExecCall,
+    ExecInput,
     ExecOutbox,
+    ExecOwnAction,
+    ExecOwnInput,
     ExpirationRead,
     HelloSaid,
     JobCounted,
+    JobTimer,
     JournalFollowed,
     KeyRead,
     OutputPut,
@@ -53,8 +58,6 @@ from flux_trio.cores.exec.starts import Starts
 from flux_trio.cores.exec.storing import Storing
 from flux_trio.cores.exec.targets import Targets
 from flux_trio.cores.exec.vocabulary import (
-    ExecAction,
-    ExecInput,
     OutputRead,
     ShellConnected,
     ShellFailed,
@@ -64,7 +67,7 @@ from flux_trio.cores.exec.vocabulary import (
 from flux_trio.cores.fingerprint import PayloadTypes
 from flux_trio.cores.methods import Methods
 from flux_trio.cores.state import CorePart
-from flux_trio.cores.turns import ClockStepped, Log, TimerFired
+from flux_trio.cores.turns import ClockStepped, Core, Log, TimerFired
 from flux_trio.editions import CLASSIC, Edition, exec_requests, job_requests, rfc32
 from flux_trio.formats import ResourceSet, format_fluid, parse_duration, parse_size
 from flux_trio.messages import (
@@ -83,7 +86,7 @@ from flux_trio.protocols import JobEvent
 from flux_trio.shell.protocol import Done, Fed, Listing, Postponed, Started, Unknown
 
 
-class ExecCore(CorePart):
+class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
     """One execution service.
 
     `environment` is added to the environment of every task, with the values that it has when the
@@ -219,7 +222,6 @@ class ExecCore(CorePart):
                 case Event():
                     self._event(item)
                 case TimerFired(key):
-                    assert isinstance(key, TimerKey)
                     self._outbox.fired(key)
                     self._fired(key)
                 case ClockStepped(by):
@@ -261,17 +263,19 @@ class ExecCore(CorePart):
                 assert_never(call)
 
     def _fired(self, key: TimerKey) -> None:
-        if key.kind is TimerKind.POLL:
-            self._attachments.poll()
-        elif key.kind is TimerKind.RETRY:
-            self._real.retry()
-        elif key.kind is TimerKind.AGAIN:
-            self._journal.ask_again()
-            self._targets.ask_again()
-        elif (job := self._jobs.running(key.id)) is not None:
-            self._fired_of(job, key.kind)
+        match key.kind:
+            case TimerKind.POLL:
+                self._attachments.poll()
+            case TimerKind.RETRY:
+                self._real.retry()
+            case TimerKind.AGAIN:
+                self._journal.ask_again()
+                self._targets.ask_again()
+            case kind:
+                if (job := self._jobs.running(key.id)) is not None:
+                    self._fired_of(job, kind)
 
-    def _fired_of(self, job: Job, kind: TimerKind) -> None:
+    def _fired_of(self, job: Job, kind: JobTimer) -> None:
         match kind:
             case TimerKind.END:
                 self._runs.expire(job)
@@ -281,6 +285,8 @@ class ExecCore(CorePart):
                 self._real.kill(job)
             case TimerKind.STUCK:
                 self._runs.stuck(job)
+            case _:
+                assert_never(kind)
 
     def _clock_stepped(self, by: float) -> None:
         """Move all times by `by` seconds, so that durations stay as long as they were."""

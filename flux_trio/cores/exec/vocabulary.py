@@ -1,4 +1,4 @@
-"""Inputs and actions of the exec core besides messages: shell host, output files."""
+"""Inputs and actions of the exec core besides messages and timers: shell host, output files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TypeAlias
 import msgspec
 
 from flux_trio.cores.streams import StreamKey
-from flux_trio.cores.turns import CommonAction, CommonInput
 from flux_trio.formats.meanings import JobId
 from flux_trio.shell.protocol import ShellNotice, ShellRequest
 
@@ -75,6 +74,3 @@ class ShellFailed(msgspec.Struct, frozen=True):
 
 
 ShellInput: TypeAlias = ShellConnected | ShellLost | ShellFailed | ShellNotice
-
-ExecInput: TypeAlias = CommonInput | OutputRead | ShellInput
-ExecAction: TypeAlias = CommonAction | ToShell | ReadOutput

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Final, Literal, TypeAlias, assert_never
+from typing import Any, Final, Literal, Never, TypeAlias, assert_never
 
 import msgspec
 
@@ -20,7 +20,15 @@ from flux_trio.cores.methods import Methods
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.sharing import Backlog
 from flux_trio.cores.state import CorePart
-from flux_trio.cores.turns import ClockStepped, CommonAction, CommonInput, Exit, Log, TimerFired
+from flux_trio.cores.turns import (
+    ClockStepped,
+    CommonAction,
+    CommonInput,
+    Core,
+    Exit,
+    Log,
+    TimerFired,
+)
 from flux_trio.editions import submission
 from flux_trio.formats import (
     GENERATORS_MAX,
@@ -102,10 +110,12 @@ class BatchDecided(msgspec.Struct, frozen=True):
 
 
 IngestCall: TypeAlias = LastIdRead | RoomTold | BatchStored | BatchDecided
-IngestAction: TypeAlias = CommonAction
+IngestTimer: TypeAlias = Literal["again"]
+IngestInput: TypeAlias = CommonInput[IngestTimer]
+IngestAction: TypeAlias = CommonAction[IngestTimer]
 
 
-class IngestCore(CorePart):
+class IngestCore(CorePart, Core[IngestTimer, Never, Never]):
     """The batches that are under way, and the ids.
 
     The job manager refuses a job beyond a limit of its user, when the job is already stored. From
@@ -122,7 +132,7 @@ class IngestCore(CorePart):
     _batch: _Batch
 
     def __init__(self) -> None:
-        self._outbox = Outbox[IngestCall, IngestAction, Literal["again"]]()
+        self._outbox = Outbox[IngestCall, IngestAction, IngestTimer]()
         self._full = set()  # users who have met a limit; removed when there is room again
         self._unchecked = {}  # submissions of this turn, by user in `_full`
         self._ids = None  # None until the job manager has told the last id
@@ -145,7 +155,7 @@ class IngestCore(CorePart):
         self._ask_last_id()
         return self._outbox.take_actions()
 
-    def turn(self, now: float, inputs: Sequence[CommonInput]) -> list[IngestAction]:
+    def turn(self, now: float, inputs: Sequence[IngestInput]) -> list[IngestAction]:
         """Check submissions, and take the batches one step further."""
         self._outbox.now = now
         requests: list[Request] = []
@@ -157,19 +167,26 @@ class IngestCore(CorePart):
                 requests.append(message)
             elif type(message) is Request:
                 self._outbox.send(self._put_off(message))
-            elif isinstance(message, Event):
-                self._event(message)
-            elif isinstance(message, TimerFired):
-                self._outbox.fired("again")
-                self._go_on()
-            elif type(message) is ClockStepped:
-                self._outbox.clock_stepped(message.by)
+            else:
+                self._take_rare(message)
         if self._ids is not None:
             for request in [*self._backlog.take(), *requests]:
                 self._outbox.send(self._methods.call(request))
             self._check_room()
             self._store()
         return self._outbox.take_actions()
+
+    def _take_rare(self, message: Event | TimerFired[IngestTimer] | ClockStepped) -> None:
+        match message:
+            case Event():
+                self._event(message)
+            case TimerFired(key):
+                self._outbox.fired(key)
+                self._go_on()
+            case ClockStepped(by):
+                self._outbox.clock_stepped(by)
+            case _:
+                assert_never(message)
 
     def _put_off(self, request: Request) -> Response | None:
         """Keep a request until the last id is known; refuse it if that cannot be known now."""

@@ -10,22 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final, assert_never
+from typing import Any, Final, Never, assert_never
 
 from flux_trio.config import Config
 from flux_trio.cores.configuring import configuration_in
 from flux_trio.cores.fingerprint import PayloadTypes
+from flux_trio.cores.job_list import exchange
 from flux_trio.cores.job_list.asked import Asked
 from flux_trio.cores.job_list.details import EVENTLOG, Details
 from flux_trio.cores.job_list.exchange import (
-    RETRY_TIMER,
-    SLICE_TIMER,
     ActiveListed,
     ActiveLogs,
     EndedPage,
     Exchange,
     IdRead,
     JobCounted,
+    JobListAction,
+    JobListInput,
+    JobListTimer,
     JournalTold,
     KeyRead,
     LogChanged,
@@ -45,7 +47,7 @@ from flux_trio.cores.methods import Methods
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.sharing import Backlog
 from flux_trio.cores.state import CorePart
-from flux_trio.cores.turns import ClockStepped, CommonAction, CommonInput, TimerFired
+from flux_trio.cores.turns import ClockStepped, Core, TimerFired
 from flux_trio.editions import job_list, journal, streams
 from flux_trio.formats import FormatError, job_key
 from flux_trio.messages import (
@@ -64,7 +66,7 @@ from flux_trio.protocols import PENDING, RUNNING, JobState
 _ABOUT_A_JOB: Final = (topics.LIST_ID, topics.INFO_LOOKUP, topics.INFO_WATCH)
 
 
-class JobListCore(CorePart):
+class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
     """The whole state of job-list and job-info."""
 
     _backlog: Backlog[Request]
@@ -128,13 +130,13 @@ class JobListCore(CorePart):
             topics.credit_of(topics.INFO_WATCH): streams.Grant,
         }
 
-    def start(self, now: float) -> list[CommonAction]:
+    def start(self, now: float) -> list[JobListAction]:
         """Follow the jobs from here on."""
         self._exchange.now = now
         self._follower.open()
         return self._exchange.take_actions()
 
-    def turn(self, now: float, inputs: Sequence[CommonInput]) -> list[CommonAction]:
+    def turn(self, now: float, inputs: Sequence[JobListInput]) -> list[JobListAction]:
         """Take answers first, so that requests see the newest state; then answer requests."""
         self._exchange.now = now
         self._listings.start_turn()
@@ -154,8 +156,9 @@ class JobListCore(CorePart):
                 case ClockStepped(by):
                     self._exchange.clock_stepped(by)
                     self._records.clock_stepped(by)
-                case TimerFired():
-                    self._fired(message)
+                case TimerFired(key):
+                    self._exchange.fired(key)
+                    self._fired(key)
                 case _:
                     assert_never(message)
         if requests:
@@ -167,16 +170,16 @@ class JobListCore(CorePart):
         self._answer(requests)
         return self._exchange.take_actions()
 
-    def _fired(self, fired: TimerFired) -> None:
-        if fired.key == RETRY_TIMER:
-            self._exchange.fired(RETRY_TIMER)
-            self._follower.open()
-        elif fired.key == SLICE_TIMER:
-            self._exchange.fired(SLICE_TIMER)
-            self._follower.go_on()
-        elif isinstance(userid := fired.key, int):
-            self._exchange.fired(userid)
-            self._listings.go_on(userid)
+    def _fired(self, key: JobListTimer) -> None:
+        match key:
+            case exchange.RETRY_TIMER:
+                self._follower.open()
+            case exchange.SLICE_TIMER:
+                self._follower.go_on()
+            case int(userid):
+                self._listings.go_on(userid)
+            case _:
+                assert_never(key)
 
     def _answer(self, requests: list[Request]) -> None:
         if self._follower.ready:

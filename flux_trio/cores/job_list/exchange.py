@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from flux_trio.cores.job_list.records import Record
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.streams import StreamKey
-from flux_trio.cores.turns import CommonAction
+from flux_trio.cores.turns import CommonAction, CommonInput
 from flux_trio.editions.journal import Ended
 from flux_trio.formats.meanings import JobId, KvsKey
-from flux_trio.messages import Request, topics
+from flux_trio.messages import Request
 
 Listed: TypeAlias = Record | Ended
 """A job to be listed: an active job, or the entry of a finished job in the index."""
@@ -109,11 +109,13 @@ JobListCall: TypeAlias = (
     | LogRead
     | JobCounted
 )
-JobListTimer: TypeAlias = str | int
+JobListTimer: TypeAlias = Literal["job-manager.events-journal", "slice"] | int
 """The journal's topic, for the next attempt to open it; `SLICE_TIMER`, for the next slice of its
 events; or the user whose lists go on."""
 
-RETRY_TIMER = topics.JOB_JOURNAL
-SLICE_TIMER = "slice"
+RETRY_TIMER: Final = "job-manager.events-journal"
+SLICE_TIMER: Final = "slice"
 
-Exchange: TypeAlias = Outbox[JobListCall, CommonAction, JobListTimer]
+JobListInput: TypeAlias = CommonInput[JobListTimer]
+JobListAction: TypeAlias = CommonAction[JobListTimer]
+Exchange: TypeAlias = Outbox[JobListCall, JobListAction, JobListTimer]

@@ -319,10 +319,12 @@ OtherCall: TypeAlias = (
 )
 """Calls for users, queues and the kvs."""
 
-JobManagerInput: TypeAlias = (
-    CommonInput | Operation | PluginInterests | PluginReply | PluginsChanged | UserFound
-)
 JobManagerCall: TypeAlias = JobCall | OtherCall
 JobManagerTimer: TypeAlias = Literal["purge", "sweep"]
-JobManagerAction: TypeAlias = CommonAction | FindUser | PluginReplayed | PluginAction
+JobManagerOwnInput: TypeAlias = (
+    Operation | PluginInterests | PluginReply | PluginsChanged | UserFound
+)
+JobManagerInput: TypeAlias = CommonInput[JobManagerTimer] | JobManagerOwnInput
+JobManagerOwnAction: TypeAlias = FindUser | PluginReplayed | PluginAction
+JobManagerAction: TypeAlias = CommonAction[JobManagerTimer] | JobManagerOwnAction
 JobManagerOutbox: TypeAlias = Outbox[JobManagerCall, JobManagerAction, JobManagerTimer]

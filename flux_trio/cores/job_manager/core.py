@@ -12,8 +12,8 @@ action; a plugin that answers at once does so before the turn goes on.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeAlias, assert_never
 
 from flux_trio.config import Config
 from flux_trio.cores.fingerprint import PayloadTypes
@@ -21,6 +21,9 @@ from flux_trio.cores.job_manager.calls import (
     JobManagerAction,
     JobManagerInput,
     JobManagerOutbox,
+    JobManagerOwnAction,
+    JobManagerOwnInput,
+    JobManagerTimer,
 )
 from flux_trio.cores.job_manager.held import payload_types
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
@@ -32,7 +35,8 @@ from flux_trio.cores.job_manager.requests.submission import submitted_in
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.sharing import Backlog
 from flux_trio.cores.state import CorePart
-from flux_trio.cores.turns import ClockStepped, TimerFired
+from flux_trio.cores.turns import ClockStepped, Core, TimerFired
+from flux_trio.formats.meanings import Json
 from flux_trio.messages import (
     Errno,
     Event,
@@ -48,6 +52,8 @@ from flux_trio.protocols import (
     AllocState,
     Annotate,
     HookAnswered,
+    HookPostponed,
+    JobsAnswered,
     JobState,
     JobView,
     LinkEvent,
@@ -61,11 +67,14 @@ from flux_trio.protocols import (
 
 _PRIORITY: Final = JobState.PRIORITY  # looked up once, since all jobs pass here
 
+_RareInput: TypeAlias = Event | TimerFired[JobManagerTimer] | JobManagerOwnInput
+_REPLIES: Final = (HookAnswered, HookPostponed, JobsAnswered)
+
 _ABOUT_QUEUES: Final = (topics.JOB_QUEUE_LIST, topics.JOB_QUEUE_STATUS)
 """Requests by which users find out why jobs wait."""
 
 
-class JobManagerCore(CorePart):
+class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobManagerOwnAction]):
     """The whole state of the job manager; `owner` is the instance owner's userid."""
 
     is_turning: bool  # a turn has begun, and waits for plugins that answer at once
@@ -141,7 +150,7 @@ class JobManagerCore(CorePart):
         """Return whether an active job is of this user."""
         return self._parts.explaining.is_of(jobid, userid)
 
-    def note_all(self, kind: str, notes: Sequence[dict[str, Any]]) -> bool:
+    def note_all(self, kind: str, notes: Sequence[dict[str, Json]]) -> bool:
         """Put records of hooks among the events of this turn; return False if there is no turn."""
         if self.is_turning:
             self._parts.ledger.note_all(kind, notes)
@@ -163,9 +172,8 @@ class JobManagerCore(CorePart):
         `PluginInterests` come before all other inputs.
         """
         hooks = self._parts.hooks
-        if inputs and type(inputs[0]) is PluginInterests:
-            self._parts.ledger.take_interest(inputs[0].notes)
-            hooks.interests.take(inputs[0])
+        if inputs and type(first := inputs[0]) is PluginInterests:
+            self._heed(first)
             inputs = inputs[1:]
         if not self.is_turning:
             self.is_turning = True
@@ -174,7 +182,9 @@ class JobManagerCore(CorePart):
             self._parts.sweeps.start_turn()
         elif inputs:
             for reply in inputs:
-                hooks.take(reply)  # type: ignore[arg-type]  # only replies come in a turn
+                if not isinstance(reply, _REPLIES):
+                    raise TypeError(f"expected a reply of plugins within a turn, got {reply!r}")
+                hooks.take(reply)
             return list(hooks.take_actions())
         waiting, at_once = self._inputs, hooks.at_once
         while not at_once:
@@ -244,38 +254,53 @@ class JobManagerCore(CorePart):
 
     def _take(self, message: JobManagerInput) -> None:
         # the most frequent ones first
-        if type(message) is Response and (self._resumed or message.matchtag):
-            self._replies.take(message)
-        elif type(message) is Request and self._resumed:
-            self._parts.ledger.send(self._methods.call(message))
-        elif isinstance(message, ClockStepped):
+        if type(message) is Response:
+            if self._resumed or message.matchtag:
+                self._replies.take(message)
+            else:
+                self._take_early(message)
+        elif type(message) is ClockStepped:
             self._clock_stepped(message.by)
-        elif self._resumed:
-            self._take_rare(message)
-        else:
+        elif not self._resumed:
             self._take_early(message)
+        elif type(message) is Request:
+            self._parts.ledger.send(self._methods.call(message))
+        else:
+            self._take_rare(message)
 
-    def _take_rare(self, message: JobManagerInput) -> None:
-        if isinstance(message, Event):
-            self._take_event(message)
-        elif isinstance(message, HookAnswered):
-            self._parts.hooks.take(message)
-        elif isinstance(message, (PostEvent, SetPriority, Annotate, Reprioritize)):
-            self._parts.hooks.operate_when_free(message)
-        elif isinstance(message, PluginsChanged):
-            self._parts.arrivals.plugins_changed(message)
-        elif isinstance(message, UserFound):
-            self._parts.submission.found(message)
-        elif isinstance(message, TimerFired):
-            self._fired(message.key)
+    def _take_rare(self, message: _RareInput) -> None:
+        parts = self._parts
+        match message:
+            case Event():
+                self._take_event(message)
+            case HookAnswered() | HookPostponed() | JobsAnswered():
+                parts.hooks.take(message)
+            case PostEvent() | SetPriority() | Annotate() | Reprioritize():
+                parts.hooks.operate_when_free(message)
+            case PluginsChanged():
+                parts.arrivals.plugins_changed(message)
+            case PluginInterests():
+                self._heed(message)
+            case UserFound():
+                parts.submission.found(message)
+            case TimerFired(key):
+                self._outbox.fired(key)
+                self._fired(key)
+            case _:
+                assert_never(message)
 
-    def _fired(self, key: Hashable) -> None:
+    def _heed(self, interests: PluginInterests) -> None:
+        self._parts.ledger.take_interest(interests.notes)
+        self._parts.hooks.interests.take(interests)
+
+    def _fired(self, key: JobManagerTimer) -> None:
         match key:
             case "purge":
-                self._outbox.fired(key)
                 self._parts.purge.look()
             case "sweep":
-                self._outbox.fired(key)
+                pass  # each turn does a part of the open sweeps
+            case _:
+                assert_never(key)
 
     def _take_early(self, message: JobManagerInput) -> None:
         """Keep inputs until the state is read; answer why that takes long, if it is known."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final, TypeAlias, assert_never
+from typing import Any, ClassVar, Final, assert_never
 
 from flux_trio.cores.fingerprint import PayloadTypes
 from flux_trio.cores.histogram import SHORT_S, Durations
@@ -31,9 +31,13 @@ from flux_trio.cores.kvs.ops import (
     Damaged,
     Fetched,
     KvsAction,
+    KvsInput,
     KvsOutbox,
+    KvsTimer,
     Page,
+    StoreAction,
     Stored,
+    StoreInput,
     StoreOps,
     check_key,
     checked_bytes,
@@ -51,7 +55,7 @@ from flux_trio.cores.kvs.waiting import (
 from flux_trio.cores.kvs.watches import Watches
 from flux_trio.cores.methods import Methods
 from flux_trio.cores.state import CorePart
-from flux_trio.cores.turns import ClockStepped, CommonInput, Log, TimerFired
+from flux_trio.cores.turns import ClockStepped, Core, Log, TimerFired
 from flux_trio.editions import kvs
 from flux_trio.messages import (
     Errno,
@@ -69,10 +73,8 @@ from flux_trio.messages import (
 COMMIT_OPS_MAX: Final = 100_000  # of one request
 LOOKUP_KEYS_MAX: Final = 10_000  # of one request
 
-KvsInput: TypeAlias = CommonInput | Stored | Fetched | Damaged | BackedUp
 
-
-class KvsCore(CorePart):
+class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
     """The whole state of the kvs service; the store has the values."""
 
     _queue: deque[Waiting]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final, Never, TypeAlias
+from typing import Final, Literal, Never, TypeAlias, final
 
 import msgspec
 
 from flux_trio.cores.outbox import Outbox
-from flux_trio.cores.turns import CommonAction
+from flux_trio.cores.turns import CommonAction, CommonInput
 from flux_trio.editions import kvs
 from flux_trio.editions.codec import codec
 from flux_trio.formats.meanings import KvsKey, KvsText
@@ -46,6 +46,7 @@ class Unlink(msgspec.Struct, frozen=True, array_like=True, tag="unlink", gc=Fals
 Op: TypeAlias = Put | Append | Unlink
 
 
+@final
 class StoreOps(msgspec.Struct, frozen=True):
     """Action: make `ops` durable, in order, as one transaction; the answer is `Stored`."""
 
@@ -105,6 +106,7 @@ class PageRead(msgspec.Struct, frozen=True):
     values: Sequence[str | Damaged | None]
 
 
+@final
 class Fetch(msgspec.Struct, frozen=True):
     """Action: read the values of `keys`, list or count the keys below prefixes, read `pages`.
 
@@ -128,12 +130,14 @@ class Fetched(msgspec.Struct, frozen=True):
     counts: list[int] = []
 
 
+@final
 class MakeBackup(msgspec.Struct, frozen=True):
     """Action: copy the whole store to the file `path`, between rounds; the answer is `BackedUp`."""
 
     path: str
 
 
+@final
 class StopBackup(msgspec.Struct, frozen=True):
     """Action: stop the backup that is being made; its answer still comes."""
 
@@ -145,8 +149,12 @@ class BackedUp(msgspec.Struct, frozen=True):
     text: str = ""
 
 
-KvsAction: TypeAlias = CommonAction | StoreOps | Fetch | MakeBackup | StopBackup
-KvsOutbox: TypeAlias = Outbox[Never, KvsAction, str]
+KvsTimer: TypeAlias = Literal["retry"]
+StoreInput: TypeAlias = Stored | Fetched | Damaged | BackedUp
+StoreAction: TypeAlias = StoreOps | Fetch | MakeBackup | StopBackup
+KvsInput: TypeAlias = CommonInput[KvsTimer] | StoreInput
+KvsAction: TypeAlias = CommonAction[KvsTimer] | StoreAction
+KvsOutbox: TypeAlias = Outbox[Never, KvsAction, KvsTimer]
 """The kvs sends no request that is answered, so it has no calls."""
 
 

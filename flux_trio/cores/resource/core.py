@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final, TypeAlias, TypeVar, assert_never
+from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar, assert_never
 
 import msgspec
 
@@ -41,6 +41,7 @@ from flux_trio.cores.turns import (
     ClockStepped,
     CommonAction,
     CommonInput,
+    Core,
     Exit,
     Log,
     Note,
@@ -78,11 +79,12 @@ class Logged(msgspec.Struct, frozen=True):
 
 
 ResourceCall: TypeAlias = EventlogRead | Logged
-ResourceInput: TypeAlias = CommonInput | Checked | NotChecked
-ResourceAction: TypeAlias = CommonAction | RunCheck
+ResourceTimer: TypeAlias = Literal["check"]
+ResourceInput: TypeAlias = CommonInput[ResourceTimer] | Checked | NotChecked
+ResourceAction: TypeAlias = CommonAction[ResourceTimer] | RunCheck
 
 
-class ResourceCore(CorePart):
+class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]):
     """The whole state of the resource service. `exclude` is among the targets of `inventory`.
 
     `missing` says by target what this machine lacks of it; these targets are down from the start.
@@ -114,7 +116,7 @@ class ResourceCore(CorePart):
         self._checks: Checks | None = None
         if check_interval_s is not None:
             self._checks = Checks(self._administration.hosts.by_target, check_interval_s)
-        self._outbox = Outbox[ResourceCall, ResourceAction, str]()
+        self._outbox = Outbox[ResourceCall, ResourceAction, ResourceTimer]()
         self._replayed = False  # requests wait for it, since the first grow needs the state
         self._early = []
         self._waiting = deque()  # requests that become events, one at a time

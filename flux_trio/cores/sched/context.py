@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 import msgspec
 
 from flux_trio.cores.outbox import Outbox
-from flux_trio.cores.turns import CommonAction, Exit, Log
+from flux_trio.cores.turns import CommonAction, CommonInput, Exit, Log
 from flux_trio.editions import Edition, job_requests
 from flux_trio.formats.meanings import JobId, Number
 from flux_trio.messages import Errno, Response, topics
@@ -66,7 +66,8 @@ SchedCall: TypeAlias = (
     Acquired | Released | JobsTold | HoldersRead | ReadyHeard | GrantsStored | Raised
 )
 SchedTimer: TypeAlias = Literal["annotate", "rerank", "raise"]
-SchedAction: TypeAlias = CommonAction
+SchedInput: TypeAlias = CommonInput[SchedTimer]
+SchedAction: TypeAlias = CommonAction[SchedTimer]
 
 
 class Allocs(Standings[AllocState, AllocEvent]):

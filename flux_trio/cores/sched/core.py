@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, assert_never
+from typing import Any, Final, Never, assert_never
 
 from flux_trio.config import SchedConfig
 from flux_trio.cores.methods import Methods
@@ -27,6 +27,8 @@ from flux_trio.cores.sched.context import (
     ReadyHeard,
     Released,
     SchedAction,
+    SchedInput,
+    SchedTimer,
 )
 from flux_trio.cores.sched.explaining import explain
 from flux_trio.cores.sched.granting import Granting, Grantings
@@ -34,7 +36,7 @@ from flux_trio.cores.sched.greeting import Greeter
 from flux_trio.cores.sched.requests import Shapes
 from flux_trio.cores.sched.reranking import Reranking
 from flux_trio.cores.state import CorePart
-from flux_trio.cores.turns import ClockStepped, CommonInput, Log, Note, TimerFired
+from flux_trio.cores.turns import ClockStepped, Core, Log, Note, TimerFired
 from flux_trio.editions import CLASSIC, Edition, explaining, flux
 from flux_trio.editions.rfc27 import AllocAnswer, AllocType, FreeAnswer, SchedAnnotations, jobid_in
 from flux_trio.editions.rfc28 import (
@@ -69,7 +71,7 @@ _CANCELING: Final = AllocState.CANCELING
 _CANCEL_ANSWER: Final = AllocType.CANCEL
 
 
-class SchedCore(CorePart):
+class SchedCore(CorePart, Core[SchedTimer, Never, Never]):
     """The whole state of the scheduler.
 
     `config` names the policy and the mode, `queues` the policy of each named queue.
@@ -133,7 +135,7 @@ class SchedCore(CorePart):
         self._acquisition.start()
         return self._context.take_actions()
 
-    def turn(self, now: float, inputs: Sequence[CommonInput]) -> list[SchedAction]:
+    def turn(self, now: float, inputs: Sequence[SchedInput]) -> list[SchedAction]:
         """Take the inputs, then let the policy decide once."""
         self._context.now = now
         for item in inputs:
@@ -144,8 +146,9 @@ class SchedCore(CorePart):
                     self._answered(item)
                 case Event():
                     self._event(item)
-                case TimerFired():
-                    self._fired(item)
+                case TimerFired(key):
+                    self._context.fired(key)
+                    self._fired(key)
                 case ClockStepped(by):
                     self._context.clock_stepped(by)
                     self._context.schedule.clock_stepped(by)
@@ -186,17 +189,18 @@ class SchedCore(CorePart):
             case _:
                 assert_never(call)
 
-    def _fired(self, fired: TimerFired) -> None:
-        if fired.key == "annotate":
-            self._context.fired("annotate")
-            for jobid, changes in self._annotator.changes():
-                self._context.allocs.step(jobid, AllocEvent.ANNOTATE)
-                self._answer(jobid, AllocType.ANNOTATE, changes)
-        elif fired.key == "rerank":
-            self._context.fired("rerank")
-        elif fired.key == "raise":
-            self._context.fired("raise")
-            self._context.raise_again()
+    def _fired(self, key: SchedTimer) -> None:
+        match key:
+            case "annotate":
+                for jobid, changes in self._annotator.changes():
+                    self._context.allocs.step(jobid, AllocEvent.ANNOTATE)
+                    self._answer(jobid, AllocType.ANNOTATE, changes)
+            case "rerank":
+                pass  # each turn ranks some jobs
+            case "raise":
+                self._context.raise_again()
+            case _:
+                assert_never(key)
 
     # Resources and the job manager come and go
 

@@ -18,7 +18,7 @@ from flux_trio.cores.stored_jobs import look_up_jobs
 from flux_trio.cores.turns import Note
 from flux_trio.editions import rfc27
 from flux_trio.formats import parse_r
-from flux_trio.formats.meanings import Items, JobId, RObject
+from flux_trio.formats.meanings import Items, JobId, Json, RObject
 from flux_trio.messages import Errno, FluxError, Response, topics
 from flux_trio.messages.types import STREAMING
 from flux_trio.policies import PoolError
@@ -179,7 +179,7 @@ class Greeter(Part):
             self._context.give_up(f"{response.topic}: {response.error_text}")
             return False
         self._link.step(LinkEvent.READY, topics.JOB_MANAGER)
-        allocated = self._hello.allocated
+        allocated: list[Json] = [*self._hello.allocated]
         self._context.send(
             Note(Kind.STATE, {"service": topics.SCHED, "allocated": allocated, "pending": 0})
         )

@@ -25,7 +25,11 @@ class UpdateDuration(jobtap.Plugin):
     def update(self, job: jobtap.Job, update: jobtap.UpdateAsked) -> jobtap.UpdateAllowed:
         """Allow the update; the owner may exceed limits."""
         value = update.value
-        if type(value) not in (int, float) or not math.isfinite(value):
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, (int, float))
+            or not math.isfinite(value)
+        ):
             raise jobtap.Reject(f"{update.key}: expected a number of seconds, got {value!r}")
         if value < 0:
             raise jobtap.Reject("duration must not be negative")

@@ -54,6 +54,7 @@ from flux_trio.protocols import (
     CancelHook,
     HookAnswer,
     HookAnswered,
+    HookArgs,
     HookEvent,
     HookPostponed,
     InvalidTransition,
@@ -67,6 +68,7 @@ from flux_trio.protocols import (
     PostEvent,
     Reprioritize,
     TellPlugins,
+    UpdateApplied,
 )
 
 ABANDONED: Final = HookAnswer(error="a fatal exception ended the wait for an answer")
@@ -155,7 +157,7 @@ class Hooks(Part):
         job: ActiveJob,
         topic: str,
         then: Then,
-        args: Any = None,
+        args: HookArgs = None,
         *,
         view: JobView | None = None,
         only: str | None = None,
@@ -231,7 +233,7 @@ class Hooks(Part):
         sent = self.sent_back.get(job.id)
         self.sent_back[job.id] = SentBack(sent.times + 1 if sent else 1, plugin)
 
-    def tell(self, topic: str, job: ActiveJob, args: Any = None) -> None:
+    def tell(self, topic: str, job: ActiveJob, args: HookArgs = None) -> None:
         """Notify plugins without waiting."""
         if self.interests.handled(topic):
             self.actions.append(TellPlugins(topic, job.snapshot(), args))
@@ -362,7 +364,7 @@ class Hooks(Part):
         if job.id in self.interests.subscribed:
             self.actions.append(TellPlugins(EVENT_PREFIX + event.name, job.snapshot(), event))
         if event.name == _JOBSPEC_UPDATE and self.interests.handled(UPDATED):
-            answer = self.ask(job, UPDATED, UpdateHeard(event), event.context)
+            answer = self.ask(job, UPDATED, UpdateHeard(event), UpdateApplied(event.context or {}))
             if answer is not None:
                 self.update_heard(job, event, answer)
         elif job.state is not job.asked:

@@ -28,6 +28,7 @@ from flux_trio.protocols import (
     DEPENDENCY_PREFIX,
     NEW,
     VALIDATE,
+    DependencyAsked,
     HookAnswer,
     JobState,
 )
@@ -129,7 +130,7 @@ def _dependencies(job: ActiveJob) -> list[Step]:
     entries = system.get("dependencies", [])
     if not isinstance(entries, list):
         raise ValueError("dependencies object must be an array")
-    return [(_topic(each, index), each) for index, each in enumerate(entries)]
+    return [(_topic(each, index), DependencyAsked(each)) for index, each in enumerate(entries)]
 
 
 def _topic(entry: Any, index: int) -> str:

@@ -7,15 +7,15 @@ come. A `Sweep` is work on many jobs. `carrier.py` continues with these values.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 import msgspec
 
 from flux_trio.config import Config
 from flux_trio.formats import Event, ResourceSet
-from flux_trio.formats.meanings import JobId, Meaning, Time
+from flux_trio.formats.meanings import JobId, Json, Meaning, Time
 from flux_trio.messages import Request
-from flux_trio.protocols import HookAnswer, JobState, Operation
+from flux_trio.protocols import DependencyAsked, HookAnswer, JobState, Operation
 
 # --- the hooks by which a job is presented to plugins, one after another
 
@@ -43,7 +43,7 @@ class Present(msgspec.Struct, frozen=True):
 
 Purpose: TypeAlias = Admit | Readmit | Resume | Present
 
-Step: TypeAlias = tuple[str, Any]
+Step: TypeAlias = tuple[str, DependencyAsked | None]
 """A topic, and the further input of its hook."""
 
 
@@ -63,11 +63,11 @@ class Updating(msgspec.Struct, frozen=True):
 
     number: int  # of the request in `Updates`
     jobid: JobId
-    updates: dict[str, Any]
+    updates: dict[str, Json]
     keys: tuple[str, ...]  # of `updates`, as the request has them
     place: int = 0  # of the key that plugins are asked about
     is_validated: bool = True  # by the plugins asked so far
-    further: dict[str, Any] = msgspec.field(
+    further: dict[str, Json] = msgspec.field(
         default_factory=dict
     )  # what plugins want updated as well
 
@@ -135,7 +135,7 @@ class LogEvent(msgspec.Struct, frozen=True):
     """Log an event of the job."""
 
     name: str
-    context: dict[str, Any] | None
+    context: dict[str, Json] | None
 
 
 class Answered(msgspec.Struct, frozen=True):

@@ -179,7 +179,8 @@ class Updates(Part):
         if job.granted is None:
             self._refuse(updating, "unable to get job starttime")
             return
-        duration = float(updating.updates[DURATION])
+        duration = updating.updates[DURATION]
+        assert isinstance(duration, (int, float))  # the jobspec with it is valid
         # whole seconds, so that all three parties use the same number
         expiration = math.ceil(job.granted.starttime + duration) if duration else 0
         if duration and expiration + job.stepped <= self._ledger.now:
