@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import doctest
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.support import reborn
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "state.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "reference" / "state.md"
 
 
 def test_examples_of_the_page() -> None:
@@ -18,3 +20,11 @@ def test_examples_of_the_page() -> None:
     found = doctest.testfile(str(PAGE), module_relative=False, encoding="utf-8")
     assert found.failed == 0
     assert found.attempted > 10
+
+
+def test_page_names_the_folders_that_the_gate_plays_with_cores_replaced() -> None:
+    (played,) = re.findall(r'^make reborn ARGS="([^"]*)"', (ROOT / ".ci" / "run").read_text(), re.M)
+    (told,) = re.findall(r"The gate .*? in this way", PAGE.read_text(), re.S)
+    assert [f"tests/{each}" for each in re.findall(r"`(\w+)`", told)] == re.findall(
+        r"tests/\w+", played
+    )

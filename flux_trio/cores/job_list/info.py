@@ -36,7 +36,7 @@ OUTPUT_PIECES_MAX: Final = 16  # of a job's output in one answer: 10 MB at most;
 RESTRICTED: Final = "access is restricted to job/instance owner"  # flux-core's words
 
 
-class _Lookup(msgspec.Struct):
+class _Lookup(msgspec.Struct, frozen=True):
     """One lookup under way."""
 
     request: Request
@@ -97,19 +97,18 @@ class Info(Part):
         if lookup is None:
             return  # the error of another key was the answer, or its sender is gone
         try:
-            if key == OUTPUT:
-                lookup.found[key] = _output(response)
-            else:
-                lookup.found[key] = self._value(lookup, key, response)
+            value = _output(response) if key == OUTPUT else self._value(lookup, key, response)
         except FluxError as error:
             self._end(call.lookup)
             self._exchange.send(respond_error(lookup.request, error.errnum, error.text))
             return
-        lookup.left -= 1
-        if not lookup.left:
-            self._end(call.lookup)
-            payload = job_list.found(lookup.record.id, lookup.found)
-            self._exchange.send(respond(lookup.request, payload))
+        found = {**lookup.found, key: value}
+        if lookup.left > 1:
+            lookup = msgspec.structs.replace(lookup, left=lookup.left - 1, found=found)
+            self._lookups[call.lookup] = lookup
+            return
+        self._end(call.lookup)
+        self._exchange.send(respond(lookup.request, job_list.found(lookup.record.id, found)))
 
     def _end(self, number: int) -> None:
         sender = self._lookups.pop(number).request.sender

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from flux_trio.cores.kvs_calls import commit_ops
 from flux_trio.cores.sched.annotations import Outlook
@@ -19,8 +20,7 @@ from flux_trio.messages import Response
 from flux_trio.policies import Grant, Job
 
 
-@dataclass(slots=True, eq=False)
-class Granting:
+class Granting(msgspec.Struct, frozen=True, eq=False):
     """A grant whose R may not be durable yet."""
 
     number: GrantNumber

@@ -29,7 +29,7 @@ from flux_trio.protocols import (
 )
 
 
-class Arrival(msgspec.Struct):
+class Arrival(msgspec.Struct, frozen=True):
     """A change of plugins, until all active jobs have been presented to the plugin."""
 
     change: PluginsChanged
@@ -109,7 +109,7 @@ class Arrivals(Part):
         about = self.open[arrival]
         plugin = about.change.loaded
         if job.state != JobState.NEW and plugin:  # about a job in NEW plugins are asked anyway
-            about.presenting += 1
+            self._count(arrival, 1)
             self._hooks.when_free(job, Present(arrival, plugin))
 
     def presented(self, job: ActiveJob, present: Present) -> None:
@@ -120,8 +120,7 @@ class Arrivals(Part):
 
     def one_less(self, arrival: int) -> None:
         """Count a presented job; after the last one ask again for held jobs and priorities."""
-        about = self.open[arrival]
-        about.presenting -= 1
+        about = self._count(arrival, -1)
         if about.presenting:
             return
         del self.open[arrival]
@@ -129,6 +128,12 @@ class Arrivals(Part):
         self._priorities.ask_all()
         if about.change.ticket:
             self._ledger.send(PluginReplayed(about.change.ticket))
+
+    def _count(self, arrival: int, more: int) -> Arrival:
+        about = self.open[arrival]
+        now = msgspec.structs.replace(about, presenting=about.presenting + more)
+        self.open[arrival] = now
+        return now
 
 
 def _is_to_be_asked(job: ActiveJob) -> bool:

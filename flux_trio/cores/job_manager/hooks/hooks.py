@@ -18,8 +18,6 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Final, Protocol, assert_never
 
-import msgspec
-
 from flux_trio.config import Config
 from flux_trio.cores.job_manager.hooks.interests import Interests
 from flux_trio.cores.job_manager.hooks.waiting import (
@@ -112,13 +110,6 @@ class Carrier(Protocol):
         """Continue after conf.update."""
 
 
-class OpenQuestion(msgspec.Struct, frozen=True, gc=False):
-    """A question about a job that plugins have not answered yet."""
-
-    job: ActiveJob  # by itself: one in INACTIVE is no longer among the active jobs
-    then: Then
-
-
 class SentBack(msgspec.Struct, frozen=True):
     """How often plugins have sent a job back from SCHED in this turn."""
 
@@ -129,7 +120,9 @@ class SentBack(msgspec.Struct, frozen=True):
 class Hooks(Part):
     """The open questions by ticket; `carrier` is set when all parts exist."""
 
-    open: dict[int, OpenQuestion]
+    open: dict[int, Then]
+    asked: dict[int, ActiveJob]
+    """The job of each open question: one in INACTIVE is no longer among the active jobs."""
     at_once: set[int]
     """Tickets of this turn without a reply, not even HookPostponed; of an AskJobs the first one."""
     actions: list[PluginAction]  # to be performed before the next input
@@ -142,6 +135,7 @@ class Hooks(Part):
         self.interests = Interests()
         self.carrier: Carrier
         self.open = {}
+        self.asked = {}
         self.at_once = set()
         self.actions = []
         self.configuring = {}
@@ -247,35 +241,36 @@ class Hooks(Part):
         self.at_once.discard(reply.ticket)
         match reply:
             case HookAnswered(ticket, answer):
-                if (question := self.open.pop(ticket, None)) is not None:
-                    self._answered(question, answer)
+                if ticket in self.open:
+                    self._answered(ticket, answer)
                 elif ticket in self.configuring:
                     self.carrier.configured(self.configuring.pop(ticket), answer)
             case JobsAnswered():
                 for ticket, each in enumerate(reply.answers, reply.ticket):
                     if each is None:
                         self._postponed(ticket)
-                    elif (question := self.open.pop(ticket, None)) is not None:
-                        self._answered(question, each)
+                    elif ticket in self.open:
+                        self._answered(ticket, each)
             case HookPostponed():
                 self._postponed(reply.ticket)
             case _:
                 assert_never(reply)
 
-    def _answered(self, question: OpenQuestion, answer: HookAnswer) -> None:
-        job = question.job
+    def _answered(self, ticket: int, answer: HookAnswer) -> None:
+        job, then = self.asked.pop(ticket), self.open.pop(ticket)
         job.ticket = 0  # for memory: the number is an object of its own in each of 100,000 jobs
         if job.hook in THINKING:
             self._ledger.dirty[job.id] = job  # what was due meanwhile was left
         self._ledger.step_hook(job, _ANSWER)
-        self._go_on(question, answer)
+        self._go_on(job, then, answer)
 
     def abandon(self, job: ActiveJob) -> None:
         """End the open question of `job`: a fatal exception does not wait for the answer."""
-        question = self.open.pop(job.ticket)
+        then = self.open.pop(job.ticket)
+        del self.asked[job.ticket]
         self.actions.append(CancelHook(job.ticket))
         self._ledger.step_hook(job, HookEvent.ABANDON)
-        self._go_on(question, ABANDONED)
+        self._go_on(job, then, ABANDONED)
 
     def take_actions(self) -> list[PluginAction]:
         """Return the actions for plugins, in order."""
@@ -295,14 +290,14 @@ class Hooks(Part):
     def _open(self, job: ActiveJob, ticket: int, then: Then) -> None:
         self._ledger.step_hook(job, _ASK)
         job.ticket = ticket
-        self.open[ticket] = OpenQuestion(job, then)
+        self.open[ticket] = then
+        self.asked[ticket] = job
 
     def _postponed(self, ticket: int) -> None:
         """A plugin answers later: log a fatal exception that is in the queue already."""
-        question = self.open.get(ticket)
-        if question is None:
+        job = self.asked.get(ticket)
+        if job is None:
             return
-        job = question.job
         self._ledger.step_hook(job, HookEvent.POSTPONE)
         for each in job.deferred or ():
             if isinstance(each, LogEvent) and ends_wait(job, each.name, each.context):
@@ -310,9 +305,8 @@ class Hooks(Part):
                 self.log_deferred(job, each.name, each.context)
                 return
 
-    def _go_on(self, question: OpenQuestion, answer: HookAnswer) -> None:
+    def _go_on(self, job: ActiveJob, then: Then, answer: HookAnswer) -> None:
         """Perform the operations, continue with `then`, process the queue: see above."""
-        job, then = question.job, question.then
         if job.deferred is None and not answer.operations:
             self.carrier.answered(job, then, answer)
             if job.deferred is None and job.hook not in ASKING:  # nearly always
