@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from flux_trio.cores.exec.vocabulary import Chunk, OutputRead, ShellFailed
+from flux_trio.cores.exec.vocabulary import Chunk, OutputRead, ShellConnected, ShellFailed
 from flux_trio.messages import Response
 from flux_trio.shell.protocol import Done, TaskSize, Unknown
 from tests.support.asking import asked, gone
 from tests.support.exec_script import (
+    MANAGER,
     START_AT,
     ExecScript,
     jobspec,
@@ -130,9 +131,8 @@ def test_end_in_the_turn_in_which_the_job_manager_leaves_is_told_to_the_next(
     script = ExecScript()
     script.started(7, jobspec())
     leaves = gone("job-exec", MANAGER)
-    if left_before:
-        script(leaves)
-    script(Unknown(7), leaves)
+    actions = script(leaves) if left_before else []
+    script.accept_hello([*actions, *script(Unknown(7), leaves)])
     assert jobs(script) == {"over": 1}
     again = told(script(start_request(7, jobspec(), reattach=True)))
     assert [each[0] for each in again] == ["start", "exception", "release"]
@@ -143,6 +143,7 @@ def test_end_in_the_turn_in_which_both_leave_is_told_to_the_next_job_manager() -
     script = ExecScript()
     script.started(7, jobspec())
     script(Unknown(7), ShellFailed("no shell host"), gone("job-exec", MANAGER))
+    script.accept_hello(script(ShellConnected()))
     assert jobs(script) == {"over": 1}
     again = told(script(start_request(7, jobspec(), reattach=True)))
     assert [each[0] for each in again] == ["start", "exception", "release"]

@@ -107,8 +107,12 @@ class ExecScript:
 
     def next_manager(self) -> None:
         """The job manager is lost, and the next one accepts the hello."""
-        actions = self(gone("job-exec", MANAGER))
-        hello = next(each for each in actions if isinstance(each, Request))
+        self.accept_hello(self(gone("job-exec", MANAGER)))
+
+    def accept_hello(self, actions: list[Any]) -> None:
+        """The job manager accepts the hello among `actions`."""
+        sent = [each for each in actions if isinstance(each, Request)]
+        (hello,) = [each for each in sent if each.topic == topics.EXEC_HELLO]
         self(Response(hello.topic, None, 0, hello.matchtag))
 
     def start(

@@ -18,6 +18,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Final, Protocol, assert_never
 
+import msgspec
+
 from flux_trio.config import Config
 from flux_trio.cores.job_manager.hooks.interests import Interests
 from flux_trio.cores.job_manager.hooks.waiting import (
