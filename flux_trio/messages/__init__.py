@@ -17,6 +17,7 @@ from flux_trio.messages.levels import Level
 from flux_trio.messages.payloads import expect_payload, payload_bytes
 from flux_trio.messages.rpc import (
     Calls,
+    check_job_access,
     check_owner,
     check_user,
     disconnect_request,
@@ -68,6 +69,7 @@ __all__ = [
     "Request",
     "Response",
     "UnfitError",
+    "check_job_access",
     "check_object",
     "check_owner",
     "check_user",

@@ -114,6 +114,15 @@ def check_user(request: Request, userid: int, refusal: str) -> None:
         raise FluxError(Errno.EPERM, refusal)
 
 
+def check_job_access(request: Request, userid: int) -> None:
+    """Raise FluxError(EPERM), with flux-core's text, unless the sender may ask about a user's job.
+
+    Only `userid`, whose job it is, and the instance owner may. A request that changes a job says in
+    its refusal what is denied (`check_user`).
+    """
+    check_user(request, userid, "access is restricted to job/instance owner")
+
+
 def unknown_method(service: str, name: str) -> FluxError:
     """Return the error for a method that `service` does not have."""
     return FluxError(Errno.ENOSYS, f"no method {name} in service {service}")

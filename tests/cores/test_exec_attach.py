@@ -292,7 +292,8 @@ def test_guest_sees_only_jobs_of_their_own() -> None:
     for jobid in (7, 8):
         request = asked_by_guest("job-exec.attach", {"id": jobid}, streaming=True)
         (answer,) = script(request)
-        assert answer.errnum == Errno.EPERM
+        text = "access is restricted to job/instance owner"
+        assert (answer.errnum, answer.payload) == (Errno.EPERM, text)
 
 
 def test_attach_is_a_stream() -> None:

@@ -16,12 +16,7 @@ from typing import Final
 
 from flux_trio.cores.exec.attachments import Attachment, is_whole, next_parts
 from flux_trio.cores.exec.calls import POLL, EventlogRead, ExecOutbox, JobCounted, PieceRead
-from flux_trio.cores.exec.job import (
-    Job,
-    Jobs,
-    Phase,
-    check_access,
-)
+from flux_trio.cores.exec.job import Job, Jobs, Phase
 from flux_trio.cores.exec.output import data_pieces, logged_pieces, whole_length
 from flux_trio.cores.exec.vocabulary import Chunk, OutputRead, ReadOutput
 from flux_trio.cores.kvs_calls import Ask, look_up, value_in
@@ -38,6 +33,7 @@ from flux_trio.messages import (
     FluxError,
     Request,
     Response,
+    check_job_access,
     end_of_stream,
     respond,
     respond_error,
@@ -86,7 +82,7 @@ class Attachments(Part):
         jobid = payload.id
         job = self._jobs.get(jobid)
         if job is not None:
-            check_access(request, job.userid)
+            check_job_access(request, job.userid)
         self._of_user.take(request.userid)
         attachment = Attachment(request, Credit(payload.credit), jobid)
         self._streams.add(attachment)
@@ -261,7 +257,7 @@ class Attachments(Part):
             self._refuse(attachment, error.errnum, f"job {attachment.jobid}: {error.text}")
             return
         try:
-            check_access(attachment.request, stored.userid)
+            check_job_access(attachment.request, stored.userid)
         except FluxError as error:
             self._refuse(attachment, error.errnum, error.text)
             return

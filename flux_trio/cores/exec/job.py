@@ -25,7 +25,7 @@ from flux_trio.formats import (
     parse_jobspec,
 )
 from flux_trio.formats.meanings import JobId, JsonObject, Matchtag, Meaning, Time
-from flux_trio.messages import Errno, FluxError, Request, check_user
+from flux_trio.messages import Errno, FluxError, Request, check_job_access
 from flux_trio.protocols import Job as StoredJob
 from flux_trio.protocols import JobEvent
 from flux_trio.shell.protocol import Start
@@ -128,7 +128,7 @@ class Jobs(Part):
         if job is None:
             name = format_fluid(jobid, "f58")
             raise FluxError(Errno.ENOENT, f"job {name} is not running")
-        check_access(request, job.userid)
+        check_job_access(request, job.userid)
         return job
 
     def running(self, jobid: int) -> Job | None:
@@ -141,11 +141,6 @@ class Jobs(Part):
         for job in list(self.by_id.values()):
             if job.simulation is None and job.phase in phases:
                 yield job
-
-
-def check_access(request: Request, userid: int) -> None:
-    """Raise FluxError(EPERM) unless the sender is the job's user or the instance owner."""
-    check_user(request, userid, f"{request.topic}: the job belongs to another user")
 
 
 def completed_status(exec_log: str) -> int | None:

@@ -24,7 +24,7 @@ from flux_trio.messages import (
     FluxError,
     Request,
     Response,
-    check_user,
+    check_job_access,
     respond,
     respond_error,
     topics,
@@ -32,8 +32,6 @@ from flux_trio.messages import (
 
 LOOKUP_KEYS_MAX: Final = 32  # of one request, each a read of the kvs; beyond it EMSGSIZE
 OUTPUT_PIECES_MAX: Final = 16  # of a job's output in one answer: 10 MB at most; beyond it EMSGSIZE
-
-RESTRICTED: Final = "access is restricted to job/instance owner"  # flux-core's words
 
 
 class _Lookup(msgspec.Struct, frozen=True):
@@ -145,7 +143,7 @@ class Info(Part):
         record = self._records.find(jobid)
         if record is None:
             raise FluxError(Errno.ENOENT, UNKNOWN_JOB)
-        check_user(request, record.userid, RESTRICTED)
+        check_job_access(request, record.userid)
         return record
 
 

@@ -15,7 +15,7 @@ from flux_trio.cores.job_manager.queues.hindrances import Hindrances
 from flux_trio.cores.job_manager.queues.queues import Queues
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
 from flux_trio.cores.state import Part
-from flux_trio.messages import Errno, FluxError, Request, check_user
+from flux_trio.messages import Errno, FluxError, Request, check_job_access
 from flux_trio.protocols import (
     PRIORITY_MIN,
     URGENCY_HOLD,
@@ -24,7 +24,6 @@ from flux_trio.protocols import (
     LinkState,
 )
 
-DENIED: Final = "guests can only ask about their own jobs"
 NO_SCHEDULER: Final = "no scheduler is there"
 
 
@@ -58,7 +57,7 @@ class Explaining(Part):
         job = self._ledger.jobs.get(jobid)
         if job is None:
             raise FluxError(Errno.ENOENT, "unknown or inactive job")
-        check_user(request, job.userid, DENIED)
+        check_job_access(request, job.userid)
         is_requested = self._scheduler.requests.state(jobid) == AllocState.PENDING
         return Waiting(job, list(self._reasons(job)), is_requested)
 
