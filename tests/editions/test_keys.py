@@ -40,7 +40,7 @@ FILES = {
     for package in ("cores", "services")
     for path in sorted((ROOT / package).glob("**/*.py"))
 }
-CONSTANTS = constants_in(ROOT / name for name in FILES)
+CONSTANTS = constants_in(ROOT.rglob("*.py"))  # a constant may be imported from any room
 ALL_FILES = pytest.mark.parametrize("name", FILES)
 
 
@@ -105,7 +105,12 @@ def test_keys_of_the_rfcs_are_known() -> None:
     ],
 )
 def test_a_key_that_is_named_is_found(source: str) -> None:
-    assert len(named_keys(source, KEYS, {"ID": "id"})) == 1
+    assert len(named_keys(source, KEYS, {"ID": {"id"}})) == 1
+
+
+def test_a_key_in_a_constant_of_another_room_is_found() -> None:
+    source = "from flux_trio.editions.journal import ANNOTATIONS\nfound = payload[ANNOTATIONS]"
+    assert named_keys(source, KEYS, CONSTANTS) == ["2: annotations"]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 
@@ -28,11 +28,11 @@ def keys_of(modules: Iterable[ModuleType]) -> frozenset[str]:
     )
 
 
-def named_keys(source: str, keys: frozenset[str], constants: dict[str, str]) -> list[str]:
+def named_keys(source: str, keys: frozenset[str], constants: Mapping[str, set[str]]) -> list[str]:
     """Each place in `source` that names one of `keys`, as `line: key`.
 
-    `constants` are names that stand for text. What a trace is told, by a Note or by an entry of
-    `notes`, is not a payload; nor is a struct that is an array in JSON.
+    `constants` has the constants that `source` may import, with their texts. What a trace is told,
+    by a Note or by an entry of `notes`, is not a payload; nor is a struct that is an array in JSON.
     """
     tree = ast.parse(source)
     told = {
@@ -42,11 +42,14 @@ def named_keys(source: str, keys: frozenset[str], constants: dict[str, str]) -> 
         for inner in ast.walk(node)
     }
     payloads = _payload_classes(tree)
+    known = {name: set(texts) for name, texts in constants.items()}
+    for name, text in _named_texts(tree):
+        known.setdefault(name, set()).add(text)
     return [
         f"{getattr(node, 'lineno', 0)}: {text}"
         for node in ast.walk(tree)
         if id(node) not in told
-        for text in _texts(node, constants, payloads)
+        for text in _texts(node, known, payloads)
         if text in keys
     ]
 
@@ -69,20 +72,27 @@ def codecs_named(source: str, modules: Iterable[ModuleType]) -> list[str]:
     return sorted(codecs.intersection(named))
 
 
-def constants_in(paths: Iterable[Path]) -> dict[str, str]:
-    """The names that the modules give to texts, in any of them."""
-    found = {}
+def constants_in(paths: Iterable[Path]) -> dict[str, set[str]]:
+    """The constants of the modules that are texts: each name with its texts in all modules."""
+    found: dict[str, set[str]] = {}
     for path in paths:
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Assign):
-                names, value = node.targets, node.value
-            elif isinstance(node, ast.AnnAssign) and node.value is not None:
-                names, value = [node.target], node.value
-            else:
-                continue
-            if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                found.update({n.id: value.value for n in names if isinstance(n, ast.Name)})
+        for name, text in _named_texts(ast.parse(path.read_text())):
+            if name.isupper():
+                found.setdefault(name, set()).add(text)
     return found
+
+
+def _named_texts(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """The names that a module gives to texts, local ones too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign):
+            names, value = node.targets, node.value
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            names, value = [node.target], node.value
+        else:
+            continue
+        if isinstance(value, ast.Constant) and isinstance(value.value, str):
+            yield from ((each.id, value.value) for each in names if isinstance(each, ast.Name))
 
 
 def payloads_by_hand(source: str) -> list[str]:
@@ -151,7 +161,7 @@ def _payload_classes(tree: ast.AST) -> set[str]:
     return found
 
 
-def _texts(node: ast.AST, constants: dict[str, str], payloads: set[str]) -> Iterator[str]:
+def _texts(node: ast.AST, constants: Mapping[str, set[str]], payloads: set[str]) -> Iterator[str]:
     """What a node uses as a key."""
     if isinstance(node, ast.ClassDef) and (node.name in payloads or _has_base(node, "TypedDict")):
         yield from _fields(node)
@@ -159,7 +169,7 @@ def _texts(node: ast.AST, constants: dict[str, str], payloads: set[str]) -> Iter
         if isinstance(each, ast.Constant) and isinstance(each.value, str):
             yield each.value
         elif isinstance(each, (ast.Name, ast.Attribute)):
-            yield constants.get(_name(each), "")
+            yield from constants.get(_name(each), ())
 
 
 def _expressions(node: ast.AST) -> list[ast.expr | None]:
