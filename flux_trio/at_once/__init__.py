@@ -6,14 +6,18 @@ the order in which something came for them; worlds with faults draw another orde
 
 from flux_trio.at_once.in_order import InOrder, ModuleEnded, Seat
 from flux_trio.at_once.job_manager import JobManagerAtOnce
+from flux_trio.at_once.kvs import KvsAtOnce
 from flux_trio.at_once.modules import KVS_MODULE, ModulePlan, module_plans, note_config
+from flux_trio.at_once.plugin_turns import PluginTurns
 
 __all__ = [
     "KVS_MODULE",
     "InOrder",
     "JobManagerAtOnce",
+    "KvsAtOnce",
     "ModuleEnded",
     "ModulePlan",
+    "PluginTurns",
     "Seat",
     "module_plans",
     "note_config",

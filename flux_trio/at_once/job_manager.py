@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from flux_trio.at_once.plugin_turns import PluginTurns
 from flux_trio.cores.job_manager.calls import JobManagerAction, JobManagerInput
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.cores.job_manager.requests.admissions import FindUser, User, UserFound
@@ -12,7 +13,6 @@ from flux_trio.cores.state import CorePart, Plain
 from flux_trio.cores.turns import Log, Note
 from flux_trio.jobtap import Given
 from flux_trio.protocols import PluginReplayed, Plugins
-from flux_trio.services.plugin_turns import PluginTurns
 
 
 class JobManagerAtOnce:
@@ -46,7 +46,6 @@ class JobManagerAtOnce:
         return self._core.dump()
 
     def start(self, now: float) -> list[JobManagerAction]:
-        """See `Core`."""
         return self._turns.start(now)
 
     def answered(self, now: float, inputs: Sequence[JobManagerInput]) -> list[JobManagerAction]:

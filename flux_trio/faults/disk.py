@@ -14,8 +14,8 @@ from flux_trio.cores.kvs.ops import Damaged, Fetch, Fetched, Stored, StoreOps
 from flux_trio.cores.state import CorePart, Plain
 from flux_trio.cores.turns import SetTimer, TimerFired
 from flux_trio.messages import Errno
-from flux_trio.services.kvs_at_once import execute
 from flux_trio.state_directory import STATE_FILE
+from flux_trio.store.executing import execute
 from flux_trio.store.sqlite_store import SqliteStore
 from flux_trio.store.stores import MemoryStore, Store
 
@@ -108,7 +108,7 @@ class _OfThisThread(SqliteStore):
 
 
 class KvsOnDisk:
-    """The kvs core on a disk; a transaction takes as long as the disk does. See `Core`."""
+    """The kvs core on a disk; a transaction takes as long as the disk does."""
 
     def __init__(self, disk: Disk) -> None:
         self._core = KvsCore()
@@ -126,7 +126,7 @@ class KvsOnDisk:
         return self._core.dump()
 
     def turn(self, now: float, inputs: Sequence[Any]) -> list[Any]:
-        """See `Core`."""
+        """Take a turn; while the disk works on a transaction, what comes later waits behind it."""
         actions: list[Any] = []
         inputs = [done for each in inputs for done in self._through(each)]
         while inputs:

@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from flux_trio._version import __version__
+from flux_trio.at_once import PluginTurns
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.cores.kvs.ops import BackedUp, Fetched, Stored
 from flux_trio.cores.recorded import (
@@ -33,7 +34,6 @@ from flux_trio.cores.state import CorePart, StateError
 from flux_trio.cores.turns import Exit, Note, NoteAll
 from flux_trio.messages import Event, Message, Request, Response
 from flux_trio.messages.topics import DISCONNECT
-from flux_trio.services.plugin_turns import PluginTurns
 from flux_trio.trace import Kind, Record
 
 WITHOUT_CORE: Final = ("broker", "config")
@@ -248,7 +248,7 @@ class RecordedCore:
 def _continues(inputs: list[Any]) -> bool:
     """Return whether the messages of the turn before may follow this turn.
 
-    A store that does not wait answers before they are sent (`services/kvs_at_once.py`).
+    A store that does not wait answers before they are sent (`at_once/kvs.py`).
     """
     return bool(inputs) and all(isinstance(each, (Stored, Fetched, BackedUp)) for each in inputs)
 

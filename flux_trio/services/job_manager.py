@@ -8,6 +8,7 @@ from typing import assert_never
 
 import trio
 
+from flux_trio.at_once import PluginTurns
 from flux_trio.broker import Handle, LocalHandle
 from flux_trio.config import Config
 from flux_trio.cores.job_manager.calls import (
@@ -27,7 +28,6 @@ from flux_trio.messages import Request, topics
 from flux_trio.protocols import AskHook, AskJobs, CancelHook, PluginReplayed, TellPlugins
 from flux_trio.services.explaining import Explainer
 from flux_trio.services.plugin_methods import PluginMethods, named_directive
-from flux_trio.services.plugin_turns import PluginTurns
 from flux_trio.services.recorded import Made, make_core
 from flux_trio.services.runner import no_other_actions, run_core
 from flux_trio.services.user_database import unix_user

@@ -9,7 +9,7 @@ import trio
 from flux_trio.broker import Handle
 from flux_trio.cores.kvs.ops import BackedUp, Fetch, MakeBackup, StopBackup, StoreOps
 from flux_trio.messages import Errno
-from flux_trio.services.kvs_at_once import back_up, execute_timed
+from flux_trio.store.executing import back_up, execute_timed
 from flux_trio.store.stores import Store
 
 Work: TypeAlias = StoreOps | Fetch | MakeBackup | StopBackup

@@ -13,6 +13,7 @@ import trio
 from flux_trio.at_once import (
     InOrder,
     JobManagerAtOnce,
+    KvsAtOnce,
     ModuleEnded,
     Seat,
     module_plans,
@@ -29,7 +30,6 @@ from flux_trio.jobtap.builtins import Lifetime, builtin_plugins
 from flux_trio.jobtap.loaded import Loaded
 from flux_trio.messages import Response
 from flux_trio.services.job_manager import load_all
-from flux_trio.services.kvs_at_once import KvsAtOnce
 from flux_trio.sim.asked import SIMULATED, USERID, Asked, Ran, loops_told, note_depth
 from flux_trio.sim.explaining import explained_at_once, reasons
 from flux_trio.sim.replay import Replay, SimulationStalled
@@ -100,7 +100,7 @@ class _JobManager(JobManagerAtOnce):
         self._host = plugins
 
     def turn(self, now: float, inputs: Sequence[Any]) -> list[Any]:
-        """See `Core`."""
+        """Return the actions of the core, then what plugins have said beside it."""
         actions = self.answered(now, inputs)
         self._host.recount_at_rest()
         return [*actions, *said] if (said := self.take_said()) else actions

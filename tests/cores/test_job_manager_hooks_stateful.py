@@ -15,6 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from flux_trio.at_once import PluginTurns
 from flux_trio.cores.job_manager.jobs.snapshot import JobSnapshot
 from flux_trio.messages import Request, topics
 from flux_trio.protocols import (
@@ -32,7 +33,6 @@ from flux_trio.protocols import (
     PostEvent,
     Reprioritize,
 )
-from flux_trio.services.plugin_turns import PluginTurns
 from tests.support.manager_script import PRIORITIZE
 from tests.support.manager_twins import TwinScript
 

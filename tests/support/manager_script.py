@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from flux_trio.at_once import PluginTurns
 from flux_trio.config import Config
 from flux_trio.cores.job_index import ACTIVE, ENDED, submit_op
 from flux_trio.cores.job_manager.core import JobManagerCore
@@ -58,7 +59,6 @@ from flux_trio.protocols import (
     replay,
     submit_event,
 )
-from flux_trio.services.plugin_turns import PluginTurns
 from tests.support.asking import OWNER_USERID, asked, gone
 from tests.support.instant_kvs import InstantKvs
 

@@ -44,7 +44,7 @@ class PluginTurns(Core[JobManagerTimer, JobManagerOwnInput, JobManagerOwnAction]
         return self._core.start(now)
 
     def turn(self, now: float, inputs: Sequence[JobManagerInput]) -> list[JobManagerAction]:
-        """See `Core`."""
+        """Return the actions of a turn that are for no plugin; those for plugins are performed."""
         core = self._core
         actions = self._turn(now, inputs)
         while core.is_turning:

@@ -1,0 +1,48 @@
+"""Does at a store what the kvs core asks for; an error of the store is in the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from time import perf_counter
+
+import msgspec
+
+from flux_trio.cores.kvs.ops import BackedUp, Fetch, Fetched, MakeBackup, Stored, StoreOps
+from flux_trio.store.stores import Store, StoreError
+
+
+def execute(store: Store, action: StoreOps | Fetch) -> Stored | Fetched:
+    """Commit or read."""
+    try:
+        if isinstance(action, StoreOps):
+            store.commit(action.ops)
+            return Stored()
+        return Fetched(
+            store.lookup(action.keys),
+            [store.dir(prefix) for prefix in action.prefixes],
+            pages=[store.page(page) for page in action.pages],
+            counts=[store.count(prefix) for prefix in action.counted],
+        )
+    except StoreError as error:
+        if isinstance(action, StoreOps):
+            return Stored(error.errnum, error.text)
+        return Fetched([], [], error.errnum, error.text)
+
+
+def back_up(store: Store, action: MakeBackup, between: Callable[[], None]) -> BackedUp:
+    """Make a backup; an error of the store is in the result. `between` as in `Store.backup`."""
+    try:
+        store.backup(Path(action.path), between)
+    except StoreError as error:
+        return BackedUp(error.errnum, error.text)
+    return BackedUp()
+
+
+def execute_timed(store: Store, action: StoreOps | Fetch) -> Stored | Fetched:
+    """Do the same, and tell how long a transaction took."""
+    began = perf_counter()
+    result = execute(store, action)
+    if isinstance(result, Stored):
+        return msgspec.structs.replace(result, seconds=perf_counter() - began)
+    return result
