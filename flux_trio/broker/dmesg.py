@@ -19,6 +19,7 @@ from flux_trio.messages import (
     FluxError,
     Request,
     Response,
+    check_new_stream,
     check_owner,
     end_of_stream,
     expect_payload,
@@ -27,6 +28,7 @@ from flux_trio.messages import (
     respond_stream,
     topics,
     unknown_method,
+    unknown_stream,
 )
 
 
@@ -74,15 +76,12 @@ class LogService:
 
     def _dmesg(self, request: Request) -> None:
         wanted = expect_payload(request, DmesgRequest)
-        key = (request.sender, request.matchtag)
-        if not request.is_streaming or key in self._followers:
-            text = f"{request.topic}: expected the streaming flag and a matchtag not in use"
-            raise FluxError(Errno.EPROTO, text)
+        check_new_stream(request, self._followers)
         if not wanted.nobacklog:
             for entry in self._book:
                 self._send(respond_stream(request, _payload(entry)))
         if wanted.follow:
-            self._followers[key] = request
+            self._followers[request.sender, request.matchtag] = request
         else:
             self._send(end_of_stream(request))
 
@@ -90,7 +89,7 @@ class LogService:
         matchtag = expect_payload(request, DmesgCancel).matchtag
         follower = self._followers.pop((request.sender, matchtag), None)
         if follower is None:
-            raise FluxError(Errno.ENOENT, f"{request.topic}: no stream with matchtag {matchtag}")
+            raise unknown_stream(request, matchtag)
         self._send(respond_error(follower, Errno.ECANCELED))
         self._send(respond(request))
 

@@ -23,11 +23,13 @@ from flux_trio.messages import (
     FluxError,
     Request,
     Response,
+    check_new_stream,
     expect_payload,
     payload_bytes,
     respond_error,
     respond_stream,
     topics,
+    unknown_stream,
 )
 from flux_trio.trace import Kind, Record, Trace, record_to_json
 
@@ -68,16 +70,13 @@ class TraceStreams:
 
         Raises FluxError(EPROTO) for an invalid request.
         """
-        key = (request.sender, request.matchtag)
         wanted = expect_payload(request, TraceRequest)
-        if not request.is_streaming or key in self._open:
-            text = f"{request.topic}: expected the streaming flag and a matchtag not in use"
-            raise FluxError(Errno.EPROTO, text)
+        check_new_stream(request, self._open)
         try:
             queue = _Queue(wanted, self._is_module)
         except FormatError as error:
             raise FluxError(Errno.EPROTO, f"{request.topic}: topic_glob: {error}") from None
-        self._open[key] = trio.CancelScope()
+        self._open[request.sender, request.matchtag] = trio.CancelScope()
         self._trace.add_sink(queue.put)
         return partial(self._feed, handle, request, queue)
 
@@ -99,7 +98,7 @@ class TraceStreams:
         matchtag = expect_payload(request, TraceCancel).matchtag
         scope = self._open.get((request.sender, matchtag))
         if scope is None:
-            raise FluxError(Errno.ENOENT, f"{request.topic}: no stream with matchtag {matchtag}")
+            raise unknown_stream(request, matchtag)
         scope.cancel()
 
     def forget(self, sender: str) -> None:

@@ -20,7 +20,7 @@ import msgspec
 
 from flux_trio.editions.streams import CANCEL, CREDIT_MAX, GRANT
 from flux_trio.formats.meanings import JobId, Matchtag, Peer
-from flux_trio.messages import Errno, FluxError, Request
+from flux_trio.messages import Request, check_new_stream, unknown_stream
 
 StreamKey: TypeAlias = tuple[Peer, Matchtag]
 """The sender and the matchtag of the request that opened a stream (RFC 6)."""
@@ -106,9 +106,7 @@ class Streams(Generic[StreamT]):
 
     def check_new(self, request: Request) -> None:
         """Raise FluxError(EPROTO) unless `request` may open a stream."""
-        if not request.is_streaming or (request.sender, request.matchtag) in self._open:
-            text = f"{request.topic}: expected the streaming flag and a matchtag not in use"
-            raise FluxError(Errno.EPROTO, text)
+        check_new_stream(request, self._open)
 
     def add(self, stream: StreamT) -> None:
         key = stream.stream
@@ -137,7 +135,7 @@ class Streams(Generic[StreamT]):
         matchtag = CANCEL.read(request).matchtag
         stream = self._open.get((request.sender, matchtag))
         if stream is None:
-            raise FluxError(Errno.ENOENT, f"{request.topic}: no stream with matchtag {matchtag}")
+            raise unknown_stream(request, matchtag)
         return stream
 
 

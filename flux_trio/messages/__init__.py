@@ -18,6 +18,7 @@ from flux_trio.messages.payloads import expect_payload, payload_bytes
 from flux_trio.messages.rpc import (
     Calls,
     check_job_access,
+    check_new_stream,
     check_owner,
     check_user,
     disconnect_request,
@@ -28,6 +29,7 @@ from flux_trio.messages.rpc import (
     tells_return_of,
     unanswered,
     unknown_method,
+    unknown_stream,
 )
 from flux_trio.messages.types import (
     MATCHTAG_NONE,
@@ -70,6 +72,7 @@ __all__ = [
     "Response",
     "UnfitError",
     "check_job_access",
+    "check_new_stream",
     "check_object",
     "check_owner",
     "check_user",
@@ -84,4 +87,5 @@ __all__ = [
     "tells_return_of",
     "unanswered",
     "unknown_method",
+    "unknown_stream",
 ]

@@ -5,7 +5,7 @@ Both sides of an RPC use these functions; they do not interpret payloads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Final, Generic, TypeVar
 
 from msgspec import structs
@@ -121,6 +121,21 @@ def check_job_access(request: Request, userid: int) -> None:
     its refusal what is denied (`check_user`).
     """
     check_user(request, userid, "access is restricted to job/instance owner")
+
+
+def check_new_stream(request: Request, streams: Container[tuple[str, int]]) -> None:
+    """Raise FluxError(EPROTO) unless `request` may open a stream.
+
+    `streams` are those that are open now: the sender and the matchtag of each.
+    """
+    if not request.is_streaming or (request.sender, request.matchtag) in streams:
+        text = f"{request.topic}: expected the streaming flag and a matchtag not in use"
+        raise FluxError(Errno.EPROTO, text)
+
+
+def unknown_stream(request: Request, matchtag: int) -> FluxError:
+    """Return the error for a request about a stream that its sender has not opened."""
+    return FluxError(Errno.ENOENT, f"{request.topic}: no stream with matchtag {matchtag}")
 
 
 def unknown_method(service: str, name: str) -> FluxError:
