@@ -30,8 +30,7 @@ from flux_trio.cores.job_index import ACTIVE, jobid_in
 from flux_trio.cores.job_manager.queues.queues import CHECKPOINT_KEY
 from flux_trio.cores.kvs.ops import Append, Op, Page, Put
 from flux_trio.cores.restored import ending_event, stopped_checkpoint
-from flux_trio.cores.stored_jobs import EVENTLOG
-from flux_trio.formats import job_key
+from flux_trio.formats import EVENTLOG, job_key
 from flux_trio.messages import Errno
 from flux_trio.state_directory import STATE_FILE
 from flux_trio.store.sqlite_store import SqliteStore

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 import msgspec
 
+from flux_trio.cli.monitor_process import TOLD_MAX
 from flux_trio.cli.view_server import Feed, ViewServer, lost_line
 from flux_trio.judge import NotingMonitor, load_clauses
 from flux_trio.judge.rules import LATE_RULES, NEED_THE_BEGINNING
@@ -19,8 +20,6 @@ from flux_trio.views.viewer import Broken, Rows, broken_at, live_page
 
 if TYPE_CHECKING:
     from flux_trio.client import Client
-
-TOLD_MAX: Final = 10  # violations of one clause; the page says that further ones are not told
 
 _encode: Final = msgspec.json.Encoder().encode
 

@@ -21,7 +21,7 @@ from flux_trio.trace.reading import SentMessages
 from flux_trio.trace.record import leaves_message_out
 
 TOLD_MAX: Final = 10
-"""Violations of one clause that are reported; more would flood the log."""
+"""Violations of one clause that are told; more would flood the log or the live page."""
 
 _TYPES: Final[tuple[type[Message], ...]] = (Request, Response, Event, Control)
 _NO_MESSAGE: Final = -1

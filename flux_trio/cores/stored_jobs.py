@@ -14,6 +14,7 @@ import msgspec
 from flux_trio.cores.job_index import ACTIVE, jobid_in
 from flux_trio.cores.kvs_calls import LOOKUP_JOBS_MAX, Ask, look_up_all, page_in, read_page
 from flux_trio.formats import (
+    EVENTLOG,
     Event,
     FormatError,
     ResourceSet,
@@ -26,7 +27,6 @@ from flux_trio.formats.meanings import JobId, KvsKey
 from flux_trio.messages import Errno, FluxError, Response
 from flux_trio.protocols import InvalidTransition, Job, apply_all
 
-EVENTLOG = "eventlog"
 DIRECTORY: Final = "job"
 LAST_KEYS: Final = 16  # some may be of other things than jobs
 

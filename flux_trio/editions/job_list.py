@@ -13,6 +13,7 @@ import msgspec
 
 from flux_trio.editions.codec import codec
 from flux_trio.editions.streams import CreditKey
+from flux_trio.formats import EVENTLOG
 from flux_trio.formats.meanings import JobId, JobRow, Time
 from flux_trio.messages import USERID_UNKNOWN, Payload, Request
 
@@ -165,7 +166,7 @@ class Watch(msgspec.Struct, frozen=True):
     """
 
     id: JobId
-    path: str = "eventlog"
+    path: str = EVENTLOG
     follow: bool = True
     credit: CreditKey | None = None
 

@@ -15,6 +15,7 @@ from flux_trio.formats.meanings import JobId
 from flux_trio.messages.types import USERID_UNKNOWN
 
 UNLIMITED: Final = -1
+SIGNUM_MAX: Final = 64  # the last signal of Linux, a real-time one
 
 
 class Raise(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Final
 
+from flux_trio.config import DURATION_KEY
 from flux_trio.editions.rfc28 import DEFAULT_GROUP
 from flux_trio.exercise.acts import Act, all_have, many
 from flux_trio.exercise.refusing import hello_refused, ready_refused, release_refused
@@ -95,7 +96,7 @@ async def _held(stage: Stage) -> None:
 async def _expiration(stage: Stage) -> None:
     jobid = await stage.submit(duration=600.0, run_s=LONG_S)
     await stage.event(jobid, "start")
-    updates = {"attributes.system.duration": 1200.0}
+    updates = {DURATION_KEY: 1200.0}
     with suppress(FluxError):  # the scheduler may refuse it (RFC 27, Expiration)
         await stage.call(topics.JOB_UPDATE, {"id": jobid, "updates": updates})
     await stage.cancel(jobid)

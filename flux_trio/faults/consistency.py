@@ -23,7 +23,7 @@ from flux_trio.faults.properties import (
 )
 from flux_trio.faults.remembered import REMEMBERING
 from flux_trio.faults.told import OVER_TRACE
-from flux_trio.formats import FormatError, format_fluid, job_key
+from flux_trio.formats import EVENTLOG, FormatError, format_fluid, job_key
 from flux_trio.messages import Request, Response, topics
 from flux_trio.protocols import InvalidTransition, JobEvent, JobState
 from flux_trio.trace import SLEEP, Kind, Record
@@ -37,7 +37,7 @@ LATE_S: Final = 30.0
 """Seconds in which a job ends after its fatal exception, whatever is slow or away meanwhile."""
 _ALL: Final = sum(JobState)
 _SLOW: Final = (SLEEP, "held-until", "overtaken", "delay", "plugin-hangs")
-_EVENTLOG: Final = ".eventlog"
+_EVENTLOG: Final = f".{EVENTLOG}"
 _GUEST: Final = ".guest."  # below it are the eventlogs of the execution service
 
 
@@ -116,7 +116,7 @@ def eventlogs_are_whole(world: CoresWorld) -> str:
         if job.state in (JobState.RUN, JobState.CLEANUP):
             return f"{key}: the job is in {job.state.name}"
     for jobid in sorted(ended):
-        if jobid in active or not store.lookup([job_key(jobid, "eventlog")])[0]:
+        if jobid in active or not store.lookup([job_key(jobid, EVENTLOG)])[0]:
             name = format_fluid(jobid, "f58")
             return (
                 f"{name} is finished, and its eventlog or the index of active jobs says otherwise"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from flux_trio.cores.job_index import ACTIVE, jobid_in
-from flux_trio.formats import Event, FormatError, job_key, parse_eventlog
+from flux_trio.formats import EVENTLOG, Event, FormatError, job_key, parse_eventlog
 from flux_trio.messages import topics
 from flux_trio.protocols import InvalidTransition, Job, JobEvent, JobState, replay
 from flux_trio.store.stores import Store
@@ -50,7 +50,7 @@ class Jobs:
         """Take what is stored, since the instance begins anew; return the jobs that are not."""
         lost = set()
         for jobid in self._all:
-            (text,) = store.lookup([job_key(jobid, "eventlog")])
+            (text,) = store.lookup([job_key(jobid, EVENTLOG)])
             was_active = jobid in self.active
             self.active.discard(jobid)
             if not isinstance(text, str):
@@ -119,7 +119,7 @@ def job_of(eventlog: object, jobid: int = 0) -> Job:
 
 def stored_job(jobid: int, store: Store) -> Job:
     """Return a job by its stored eventlog; in NEW if that cannot be read (see `stored`)."""
-    (text,) = store.lookup([job_key(jobid, "eventlog")])
+    (text,) = store.lookup([job_key(jobid, EVENTLOG)])
     try:
         return job_of(text, jobid)
     except (FormatError, InvalidTransition):

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from flux_trio.cores.job_manager.requests.updates import DURATION
+from flux_trio.config import DURATION_KEY
 from flux_trio.jobtap import PluginHost
 from flux_trio.protocols import (
     STATE_TOPICS,
@@ -27,7 +27,7 @@ from flux_trio.protocols import (
 )
 
 PRIORITIZE: Final = STATE_TOPICS[JobState.PRIORITY]
-UPDATE_DURATION: Final = UPDATE_PREFIX + DURATION
+UPDATE_DURATION: Final = UPDATE_PREFIX + DURATION_KEY
 USUAL: Final = (PRIORITIZE, UPDATE_DURATION)
 """The topics that a plugin answers in each world."""
 

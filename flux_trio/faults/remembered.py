@@ -16,8 +16,8 @@ from flux_trio.editions import CLASSIC, flux, rfc33
 from flux_trio.editions.rfc32 import Released, Started
 from flux_trio.faults.pauses import core_of, names_of
 from flux_trio.faults.properties import Watcher, watching
-from flux_trio.faults.told import EVENTLOG, ends, read_if_valid
-from flux_trio.formats import FormatError, Idset, format_fluid, job_key, parse_eventlog
+from flux_trio.faults.told import ends, read_if_valid
+from flux_trio.formats import EVENTLOG, FormatError, Idset, format_fluid, job_key, parse_eventlog
 from flux_trio.messages import FluxError, Request, Response, topics
 from flux_trio.protocols import InvalidTransition, JobEvent, JobState, replay
 from flux_trio.trace import Kind, Record

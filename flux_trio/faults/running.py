@@ -19,12 +19,11 @@ from flux_trio.faults.plan import Plan, check_plan, plugin_file
 from flux_trio.faults.plugin_files import LOOP_S
 from flux_trio.faults.properties import Property
 from flux_trio.faults.stack import StackWorld
-from flux_trio.faults.told import EVENTLOG
 from flux_trio.faults.user import Owner
 from flux_trio.faults.waiting import Waiting
 from flux_trio.faults.workload import Do, queue_name
 from flux_trio.faults.world import CoresWorld
-from flux_trio.formats import Idset, ResourceSet, format_fluid, job_key
+from flux_trio.formats import EVENTLOG, Idset, ResourceSet, format_fluid, job_key
 from flux_trio.jobtap import PluginLoop
 from flux_trio.judge import Clause, Monitor, Violation, load_clauses
 from flux_trio.judge.rules import ALL_RULES

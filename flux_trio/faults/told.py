@@ -15,13 +15,12 @@ from flux_trio.editions.codec import Codec
 from flux_trio.editions.rfc27 import AllocType
 from flux_trio.editions.rfc28 import Grown, Offline, Online, Shrunk
 from flux_trio.faults.properties import over_trace
-from flux_trio.formats import FormatError, format_fluid, job_key, parse_eventlog, parse_r
+from flux_trio.formats import EVENTLOG, FormatError, format_fluid, job_key, parse_eventlog, parse_r
 from flux_trio.messages import FluxError, Request, Response, service_of, topics
 from flux_trio.trace import Kind, Record
 
 T = TypeVar("T")
 
-EVENTLOG: Final = "eventlog"
 SERVICES: Final = (
     topics.JOB_MANAGER,
     topics.SCHED,

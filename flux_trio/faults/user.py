@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from flux_trio.cores.job_manager.requests.updates import DURATION
+from flux_trio.config import DURATION_KEY
 from flux_trio.cores.turns import SetTimer, TimerFired
 from flux_trio.faults.clients import LATER, RETRY_S, Client
 from flux_trio.faults.workload import JOB_ACTIONS, Do, JobPlan, queue_name
@@ -33,7 +33,7 @@ class Owner(Client):
         self._matchtag = 0
 
     def start(self, now: float) -> list[Any]:
-        """See `Core`."""
+        """Return a timer for each job, and for each request that has a time."""
         return [
             SetTimer(place, now + each.at)
             for place, each in self._todo.items()
@@ -41,7 +41,7 @@ class Owner(Client):
         ]
 
     def turn(self, now: float, inputs: Sequence[Any]) -> list[Any]:
-        """See `Core`."""
+        """Return the requests that are due, and those that follow from the answers."""
         actions: list[Any] = []
         for each in inputs:
             match each:
@@ -131,7 +131,7 @@ def _method(asked: Do, jobid: int) -> tuple[str, dict[str, Any]]:
         case "urgency":
             return topics.JOB_URGENCY, {"id": jobid, "urgency": asked.value}
         case "duration":
-            return topics.JOB_UPDATE, {"id": jobid, "updates": {DURATION: asked.seconds}}
+            return topics.JOB_UPDATE, {"id": jobid, "updates": {DURATION_KEY: asked.seconds}}
         case "watch":
             return topics.INFO_WATCH, {"id": jobid}
         case "include":

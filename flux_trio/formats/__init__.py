@@ -16,6 +16,7 @@ from flux_trio.formats.eventlog import (
     parse_eventlog,
 )
 from flux_trio.formats.fluid import (
+    EVENTLOG,
     FLUID_MAX,
     FLUID_SPAN_S,
     GENERATORS_MAX,
@@ -48,6 +49,7 @@ from flux_trio.formats.taskmap import (
 )
 
 __all__ = [
+    "EVENTLOG",
     "FLUID_MAX",
     "FLUID_SPAN_S",
     "GENERATORS_MAX",

@@ -19,6 +19,9 @@ FluidForm = Literal["dec", "hex", "dothex", "kvs", "f58", "f58plain", "words"]
 LOST_AND_FOUND: Final = "job-lost+found"
 """The KVS directory that receives damaged jobs, each under its dothex id; as in flux-core."""
 
+EVENTLOG: Final = "eventlog"
+"""The key of a job's eventlog in the job's KVS directory (RFC 16), for `job_key`."""
+
 FLUID_MAX: Final = (1 << 64) - 1
 GENERATORS_MAX: Final = 1 << 14
 

@@ -109,7 +109,7 @@ async def run_core(
     Timers that are due get a turn of their own, after the turn of the waiting messages.
 
     `perform` takes the core's own actions; it must not block, and rejects others
-    (`reject_action`). Their results come back through `handle.post`.
+    (`no_other_actions`). Their results come back through `handle.post`.
     """
     core = handle.adopt(core)
     timers: Timers[KeyT] = Timers()  # by Trio's clock, which cannot be set

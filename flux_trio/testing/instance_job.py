@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from flux_trio.formats import Event, Jobspec, format_fluid, job_key, parse_eventlog
+from flux_trio.formats import EVENTLOG, Event, Jobspec, format_fluid, job_key, parse_eventlog
 from flux_trio.messages import topics
 from flux_trio.protocols import Job, JobState, replay
 
@@ -40,7 +40,7 @@ class InstanceJob:
     @property
     def events(self) -> list[Event]:
         """The eventlog so far (RFC 21)."""
-        payload = {"key": job_key(self.id, "eventlog")}
+        payload = {"key": job_key(self.id, EVENTLOG)}
         return parse_eventlog(self._requests.request(topics.KVS_LOOKUP, payload)["value"])
 
     @property

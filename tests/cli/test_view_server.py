@@ -14,7 +14,8 @@ import trio
 import trio.testing
 from anyio.streams.stapled import StapledObjectStream
 
-from flux_trio.cli.live_view import TOLD_MAX, LiveRows
+from flux_trio.cli.live_view import LiveRows
+from flux_trio.cli.monitor_process import TOLD_MAX
 from flux_trio.cli.view_server import (
     BACKLOG_BYTES_MAX,
     HEADER_BYTES_MAX,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from flux_trio.config import DURATION_KEY
 from flux_trio.cores.exec.core import ExecCore
 from flux_trio.cores.exec.job import Phase
 from flux_trio.cores.job_list.core import JobListCore
 from flux_trio.cores.job_manager.core import JobManagerCore
-from flux_trio.cores.job_manager.requests.updates import DURATION
 from flux_trio.cores.sched.core import SchedCore
 from flux_trio.faults import JobPlan, Plan
 from flux_trio.faults.pauses import (
@@ -115,7 +115,7 @@ def test_expiration_that_one_side_does_not_know_is_found(limit: float) -> None:
 def test_expiration_that_does_not_follow_from_the_duration_is_found() -> None:
     world = with_one_running(Plan(1, jobs=(JobPlan(run=90.0, limit=100.0),)))
     (job,) = core_of(world, "job-manager", JobManagerCore)._parts.ledger.running.values()
-    job.jobspec_updates = {DURATION: 50.0}
+    job.jobspec_updates = {DURATION_KEY: 50.0}
     assert "by its duration at" in all_agree_on_expirations(world)
 
 

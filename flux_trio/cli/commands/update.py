@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from flux_trio.client import Client
 
 _ALIASES: Final = {"name": "attributes.system.job.name"}
-_DURATION: Final = "attributes.system.duration"
 _SECTIONS: Final = ("attributes.", "resources.", "tasks.")
 
 
@@ -74,7 +73,9 @@ def _split(text: str) -> tuple[str, str]:
 async def _value(client: Client, jobid: int, key: str, text: str) -> Any:
     import msgspec
 
-    if key == _DURATION:
+    from flux_trio.config import DURATION_KEY
+
+    if key == DURATION_KEY:
         return await _duration(client, jobid, text)
     try:
         return msgspec.json.decode(text)

@@ -7,6 +7,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from flux_trio import formats
 from flux_trio.cores.exec.vocabulary import OutputRead, ReadOutput, ShellInput, ToShell
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.streams import StreamKey
@@ -31,7 +32,7 @@ class StoredKey(Enum):
 
     R = "R"
     JOBSPEC = "jobspec"
-    EVENTLOG = "eventlog"
+    EVENTLOG = formats.EVENTLOG
     EXEC_LOG = "guest.exec.eventlog"
 
 

@@ -46,13 +46,12 @@ from flux_trio.cores.exec.calls import (
 )
 from flux_trio.cores.exec.ending import Ends
 from flux_trio.cores.exec.inputs import Inputs
-from flux_trio.cores.exec.job import SEVERITY_FATAL, Job, Jobs, Phase
+from flux_trio.cores.exec.job import Job, Jobs, Phase
 from flux_trio.cores.exec.journal import Journal
 from flux_trio.cores.exec.manager import Manager
 from flux_trio.cores.exec.preparing import Preparing
 from flux_trio.cores.exec.real import RealJobs
 from flux_trio.cores.exec.runs import Runs
-from flux_trio.cores.exec.signals import SIGNUM_MAX
 from flux_trio.cores.exec.simulated import SimulatedJobs
 from flux_trio.cores.exec.starts import Starts
 from flux_trio.cores.exec.storing import Storing
@@ -68,7 +67,7 @@ from flux_trio.cores.fingerprint import PayloadTypes
 from flux_trio.cores.methods import Methods
 from flux_trio.cores.state import CorePart
 from flux_trio.cores.turns import ClockStepped, Core, Log, TimerFired
-from flux_trio.editions import CLASSIC, Edition, exec_requests, job_requests, rfc32
+from flux_trio.editions import CLASSIC, Edition, exec_requests, job_requests, rfc21, rfc32
 from flux_trio.formats import ResourceSet, format_fluid, parse_duration, parse_size
 from flux_trio.messages import (
     ROLE_OWNER,
@@ -333,8 +332,8 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
     def _kill(self, request: Request) -> None:
         payload = job_requests.KILL.read(request)
         job = self._jobs.asked_about(request, payload.id)
-        if not 1 <= payload.signum <= SIGNUM_MAX:
-            text = f"signum: expected 1 to {SIGNUM_MAX}, got {payload.signum}"
+        if not 1 <= payload.signum <= job_requests.SIGNUM_MAX:
+            text = f"signum: expected 1 to {job_requests.SIGNUM_MAX}, got {payload.signum}"
             raise FluxError(Errno.EINVAL, text)
         if job.phase is not Phase.RUNNING:
             raise FluxError(Errno.EINVAL, f"job {format_fluid(job.id, 'f58')} is not running")
@@ -369,7 +368,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         except FluxError as error:
             self._outbox.send(Log(Level.ERR, error.text))
             return
-        if payload.severity != SEVERITY_FATAL:
+        if payload.severity != rfc21.SEVERITY_FATAL:
             return
         job = self._jobs.get(payload.id)
         if job is None:

@@ -30,7 +30,6 @@ from flux_trio.protocols import Job as StoredJob
 from flux_trio.protocols import JobEvent
 from flux_trio.shell.protocol import Start
 
-SEVERITY_FATAL: Final = 0
 SEVERITY_NOTE: Final = 2
 
 

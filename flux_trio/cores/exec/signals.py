@@ -6,4 +6,3 @@ SIGKILL: Final = 9
 SIGUSR1: Final = 10
 SIGALRM: Final = 14  # at the time limit, as flux-core does
 SIGTERM: Final = 15
-SIGNUM_MAX: Final = 64

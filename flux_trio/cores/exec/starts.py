@@ -12,9 +12,10 @@ from __future__ import annotations
 from typing import Final
 
 from flux_trio.cores.exec.calls import ExecOutbox
-from flux_trio.cores.exec.job import SEVERITY_FATAL, SEVERITY_NOTE, Job, Phase
+from flux_trio.cores.exec.job import SEVERITY_NOTE, Job, Phase
 from flux_trio.cores.state import Part
 from flux_trio.editions import Edition
+from flux_trio.editions.rfc21 import SEVERITY_FATAL
 from flux_trio.editions.rfc32 import Finished, Raised, Released, Report, StartAnswer, Started
 from flux_trio.formats.meanings import JobId
 from flux_trio.messages import Request, respond

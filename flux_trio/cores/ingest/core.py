@@ -31,6 +31,7 @@ from flux_trio.cores.turns import (
 )
 from flux_trio.editions import submission
 from flux_trio.formats import (
+    EVENTLOG,
     GENERATORS_MAX,
     FluidGenerator,
     FormatError,
@@ -280,7 +281,7 @@ class IngestCore(CorePart, Core[IngestTimer, Never, Never]):
         event = submit_event(now, request.userid, new.urgency, new.flags)
         # the keys of a new job are absent, and an append is cheaper than a put
         self._batch.ops.append(["append", job_key(jobid, "jobspec"), text.decode()])
-        self._batch.ops.append(["append", job_key(jobid, "eventlog"), format_event(event)])
+        self._batch.ops.append(["append", job_key(jobid, EVENTLOG), format_event(event)])
         self._batch.ops.append(submit_op(jobid))
         self._batch.requests[jobid] = request
         self._batch.jobs.append(

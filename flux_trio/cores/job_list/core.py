@@ -17,7 +17,7 @@ from flux_trio.cores.configuring import configuration_in
 from flux_trio.cores.fingerprint import PayloadTypes
 from flux_trio.cores.job_list import exchange
 from flux_trio.cores.job_list.asked import Asked
-from flux_trio.cores.job_list.details import EVENTLOG, Details
+from flux_trio.cores.job_list.details import Details
 from flux_trio.cores.job_list.exchange import (
     ActiveListed,
     ActiveLogs,
@@ -49,7 +49,7 @@ from flux_trio.cores.sharing import Backlog
 from flux_trio.cores.state import CorePart
 from flux_trio.cores.turns import ClockStepped, Core, TimerFired
 from flux_trio.editions import job_list, journal, streams
-from flux_trio.formats import FormatError, job_key
+from flux_trio.formats import EVENTLOG, FormatError, job_key
 from flux_trio.messages import (
     ROLE_OWNER,
     Event,

@@ -22,6 +22,7 @@ from flux_trio.cores.turns import Log
 from flux_trio.editions.job_list import NO_FACTS, Facts
 from flux_trio.editions.journal import Ended
 from flux_trio.formats import (
+    EVENTLOG,
     FormatError,
     Hostlist,
     Jobspec,
@@ -34,7 +35,6 @@ from flux_trio.messages import FluxError, Level
 
 JOBSPEC: Final = "jobspec"
 R: Final = "R"
-EVENTLOG: Final = "eventlog"
 _FINISHED: Final = (EVENTLOG, JOBSPEC, R)  # keys that are read of a finished job
 FACTS_MAX: Final = 20_000  # kept, of about 0.7 kB each; the oldest go first
 FACTS_CHARS_MAX: Final = 16 << 20  # of the texts in them

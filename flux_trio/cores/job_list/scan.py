@@ -30,9 +30,9 @@ from flux_trio.cores.kvs_calls import (
     values_in,
 )
 from flux_trio.cores.state import Part
-from flux_trio.cores.stored_jobs import EVENTLOG, ActivePage, active_in, look_up_jobs, read_active
+from flux_trio.cores.stored_jobs import ActivePage, active_in, look_up_jobs, read_active
 from flux_trio.cores.turns import Log
-from flux_trio.formats import job_key
+from flux_trio.formats import EVENTLOG, job_key
 from flux_trio.formats.meanings import JobId
 from flux_trio.messages import Errno, FluxError, Level, Response
 from flux_trio.protocols import JobState

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from flux_trio import jobtap
-from flux_trio.formats import FormatError, job_key, parse_eventlog, parse_fluid
+from flux_trio.formats import EVENTLOG, FormatError, job_key, parse_eventlog, parse_fluid
 from flux_trio.jobtap.builtins.dependencies import hold
 from flux_trio.messages import topics
 from flux_trio.protocols import JobEvent
@@ -143,7 +143,7 @@ class DependencyAfter(jobtap.Plugin):
 
     async def _stored(self, jobid: int, dependency: jobtap.Dependency) -> Outcome:
         """Read the outcome of a job from its stored eventlog. Raises Reject."""
-        key = job_key(jobid, "eventlog")
+        key = job_key(jobid, EVENTLOG)
         try:
             events = parse_eventlog((await self.rpc(topics.KVS_LOOKUP, {"key": key}))["value"])
         except jobtap.FluxError as error:

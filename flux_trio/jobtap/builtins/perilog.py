@@ -23,7 +23,15 @@ import trio
 
 from flux_trio import jobtap
 from flux_trio.durations import Durations
-from flux_trio.formats import FormatError, Hostlist, Idset, ResourceSet, format_fluid, job_key
+from flux_trio.formats import (
+    EVENTLOG,
+    FormatError,
+    Hostlist,
+    Idset,
+    ResourceSet,
+    format_fluid,
+    job_key,
+)
 from flux_trio.jobtap.builtins.perilog_config import Procedure, read_procedures
 from flux_trio.jobtap.builtins.perilog_process import (
     JOB_ID,
@@ -218,7 +226,7 @@ class Perilog(jobtap.Plugin):
             "FLUX_JOB_USERID": str(run.job.userid),
         }
         # a later life has to know of what runs: a lookup comes after what is being stored
-        await self.rpc(topics.KVS_LOOKUP, {"key": job_key(run.job.id, "eventlog")})
+        await self.rpc(topics.KVS_LOOKUP, {"key": job_key(run.job.id, EVENTLOG)})
         if run.is_taken_up and not self._pretends:
             await trio.to_thread.run_sync(kill_leftovers, environment[JOB_ID])
         async with trio.open_nursery() as nursery:

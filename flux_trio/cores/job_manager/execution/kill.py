@@ -26,7 +26,6 @@ from flux_trio.messages import (
 from flux_trio.messages.types import NORESPONSE
 from flux_trio.protocols import RUNNING
 
-SIGNUM_MAX: Final = 64
 METHOD: Final = "kill"
 
 
@@ -80,5 +79,5 @@ class Kills(Part):
 
 
 def _check_signal(signum: int) -> None:
-    if not 1 <= signum <= SIGNUM_MAX:
+    if not 1 <= signum <= job_requests.SIGNUM_MAX:
         raise FluxError(Errno.EINVAL, "Invalid signal number")

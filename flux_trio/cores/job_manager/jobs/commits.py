@@ -27,7 +27,7 @@ from flux_trio.cores.outbox import without_responses
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Exit, NoteAll
 from flux_trio.editions.journal import Ended
-from flux_trio.formats import Event, format_eventlog, job_key
+from flux_trio.formats import EVENTLOG, Event, format_eventlog, job_key
 from flux_trio.formats.meanings import JobId, JobNote, KvsOp, Matchtag
 from flux_trio.messages import Errno, FluxError, Payload, Request, Response, service_of, unanswered
 
@@ -228,7 +228,7 @@ class Commits(Part):
             same = tuple(map(id, events))
             if (text := texts.get(same)) is None:
                 text = texts[same] = format_eventlog(events)
-            ops.append(["append", job_key(jobid, "eventlog"), text])
+            ops.append(["append", job_key(jobid, EVENTLOG), text])
         ops += ended_ops(self.over)
         ops += self.ops
         self.logged, self.over, self.ops = {}, [], []

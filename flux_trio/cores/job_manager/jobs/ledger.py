@@ -22,10 +22,10 @@ from flux_trio.cores.job_manager.jobs.jobspecs import Jobspecs
 from flux_trio.cores.job_manager.jobs.tally import Tally
 from flux_trio.cores.job_manager.jobs.user_jobs import JobBytes, UserJobs
 from flux_trio.cores.kvs_calls import look_up
-from flux_trio.cores.stored_jobs import EVENTLOG
 from flux_trio.editions import Edition, job_requests, rfc21
 from flux_trio.editions.rfc27 import SchedAnnotations, without_reason
 from flux_trio.formats import (
+    EVENTLOG,
     Event,
     job_key,
 )

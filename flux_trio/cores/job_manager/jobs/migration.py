@@ -23,8 +23,8 @@ from flux_trio.cores.job_manager.jobs.lost_found import LostAndFound
 from flux_trio.cores.job_manager.requests.submission import redacted_bytes
 from flux_trio.cores.kvs_calls import check, commit_ops, page_in, read_page, values_in
 from flux_trio.cores.state import Part
-from flux_trio.cores.stored_jobs import EVENTLOG, fold_eventlog, look_up_jobs, values_by_job
-from flux_trio.formats import job_key, parse_fluid
+from flux_trio.cores.stored_jobs import fold_eventlog, look_up_jobs, values_by_job
+from flux_trio.formats import EVENTLOG, job_key, parse_fluid
 from flux_trio.messages import FluxError, Response
 from flux_trio.protocols import Job
 

@@ -45,13 +45,13 @@ from flux_trio.cores.kvs_calls import (
     values_in,
 )
 from flux_trio.cores.state import Part
-from flux_trio.cores.stored_jobs import EVENTLOG, fold_eventlog
+from flux_trio.cores.stored_jobs import fold_eventlog
 from flux_trio.cores.stored_output import output_key
 from flux_trio.cores.turns import Log
 from flux_trio.editions import job_requests, journal
 from flux_trio.editions.job_requests import UNLIMITED
 from flux_trio.editions.journal import Ended
-from flux_trio.formats import job_key, parse_duration
+from flux_trio.formats import EVENTLOG, job_key, parse_duration
 from flux_trio.messages import (
     Errno,
     Event,
@@ -110,7 +110,7 @@ class Purge(Part):
         wanted = job_requests.PURGE_ID.read(request)
         if wanted.id in self._ledger.jobs:
             raise FluxError(Errno.EINVAL, "cannot purge active job")
-        job_key(wanted.id, "eventlog")  # raises FormatError for an invalid id
+        job_key(wanted.id, EVENTLOG)  # raises FormatError for an invalid id
         self._begin(Named(request, wanted.id, wanted.force))
 
     def forget(self, sender: str) -> None:

@@ -38,7 +38,6 @@ from flux_trio.cores.kvs_calls import (
 )
 from flux_trio.cores.state import Part
 from flux_trio.cores.stored_jobs import (
-    EVENTLOG,
     ActivePage,
     active_in,
     fold_eventlog,
@@ -50,7 +49,7 @@ from flux_trio.cores.stored_jobs import (
     values_by_job,
 )
 from flux_trio.cores.turns import Exit, Log
-from flux_trio.formats import FormatError, job_key
+from flux_trio.formats import EVENTLOG, FormatError, job_key
 from flux_trio.messages import Errno, FluxError, Level, Response
 from flux_trio.protocols import Job
 

@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from flux_trio.config import DURATION_KEY
 from flux_trio.cores.job_manager.calls import Absent
 from flux_trio.cores.job_manager.hooks.hooks import Hooks
 from flux_trio.cores.job_manager.hooks.waiting import (
@@ -51,8 +52,6 @@ from flux_trio.protocols import (
     check_updated,
     check_updates,
 )
-
-DURATION: Final = "attributes.system.duration"
 
 ENDED_MEANWHILE: Final = "job has ended meanwhile"
 
@@ -173,13 +172,13 @@ class Updates(Part):
 
     def _check_expiration(self, job: ActiveJob, updating: Updating) -> None:
         """Ask the scheduler whether a running job may keep its resources until the new end."""
-        if job.state != JobState.RUN or DURATION not in updating.updates:
+        if job.state != JobState.RUN or DURATION_KEY not in updating.updates:
             self.apply(job, updating, None)
             return
         if job.granted is None:
             self._refuse(updating, "unable to get job starttime")
             return
-        duration = updating.updates[DURATION]
+        duration = updating.updates[DURATION_KEY]
         assert isinstance(duration, (int, float))  # the jobspec with it is valid
         # whole seconds, so that all three parties use the same number
         expiration = math.ceil(job.granted.starttime + duration) if duration else 0
@@ -207,7 +206,7 @@ class Updates(Part):
         if job.state in _OVER:
             self._refuse(updating, ENDED_MEANWHILE)
             return
-        if job.state == JobState.RUN and DURATION in updating.updates and expiration is None:
+        if job.state == JobState.RUN and DURATION_KEY in updating.updates and expiration is None:
             self._check_expiration(job, updating)  # the job has started meanwhile
             return
         request = self.requests.pop(updating.number)
