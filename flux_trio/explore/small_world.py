@@ -342,7 +342,7 @@ class SmallWorld(CoresWorld):
             station.peer.services = set(plan.services)
 
     def add(self, name: str, *args: Any, **more: Any) -> Station:
-        """See `CoresWorld.add`."""
+        """Add a party, and keep its station for states in which it is there again."""
         station = super().add(name, *args, **more)
         self._pool[name, self._nbefore[name] - 1] = station
         return station

@@ -20,11 +20,9 @@ class Client:
     comes_back = False
 
     def start(self, now: float) -> list[Any]:  # noqa: ARG002 - see `Core`
-        """See `Core`."""
         return []
 
     def turn(self, now: float, inputs: Sequence[Any]) -> list[Any]:  # noqa: ARG002 - see `Core`
-        """See `Core`."""
         return []
 
     def connection_lost(self) -> None:

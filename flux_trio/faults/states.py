@@ -190,7 +190,6 @@ class WatchedGame(Game):
         return is_alive
 
     def put_right(self) -> None:
-        """See `Game`."""
         self.right_after = self._watch.last
         super().put_right()
 

@@ -206,7 +206,7 @@ class JobFacts:
 
         @property
         def rare(self) -> dict[str, Any] | None:
-            """See `Rare`."""
+            """The values of the fields that few jobs have, by name; None without any."""
 
     dependencies = Rare[frozenset[str] | None](None)
     """Descriptions that are open now."""
