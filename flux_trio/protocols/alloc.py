@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from flux_trio.editions.rfc27 import AllocType
-from flux_trio.protocols.table import Member, Standing, Table
+from flux_trio.protocols.table import Member, Standing, Standings, Table
 
 
 class AllocState(Member):
@@ -86,6 +86,13 @@ ALLOC: Table[AllocState, AllocEvent] = Table(
         },
     },
 )
+
+
+class Allocs(Standings[AllocState, AllocEvent]):
+    """The alloc state of each job; job manager and scheduler keep one each."""
+
+    table = ALLOC
+
 
 # The table's event for each type of an alloc response.
 ALLOC_ANSWERS: dict[AllocType, AllocEvent] = {

@@ -10,14 +10,13 @@ from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.turns import CommonAction, CommonInput, Exit, Log
 from flux_trio.editions import Edition, job_requests
 from flux_trio.formats.meanings import JobId, Number
-from flux_trio.messages import Errno, Response, topics
+from flux_trio.messages import Errno, Level, Response, topics
 from flux_trio.policies import Schedule
-from flux_trio.protocols import ALLOC, AllocEvent, AllocState, Standings
+from flux_trio.protocols import Allocs
 
 HelloNumber: TypeAlias = Annotated[int, Number("hello")]
 GrantNumber: TypeAlias = Annotated[int, Number("grant")]
 
-LOG_ERR: Final = 3  # syslog severity
 RAISE_AGAIN_S: Final = 1.0  # before an exception is raised again to a job manager with a full inbox
 
 
@@ -70,12 +69,6 @@ SchedInput: TypeAlias = CommonInput[SchedTimer]
 SchedAction: TypeAlias = CommonAction[SchedTimer]
 
 
-class Allocs(Standings[AllocState, AllocEvent]):
-    """The alloc state of each job (RFC 27)."""
-
-    table = ALLOC
-
-
 class Context(Outbox[SchedCall, SchedAction, SchedTimer]):
     """The outbox, with the state that all parts decide by."""
 
@@ -91,7 +84,7 @@ class Context(Outbox[SchedCall, SchedAction, SchedTimer]):
         self._refused = []  # exceptions that a full inbox has refused
 
     def log_error(self, text: str) -> None:
-        self.send(Log(LOG_ERR, text))
+        self.send(Log(Level.ERR, text))
 
     def raise_exception(self, jobid: int, kind: str, note: str) -> None:
         """Raise a fatal exception of a job, so that it stops using its resources."""

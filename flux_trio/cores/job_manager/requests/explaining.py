@@ -58,7 +58,7 @@ class Explaining(Part):
         if job is None:
             raise FluxError(Errno.ENOENT, "unknown or inactive job")
         check_job_access(request, job.userid)
-        is_requested = self._scheduler.requests.state(jobid) == AllocState.PENDING
+        is_requested = self._scheduler.requests.allocs.of(jobid) == AllocState.PENDING
         return Waiting(job, list(self._reasons(job)), is_requested)
 
     def is_of(self, jobid: int, userid: int) -> bool:
@@ -95,7 +95,7 @@ class Explaining(Part):
             yield self._stopped(job.queue)
         if link != LinkState.READY:
             yield NO_SCHEDULER
-        elif requests.state(job.id) == AllocState.CANCELING:
+        elif requests.allocs.of(job.id) == AllocState.CANCELING:
             yield "the scheduler has not answered a cancel of its request yet"
         elif job.id in requests.queued and self._scheduler.limit is not None:
             yield (

@@ -25,13 +25,12 @@ from flux_trio.formats.meanings import JobId, Stamp
 from flux_trio.messages import Errno, FluxError, Payload, Request, topics
 from flux_trio.messages.types import NORESPONSE
 from flux_trio.protocols import (
-    ALLOC,
     AllocEvent,
+    Allocs,
     AllocState,
     InvalidTransition,
     JobEvent,
     JobState,
-    Standings,
 )
 
 Rank: TypeAlias = tuple[int, Stamp, JobId]
@@ -51,12 +50,6 @@ def _rank(priority: int, t_submit: Stamp, jobid: JobId) -> Rank:
 def rank_of(job: ActiveJob) -> Rank:
     """Return the rank of `job` now; the scheduler may know an older one."""
     return _rank(job.priority, job.t_submit, job.id)
-
-
-class Allocs(Standings[AllocState, AllocEvent]):
-    """The alloc state of each job."""
-
-    table = ALLOC
 
 
 class Ranked:
@@ -134,10 +127,6 @@ class Requests(Part):
         self.reranked = {}
         self.holds_prioritize = False
         ledger.tell_of(JobEvent.CLEAN, self._is_over)
-
-    def state(self, jobid: int) -> AllocState:
-        """Return the alloc state of a job."""
-        return self.allocs.of(jobid)
 
     def sent_by_rank(self) -> list[int]:
         """Return the jobs with a request at the scheduler, the best first."""
@@ -224,7 +213,7 @@ class Requests(Part):
         for better, lowest in zip(self.queued.best(len(lowest_first)), lowest_first, strict=False):
             if better >= lowest:
                 return
-            if self.state(lowest[-1]) == AllocState.PENDING:
+            if self.allocs.of(lowest[-1]) == AllocState.PENDING:
                 self.cancel(lowest[-1])
 
     def _sent_ranks(self) -> Iterator[Rank]:

@@ -69,10 +69,6 @@ class Grants(Part):
         self.inventory = None
         self._ledger.ask(topics.RESOURCE_STATUS, None, InventoryRead())
 
-    def total(self) -> ResourceSet | None:
-        """Return the resources that jobs hold; None if they hold nothing."""
-        return self.allocated.total()
-
     def judge(self, jobid: int, annotations: dict[str, Any], granted: ResourceSet | None) -> None:
         """The scheduler has answered SUCCESS: check R, and call `verdicts`.
 

@@ -154,7 +154,7 @@ class SchedulerSide(Part):
     def withdraw(self, job: ActiveJob) -> None:
         """The job has left SCHED without resources: cancel its request."""
         self.requests.queued.discard(job.id)
-        state = self.requests.state(job.id)
+        state = self.requests.allocs.of(job.id)
         if state is _ALLOCATED:  # granted, but alloc is not logged
             self._free(job.id)
         elif state is _PENDING:
@@ -163,7 +163,7 @@ class SchedulerSide(Part):
 
     def jobspec_changed(self, job: ActiveJob) -> None:
         """The request, or the grant, has the old jobspec: the request is sent again later."""
-        state = self.requests.state(job.id)
+        state = self.requests.allocs.of(job.id)
         if state == AllocState.PENDING:
             self.requests.cancel(job.id)
         elif state == AllocState.ALLOCATED and not job.has_resources:
@@ -172,7 +172,7 @@ class SchedulerSide(Part):
 
     def free(self, job: ActiveJob) -> None:
         """Free the resources of `job`, now or after the next ready."""
-        if self.link == LinkState.READY and self.requests.state(job.id) == AllocState.ALLOCATED:
+        if self.link == LinkState.READY and self.requests.allocs.of(job.id) == AllocState.ALLOCATED:
             self._free(job.id)
 
     def _free(self, jobid: int, granted: ResourceSet | None = None) -> None:
@@ -195,7 +195,7 @@ class SchedulerSide(Part):
         """Queues were started, stopped or configured: a stopped queue cancels its requests."""
         jobs = self._ledger.jobs
         for jobid in self.requests.sent_by_rank():
-            is_pending = self.requests.state(jobid) == AllocState.PENDING
+            is_pending = self.requests.allocs.of(jobid) == AllocState.PENDING
             if is_pending and not self._queues.schedules(jobs[jobid].queue):
                 self.requests.cancel(jobid)
         for job in jobs.values():
@@ -317,7 +317,7 @@ class SchedulerSide(Part):
 
     def _answered(self, answer: AllocAnswer, kind: AllocType) -> None:
         job = self._ledger.jobs.get(answer.id)
-        denies = kind is _DENY and self.requests.state(answer.id) is _PENDING
+        denies = kind is _DENY and self.requests.allocs.of(answer.id) is _PENDING
         try:
             self.requests.take_step(answer.id, ALLOC_ANSWERS[kind])
         except FluxError:
@@ -392,7 +392,7 @@ class SchedulerSide(Part):
 
     def resource_status(self, request: Request) -> None:
         """job-manager.resource-status: R of all that jobs hold together, null if nothing."""
-        total = self.grants.total()
+        total = self.grants.allocated.total()
         held = flux.HeldResources(None if total is None else total.to_json())
         self._ledger.answer_at_once(respond(request, flux.HELD_RESOURCES.write(held)))
 
