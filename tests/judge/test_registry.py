@@ -1,6 +1,7 @@
 """The registry as a file that must be right, and what its reader refuses."""
 
 import re
+from collections import Counter
 
 import pytest
 
@@ -33,6 +34,7 @@ WRONG = [
     ({"actor": "schedular"}, "schedular"),
     ({"observable": "sight"}, "sight"),
     ({"kind": "modern"}, "modern"),
+    ({"breadth": "wide"}, "wide"),
     ({"newest": "renamed"}, "renamed"),
     ({"trigger": ""}, "trigger"),
     ({"trigger": None}, "trigger"),
@@ -54,6 +56,18 @@ def test_the_package_has_all_clauses_of_five_classic_and_thirteen_supporting_rfc
     assert len(clauses) == 669
     assert {clause.rfc for clause in select(clauses, kind="classic")} == {20, 27, 28, 32, 33}
     assert len({clause.rfc for clause in select(clauses, kind="supporting")}) == 13
+
+
+def test_the_clauses_of_a_section_speak_of_as_much_but_for_those_that_sum_up_others():
+    usual: dict[str, Counter[str]] = {}
+    clauses = load_clauses()
+    for id_, clause in clauses.items():
+        usual.setdefault(id_.rpartition(".")[0], Counter())[clause.breadth] += 1
+    breadths = {section: count.most_common(1)[0][0] for section, count in usual.items()}
+    others = {
+        id_ for id_, each in clauses.items() if each.breadth != breadths[id_.rpartition(".")[0]]
+    }
+    assert others == {"25.attributes.5", "27.background.7"}
 
 
 def test_ids_of_a_section_are_numbered_without_a_gap():

@@ -23,6 +23,7 @@ Kind: TypeAlias = Literal["classic", "supporting"]
 Observable: TypeAlias = Literal[
     "trace", "eventlog", "state", "config", "format", "benchmark", "none"
 ]
+Breadth: TypeAlias = Literal["form", "act", "general", "sum"]
 Level: TypeAlias = Literal[
     "MUST",
     "MUST NOT",
@@ -84,10 +85,11 @@ class Clause(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One sentence that binds a party.
 
     `level` is the keyword as written, or what kind of sentence it is without one; `actor` is who is
-    bound and `violator` who breaks it where that is another; `observable` is where it shows;
-    `trigger` is what makes it apply and `violation` what breaking it looks like. `src` is lines of
-    the text or a section; `newest` says that the newest edition has it otherwise; `note` is
-    how an ambiguity is read.
+    bound and `violator` who breaks it where that is another; `observable` is where it shows.
+    `breadth` is how much it speaks of: the form of data, one message or event, much at once, or
+    what other clauses say one by one. `trigger` is what makes it apply and `violation` what
+    breaking it looks like. `src` is lines of the text or a section; `newest` says that the newest
+    edition has it otherwise; `note` is how an ambiguity is read.
     """
 
     id: str
@@ -101,6 +103,7 @@ class Clause(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     trigger: Text
     violation: Text
     src: Text
+    breadth: Breadth = "act"
     violator: Actor | None = None
     newest: Literal["changed", "dropped"] | None = None
     note: Text | None = None

@@ -6,7 +6,7 @@ both point to the same record; but a clause that is broken again is broken twice
 
 Of violations that come together, the cause is the one that says the most: that something is
 missing, then that data does not have its form, then what is wrong with one message or event, and at
-last a goal or an invariant.
+last a goal or an invariant. The registry has for each clause how much it speaks of (`breadth`).
 """
 
 from __future__ import annotations
@@ -18,24 +18,14 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from flux_trio.judge.clauses.registry import Clause
+from flux_trio.judge.clauses.registry import Breadth, Clause
 from flux_trio.trace import Record
 
 JOBS_MAX: Final = 4096
 """Jobs whose first violation is kept; the oldest are forgotten."""
 
-_SECTIONS: Final = {
-    "criteria": 1,
-    "background": 1,
-    "impl": 1,
-    "goals": 1,
-    "overview": 1,
-    "invariant": 2,
-}
-_FORMATS: Final = ("14", "16", "18", "19", "21.events", "22", "25", "26", "29", "31")
-"""RFCs and sections about the form of data: what does not have its form means nothing."""
-_SUMS: Final = {"25.attributes.5": 1, "27.background.7": 2}
-"""Clauses that sum up others, though their section is about one thing."""
+_BREADTHS: Final[tuple[Breadth, ...]] = ("form", "act", "general", "sum")
+"""The narrowest first. What does not have its form means nothing, so the form comes before all."""
 
 
 class Violation(msgspec.Struct, frozen=True, gc=False):
@@ -121,9 +111,7 @@ class Causes:
         self._first[violation.jobid] = violation
 
     def _rank(self, violation: Violation) -> tuple[bool, int, int]:
-        rfc, *rest = violation.clause.split(".")
-        section = rest[0] if rfc.isdigit() else rfc
-        is_form = rfc in _FORMATS or f"{rfc}.{section}" in _FORMATS
-        general = _SUMS.get(violation.clause, -1 if is_form else _SECTIONS.get(section, 0))
+        clause = self._clauses.get(violation.clause)
+        breadth: Breadth = "sum" if clause is None else clause.breadth  # no clause: an invariant
         place = self._places.get(violation.clause, len(self._places))
-        return not violation.is_missing, general, place
+        return not violation.is_missing, _BREADTHS.index(breadth), place
