@@ -202,7 +202,7 @@ def status_in(context: Mapping[str, Any]) -> object:
 
 
 def description_in(context: Mapping[str, Any]) -> str:
-    """Return the description in the context of an event of a prolog or an epilog."""
+    """Return the description in the context of an event of a dependency, a prolog or an epilog."""
     description: str = context["description"]
     return description
 

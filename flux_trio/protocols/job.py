@@ -3,6 +3,9 @@
 `JOB` is the table. `Job` is one job, built from its eventlog: `apply` adds an event and has no
 other effect, so a replay only calls `apply`. The job manager alone decides the next step and
 initiates transitions.
+
+The changes of `Job` read the contexts by RFC 21's keys, which elsewhere stand in `editions` alone:
+jobs come back by thousands, and to make a struct of each context costs more than its change.
 """
 
 from __future__ import annotations
@@ -189,8 +192,7 @@ def step_of(event: Event) -> Step:
         return step
     if event.name != _EXCEPTION:
         return Step.OTHER
-    fatal = event.context is not None and event.context.get("severity") == 0
-    return _FATAL if fatal else Step.EXCEPTION_MINOR
+    return _FATAL if rfc21.is_fatal(event.name, event.context) else Step.EXCEPTION_MINOR
 
 
 class JobFacts:
@@ -436,9 +438,8 @@ def _finish(job: Job, event: Event) -> None:
 
 
 def _exception(job: Job, event: Event) -> None:
-    context = event.context or {}
-    if context["severity"] == 0 and job.exception is None:
-        job.exception = context
+    if rfc21.is_fatal(event.name, event.context) and job.exception is None:
+        job.exception = event.context
         if job.status is not None:
             job.exception_is_late = True
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from flux_trio.editions.rfc21 import JobEvent, check_context
+from flux_trio.editions.rfc21 import JobEvent, check_context, description_in, is_fatal
 from flux_trio.formats import Event, FormatError, Jobspec, apply_update
 from flux_trio.protocols.hooks import JobView
 from flux_trio.protocols.job import JobState
@@ -101,9 +101,9 @@ def _open_after(now: Iterable[str] | None, opener: str, queued: Queued) -> set[s
     descriptions = set(now or ())
     for name, context in queued:
         if name == opener:
-            descriptions.add(context["description"])
+            descriptions.add(description_in(context))
         elif name == closer:
-            descriptions.discard(context["description"])
+            descriptions.discard(description_in(context))
     return descriptions
 
 
@@ -123,7 +123,7 @@ def _refusal_outside(job: JobView, states: int, what: str) -> str | None:
 
 
 def _dependency_add(job: JobView, context: Mapping[str, Any], queued: Queued) -> str | None:
-    description = context["description"]
+    description = description_in(context)
     if _was_removed(job, description, queued):
         return (
             f"dependency-add: {description!r} was removed: a job can have a description only once"
@@ -132,7 +132,7 @@ def _dependency_add(job: JobView, context: Mapping[str, Any], queued: Queued) ->
 
 
 def _dependency_remove(job: JobView, context: Mapping[str, Any], queued: Queued) -> str | None:
-    description = context["description"]
+    description = description_in(context)
     if description not in _open_after(job.dependencies, JobEvent.DEPENDENCY_ADD, queued):
         return f"dependency-remove: expected a dependency that was added, got {description!r}"
     return _refusal_outside(job, _UNDECIDED, "dependency-remove")
@@ -147,7 +147,7 @@ def _prolog_start(job: JobView, context: Mapping[str, Any], queued: Queued) -> s
 
 
 def _prolog_finish(job: JobView, context: Mapping[str, Any], queued: Queued) -> str | None:
-    description = context["description"]
+    description = description_in(context)
     if description not in _open_after(job.prologs, JobEvent.PROLOG_START, queued):
         return f"prolog-finish: expected a prolog that was started, got {description!r}"
     return _refusal_outside(job, JobState.RUN | JobState.CLEANUP, "prolog-finish")
@@ -160,7 +160,7 @@ def _epilog_start(job: JobView, _context: Mapping[str, Any], _queued: Queued) ->
 
 
 def _epilog_finish(job: JobView, context: Mapping[str, Any], queued: Queued) -> str | None:
-    description = context["description"]
+    description = description_in(context)
     if description not in _open_after(job.epilogs, JobEvent.EPILOG_START, queued):
         return f"epilog-finish: expected an epilog that was started, got {description!r}"
     return _refusal_outside(job, JobState.CLEANUP, "epilog-finish")
@@ -171,7 +171,7 @@ def _urgency(job: JobView, _context: Mapping[str, Any], _queued: Queued) -> str 
 
 
 def _exception(job: JobView, context: Mapping[str, Any], _queued: Queued) -> str | None:
-    if job.state == JobState.NEW and context["severity"] == 0:
+    if job.state == JobState.NEW and is_fatal(JobEvent.EXCEPTION, context):
         return (
             "exception: severity 0 is not allowed before the job is valid; reject the job instead"
         )

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from flux_trio import jobtap
+from flux_trio.editions.rfc21 import is_fatal, status_in, userid_in
 from flux_trio.formats import EVENTLOG, FormatError, job_key, parse_eventlog, parse_fluid
 from flux_trio.jobtap.builtins.dependencies import hold
 from flux_trio.messages import topics
@@ -187,10 +188,10 @@ def _outcome_in(events: Iterable[jobtap.Event]) -> Outcome:
         context = event.context or {}
         names.add(event.name)
         if event.name == JobEvent.SUBMIT:
-            userid = context["userid"]
+            userid = userid_in(context, userid)
         elif event.name == JobEvent.FINISH and not is_excepted:
-            status = context["status"]
-        elif event.name == JobEvent.EXCEPTION and context["severity"] == 0 and status is None:
+            status = status_in(context)
+        elif is_fatal(event.name, context) and status is None:
             is_excepted = True
     return Outcome(
         userid=userid,

@@ -23,6 +23,7 @@ import trio
 
 from flux_trio import jobtap
 from flux_trio.durations import Durations
+from flux_trio.editions.rfc21 import is_fatal, is_final_release
 from flux_trio.formats import (
     EVENTLOG,
     FormatError,
@@ -131,7 +132,7 @@ class Perilog(jobtap.Plugin):
     @jobtap.on("job.event.finish", "job.event.release")
     def on_end(self, job: jobtap.Job, event: jobtap.Event) -> None:
         """Begin the epilog that waits for the end of the job's processes."""
-        is_end = event.name == JobEvent.FINISH or (event.context or {})["final"]
+        is_end = event.name == JobEvent.FINISH or is_final_release(event.name, event.context)
         if is_end and job.id in self._awaited:
             self._begin_epilog(job)
 
@@ -142,7 +143,7 @@ class Perilog(jobtap.Plugin):
         Those after it change nothing (readings: Severity 0 exceptions after the first).
         """
         run = self._runs.get(job.id)
-        if run is None or (event.context or {})["severity"] != 0 or run.had_exception:
+        if run is None or not is_fatal(event.name, event.context) or run.had_exception:
             return
         if run.what.description == EPILOG and run.what.cancel_on_exception:
             run.canceled.set()
