@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
@@ -46,7 +47,7 @@ class Reader(Client):
         count = self._draw.choice((0, 3, 20))
         return [SetTimer(n, now + WITHIN_S * self._draw.random()) for n in range(count)]
 
-    def turn(self, now: float, inputs: list[Any]) -> list[Any]:
+    def turn(self, now: float, inputs: Sequence[Any]) -> list[Any]:
         """See `Core`."""
         actions: list[Any] = []
         for each in inputs:

@@ -98,7 +98,7 @@ class ProcessWorld(CoresWorld):
         self._connection: Connection | None = None
         self._read_until = 0.0
 
-    def make(self, name: str) -> Core[Any, Any]:
+    def make(self, name: str) -> Core[Any, Any, Any]:
         if name != EXEC:
             return super().make(name)
         config = self.config
