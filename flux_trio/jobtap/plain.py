@@ -72,21 +72,19 @@ class ReadOnlyList(list[Any]):
 
 def read_only(jobspec: Jobspec) -> Jobspec:
     """Return the jobspec with objects and arrays that cannot be changed."""
-    resources, tasks = jobspec.resources, jobspec.tasks
+    resources = jobspec.resources
+    slots = {
+        label: slot._replace(counts=ReadOnly(slot.counts))
+        for label, slot in resources.slots.items()
+    }
+    tasks = [structs.replace(task, count=_read_only(task.count)) for task in jobspec.tasks]
     return replace(
         jobspec,
         json=_read_only(jobspec.json),
         resources=structs.replace(
-            resources,
-            totals=_read_only(resources.totals),
-            slots=ReadOnly(
-                {
-                    label: slot._replace(counts=_read_only(slot.counts))
-                    for label, slot in resources.slots.items()
-                }
-            ),
+            resources, totals=ReadOnly(resources.totals), slots=ReadOnly(slots)
         ),
-        tasks=tuple([structs.replace(task, count=_read_only(task.count)) for task in tasks]),
+        tasks=tuple(tasks),
     )
 
 
