@@ -13,8 +13,8 @@ lists the rooms that may not import trio, a clock, randomness or I/O: they are m
     backup          copies of a state directory: made while its instance runs, and restored
     state_directory the files of an instance: state, tokens, addresses
     module_process  a module in its own process
-    at_once         the modules of an instance without Trio: store and plugins answer in the turn
     services        the Trio shells of the cores: they receive, call the core, act
+    at_once         the modules of an instance without Trio: store and plugins answer in the turn
     store           the stores of the kvs: SQLite and memory
     broker          routing of messages, the supervisor of modules
     client          the connection of a command to an instance
