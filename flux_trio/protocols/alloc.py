@@ -21,6 +21,7 @@ class AllocState(Member):
     CANCELING = "sched.cancel sent, sched.alloc not answered"
     ALLOCATED = "resources granted"
     FREEING = "sched.free sent, not answered"
+    HELD = "resources held, no scheduler knows of it"
 
 
 class AllocEvent(Member):
@@ -53,7 +54,7 @@ ALLOC: Table[AllocState, AllocEvent] = Table(
             _E.CANCEL: _S.IDLE,  # without a pending request: ignored (RFC 27, Cancel)
             _E.PRIORITIZE: _S.IDLE,  # ids without a pending request are ignored
             _E.HELLO: _S.ALLOCATED,  # a new scheduler learns what is allocated
-            _E.RESUME: _S.ALLOCATED,  # by the job manager, after a restart
+            _E.RESUME: _S.HELD,  # by the job manager, after a restart
         },
         _S.PENDING: {
             _E.ANNOTATE: _S.PENDING,
@@ -75,15 +76,15 @@ ALLOC: Table[AllocState, AllocEvent] = Table(
             _E.PRIORITIZE: _S.ALLOCATED,
             _E.EXPIRATION: _S.ALLOCATED,
             _E.FREE: _S.FREEING,
-            _E.HELLO: _S.ALLOCATED,
             _E.LOST: _S.IDLE,  # no eventlog says that it was granted
-            _E.LOST_HELD: _S.ALLOCATED,  # reported in the next hello
+            _E.LOST_HELD: _S.HELD,
         },
         _S.FREEING: {
             _E.FREED: _S.IDLE,
             _E.LOST: _S.IDLE,
-            _E.LOST_HELD: _S.ALLOCATED,  # the free is sent again after the next sched-ready
+            _E.LOST_HELD: _S.HELD,  # the free is sent again after the next sched-ready
         },
+        _S.HELD: {_E.HELLO: _S.ALLOCATED},  # each scheduler is told once
     },
 )
 

@@ -109,7 +109,7 @@ def test_exception_after_the_final_release_breaks_the_protocol(m: ManagerScript)
     m.running(1)
     m.execute(1, "finish", "release final")
     (line,) = m.execute(1, "exception 3")
-    assert "job 1: start: exception in state RELEASED: expected service lost" in line
+    assert "job 1: start: exception in state RELEASED: expected start request, service" in line
     assert m.names(1)[-1] == "release"
 
 

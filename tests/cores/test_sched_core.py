@@ -117,6 +117,19 @@ class TestStart:
         script.turn(answer(ready, {"count": 1}))
         assert ("sched.free", {"id": 8}) in sent(script.turn(tell("free", id=8)))
 
+    def test_a_job_that_is_told_twice_is_logged_and_marked_once(self) -> None:
+        script = SchedScript()
+        hello = only(script.grow(machine(1, 2)))
+        first, end = script.hello_answers(hello, {"j7": machine(1, 1)})
+        log, ready = script.turn(first, first, end)
+        assert log.text == (
+            "job 7: sched.alloc: sched-hello response in state ALLOCATED: expected sched.cancel, "
+            "sched.prioritize, sched.expiration, sched.free, scheduler lost, "
+            "scheduler lost, resources held (after sched-hello response)"
+        )
+        (note,) = script.turn(answer(ready, {"count": 0}))
+        assert [jobid for jobid, _ in note.data["allocated"]] == [7]
+
     def test_a_job_whose_r_is_nowhere_gets_an_exception(self) -> None:
         script = SchedScript()
         hello = only(script.grow(machine(1, 2)))

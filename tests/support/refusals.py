@@ -35,6 +35,7 @@ EXPECTED: Final[dict[str, str]] = {
     "ALLOC IDLE CANCELED": "scheduler answers a cancel that was not sent, or answers it twice",
     "ALLOC IDLE FREED": "scheduler answers a free that was not sent",
     "ALLOC PENDING CANCELED": "scheduler answers a cancel that was not sent",
+    "ALLOC ALLOCATED HELLO": "job manager tells a scheduler twice of a job",
     "ALLOC ALLOCATED SUCCESS": "scheduler answers twice",
     "ALLOC ALLOCATED ANNOTATE": "scheduler annotates a job that it has granted",
     "ALLOC ALLOCATED CANCELED": "scheduler answers a cancel of a job that it has granted",

@@ -276,7 +276,8 @@ class SchedCore(CorePart, Core[SchedTimer, Never, Never]):
             self._context.allocs.step(jobid, AllocEvent.LOST)
         self._context.schedule.forget_jobs()
         if self._greeter.has_begun and not self._greeter.said_in_this_turn:
-            # a slow scheduler may learn of two ends in one turn: one hello is enough
+            # A hello of this turn is sent when the turn ends, so it is not lost with a job manager
+            # that has left before, and LOST does not occur.
             self._greeter.lost()
             self._greeter.say_hello()
 

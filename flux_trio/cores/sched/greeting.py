@@ -22,13 +22,12 @@ from flux_trio.formats.meanings import Items, JobId, Json, RObject
 from flux_trio.messages import Errno, FluxError, Response, topics
 from flux_trio.messages.types import STREAMING
 from flux_trio.policies import PoolError
-from flux_trio.protocols import AllocEvent, AllocState, Link, LinkEvent, LinkState
+from flux_trio.protocols import AllocEvent, InvalidTransition, Link, LinkEvent, LinkState
 from flux_trio.trace import Kind
 
 # Looked up once: a message comes for each job.
 _READY: Final = LinkState.READY
 _DETACHED: Final = LinkState.DETACHED
-_ALLOCATED: Final = AllocState.ALLOCATED
 _HELLO: Final = AllocEvent.HELLO
 
 Holding: TypeAlias = Annotated[list[Any], Items((JobId, RObject))]
@@ -118,10 +117,11 @@ class Greeter(Part):
         except FluxError as error:
             self._context.give_up(error.text)
             return
-        if self._context.allocs.of(jobid) is _ALLOCATED:
-            self._context.log_error(f"job {jobid}: told twice in answer to {response.topic}")
+        try:
+            self._context.allocs.step(jobid, _HELLO)
+        except InvalidTransition as error:  # it was told twice
+            self._context.log_error(str(error))
             return
-        self._context.allocs.step(jobid, _HELLO)
         self._hello.unread.append(jobid)
         if len(self._hello.unread) == LOOKUP_JOBS_MAX:
             self._read_holders()

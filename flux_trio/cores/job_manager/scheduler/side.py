@@ -217,7 +217,7 @@ class SchedulerSide(Part):
         self.silence.broken()
         self.sender = request.sender
         alloc_state = self.requests.allocs.of
-        holders = [job for job in self._in_order() if alloc_state(job.id) is _ALLOCATED]
+        holders = [job for job in self._in_order() if alloc_state(job.id) is AllocState.HELD]
         self.grants.begin(holders)
         for job in holders:
             self.requests.step(job.id, _HELLO)
