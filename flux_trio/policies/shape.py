@@ -21,10 +21,12 @@ class Children(NamedTuple):
 NOTHING = Children(0, 0)
 
 
-class Shape(msgspec.Struct, frozen=True, eq=False):
+class Shape(msgspec.Struct, frozen=True, cache_hash=True):
     """A number of equal units: nodes if the job requested nodes, slots otherwise.
 
-    Jobs with the same request should share one object: policies cache results by its identity.
+    Shapes are compared by value, so that no decision depends on which jobs share an object. Jobs
+    with the same request should share one: policies look shapes up often, and find the same object
+    fastest.
     """
 
     count: int
