@@ -13,8 +13,11 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
+from flux_trio.formats.meanings import Time
 from flux_trio.policies.policy import Decisions
-from flux_trio.policies.profile import Place, Profile, Released
+from flux_trio.policies.profile import Place, Profile, Released, Span
 from flux_trio.policies.state import Grant, Job, State
 
 RESERVATIONS_MAX: Final = 64
@@ -22,15 +25,56 @@ RESERVATIONS_MAX: Final = 64
 further back do not start before they advance to this place."""
 
 
+class Plan(msgspec.Struct):
+    """The last plan as it is dumped: the places, and what has changed since then."""
+
+    made: Time
+    """The time of the plan, in seconds since the Unix epoch; what was released counts from it."""
+    places: dict[Job, Span | None]
+    """In queue order; None for a job that fits at no known time."""
+    released: list[Released]
+    """Resources that the next plan offers to the jobs with a place."""
+    freed: list[Grant]
+    """The grants that have ended since the plan."""
+
+
 class Conservative:
-    """Plans the first jobs of the queue; plans again after a change."""
+    """Plans the first jobs of the queue; plans again after a change.
+
+    State are the last plan (`Plan`), and whether a change since then may let a job start. The plan
+    is history: a job keeps its place although it might get another now, and only what was released
+    since then improves it. Without places there is no such history, since new jobs are placed by
+    the grants alone. Derived is the profile: it follows from the pool, the grants and the plan.
+    """
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._places: dict[Job, Place | None] = {}  # in queue order; None: fits at no known time
         self._profile: Profile | None = None  # with all places reserved; None: must be rebuilt
-        self._freed: list[Grant] = []  # since the last plan
+        self._freed: list[Grant] = []  # since the last plan; empty without a profile
         self._stale = False  # a change may let a job start
+
+    def __getstate__(self) -> tuple[State, bool, Plan | None]:
+        profile = self._profile
+        if profile is None or not self._places:
+            return self._state, self._stale, None
+        places = {job: place.span if place else None for job, place in self._places.items()}
+        plan = Plan(profile.now, places, profile.released, self._freed)
+        return self._state, self._stale, plan
+
+    def __setstate__(self, state: tuple[State, bool, Plan | None]) -> None:
+        self._state, self._stale, plan = state
+        self._places, self._profile, self._freed = {}, None, []
+        if plan is None:
+            return
+        self._freed = plan.freed
+        self._profile = profile = Profile(self._state, plan.made, plan.freed)
+        for job, span in plan.places.items():
+            self._places[job] = None
+            if span is not None:
+                place = self._places[job] = profile.place_of(span)
+                profile.reserve(place)
+        profile.released = plan.released
 
     def arrived(self, job: Job, /) -> None:
         """Plan `job`, unless too many jobs are ahead of it."""
@@ -47,12 +91,15 @@ class Conservative:
         self._stale = True
 
     def freed(self, grant: Grant, /) -> None:
-        self._freed.append(grant)
+        if self._profile is not None:
+            self._freed.append(grant)
         self._stale = True
 
     def reshaped(self) -> None:
         """Plan all jobs anew."""
+        self._places.clear()
         self._profile = None
+        self._freed.clear()
         self._stale = True
 
     def decide(self, now: float) -> Decisions:
@@ -70,13 +117,12 @@ class Conservative:
         """Return the profile from `now` on, in which the kept places are reserved."""
         if self._profile is None:
             self._profile = Profile(self._state, now)
-            self._places.clear()
-        else:
-            for grant in self._freed:
-                self._profile.vacate(grant)
-            self._drop_places(self._profile, now)
-            self._profile.advance(now)
+            return self._profile
+        for grant in self._freed:
+            self._profile.vacate(grant)
         self._freed.clear()
+        self._drop_places(self._profile, now)
+        self._profile.advance(now)
         return self._profile
 
     def _drop_places(self, profile: Profile, now: float) -> None:

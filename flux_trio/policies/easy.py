@@ -29,7 +29,11 @@ are examined when they advance to this place."""
 
 
 class Reservation(msgspec.Struct):
-    """A time and cores reserved for the head of the queue."""
+    """A time and cores reserved for the head of the queue.
+
+    All fields are state: a reservation stays as it was made until resources come back or a job
+    starts that ends in time, and another choice may be the right one by now.
+    """
 
     start: Time
     """Seconds since the Unix epoch; infinity if the head waits for a grant without an end."""
@@ -37,8 +41,6 @@ class Reservation(msgspec.Struct):
     """The head waits only for grants whose ends had passed when the reservation was made."""
     kept: Allocation | None = None
     """The reserved cores; None until a job needs to know them."""
-    spare: Pool | None = None
-    """The free cores outside `kept`; None until a job needs to know them."""
 
     def ends_in_time(self, end: float) -> bool:
         """Return whether a job that ends at `end` may use the reserved cores."""
@@ -52,28 +54,74 @@ class Reservation(msgspec.Struct):
         """
         if self.start < math.inf:
             self.kept = None
-        self.spare = None
 
 
 class Misfits(msgspec.Struct):
-    """Shapes that did not fit and cannot fit until resources are freed."""
+    """Shapes that did not fit; they are not examined again until resources are freed.
+
+    `anywhere` is derived: until then these shapes would not fit again. `beside` is state: the
+    reservation may choose other cores, and an equal job that comes later must not start before the
+    one that did not fit.
+    """
 
     anywhere: set[Shape] = set()
     beside: set[Shape] = set()
     """Shapes that did not fit beside the reservation."""
 
 
+class Behind(msgspec.Struct):
+    """What the next turn knows of the jobs behind the head, unless it examines all of them."""
+
+    beside: set[Shape] = set()
+    """See `Misfits`."""
+    fresh: list[Job] = []
+    """Jobs that have arrived since the last turn, in queue order."""
+    gone: int = 0
+    """Jobs that left from behind the head; as many moved up into the depth."""
+
+
+class Head(msgspec.Struct):
+    """A head that did not fit and still waits, as it is dumped."""
+
+    job: Job
+    reservation: Reservation | None
+    behind: Behind | None
+    """None if the next turn examines all jobs."""
+
+
 class Easy:
-    """Backfills behind one reservation; examines a job again only if its chance has changed."""
+    """Backfills behind one reservation; examines a job again only if its chance has changed.
+
+    State are the blocked head, its reservation and, of the jobs behind it, which are to be examined
+    (`Head`). They are history: made anew, a reservation might begin at another time or take other
+    cores. Without a blocked head there is no such history, since a head that becomes blocked gets a
+    new reservation, and all jobs are examined. Derived are the spare cores and the shapes that did
+    not fit anywhere.
+    """
 
     def __init__(self, state: State) -> None:
-        self._state = state
-        self._blocked: Job | None = None  # the head, if it did not fit
-        self._reservation: Reservation | None = None  # of the head; None if it cannot get one
-        self._misfits = Misfits()
-        self._fresh: dict[Job, None] = {}  # arrived since the last turn, in order of arrival
-        self._look_again = False  # resources were freed: jobs that did not fit may fit now
-        self._gone = 0  # jobs that left from behind the head; as many moved up into the depth
+        self.__setstate__((state, None))
+
+    def __getstate__(self) -> tuple[State, Head | None]:
+        job = self._blocked
+        if job is None or self._state.queue.get(job.id) is not job:
+            return self._state, None
+        behind = None
+        if not self._look_again:
+            behind = Behind(self._misfits.beside, sorted(self._fresh, key=_rank), self._gone)
+        return self._state, Head(job, self._reservation, behind)
+
+    def __setstate__(self, state: tuple[State, Head | None]) -> None:
+        self._state, head = state
+        self._blocked: Job | None = head.job if head else None  # the head, if it did not fit
+        self._reservation = head.reservation if head else None  # None if the head cannot get one
+        self._spare: Pool | None = None  # free cores that are not reserved; None until needed
+        behind = head.behind if head else None
+        self._look_again = behind is None  # jobs that did not fit may fit now
+        behind = behind or Behind()
+        self._misfits = Misfits(beside=behind.beside)
+        self._fresh = dict.fromkeys(behind.fresh)
+        self._gone = behind.gone
 
     def arrived(self, job: Job, /) -> None:
         """Examine `job` in the next turn."""
@@ -96,7 +144,7 @@ class Easy:
         if reservation is None or reservation.is_overdue or grant.end >= reservation.start:
             self._blocked = None
         else:
-            reservation.choose_again()
+            self._choose_again(reservation)
 
     def reshaped(self) -> None:
         """Examine all jobs again and make a new reservation."""
@@ -114,6 +162,7 @@ class Easy:
         if self._blocked is not blocked_before or decisions.started:  # the head or the pool is new
             start = earliest_start(self._state, self._blocked.shape, now)
             self._reservation = None if start is None else Reservation(start, start <= now)
+            self._spare = None
             self._look_again = True
         while behind := self._behind():
             self._backfill(behind, now, decisions)
@@ -148,7 +197,17 @@ class Easy:
             decisions.started.append((job, grant))
             self._gone += 1
             if self._reservation:
-                _began(grant, self._reservation)
+                self._began(grant, self._reservation)
+
+    def _began(self, grant: Grant, reservation: Reservation) -> None:
+        if reservation.ends_in_time(grant.end):
+            self._choose_again(reservation)
+        elif self._spare is not None:
+            self._spare.take_what_is_free(grant.allocation)
+
+    def _choose_again(self, reservation: Reservation) -> None:
+        reservation.choose_again()
+        self._spare = None
 
     def _place(self, job: Job, now: float) -> Allocation | None:
         """Return an allocation for `job` that does not delay the head; None if there is none."""
@@ -160,9 +219,9 @@ class Easy:
             return None
         if _find(self._state.pool, job.shape, self._misfits.anywhere) is None:
             return None
-        if reservation.spare is None:
-            reservation.spare = self._spare_beside(reservation, head)
-        return _find(reservation.spare, job.shape, self._misfits.beside)
+        if self._spare is None:
+            self._spare = self._spare_beside(reservation, head)
+        return _find(self._spare, job.shape, self._misfits.beside)
 
     def _spare_beside(self, reservation: Reservation, head: Job) -> Pool:
         spare = self._state.pool.copy()
@@ -178,13 +237,6 @@ def _find(pool: Pool, shape: Shape, misfits: set[Shape]) -> Allocation | None:
     if allocation is None:
         misfits.add(shape)
     return allocation
-
-
-def _began(grant: Grant, reservation: Reservation) -> None:
-    if reservation.ends_in_time(grant.end):
-        reservation.choose_again()
-    elif reservation.spare is not None:
-        reservation.spare.take_what_is_free(grant.allocation)
 
 
 def _rank(job: Job) -> tuple[int, float, int]:

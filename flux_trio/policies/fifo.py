@@ -7,11 +7,21 @@ from flux_trio.policies.state import Grant, Job, State
 
 
 class Fifo:
-    """Examines only the head of the queue; examines a blocked head again after a free."""
+    """Examines only the head of the queue; examines a blocked head again after a free.
+
+    The blocked head is derived: a head that is examined again without a free does not fit again.
+    """
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._blocked: Job | None = None  # did not fit, and nothing was freed since then
+
+    def __getstate__(self) -> State:
+        return self._state
+
+    def __setstate__(self, state: State) -> None:
+        self._state = state
+        self._blocked = None
 
     def arrived(self, _job: Job, /) -> None:
         """Do nothing: a job of higher rank is a new head."""

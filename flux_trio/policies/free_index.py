@@ -30,7 +30,10 @@ def counts_of(children: Children) -> Counts:
 
 
 class FreeIndex:
-    """Free cores and gpus of ranks, in several views that every change keeps consistent."""
+    """Free cores and gpus of ranks, in several views that every change keeps consistent.
+
+    All views are derived: they follow from the inventory and the grants. No dump has an index.
+    """
 
     def __init__(self) -> None:
         self.totals: dict[Children, int] = {}
@@ -94,17 +97,22 @@ class FreeIndex:
         return [(Idset.of(some).bits, children) for children, some in alike.items()]
 
     def splits(self, ranks: int) -> list[tuple[int, Children, Children]]:
-        """Split `ranks` by total and free: return (ranks, total, free)."""
+        """Split `ranks` by total and free: return (ranks, total, free).
+
+        The order of the result does not depend on the order of earlier changes.
+        """
         parts = self.parts(ranks)
         if len(self.totals) == 1:
             (total,) = self.totals
             return [(part, total, free) for part, free in parts]
-        return [
+        splits = [
             (both, total, free)
             for part, free in parts
             for total, kind in self.totals.items()
             if (both := part & kind)
         ]
+        splits.sort(key=_lowest_bit)
+        return splits
 
     def move(self, ranks: int, free: Children, now_free: Children) -> None:
         """Change the free cores and gpus of `ranks` from `free` to `now_free`."""
@@ -148,7 +156,7 @@ class FreeIndex:
                 self._mixed[rank] = free
 
 
-def _lowest_bit(part: tuple[int, Children]) -> int:
+def _lowest_bit(part: tuple[int, *tuple[Children, ...]]) -> int:
     return part[0] & -part[0]
 
 

@@ -14,7 +14,7 @@ from flux_trio.policies.conservative import Conservative
 from flux_trio.policies.easy import Easy
 from flux_trio.policies.fifo import Fifo
 from flux_trio.policies.policy import Decisions, Policy
-from flux_trio.policies.state import Grant, Job, Rank, State
+from flux_trio.policies.state import Grant, Job, LaneState, Rank, State
 
 POLICIES: Final[Mapping[str, Callable[[State], Policy]]] = {
     "fifo": Fifo,
@@ -26,8 +26,8 @@ POLICIES: Final[Mapping[str, Callable[[State], Policy]]] = {
 class Lane:
     """The waiting jobs of one queue, and the policy that decides on them."""
 
-    def __init__(self, state: State, policy: str) -> None:
-        self.state = state.lane()
+    def __init__(self, state: LaneState, policy: str) -> None:
+        self.state = state
         self.policy = POLICIES[policy](self.state)
 
     @property
@@ -43,6 +43,9 @@ class Lanes:
 
     `policies` names the policy of each queue, `otherwise` the policy of any other queue. Raises
     KeyError for a policy that is not in `POLICIES`.
+
+    State are the lanes with jobs and what they were made with. A lane without jobs decides like a
+    new one.
     """
 
     def __init__(self, state: State, policies: dict[str, str], otherwise: str) -> None:
@@ -53,12 +56,19 @@ class Lanes:
         self._otherwise = otherwise
         self._lanes: dict[str, Lane] = {}
 
+    def __getstate__(self) -> tuple[State, dict[str, str], str, dict[str, Lane]]:
+        lanes = {name: lane for name, lane in sorted(self._lanes.items()) if lane.state.queue}
+        return self._state, self._policies, self._otherwise, lanes
+
+    def __setstate__(self, state: tuple[State, dict[str, str], str, dict[str, Lane]]) -> None:
+        self._state, self._policies, self._otherwise, self._lanes = state
+
     def arrived(self, job: Job, /) -> None:
         """Add `job` to the lane of its queue."""
         lane = self._lanes.get(job.queue)
         if lane is None:
             policy = self._policies.get(job.queue, self._otherwise)
-            lane = self._lanes[job.queue] = Lane(self._state, policy)
+            lane = self._lanes[job.queue] = Lane(LaneState(self._state, job.queue), policy)
         lane.state.queue.add(job)
         lane.policy.arrived(job)
 

@@ -38,7 +38,13 @@ class Free(Protocol):
 
 
 class Pool:
-    """Cores and gpus by rank, free or allocated; only ranks that are up are handed out."""
+    """Cores and gpus by rank, free or allocated; only ranks that are up are handed out.
+
+    State are the inventory and the ranks that are up. All else is derived: the hosts, the ranks and
+    the answers to constraints follow from the inventory, and what is free follows from the
+    inventory and the grants. A pool that is taken up is idle, and its `Schedule` takes from it what
+    the grants hold.
+    """
 
     def __init__(self) -> None:
         self.inventory: ResourceSet | None = None
@@ -48,7 +54,18 @@ class Pool:
         self._ranks = 0
         self._up = 0
         self._index = FreeIndex()
-        self._candidates: dict[Constraint, int] = {}
+        self._candidates: dict[Constraint, int] = {}  # found once for each inventory
+
+    def __getstate__(self) -> tuple[ResourceSet | None, int]:
+        return self.inventory, self._up
+
+    def __setstate__(self, state: tuple[ResourceSet | None, int]) -> None:
+        inventory, self._up = state
+        self._set_inventory(inventory)
+        self._index = FreeIndex()
+        for group in inventory.groups if inventory else ():
+            total = Children(group.cores, group.gpus)
+            self._index.add(group.ranks, total, total)
 
     def copy(self) -> Pool:
         """Return a copy for trials: it shares the inventory and has its own free resources."""

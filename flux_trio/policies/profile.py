@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from itertools import accumulate
 from operator import or_
@@ -30,17 +30,26 @@ from flux_trio.policies.shape import Allocation, Shape
 from flux_trio.policies.state import Grant, Job, State
 
 
-class Place(msgspec.Struct, eq=False):
-    """A time and resources reserved for a job."""
+class Span(msgspec.Struct, eq=False):
+    """A time and resources for a job."""
 
     start: Time
     """Seconds since the Unix epoch; infinity if the job waits for grants without an end."""
     end: Time
     allocation: Allocation
+
+
+class Place(Span, eq=False):
+    """A time and resources reserved for a job, in the form that a search needs."""
+
     bits: int
     """The allocation as a flat set."""
     counts: Counts
     """Its numbers of gpus and cores."""
+
+    @property
+    def span(self) -> Span:
+        return Span(self.start, self.end, self.allocation)
 
     def covers(self, time: float) -> bool:
         """Return whether the place is in use at `time`; math.inf counts as a time."""
@@ -116,25 +125,36 @@ def _first_near(count: int, holds: Callable[[int], bool]) -> int:
 
 
 class Profile:
-    """The free resources at each time. When a job starts, its place becomes its grant."""
+    """The free resources at each time. When a job starts, its place becomes its grant.
 
-    _cuts: list[Time]
-    _now: Time
+    No dump has a profile: a policy keeps the time, the places and `released`, and the profile that
+    is made of them decides alike. It also counts on the grants in `freed`, which have ended but
+    were not vacated yet.
+    """
 
-    def __init__(self, state: State, now: float) -> None:
+    def __init__(self, state: State, now: float, freed: Iterable[Grant] = ()) -> None:
         self._state = state
         groups = state.pool.inventory.groups if state.pool.inventory else ()
         self._planes = Planes(groups, state.pool.up)
-        self._returns = Returns(self._planes, state.grants)
+        self._returns = Returns(self._planes, [*state.grants, *freed])
         self._idle = self._planes.all & ~self._returns.everything
         self._idle_counts = self._planes.counts(self._idle)
         self._places: dict[Place, None] = {}
-        self._cuts = []  # now, then the finite starts and ends of places
+        self._cuts: list[float] = []  # now, then the finite starts and ends of places
         self._taken: list[Counts] = []  # counts that places hold, from each cut on
         self._room: list[Counts] = []  # free counts at each cut
         self.released: list[Released] = []
         """Resources released since the caller emptied this list and not reserved again."""
         self.advance(now)
+
+    @property
+    def now(self) -> float:
+        """Return the time from which on the profile is known."""
+        return self._now
+
+    def place_of(self, span: Span) -> Place:
+        bits = self._planes.flatten(span.allocation.groups)
+        return Place(span.start, span.end, span.allocation, bits, self._planes.counts(bits))
 
     # Changes
 
@@ -361,8 +381,7 @@ class Profile:
             allocation = self._find_late(window, shape, need)
         if allocation is None:
             return None
-        bits = self._planes.flatten(allocation.groups)
-        return Place(window.start, window.end, allocation, bits, self._planes.counts(bits))
+        return self.place_of(Span(window.start, window.end, allocation))
 
     def _last_returned(self, window: _Window) -> int:
         """Return the resources of the window that return last before it begins, flat."""

@@ -15,7 +15,6 @@ from typing import Final
 
 import msgspec
 
-from flux_trio.formats.meanings import JobId, Time
 from flux_trio.policies.free_index import Counts
 from flux_trio.policies.planes import Planes
 from flux_trio.policies.state import Grant
@@ -33,10 +32,10 @@ class _Block(msgspec.Struct):
 
 
 class Returns:
-    """Grants in order of their ends. A position is a number of grants, counted in that order."""
+    """Grants in order of their ends. A position is a number of grants, counted in that order.
 
-    _keys: list[tuple[Time, JobId]]
-    _ends: list[Time]
+    All of it is derived from the grants, so no dump has it.
+    """
 
     def __init__(self, planes: Planes, grants: Iterable[Grant]) -> None:
         self._planes = planes

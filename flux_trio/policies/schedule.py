@@ -21,6 +21,9 @@ class Schedule:
 
     With `queues`, each queue has the policy it names, and its jobs do not wait for jobs of another
     queue; `policy` then applies to queues that are not listed.
+
+    All attributes are state. Which of the ranks that are shrunk still leave does not follow from
+    the grants: a job may also hold ranks that were never in the inventory.
     """
 
     def __init__(self, policy: str = "fifo", queues: Mapping[str, str] | None = None) -> None:
@@ -28,6 +31,14 @@ class Schedule:
         alone: Policy = POLICIES[policy](self.state)
         self.policy = Lanes(self.state, dict(queues), policy) if queues else alone
         self._leaving = 0  # ranks that were shrunk while a job held them
+
+    def __getstate__(self) -> tuple[State, Policy, int]:
+        return self.state, self.policy, self._leaving
+
+    def __setstate__(self, state: tuple[State, Policy, int]) -> None:
+        self.state, self.policy, self._leaving = state
+        for grant in self.state.grants:
+            self.state.pool.take_what_is_free(grant.allocation)
 
     # Requests
 

@@ -44,14 +44,14 @@ class Job(msgspec.Struct, eq=False, gc=False):
 
 
 class Queue:
-    """Jobs in the order of service, and by id."""
+    """Jobs in the order of service, and by id. State are the jobs; their order is derived."""
 
     def __init__(self) -> None:
         self._jobs: dict[int, Job] = {}
         self._order: SortedList[Rank] = SortedList()  # a rank contains the id
 
     def __getstate__(self) -> list[Job]:
-        return list(self._jobs.values())
+        return list(self)
 
     def __setstate__(self, jobs: list[Job]) -> None:
         self._jobs = {job.id: job for job in jobs}
@@ -110,7 +110,12 @@ class Grant(msgspec.Struct, eq=False, gc=False):
 
 
 class Grants:
-    """Grants by id, and in order of their ends for policies that plan ahead."""
+    """Grants by id, and in order of their ends for policies that plan ahead.
+
+    State are the grants, in the order in which they were made: in this order the holders of ranks
+    are told. Their order by end is derived. By how much the clock was set is state: it is not known
+    from the grants if there are none.
+    """
 
     def __init__(self) -> None:
         self._grants: dict[int, Grant] = {}
@@ -172,18 +177,12 @@ def _end_and_id(grant: Grant) -> tuple[float, int]:
 
 
 class State:
-    """Queue, pool and grants, kept consistent with each other."""
+    """Queue, pool and grants, kept consistent with each other; all three are state."""
 
     def __init__(self) -> None:
         self.queue = Queue()
         self.pool = Pool()
         self.grants = Grants()
-
-    def lane(self) -> State:
-        """Return a state with the same pool and grants, and an empty queue of its own."""
-        lane = State()
-        lane.pool, lane.grants = self.pool, self.grants
-        return lane
 
     @property
     def horizon(self) -> float:
@@ -203,3 +202,28 @@ class State:
         grant = Grant(job.id, allocation, self.end_of(job, now))
         self.grants.add(grant)
         return grant
+
+
+class LaneState(State):
+    """The part of a state that belongs to one queue: it has the same pool and grants.
+
+    State are the whole state and the name of the queue. The jobs in the queue are derived: they are
+    those of the whole state that name it.
+    """
+
+    def __init__(self, whole: State, name: str) -> None:
+        self._whole = whole
+        self._name = name
+        self.queue = Queue()
+        self.pool, self.grants = whole.pool, whole.grants
+
+    def __getstate__(self) -> tuple[State, str]:
+        return self._whole, self._name
+
+    def __setstate__(self, state: tuple[State, str]) -> None:
+        self._whole, self._name = state
+        self.queue = Queue()
+        self.pool, self.grants = self._whole.pool, self._whole.grants
+        for job in self._whole.queue:
+            if job.queue == self._name:
+                self.queue.add(job)

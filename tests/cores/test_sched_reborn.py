@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from flux_trio.config import SchedConfig
 from flux_trio.cores.sched.core import SchedCore
 from flux_trio.cores.turns import ClockStepped, TimerFired
-from flux_trio.formats import ResourceSet
+from flux_trio.formats import Idset, ResourceSet
 from flux_trio.messages import Request, topics
 from tests.support.asking import gone, service_back
 from tests.support.reborn_twin import Twins
@@ -20,11 +20,21 @@ from tests.support.sched_script import MANAGER, SchedScript, alloc, answer, jobs
 RANKS = 4
 LATE = 1e6  # however often the clock goes back, no time is below 0
 QUEUES = {"batch": "easy", "debug": "fifo"}
+CONSTRAINTS: list[Any] = [
+    {"properties": ["fast"]},
+    {"not": [{"properties": ["fast"]}]},
+    {"hostlist": ["node[0,2]"]},
+    {"hostlist": ["node9"]},  # which is never there: the request is denied
+]
 
 
 def nodes(count: int, first: int = 0) -> ResourceSet:
+    """Every second node is fast."""
+    ranks = range(first, first + count)
     return ResourceSet.build(
-        ((rank, 0b1111, 0) for rank in range(first, first + count)), lambda rank: f"node{rank}"
+        ((rank, 0b1111, 0) for rank in ranks),
+        lambda rank: f"node{rank}",
+        properties={"fast": Idset.of([rank for rank in ranks if rank % 2])},
     )
 
 
@@ -65,11 +75,20 @@ class Reborn(RuleBasedStateMachine):
         duration=st.sampled_from([0.0, 1.0, 30.0]),
         queue=st.sampled_from(["", "batch", "debug"]),
         priority=st.integers(0, 3),
+        constraint=st.sampled_from([None, None, *CONSTRAINTS]),
     )
     def alloc(
-        self, count: int, nnodes: int | None, duration: float, queue: str, priority: int
+        self,
+        count: int,
+        nnodes: int | None,
+        duration: float,
+        queue: str,
+        priority: int,
+        constraint: Any,
     ) -> None:
-        system = {"queue": queue} if queue else {}
+        system: dict[str, Any] = {"queue": queue} if queue else {}
+        if constraint is not None:
+            system["constraints"] = constraint
         spec = jobspec(count, nnodes=nnodes, duration=duration, **system)
         self.asked.add(self.next_id)
         self.script.turn(alloc(self.next_id, spec, priority=priority))
@@ -91,9 +110,11 @@ class Reborn(RuleBasedStateMachine):
     def change(self, kind: str, rank: int) -> None:
         self.script.acquired(type=kind, targets=str(rank))
 
-    @rule(rank=st.integers(0, RANKS + 1))
-    def grow(self, rank: int) -> None:
-        self.script.grow(nodes(1, rank))
+    @rule(rank=st.integers(0, RANKS + 1), seconds=st.sampled_from([None, None, 60.0]))
+    def grow(self, rank: int, seconds: float | None) -> None:
+        """Only with a grow does the classic edition tell when the instance ends."""
+        expiration = 0.0 if seconds is None else self.script.now + seconds
+        self.script.grow(nodes(1, rank).with_times(0.0, expiration))
 
     @rule(seconds=st.sampled_from([0.1, 5.0, 40.0]))
     def time_passes(self, seconds: float) -> None:

@@ -31,12 +31,17 @@ class Twins:
         self.twin: Any = make()
 
     def put_down_and_take_up(self) -> None:
-        """From now on the twin is a new core, which has nothing but the state of the old one."""
+        """From now on the twin is a new core, which has nothing but the state of the old one.
+
+        It is in the state of the core that was never put down: what a core computes again is no
+        part of its state.
+        """
         assert isinstance(self.twin, CorePart)
         data = msgspec.json.decode(msgspec.json.encode(self.twin.dump()))
         self.twin = self._make()
         self.twin.load(data)
         assert self.twin.dump() == data
+        _compare(self.core, self.twin)
 
     def start(self, now: float) -> Any:
         """The first actions of both, which are equal."""
@@ -44,7 +49,7 @@ class Twins:
         assert self.twin.start(now) == actions
         if self._renumbered is not None:
             self._renumbered.start(now, actions)
-            self._compare_states(self._renumbered.core)
+            _compare(self.core, self._renumbered.core)
         return actions
 
     def turn(self, now: float, inputs: Any) -> Any:
@@ -53,11 +58,12 @@ class Twins:
         assert self.twin.turn(now, list(inputs)) == actions
         if self._renumbered is not None:
             self._renumbered.turn(now, list(inputs), actions)
-            self._compare_states(self._renumbered.core)
+            _compare(self.core, self._renumbered.core)
         return actions
 
-    def _compare_states(self, renumbered: Any) -> None:
-        state, other = self.core.normalised(), renumbered.normalised()
-        found = differences(state, other)
-        assert not found, "\n".join(found)
-        assert digest_of(state) == digest_of(other)
+
+def _compare(core: Any, other: Any) -> None:
+    state, others = core.normalised(), other.normalised()
+    found = differences(state, others)
+    assert not found, "\n".join(found)
+    assert digest_of(state) == digest_of(others)
