@@ -20,8 +20,7 @@ def tell_path(plan: Plan, broken: Broken) -> Story:
     trace: list[Record] = []
     judge, watch = Judge(), Watch()
     world = SmallWorld(plan, [trace.append, judge.observe, watch.take])
-    watch.look(world)
-    watch.changes.clear()
+    watch.begin(world)
     steps: list[str] = []
 
     def look(choice: Choice) -> None:

@@ -31,6 +31,7 @@ _COUNTED: Final = re.compile(r"(\bnow|\blast\w*|\bcounts\[.*|story\.events)$")
 """Places that count what has happened: they change in every turn and decide nothing."""
 
 _JOBID_MIN: Final = 1 << 32  # a job id has a time in its upper bits; other numbers are small
+GONE: Final = "the module is not there"
 _SHOWN: Final = "(as above)"  # stands for an object that has lines already
 _COLLECTIONS: Final = ("list", "deque", "set", "tuple", "array")
 _MAPPINGS: Final = ("dict", "ordered", "counter")
@@ -134,6 +135,13 @@ class Watch:
         self.last = 0  # place of a record
         self._acted: set[str] = set()  # parties of records since the last look
 
+    def begin(self, world: CoresWorld) -> None:
+        """Look at all cores. Their first states are changes at record 0, which have no lines."""
+        self.look(world)
+        self.changes[:] = [
+            Change(0, name, (), state_text(lines)) for name, lines in self.states.items()
+        ]
+
     def take(self, record: Record) -> None:
         """Note who does something."""
         self.last = record.n
@@ -158,13 +166,17 @@ class Watch:
             self._dumps[name] = dump
             before = self.states.get(name, {})
             self.states[name] = after = {} if dump is None else state_lines(dump)
-            lines = ("the module is not there",) if dump is None else changed_lines(before, after)
+            lines = (GONE,) if dump is None else changed_lines(before, after)
             if shown := tuple(lines):
-                self.changes.append(Change(self.last, name, shown, state_text(after)))
+                state = GONE if dump is None else state_text(after)
+                self.changes.append(Change(self.last, name, shown, state))
 
 
 class WatchedGame(Game):
-    """A game that looks after each step at the cores of all who did something; see `changes`."""
+    """A game that looks after each step at the cores of all who did something.
+
+    `changes` begin with the first states of all cores; see `Watch.begin`.
+    """
 
     def __init__(
         self,
@@ -180,8 +192,7 @@ class WatchedGame(Game):
         self.right_after = 0
         """The place of the last record before everything was put right."""
         super().__init__(plan, [*sinks, self._watch.take], properties, lives=lives)
-        self.look()
-        self.changes.clear()
+        self._watch.begin(self.world)
 
     def step(self) -> bool:
         """Let one thing happen, and look at what it has changed; False if nothing is left."""

@@ -38,6 +38,7 @@ class Change:
     """What one turn of a module did to the state of its core; `after` is the place of a record.
 
     `lines` has a line for each place in the state that differs. `state` is the whole state as text.
+    The first state of a core is a change at the place 0, without lines.
     """
 
     after: int

@@ -12,7 +12,7 @@ from typing import Final
 from flux_trio.trace import Kind
 from flux_trio.views.escaping import escape
 from flux_trio.views.spelling import spelled
-from flux_trio.views.story import Story, last_of, told_beats, told_lines
+from flux_trio.views.story import Change, Story, last_of, told_beats, told_lines
 from flux_trio.views.svg import element
 from flux_trio.views.viewer import Broken, Data, Rows, viewer_page
 
@@ -20,7 +20,7 @@ SHOWN_MAX: Final = 30
 """Beats whose records are shown first."""
 
 CHANGES_MAX: Final = 400
-"""Turns whose states the page has: the last ones up to the violation."""
+"""Turns whose changes the page has: the last ones up to the violation."""
 
 
 def story_page(story: Story) -> str:
@@ -33,9 +33,20 @@ def story_page(story: Story) -> str:
         violations=[found],
         clauses={story.broken: story.sentence},
         told=_told(story),
-        changes=[each for each in story.changes if each.after <= last_of(story)][-CHANGES_MAX:],
+        changes=_changes(story),
     )
     return viewer_page(f"{story.broken} is broken", _head(story), data)
+
+
+def _changes(story: Story) -> list[Change]:
+    """Return the last CHANGES_MAX changes up to the violation, after the one before of each core.
+
+    So the page has the state of a core that none of the last turns has changed.
+    """
+    found = [each for each in story.changes if each.after <= last_of(story)]
+    begin = max(len(found) - CHANGES_MAX, 0)
+    before = {each.module: each for each in found[:begin]}
+    return [*sorted(before.values(), key=lambda each: each.after), *found[begin:]]
 
 
 def _told(story: Story) -> list[int]:

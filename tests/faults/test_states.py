@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
+import pytest
+
 from flux_trio.cores.ingest.core import IngestCore
 from flux_trio.faults import Crash, JobPlan, Plan, When, run_plan
+from flux_trio.faults.plan import Depth
 from flux_trio.faults.states import WatchedGame, changed_lines, state_lines
 from flux_trio.formats import format_fluid
 from flux_trio.messages import Request, topics
@@ -50,3 +54,22 @@ def test_looking_changes_nothing() -> None:
     unseen: list[bytes] = []
     run_plan(PLAN, [lambda record: unseen.append(record_to_json(record))])
     assert seen == unseen
+
+
+@pytest.mark.parametrize("depth", ["cores", "stack"])
+def test_first_state_of_each_core_is_a_change_at_the_start(depth: Depth) -> None:
+    with WatchedGame(msgspec.structs.replace(PLAN, depth=depth)) as game:
+        first = list(game.changes)
+        assert {(each.after, each.lines) for each in first} == {(0, ())}
+        assert [each.module for each in first] == list(game.world.modules)
+        states = {each.module: each.state for each in first}
+        assert "parts.scheduler.link = " in states["job-manager"]
+        game.play()
+        assert game.changes[: len(first)] == first
+
+
+def test_module_that_is_gone_has_that_as_its_state() -> None:
+    game = WatchedGame(PLAN)
+    game.play()
+    (gone,) = [each for each in game.changes if each.lines == ("the module is not there",)]
+    assert gone.state == "the module is not there"

@@ -15,7 +15,7 @@ from flux_trio.messages import topics
 from flux_trio.trace import Kind, Record
 from flux_trio.views import Change, Story, story_page, story_text
 from flux_trio.views.story import LINES_MAX, sentence, told_beats
-from flux_trio.views.story_page import SHOWN_MAX
+from flux_trio.views.story_page import CHANGES_MAX, SHOWN_MAX
 
 CRASH = Crash("sched", When(topics.SCHED_ALLOC), back=3.0)
 
@@ -145,10 +145,28 @@ def test_page_loads_nothing_and_has_the_violation_first(story: Story) -> None:
     assert "<now>" not in text
 
 
-def test_page_shows_first_what_tells_the_story(story: Story) -> None:
+def data_of(story: Story) -> Any:
+    """Return what the page of a story gives to the viewer."""
     data = re.search(r'<script id="page" type="application/json">(.*?)</script>', story_page(story))
     assert data is not None
-    page = json.loads(data[1])
+    return json.loads(data[1])
+
+
+def test_page_has_the_state_of_each_core_also_if_the_last_turns_did_not_change_it(
+    story: Story,
+) -> None:
+    first = [Change(0, name, (), f"first of {name}") for name in ("kvs", "sched")]
+    early = Change(1, "sched", ("x: 1 -> 2",), "early")
+    many = [Change(2, "job-exec", ("y",), f"{n}") for n in range(CHANGES_MAX)]
+    after = Change(story.at + 1, "kvs", ("z",), "after the violation")
+    page = data_of(replace(story, changes=[*first, early, *many, after]))
+    states = [(each["after"], each["state"]) for each in page["changes"]]
+    assert states[:3] == [(0, "first of kvs"), (1, "early"), (2, "0")]
+    assert states[-1] == (2, f"{CHANGES_MAX - 1}")
+
+
+def test_page_shows_first_what_tells_the_story(story: Story) -> None:
+    page = data_of(story)
     kinds = {record.n: record for record in story.trace}
     beats = {r.n for beat in told_beats(story, SHOWN_MAX) for r in beat}
     assert beats <= set(page["told"])

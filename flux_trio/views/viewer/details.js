@@ -137,7 +137,7 @@ class Details {
       element("h3", {}, "What this turn changes in the cores"),
       element("pre", {}, lines.join("\n") || "nothing"),
       ...[...states.values()].map(({ module, state }) => element(
-        "details", {}, element("summary", {}, `state of ${module}`), element("pre", {}, state))),
+        "details", {}, element("summary", {}, `state of ${module}`), element("pre", {}, state || "empty"))),
     ];
   }
 
