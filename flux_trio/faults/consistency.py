@@ -151,10 +151,7 @@ def a_fatal_exception_ends_its_job(trace: Sequence[Record]) -> str:
 
 @at_rest("forgotten")
 def plugins_have_left_all_jobs(world: CoresWorld) -> str:
-    """At rest the host of plugins keeps no job that has ended: each has left its last state.
-
-    At depth `stack` the plugins are in a service, and are not asked.
-    """
+    """At rest the host of plugins keeps no job that has ended: each has left its last state."""
     manager = getattr(world.stations["job-manager"], "core", None)
     active = set(_stored(world, ACTIVE))
     for plugin, jobids in getattr(manager, "entered", {}).items():

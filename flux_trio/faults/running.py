@@ -197,8 +197,7 @@ class Game:
             self.world.trace.add_sink(watcher.observe)
         self.world.records_max = RECORDS_MAX[0] + RECORDS_MAX[1] * len(plan.jobs)
         self.world.began = self._begin_life
-        if plan.depth == "cores":  # at depth stack tasks may be about to act that nobody sees
-            self.world.pauses = self._pause
+        self.world.pauses = self._pause
         self.moments: Moments | None = Moments(plan.faults, self.world, prompts_of(plan))
         self.struck = self.moments.struck
         self._prompted = self.moments.prompted

@@ -60,6 +60,7 @@ class StackWorld(CoresWorld):
         self.is_falling = False  # whether the instance ends: nothing is loaded any more
         self._then: Callable[[], object] | None = None  # when the instance has ended in order
         self.going_on = trio.Event()  # set when a turn that was interrupted goes on
+        self._is_woken = False  # whether a fault has given a task work since the tasks ran
         super().__init__(seed, config, given, late=late, sinks=sinks)
         self.trace.add_sink(self._note_sender)
 
@@ -133,6 +134,7 @@ class StackWorld(CoresWorld):
         clients = [each for each in super().end_life() if not isinstance(each, ModuleStation)]
         self._then = None
         self._scope.cancel()
+        self._is_woken = True
         return clients
 
     def end_in_order(self, then: Callable[[], object]) -> None:
@@ -140,6 +142,7 @@ class StackWorld(CoresWorld):
             self._then, self.is_falling = then, True
             if self._asked_to_end is not None:
                 self._asked_to_end.set()
+                self._is_woken = True
 
     def close(self) -> None:
         if self._run is not None and not self._run.is_over:
@@ -156,6 +159,7 @@ class StackWorld(CoresWorld):
             return
         if self._supervisor is not None and self._nursery is not None:
             self._loading[name] = None
+            self._is_woken = True
             self._nursery.start_soon(self._load_again, self._supervisor, name)
 
     async def _load_again(self, supervisor: WorldSupervisor, name: str) -> None:
@@ -189,6 +193,7 @@ class StackWorld(CoresWorld):
         if name in self._loading and not supervisor.is_there(name):
             self._loading[name] = lambda: supervisor.end(name, killed, returns=returns)
             return True
+        self._is_woken = True
         return supervisor.end(name, killed, returns=returns)
 
     def closed(self, station: Station) -> None:
@@ -233,6 +238,25 @@ class StackWorld(CoresWorld):
         self._run_tasks()
         return is_alive or self._has_more()
 
+    @property
+    def _is_spent(self) -> bool:
+        """See `CoresWorld`; no time passes before the tasks run that have been given work."""
+        return super()._is_spent or self._is_woken
+
+    @property
+    def is_calm(self) -> bool:
+        return super().is_calm and not self.is_falling
+
+    def are_calm(self, names: Iterable[str]) -> bool:
+        names = list(names)
+        return super().are_calm(names) and all(
+            name not in self._loading and self._is_calm_inside(name) for name in names
+        )
+
+    def _is_calm_inside(self, name: str) -> bool:
+        station = self.stations[name]
+        return not isinstance(station, ModuleStation) or station.is_calm
+
     def _has_more(self) -> bool:
         """Whether a task that somebody has started since the last step has left work."""
         ready, moment = self._look()
@@ -240,6 +264,7 @@ class StackWorld(CoresWorld):
 
     def _run_tasks(self) -> None:
         """Let all tasks run until each one waits."""
+        self._is_woken = False
         run = self._run
         if run is None or run.is_over:
             return

@@ -52,6 +52,16 @@ class ModuleStation(Station):
     def _waiting(self) -> int:
         return super()._waiting() + self.nin_handle()
 
+    @property
+    def is_calm(self) -> bool:
+        """Whether the module serves, has acted on all that reached it, and asks no plugin."""
+        return (
+            self.core is not _NOT_YET
+            and not self.handle.is_doomed
+            and not self.nin_handle()
+            and not getattr(self.core, "is_asking", False)
+        )
+
 
 class _NotYet:
     """The core of a module that has not begun, or has none."""
@@ -123,6 +133,7 @@ class ModuleHandle(LocalHandle):
         if self.is_doomed:
             await trio.sleep_forever()  # until its end, which has begun, reaches this task
         taken, self.taken = self.taken, []
+        self.station.stepped = 0.0  # the turn that follows begins with a look at the clock
         return taken
 
     async def _hang(self, batch: list[tuple[int, Any]]) -> None:

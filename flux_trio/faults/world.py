@@ -382,7 +382,7 @@ class CoresWorld:
         self.nsteps += 1
         self.agenda.do_due(self.passed)
         self.strike()
-        if self._is_stopping:
+        if self._is_spent:
             return True
         ready, at = self._look()
         is_late = at is not None and at <= self.passed + LATE_S_MAX
@@ -395,6 +395,11 @@ class CoresWorld:
             return False
         self.passed = max(self.passed, at)
         return True
+
+    @property
+    def _is_spent(self) -> bool:
+        """Whether the step that has begun ends before anybody has a turn."""
+        return self._is_stopping
 
     @property
     def is_calm(self) -> bool:

@@ -133,6 +133,11 @@ class PluginHost(Dispatcher):
         self._changed()
 
     @property
+    def is_asking(self) -> bool:
+        """Whether a question is open, or a plugin is told of the active jobs."""
+        return bool(self._thinking or self._replays)
+
+    @property
     def entered(self) -> dict[str, list[int]]:
         """By name of each plugin that follows states: the jobs that have entered one, in order."""
         return {
@@ -313,7 +318,7 @@ class PluginHost(Dispatcher):
     def recount_at_rest(self) -> None:
         """Recount if few jobs count and no question is open; at most every RECOUNT_S seconds."""
         now = self.given.now()
-        if now < self._recounted + RECOUNT_S or self._thinking or self._replays:
+        if now < self._recounted + RECOUNT_S or self.is_asking:
             return
         self._recounted = now
         trackers = [each.tracker for each in self.plugins if each.tracker is not None]

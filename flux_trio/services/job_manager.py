@@ -130,6 +130,21 @@ class _Machine(Core[JobManagerTimer, JobManagerOwnInput, JobManagerOwnAction]):
         self._methods = methods
         self._is_busy = is_busy
 
+    @property
+    def part(self) -> JobManagerCore:
+        """The core itself, which has the state."""
+        return self._manager
+
+    @property
+    def entered(self) -> dict[str, list[int]]:
+        """By plugin: the jobs that have entered a state and have not left it."""
+        return self._host.entered
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether a question to a plugin is open."""
+        return self._host.is_asking
+
     def dump(self) -> Plain:
         """Return the state of the core."""
         return self._manager.dump()

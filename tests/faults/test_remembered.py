@@ -30,6 +30,7 @@ from flux_trio.faults import (
 from flux_trio.faults.consistency import plugins_have_left_all_jobs
 from flux_trio.faults.jobs import Jobs
 from flux_trio.faults.pauses import core_of
+from flux_trio.faults.plan import Depth
 from flux_trio.faults.properties import Watcher
 from flux_trio.faults.remembered import REMEMBERING, Promises, Refusals, Restarts, Unfinished
 from flux_trio.faults.running import Game
@@ -168,8 +169,9 @@ def test_job_that_the_execution_service_forgets_is_found_while_the_manager_is_aw
         assert "job-exec has forgotten" in watcher.problem
 
 
-def test_job_that_a_plugin_has_not_left_is_found() -> None:
-    plan = Plan(1, jobs=(JobPlan(), JobPlan()), plugins=(BUSY,))
+@pytest.mark.parametrize("depth", ["cores", "stack"])
+def test_job_that_a_plugin_has_not_left_is_found(depth: Depth) -> None:
+    plan = Plan(1, jobs=(JobPlan(), JobPlan()), plugins=(BUSY,), depth=depth)
     with Game(plan) as game:
         game.play()
         assert plugins_have_left_all_jobs(game.world) == ""

@@ -28,8 +28,10 @@ from flux_trio.faults import (
     tell_story,
 )
 from flux_trio.faults.by_hand import ByHand, InState
+from flux_trio.faults.consistency import OURS
 from flux_trio.faults.plan import plan_from_toml, plan_to_toml
 from flux_trio.faults.plugin_files import check_files
+from flux_trio.faults.world import EPOCH
 from flux_trio.messages import topics
 from flux_trio.protocols import JobState
 from flux_trio.trace import Kind, Record
@@ -48,7 +50,7 @@ def stack(**fields: object) -> Plan:
 def test_every_property_holds(first: int) -> None:
     problems: dict[int, tuple[str, ...]] = {}
     for seed in range(first, first + IN_ONE):
-        outcome = run_plan(Setup(depth="stack").plan_of(seed))
+        outcome = run_plan(Setup(depth="stack").plan_of(seed), properties=OURS)
         if outcome.problems:
             problems[seed] = outcome.problems
     assert problems == {}
@@ -121,6 +123,19 @@ def test_story_of_the_stack_shows_what_changed_in_the_cores(
         dumps = hand.dumps()
     assert set(dumps) == set(hand.world.modules)
     assert all(dumps.values())
+
+
+def test_no_time_passes_before_a_module_that_comes_back_has_started() -> None:
+    """Nothing else is due for 90 seconds, and only a task of Trio's can run."""
+    started: list[float] = []
+
+    def note(record: Record) -> None:
+        if record.kind == Kind.MODULE and record.data == {"module": "sched", "what": "started"}:
+            started.append(record.t - EPOCH)
+
+    crash = Crash("sched", When("job-exec.start"), back=5.0)
+    assert run_plan(stack(jobs=(JobPlan(run=90.0),), faults=(crash,)), [note]).problems == ()
+    assert started == [0.0, 5.0]
 
 
 def test_turn_stops_before_the_receiver_acts() -> None:
