@@ -50,6 +50,9 @@ def main(arguments: list[str] | None = None) -> int:
     if not asked.only:
         PAGE.write_text(text, encoding="utf-8")
     print(summary)
+    if asked.only:  # the page's bound is for a whole run
+        latest = [found[asked.family].latest(each.name) for each in chosen]
+        is_well = all(each is not None and each.by for each in latest)
     return 0 if is_well else 1
 
 
