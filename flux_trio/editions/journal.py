@@ -67,7 +67,7 @@ def told_of(event: Event) -> Told:
 
 
 def annotated(jobid: int, now: float, told: dict[str, Any]) -> Entry:
-    """All annotations of a job, which are in no eventlog before the alloc event."""
+    """Return an entry with all annotations of a job; its eventlog has them from alloc on."""
     context = {"annotations": told}
     return [jobid, -1, {"timestamp": now, "name": ANNOTATIONS, "context": context}]
 

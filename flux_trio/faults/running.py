@@ -41,8 +41,9 @@ _CONFIG: Final[str] = Kind.CONFIG.value
 LONG_TEXT: Final = "6.response.4"  # it recommends short error texts; longer ones are wanted here
 QUIET_S: Final = 3_600.0
 WAITING_S: Final = 86_400.0
-"""Beside plugins that may act every few seconds for ever, a world is at rest if no job gets another
-event than `priority` for so long; the second one is for jobs that wait when all was put right."""
+"""Plugins may act every few seconds for ever. Beside them a world counts as at rest when no job has
+had an event other than `priority` for QUIET_S seconds, or for WAITING_S seconds if jobs wait after
+everything was put right."""
 URGENCY: Final = 17
 """Jobs get it when everything is put right. No plan draws it: an urgency that is not new lets no
 plugin be asked again."""

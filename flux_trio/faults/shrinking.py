@@ -18,13 +18,13 @@ from flux_trio.faults.workload import JOB_ACTIONS, Do, JobPlan
 
 RUNS_MAX: Final = 150
 SECONDS_MAX: Final = 60.0
-"""No further plan is tried after so many seconds: one with an endless loop takes several."""
+"""Shrinking ends after so many seconds: a plan with an endless loop takes several by itself."""
 _MOMENTS: Final = ("when", "which", "until")
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 Edit: TypeAlias = Callable[[Plan], Iterator[Plan]]
-"""Yields the plans with less of one thing, the least first."""
+"""Yields plans that have less of one thing; the smallest plan comes first."""
 
 
 def shrink(plan: Plan, broken: str, is_broken: Callable[[Plan], bool] | None = None) -> Plan:

@@ -70,7 +70,7 @@ class Asking:
     def takes(self, said: Any) -> bool:
         """Take the value of a handler, which is not None; return False for a wrong type or range.
 
-        Raises NotAllowed for one that holds what is no JSON.
+        Raises NotAllowed for a value that JSON cannot hold.
         """
         match self.hook.returns:
             case Returns.PRIORITY if is_priority(said):

@@ -68,7 +68,7 @@ def read_handlers(plugin: Plugin) -> Handlers:
     """Return the handlers of `plugin`. Raises PluginError, naming the rule that it breaks."""
     name, deadline = plugin.name, plugin.deadline
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise PluginError(f"{name!r} is no name of a plugin: letters, digits, hyphens")
+        raise PluginError(f"{name!r} is not a plugin name: expected letters, digits and hyphens")
     if type(deadline) not in (int, float) or not deadline > 0:
         raise PluginError(f"plugin {name}: expected a deadline in seconds, got {deadline!r}")
     found = Handlers()

@@ -42,10 +42,11 @@ Blamed = Callable[[Any, str], None]
 class Watchdog:
     """Watches the thread in which it is started; with `blocked_s` infinite it does nothing.
 
-    `report` is called there, as soon as it can, with the mark that stayed and the stack, if Trio
-    runs there; the text goes to stderr at once, since that may never be. What holds the main thread
-    for `loop_s` seconds is interrupted, again and again if it goes on; what holds it for `term_s`
-    seconds after SIGTERM is ended with the process.
+    When something has held the thread for too long, the stack is written to stderr at once. If Trio
+    runs in the thread, Trio calls `report` with the mark and the stack as soon as the thread is
+    free again, which may never happen. What holds the main thread for `loop_s` seconds is interrupted,
+    again and again if it goes on. What holds it for `term_s` seconds after SIGTERM is ended with
+    the process.
     """
 
     def __init__(

@@ -68,7 +68,7 @@ class Replay:
             yield job.user, Request(topics.INGEST_SUBMIT, {"jobspec": to_jobspec(job)}, tag)
 
     def take(self, responses: Iterable[Response]) -> None:
-        """Take what came, and tell of the progress."""
+        """Take the responses, and report how many jobs have ended."""
         for response in responses:
             self._take(response)
         if self._progress is not None:

@@ -246,7 +246,7 @@ class SqliteStore:
         return int(free)
 
     def backup(self, path: Path, between: Callable[[], None]) -> None:
-        """Copy the file and the journal's changes in it, as they are at the end, to `path`."""
+        """Copy the file to `path`, with the changes that its journal has when the copy ends."""
         copy_database(self._db, lambda: self._pending.number, path, between)
 
     def close(self) -> None:

@@ -56,7 +56,7 @@ def test_job_that_is_granted_what_another_holds_stays_pending(m: ManagerScript) 
     m.alloc(1)
     (line,) = m.alloc(2)
     assert line == (
-        f"{SUSPENDED}job 2: R: expected what no other job holds, "
+        f"{SUSPENDED}job 2: R: expected resources that no other job holds, "
         "got rank0/core1 rank1/core3, which job 1 has"
     )
     assert (m.state(1), m.state(2)) == (JobState.RUN, JobState.SCHED)
@@ -151,7 +151,7 @@ def test_grants_of_a_turn_are_judged_in_the_order_they_came(m: ManagerScript) ->
         m.store_r(jobid, {0: [core]})
     did = m.put(alloc_answer(1), alloc_answer(3), alloc_answer(2))
     assert did[0].endswith(
-        "job 2: R: expected what no other job holds, got rank0/core1, which job 3 has"
+        "job 2: R: expected resources that no other job holds, got rank0/core1, which job 3 has"
     )
     assert did[1:] == ["job-exec.start 1", "job-exec.start 3"]
 

@@ -81,7 +81,7 @@ def test_job_whose_request_was_taken_back_is_not_requested_again() -> None:
 def test_what_is_no_r_holds_the_job() -> None:
     m = ManagerScript(answers={SCHED: HookAnswer(resource_set={"version": 1})}, peers=True)
     did = m.submit(1)
-    assert any("in SCHED: a plugin gave the job what is no R: " in line for line in did)
+    assert any("in SCHED: a plugin gave the job an R that cannot be read: " in line for line in did)
     m.plugins.answers[SCHED] = GIVEN
     assert "job-exec.start 1" in m.put(PluginsChanged())
 

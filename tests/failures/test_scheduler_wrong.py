@@ -162,7 +162,7 @@ BAD_R: dict[str, tuple[str, dict[int, int] | None, str]] = {
     "what another job holds": (
         "invariant.no-double-allocation 25.resources.7",
         {0: 1, 1: 1},
-        "expected what no other job holds, got rank0/core0, which job {running} has",
+        "expected resources that no other job holds, got rank0/core0, which job {running} has",
     ),
     "a rank that there is not": (
         "20.overview.3",

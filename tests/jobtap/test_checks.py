@@ -139,7 +139,7 @@ def test_counter_of_a_state_that_is_not_left_is_refused() -> None:
 def test_name_is_letters_digits_and_hyphens(name: str) -> None:
     plugin = Plugin()
     plugin.name = name
-    with pytest.raises(PluginError, match="is no name of a plugin"):
+    with pytest.raises(PluginError, match="is not a plugin name"):
         read_handlers(plugin)
 
 

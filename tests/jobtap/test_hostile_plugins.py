@@ -257,7 +257,7 @@ async def test_what_a_handler_is_given_cannot_be_changed_for_others() -> None:
         ({"deadline": "5"}, "plugin a: expected a deadline in seconds, got '5'"),
         ({"deadline": 0}, "plugin a: expected a deadline in seconds, got 0"),
         ({"deadline": float("nan")}, "plugin a: expected a deadline in seconds, got nan"),
-        ({"name": 5}, "5 is no name of a plugin"),
+        ({"name": 5}, "5 is not a plugin name"),
         ({"name": property(lambda _: "x")}, "AttributeError"),
         ({"conf": property(lambda _: {})}, "AttributeError"),
     ],

@@ -247,7 +247,7 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
         for job in resumed:
             parts.scheduler.resumed(job)
             parts.exec.resumed(job)
-            parts.arrivals.resume(job)
+            parts.plugin_replays.resume(job)
         self._inputs.extend(self._backlog.take())
 
     # --- inputs
@@ -278,7 +278,7 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
             case PostEvent() | SetPriority() | Annotate() | Reprioritize():
                 parts.hooks.operate_when_free(message)
             case PluginsChanged():
-                parts.arrivals.plugins_changed(message)
+                parts.plugin_replays.plugins_changed(message)
             case PluginInterests():
                 self._heed(message)
             case UserFound():
@@ -306,7 +306,7 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
         """Keep inputs until the state is read; answer why that takes long, if it is known."""
         parts = self._parts
         if isinstance(message, PluginsChanged):
-            message = parts.arrivals.known_already(message)
+            message = parts.plugin_replays.known_already(message)
         if not isinstance(message, Request):
             self._backlog.put(message, parts.ledger.forget)
         elif message.topic == topics.JOB_HINDRANCE:

@@ -9,12 +9,12 @@ from flux_trio.cores.job_manager.calls import (
 from flux_trio.cores.job_manager.due import Due
 from flux_trio.cores.job_manager.execution.kill import Kills
 from flux_trio.cores.job_manager.execution.side import ExecSide
-from flux_trio.cores.job_manager.hooks.arrivals import Arrivals
 from flux_trio.cores.job_manager.hooks.carrier import Acting, Carrier
-from flux_trio.cores.job_manager.hooks.entering import Entering
 from flux_trio.cores.job_manager.hooks.hooks import Hooks
-from flux_trio.cores.job_manager.hooks.introduction import Introduction
 from flux_trio.cores.job_manager.hooks.operations import Operations
+from flux_trio.cores.job_manager.hooks.plugin_replays import PluginReplays
+from flux_trio.cores.job_manager.hooks.presenting import JobPresentation
+from flux_trio.cores.job_manager.hooks.state_answers import StateAnswers
 from flux_trio.cores.job_manager.jobs.journal import Journal
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.jobs.lifetime import Lifetime
@@ -91,20 +91,20 @@ class Parts(Part):
     def _introduce_plugins(self) -> None:
         """Build the parts that ask plugins, or carry out what plugins ask for."""
         ledger, hooks, scheduler = self.ledger, self.hooks, self.scheduler
-        introduction = Introduction(ledger, hooks)
+        presentation = JobPresentation(ledger, hooks)
         orphans = Orphans(ledger)
         priorities = Priorities(ledger, hooks, scheduler, self.sweeps)
         self.bypass = bypass = Bypass(ledger, hooks, scheduler)
-        self.entering = Entering(ledger, hooks, scheduler, priorities, bypass)
+        self.state_answers = StateAnswers(ledger, hooks, scheduler, priorities, bypass)
         self.operations = Operations(ledger, hooks, scheduler, priorities, orphans)
-        self.submission = Submission(ledger, hooks, self.admissions, introduction, self.limits)
-        self.arrivals = Arrivals(
+        self.submission = Submission(ledger, hooks, self.admissions, presentation, self.limits)
+        self.plugin_replays = PluginReplays(
             ledger,
             hooks,
-            introduction,
+            presentation,
             orphans,
             priorities,
-            self.entering,
+            self.state_answers,
             self.submission,
             self.sweeps,
         )
@@ -112,10 +112,10 @@ class Parts(Part):
         self.lifetime = Lifetime(ledger, hooks, scheduler)
         acting = Acting(
             hooks=hooks,
-            introduction=introduction,
-            entering=self.entering,
+            presentation=presentation,
+            state_answers=self.state_answers,
             operations=self.operations,
-            arrivals=self.arrivals,
+            plugin_replays=self.plugin_replays,
             submission=self.submission,
             updates=self.updates,
             priorities=priorities,

@@ -1,4 +1,4 @@
-"""alloc-check: no two jobs have the same cores or gpus, also if a plugin gave them."""
+"""alloc-check: no two jobs have the same cores or gpus, even if a plugin has given a job its R."""
 
 from __future__ import annotations
 

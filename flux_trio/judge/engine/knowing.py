@@ -23,7 +23,8 @@ from flux_trio.messages.types import NORESPONSE
 from flux_trio.trace import Record
 
 ASKED_MAX: Final = 1024
-"""Requests whose answer is awaited. Beyond that the oldest are forgotten: they prove the least."""
+"""Unanswered requests that are kept. When there are more, the oldest are forgotten: an answer to an
+old request proves the least about what its sender knows."""
 
 _DISCONNECT: Final = f".{topics.DISCONNECT}"
 

@@ -283,7 +283,7 @@ class Monitor:
             return []
         return [
             self._violation(rule, last, broken, broken.job)
-            for rule in self._plans.owing
+            for rule in self._plans.with_debts
             for broken in (self._debts_of(rule) if rule.debts is None else rule.debts(self))
             if not (is_leaving and broken.is_to_leave)
         ]

@@ -78,7 +78,7 @@ class Plans:
         keeping: list[View | Rule] = [*self.views]
         keeping += [rule for rule in self.rules if rule.apply is not None]
         self.slots = {each: slot for slot, each in enumerate(keeping, ALWAYS + 1)}
-        self.owing = tuple(rule for rule in self.rules if rule.debt or rule.debts)
+        self.with_debts = tuple(rule for rule in self.rules if rule.debt or rule.debts)
         """The rules that know of debts."""
         self.nmade = 0
         """The number of plans made so far, for tests."""

@@ -148,7 +148,7 @@ class Queues(Live, frozen=True, gc=False):
     """The stopped and the configured queues."""
 
     stopped: tuple[tuple[str, Place], ...] = ()
-    """Those that are stopped, each with the place of the word; 0 for one that may be started."""
+    """Stopped queues, each with the record that stopped it; 0 if it may have been started since."""
     names: tuple[str, ...] | None = None
     """The configured queues; None if unknown."""
     t: float = 0.0

@@ -7,11 +7,11 @@ from typing import assert_never
 
 import msgspec
 
-from flux_trio.cores.job_manager.hooks.arrivals import Arrivals
-from flux_trio.cores.job_manager.hooks.entering import Entering
 from flux_trio.cores.job_manager.hooks.hooks import ABANDONED, Hooks
-from flux_trio.cores.job_manager.hooks.introduction import Introduction
 from flux_trio.cores.job_manager.hooks.operations import Operations
+from flux_trio.cores.job_manager.hooks.plugin_replays import PluginReplays
+from flux_trio.cores.job_manager.hooks.presenting import JobPresentation
+from flux_trio.cores.job_manager.hooks.state_answers import StateAnswers
 from flux_trio.cores.job_manager.hooks.waiting import (
     Admit,
     AllocateBypass,
@@ -63,10 +63,10 @@ class Acting(msgspec.Struct, frozen=True):
     """The parts that continue after an answer."""
 
     hooks: Hooks
-    introduction: Introduction
-    entering: Entering
+    presentation: JobPresentation
+    state_answers: StateAnswers
     operations: Operations
-    arrivals: Arrivals
+    plugin_replays: PluginReplays
     submission: Submission
     updates: Updates
     priorities: Priorities
@@ -88,7 +88,7 @@ class Carrier:
 
     def entered(self, job: ActiveJob, answer: HookAnswer) -> None:
         """Continue after the hook of the state that `job` is in."""
-        self._parts.entering.answered(job, answer)
+        self._parts.state_answers.answered(job, answer)
 
     def answered(self, job: ActiveJob, then: Then, answer: HookAnswer) -> None:
         """Continue with `then`, after the operations of the answer."""
@@ -96,11 +96,11 @@ class Carrier:
         match then:
             case StateAnswered(question):
                 if job.question == question and answer != ABANDONED:
-                    parts.entering.answered(job, answer)
+                    parts.state_answers.answered(job, answer)
             case PriorityGot():
                 parts.priorities.got(job, answer)
             case StepAnswered(chain):
-                parts.introduction.answered(job, chain, answer)
+                parts.presentation.answered(job, chain, answer)
             case UpdateHeard(event):
                 parts.hooks.update_heard(job, event, answer)
             case KeyAnswered(updating):
@@ -125,7 +125,7 @@ class Carrier:
             case AskPriority():
                 parts.priorities.ask(job)
             case Present():
-                parts.introduction.present(job, deferred)
+                parts.presentation.present(job, deferred)
             case FinishOrphans():
                 parts.orphans.finish(job)
             case AllocateBypass(commit, resources):
@@ -156,9 +156,9 @@ class Carrier:
             case Readmit():
                 parts.submission.decided_again(job, refusal)
             case Resume():
-                parts.arrivals.resumed(job)
+                parts.plugin_replays.resumed(job)
             case Present():
-                parts.arrivals.presented(job, purpose)
+                parts.plugin_replays.presented(job, purpose)
             case _:
                 assert_never(purpose)
 
@@ -173,7 +173,7 @@ class Carrier:
         """Return the jobs of `sweep`, which begins now."""
         match sweep:
             case PresentAll(arrival):
-                return self._parts.arrivals.choose(arrival)
+                return self._parts.plugin_replays.choose(arrival)
             case AskPriorities():
                 return self._parts.priorities.choose()
             case _:
@@ -188,7 +188,7 @@ class Carrier:
         match sweep:
             case PresentAll(arrival):
                 for job in jobs:
-                    self._parts.arrivals.present(job, arrival)
+                    self._parts.plugin_replays.present(job, arrival)
             case AskPriorities():
                 self._parts.priorities.ask_some(jobs)
             case _:
@@ -198,7 +198,7 @@ class Carrier:
         """Continue after the last job of `sweep`."""
         match sweep:
             case PresentAll(arrival):
-                self._parts.arrivals.one_less(arrival)
+                self._parts.plugin_replays.one_less(arrival)
             case AskPriorities():
                 self._parts.priorities.asked_all()
             case _:

@@ -126,7 +126,10 @@ class Hooks(Part):
     asked: dict[int, ActiveJob]
     """The job of each open question: one in INACTIVE is no longer among the active jobs."""
     at_once: set[int]
-    """Tickets of this turn without a reply, not even HookPostponed; of an AskJobs the first one."""
+    """Tickets of this turn without a reply, not even HookPostponed.
+
+    An AskJobs is listed by its first ticket.
+    """
     actions: list[PluginAction]  # to be performed before the next input
     configuring: dict[int, ConfigurationThen]
     last_ticket: int

@@ -35,7 +35,7 @@ class Resume(msgspec.Struct, frozen=True):
 
 
 class Present(msgspec.Struct, frozen=True):
-    """Present a job to `plugin`, which was loaded: see `Arrivals.open`."""
+    """Present a job to `plugin`, which was loaded: see `PluginReplays.open`."""
 
     arrival: int
     plugin: str

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, assert_never
 import msgspec
 
 from flux_trio.cores.job_manager.hooks.hooks import Hooks
-from flux_trio.cores.job_manager.hooks.introduction import Introduction
+from flux_trio.cores.job_manager.hooks.presenting import JobPresentation
 from flux_trio.cores.job_manager.hooks.waiting import Admit, Readmit
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
@@ -72,14 +72,14 @@ class Submission(Part):
         ledger: Ledger,
         hooks: Hooks,
         admissions: Admissions[Candidate],
-        introduction: Introduction,
+        presentation: JobPresentation,
         limits: UserLimits,
     ) -> None:
         self._ledger = ledger
         self._limits = limits
         self._hooks = hooks
         self._admissions = admissions
-        self._introduction = introduction
+        self._presentation = presentation
         self.batches = {}
         self.last_batch = 0
         self.again = {}
@@ -140,7 +140,7 @@ class Submission(Part):
             self.decided_again(job, admission.refusal)
             return
         self._update(job, admission.updates)
-        self._introduction.admit(job, Readmit())
+        self._presentation.admit(job, Readmit())
 
     def decided_again(self, job: ActiveJob, refusal: str | None) -> None:
         """A job from before this start is valid; or it is refused, and its values are removed."""
@@ -203,7 +203,7 @@ class Submission(Part):
             self._count(batch, (new.id, admission.refusal))
             return
         self._update(job, admission.updates)
-        self._introduction.admit(job, Admit(batch))
+        self._presentation.admit(job, Admit(batch))
 
     def decided(self, job: ActiveJob, batch: int, refusal: str | None) -> None:
         """A new job is valid, or refused."""

@@ -157,7 +157,7 @@ class Grants(Part):
         if found is None:
             return ""
         holder, shared = found
-        return f"what no other job holds, got {shared.summary()}, which job {holder} has"
+        return f"resources that no other job holds, got {shared.summary()}, which job {holder} has"
 
     def _outside(self, resources: ResourceSet) -> str:
         inventory = self.inventory

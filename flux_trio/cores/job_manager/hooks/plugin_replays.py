@@ -10,9 +10,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from flux_trio.cores.job_manager.hooks.entering import Entering
 from flux_trio.cores.job_manager.hooks.hooks import Hooks
-from flux_trio.cores.job_manager.hooks.introduction import Introduction
+from flux_trio.cores.job_manager.hooks.presenting import JobPresentation
+from flux_trio.cores.job_manager.hooks.state_answers import StateAnswers
 from flux_trio.cores.job_manager.hooks.waiting import FinishOrphans, Present, PresentAll, Resume
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
@@ -36,7 +36,7 @@ class Arrival(msgspec.Struct, frozen=True):
     presenting: int = 1  # jobs being presented, plus 1 until the last one was begun
 
 
-class Arrivals(Part):
+class PluginReplays(Part):
     """Presents jobs to plugins."""
 
     open: dict[int, Arrival]
@@ -46,19 +46,19 @@ class Arrivals(Part):
         self,
         ledger: Ledger,
         hooks: Hooks,
-        introduction: Introduction,
+        presentation: JobPresentation,
         orphans: Orphans,
         priorities: Priorities,
-        entering: Entering,
+        state_answers: StateAnswers,
         submission: Submission,
         sweeps: Sweeps,
     ) -> None:
         self._ledger = ledger
         self._hooks = hooks
-        self._introduction = introduction
+        self._presentation = presentation
         self._orphans = orphans
         self._priorities = priorities
-        self._entering = entering
+        self._state_answers = state_answers
         self._submission = submission
         self._sweeps = sweeps
         self.open = {}
@@ -72,7 +72,7 @@ class Arrivals(Part):
             self._submission.revalidate(job)
             return
         self._orphans.note(job)
-        self._introduction.present(job, Resume())
+        self._presentation.present(job, Resume())
 
     def resumed(self, job: ActiveJob) -> None:
         """Go on where the job was; ask its state's hook again if the answer may be lost."""
@@ -124,7 +124,7 @@ class Arrivals(Part):
         if about.presenting:
             return
         del self.open[arrival]
-        self._entering.ask_again()
+        self._state_answers.ask_again()
         self._priorities.ask_all()
         if about.change.ticket:
             self._ledger.send(PluginReplayed(about.change.ticket))

@@ -26,7 +26,7 @@ from flux_trio.protocols import HookAnswer, JobState
 _PRIORITY: Final = JobState.PRIORITY  # looked up once, since all jobs pass here
 
 
-class Entering(Part):
+class StateAnswers(Part):
     """Lets a job go on, or holds it."""
 
     held: dict[JobId, ActiveJob]  # by a failure
@@ -74,7 +74,7 @@ class Entering(Part):
         try:
             self._bypass.allocate(job, answer.resource_set)
         except FormatError as error:
-            self._fail(job, f"a plugin gave the job what is no R: {error}")
+            self._fail(job, f"a plugin gave the job an R that cannot be read: {error}")
 
     def _fail(self, job: ActiveJob, reason: str) -> None:
         name = format_fluid(job.id, "f58")

@@ -36,7 +36,7 @@ from flux_trio.protocols import (
 _UNDECIDED = JobState.NEW | JobState.DEPEND
 
 
-class Introduction(Part):
+class JobPresentation(Part):
     """Asks these hooks about a job one after another, then tells the carrier."""
 
     def __init__(self, ledger: Ledger, hooks: Hooks) -> None:
