@@ -44,9 +44,9 @@ class Watchdog:
 
     When something has held the thread for too long, the stack is written to stderr at once. If Trio
     runs in the thread, Trio calls `report` with the mark and the stack as soon as the thread is
-    free again, which may never happen. What holds the main thread for `loop_s` seconds is interrupted,
-    again and again if it goes on. What holds it for `term_s` seconds after SIGTERM is ended with
-    the process.
+    free again, which may never happen. What holds the main thread for `loop_s` seconds is
+    interrupted, again and again if it goes on. What holds it for `term_s` seconds after SIGTERM is
+    ended with the process.
     """
 
     def __init__(
