@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,14 +11,25 @@ from flux_trio.cores.turns import TimerFired
 from flux_trio.faults.clients import GUEST, Asker, Client, Insister
 from flux_trio.faults.station import Station
 from flux_trio.formats import Idset, Jobspec
-from flux_trio.messages import ROLE_LOCAL, ROLE_USER, Request, Response, topics
+from flux_trio.messages import (
+    ROLE_LOCAL,
+    ROLE_USER,
+    Level,
+    Message,
+    Request,
+    Response,
+    topics,
+)
 from flux_trio.messages.types import STREAMING
 from flux_trio.trace import KILLED, Kind, Record
+from flux_trio.transports.base import QUEUE_MESSAGES_MAX, UNREAD
 
 if TYPE_CHECKING:
     from flux_trio.faults.world import CoresWorld
 
 OWNER: Final = "owner"
+LATE_OWNER: Final = "late-owner"
+LATE_OWNER_S: Final = 1.0
 
 
 # --- connections
@@ -88,12 +100,36 @@ def _gives_resources(record: Record, name: str) -> bool:
 # --- clients
 
 
-def lose_client(world: CoresWorld, back: float) -> None:
-    """Lose the owner's connection; the owner connects again after `back` seconds."""
+def lose_client(world: CoresWorld, back: float, late: float | None) -> None:
+    """Lose the owner's connection; the owner connects again after `back` seconds.
+
+    If `late` is not None, the old connection speaks again after so many seconds.
+    """
     for name, station in list(world.stations.items()):
         if name.startswith(OWNER):
+            asked = _open_requests(world, name)
             world.remove(name, "")
             _reconnect_later(world, station, world.router.unique_name(OWNER), back)
+            if late is not None:
+                world.later(late, world.when_up, functools.partial(_ask_again, world, asked))
+
+
+def _open_requests(world: CoresWorld, name: str) -> list[Request]:
+    """Return the requests of a party that no service has answered."""
+    peers = world.router.peers.values()
+    return [each for peer in peers for each in peer.inflight.get(name, {}).values()]
+
+
+def _ask_again(world: CoresWorld, requests: list[Request]) -> None:
+    """Let an old connection of the owner, which has another name by now, send its requests again.
+
+    It reads no answer, and is gone a second later.
+    """
+    name = _new_name(world, LATE_OWNER)
+    late = world.add(name, Asker(requests))
+    world.linger(name, LATE_OWNER_S)
+    world.start(late)
+    world.later(LATE_OWNER_S, world.remove, name, "")
 
 
 def prompt_owner(world: CoresWorld, place: int) -> None:
@@ -103,18 +139,46 @@ def prompt_owner(world: CoresWorld, place: int) -> None:
             station.set_timer(place, world.passed)
 
 
-def follow_journal(world: CoresWorld, seconds: float) -> None:
-    """Let a client follow the journal, read nothing, and be gone after so many seconds."""
+def follow_journal(world: CoresWorld, seconds: float, room: int) -> None:
+    """Let a client follow the journal, read nothing, and be gone after so many seconds.
+
+    It is dropped before if more than `room` messages come.
+    """
     asker = Asker([Request(topics.JOB_JOURNAL, {}, flags=STREAMING)])
 
     def come() -> None:
         name = _new_name(world, "reader")
         reader = world.add(name, asker)
+        _bound_queue(world, reader, room)
         world.linger(name, seconds)
         world.start(reader)
         world.later(seconds, world.remove, name, "")
 
     world.when_up(come)
+
+
+def _bound_queue(world: CoresWorld, station: Station, room: int) -> None:
+    """Let the queue of a client that reads nothing be full but for `room` messages.
+
+    When it is full, the client is dropped as the broker drops one: the log names it.
+    """
+    deliver = station.peer.deliver
+    reason = f"{QUEUE_MESSAGES_MAX} messages {UNREAD}"
+    name = station.name
+    is_dropped = False
+
+    def deliver_or_drop(ref: int, message: Message) -> None:
+        nonlocal is_dropped
+        if not is_dropped and station.nwaiting < room:
+            deliver(ref, message)
+            return
+        world.trace.dropped(name, message, ref, reason)
+        if not is_dropped:
+            is_dropped = True
+            world.log.append((world.now, name, Level.ERR, f"dropped: {reason}"))
+            world.at_once(lambda: world.remove(name, ""))
+
+    station.peer.deliver = deliver_or_drop
 
 
 def flood(world: CoresWorld, count: int, seconds: float) -> None:

@@ -249,7 +249,7 @@ _MAKERS: Final[dict[type, Maker]] = {
     c.Disconnect: lambda d, aim: c.Disconnect(_module(d), aim.moment(), _back(d)),
     c.LateSpeech: lambda d, aim: c.LateSpeech(_module(d), aim.moment(), _back(d), 1.0),
     c.SecondScheduler: lambda _, aim: c.SecondScheduler(aim.moment()),
-    c.LoseClient: lambda d, aim: c.LoseClient(aim.moment(), d.choice((0.0, 0.5))),
+    c.LoseClient: lambda d, aim: c.LoseClient(aim.moment(), d.choice((0.0, 0.5)), 1.0),
     c.LostReader: lambda d, aim: c.LostReader(aim.moment(), d.choice((0.0, 2.0))),
     c.GuestFlood: lambda d, aim: c.GuestFlood(aim.moment(), d.randint(1, 10)),
     c.WrongRequest: lambda d, aim: c.WrongRequest(

@@ -16,6 +16,8 @@ from flux_trio.messages import Message
 # few thousand answers. A peer that reaches them is stuck, and the sender decides to drop it.
 QUEUE_MESSAGES_MAX: Final = 65_536
 QUEUE_BYTES_MAX: Final = 64 * 2**20
+UNREAD: Final = "wait for the peer to read them"
+"""How the text of a ConnectionOverflow goes on after what waits."""
 # A peer is behind if more than this waits, in addition to the data in the socket's buffer.
 BEHIND_MESSAGES: Final = 1024
 BEHIND_BYTES: Final = 2**20

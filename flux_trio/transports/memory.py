@@ -10,6 +10,7 @@ from flux_trio.messages import Message
 from flux_trio.transports.base import (
     BEHIND_MESSAGES,
     QUEUE_MESSAGES_MAX,
+    UNREAD,
     ConnectionClosed,
     ConnectionOverflow,
     EndOfConnection,
@@ -43,7 +44,7 @@ class MemoryConnection:
         if self._pair.closed:
             raise ConnectionClosed(_ended(self._pair.reason))
         if len(self._outgoing) >= self._pair.bound:
-            raise ConnectionOverflow(f"{self._pair.bound} messages wait for the peer to read them")
+            raise ConnectionOverflow(f"{self._pair.bound} messages {UNREAD}")
         self._outgoing.put(message)
 
     @property

@@ -30,6 +30,7 @@ from flux_trio.transports.base import (
     BEHIND_MESSAGES,
     QUEUE_BYTES_MAX,
     QUEUE_MESSAGES_MAX,
+    UNREAD,
     ConnectionClosed,
     ConnectionLost,
     ConnectionOverflow,
@@ -90,8 +91,7 @@ class WebSocketConnection:
             or self._queued_bytes + len(data) > QUEUE_BYTES_MAX
         ):
             raise ConnectionOverflow(
-                f"{self._queued_messages} messages of {self._queued_bytes} bytes "
-                "wait for the peer to read them"
+                f"{self._queued_messages} messages of {self._queued_bytes} bytes {UNREAD}"
             )
         if self._share is not None and not self._share.has_room(len(data)):
             raise ConnectionOverflow(

@@ -11,7 +11,6 @@ import pytest
 
 from flux_trio.faults import catalogue as c
 from flux_trio.faults.catalogue import Fault, Holds, Lie, When, Which
-from flux_trio.faults.clients import GUEST
 from flux_trio.faults.plan import Plan, plan_from_toml, plan_to_toml
 from flux_trio.faults.running import Outcome, run_plan
 from flux_trio.faults.workload import JobPlan
@@ -78,11 +77,22 @@ def answered(topic: str, errnum: int | None = None, **payload: Any) -> Callable[
     return sign
 
 
-def by(party: str) -> Sign:
-    """A party whose name begins so says something."""
+def refused(party: str, errnum: int, text: str) -> Sign:
+    """A party whose name begins so gets an error with this in its text."""
     return lambda trace: any(
-        each.kind == Kind.SEND and each.party.startswith(party) for each in trace
+        each.kind == Kind.RECV
+        and each.party.startswith(party)
+        and isinstance(each.message, Response)
+        and each.message.errnum == errnum
+        and text in each.message.error_text
+        for each in trace
     )
+
+
+def ended_jobs(trace: Trace) -> int:
+    """Return how many jobs have ended and given back what they had."""
+    found = [each.data for each in trace if each.kind == Kind.EVENT and each.data]
+    return sum(each["name"] == "clean" for each in found)
 
 
 def dropped(reason: str) -> Sign:
@@ -147,6 +157,7 @@ class Case:
     jobs: tuple[JobPlan, ...] = THREE
     clause: str = ""
     plan: dict[str, Any] = field(default_factory=dict)
+    said: tuple[str, str] | None = None  # an entry of the log that is also there: party and text
 
 
 CASES = (
@@ -168,12 +179,20 @@ CASES = (
         dropped("does not hold that service"),
     ),
     Case(c.SecondScheduler(ASKED), more(answered(topics.RESOURCE_ACQUIRE, Errno.EBUSY), 0)),
-    Case(c.LoseClient(SUBMITTED, back=1.0), took(2.0), jobs=(*THREE, JobPlan(at=0.5))),
-    Case(c.LostReader(ASKED, seconds=2.0), by("reader")),
-    Case(c.GuestFlood(ASKED, count=5), logged("submit", userid=GUEST)),
+    Case(
+        c.LoseClient(SUBMITTED, back=1.0, late=2.0),
+        dropped("late-owner-2 is gone"),
+        jobs=(*THREE, JobPlan(at=0.5)),
+    ),
+    Case(
+        c.LostReader(ASKED, seconds=2.0, room=2),
+        dropped("65536 messages wait for the peer to read them"),
+        said=("reader-1", "dropped: 65536 messages wait for the peer to read them"),
+    ),
+    Case(c.GuestFlood(ASKED, count=5), more(ended_jobs, 3)),
     Case(
         c.WrongRequest(ASKED, topics.JOB_RAISE, {"id": "no number"}),
-        more(answered(topics.JOB_RAISE, Errno.EPROTO), 0),
+        refused("client", Errno.EPROTO, "Expected `int`"),
     ),
     Case(c.NodesDown((0, 1), STARTED, back=4.0), logged("exception"), WIDE_AND_LATER),
     Case(c.NodesUp((0, 1), ASKED), noted(Kind.RESOURCE, what="up"), WIDE_AND_LATER),
@@ -233,6 +252,11 @@ def played(case: Case, *faults: Fault, depth: str = "cores") -> tuple[Outcome, T
     return run_plan(plan, [trace.append]), trace
 
 
+def said(outcome: Outcome) -> list[tuple[str, str]]:
+    """The entries of the log: party and text."""
+    return [(party, text) for _, party, _, text in outcome.log]
+
+
 def name(case: Case) -> str:
     return type(case.fault).__name__
 
@@ -248,8 +272,11 @@ def test_fault_changes_the_outcome(case: Case, depth: str) -> None:
     outcome, trace = played(case, case.fault, depth=depth)
     assert outcome.struck[0] == case.fault
     assert outcome.problems == ()
-    _, usual = played(case, depth=depth)
+    expected, usual = played(case, depth=depth)
     assert case.sign(trace)
+    if case.said is not None:
+        assert case.said in said(outcome)
+        assert case.said not in said(expected)
     if isinstance(case.fault, Lie):
         assert case.clause in {each.clause for each in outcome.violations}
     else:

@@ -75,6 +75,8 @@ def made(name: str, module: str) -> Fault:
     if issubclass(fault, Lie):
         grant = Which(topics.KVS_COMMIT, nth=2, party=module)
         given = {"which": grant if name.startswith("Grant") else SAID[module]}
+    elif name == "LoseClient":
+        given["late"] = 1.0
     elif name == "WrongRequest":
         given |= {"topic": topics.JOB_RAISE, "payload": {"id": "no number"}}
     fields = fault.__struct_fields__

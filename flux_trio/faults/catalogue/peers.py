@@ -58,23 +58,32 @@ class SecondScheduler(Strike, frozen=True):
 
 
 class LoseClient(Strike, frozen=True):
-    """The owner's connection is lost, with the answers to come; the owner connects again."""
+    """The owner's connection is lost, with the answers to come; the owner connects again.
+
+    If `late` is given, the old connection is there again after so many seconds, under another name.
+    It sends the requests again that were open, reads no answer, and is gone.
+    """
 
     when: Moment
     back: Seconds = 0.5
+    late: Seconds | None = None
 
     def strike(self, world: CoresWorld) -> None:
-        parties.lose_client(world, self.back)
+        parties.lose_client(world, self.back, self.late)
 
 
 class LostReader(Strike, frozen=True):
-    """A client follows the job manager's journal, reads nothing, and is lost after `seconds`."""
+    """A client follows the job manager's journal, reads nothing, and is lost after `seconds`.
+
+    It is dropped when its queue is full, in which there is still room for `room` messages.
+    """
 
     when: Moment
     seconds: Seconds = 2.0
+    room: Times = 4
 
     def strike(self, world: CoresWorld) -> None:
-        parties.follow_journal(world, self.seconds)
+        parties.follow_journal(world, self.seconds, self.room)
 
 
 class GuestFlood(Strike, frozen=True):
