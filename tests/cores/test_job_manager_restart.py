@@ -134,6 +134,13 @@ def test_ids_go_on_behind_the_greatest_of_all_jobs(m: ManagerScript) -> None:
     ]
 
 
+def test_greatest_id_is_that_of_a_stored_job_that_was_never_submitted(m: ManagerScript) -> None:
+    """A job-ingest that ended after its commit: the next one is told of its last id."""
+    m.submit(1)
+    m.kvs.commit(["put", f"{key(9)}.jobspec", "{}"])
+    assert m.ask("job-manager.getinfo") == ["job-manager.getinfo -> {'max_jobid': 9}"]
+
+
 def test_cancel_of_an_earlier_life_is_finished(m: ManagerScript) -> None:
     """A crash between exception and clean."""
     m.submit(1)
