@@ -11,7 +11,6 @@ import msgspec
 
 from flux_trio.cli.errors import CommandError
 from flux_trio.faults import (
-    Outcome,
     Plan,
     Property,
     PropertyRaised,
@@ -19,15 +18,16 @@ from flux_trio.faults import (
     plan_of_file,
     property_errors,
 )
+from flux_trio.faults.by_hand import ByHand
 from flux_trio.faults.disk import StoreKind
 from flux_trio.faults.plan import Depth
 from flux_trio.faults.plugin_files import check_files
 from flux_trio.faults.running import Lives
-from flux_trio.faults.states import WatchedGame
+from flux_trio.faults.states import GONE, WatchedGame
 from flux_trio.faults.telling import place_of_break
 from flux_trio.formats import FormatError
 from flux_trio.jobtap import PluginError
-from flux_trio.trace import Record
+from flux_trio.trace import Record, Sink
 from flux_trio.views import telling
 
 UNREADABLE: Final = 2
@@ -92,6 +92,7 @@ class Replay(WatchedGame):
         properties: Iterable[Property],
         looks: Callable[[Replay], bool],
         until: str | None = None,
+        sinks: Iterable[Sink] = (),
     ) -> None:
         properties = tuple(properties)
         self._breaks_at = place_of_break(plan, until, properties) if until else 0
@@ -100,7 +101,7 @@ class Replay(WatchedGame):
         self._looks = looks
         self._nshown = 0
         self._nchanges = 0
-        super().__init__(plan, [self.records.append], properties, lives=Lives())
+        super().__init__(plan, [self.records.append, *sinks], properties, lives=Lives())
 
     @property
     def nsteps(self) -> int:
@@ -111,16 +112,8 @@ class Replay(WatchedGame):
         """Let one thing happen; False if nothing is left to happen."""
         is_alive = super().step()
         if is_alive and not self._looks(self):
-            raise _Ended
+            raise Ended
         return is_alive
-
-    def to_the_end(self) -> Outcome | None:
-        """Play; return what became of the plan, or None if `looks` ended it."""
-        try:
-            is_at_rest = self.play()
-        except _Ended:
-            return None
-        return self.outcome(is_at_rest=is_at_rest)
 
     def broken_so_far(self) -> set[str]:
         """Return the clauses and properties that are broken up to here.
@@ -146,9 +139,35 @@ class Replay(WatchedGame):
     def whole_state(self, module: str) -> Iterator[str]:
         """Yield the state of a core, a line for each place."""
         self.look()
+        if module in self.states and module not in self.world.stations:
+            yield f"{MARGIN}{module}: {GONE}"
         for place, value in self.states.get(module, {}).items():
             yield f"{MARGIN}{module}: {place} = {value}"
 
 
-class _Ended(Exception):
+class HandReplay(ByHand):
+    """A `Replay` that is played by hand."""
+
+    replay: Replay
+
+    def __init__(
+        self,
+        plan: Plan,
+        properties: Iterable[Property],
+        looks: Callable[[Replay], bool],
+        until: str | None = None,
+    ) -> None:
+        self._looks = looks
+        self._until = until
+        super().__init__(plan, properties=properties)
+
+    def make_game(
+        self, plan: Plan, sinks: Iterable[Sink], properties: Iterable[Property]
+    ) -> Replay:
+        """Return the replay."""
+        self.replay = Replay(plan, properties, self._looks, self._until, sinks)
+        return self.replay
+
+
+class Ended(Exception):
     """Nothing more is played."""

@@ -123,6 +123,7 @@ class Stopped:
         flights = self.flights
         if not flights:
             raise ValueError("expected a message that was sent and not received, got none here")
+        self.hand.is_at_rest = False
         return flights
 
 
@@ -139,13 +140,17 @@ class ByHand:
         self.trace: list[Record] = []
         self._states = States(lambda: self.world.disk.store)
         sinks = [self.trace.append, self._states.observe, *sinks]
-        self.game = Game(plan, sinks, properties, lives=Lives())
+        self.game = self.make_game(plan, sinks, properties)
         self._tries = Tries(plan)
         self.world.trace.add_sink(self._tries.observe)
         self.is_at_rest = False
         self._outcome: Outcome | None = None
         self._is_ended = False  # the instance has ended, and nobody starts it again
         self._is_to_begin = False  # the instance is to be started again as soon as it has ended
+
+    def make_game(self, plan: Plan, sinks: Iterable[Sink], properties: Iterable[Property]) -> Game:
+        """Return what is played; a subclass may make another game with a judge."""
+        return Game(plan, sinks, properties, lives=Lives())
 
     def __enter__(self) -> Self:
         return self
@@ -208,10 +213,11 @@ class ByHand:
         Requests that fail since a module is away, and are made again and again, count as nothing.
         """
         self._tries.begin()
-        while self._step():
+        while self.step():
             pass
 
-    def _step(self) -> bool:
+    def step(self) -> bool:
+        """Let one thing happen; return False if all is at rest, see `run`."""
         self.is_at_rest = not self.game.step() or self._tries.are_all(self.world)
         if self.world.nsteps >= STEPS_MAX:
             raise NeverReached(f"there is no rest after {STEPS_MAX} steps")
@@ -235,7 +241,7 @@ class ByHand:
     def _run_while(self, until: Until, is_early: Callable[[], bool]) -> Stopped:
         self._tries.begin()
         while is_early():
-            if not self._step():
+            if not self.step():
                 raise NeverReached(f"all is at rest after {self.world.nsteps} steps: {until}")
         return Stopped(self)
 

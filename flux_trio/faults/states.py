@@ -150,9 +150,13 @@ class Watch:
             self._acted.add(record.data["module"])
 
     def look_at_actors(self, world: CoresWorld) -> None:
-        """Look at the cores of all who did something since the last time."""
+        """Look at the cores of all who did something since the last time.
+
+        Who is in a turn that was interrupted is looked at after the next step, too.
+        """
         self.look(world, self._acted)
-        self._acted.clear()
+        if not world.is_in_turn:
+            self._acted.clear()
 
     def look(self, world: CoresWorld, modules: Container[str] | None = None) -> None:
         """Look at the cores of these modules, by default of all."""

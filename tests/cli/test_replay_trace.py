@@ -170,11 +170,14 @@ def test_commands_of_the_page_say_what_it_has(trace: Path) -> None:
 def test_prompt_of_step_shows_states_goes_on_and_ends(trace: Path, what: str) -> None:
     source = "3" if what == "seed" else str(trace)
     with on_terminal("replay", source, "--step") as terminal:
+        if what == "seed":
+            assert "at the start\n" in terminal.until("> ")
+            terminal.type("")
         assert "turn 1\n" in terminal.until("> ")
         terminal.type("")
         assert "turn 2\n" in terminal.until("> ")
         terminal.type("nobody")
-        assert "expected one of kvs" in terminal.until(", or q: got nobody")
+        assert "expected one of kvs" in terminal.until("or a command, see help: got nobody")
         terminal.until("> ")
         terminal.type("kvs")
         assert " kvs: " in terminal.until("> ")
@@ -182,6 +185,21 @@ def test_prompt_of_step_shows_states_goes_on_and_ends(trace: Path, what: str) ->
         rest, code = terminal.until_end()
         assert "turn 3" not in rest
         assert code == 0
+
+
+def test_trace_takes_commands_that_look_and_refuses_to_be_interfered_with(trace: Path) -> None:
+    def after(*commands: str) -> click.testing.Result:
+        text = "".join(f"{each}\n" for each in commands)
+        return click.testing.CliRunner().invoke(main, ["replay", str(trace), "--step"], text)
+
+    looks = after("", "states", "kvs", "end")
+    assert looks.exit_code == 0
+    assert "> states\n               kvs: " in looks.stdout
+    assert looks.stdout.splitlines()[-1].startswith("every core did what is recorded, in ")
+    refused = after("", "crash sched")
+    assert refused.exit_code == 2
+    expected = "line 2: expected a world, got a recorded trace: what has happened is not changed"
+    assert expected in refused.stderr
 
 
 # --- a real instance

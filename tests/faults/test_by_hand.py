@@ -64,6 +64,18 @@ def test_message_that_is_held_waits_until_it_is_released() -> None:
     assert world.outcome().problems == ()
 
 
+def test_world_is_not_at_rest_when_a_held_message_goes_on() -> None:
+    world = hand()
+    stopped = world.run_until(GRANTED)
+    stopped.hold()
+    world.run()
+    assert not world.step()
+    stopped.release()
+    assert not world.is_at_rest
+    assert world.step()
+    assert not world.is_at_rest
+
+
 def test_message_that_is_delayed_arrives_later() -> None:
     world = hand()
     world.run_until(GRANTED).delay(7.0)

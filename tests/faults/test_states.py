@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 import pytest
 
 from flux_trio.cores.ingest.core import IngestCore
 from flux_trio.faults import Crash, JobPlan, Plan, When, run_plan
+from flux_trio.faults.by_hand import ByHand
 from flux_trio.faults.plan import Depth
+from flux_trio.faults.properties import Property
+from flux_trio.faults.running import Lives
 from flux_trio.faults.states import WatchedGame, changed_lines, state_lines
 from flux_trio.formats import format_fluid
 from flux_trio.messages import Request, topics
-from flux_trio.trace import Kind, Record, record_to_json
+from flux_trio.trace import Kind, Record, Sink, record_to_json
 
 PLAN = Plan(1, jobs=(JobPlan(),), faults=(Crash("sched", When(topics.SCHED_ALLOC), back=2.0),))
 
@@ -73,3 +78,26 @@ def test_module_that_is_gone_has_that_as_its_state() -> None:
     game.play()
     (gone,) = [each for each in game.changes if each.lines == ("the module is not there",)]
     assert gone.state == "the module is not there"
+
+
+class WatchedByHand(ByHand):
+    """A watched game that is played by hand."""
+
+    watched: WatchedGame
+
+    def make_game(
+        self, plan: Plan, sinks: Iterable[Sink], properties: Iterable[Property]
+    ) -> WatchedGame:
+        self.watched = WatchedGame(plan, sinks, properties, lives=Lives())
+        return self.watched
+
+
+def test_turn_that_was_interrupted_says_what_it_changes_when_it_goes_on() -> None:
+    """job-list says nothing when it hears of a job: its turn has no further record."""
+    hand = WatchedByHand(PLAN)
+    told = When(topics.JOB_JOURNAL, nth=2, type="response", party="job-list")
+    record = hand.run_until(told).record
+    before = len(hand.watched.changes)
+    assert hand.step()
+    assert hand.trace[-1] is record
+    assert [each.module for each in hand.watched.changes[before:]] == ["job-list"]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import click
 
 from flux_trio.cli.fuzz_params import DEPTHS, PROPERTY_OPTION, STORES
 
 if TYPE_CHECKING:
+    from flux_trio.cli.replay_commands import Shown
+    from flux_trio.cli.replaying import HandReplay
     from flux_trio.faults import Outcome, Plan, Property
     from flux_trio.faults.disk import StoreKind
     from flux_trio.faults.plan import Depth
@@ -53,24 +54,32 @@ def replay(
     PLAN is a file that `flux-trio fuzz` wrote; the same plan gives the same world. SEED is a
     number, from which the plan is drawn; a later version may draw another one.
 
-    With --step, the records of each turn are shown, and beside them what the turn changed in the
-    states of the cores. On a terminal each turn waits for the enter key; the name of a module shows
-    its whole state, q ends the replay.
+    With --step, the states of all cores at the start are shown, then the records of each turn, and
+    beside them what the turn changed in the states. On a terminal each turn waits for a command.
+    The enter key plays the next turn, the name of a module shows the state of its core, `q` ends
+    the replay, and `help` lists the others. With them a plan or a seed is played by hand. `stop`
+    goes on to a message, an event, the state of a job or a time. `hold`, `release`, `delay`, `drop`
+    and `duplicate` befall the message at which it has stopped; `crash`, `unload` and `load` a
+    module. `run` goes on until all is at rest; `end` puts everything right and plays to the end.
+
+    Commands of --step may also come from a pipe, one a line; after the last one the replay goes on
+    to the end. A wrong one ends it.
 
     TRACE is a file that `flux-trio start --trace` wrote. The core of each module gets its recorded
     inputs again: messages, timers, answers of plugins and of the store. What it does is compared
     with the records, and the first difference is shown. --step and --until are for a trace, too;
-    --story, --property, --depth and --store are for a plan or a seed only.
+    --story, --property, --depth and --store are for a plan or a seed only. What is recorded cannot
+    be interfered with: a trace takes only the commands that look and go on.
 
     If the plan has a party that breaks clauses, what it breaks is shown, and is no failure. A fault
     of PLAN that never strikes, or a request that is never made, since its place does not come, is
     named, and is no failure.
 
     Exit codes: 0 if every property held and nothing differed, 1 if a property was broken or a core
-    differed, 2 if there is no such plan, it cannot be replayed, a property raised, or for wrong
-    usage.
+    differed, 2 if there is no such plan, it cannot be replayed, a property raised, a command from a
+    pipe is wrong, or for wrong usage.
     """
-    from flux_trio.cli.replaying import Replay, is_seed, raising_told, read_plan
+    from flux_trio.cli.replaying import HandReplay, is_seed, raising_told, read_plan
     from flux_trio.cli.replaying_traces import is_trace
     from flux_trio.faults import Setup
     from flux_trio.faults.telling import PROPERTIES
@@ -91,13 +100,13 @@ def replay(
             is_told = _tell(plan, until or "", checked)
         ctx.exit(BROKEN if is_told else 0)
     shows = _Shows(by_step=by_step, until=until)
-    with raising_told(plan), Replay(plan, checked, shows.after_step, until) as game:
-        outcome = game.to_the_end()
+    with raising_told(plan), HandReplay(plan, checked, shows.after_step, until) as hand:
+        outcome = shows.play(hand)
         if outcome is not None and until in outcome.broken:
             click.echo(f"{until} is broken at the end")
             shows.is_broken = True
         if shows.is_broken:
-            shows.all_states(game)
+            shows.all_states(hand.replay)
     if outcome is None:
         ctx.exit(BROKEN if shows.is_broken else 0)
     for line in outcome_lines(outcome, until, is_drawn=is_seed(source)):
@@ -162,61 +171,51 @@ def _tell(plan: Plan, broken: str, properties: tuple[Property, ...]) -> bool:
     return story is not None
 
 
-class Shown(Protocol):
-    """What is replayed."""
-
-    @property
-    def nsteps(self) -> int:
-        """How many turns were replayed."""
-
-    @property
-    def states(self) -> Mapping[str, object]:
-        """The modules that are there, and the states of their cores."""
-
-    def news(self) -> Iterable[str]:
-        """Return lines on the last turn."""
-
-    def broken_so_far(self) -> set[str]:
-        """Return the clauses that are broken."""
-
-    def whole_state(self, module: str) -> Iterable[str]:
-        """Return lines on the state of a core."""
-
-
 class _Shows:
-    """Prints what happens after each step, as far as it is asked for."""
+    """Prints what happens after each step, as far as it is asked for, and asks at a prompt."""
 
     def __init__(self, *, by_step: bool, until: str | None) -> None:
+        from flux_trio.cli.replay_prompt import Prompt, source_of_commands
+
         self.by_step = by_step
         self.until = until
-        self._waits = by_step and sys.stdin.isatty() and sys.stdout.isatty()
+        source = source_of_commands() if by_step else None
+        self._prompt = None if source is None else Prompt(source)
+        self._turn = 0  # that was shown last
         self.is_broken = False
         """Whether the property of --until is broken."""
+
+    def play(self, hand: HandReplay) -> Outcome | None:
+        """Play a world to its end; return None if it was not played to the end."""
+        from flux_trio.cli.replaying import Ended
+
+        if self.by_step:
+            click.echo("at the start")
+            self.all_states(hand.replay)
+        if self._prompt is not None:
+            return self._prompt.play(hand)
+        try:
+            return hand.outcome()
+        except Ended:
+            return None
 
     def after_step(self, game: Shown) -> bool:
         """Print the turn; return whether to go on."""
         if self.by_step:
-            click.echo(f"turn {game.nsteps}")
+            again = " goes on" if game.nsteps == self._turn else ""
+            self._turn = game.nsteps
+            click.echo(f"turn {game.nsteps}{again}")
             for line in game.news():
                 click.echo(line)
         if self.until is not None and self.until in game.broken_so_far():
             self.is_broken = True
             click.echo(f"{self.until} is broken in turn {game.nsteps}")
             return False
-        return not self._waits or self._ask(game)
+        return self._prompt is None or self._prompt.goes_on(game)
 
     def all_states(self, game: Shown) -> None:
         """Print the whole state of every core."""
-        for module in game.states:
-            for line in game.whole_state(module):
-                click.echo(line)
+        from flux_trio.cli.replay_commands import show_state
 
-    def _ask(self, game: Shown) -> bool:
-        """Wait for a line on the terminal; return whether to go on."""
-        while True:
-            answer = click.prompt("", default="", show_default=False, prompt_suffix="> ").strip()
-            if answer in ("", "q"):
-                return not answer
-            lines = list(game.whole_state(answer))
-            for line in lines or [f"expected one of {', '.join(game.states)}, or q: got {answer}"]:
-                click.echo(line)
+        for module in game.states:
+            show_state(game, module)
