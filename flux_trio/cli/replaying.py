@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from flux_trio._version import __version__
 from flux_trio.cli.errors import CommandError
 from flux_trio.faults import (
     Plan,
@@ -20,7 +21,7 @@ from flux_trio.faults import (
 )
 from flux_trio.faults.by_hand import ByHand
 from flux_trio.faults.disk import StoreKind
-from flux_trio.faults.plan import Depth
+from flux_trio.faults.plan import Depth, program_of
 from flux_trio.faults.plugin_files import check_files
 from flux_trio.faults.running import Lives
 from flux_trio.faults.states import GONE, WatchedGame
@@ -65,8 +66,21 @@ def read_plan(source: str, depth: Depth | None = None, store: StoreKind | None =
         expected = "a plan as TOML or a trace as JSON lines"
         raise NoPlan(f"{path}: expected {expected}, got bytes that are no UTF-8 text") from None
     except (FormatError, PluginError) as error:
-        raise NoPlan(f"{path}: the plan cannot be played: {error}") from None
+        program = other_program(source)
+        wrote = f" (flux-trio {program} wrote it, and this is {__version__})" if program else ""
+        raise NoPlan(f"{path}: the plan cannot be played: {error}{wrote}") from None
     return plan
+
+
+def other_program(source: str) -> str:
+    """Return the version of the program that wrote the file of a plan, if it is another one."""
+    if is_seed(source):
+        return ""
+    try:
+        program = program_of(Path(source).read_text(encoding="utf-8"))
+    except (OSError, UnicodeError):
+        return ""
+    return program if program != __version__ else ""
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import inspect
 
+from flux_trio._version import __version__
 from flux_trio.faults.catalogue import Fault
 from flux_trio.faults.disk import StoreKind
 from flux_trio.faults.fitting import check_fitting
@@ -34,9 +35,13 @@ __all__ = [
     "plan_of_file",
     "plan_to_toml",
     "plugin_file",
+    "program_of",
 ]
 
 VERSION: Final = 1
+PROGRAM: Final = "program"
+"""The key of the version of the program that wrote the plan. It is a note about the file: a plan
+that was read does not have it."""
 
 Depth = Literal["cores", "stack"]
 """What a world is made of: the cores of all modules, or the whole stack under Trio."""
@@ -69,11 +74,11 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def plan_to_toml(plan: Plan) -> str:
-    """Return the plan as TOML."""
+    """Return the plan as TOML, with the version of this program."""
     fields: dict[str, Any] = msgspec.to_builtins(plan)
     tables = {key: fields.pop(key) for key in ("jobs", "actions", "faults")}
     filled = {key: each for key, each in tables.items() if each}
-    return msgspec.toml.encode(fields | filled).decode()
+    return msgspec.toml.encode({PROGRAM: __version__} | fields | filled).decode()
 
 
 def plan_from_toml(text: str) -> Plan:
@@ -85,7 +90,19 @@ def plan_from_toml(text: str) -> Plan:
             raise FormatError(f"version {VERSION} of a plan", version, "version")
     except msgspec.MsgspecError as error:
         raise FormatError("a plan as TOML", Words(str(error))) from None
+    program = raw.pop(PROGRAM, "")
+    if not isinstance(program, str):
+        raise FormatError("the version of flux-trio as text", program, PROGRAM)
     return _plan_of(raw)
+
+
+def program_of(text: str) -> str:
+    """Return the version of the program that wrote a plan; "" if the plan does not say it."""
+    try:
+        program = msgspec.toml.decode(text).get(PROGRAM, "")
+    except msgspec.MsgspecError:
+        return ""
+    return program if isinstance(program, str) else ""
 
 
 def plan_of_file(path: Path) -> Plan:

@@ -10,6 +10,7 @@ import click.testing
 import msgspec
 import pytest
 
+from flux_trio._version import __version__
 from flux_trio.cli import main
 from flux_trio.cli.commands.replay import outcome_lines
 from flux_trio.cli.replaying import read_plan
@@ -88,6 +89,60 @@ def test_request_that_is_never_made_is_told_and_is_no_failure(tmp_path: Path) ->
         "there was no response sched.allok number 1 that was sent"
     ]
     assert result.exit_code == 0
+
+
+WROTE = f"flux-trio 0.0.1 wrote the plan, and this is {__version__}"
+ANOTHER_ORDER = f"{WROTE}: it may play in another order"
+
+
+def of_another_version(path: Path) -> None:
+    """Let a plan be one that another version of the program has written."""
+    path.write_text(path.read_text().replace(f'program = "{__version__}"', 'program = "0.0.1"'))
+
+
+@pytest.mark.parametrize("story", [[], ["--story"]])
+def test_plan_of_another_version_says_so_if_its_places_do_not_come(
+    tmp_path: Path, story: list[str]
+) -> None:
+    path = tmp_path / "plan.toml"
+    crash = Crash("sched", When(topics.SCHED_ALLOC, nth=2))
+    path.write_text(plan_to_toml(Plan(1, jobs=(JobPlan(),), faults=(crash,))))
+    assert "wrote the plan" not in replay(path, *story).stdout
+    of_another_version(path)
+    result = replay(path, *story)
+    lines = result.stdout.splitlines()
+    assert lines[-1] == ANOTHER_ORDER
+    assert any(line.startswith("crash (module sched, back 0.0) never struck: ") for line in lines)
+    assert result.exit_code == 0
+
+
+@pytest.mark.parametrize("story", [[], ["--story"]])
+def test_plan_of_another_version_says_so_if_it_breaks_nothing(
+    tmp_path: Path, story: list[str]
+) -> None:
+    path = tmp_path / "plan.toml"
+    path.write_text(plan_to_toml(Plan(1, jobs=(JobPlan(),))))
+    of_another_version(path)
+    lines = replay(path, *story).stdout.splitlines()
+    assert lines[-1] == f"{ANOTHER_ORDER}, but every fault and request of it came"
+
+
+def test_plan_of_another_version_says_so_if_it_does_not_break_the_clause(broken: Path) -> None:
+    of_another_version(broken)
+    assert "wrote the plan" not in replay(broken).stdout
+    assert "wrote the plan" not in replay(broken, "--until", "inactive").stdout
+    assert replay(broken, "--until", "once").stdout.splitlines()[-1].startswith(WROTE)
+
+
+def test_plan_that_cannot_be_played_says_which_version_wrote_it(tmp_path: Path) -> None:
+    path = tmp_path / "plan.toml"
+    path.write_text('seed = 1\nprogram = "0.0.1"\ngone = 1\n')
+    assert replay(path).stderr.endswith(
+        f'got "gone" (flux-trio 0.0.1 wrote it, and this is {__version__})\n'
+    )
+    path.write_text("seed = 1\nprogram = 1\n")
+    expected = "program: expected the version of flux-trio as text, got 1\n"
+    assert replay(path).stderr.endswith(expected)
 
 
 def test_problems_of_a_plan_are_told(broken: Path) -> None:

@@ -73,13 +73,20 @@ def replay(
 
     If the plan has a party that breaks clauses, what it breaks is shown, and is no failure. A fault
     of PLAN that never strikes, or a request that is never made, since its place does not come, is
-    named, and is no failure.
+    named, and is no failure. If another version of flux-trio wrote PLAN, and something of it does
+    not come or nothing is broken, both versions are named: the world may play in another order.
 
     Exit codes: 0 if every property held and nothing differed, 1 if a property was broken or a core
     differed, 2 if there is no such plan, it cannot be replayed, a property raised, a command from a
     pipe is wrong, or for wrong usage.
     """
-    from flux_trio.cli.replaying import HandReplay, is_seed, raising_told, read_plan
+    from flux_trio.cli.replaying import (
+        HandReplay,
+        is_seed,
+        other_program,
+        raising_told,
+        read_plan,
+    )
     from flux_trio.cli.replaying_traces import is_trace
     from flux_trio.faults import Setup
     from flux_trio.faults.telling import PROPERTIES
@@ -92,12 +99,13 @@ def replay(
         _check_name(until)
         ctx.exit(BROKEN if _replay_trace(Path(source), _Shows(by_step=by_step, until=until)) else 0)
     plan = read_plan(source, depth, store)
+    program = other_program(source)
     click.echo(f"seed {plan.seed}")
     checked = Setup(properties, plan.plugins).all_properties()
     _check_name(until, *PROPERTIES, *(each.name for each in checked))
     if story:
         with raising_told(plan):
-            is_told = _tell(plan, until or "", checked)
+            is_told = _tell(plan, until or "", checked, program)
         ctx.exit(BROKEN if is_told else 0)
     shows = _Shows(by_step=by_step, until=until)
     with raising_told(plan), HandReplay(plan, checked, shows.after_step, until) as hand:
@@ -109,26 +117,47 @@ def replay(
             shows.all_states(hand.replay)
     if outcome is None:
         ctx.exit(BROKEN if shows.is_broken else 0)
-    for line in outcome_lines(outcome, until, is_drawn=is_seed(source)):
+    for line in outcome_lines(outcome, until, is_drawn=is_seed(source), program=program):
         click.echo(line)
     ctx.exit(BROKEN if outcome.problems else 0)
 
 
-def outcome_lines(outcome: Outcome, until: str | None, *, is_drawn: bool) -> Iterator[str]:
-    """Yield what was broken, and what never came; of a drawn plan many things never come."""
-    from flux_trio.faults.missed import missed_text, unprompted_text
+def outcome_lines(
+    outcome: Outcome, until: str | None, *, is_drawn: bool, program: str = ""
+) -> Iterator[str]:
+    """Yield what was broken, and what never came; of a drawn plan many things never come.
+
+    `program` is the version that wrote the plan, if it is another one.
+    """
     from flux_trio.views.spelling import spelled
 
     yield from map(spelled, dict.fromkeys(outcome.problems))
     for said in dict.fromkeys(outcome.excused):
         yield f"as planned: {spelled(said)}"
-    if not is_drawn:
-        yield from map(missed_text, outcome.missed)
-        yield from map(unprompted_text, outcome.unprompted)
+    never_came = [] if is_drawn else _never_came(outcome)
+    yield from never_came
     if not outcome.problems:
         yield f"every property held, in {outcome.nsteps} turns"
     elif until is not None and until not in outcome.broken:
         yield f"{until} was not broken"
+    is_broken = until in outcome.broken if until else outcome.problems or outcome.excused
+    if program and (never_came or not is_broken):
+        yield _written_by(program, came=not never_came)
+
+
+def _never_came(outcome: Outcome) -> list[str]:
+    from flux_trio.faults.missed import missed_text, unprompted_text
+
+    faults, requests = outcome.missed, outcome.unprompted
+    return [*map(missed_text, faults), *map(unprompted_text, requests)]
+
+
+def _written_by(program: str, *, came: bool) -> str:
+    """Return why a plan of another version may show another story."""
+    from flux_trio._version import __version__
+
+    text = f"flux-trio {program} wrote the plan, and this is {__version__}: it may play in another "
+    return text + ("order, but every fault and request of it came" if came else "order")
 
 
 def _check_name(until: str | None, *properties: str) -> None:
@@ -161,13 +190,19 @@ def _replay_trace(path: Path, shows: _Shows) -> bool:
     return shows.is_broken or difference is not None
 
 
-def _tell(plan: Plan, broken: str, properties: tuple[Property, ...]) -> bool:
-    """Print the story, and return whether there is one."""
-    from flux_trio.faults import tell_story
+def _tell(plan: Plan, broken: str, properties: tuple[Property, ...], program: str) -> bool:
+    """Print the story, and return whether there is one.
+
+    Without one, say what never came of a plan that another `program` wrote.
+    """
+    from flux_trio.faults import run_plan, tell_story
     from flux_trio.views import story_text
 
     story = tell_story(plan, broken, properties)
     click.echo("every property held" if story is None else story_text(story), nl=story is None)
+    if story is None and program:
+        never_came = _never_came(run_plan(plan))
+        click.echo("\n".join([*never_came, _written_by(program, came=not never_came)]))
     return story is not None
 
 
