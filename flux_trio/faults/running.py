@@ -21,7 +21,7 @@ from flux_trio.faults.properties import Property
 from flux_trio.faults.stack import StackWorld
 from flux_trio.faults.user import Owner
 from flux_trio.faults.waiting import Waiting
-from flux_trio.faults.workload import Do, queue_name
+from flux_trio.faults.workload import JOB_ACTIONS, Do, JobPlan, queue_name
 from flux_trio.faults.world import CoresWorld
 from flux_trio.formats import EVENTLOG, Idset, ResourceSet, format_fluid, job_key
 from flux_trio.jobtap import PluginLoop
@@ -399,8 +399,25 @@ class Game:
                 name = format_fluid(jobid, "f58")
                 problems.append(f"read: {name} has the eventlog {stored!r}, told was {told!r}")
         return problems + [
-            f"answered: request {tag} of the owner is not" for tag in self.owner.waiting
+            f"answered: the owner's {_called(asked)} has no answer"
+            for asked in self.owner.unanswered
+            if not self._waits_rightly(asked, waiting)
         ]
+
+    def _waits_rightly(self, asked: JobPlan | Do, waiting: set[int]) -> bool:
+        """Whether a request waits for the end of a job that may wait for ever itself."""
+        if isinstance(asked, JobPlan):
+            return False
+        if asked.what in ("queue-drain", "queue-idle"):
+            return bool(waiting)
+        return asked.what == "watch" and self.owner.ids[asked.job] in waiting
+
+
+def _called(asked: JobPlan | Do) -> str:
+    if isinstance(asked, JobPlan):
+        return f"submission at {asked.at:g} s"
+    about = f" of job {asked.job}" if asked.what in JOB_ACTIONS else ""
+    return f"{asked.what}{about}"
 
 
 def _still(job: Job) -> str:

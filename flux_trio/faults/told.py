@@ -234,14 +234,22 @@ def each_request_has_one_last_answer(trace: Sequence[Record]) -> str:
 
 
 def _unanswered(asked: Mapping[tuple[str, str, int], Sequence[Record]]) -> str:
-    """Return what is wrong with requests that wait for their answer at rest; streams may go on."""
+    """Return what is wrong with requests that wait for their answer at rest.
+
+    Streams may go on. Requests that wait until no job is left in a queue may have to wait for a
+    job that a plugin holds: `answered` knows of that.
+    """
     for (service, client, _), records in asked.items():
         for record in records:
             request = record.message
-            if isinstance(request, Request) and not request.is_streaming:
+            if isinstance(request, Request) and not (
+                request.is_streaming or request.topic in _WAIT_FOR_JOBS
+            ):
                 return f"{service} has not answered record {record.n}, {request.topic} of {client}"
     return ""
 
+
+_WAIT_FOR_JOBS: Final = (topics.JOB_DRAIN, topics.JOB_IDLE)
 
 OVER_TRACE: Final = (
     the_journal_tells_of_durable_events,

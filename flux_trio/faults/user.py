@@ -51,6 +51,11 @@ class Owner(Client):
                     actions += self._answered(now, each)
         return actions
 
+    @property
+    def unanswered(self) -> list[JobPlan | Do]:
+        """What was asked for and has no answer."""
+        return [self._todo[place] for place in self.waiting.values()]
+
     def connection_lost(self) -> None:
         """Forget the open requests; a job whose submission was open may have been accepted."""
         for place in self.waiting.values():

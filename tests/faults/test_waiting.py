@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from flux_trio.cores.job_manager.queues.waits import Waits
 from flux_trio.cores.kvs.ops import Put
-from flux_trio.faults import Crash, JobPlan, Plan, Setup, When, run_plan
+from flux_trio.faults import Crash, Do, JobPlan, Plan, Setup, When, run_plan
 from flux_trio.faults.plan import Depth
 from flux_trio.faults.waiting import Waiting
+from flux_trio.faults.workload import Action
 from flux_trio.formats import Event, format_eventlog, job_key
 from flux_trio.store.stores import MemoryStore
 from flux_trio.trace import Kind, Record
@@ -141,3 +143,22 @@ def test_answer_to_another_hook_is_no_priority() -> None:
 def test_job_that_has_left_sched_does_not_wait_for_a_plugin() -> None:
     assert rightly([asked(0)], "validate", "depend", "priority") == {JOB}
     assert rightly([asked(0)], "validate", "depend", "priority", "alloc") == set()
+
+
+@pytest.mark.parametrize("what", ["queue-drain", "watch"])
+def test_who_waits_for_a_held_job_may_have_no_answer(tmp_path: Path, what: Action) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(dedent(PLUGIN).format(depend="pass", priority=ONE_WAITS))
+    setup = Setup(plugins=(str(path),))
+    jobs = (JobPlan(), JobPlan(at=1.0))
+    plan = Plan(1, jobs=jobs, actions=(Do(0.5, what, job=0),), plugins=setup.plugins)
+    assert run_plan(plan, properties=setup.all_properties()).problems == ()
+
+
+def test_request_that_waits_for_no_held_job_has_to_be_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Waits, "_answer", lambda *_: None)
+    plan = Plan(1, jobs=(JobPlan(),), actions=(Do(0.5, "queue-drain"),))
+    (problem,) = run_plan(plan).problems
+    assert problem == "answered: the owner's queue-drain has no answer"
