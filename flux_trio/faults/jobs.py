@@ -18,7 +18,10 @@ _EVENT: Final[str] = Kind.EVENT.value
 
 
 class Jobs:
-    """The jobs that have a submit event and no clean event; `urgencies` are those of events."""
+    """The jobs that were submitted and neither ended nor refused, by their events.
+
+    `urgencies` are those of events.
+    """
 
     def __init__(self) -> None:
         self.active: set[int] = set()
@@ -38,7 +41,7 @@ class Jobs:
                     self._all.add(record.data["id"])
                 case JobEvent.URGENCY:
                     self.urgencies[record.data["id"]] = record.data["context"]["urgency"]
-                case JobEvent.CLEAN:
+                case JobEvent.CLEAN | JobEvent.INVALIDATE:
                     self.active.discard(record.data["id"])
 
     def unfinished(self, store: Store) -> list[int]:

@@ -58,3 +58,34 @@ def test_plugin_that_lets_its_jobs_be_asked_about_for_ever_does_not_come_to_rest
     (text,) = [each for each in outcome.problems if each.startswith("rest: ")]
     assert int(text.split()[-2]) < 10_000
     assert main_property(outcome) == "rest", "what else is broken follows from it"
+
+
+REJECTS_AND_ACTS = """
+import trio
+from flux_trio import jobtap
+
+
+class Acting(jobtap.Plugin):
+    @jobtap.on("job.validate")
+    def validate(self, job):
+        raise jobtap.Reject("no job today")
+
+    def loaded(self):
+        self.start_soon(self.follow)
+
+    async def follow(self):
+        while True:
+            await trio.sleep(2)
+            self.reprioritize_all()
+"""
+
+
+def test_refused_job_is_not_waited_for_beside_a_plugin_that_acts_for_ever(tmp_path: Path) -> None:
+    """A job that waits is given a day: with a step every two seconds that is too long a world."""
+    path = tmp_path / "acting.py"
+    path.write_text(REJECTS_AND_ACTS)
+    setup = Setup(plugins=(str(path),), depth="stack")
+    plan = Plan(1, jobs=(JobPlan(),), plugins=setup.plugins, depth="stack")
+    outcome = run_plan(plan, properties=setup.all_properties())
+    assert outcome.problems == ()
+    assert outcome.nsteps < 20_000
