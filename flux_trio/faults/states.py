@@ -90,11 +90,18 @@ def _readable(data: Plain, objects: dict[int, Any]) -> Any:
             objects[number] = _SHOWN
             return _message(own) if ".topic" in own else own
         case ["object", number, _, _, held]:
-            objects[number] = _readable(held, objects)
+            objects[number] = _parts(_readable(held, objects))
             return objects[number]
         case [str(), *rest]:
             return rest[-1] if len(rest) == 1 else rest
     return [_readable(each, objects) for each in data]
+
+
+def _parts(state: Any) -> Any:
+    """Return the state of an object that puts down a tuple of others by place, each with lines."""
+    if isinstance(state, list) and any(isinstance(each, dict) for each in state):
+        return {str(place): each for place, each in enumerate(state)}
+    return state
 
 
 def _message(fields: dict[str, Any]) -> str:

@@ -117,7 +117,8 @@ def test_states_are_shown_at_the_start_and_when_they_are_asked_for(plan: Path) -
     assert f"{'':15}job-ingest: empty" in first
     assert after(result, "")[0] == "turn 1"
     assert any(
-        "job-manager: parts.scheduler.link = " in line for line in after(result, "job-manager")
+        "job-manager: parts.scheduler.link.state = " in line
+        for line in after(result, "job-manager")
     )
 
 

@@ -68,7 +68,7 @@ def test_first_state_of_each_core_is_a_change_at_the_start(depth: Depth) -> None
         assert {(each.after, each.lines) for each in first} == {(0, ())}
         assert [each.module for each in first] == list(game.world.modules)
         states = {each.module: each.state for each in first}
-        assert "parts.scheduler.link = " in states["job-manager"]
+        assert "parts.scheduler.link.state = " in states["job-manager"]
         game.play()
         assert game.changes[: len(first)] == first
 
@@ -101,3 +101,14 @@ def test_turn_that_was_interrupted_says_what_it_changes_when_it_goes_on() -> Non
     assert hand.step()
     assert hand.trace[-1] is record
     assert [each.module for each in hand.watched.changes[before:]] == ["job-list"]
+
+
+def test_state_that_is_a_tuple_of_objects_has_lines_for_each() -> None:
+    """As one line it would be cut, and a change of its end would not be seen."""
+    game = WatchedGame(Plan(1, jobs=(JobPlan(),)))
+    game.play()
+    schedule = "context.schedule[0].grants: [0.0,"
+    lines = [line for each in game.changes for line in each.lines if line.startswith(schedule)]
+    (jobid,) = game.owner.ids.values()
+    name = format_fluid(jobid, "f58")
+    assert [line.partition(" -> ")[2].find(name) >= 0 for line in lines] == [True, False]
