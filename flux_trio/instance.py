@@ -91,9 +91,10 @@ class Surroundings:
     target; these targets are down. `sinks` get the trace and `log_sinks` the log, from the start;
     `turn_sinks` get the trace with the turns of the modules' cores.
     A `trace` has its own sinks, and takes the place of one with `sinks`.
-    Without `statedir` nothing is stored, no process can run and no client can connect. `users`
-    looks up users for the access rules of queues. `reread` reads the configuration file again, None
-    without a file.
+    Without `statedir` nothing is stored, no process can run and no client can connect. Each of
+    `plugins` is a function (or a class) that makes one for each job manager, or one object for all
+    of them. `users` looks up users for the access rules of queues. `reread` reads the configuration
+    file again, None without a file.
     """
 
     inventory: ResourceSet
@@ -106,7 +107,7 @@ class Surroundings:
     listen: bool = False
     store: Callable[[], Store] = MemoryStore
     make_token: Callable[[], str] = secrets.token_urlsafe
-    plugins: Iterable[Plugin] = ()
+    plugins: Iterable[Plugin | Callable[[], Plugin]] = ()
     users: Callable[[int], Awaitable[User]] = unix_user
     reread: Callable[[], Awaitable[Config]] | None = None
     enclosing: Enclosing | None = None
@@ -196,9 +197,14 @@ class Instance:
         self._specify_modules()
 
     def _specify_modules(self) -> None:
-        plugins = builtin_plugins(self._lifetime)
-        for spec in _module_specs(self._config, self._given, self.processes, plugins):
+        specs = _module_specs(self._config, self._given, self.processes, self._make_plugins)
+        for spec in specs:
             self.supervisor.specs[spec.name] = spec
+
+    def _make_plugins(self) -> list[Plugin]:
+        """Return the plugins of a new job manager, which must not know what an earlier one knew."""
+        given = [each if isinstance(each, Plugin) else each() for each in self._given.plugins]
+        return [*builtin_plugins(self._lifetime), *given]
 
     @asynccontextmanager
     async def connect(
@@ -378,9 +384,11 @@ async def _take_down(instance: Instance) -> None:
 
 
 def _module_specs(
-    config: Config, given: Surroundings, processes: Processes, builtin: Iterable[Plugin]
+    config: Config,
+    given: Surroundings,
+    processes: Processes,
+    make_plugins: Callable[[], list[Plugin]],
 ) -> list[ModuleSpec]:
-    plugins = [*builtin, *given.plugins]
     mains: dict[str, ModuleMain] = {
         "kvs": functools.partial(kvs.run, store_factory=given.store),
         "resource": functools.partial(
@@ -393,7 +401,7 @@ def _module_specs(
         ),
         "job-manager": functools.partial(
             job_manager.run,
-            plugins=plugins,
+            make_plugins=make_plugins,
             config=config,
             users=given.users,
             search_path=given.plugin_path,

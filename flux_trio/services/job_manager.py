@@ -35,20 +35,20 @@ from flux_trio.services.user_database import unix_user
 
 async def run(
     handle: Handle,
-    plugins: Iterable[Plugin],
+    make_plugins: Callable[[], Sequence[Plugin]],
     config: Config | None = None,
     users: Callable[[int], Awaitable[User]] = unix_user,
     search_path: Iterable[Path] = (),
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve `job-manager.*` until cancelled, with `plugins`, then the configured plugins, in order.
+    """Serve `job-manager.*` until cancelled, with plugins.
 
-    `config` has the queues; `users` finds the name and the groups of a userid. Plugins that are
-    given by name are searched in `search_path`. Raises PluginError for a plugin that cannot be
-    loaded.
+    First in their order are those of `make_plugins`, then the configured plugins. `config` has the
+    queues; `users` finds the name and the groups of a userid. Plugins that are given by name are
+    searched in `search_path`. Raises PluginError for a plugin that cannot be loaded.
     """
-    config, plugins = config or Config(), list(plugins)
+    config, plugins = config or Config(), make_plugins()
     assert isinstance(handle, LocalHandle)  # the job manager runs in the broker's process
 
     def note_all(kind: str, notes: Sequence[dict[str, Json]]) -> None:

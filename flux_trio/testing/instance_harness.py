@@ -34,7 +34,7 @@ from flux_trio.testing.fakes import Fake, FakeExec, FakeScheduler
 from flux_trio.testing.fixtures import EPOCH, USERID, simulated_instance
 from flux_trio.testing.instance_job import InstanceJob, plain_jobspec
 from flux_trio.testing.options import wrong_text
-from flux_trio.testing.plugins import PluginErrors, PluginSource, made
+from flux_trio.testing.plugins import GivenPlugins, PluginErrors, PluginSource
 from flux_trio.testing.trio_thread import TrioThread
 from flux_trio.testing.watching import Watched, watched
 from flux_trio.trace import Record
@@ -47,11 +47,12 @@ class InstanceHarness:
     """An instance in a `with` block; the end of the block judges it by the clauses of the RFCs.
 
     The default `inventory` has four nodes of four cores. `config` is a Config or its text (TOML).
-    Each of `plugins` is one, or what makes one: its class, a function, the path of its file.
-    `users` has names and groups by userid: {1001: ("alice", {"physics"})}. The `seed` orders Trio's
-    tasks. `breaking` are the clauses that the test breaks on purpose; with None the instance is not
-    judged. Raises PluginError for a bad file of a plugin, ValueError if `breaking` has a name of no
-    clause, TypeError for an option of another type. The end of the block raises as `check` does.
+    Each of `plugins` is one, or what makes one: its class, a function, the path of its file. A new
+    job manager makes its plugins anew, except those that were given as objects. `users` has names
+    and groups by userid: {1001: ("alice", {"physics"})}. The `seed` orders Trio's tasks. `breaking`
+    are the clauses that the test breaks on purpose; with None the instance is not judged. Raises
+    PluginError for a bad file of a plugin, ValueError if `breaking` has a name of no clause,
+    TypeError for an option of another type. The end of the block raises as `check` does.
     """
 
     def __init__(
@@ -69,8 +70,9 @@ class InstanceHarness:
             raise TypeError(text)
         self._inventory = inventory
         self._config = parse_config(config) if isinstance(config, str) else config
-        self.plugins: list[Plugin] = [made(each) for each in plugins]
-        """The plugins that were given, in their order."""
+        self._given = GivenPlugins(plugins)
+        self.plugins: list[Plugin] = self._given.present
+        """The plugins of the present job manager, in the order in which they were given."""
         self._users = {
             userid: User(name, frozenset(groups))
             for userid, (name, groups) in (users or {}).items()
@@ -136,7 +138,7 @@ class InstanceHarness:
     async def _open(self) -> AsyncIterator[None]:
         async with (
             simulated_instance(
-                self._inventory, self._config, self.plugins, self._users
+                self._inventory, self._config, self._given.makers, self._users
             ) as self._instance,
             AsyncExitStack() as self._peers,
         ):

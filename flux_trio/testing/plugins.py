@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -24,6 +25,29 @@ def made(source: PluginSource) -> Plugin:
             f"files, got {source!r}" + (f", which returns {plugin!r}" * (plugin is not source))
         )
     return plugin
+
+
+class GivenPlugins:
+    """The plugins that an instance under test is given.
+
+    Each job manager has new ones. A plugin that was made already cannot be made anew: that object
+    is in all job managers.
+    """
+
+    def __init__(self, sources: Iterable[PluginSource]) -> None:
+        sources = list(sources)
+        self.present = [made(each) for each in sources]
+        """Those of the last job manager, in the order of `sources`."""
+        self._unused = set(range(len(sources)))  # places in `present`: no job manager has these
+        self.makers = [partial(self._make, place, each) for place, each in enumerate(sources)]
+        """By place, the function that returns the plugin of the next job manager."""
+
+    def _make(self, place: int, source: PluginSource) -> Plugin:
+        if place in self._unused:
+            self._unused.discard(place)
+        else:
+            self.present[place] = made(source)
+        return self.present[place]
 
 
 class PluginErrors:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import sys
 import threading
+from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 
+from flux_trio import jobtap
 from flux_trio.broker import ModuleCrashed
 from flux_trio.sim import make_machine
 from flux_trio.testing import (
@@ -47,6 +51,46 @@ def test_request_that_nobody_answers_at_this_time_is_an_error(end: str) -> None:
             instance.submit()
         instance.load("job-manager")
         instance.wait(instance.submit())
+
+
+class Count(jobtap.Plugin):
+    """Counts jobs in its memory."""
+
+    def __init__(self) -> None:
+        self.njobs = 0
+
+    @jobtap.on("job.new")
+    def new(self, _job: jobtap.Job) -> None:
+        self.njobs += 1
+
+
+@pytest.mark.parametrize("end", ["crash", "unload"])
+@pytest.mark.parametrize("source", [Count, lambda: Count(), "file"], ids=["class", "def", "file"])
+def test_next_job_manager_has_new_plugins(source: Any, end: str, tmp_path: Path) -> None:
+    if source == "file":
+        source = tmp_path / "count.py"
+        imports = "from __future__ import annotations\nfrom flux_trio import jobtap\n"
+        source.write_text(imports + inspect.getsource(Count))
+    with InstanceHarness(plugins=[source]) as instance:
+        first: Any = instance.plugins[0]
+        instance.wait(instance.submit())
+        getattr(instance, end)("job-manager")
+        instance.load("job-manager")
+        second: Any = instance.plugins[0]
+        assert second is not first
+        assert (first.njobs, second.njobs) == (1, 0)
+        instance.wait(instance.submit())
+        assert (first.njobs, second.njobs) == (1, 1)
+
+
+def test_plugin_that_a_test_has_made_itself_is_in_every_job_manager() -> None:
+    with InstanceHarness(plugins=[mine := Count(), jobtap.Plugin]) as instance:
+        instance.wait(instance.submit())
+        instance.crash("job-manager")
+        instance.load("job-manager")
+        instance.wait(instance.submit())
+        assert instance.plugins[0] is mine
+        assert mine.njobs == 2
 
 
 def test_function_that_waits_for_the_time_is_an_error_that_names_it() -> None:
