@@ -28,7 +28,7 @@ from flux_trio.formats import (
 )
 from flux_trio.instance import Instance, more_sinks
 from flux_trio.jobtap import Plugin, failures_told
-from flux_trio.messages import service_of, topics
+from flux_trio.messages import FluxError, service_of, topics
 from flux_trio.testing.breaking import PLUGIN, unknown_text
 from flux_trio.testing.fakes import Fake, FakeExec, FakeScheduler
 from flux_trio.testing.fixtures import EPOCH, USERID, simulated_instance
@@ -172,12 +172,14 @@ class InstanceHarness:
     def wait(self, job: InstanceJob, event: str = "clean") -> None:
         """Let time pass until the job has the event.
 
-        Raises AssertionError if no time is left that could bring it, or after WAIT_S.
+        Raises AssertionError if no time is left that could bring it, or after WAIT_S; but first the
+        error of a plugin that has raised, if the test does not break that on purpose.
         """
         end = self.now + WAIT_S
         while event not in job.names:
             left = self._thread.next_deadline()
             if self.now + left > end:
+                self._raise_plugin_error()
                 raise AssertionError(f"{job} has no event {event}; it has {', '.join(job.names)}")
             self._thread.advance(max(left, 0.0))
 
@@ -205,7 +207,7 @@ class InstanceHarness:
         user = USERID if userid is None else userid
         sent = dict(payload or {})
         awaited = f"an answer of {service_of(topic)} to {topic}"
-        answer: dict[str, Any] = self._thread.do(self._request, user, topic, sent, awaited=awaited)
+        answer: dict[str, Any] = self._do(self._request, user, topic, sent, awaited=awaited)
         return answer
 
     @property
@@ -215,7 +217,16 @@ class InstanceHarness:
 
     def do(self, function: Callable[..., Awaitable[Any]], *args: Any) -> Any:
         """Run an async function in the instance's thread; return when all tasks are blocked."""
-        return self._thread.do(function, *args)
+        return self._do(function, *args)
+
+    def _do(self, function: Callable[..., Awaitable[Any]], *args: Any, awaited: str = "") -> Any:
+        """Do this; if it fails, raise the error of a plugin first, which may be the reason."""
+        __tracebackhide__ = True
+        try:
+            return self._thread.do(function, *args, awaited=awaited)
+        except (AssertionError, FluxError):
+            self._raise_plugin_error()
+            raise
 
     async def _request(self, userid: int, topic: str, payload: dict[str, Any]) -> dict[str, Any]:
         if userid not in self._clients:

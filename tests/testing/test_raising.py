@@ -64,6 +64,35 @@ def test_plugin_that_raises_in_an_instance(pytester: pytest.Pytester) -> None:
     run(pytester, INSTANCE.format(mark=ON_PURPOSE), "run").assert_outcomes(passed=1)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "instance.wait(instance.submit())",
+        'instance.request("job-manager.nosuch")',
+        "instance.do(trio.sleep, 1.0)",
+    ],
+)
+def test_call_that_fails_raises_the_error_of_the_plugin_first(
+    pytester: pytest.Pytester, call: str
+) -> None:
+    test = """
+    import trio
+
+    @pytest.mark.flux_instance(plugins=["mine.py"])
+    {mark}
+    def test_mine(instance):
+        instance.submit()
+        {call}
+    """
+    result = run(pytester, test.format(mark="", call=call), "priority")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([f">*{call}".replace("[", "[[]"), *OWN_TRACEBACK])
+    on_purpose = test.format(mark='@pytest.mark.flux_breaks("plugin")', call=call)
+    result = run(pytester, on_purpose, "priority")
+    result.assert_outcomes(failed=1)
+    result.stdout.no_fnmatch_line("E*KeyError: 'nokey'")
+
+
 def test_plugin_that_raises_when_the_instance_ends_is_an_error_beside_the_test(
     pytester: pytest.Pytester,
 ) -> None:
