@@ -74,18 +74,18 @@ class PluginHarness:
         self._config = parse_config(config) if isinstance(config, str) else config
         self._stage = Stage([*map(made, plugins)], self._config, users or {}, self._take)
         # Nobody judges it: its scheduler takes shortcuts, for example acquires no resources.
-        context = Context()
+        self._context = Context()
         self._errors = PluginErrors()
         self.plugin_errors: list[BaseException] = self._errors.found
         """The errors of plugins so far, with their own tracebacks."""
-        context.run(failures_told.set, (self.plugin_errors.append,))
-        self._thread = TrioThread("plugin harness", self._stage.open, context=context)
+        self._context.run(failures_told.set, (self.plugin_errors.append,))
+        self._thread = TrioThread("plugin harness", self._stage.open)
         self._may_fail = may_fail
         self.calls: list[HookCall] = []
         """Every call of a hook so far in order, including builtin plugins."""
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._thread.start(self._context)
         return self
 
     def __exit__(
@@ -177,6 +177,7 @@ class PluginHarness:
     @property
     def log(self) -> list[str]:
         """The entries of the instance's log, oldest first."""
+        self._thread.expect_start()
         return self._stage.log_lines()
 
     def do(self, function: Callable[..., Awaitable[Any]], *args: Any) -> Any:

@@ -77,14 +77,13 @@ class InstanceHarness:
             userid: User(name, frozenset(groups))
             for userid, (name, groups) in (users or {}).items()
         }
-        self._seed = seed
         self._breaking = breaking
         if text := unknown_text(breaking or ()):
             raise ValueError(text)
         self._watched: Watched | None = None
         self._stack = ExitStack()
-        self._thread: TrioThread
-        self._instance: Instance
+        self._thread = TrioThread("instance harness", self._open, seed)
+        self._opened: Instance
         self._peers: AsyncExitStack
         self._clients: dict[int, Handle] = {}
         self.trace: list[Record] = []
@@ -95,15 +94,15 @@ class InstanceHarness:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
+            judging = None
             if self._breaking is not None:
-                self._watched = stack.enter_context(watched(self._breaking))
+                judging = stack.enter_context(watched(self._breaking))
             context = copy_context()
             context.run(more_sinks.set, (*more_sinks.get(), lambda: self.trace.append))
             context.run(failures_told.set, (*failures_told.get(), self.plugin_errors.append))
-            thread = TrioThread("instance harness", self._open, seed=self._seed, context=context)
-            thread.start()
-            self._thread = thread
-            stack.callback(thread.stop)
+            self._thread.start(context)
+            stack.callback(self._thread.stop)
+            self._watched = judging
             self._stack = stack.pop_all()
         return self
 
@@ -139,10 +138,15 @@ class InstanceHarness:
         async with (
             simulated_instance(
                 self._inventory, self._config, self._given.makers, self._users
-            ) as self._instance,
+            ) as self._opened,
             AsyncExitStack() as self._peers,
         ):
             yield
+
+    @property
+    def _instance(self) -> Instance:
+        self._thread.expect_start()
+        return self._opened
 
     # --- jobs
 

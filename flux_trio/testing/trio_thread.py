@@ -42,7 +42,7 @@ def beside_trio(function: Callable[..., T], *args: Any) -> T:
 class TrioThread:
     """Keeps the block that `open_block` opens until `stop`; `seed` orders Trio's tasks.
 
-    The thread has the variables of `context`, or those that its maker has now.
+    A harness has one in its `with` block; `name` is that of the harness.
     """
 
     def __init__(
@@ -50,7 +50,6 @@ class TrioThread:
         name: str,
         open_block: Callable[[], AbstractAsyncContextManager[Any]],
         seed: int | None = None,
-        context: Context | None = None,
     ) -> None:
         self._open = open_block
         self._clock = trio.testing.MockClock()
@@ -60,21 +59,39 @@ class TrioThread:
         self._end: trio.Event
         self._rest = Rest()
         self._is_end_told = False
-        run = (copy_context() if context is None else context).run
+        self._context: Context
         # An interrupt may come between any two steps here; a daemon never keeps the program alive.
-        self._thread = threading.Thread(target=lambda: run(self._run), name=name, daemon=True)
+        self._thread = threading.Thread(
+            target=lambda: self._context.run(self._run), name=name, daemon=True
+        )
+        self._is_begun = False
 
-    def start(self) -> None:
+    def start(self, context: Context) -> None:
         """Return when the block is open and nothing more happens by itself; raises its error.
 
-        The block is closed again if an interrupt comes meanwhile.
+        The thread has the variables of `context`. The block is closed again if an interrupt comes
+        meanwhile. Raises RuntimeError the second time.
         """
+        if self._is_begun:
+            name = self._thread.name
+            raise RuntimeError(
+                f"expected one `with` block of the {name}, got another: make a new one"
+            )
+        self._is_begun, self._context = True, context
         try:
             self._thread.start()
             self._up.result()
         except BaseException:
             self._close()
             raise
+
+    def expect_start(self) -> None:
+        """Raise RuntimeError if the block was not opened."""
+        if not self._is_begun:
+            name = self._thread.name
+            raise RuntimeError(
+                f"expected a call in the `with` block of the {name}, got one before it"
+            )
 
     def stop(self) -> None:
         """Close the block; raises the error with which the run has ended, unless `do` did."""
@@ -99,9 +116,10 @@ class TrioThread:
 
         Raises NothingHappens if the function waits, and nothing happens any more as long as the
         time stands still; `awaited` says what does not come, or it is the end of the function.
-        Raises the error with which the run has ended, if it has. Raises RuntimeError after `stop`,
-        and in the thread itself, where the caller would wait for itself.
+        Raises the error with which the run has ended, if it has. Raises RuntimeError before `start`
+        and after `stop`, and in the thread itself, where the caller would wait for itself.
         """
+        self.expect_start()
         if threading.current_thread() is self._thread:
             raise RuntimeError(
                 f"expected a call from outside of the {self._thread.name}'s thread, got one from a "

@@ -40,6 +40,38 @@ def test_call_after_the_end_of_the_block_is_refused() -> None:
         instance.submit()
 
 
+@pytest.mark.parametrize("harness", [InstanceHarness, PluginHarness])
+def test_call_before_the_block_is_refused(
+    harness: type[InstanceHarness] | type[PluginHarness],
+) -> None:
+    made = harness()
+    for call in (made.submit, lambda: made.log, lambda: made.advance(1.0)):
+        with pytest.raises(
+            RuntimeError, match=r"call in the `with` block of the .* harness, got o"
+        ):
+            call()
+    with made:
+        made.submit()
+
+
+def test_module_of_an_instance_before_the_block_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="expected a call in the `with` block of the instance h"):
+        InstanceHarness().crash("sched")
+
+
+@pytest.mark.parametrize("harness", [InstanceHarness, PluginHarness])
+def test_second_block_of_a_harness_is_refused(
+    harness: type[InstanceHarness] | type[PluginHarness],
+) -> None:
+    with harness() as made:
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match=r"one `with` block of the .*: make a new one"):
+                made.__enter__()
+        made.submit()
+    with pytest.raises(RuntimeError, match=r"one `with` block of the .*: make a new one"), made:
+        pass
+
+
 @pytest.mark.parametrize("end", ["unload", "crash"])
 def test_request_that_nobody_answers_at_this_time_is_an_error(end: str) -> None:
     with InstanceHarness() as instance:
