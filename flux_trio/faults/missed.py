@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+import difflib
+from collections.abc import Collection, Iterable
+from typing import Any, Final
 
 import msgspec
 
 from flux_trio.faults.catalogue import Fault, PluginFault, When, Which
 from flux_trio.faults.workload import JOB_ACTIONS, Do
+from flux_trio.formats.glob import is_glob
+
+_NEARLY: Final = 0.8
+"""How like to each other (see difflib) two topics are if one is taken for a slip of the other: less
+than that are `sched.alloc` and `sched.cancel`, of which a world may have only the first.
+"""
 
 
 def missed(planned: Iterable[Fault], struck: Iterable[Fault]) -> tuple[Fault, ...]:
@@ -20,9 +27,12 @@ def missed(planned: Iterable[Fault], struck: Iterable[Fault]) -> tuple[Fault, ..
     return tuple(left)
 
 
-def missed_text(fault: Fault) -> str:
+def missed_text(fault: Fault, came: Collection[str] = ()) -> str:
     """Return what was planned and where, such as `crash (module sched, back 0.0) never struck:
     there was no request sched.alloc number 2 that was received`.
+
+    `came` are the topics of all messages in the world; a place whose topic is nearly one of them is
+    told with it.
     """
     fields: dict[str, Any] = msgspec.to_builtins(fault)
     places = {"type", "when", "which"} | (
@@ -30,7 +40,7 @@ def missed_text(fault: Fault) -> str:
     )
     values = ", ".join(f"{key} {value}" for key, value in fields.items() if key not in places)
     said = f" ({values})" if values else ""
-    return f"{fields['type']}{said} never struck: there was no {_place(fault)}"
+    return f"{fields['type']}{said} never struck: there was no {_place(fault)}{_meant(fault, came)}"
 
 
 def unprompted_text(request: Do) -> str:
@@ -47,6 +57,14 @@ def _place(fault: Fault) -> str:
         return f"question number {fault.nth} about {fault.hook}"
     place: When | Which | int = fault.when if hasattr(fault, "when") else fault.which
     return f"turn {place}" if isinstance(place, int) else _message(place)
+
+
+def _meant(fault: Fault, came: Collection[str]) -> str:
+    place = getattr(fault, "when", None) or getattr(fault, "which", None)
+    if not isinstance(place, When | Which) or place.topic in came or is_glob(place.topic):
+        return ""
+    close = difflib.get_close_matches(place.topic, sorted(came), n=1, cutoff=_NEARLY)
+    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def _message(place: When | Which) -> str:

@@ -79,8 +79,9 @@ def _load(host: PluginHost, plugin: Plugin, path: str, conf: dict[str, Any] | No
     for topic, function in host.find(plugin.name).handlers.topics:
         if inspect.iscoroutinefunction(function):
             raise PluginError(
-                f"plugin {plugin.name}: {function.__name__} of {topic} is async: in a world of "
-                "cores handlers answer at once"
+                f"plugin {plugin.name}: {function.__name__} of {topic} is async: at depth cores "
+                "handlers answer at once. At depth stack they may wait: --depth stack, in a test "
+                '@pytest.mark.flux_depth("stack") or WorldHarness(depth="stack")'
             )
 
 

@@ -48,13 +48,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options on seeds."""
     group = parser.getgroup("flux-trio")
     group.addoption(
-        "--flux-seed", type=_number_from(0), metavar="SEED", help="run with this seed only"
+        "--flux-seed",
+        type=_number_from(0),
+        metavar="SEED",
+        help="run with this seed only, also with --flux-seeds",
     )
     group.addoption(
         "--flux-seeds",
         type=_number_from(1),
         metavar="N",
-        help="run with the seeds 0 to N - 1",
+        help="run with the seeds 0 to N - 1, unless --flux-seed has one",
     )
     group.addoption(
         "--flux-depth",
@@ -128,8 +131,17 @@ def _refuse(text: str) -> NoReturn:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Forget the checks of an earlier run: some plugins run a test again that has failed."""
+    """Forget the checks of an earlier run: some plugins run a test again that has failed.
+
+    Refuse seeds of a test without one.
+    """
     item.stash[_CHECKS] = []
+    seeded = any(mark.name == "flux_seeds" for mark in item.own_markers)  # not those of its class
+    if seeded and "flux_seed" not in getattr(item, "fixturenames", ()):
+        _refuse(
+            "flux_seeds: expected a test whose arguments use a seed (flux_seed, world, faults, "
+            "instance, fake_scheduler, fake_exec), got one without"
+        )
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)

@@ -33,6 +33,7 @@ from flux_trio.faults.plan import Depth, PluginFile, plan_to_toml
 from flux_trio.faults.plugin_files import check_files
 from flux_trio.formats import FormatError
 from flux_trio.jobtap import telling_failures
+from flux_trio.messages import Event, Request, Response
 from flux_trio.testing.breaking import PLUGIN, unknown_text
 from flux_trio.testing.trio_thread import beside_trio
 from flux_trio.trace import Record
@@ -174,8 +175,13 @@ class WorldHarness:
         self._named.update(each.name for each in properties)
         outcome = beside_trio(self._play, properties)
         for fault in missed(outcome.missed, self._usual):
-            warnings.warn(missed_text(fault), FaultNeverStruck, stacklevel=2)
+            warnings.warn(missed_text(fault, self._topics()), FaultNeverStruck, stacklevel=2)
         return outcome
+
+    def _topics(self) -> set[str]:
+        """Return the topics of the last play."""
+        messages = [record.message for record in self.trace]
+        return {each.topic for each in messages if isinstance(each, Request | Response | Event)}
 
     def check(self) -> None:
         """Raise AssertionError if the world was not played.

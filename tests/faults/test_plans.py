@@ -332,6 +332,23 @@ def test_fault_that_never_strikes_is_named(said: str, fault: Fault) -> None:
     assert missed_text(fault) == said
 
 
+@pytest.mark.parametrize(
+    ("topic", "meant"),
+    [
+        ("sched.aloc", " (did you mean sched.alloc?)"),
+        ("sched.alloc", ""),
+        ("sched.cancel", ""),
+        ("sched.allo?", ""),
+    ],
+)
+def test_topic_of_a_fault_that_is_nearly_one_that_came_is_told_with_it(
+    topic: str, meant: str
+) -> None:
+    text = missed_text(Drop(Which(topic, nth=9)), {"sched.alloc", "job-exec.start"})
+    assert text == f"drop never struck: there was no request {topic} number 9 that was sent{meant}"
+    assert missed_text(Crash("sched", 9), {"9"}).endswith("there was no turn 9")
+
+
 def test_shrinking_keeps_what_breaks() -> None:
     """The crash matters, and the one job that a request names."""
     jobs = tuple(JobPlan(at=float(place), ntasks=1 + place % 3) for place in range(16))

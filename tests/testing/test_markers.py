@@ -261,6 +261,29 @@ def test_marker_is_wrong_in_one_test_only(pytester: pytest.Pytester, given: str,
     result.stdout.fnmatch_lines([f"{said} {given}"])
 
 
+def test_seeds_of_a_test_without_a_seed_are_refused(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        import pytest
+
+        @pytest.mark.flux_seeds(3)
+        def test_wrong():
+            pass
+
+        @pytest.mark.flux_seeds(3)
+        class TestSome:
+            def test_without(self):
+                pass
+
+            def test_with(self, flux_seed):
+                pass
+        """,
+    )
+    result.assert_outcomes(passed=4, errors=1)
+    result.stdout.fnmatch_lines(["flux_seeds: expected a test whose arguments use a seed (*"])
+
+
 @pytest.mark.parametrize(
     ("option", "value", "least"),
     [("--flux-seeds", "0", 1), ("--flux-seeds", "x", 1), ("--flux-seed", "-1", 0)],
@@ -324,6 +347,24 @@ def test_plugin_of_a_world_that_fails_when_it_is_loaded_is_named(
     world.configure(plugins=[file])
     with pytest.raises(PluginError, match="plugin bad failed when it was loaded: KeyError"):
         world.play()
+
+
+def test_depth_that_takes_an_async_plugin_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "waiting.py"
+    file.write_text(
+        "from flux_trio import jobtap\n"
+        "class Waiting(jobtap.Plugin):\n"
+        "    @jobtap.on('job.validate')\n"
+        "    async def check(self, job):\n"
+        "        pass\n"
+    )
+    world = WorldHarness()
+    world.configure(plugins=[file])
+    world.submit()
+    with pytest.raises(PluginError, match=r'depth stack they .*flux_depth\("stack"\) or World'):
+        world.play()
+    world.configure(depth="stack")
+    world.play()
 
 
 def test_harnesses_take_a_jobspec_as_it_is() -> None:

@@ -43,6 +43,11 @@ def test_fault_that_never_strikes_is_a_warning(pytester: pytest.Pytester) -> Non
             faults.append(Crash("sched", When("sched.alloc", nth=20)))
             world.play()
 
+        def test_slip(world, faults):
+            world.submit()
+            faults.append(Crash("sched", When("sched.aloc")))
+            world.play()
+
         def test_drawn(world):
             world.plan = Plan(1, faults=(Crash("sched", 9999),))
             assert world.play().missed == world.plan.faults
@@ -50,9 +55,12 @@ def test_fault_that_never_strikes_is_a_warning(pytester: pytest.Pytester) -> Non
         "-W",
         "default::flux_trio.testing.FaultNeverStruck",
     )
-    result.assert_outcomes(passed=2, warnings=1)
+    result.assert_outcomes(passed=3, warnings=2)
     result.stdout.fnmatch_lines(
-        ["*FaultNeverStruck: crash (module sched, back 0.0) never struck: *sched.alloc number 20 *"]
+        [
+            "*FaultNeverStruck: crash (module sched, back 0.0) never *sched.alloc number 20 *",
+            "*FaultNeverStruck: *sched.aloc number 1 that was received (did you mean sched.alloc?)",
+        ]
     )
 
 
@@ -145,7 +153,12 @@ SEEDED = """
 
 @pytest.mark.parametrize(
     ("args", "passed", "header"),
-    [((), 4, ""), (("--flux-seeds", "2"), 4, ""), (("--flux-seed", "7"), 2, "flux-trio: seed 7")],
+    [
+        ((), 4, ""),
+        (("--flux-seeds", "2"), 4, ""),
+        (("--flux-seed", "7"), 2, "flux-trio: seed 7"),
+        (("--flux-seed", "7", "--flux-seeds", "2"), 2, "flux-trio: seed 7"),
+    ],
 )
 def test_seeds_are_those_of_marker_and_options(
     pytester: pytest.Pytester, args: tuple[str, ...], passed: int, header: str
