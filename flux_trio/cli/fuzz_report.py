@@ -46,6 +46,8 @@ def report_lines(campaign: Campaign) -> Iterator[str]:
         f"{len(campaign.broken)} with a broken property"
     )
     for found in campaign.found:
+        if found.story.doubt:
+            yield f"seed {found.result.seed}, {found.result.broken}: {found.story.doubt}"
         if not found.is_smallest:
             yield f"interrupted: the plan of seed {found.result.seed} may not be the smallest"
     if campaign.is_interrupted and campaign.next_seed != campaign.seeds.end:
@@ -96,12 +98,13 @@ def report_json(campaign: Campaign) -> dict[str, Any]:
 
 
 def _broken_json(result: SeedResult, campaign: Campaign) -> dict[str, Any]:
-    own = [each.directory for each in campaign.found if each.result is result]
+    own = [each for each in campaign.found if each.result is result]
     return {
         "seed": result.seed,
         "property": result.broken,
         "problems": list(result.problems),
-        "directory": str(own[0]) if own and own[0] else None,
+        "directory": str(own[0].directory) if own and own[0].directory else None,
+        "doubt": own[0].story.doubt if own else "",
     }
 
 

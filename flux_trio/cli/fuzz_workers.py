@@ -80,6 +80,15 @@ class _Processes(ProcessPoolExecutor):
 
 
 @contextmanager
+def new_process() -> Iterator[Executor]:
+    """Yield a pool of one process that has played nothing yet."""
+    with _without_interrupts():
+        pool = processes(1)
+    with pool:
+        yield pool
+
+
+@contextmanager
 def _without_interrupts() -> Iterator[None]:
     interrupted = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

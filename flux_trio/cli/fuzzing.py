@@ -7,8 +7,8 @@ import sysconfig
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Executor
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass, field, replace
 from itertools import chain, count, islice, takewhile
 from pathlib import Path
 from typing import Final
@@ -23,12 +23,15 @@ from flux_trio.faults import (
     Reached,
     SeedResult,
     Setup,
+    breaks,
     play_seeds,
     property_errors,
     run_plan,
     shrink,
     tell_story,
+    untold_story,
 )
+from flux_trio.faults.running import property_of
 from flux_trio.jobtap import PluginError
 from flux_trio.views import Story
 
@@ -54,6 +57,14 @@ def test_every_property_holds() -> None:
 '''
 
 
+_CAUSE: Final = (
+    "a plugin or a property, or something it uses, keeps state outside of the world, or draws at "
+    "random"
+)
+BY_A_WORKER_ONLY: Final = f"it was broken in a worker, and not when it was played again: {_CAUSE}"
+HELD_BY_A_WORKER: Final = f"it held when a worker played this smallest plan once more: {_CAUSE}"
+
+
 class NotPlayed(CommandError):
     """The campaign cannot begin."""
 
@@ -62,7 +73,10 @@ class NotPlayed(CommandError):
 
 @dataclass(frozen=True)
 class Found:
-    """A broken property: the result of the seed that broke it first, and the smallest story."""
+    """A broken property: the result of the seed that broke it first, and the smallest story.
+
+    The story has a doubt if the property held when the plan was played again.
+    """
 
     result: SeedResult
     story: Story
@@ -113,6 +127,7 @@ def run_campaign(
     nworkers: int,
     setup: Setup,
     *,
+    once_more: Callable[[], AbstractContextManager[Executor]],
     keep_going: bool,
     output: Path,
     advance: Callable[[SeedResult], None],
@@ -120,7 +135,8 @@ def run_campaign(
     """Play the seeds until one breaks a property, or with `keep_going` all of them.
 
     After `budget_s` seconds no seed begins but the first one of all. The first seed that breaks a
-    property is made small and written below `output`; `advance` is called with each result.
+    property is made small, played again by the executor of `once_more`, and written below `output`;
+    `advance` is called with each result.
     KeyboardInterrupt ends the campaign, too, and so do workers that end by themselves and
     properties and plugins that raise.
     """
@@ -136,7 +152,7 @@ def run_campaign(
                 if not result.broken:
                     continue
                 if all(each.result.broken != result.broken for each in campaign.found):
-                    _make_small(campaign, result, setup, output)
+                    _make_small(campaign, result, setup, output, once_more)
                 if campaign.is_interrupted or not keep_going:
                     break
     except KeyboardInterrupt:
@@ -164,29 +180,61 @@ def _until(seeds: Seeds, budget_s: float | None) -> Iterator[int]:
     return chain(islice(numbers, 1), takewhile(lambda _: time.monotonic() < end, numbers))
 
 
-def _make_small(campaign: Campaign, result: SeedResult, setup: Setup, output: Path) -> None:
+def _make_small(
+    campaign: Campaign,
+    result: SeedResult,
+    setup: Setup,
+    output: Path,
+    once_more: Callable[[], AbstractContextManager[Executor]],
+) -> None:
     """Add the smallest story of `result` to those found.
 
-    After Ctrl-C no smaller plan is played, and the story is that of the smallest one so far.
+    After Ctrl-C no smaller plan is played, and the story is that of the smallest one so far. If
+    the property holds here, the plan stays that of the seed, and its story has no trace.
     """
     properties = setup.all_properties()
     with interrupts_noted() as is_interrupted, property_errors(result.seed):
 
-        def breaks(plan: Plan) -> bool:
+        def breaks_here(plan: Plan) -> bool:
             if is_interrupted():
                 return False
             return result.broken in run_plan(plan, properties=properties).broken
 
-        small = shrink(result.plan, result.broken, breaks)
+        small = result.plan
+        if breaks_here(small):
+            small = shrink(small, result.broken, breaks_here)
         is_smallest = not is_interrupted()
         story = tell_story(small, result.broken, properties)
-        assert story is not None, f"seed {result.seed} breaks {result.broken} in a worker only"
+        if story is None:
+            small = result.plan
+            story = untold_story(small, _main_problem(result), properties, BY_A_WORKER_ONLY)
+        elif is_smallest and not _breaks_again(small, result.broken, setup, once_more):
+            story = replace(story, doubt=HELD_BY_A_WORKER)
         directory, written = output / f"seed-{result.seed}", None
         with campaign.errors_kept():
             write_story(directory, small, story, setup)
             written = directory
         campaign.is_interrupted = is_interrupted()
     campaign.found.append(Found(result, story, written, is_smallest))
+
+
+def _main_problem(result: SeedResult) -> str:
+    """Return the problem of the property that the seed is named for."""
+    return next(each for each in result.problems if property_of(each) == result.broken)
+
+
+def _breaks_again(
+    plan: Plan,
+    broken: str,
+    setup: Setup,
+    once_more: Callable[[], AbstractContextManager[Executor]],
+) -> bool:
+    """Let a worker of `once_more` play the plan; a worker that ends meanwhile has not broken it."""
+    try:
+        with once_more() as executor:
+            return executor.submit(breaks, plan, broken, setup).result()
+    except BrokenExecutor:
+        return False
 
 
 def write_story(directory: Path, plan: Plan, story: Story, setup: Setup) -> None:

@@ -12,6 +12,7 @@ from flux_trio.faults.campaign import (
     PropertyRaised,
     SeedResult,
     Setup,
+    breaks,
     main_property,
     play_seed,
     play_seeds,
@@ -32,7 +33,7 @@ from flux_trio.faults.properties import (
 from flux_trio.faults.reached import Reached, all_faults, all_transitions
 from flux_trio.faults.running import Outcome, run_plan
 from flux_trio.faults.shrinking import shrink
-from flux_trio.faults.telling import tell_story
+from flux_trio.faults.telling import tell_story, untold_story
 from flux_trio.faults.workload import Do, JobPlan
 from flux_trio.faults.world import CoresWorld
 
@@ -54,6 +55,7 @@ __all__ = [
     "all_transitions",
     "at_each_pause",
     "at_rest",
+    "breaks",
     "draw_plan",
     "main_property",
     "over_trace",
@@ -64,6 +66,7 @@ __all__ = [
     "run_plan",
     "shrink",
     "tell_story",
+    "untold_story",
     "watching",
 ]
 __all__ += catalogue.__all__

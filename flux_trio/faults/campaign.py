@@ -137,6 +137,12 @@ def play_seed(seed: int, setup: Setup | None = None) -> SeedResult:
     )
 
 
+def breaks(plan: Plan, broken: str, setup: Setup) -> bool:
+    """Play `plan` and return whether it breaks the property `broken`; a worker may call this."""
+    with property_errors(plan.seed):
+        return broken in run_plan(plan, properties=setup.all_properties()).broken
+
+
 def main_property(outcome: Outcome, among: Collection[str] | None = None) -> str:
     """Return the broken property to shrink for, of `among` if given; "" if each one held.
 

@@ -81,6 +81,13 @@ def tell_story(plan: Plan, broken: str = "", properties: Iterable[Property] = ()
     return story_of(violation, trace, played, game.changes, game.right_after)
 
 
+def untold_story(plan: Plan, found: str, properties: Iterable[Property], doubt: str) -> Story:
+    """Return a story without a trace: `found` was a problem of `plan`, and nobody saw it again."""
+    name, _, text = found.partition(": ")
+    played = tuple(played_lines(plan))
+    return Story(name, text, (), sentence_of(name, properties), played=played, doubt=doubt)
+
+
 def _line_of(found: str, raised: Iterable[BaseException], plan: Plan) -> str:
     """Return " (file:line)" of the error of a plugin that `found` has; "" if it has none."""
     files = {str(Path(plugin_file(each).load).resolve()) for each in plan.plugins}

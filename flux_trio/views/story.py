@@ -72,6 +72,8 @@ class Story:
     right_after: int = 0
     """The place of the last record before the faults were ended and everything was put right; 0 if
     that is not known."""
+    doubt: str = ""
+    """Why the plan may hold when somebody plays it again; empty if it was seen to break again."""
 
 
 def story_text(story: Story) -> str:
@@ -82,12 +84,13 @@ def story_text(story: Story) -> str:
 
 
 def story_head(story: Story) -> list[str]:
-    """Return the lines on the broken property: its name, what it asks for, what was found."""
+    """Return the lines on the broken property: name, what it asks for, what was found, doubt."""
     by = f" by {story.party}" if story.party else ""
     lines = [f"{story.broken} is broken{by}"]
     if story.sentence:
         lines.append(f"  expected: {story.sentence}")
-    return [*lines, f"  found:    {spelled(story.found)}"]
+    lines.append(f"  found:    {spelled(story.found)}")
+    return [*lines, f"  again:    {story.doubt}"] if story.doubt else lines
 
 
 def told_lines(story: Story) -> list[str]:

@@ -62,6 +62,8 @@ def _head(story: Story) -> Iterator[str]:
     yield element("p", escape(spelled(story.found)), class_="found")
     if story.sentence:
         yield element("p", escape(story.sentence), class_="aside")
+    if story.doubt:
+        yield element("p", escape(story.doubt), class_="aside")
     lines = escape("\n".join(told_lines(story)))
     yield element("h2", "What happened")
     yield element("pre", lines)

@@ -196,6 +196,59 @@ def test_plugin_that_fails_is_told_with_its_plan(tmp_path: Path) -> None:
     assert "the plan cannot be played: no plugin" in gone.stderr
 
 
+RAISES = """\
+import multiprocessing
+import sys
+
+from flux_trio import jobtap
+
+
+@jobtap.on("job.new")
+def new(job):
+    sys.nseen = getattr(sys, "nseen", 0) + 1
+    if {}:
+        raise ValueError("bad luck")
+"""
+
+
+def test_plugin_that_fails_in_a_worker_alone_has_a_story_without_a_trace(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(RAISES.format("multiprocessing.parent_process() is not None"))
+    options = ("--plugin", mine, "--seeds", "4:5", "--workers", 1, "-o", tmp_path / "found")
+    result = fuzz(*options)
+    assert result.exit_code == 1, result.output
+    assert result.stderr == ""
+    lines = result.stdout.splitlines()
+    assert lines[1] == f"seed 4 breaks plugin; see {tmp_path}/found/seed-4"
+    doubt = "it was broken in a worker, and not when it was played again: a plugin or "
+    assert any(line.startswith(f"seed 4, plugin: {doubt}") for line in lines)
+    assert any(line.startswith("1 worlds, ") for line in lines)
+    plan = plan_from_toml((tmp_path / "found" / "seed-4" / "plan.toml").read_text())
+    assert plan.jobs == play_seed(4).plan.jobs
+    story = (tmp_path / "found" / "seed-4" / "story.txt").read_text()
+    assert "  found:    mine failed in job.new: ValueError: bad luck\n" in story
+    assert f"  again:    {doubt}" in story
+    (broken,) = json.loads(fuzz(*options, "--json").stdout)["broken"]
+    assert broken["doubt"].startswith(doubt)
+
+
+def test_plugin_with_state_elsewhere_is_doubted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(RAISES.format("sys.nseen > 30"))
+    monkeypatch.setattr("sys.nseen", 30, raising=False)  # of shrinking, which has seen jobs before
+    result = fuzz("--plugin", mine, "--seeds", "0:20", "--workers", 1, "-o", tmp_path / "found")
+    assert result.exit_code == 1, result.output
+    doubt = "it held when a worker played this smallest plan once more: a plugin or a property"
+    assert f", plugin: {doubt}" in result.stdout
+    (found,) = (tmp_path / "found").iterdir()
+    assert f"  again:    {doubt}" in (found / "story.txt").read_text()
+    assert doubt in (found / "story.html").read_text()
+    sure = fuzz("--plugin", mine, "--seeds", "0:20", *HERE, "-o", tmp_path / "sure")
+    assert (sure.exit_code, "again:" in sure.stdout) == (1, False), sure.output
+
+
 def test_workers_of_a_dask_cluster() -> None:
     pytest.importorskip("distributed", reason="the extra dask is not installed")
     result = fuzz("--seeds", "3:5", "--executor", "cluster:executor", "--json")

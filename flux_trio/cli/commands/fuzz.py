@@ -143,7 +143,8 @@ def fuzz(
 
     The first seed that breaks a property ends the run. It is made small, and its story is written:
     plan.toml for `flux-trio replay`, story.txt, story.html, and test_story.py, which fails until
-    the property holds. With --keep-going, there is a story for each broken property.
+    the property holds. With --keep-going, there is a story for each broken property. The smallest
+    plan is played once more in a new process; the report and the story say if the property held.
 
     The report ends with what was reached: transitions of the protocols' state tables that no world
     took, alone and together with each fault.
@@ -155,9 +156,11 @@ def fuzz(
     by themselves, a property raised, or the report could not be written, and 3 if a signal ended
     the run. Wrong usage, and an output that cannot be made, ends it with 2 before the first seed.
     """
+    from contextlib import nullcontext
+
     from flux_trio.cli.errors import complain, print_text, remark
     from flux_trio.cli.fuzz_report import write_report
-    from flux_trio.cli.fuzz_workers import processes, workers_of
+    from flux_trio.cli.fuzz_workers import new_process, processes, workers_of
     from flux_trio.cli.fuzzing import NotPlayed, progress_bar, run_campaign
     from flux_trio.faults import Setup
 
@@ -179,6 +182,7 @@ def fuzz(
             pool,
             nworkers,
             Setup(properties, (*(configured or ()), *plugins), depth, store),
+            once_more=new_process if executor is None else lambda: nullcontext(pool),
             keep_going=keep_going,
             output=output,
             advance=advance,
