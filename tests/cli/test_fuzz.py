@@ -370,13 +370,18 @@ def test_plugins_of_a_configuration_get_their_conf(tmp_path: Path, depth: str) -
         ('[[job-manager.plugins]]\nload = "nowhere.py"\n', "there is no such file"),
         ('[[job-manager.plugins]]\nload = "hold-until"\n', "missing required field `command`"),
         ("job-manager = 1\n", "job-manager"),
+        ("[sched\n", "site.toml"),
+        (None, "No such file or directory"),
     ],
 )
-def test_configuration_without_plugins_for_a_world(tmp_path: Path, text: str, said: str) -> None:
+def test_configuration_without_plugins_for_a_world(
+    tmp_path: Path, text: str | None, said: str
+) -> None:
     config = tmp_path / "site.toml"
-    config.write_text(text)
+    if text is not None:
+        config.write_text(text)
     result = fuzz("--config", config, "--seeds", "0:1", *HERE)
-    assert result.exit_code != 0
+    assert result.exit_code == 2
     assert said in result.stderr
     assert str(config) in result.stderr
 
