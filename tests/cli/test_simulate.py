@@ -231,6 +231,22 @@ def test_trace_that_is_not_complete_fails_the_command_after_the_figures() -> Non
     )
 
 
+@pytest.mark.parametrize(
+    ("machine", "said"),
+    [
+        ((1_000_000, 40, 0), "'--nodes': expected at most 262144: got 1000000"),
+        ((1, 10**11, 0), "'--cores': expected at most 4194304: got 100000000000"),
+        ((1, 1, 10**11), "'--gpus': expected at most 4194304: got 100000000000"),
+        ((2**18, 2**12, 1), "expected at most 1073741824 cores and GPUs of all nodes: got 10740"),
+    ],
+)
+def test_machine_that_is_too_large_is_wrong_usage(machine: tuple[int, int, int], said: str) -> None:
+    nodes, cores, gpus = machine
+    result = simulate(WORKLOAD, "--nodes", nodes, "--cores", cores, "--gpus", gpus, "--limit", 1)
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
 def test_baseline_and_policies_that_are_unknown_are_wrong_usage() -> None:
     result = simulate(WORKLOAD, *MACHINE, "--baseline", "best")
     assert result.exit_code == 2

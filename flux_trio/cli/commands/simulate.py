@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 FAILED = 1
 
 _COUNT = click.IntRange(min=1)
+UNITS_MAX = 1 << 30
+"""Cores and GPUs of all nodes together: more take gigabytes and many minutes."""
 _NOT_SHOWN = ("as_json", "plot", "report", "trace")
 
 
@@ -61,6 +63,23 @@ def _check_plotly(_ctx: click.Context, _param: click.Parameter, report: Path | N
         text = "--report needs the package plotly: pip install 'flux-trio[report]'"
         raise CommandError(text)
     return report
+
+
+def _check_machine(nodes: int, cores: int, gpus: int) -> None:
+    """Raise a usage error for a machine that is too large."""
+    from flux_trio.formats import HOSTS_MAX
+    from flux_trio.formats.idset import IDS_MAX
+
+    bounds = {"--nodes": (nodes, HOSTS_MAX), "--cores": (cores, IDS_MAX), "--gpus": (gpus, IDS_MAX)}
+    for option, (value, most) in bounds.items():
+        if value > most:
+            raise click.BadParameter(
+                f"expected at most {most}: got {value}", param_hint=f"'{option}'"
+            )
+    nunits = nodes * (cores + gpus)
+    if nunits > UNITS_MAX:
+        expected = f"expected at most {UNITS_MAX} cores and GPUs of all nodes"
+        raise click.UsageError(f"--nodes, --cores, --gpus: {expected}: got {nunits}")
 
 
 @click.command()
@@ -180,6 +199,7 @@ def simulate(
     from flux_trio.sim import SimulationStalled, make_machine
     from flux_trio.sim import simulate as run
 
+    _check_machine(nodes, cores, gpus)
     jobs = read_jobs(workload, limit, users, seed, cores)
     compared = [each for some in plugins for each in some]
     planned = list(plan(read_config_file(config), compared, policies))
