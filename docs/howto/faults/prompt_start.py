@@ -18,8 +18,10 @@ def prompt_start(trace: Sequence[Record]) -> str:
         jobid, name = record.data["id"], record.data["name"]
         if name == "alloc":
             granted[jobid] = record.t
-        elif name == "start" and record.t - granted[jobid] > SOON_S:
-            return f"job {jobid} starts {record.t - granted[jobid]:g} s after its alloc event"
+        elif name == "start" and jobid in granted:  # else it was read back, with its alloc event
+            waited = record.t - granted[jobid]
+            if waited > SOON_S:
+                return f"job {jobid} starts {waited:g} s after its alloc event"
     return ""
 
 
@@ -35,7 +37,7 @@ def prompt_start_by_durations(trace: Sequence[Record]) -> str:
             ahead += data["by"]
         elif record.kind == Kind.EVENT and data["name"] == "alloc":
             granted[data["id"]] = passed
-        elif record.kind == Kind.EVENT and data["name"] == "start":
+        elif record.kind == Kind.EVENT and data["name"] == "start" and data["id"] in granted:
             waited = passed - granted[data["id"]]
             if waited > SOON_S:
                 return f"job {data['id']} starts {waited:g} s after its alloc event"
