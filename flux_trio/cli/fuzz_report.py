@@ -45,6 +45,8 @@ def report_lines(campaign: Campaign) -> Iterator[str]:
         f"{campaign.nworlds:,} worlds, {campaign.nturns:,} turns, "
         f"{len(campaign.broken)} with a broken property"
     )
+    if campaign.not_judged:
+        yield f"a property raised in {len(campaign.not_judged):,} more, which were not judged"
     for found in campaign.found:
         if found.story.doubt:
             yield f"seed {found.result.seed}, {found.result.broken}: {found.story.doubt}"
@@ -88,6 +90,7 @@ def report_json(campaign: Campaign) -> dict[str, Any]:
         "turns": campaign.nturns,
         "interrupted": campaign.is_interrupted,
         "broken": [_broken_json(each, campaign) for each in campaign.broken],
+        "not_judged": [{"seed": each.seed, "raised": each.raised} for each in campaign.not_judged],
         "transitions": len(all_transitions()),
         "never_taken": reached.never_taken(),
         "faults": {
@@ -110,9 +113,10 @@ def _broken_json(result: SeedResult, campaign: Campaign) -> dict[str, Any]:
 
 def report_junit(campaign: Campaign) -> str:
     """Return a test case for each seed."""
-    broken = {each.seed: each for each in campaign.broken}
+    failures = {each.seed: _failure(each) for each in campaign.broken}
+    failures |= {each.seed: each.raised for each in campaign.not_judged}
     cases = [
-        Case(f"seed {seed}", _failure(broken[seed]) if seed in broken else "")
+        Case(f"seed {seed}", failures.get(seed, ""))
         for seed in range(campaign.seeds.first, campaign.next_seed)
     ]
     return cases_junit("flux-trio fuzz", cases)

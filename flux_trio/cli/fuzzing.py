@@ -94,6 +94,8 @@ class Campaign:
     nworlds: int = 0
     nturns: int = 0
     broken: list[SeedResult] = field(default_factory=list)
+    not_judged: list[SeedResult] = field(default_factory=list)
+    """The results of seeds in which a property raised."""
     found: list[Found] = field(default_factory=list)
     reached: Reached = field(default_factory=Reached)
     next_seed: int = 0
@@ -104,9 +106,13 @@ class Campaign:
     """What could not be done; the campaign is reported all the same."""
 
     def add(self, result: SeedResult) -> None:
+        self.next_seed = result.seed + 1
+        if result.raised:
+            self.not_judged.append(result)
+            self.errors.append(result.raised)
+            return
         self.nworlds += 1
         self.nturns += result.nsteps
-        self.next_seed = result.seed + 1
         self.reached.add(result.taken, result.after)
         if result.broken:
             self.broken.append(result)
@@ -137,8 +143,8 @@ def run_campaign(
     After `budget_s` seconds no seed begins but the first one of all. The first seed that breaks a
     property is made small, played again by the executor of `once_more`, and written below `output`;
     `advance` is called with each result.
-    KeyboardInterrupt ends the campaign, too, and so do workers that end by themselves and
-    properties and plugins that raise.
+    A property that raises ends the campaign as a broken one does. KeyboardInterrupt ends it, too,
+    and so do workers that end by themselves and plugins that raise where no handler is called.
     """
     campaign = Campaign(seeds, next_seed=seeds.first)
     try:
@@ -149,10 +155,12 @@ def run_campaign(
             for result in results:
                 campaign.add(result)
                 advance(result)
-                if not result.broken:
+                if not result.broken and not result.raised:
                     continue
-                if all(each.result.broken != result.broken for each in campaign.found):
-                    _make_small(campaign, result, setup, output, once_more)
+                told = {"", *(each.result.broken for each in campaign.found)}
+                if result.broken not in told:
+                    with _failures_kept(campaign):
+                        _make_small(campaign, result, setup, output, once_more)
                 if campaign.is_interrupted or not keep_going:
                     break
     except KeyboardInterrupt:

@@ -49,6 +49,8 @@ class SeedResult:
     """The transitions of tables that the world took."""
     after: Mapping[str, frozenset[str]]
     """By name of each fault that struck: the transitions that were taken afterwards."""
+    raised: str = ""
+    """The text of PropertyRaised if a property raised: then the world was not judged."""
 
     @property
     def seed(self) -> int:
@@ -125,8 +127,13 @@ def play_seed(seed: int, setup: Setup | None = None) -> SeedResult:
     """Play and judge the world of `seed`; a worker calls this."""
     setup = setup or Setup()
     properties = setup.all_properties()
-    with transitions_noted() as noted, property_errors(seed):
-        outcome = run_plan(setup.plan_of(seed), [noted.observe], properties=properties)
+    plan = setup.plan_of(seed)
+    with transitions_noted() as noted:
+        try:
+            with property_errors(seed):
+                outcome = run_plan(plan, [noted.observe], properties=properties)
+        except PropertyRaised as error:
+            return SeedResult(plan, "", (), 0, frozenset(), {}, raised=str(error))
     return SeedResult(
         outcome.plan,
         main_property(outcome),

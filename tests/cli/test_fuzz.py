@@ -325,6 +325,24 @@ def test_property_that_raises_is_no_violation(
     ]
 
 
+def test_property_that_raises_does_not_end_a_run_that_keeps_going(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "careless_later.py").write_text(CARELESS)
+    monkeypatch.chdir(tmp_path)
+    options = ("--seeds", "3:6", *HERE, "--property", "careless_later:careless", "--keep-going")
+    result = fuzz(*options, "--junit", "junit.xml")
+    assert result.exit_code == 2
+    assert "a property raised in 3 more, which were not judged" in result.stdout.splitlines()
+    told = [line for line in result.stderr.splitlines() if "ERROR" in line]
+    assert told == [f"flux-trio fuzz: ERROR: seed {seed} was not judged" for seed in (3, 4, 5)]
+    failed = ElementTree.parse("junit.xml").findall(".//failure")
+    assert len(failed) == 3
+    report = json.loads(fuzz(*options, "--json").stdout)
+    assert [each["seed"] for each in report["not_judged"]] == [3, 4, 5]
+    assert all("KeyError: 'jobs'" in each["raised"] for each in report["not_judged"])
+
+
 CHOOSY = """\
 from typing import Any
 

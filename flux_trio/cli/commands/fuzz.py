@@ -86,7 +86,11 @@ _DEFAULT = Seeds(0, 300)
     help="Load the plugins of this configuration (TOML) with their conf, in front of those of "
     "--plugin. The rest of it is not used.",
 )
-@click.option("--keep-going", is_flag=True, help="Go on after a seed that breaks a property.")
+@click.option(
+    "--keep-going",
+    is_flag=True,
+    help="Go on after a seed that breaks a property, or in which a property raises.",
+)
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
