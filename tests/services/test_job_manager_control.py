@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -269,7 +270,8 @@ async def serve_kvs(handle: Handle, *, task_status: trio.TaskStatus[None]) -> No
 
 
 async def serve_manager(handle: Handle, *, task_status: trio.TaskStatus[None]) -> None:
-    await service.run(handle, builtin_plugins(Lifetime(1500.0)), task_status=task_status)
+    make_plugins = partial(builtin_plugins, Lifetime(1500.0))
+    await service.run(handle, make_plugins, task_status=task_status)
 
 
 def new_job(jobid: int, duration: float = 0.0) -> dict[str, Any]:
