@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -25,12 +26,16 @@ NO_TURNS: Final = (
 
 
 def is_trace(path: Path) -> bool:
-    """Return whether a file is a trace and no plan: it begins as JSON."""
+    """Return whether a file is a trace and no plan: it begins as JSON, or is an empty file.
+
+    An empty `.toml` is a plan. A byte order mark is skipped here, so that it is refused as a trace.
+    """
     try:
         with path.open("rb") as file:
-            return file.read(1) == b"{"
+            head = file.read(len(BOM_UTF8) + 1)
     except OSError:
         return False
+    return head.removeprefix(BOM_UTF8)[:1] == b"{" or (not head and path.suffix != ".toml")
 
 
 class TraceReplay:

@@ -74,6 +74,12 @@ Until: TypeAlias = When | Logged | InState | At | Callable[["ByHand"], bool]
 """What to stop at; a function is asked after each step."""
 
 
+def _check_moment(until: object) -> None:
+    if not isinstance(until, When | Logged | InState | At) and not callable(until):
+        expected = "a When, Logged, InState or At, or a function of a ByHand"
+        raise TypeError(f"expected {expected}, got {until!r}")
+
+
 class NeverReached(Exception):
     """Nothing is left to happen, or too many steps were made, before the moment came."""
 
@@ -175,7 +181,11 @@ class ByHand:
         return {name: self.dump(name) for name in there}
 
     def state_of(self, job: int) -> JobState | None:
-        """Return the state of the job at a place of the plan; None before it has an id."""
+        """Return the state of the job at a place of the plan; None before it has an id.
+
+        Raises FormatError if the plan has no such job.
+        """
+        self._check_job(job)
         return self._states.state_of(self.game.owner.ids.get(job, 0))
 
     # --- going on
@@ -184,8 +194,10 @@ class ByHand:
         """Go on until the moment; raise NeverReached if it does not come.
 
         At a message or an event the turn under way is interrupted. What the receiver has taken, it
-        has not acted on.
+        has not acted on. Raises TypeError for what is no moment, and FormatError for a job that the
+        plan does not have.
         """
+        _check_moment(until)
         match until:
             case When():
                 sought = Nth(until)
@@ -197,6 +209,8 @@ class ByHand:
                     ),
                 )
             case Logged():
+                if until.job is not None:
+                    self._check_job(until.job)
                 return self._run_to(until, _Events(until, self).is_it)
             case InState():
                 return self._run_while(until, lambda: self.state_of(until.job) != until.state)
@@ -294,6 +308,14 @@ class ByHand:
         """Raise FormatError if no module has this name."""
         if module not in self.world.modules:
             raise FormatError(f"one of {', '.join(self.world.modules)}", module, "module")
+
+    def _check_job(self, job: int) -> None:
+        """Raise FormatError if the plan has no job at this place."""
+        njobs = len(self.game.plan.jobs)
+        if not 0 <= job < njobs:
+            raise FormatError(
+                f"the place of one of the {njobs} jobs of the plan, from 0", job, "job"
+            )
 
     def _end_life(self) -> None:
         parties.kill_instance(self.world, 0.0 if self._is_to_begin else None)

@@ -272,6 +272,17 @@ def all_wait(trace: Sequence[Record]) -> str:
 MODULES = ("kvs", "resource", "job-manager", "job-exec", "sched", "job-ingest", "job-list")
 
 
+def test_names_of_properties_are_listed_once(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from flux_trio import jobtap\n\n@jobtap.on('job.state.run')\ndef run(job): ...\n"
+    )
+    plan = tmp_path / "plan.toml"
+    plan.write_text('seed = 3\nplugins = ["mine.py"]\n')
+    result = replay(plan, "--until", "27.aloc.1")
+    assert result.exit_code == 2
+    assert result.stderr.count(", plugin,") == 1
+
+
 def test_name_of_no_clause_and_no_property_is_wrong_usage() -> None:
     """Else a slip of the pen would look as if the clause were kept."""
     result = replay(3, "--until", "27.aloc.1")

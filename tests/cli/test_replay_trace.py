@@ -146,6 +146,25 @@ def test_options_of_plans_are_refused(trace: Path, option: tuple[str, ...]) -> N
     assert "a trace is replayed without --story, --property, --depth and" in result.stderr
 
 
+@pytest.mark.parametrize("text", ["", '\ufeff{"n":1,"t":1.0,"kind":"config","party":"config"}\n'])
+def test_file_that_is_no_trace_is_told_what_a_trace_is(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "trace.jsonl"
+    path.write_text(text)
+    result = replay(path)
+    assert result.exit_code == 2
+    assert "expected a trace: JSON lines, a JSON object with messages, or" in result.stderr
+    empty_plan = tmp_path / "plan.toml"
+    empty_plan.write_text("")
+    assert "the plan cannot be played: expected the key seed" in replay(empty_plan).stderr
+
+
+def test_story_has_no_steps(trace: Path) -> None:
+    for source in (trace, 3):
+        result = replay(source, "--story", "--step")
+        assert result.exit_code == 2
+        assert "--story tells no single turns: expected it without --step" in result.stderr
+
+
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "replay-a-trace.md"
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from flux_trio.faults import Crash, JobPlan, Plan, When, Which
 from flux_trio.faults.by_hand import At, ByHand, InState, Logged, NeverReached
-from flux_trio.faults.catalogue import Drop, KillInstance, NodesDown, TornCommit
+from flux_trio.faults.catalogue import Drop, KillInstance, NodesDown, TornCommit, Withheld
 from flux_trio.faults.plan import Depth
 from flux_trio.faults.world import EPOCH
 from flux_trio.formats import FormatError
@@ -316,6 +316,29 @@ def test_module_is_not_loaded_without_an_instance() -> None:
 def test_moment_of_wrong_types_is_refused(kind: Any, args: tuple[Any, ...], expected: str) -> None:
     with pytest.raises(TypeError, match=expected):
         kind(*args)
+
+
+def test_what_is_no_moment_is_refused_with_what_was_expected() -> None:
+    with pytest.raises(TypeError, match=r"expected a When, Logged, .* got 'sched\.alloc'"):
+        hand().run_until("sched.alloc")  # type: ignore[arg-type]
+
+
+def test_job_that_the_plan_does_not_have_is_refused() -> None:
+    world = hand()
+    said = "job: expected the place of one of the 2 jobs of the plan, from 0, got 9"
+    for until in (InState(9, JobState.RUN), Logged("start", 9)):
+        with pytest.raises(FormatError, match=said):
+            world.run_until(until)
+    with pytest.raises(FormatError, match=said):
+        world.state_of(9)
+    with pytest.raises(FormatError, match="got -1"):
+        world.state_of(-1)
+
+
+def test_moment_is_no_message_that_a_fault_befalls() -> None:
+    for fault in (Drop, Withheld):
+        with pytest.raises(TypeError, match=r"expected a Which, .* got When\("):
+            fault(When(topics.SCHED_ALLOC))
 
 
 def test_moment_that_never_comes_is_an_error_that_says_so() -> None:

@@ -91,6 +91,8 @@ def replay(
     from flux_trio.faults import Setup
     from flux_trio.faults.telling import PROPERTIES
 
+    if story and by_step:
+        raise click.UsageError("--story tells no single turns: expected it without --step")
     if is_trace(Path(source)):
         if story or properties or depth or store:
             raise click.UsageError(
@@ -167,7 +169,7 @@ def _check_name(until: str | None, *properties: str) -> None:
     from flux_trio.faults.telling import clause_names
 
     if until not in clause_names().union(properties):
-        words = ", ".join(sorted(properties))
+        words = ", ".join(sorted(set(properties)))
         more = f", or one of the properties {words}" if words else ""
         raise click.UsageError(f"--until: expected a clause, such as 27.alloc.1{more}; got {until}")
 

@@ -93,6 +93,12 @@ class BaseFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=_ta
     holds: ClassVar[Holds] = Holds.EVERYTHING
 
 
+def _check_which(which: Which) -> None:
+    """Raise TypeError for another value, such as a When, whose moment comes too late."""
+    if not isinstance(which, Which):
+        raise TypeError(f"expected a Which, the message that the fault befalls, got {which!r}")
+
+
 class Strike(BaseFault, frozen=True):
     """A fault that strikes at a moment `when`."""
 
@@ -106,6 +112,9 @@ class OnTheWay(BaseFault, frozen=True):
 
     which: Which
 
+    def __post_init__(self) -> None:
+        _check_which(self.which)
+
     @abstractmethod
     def befall(self, flight: Flight) -> None:
         """Decide when, and whether, the message arrives."""
@@ -117,6 +126,9 @@ class Lie(BaseFault, frozen=True):
     holds: ClassVar[Holds] = Holds.OTHERS
 
     which: Which
+
+    def __post_init__(self) -> None:
+        _check_which(self.which)
 
     @abstractmethod
     def said(self, message: Request | Response | Event) -> list[Request | Response | Event]:
