@@ -280,7 +280,7 @@ def test_names_of_properties_are_listed_once(tmp_path: Path) -> None:
     plan.write_text('seed = 3\nplugins = ["mine.py"]\n')
     result = replay(plan, "--until", "27.aloc.1")
     assert result.exit_code == 2
-    assert result.stderr.count(", plugin,") == 1
+    assert result.stderr.count(" plugin,") == 1
 
 
 def test_name_of_no_clause_and_no_property_is_wrong_usage() -> None:
