@@ -68,6 +68,7 @@ class Reborn(RuleBasedStateMachine):
     @rule()
     def put_down(self) -> None:
         self.script.core.put_down_and_take_up()
+        self.script.core.compare()
 
     @rule(
         count=st.integers(1, 6),
