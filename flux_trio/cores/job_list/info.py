@@ -76,13 +76,13 @@ class Info(Part):
         self._lookups[self._last_number] = _Lookup(request, record, wanted, len(keys))
         self._of_sender.setdefault(request.sender, set()).add(self._last_number)
         for key in keys:
-            found = KeyRead(self._last_number, key)
             if key == OUTPUT:
                 pieces = map(output_key, range(OUTPUT_PIECES_MAX + 1))
                 stored = [job_key(record.id, piece) for piece in pieces]
-                self._exchange.ask(*look_up_all(stored), found)
+                asked = look_up_all(stored)
             else:
-                self._exchange.ask(*look_up(job_key(record.id, key)), found)
+                asked = look_up(job_key(record.id, key))
+            self._exchange.ask(*asked, KeyRead(self._last_number, key))
 
     def forget(self, sender: str) -> None:
         """Forget the lookups of a peer that is gone."""
