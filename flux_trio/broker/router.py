@@ -26,7 +26,7 @@ from flux_trio.messages import (
     respond_error,
     service_of,
 )
-from flux_trio.messages.topics import DISCONNECT, SERVICE_BACK_EVENT
+from flux_trio.messages.topics import SERVICE_BACK_EVENT, disconnect_of
 from flux_trio.messages.types import NORESPONSE, PRIVATE
 from flux_trio.trace import Trace
 
@@ -236,7 +236,7 @@ class Router:
                 self._refuse(sender, request, Errno.EAGAIN, reason, ref)
                 return
         if request.flags & NORESPONSE:
-            if request.topic.endswith(_FAREWELL):
+            if request.topic == disconnect_of(service):
                 _forget_requests(sender, holder, service)
         elif request.matchtag:
             holder.inflight.setdefault(sender.name, {})[request.matchtag] = request
@@ -336,7 +336,7 @@ class Router:
         left = {
             request.sender: place
             for place, (_, request) in enumerate(waiting)
-            if request.topic == f"{service_of(request.topic)}.{DISCONNECT}"
+            if request.topic == disconnect_of(service_of(request.topic))
         }
         for place, (ref, request) in enumerate(waiting):
             if place < left.get(request.sender, 0):
@@ -349,9 +349,6 @@ class Router:
         if caller is not None:
             text = self.ended.get(service_of(request.topic), f"{gone.name} is gone")
             self._refuse(caller, request, Errno.ENOSYS, text, ref)
-
-
-_FAREWELL: Final = f".{DISCONNECT}"
 
 
 def _forget_requests(sender: Peer, holder: Peer, service: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -123,9 +124,10 @@ class ModelHost:
     def read(self, wanted: ReadOutput) -> OutputRead:
         """Return what is there of the output; a job that is acknowledged has none."""
         job = self.jobs.get(wanted.id)
+        written = {} if job is None else job.written
         chunks = []
-        for part in wanted.parts if job else ():
-            data = job.files[part.taskid, part.stream] if job else b""
+        for part in wanted.parts:
+            data = written.get((part.taskid, part.stream), b"")
             found = data[part.offset : part.offset + part.nbytes]
             if found:
                 chunks.append(Chunk(part.taskid, part.stream, part.offset, found))
@@ -205,13 +207,12 @@ class ModelHost:
 
     def _signal(self, jobid: int, signum: int) -> None:
         job = self.jobs.get(jobid)
-        for taskid in sorted(job.running) if job else ():
+        if job is None:
+            return
+        for taskid in sorted(job.running):
             if signum == SIGKILL or self._draw.random() >= self.habits.ignores:
-                self._die_soon(job, taskid, signum)
-
-    def _die_soon(self, job: HostedJob | None, taskid: int, signum: int) -> None:
-        assert job is not None
-        self._later(DIES_S * self._draw.random(), lambda: self._end(job, taskid, signum))
+                end = partial(self._end, job, taskid, signum)
+                self._later(DIES_S * self._draw.random(), end)
 
     def _end(self, job: HostedJob, taskid: int, status: int) -> None:
         if taskid not in job.running:

@@ -21,7 +21,7 @@ from flux_trio.cores.exec.vocabulary import (
     ShellLost,
     ToShell,
 )
-from flux_trio.cores.turns import ClockStepped, Core
+from flux_trio.cores.turns import Core
 from flux_trio.faults.catalogue import Holds
 from flux_trio.faults.consistency import OURS
 from flux_trio.faults.drawing import draw_plan
@@ -211,17 +211,8 @@ class ProcessWorld(CoresWorld):
     # --- turns of the service that no message begins
 
     def _post(self, station: Station, *inputs: ShellInput | OutputRead) -> None:
-        taken: list[Any] = list(inputs)
-        if station.stepped:
-            taken.insert(0, ClockStepped(station.stepped))
-            station.stepped = 0.0
-        try:
-            actions = station.core.turn(self.now, taken)
-        except Exception as error:  # noqa: BLE001 - as the world does in any other turn
-            self.errors.append(f"{EXEC} raised {type(error).__name__}: {error}")
-            self.crash(EXEC, str(error))
-        else:
-            self.perform(station, actions)
+        self._decide(station, list(inputs))
+        self._go_on()
 
     # --- time and chance
 
