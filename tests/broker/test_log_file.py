@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TypeAlias
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,11 +22,29 @@ def entry(n: int, text: str = "") -> LogEntry:
     return LogEntry(float(n), Level.INFO, "kvs", text or f"line {n}")
 
 
-def book(directory: Path) -> LogBook:
-    return LogBook(LogFile(directory))
+Open: TypeAlias = Callable[[Path], LogBook]
 
 
-def test_next_instance_reads_the_entries(tmp_path: Path) -> None:
+@contextmanager
+def books() -> Iterator[Open]:
+    """Yield a function that opens the log of a directory; close all of them after the block."""
+    with ExitStack() as stack:
+
+        def opened(directory: Path) -> LogBook:
+            log = LogBook(LogFile(directory))
+            stack.callback(log.close)
+            return log
+
+        yield opened
+
+
+@pytest.fixture
+def book() -> Iterator[Open]:
+    with books() as opened:
+        yield opened
+
+
+def test_next_instance_reads_the_entries(book: Open, tmp_path: Path) -> None:
     first = book(tmp_path)
     first.write(entry(1))
     second = book(tmp_path)
@@ -31,7 +53,7 @@ def test_next_instance_reads_the_entries(tmp_path: Path) -> None:
     assert (tmp_path / "log").stat().st_mode & 0o777 == 0o600
 
 
-def test_at_least_a_ring_of_entries_in_bounded_space(tmp_path: Path) -> None:
+def test_at_least_a_ring_of_entries_in_bounded_space(book: Open, tmp_path: Path) -> None:
     log = book(tmp_path)
     for n in range(3 * LOG_RING_SIZE + 5):
         log.write(entry(n))
@@ -43,7 +65,7 @@ def test_at_least_a_ring_of_entries_in_bounded_space(tmp_path: Path) -> None:
     assert lines == [LOG_RING_SIZE, 5]
 
 
-def test_long_entries_are_bounded_in_bytes(tmp_path: Path) -> None:
+def test_long_entries_are_bounded_in_bytes(book: Open, tmp_path: Path) -> None:
     log = book(tmp_path)
     for n in range(3 * FILE_BYTES_MAX // TEXT_CHARS_MAX):
         log.write(entry(n, "x" * TEXT_CHARS_MAX))
@@ -52,7 +74,7 @@ def test_long_entries_are_bounded_in_bytes(tmp_path: Path) -> None:
     assert max(sizes) <= FILE_BYTES_MAX
 
 
-def test_cleared_log_stays_cleared(tmp_path: Path) -> None:
+def test_cleared_log_stays_cleared(book: Open, tmp_path: Path) -> None:
     log = book(tmp_path)
     for n in range(LOG_RING_SIZE + 1):
         log.write(entry(n))
@@ -62,7 +84,7 @@ def test_cleared_log_stays_cleared(tmp_path: Path) -> None:
     assert list(book(tmp_path)) == [entry(7)]
 
 
-def test_log_goes_on_after_somebody_has_moved_its_file(tmp_path: Path) -> None:
+def test_log_goes_on_after_somebody_has_moved_its_file(book: Open, tmp_path: Path) -> None:
     log = book(tmp_path)
     log.write(entry(0))
     (tmp_path / "log").rename(tmp_path / "mine")
@@ -75,7 +97,9 @@ def test_log_goes_on_after_somebody_has_moved_its_file(tmp_path: Path) -> None:
     ]
 
 
-def test_directory_that_cannot_be_written_costs_nothing_but_the_file(tmp_path: Path) -> None:
+def test_directory_that_cannot_be_written_costs_nothing_but_the_file(
+    book: Open, tmp_path: Path
+) -> None:
     log = book(tmp_path / "not there")
     log.write(entry(1))
     log.clear()
@@ -83,7 +107,7 @@ def test_directory_that_cannot_be_written_costs_nothing_but_the_file(tmp_path: P
     assert list(log) == [entry(2)]
 
 
-def test_line_that_a_full_disk_has_cut_is_left_out(tmp_path: Path) -> None:
+def test_line_that_a_full_disk_has_cut_is_left_out(book: Open, tmp_path: Path) -> None:
     log = book(tmp_path)
     log.write(entry(1))
     log.write(entry(2))
@@ -98,7 +122,7 @@ def test_line_that_a_full_disk_has_cut_is_left_out(tmp_path: Path) -> None:
 def test_every_text_is_read_back(texts: list[str]) -> None:
     import tempfile
 
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, books() as book:
         log = book(Path(name))
         for text in texts:
             log.write(LogEntry(0.1, Level.ERR, text, text))

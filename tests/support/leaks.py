@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +29,18 @@ def holdings(instance: Instance) -> dict[str, Any]:
         "subscriptions": sum(len(peer.subscriptions.globs) for peer in peers),
         "requests": sum(len(requests) for peer in peers for requests in peer.inflight.values()),
         "timers": len(timers),
-        "fds": len(os.listdir("/proc/self/fd")),  # noqa: PTH208 - /proc has no Path of its own
+        "fds": descriptors(),
         "children": children(),
     }
+
+
+def descriptors() -> list[str]:
+    """What each file descriptor of this process is, such as a path or `socket:[123]`."""
+    found = []
+    for link in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # the directory itself, which is closed by now
+            found.append(f"{link.name} {link.readlink()}")
+    return sorted(found)
 
 
 def children() -> int:
