@@ -31,14 +31,17 @@ check: $(READY)
 	MYPYPATH=plugins $(BIN)/mypy plugins/*.py
 	$(BIN)/lint-imports
 
+# Timings, memory and growth: BENCH_TIME on a quiet machine; BENCH=NAME for one.
 bench: $(READY)
 	$(BIN)/python -m tests.benchmarks $(BENCH)
 
-# Kill an instance COUNT times under load; SEED shows a round again.
+# Kill an instance COUNT times under load: ten minutes for the usual 200. SEED shows a round again, or
+# goes on after Ctrl-C: each round prints the command for it.
 kill: $(READY)
 	$(BIN)/python -m tests.kill $(or $(COUNT),200) $(SEED)
 
-# Bad frames, payloads and bytes at the door: COUNT of them; SEED shows them again.
+# Bad frames, payloads and bytes at the door: COUNT of them; four minutes for the usual million. SEED
+# shows a round again, or goes on after Ctrl-C: each round prints the command for it.
 fuzz-wire: $(READY)
 	$(BIN)/python -m tests.fuzz $(or $(COUNT),1000000) $(SEED)
 
@@ -51,11 +54,13 @@ processes: $(READY)
 edits: $(READY)
 	$(BIN)/python -m tests.planter.edits --write
 
-# Each row of the state tables wrong, one at a time: which test notices? TABLE=ALLOC for one table.
+# Each row of the state tables wrong, one at a time: which test notices? At most two hours on two
+# processors; a run that was stopped goes on. TABLE=ALLOC for one table.
 mutate-tables: $(READY)
 	$(BIN)/python -m tests.planter tables $(and $(TABLE),--only $(TABLE))
 
-# Each clause broken by an edit of the program: does its test fail? CLAUSE=27.alloc.1 for one.
+# Each clause broken by an edit of the program: does its test fail? At most two hours on two processors;
+# a run that was stopped goes on. CLAUSE=27.alloc.1 for one.
 clause-proofs: $(READY)
 	$(BIN)/python -m tests.proofs $(and $(CLAUSE),--clause $(CLAUSE))
 

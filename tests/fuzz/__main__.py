@@ -1,6 +1,7 @@
 """`python -m tests.fuzz [COUNT] [SEED]`: COUNT cases, a million unless given.
 
 Of each thousand 900 are frames at the codec, 97 payloads at services, 3 connections at the door.
+The line that is printed before a round has the command that goes on there after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ def main(count: int, seed: int) -> None:
     began = time.monotonic()
     check_codec_does_not_grow(Random(seed), 5000)
     for start in range(0, count, ROUND):
-        run(min(ROUND, count - start), seed + start // ROUND)
+        of_round = seed + start // ROUND
+        print(f"from here: make fuzz-wire COUNT={count - start} SEED={of_round}", flush=True)
+        run(min(ROUND, count - start), of_round)
     print(f"{count} cases in {time.monotonic() - began:.0f} s: no finding")
 
 

@@ -38,10 +38,17 @@ def run_round(directory: Path, seed: int, lives_max: int = LIVES_OF_A_ROUND) -> 
 
 
 def run_many(count: int, seed: int) -> None:
-    """At least `count` kills from `seed` on, each round with a seed of its own, printed first."""
+    """At least `count` kills from `seed` on. Each round has a seed of its own.
+
+    The line that is printed before a round has the command that goes on there after Ctrl-C.
+    """
     jobs = 0
     for done in range(0, count, LIVES_OF_A_ROUND):
-        print(f"seed {seed}: kills {done + 1} to {done + LIVES_OF_A_ROUND}", flush=True)
+        print(
+            f"kills {done + 1} to {done + LIVES_OF_A_ROUND} of {count}, {jobs} jobs so far;"
+            f" from here: make kill COUNT={count - done} SEED={seed}",
+            flush=True,
+        )
         # kept when something is found
         directory = tempfile.mkdtemp(prefix="flux-trio-kill-")
         jobs += run_round(Path(directory), seed)
