@@ -20,6 +20,7 @@ from tests.benchmarks.pending import cancel_5k, pending_bytes, sched_1m
 from tests.benchmarks.plugins import load_plugin_100k, plugins_10, reprioritize_100k
 from tests.benchmarks.real_jobs import real_true
 from tests.benchmarks.reloading import reload_1k, reload_10k, reload_50
+from tests.benchmarks.shrinking import shrinking
 from tests.benchmarks.simulated import (
     simulate_1k_nodes,
     simulate_lassen,
@@ -66,6 +67,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Figure]]] = {
         view_10k,
         worlds_cores,
         worlds_stack,
+        shrinking,
     )
 }
 

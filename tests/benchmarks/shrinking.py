@@ -1,0 +1,38 @@
+"""From the first violation to the smallest story, for mistakes that are planted in the program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from statistics import median
+
+import msgspec
+
+from tests.benchmarks.measure import Figure
+from tests.mistakes.entries import Mistake, mistakes
+from tests.mistakes.processes import ask
+from tests.mistakes.shrinking import Shrunk
+from tests.mistakes.worker import Task
+
+EVERY = 4
+"""One of so many mistakes is planted."""
+SEEDS = 40
+"""A mistake that the first seeds do not show is left out."""
+JOBS, FAULTS = 3, 2
+
+
+def shrinking() -> Iterator[Figure]:
+    """Seconds and plans played, and how many stories are left with few jobs and faults."""
+    found = [each for each in map(_shrunk, list(mistakes())[::EVERY]) if each is not None]
+    count = len(found)
+    yield Figure(median(each.seconds for each in found), "s, median", count)
+    yield Figure(max(each.seconds for each in found), "s, longest", count)
+    yield Figure(median(each.nruns for each in found), "plans played, median", count)
+    yield Figure(max(each.nruns for each in found), "plans played, most", count)
+    small = [each for each in found if each.njobs <= JOBS and each.nfaults <= FAULTS]
+    yield Figure(len(small), f"plans of {JOBS} jobs and {FAULTS} faults at most", count)
+
+
+def _shrunk(mistake: Mistake) -> Shrunk | None:
+    answer = ask("tests.mistakes.shrinking", asdict(Task(0, SEEDS, mistake.edited())))
+    return msgspec.convert(answer, Shrunk | None)
