@@ -299,3 +299,15 @@ def test_prolog_of_a_canceled_job_holds_free() -> None:
     m.answer("job.state.run", posts=(("prolog-start", {"description": "p"}),))
     assert m.raise_(1)[-1] == "job-manager.raise -> {}"
     assert m.post(1, "prolog-finish", description="p", status=1) == ["sched.free 1"]
+
+
+def test_canceled_job_in_its_prolog_has_no_release_of_a_service_that_was_lost() -> None:
+    """No start was sent, so that nothing was ever under the execution service."""
+    m = ManagerScript(hooks=["job.state.run"], peers=True)
+    m.submit(1)
+    m.alloc(1)
+    m.answer("job.state.run", posts=(("prolog-start", {"description": "p"}),))
+    m.gone("job-exec")
+    m.raise_(1)
+    assert m.post(1, "prolog-finish", description="p", status=1) == ["sched.free 1"]
+    assert "release" not in m.names(1)
