@@ -68,10 +68,10 @@ def hello_comes_first(state: State, record: Record, _facts: Facts) -> Step:
         if not state:
             return Step(0, kept=True)
         text = f"{_sender(record)}: expected sched-hello before its first other request"
-        return Step(0, broken=Broken(text, (int(str(state)),)))
+        return Step(0, broken=Broken(text, (int(str(state)),), party=str(_sender(record))))
     if topic == READY and state != 0:
         text = f"{_sender(record)}: sched-ready, and it has not said sched-hello"
-        return Step(state or record.n, broken=Broken(text))
+        return Step(state or record.n, broken=Broken(text, party=str(_sender(record))))
     return Step(record.n if state is None else state)
 
 

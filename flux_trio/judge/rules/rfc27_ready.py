@@ -13,20 +13,19 @@ from flux_trio.judge.checks.shapes import (
     require_key,
     require_object,
 )
-from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
     Broken,
     Rules,
     Said,
     Seen,
-    State,
-    Step,
     errnum,
+    no_key,
     payload,
     received,
     rpc,
     sent,
+    view,
 )
 from flux_trio.judge.engine.selector import topic_of
 from flux_trio.judge.views.granting import ANSWERING, Answering
@@ -114,23 +113,48 @@ require_key(
 )
 
 
-@RULES.rule(
-    "27.ready.11", received("request", READY), sent("response", READY), key=rpc, state=Place
+def _fold_valid(_n: int | None, _part: None, record: Record, seen: Seen) -> Place | None:
+    if not isinstance(record.message, Request):
+        return None
+    content, link = payload(record), link_of(seen)
+    is_valid = MODE.fits(content.get("mode")) and (
+        not _is_limited(content) or LIMIT.fits(content.get("limit"))
+    )
+    is_due = record.message.sender == seen.facts.scheduler and link.hello_ended > link.hello
+    return record.n if is_valid and is_due else None
+
+
+VALID: Final = view(
+    "valid ready",
+    received("request", READY),
+    sent("response", READY),
+    key=rpc,
+    fold=_fold_valid,
+    state=Place,
+    reads=(LINK,),
 )
-def a_valid_ready_is_accepted(state: State, record: Record, facts: Facts) -> Step:
-    """The state is the record of its receipt, if the request is valid."""
-    if isinstance(record.message, Request):
-        content = payload(record)
-        is_valid = MODE.fits(content.get("mode")) and (
-            not _is_limited(content) or LIMIT.fits(content.get("limit"))
-        )
-        return Step(record.n if is_valid and record.message.sender == facts.scheduler else None)
-    if not isinstance(state, int) or record.party != facts.manager:
-        return Step()
+"""By RPC: the receipt of a valid sched-ready, after the answers to sched-hello."""
+
+FIRST: Final = view(
+    "first ready",
+    received("request", topics.SCHED_HELLO, READY),
+    key=no_key,
+    fold=lambda n, _part, record, _seen: n or record.n if topic_of(record) == READY else None,
+    state=Place,
+)
+"""The receipt of the first sched-ready since sched-hello."""
+
+
+@RULES.judge("27.ready.11", sent("response", READY), views=[VALID, FIRST])
+def a_valid_ready_is_accepted(record: Record, seen: Seen) -> Said:
+    """A second one is out of order."""
+    n = seen.at(VALID, rpc(record))
+    if n is None or n != seen.at(FIRST) or record.party != seen.facts.manager:
+        return None
     if not errnum(record):
-        return Step(kept=True)
+        return True
     text = f"sched-ready: is valid, and was answered with errnum {errnum(record)}"
-    return Step(broken=Broken(text, (state,), party=record.party))
+    return Broken(text, (n,), party=record.party)
 
 
 require_key(RULES, "27.ready.12", sent("response", READY), key="count", shape=INTEGER)

@@ -27,6 +27,7 @@ from flux_trio.judge.views.calls import (
     ENDS,
     GONE,
     OPEN,
+    SERVES,
     Answer,
     call_key,
     call_of,
@@ -93,7 +94,7 @@ def a_stream_ends_once(answer: Answer, record: Record, seen: Seen) -> Said:
     return Broken(text, (ended_at(record, seen),))
 
 
-@RULES.by(ANSWER, "6.streaming.4", ANSWERS, needs_headers=True)
+@RULES.by(ANSWER, "6.streaming.4", ANSWERS, needs_headers=True, views=[SERVES])
 def responses_of_a_stream_have_the_flag(answer: Answer, record: Record, seen: Seen) -> Said:
     if not answer.is_streaming or answer.errnum:
         return None
@@ -101,7 +102,9 @@ def responses_of_a_stream_have_the_flag(answer: Answer, record: Record, seen: Se
         return True
     call = call_of(record, seen)
     assert call is not None
-    return Broken(f"{call.topic}: a response of the stream has no streaming flag", (call.n,))
+    text = f"{call.topic}: a response of the stream has no streaming flag"
+    server = seen.at(SERVES, service_of(call.topic)) or ""
+    return Broken(text, (call.n,), party=server)
 
 
 @RULES.judge(

@@ -100,9 +100,14 @@ class Acquired(Live, frozen=True, gc=False):
 
 
 def _is_valid(grow: Mapping[str, Any]) -> bool:
-    """Whether there is nothing about a grow for which it may be refused."""
-    idsets = [idset_of(grow.get(key, "")) for key in ("online", "offline", "up")]
-    return resources_in(grow.get("resources")) is not None and None not in idsets
+    """Whether there is nothing about a grow for which it may be refused.
+
+    In the current edition it has no type, and `up` in place of two required keys.
+    """
+    is_classic = grow.get("type") == "grow"
+    idsets = [grow.get("online"), grow.get("offline")] if is_classic else [grow.get("up", "")]
+    is_readable = None not in map(idset_of, idsets)
+    return is_readable and resources_in(grow.get("resources")) is not None
 
 
 def traits_of(r: Any) -> frozenset[str]:

@@ -40,9 +40,12 @@ def _is_wrong(record: Record, seen: Seen) -> bool:
     kind = answer.get("type")
     if not is_pending(asked, seen):
         return kind not in (ANNOTATE, CANCEL) or asked == NOTHING_ASKED
+    annotations, note = answer.get("annotations"), answer.get("note")
+    if not isinstance(annotations, dict | None) or not isinstance(note, str | None):
+        return True
     if kind == ANNOTATE:
-        return not isinstance(answer.get("annotations"), dict)
-    return kind not in FINAL
+        return annotations is None
+    return kind not in FINAL or (kind == CANCEL and not asked.cancel)
 
 
 _WRONG: Final = Trait(
