@@ -21,9 +21,9 @@ from flux_trio.faults import (
 )
 from flux_trio.faults.by_hand import ByHand
 from flux_trio.faults.disk import StoreKind
+from flux_trio.faults.lives import Lives
 from flux_trio.faults.plan import Depth, program_of
 from flux_trio.faults.plugin_files import check_files
-from flux_trio.faults.running import Lives
 from flux_trio.faults.states import GONE, WatchedGame
 from flux_trio.faults.telling import place_of_break
 from flux_trio.formats import FormatError

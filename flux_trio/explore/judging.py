@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from flux_trio.explore.remembered import digest
-from flux_trio.faults.running import LONG_TEXT, all_clauses
+from flux_trio.faults.lives import LONG_TEXT, all_clauses
 from flux_trio.judge import Monitor, Move, Standing, Violation, mover
 from flux_trio.judge.rules import ALL_RULES
 

@@ -21,10 +21,11 @@ from flux_trio.faults import parties
 from flux_trio.faults.catalogue import AtMoment, When
 from flux_trio.faults.flight import Flight
 from flux_trio.faults.jobs import States
+from flux_trio.faults.lives import Lives
 from flux_trio.faults.moments import Nth, flights_of
 from flux_trio.faults.plan import Plan, check_plan
 from flux_trio.faults.properties import Property
-from flux_trio.faults.running import STEPS_MAX, Game, Lives, Outcome
+from flux_trio.faults.running import STEPS_MAX, Game, Outcome
 from flux_trio.faults.tries import Tries
 from flux_trio.faults.world import EPOCH, CoresWorld
 from flux_trio.formats import FormatError

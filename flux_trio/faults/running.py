@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Self
@@ -11,6 +10,7 @@ from flux_trio.collector import rare_collections
 from flux_trio.config import Config, ExecConfig, JobManagerConfig, QueueTable, SchedConfig
 from flux_trio.faults.catalogue import Exclude, Fault, Holds, NodesUp, Shrink, When
 from flux_trio.faults.jobs import Jobs, stored_job
+from flux_trio.faults.lives import Lives, described, violator
 from flux_trio.faults.machines import Surroundings
 from flux_trio.faults.missed import missed
 from flux_trio.faults.moments import Moments
@@ -25,10 +25,9 @@ from flux_trio.faults.workload import JOB_ACTIONS, Do, JobPlan, queue_name
 from flux_trio.faults.world import CoresWorld
 from flux_trio.formats import EVENTLOG, Idset, ResourceSet, format_fluid, job_key
 from flux_trio.jobtap import PluginLoop
-from flux_trio.judge import Clause, Monitor, Violation, load_clauses
-from flux_trio.judge.rules import ALL_RULES
+from flux_trio.judge import Violation
 from flux_trio.protocols import Job, JobEvent
-from flux_trio.trace import Batches, Kind, Record, Sink
+from flux_trio.trace import Kind, Record, Sink
 
 STEPS_MAX: Final = 50_000  # a world of 20 jobs takes about 1,000
 RECORDS_MAX: Final = (200_000, 2_000)
@@ -37,8 +36,6 @@ plugin that lets its own jobs be asked about again and again needs hardly a step
 FAULTS_STEPS_MAX: Final = 5_000
 """Then everything is put right, at rest or not: if a module has left by itself, the owner asks it
 for something again and again."""
-_CONFIG: Final[str] = Kind.CONFIG.value
-LONG_TEXT: Final = "6.response.4"  # it recommends short error texts; longer ones are wanted here
 QUIET_S: Final = 3_600.0
 WAITING_S: Final = 86_400.0
 """Plugins may act every few seconds for ever. Beside them a world counts as at rest when no job has
@@ -102,55 +99,6 @@ def play(plan: Plan, sinks: Iterable[Sink] = ()) -> Game:
     with Game(plan, sinks) as game:
         game.play()
         return game
-
-
-class Lives:
-    """Judges a trace; with each life of the instance a new trace begins, as in a file of its own.
-
-    What a killed instance was about to do is not due any more.
-    """
-
-    def __init__(self) -> None:
-        self._earlier: list[Violation] = []
-        self._is_over = False
-        self._is_broken = False
-        self._begin()
-
-    def _begin(self) -> None:
-        self._monitor = Monitor(ALL_RULES, all_clauses(), is_simulated=True)
-        self._batches = Batches(self._monitor.observe)
-
-    def observe(self, record: Record) -> None:
-        """Take the next record; a Sink. After the end nothing is judged any more."""
-        if self._is_over:
-            return
-        if record.kind == _CONFIG:  # the first record of a life
-            self._batches.flush()
-            self._earlier += self._monitor.violations
-            self._begin()
-        self._batches.append(record)
-
-    def pause(self, world: CoresWorld) -> None:
-        """Nobody has anything to do before time passes: what is due now is a violation.
-
-        This holds in the first life: a trace does not tell what the next one has read.
-        """
-        if world.life == 0 and not self._is_broken:
-            self._batches.flush()
-            self._is_broken = bool(self._monitor.finish())
-
-    def finish(self) -> None:
-        """The trace ends at rest: what is due now is a violation."""
-        self._batches.flush()
-        self._monitor.finish()
-        self._is_over = True
-
-    @property
-    def violations(self) -> list[Violation]:
-        """What was broken in all lives."""
-        self._batches.flush()
-        found = [*self._earlier, *self._monitor.violations]
-        return [each for each in found if each.clause != LONG_TEXT]
 
 
 class Game:
@@ -289,6 +237,8 @@ class Game:
 
     def put_right(self) -> None:
         """End the faults: load what is not there."""
+        if self.lives is not None:
+            self.lives.hold_to_account(self.world)
         if self.moments is not None:
             self.moments.end()
             self.moments = None
@@ -336,9 +286,10 @@ class Game:
         said = {each.name: w.problem for each, w in self._watchers.items() if w.problem}
         problems += [f"{name}: {text}" for name, text in (self.broken | said).items()]
         problems += [f"{ERROR}: {each}" for each in world.errors]
-        violations = tuple(lives.violations)
-        lies = [_told(each) for each in violations if _violator(each) in world.liars]
-        problems += [_told(each) for each in violations]
+        violations = lives.violations
+        lies = [described(each) for each in violations if violator(each) in world.liars]
+        problems += [described(each) for each in violations]
+        lies += [described(each) for each in lives.owed]
         if any(fault.holds is Holds.NO_ERROR for fault in self.struck):
             excused = [each for each in problems if property_of(each) != ERROR]
         else:
@@ -346,7 +297,7 @@ class Game:
         return Outcome(
             self.plan,
             tuple(each for each in problems if each not in excused),
-            violations,
+            (*violations, *lives.owed),
             tuple(self.struck),
             world.nsteps,
             tuple(world.log),
@@ -426,18 +377,6 @@ def _still(job: Job) -> str:
     return f"{text}, and waits for {waits}" if waits else text
 
 
-def _told(violation: Violation) -> str:
-    return f"{violation.clause}: record {violation.record.n}: {violation.text}"
-
-
-def _violator(violation: Violation) -> str:
-    """Return who broke a clause, or the one from which this follows; of a message its sender."""
-    while violation.cause is not None:
-        violation = violation.cause
-    record = violation.record
-    return record.party if record.kind == Kind.SEND else violation.party
-
-
 def _urgencies(jobs: list[int]) -> tuple[Do, ...]:
     """Return the requests by which jobs that are held go on."""
     return tuple(Do(0.0, "urgency", job=place, value=URGENCY) for place in range(len(jobs)))
@@ -455,12 +394,6 @@ def _nodes_back(plan: Plan) -> Iterator[Do]:
 
 
 _WORLDS: Final = {"cores": CoresWorld, "stack": StackWorld}
-
-
-@functools.cache
-def all_clauses() -> dict[str, Clause]:
-    """Return the registry of clauses, which is read once."""
-    return load_clauses()
 
 
 def config_of(plan: Plan) -> Config:

@@ -13,9 +13,10 @@ from typing import Any, Final
 import msgspec
 
 from flux_trio.cores.state import Plain
+from flux_trio.faults.lives import Lives
 from flux_trio.faults.plan import Plan
 from flux_trio.faults.properties import Property
-from flux_trio.faults.running import Game, Lives
+from flux_trio.faults.running import Game
 from flux_trio.faults.world import CoresWorld
 from flux_trio.formats import format_fluid
 from flux_trio.trace import Kind, Record, Sink

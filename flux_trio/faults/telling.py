@@ -11,10 +11,11 @@ import msgspec
 
 from flux_trio.faults.campaign import Setup, main_property
 from flux_trio.faults.catalogue import Exclude, NodesUp, When, Which
+from flux_trio.faults.lives import Lives, all_clauses
 from flux_trio.faults.plan import Do, Fault, JobPlan, Plan, plugin_file
 from flux_trio.faults.properties import Property
 from flux_trio.faults.reached import name_of_fault
-from flux_trio.faults.running import Lives, Outcome, all_clauses, property_of, run_plan
+from flux_trio.faults.running import Outcome, property_of, run_plan
 from flux_trio.faults.states import WatchedGame
 from flux_trio.faults.workload import meant_by
 from flux_trio.formats import format_fluid

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from flux_trio.faults import Crash, Do, Fault, JobPlan, Plan, When
+from flux_trio.faults.lives import Lives
 from flux_trio.faults.plan import Depth
-from flux_trio.faults.running import Game, Lives, play
+from flux_trio.faults.running import Game, play
 from flux_trio.faults.world import EPOCH, CoresWorld
 from flux_trio.formats import parse_eventlog
 from flux_trio.messages import Request, Response, topics

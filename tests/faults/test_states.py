@@ -10,9 +10,9 @@ import pytest
 from flux_trio.cores.ingest.core import IngestCore
 from flux_trio.faults import Crash, JobPlan, Plan, When, run_plan
 from flux_trio.faults.by_hand import ByHand
+from flux_trio.faults.lives import Lives
 from flux_trio.faults.plan import Depth
 from flux_trio.faults.properties import Property
-from flux_trio.faults.running import Lives
 from flux_trio.faults.states import WatchedGame, changed_lines, state_lines
 from flux_trio.formats import format_fluid
 from flux_trio.messages import Request, topics

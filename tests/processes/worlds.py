@@ -25,9 +25,10 @@ from flux_trio.cores.turns import Core
 from flux_trio.faults.catalogue import Holds
 from flux_trio.faults.consistency import OURS
 from flux_trio.faults.drawing import draw_plan
+from flux_trio.faults.lives import Lives
 from flux_trio.faults.pauses import no_job_runs_beyond_its_time_limit, no_job_runs_on_lost_nodes
 from flux_trio.faults.plan import Plan
-from flux_trio.faults.running import Game, Lives, surroundings_of
+from flux_trio.faults.running import Game, surroundings_of
 from flux_trio.faults.station import Station
 from flux_trio.faults.user import Owner, jobspec_of
 from flux_trio.faults.workload import JobPlan
