@@ -19,7 +19,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from docs import make_conversation, make_plugins, make_tables
+from docs import make_breaches, make_conversation, make_plugins, make_tables
 
 DOCS = Path(__file__).parent
 _SAMPLE = re.compile(
@@ -46,6 +46,7 @@ def made() -> dict[str, str]:
     parts = {f"jobtap/{name}": text for name, text in make_plugins.parts().items()}
     parts |= {f"testing/{name}": text for name, text in make_plugins.harness_parts().items()}
     tables = {f"tables/{name}": text for name, text in make_tables.tables().items()}
+    tables |= {f"faults/{name}": text for name, text in make_breaches.tables().items()}
     return parts | tables | {"conversation": make_conversation.markdown()}
 
 

@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from flux_trio.faults.catalogue import (
+    BREACHES,
+    UNBREAKABLE,
+    AlsoAsked,
+    BrokenClause,
     ClockDrift,
     ClockJump,
     CrashLoop,
@@ -83,6 +87,23 @@ def _check_fault(plan: Plan, fault: Fault, where: str) -> None:
         case NodesDown() | NodesUp() | Drain() | Shrink() | Exclude():
             for place, rank in enumerate(fault.ranks):
                 _check(rank, _nodes(plan), f"{where}.ranks[{place}]")
+        case GrantOverlap() | GrantForeign() | ErrorAnswer() | BrokenClause():
+            _check_lie(plan, fault, where)
+        case CrashLoop():
+            if fault.times * fault.every > BUSY_S:
+                expected = f"at most {BUSY_S:.0f} seconds for {fault.times} times together"
+                raise FormatError(expected, fault.times * fault.every, f"{where}.every")
+        case WrongRequest() | AlsoAsked():
+            service, *method = fault.topic.split(".")
+            if not (service and method and all(method)):
+                expected = f"a topic such as {topics.JOB_RAISE}"
+                raise FormatError(expected, fault.topic, f"{where}.topic")
+
+
+def _check_lie(
+    plan: Plan, fault: GrantOverlap | GrantForeign | ErrorAnswer | BrokenClause, where: str
+) -> None:
+    match fault:
         case GrantOverlap():
             _check(fault.rank, _nodes(plan), f"{where}.rank")
             cores = ("the number of one of the {} cores of a node", plan.cores)
@@ -96,15 +117,22 @@ def _check_fault(plan: Plan, fault: Fault, where: str) -> None:
         case ErrorAnswer():
             if fault.which.type != "response":
                 raise FormatError("response", fault.which.type, f"{where}.which.type")
-        case CrashLoop():
-            if fault.times * fault.every > BUSY_S:
-                expected = f"at most {BUSY_S:.0f} seconds for {fault.times} times together"
-                raise FormatError(expected, fault.times * fault.every, f"{where}.every")
-        case WrongRequest():
-            service, *method = fault.topic.split(".")
-            if not (service and method and all(method)):
-                expected = f"a topic such as {topics.JOB_RAISE}"
-                raise FormatError(expected, fault.topic, f"{where}.topic")
+        case BrokenClause():
+            _check_breakable(fault.clause, f"{where}.clause")
+
+
+def _check_breakable(clause: str, where: str) -> None:
+    """Raise FormatError if there is no lie that breaks the clause; it names those near to it."""
+    if clause in BREACHES:
+        return
+    section = clause.rpartition(".")[0]
+    near = [each for each in BREACHES if each.startswith(f"{section}.")]
+    expected = "a clause of the section Break a chosen clause of docs/reference/faults.md"
+    if near:
+        expected += f", such as {', '.join(near)}"
+    if clause in UNBREAKABLE:
+        expected += f" ({clause} is not there: {UNBREAKABLE[clause]})"
+    raise FormatError(expected, clause, where)
 
 
 def _check_grant(which: Which, where: str) -> None:

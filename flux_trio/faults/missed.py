@@ -8,7 +8,19 @@ from typing import Any, Final
 
 import msgspec
 
-from flux_trio.faults.catalogue import Fault, PluginFault, When, Which
+from flux_trio.faults.catalogue import (
+    BREACHES,
+    AtMoment,
+    BrokenClause,
+    Fault,
+    InFlight,
+    Lie,
+    Lies,
+    OnTheWay,
+    PluginFault,
+    When,
+    Which,
+)
 from flux_trio.faults.workload import JOB_ACTIONS, Do
 from flux_trio.formats.glob import is_glob
 
@@ -35,9 +47,9 @@ def missed_text(fault: Fault, came: Collection[str] = ()) -> str:
     told with it.
     """
     fields: dict[str, Any] = msgspec.to_builtins(fault)
-    places = {"type", "when", "which"} | (
-        {"nth", "hook"} if isinstance(fault, PluginFault) else set()
-    )
+    places = {"type", "when", "which", "nth"}
+    if isinstance(fault, PluginFault):
+        places.add("hook")
     values = ", ".join(f"{key} {value}" for key, value in fields.items() if key not in places)
     said = f" ({values})" if values else ""
     return f"{fields['type']}{said} never struck: there was no {_place(fault)}{_meant(fault, came)}"
@@ -55,12 +67,20 @@ def unprompted_text(request: Do) -> str:
 def _place(fault: Fault) -> str:
     if isinstance(fault, PluginFault):
         return f"question number {fault.nth} about {fault.hook}"
-    place: When | Which | int = fault.when if hasattr(fault, "when") else fault.which
-    return f"turn {place}" if isinstance(place, int) else _message(place)
+    place = _sought(fault)
+    text = f"turn {place}" if isinstance(place, int) else _message(place)
+    has = BREACHES[fault.clause].has if isinstance(fault, BrokenClause) else {}
+    return text + "".join(f", with {key} {value}" for key, value in has.items())
+
+
+def _sought(fault: AtMoment | InFlight | Lies) -> When | Which | int:
+    if isinstance(fault, Lie):
+        return fault.sought
+    return fault.which if isinstance(fault, OnTheWay) else fault.when
 
 
 def _meant(fault: Fault, came: Collection[str]) -> str:
-    place = getattr(fault, "when", None) or getattr(fault, "which", None)
+    place = None if isinstance(fault, PluginFault) else _sought(fault)
     if not isinstance(place, When | Which) or place.topic in came or is_glob(place.topic):
         return ""
     close = difflib.get_close_matches(place.topic, sorted(came), n=1, cutoff=_NEARLY)

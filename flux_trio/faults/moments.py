@@ -24,9 +24,10 @@ PARTY: Final = "faults"
 
 
 class Nth:
-    """Finds the nth message that matches."""
+    """Finds the nth message that matches; with `fits`, only messages that fit count."""
 
-    def __init__(self, sought: When | Which) -> None:
+    def __init__(self, sought: When | Which, fits: Callable[[Any], bool] = lambda _: True) -> None:
+        self._fits = fits
         self._kind: str = sought.side if isinstance(sought, When) else Kind.SEND.value
         self._type = _TYPES[sought.type]
         self._party = sought.party
@@ -42,6 +43,8 @@ class Nth:
         if not self.may_be(kind, type(message), getattr(message, "topic", "")) or (
             self._party and party != self._party
         ):
+            return False
+        if not self._fits(message):
             return False
         self._left -= 1
         return self._left == 0
@@ -83,7 +86,7 @@ class Moments:
         if isinstance(fault, OnTheWay):
             self._await(fault.which, lambda record: self._befall(fault, record))
         elif isinstance(fault, Lie):
-            self._lies.append((Nth(fault.which), fault))
+            self._lies.append((Nth(fault.sought, fault.fits), fault))
         elif isinstance(fault, PluginFault):
             self._plugin.append((fault, fault.nth - 1))
         elif isinstance(fault.when, When):

@@ -239,10 +239,17 @@ CASES = (
     Case(c.UnknownId(GRANT), clause="27.background.1"),
     Case(c.Repeated(GRANT), clause="27.success.8"),
     Case(c.StrayAnswer(GRANT), clause="27.background.1"),
+    Case(c.AlsoSaid(GRANT, {"note": "again"}), clause="27.success.8"),
+    Case(
+        c.AlsoAsked(GRANT, topics.RESOURCE_RELEASE, {"group": "default", "targets": "0"}),
+        clause="28.release.7",
+    ),
+    Case(c.NotStreaming(Which(topics.SCHED_HELLO)), clause="27.hello.3"),
     Case(c.Withheld(LAUNCH), clause="32.start.35"),
     Case(c.ErrorAnswer(GRANT), clause="27.impl.10"),
     Case(c.GrantOverlap(R_STORED), clause="invariant.no-double-allocation"),
     Case(c.GrantForeign(R_STORED), clause="20.overview.3"),
+    Case(c.BrokenClause("32.start.18", nth=2), clause="32.start.18"),
 )
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from prompt_start import prompt_start, prompt_start_by_durations
 
-from flux_trio.faults import Crash, Linger, When
+from flux_trio.faults import BrokenClause, Crash, Linger, When
 from flux_trio.faults.plan import plan_from_toml
 from flux_trio.testing import PropertyBroken, WorldHarness
 
@@ -31,6 +31,12 @@ def test_job_manager_that_hangs_delays_a_start(world: WorldHarness) -> None:
     world.faults.append(Linger("job-manager", When("job-exec.start", side="send"), seconds=10.0))
     with pytest.raises(PropertyBroken, match="starts 10 s after its alloc event"):
         world.play(prompt_start_by_durations)
+
+
+def test_execution_service_that_breaks_a_clause_delays_no_start(world: WorldHarness) -> None:
+    world.submit(count=3, run=5.0)
+    world.faults.append(BrokenClause("32.start.31"))  # a status that is a text
+    world.play(prompt_start_by_durations)
 
 
 def test_counterexample_is_kept(world: WorldHarness) -> None:

@@ -3,6 +3,8 @@
 `Fault` is any of them, in the order of the page docs/reference/faults.md.
 """
 
+from typing import Final
+
 from flux_trio.faults.catalogue.base import (
     BaseFault,
     Holds,
@@ -13,12 +15,17 @@ from flux_trio.faults.catalogue.base import (
     When,
     Which,
 )
+from flux_trio.faults.catalogue.breaches import BREACHES, UNBREAKABLE, Breach
+from flux_trio.faults.catalogue.broken_clause import BrokenClause
 from flux_trio.faults.catalogue.lies import (
+    AlsoAsked,
+    AlsoSaid,
     ChangedKey,
     ErrorAnswer,
     GrantForeign,
     GrantOverlap,
     NoObject,
+    NotStreaming,
     RemovedKey,
     Repeated,
     StrayAnswer,
@@ -131,18 +138,32 @@ Lies = (
     | UnknownId
     | Repeated
     | StrayAnswer
+    | AlsoSaid
+    | AlsoAsked
+    | NotStreaming
     | Withheld
     | ErrorAnswer
     | GrantOverlap
     | GrantForeign
+    | BrokenClause
 )
 """What a party says in breach of a clause."""
+
+UNDRAWN: Final = (AlsoSaid, AlsoAsked, NotStreaming, BrokenClause)
+"""The faults that no seed draws: they are for plans that somebody writes."""
 
 Fault = AtMoment | InFlight | Plugins | Lies
 
 __all__ = [
+    "BREACHES",
+    "UNBREAKABLE",
+    "UNDRAWN",
+    "AlsoAsked",
+    "AlsoSaid",
     "AtMoment",
     "BaseFault",
+    "Breach",
+    "BrokenClause",
     "ChangedKey",
     "ClockDrift",
     "ClockJump",
@@ -179,6 +200,7 @@ __all__ = [
     "NoObject",
     "NodesDown",
     "NodesUp",
+    "NotStreaming",
     "OnTheWay",
     "Overtaken",
     "PluginFault",

@@ -121,15 +121,32 @@ class OnTheWay(BaseFault, frozen=True):
 
 
 class Lie(BaseFault, frozen=True):
-    """A party breaks a clause: it says something else than the message `which`."""
+    """A party breaks a clause: it says something else than the message that is `sought`."""
 
     holds: ClassVar[Holds] = Holds.OTHERS
+
+    @property
+    @abstractmethod
+    def sought(self) -> Which:
+        """The message that the party does not say as it is: of those that fit, the nth."""
+
+    def fits(self, message: Request | Response | Event) -> bool:  # noqa: ARG002 - the interface
+        """Return whether a message counts that has the topic, the type and the party."""
+        return True
+
+    @abstractmethod
+    def said(self, message: Request | Response | Event) -> list[Request | Response | Event]:
+        """Return the messages that are sent in place of `message`."""
+
+
+class LieInPlaceOf(Lie, frozen=True):
+    """A party says something else than the message `which`."""
 
     which: Which
 
     def __post_init__(self) -> None:
         _check_which(self.which)
 
-    @abstractmethod
-    def said(self, message: Request | Response | Event) -> list[Request | Response | Event]:
-        """Return the messages that are sent in place of `message`."""
+    @property
+    def sought(self) -> Which:
+        return self.which

@@ -1,0 +1,72 @@
+"""What a party says that lies, message by message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from flux_trio.faults import AlsoAsked, AlsoSaid, ChangedKey, NotStreaming, RemovedKey, Which
+from flux_trio.messages import Request, Response, topics
+from flux_trio.messages.types import NORESPONSE, STREAMING
+
+WHICH = Which("job-exec.start", type="response")
+FINISH = Response("job-exec.start", {"id": 1, "type": "finish", "data": {"status": 0}})
+COMMIT = Request(topics.KVS_COMMIT, {"ops": [["put", "job.1.R", '{"version":1,"list":[1,2]}']]}, 7)
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ("data", {"id": 1, "type": "finish"}),
+        ("data.status", {"id": 1, "type": "finish", "data": {}}),
+        ("data.note", FINISH.payload),
+        ("note.text", FINISH.payload),
+        ("type.0", FINISH.payload),
+    ],
+)
+def test_key_to_remove_may_be_a_path(key: str, expected: Any) -> None:
+    (said,) = RemovedKey(WHICH, key).said(FINISH)
+    assert said == msgspec.structs.replace(FINISH, payload=expected)
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("version", '{"version":5,"list":[1,2]}'),
+        ("list.1", '{"version":1,"list":[1,5]}'),
+        ("new.part", '{"version":1,"list":[1,2],"new":{"part":5}}'),
+        ("list.2", '{"version":1,"list":[1,2]}'),
+        ("list.first", '{"version":1,"list":[1,2]}'),
+    ],
+)
+def test_path_goes_into_arrays_and_texts_of_json(key: str, text: str) -> None:
+    (said,) = ChangedKey(WHICH, f"ops.0.2.{key}", 5).said(COMMIT)
+    assert said.payload == {"ops": [["put", "job.1.R", text]]}
+
+
+def test_what_is_changed_keeps_its_place() -> None:
+    (said,) = ChangedKey(WHICH, "id", 2).said(FINISH)
+    assert list(said.payload or ()) == ["id", "type", "data"]
+
+
+def test_nobody_answers_a_request_that_is_also_said() -> None:
+    said, other = AlsoSaid(WHICH, {"ops": []}).said(COMMIT)
+    assert said == COMMIT
+    assert other == Request(topics.KVS_COMMIT, {"ops": []}, flags=NORESPONSE)
+
+
+def test_answer_that_is_also_said_may_have_another_topic() -> None:
+    _, other = AlsoSaid(WHICH, topic="job-exec.kill").said(FINISH)
+    assert other == msgspec.structs.replace(FINISH, topic="job-exec.kill")
+
+
+def test_request_that_is_also_asked_comes_after_the_message() -> None:
+    said = AlsoAsked(WHICH, topics.JOB_RAISE, {"id": 1}).said(FINISH)
+    assert said == [FINISH, Request(topics.JOB_RAISE, {"id": 1}, flags=NORESPONSE)]
+
+
+def test_other_flags_stay_without_that_of_a_stream() -> None:
+    hello = Request(topics.SCHED_HELLO, None, 1, STREAMING | NORESPONSE)
+    assert NotStreaming(WHICH).said(hello) == [msgspec.structs.replace(hello, flags=NORESPONSE)]
