@@ -168,6 +168,15 @@ def test_story_of_a_plan(broken: Path) -> None:
     assert any("sched has crashed" in line for line in lines)
 
 
+def test_story_of_a_property_that_holds_says_what_is_broken(broken: Path) -> None:
+    result = replay(broken, "--story", "--until", "once")
+    lines = result.stdout.splitlines()
+    assert any(line.startswith(f"{NOT_ASKED}: record ") for line in lines)
+    assert lines[-1] == "once was not broken"
+    assert "every property held" not in result.stdout
+    assert result.exit_code == 1
+
+
 def test_each_turn_is_shown_with_what_it_changed(broken: Path) -> None:
     lines = replay(broken, "--step").stdout.splitlines()
     assert lines[1] == "at the start"

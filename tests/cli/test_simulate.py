@@ -135,12 +135,9 @@ class Favour(jobtap.Plugin):
 def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
     noise = tmp_path / "noise"
     noise.write_bytes(b"\xce\x00")
-    for args in ((noise, *MACHINE), (WORKLOAD, *MACHINE, "--config", noise)):
-        result = simulate(*args)
-        assert result.exit_code == 1
-        assert result.stderr.startswith(
-            f"flux-trio simulate: ERROR: {noise}: expected text in UTF-8"
-        )
+    result = simulate(noise, *MACHINE)
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"flux-trio simulate: ERROR: {noise}: expected text in UTF-8")
 
 
 def test_plugins_are_compared_in_one_report(tmp_path: Path) -> None:
@@ -263,12 +260,23 @@ def test_users_are_a_number_or_the_logs(tmp_path: Path) -> None:
     assert "expected a column User, or an SWF log" in result.stderr
 
 
-def test_a_configuration_that_is_wrong_is_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "No such file or directory"),
+        (b"\xce\x00", "expected text in UTF-8"),
+        (b"[queue.debug]\n", "expected"),
+    ],
+)
+def test_a_configuration_that_cannot_be_read_or_is_wrong_is_wrong_usage(
+    tmp_path: Path, content: bytes | None, said: str
+) -> None:
     config = tmp_path / "site.toml"
-    config.write_text("[queue.debug]\n")
+    if content is not None:
+        config.write_bytes(content)
     result = simulate(WORKLOAD, *MACHINE, "--config", config)
-    assert result.exit_code == 1
-    assert f"{config}: expected" in result.stderr
+    assert result.exit_code == 2
+    assert f"'--config': {config}: {said}" in result.stderr
 
 
 def test_plugin_that_is_not_there_is_said_in_a_line(tmp_path: Path) -> None:

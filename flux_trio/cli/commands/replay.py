@@ -107,8 +107,8 @@ def replay(
     _check_name(until, *PROPERTIES, *(each.name for each in checked))
     if story:
         with raising_told(plan):
-            is_told = _tell(plan, until or "", checked, program)
-        ctx.exit(BROKEN if is_told else 0)
+            is_broken = _tell(plan, until, checked, is_drawn=is_seed(source), program=program)
+        ctx.exit(BROKEN if is_broken else 0)
     shows = _Shows(by_step=by_step, until=until)
     with raising_told(plan), HandReplay(plan, checked, shows.after_step, until) as hand:
         outcome = shows.play(hand)
@@ -192,20 +192,21 @@ def _replay_trace(path: Path, shows: _Shows) -> bool:
     return shows.is_broken or difference is not None
 
 
-def _tell(plan: Plan, broken: str, properties: tuple[Property, ...], program: str) -> bool:
-    """Print the story, and return whether there is one.
-
-    Without one, say what never came of a plan that another `program` wrote.
-    """
+def _tell(
+    plan: Plan, until: str | None, properties: tuple[Property, ...], *, is_drawn: bool, program: str
+) -> bool:
+    """Print the story; without one, print what became of the plan. Return whether it broke."""
     from flux_trio.faults import run_plan, tell_story
     from flux_trio.views import story_text
 
-    story = tell_story(plan, broken, properties)
-    click.echo("every property held" if story is None else story_text(story), nl=story is None)
-    if story is None and program:
-        never_came = _never_came(run_plan(plan))
-        click.echo("\n".join([*never_came, _written_by(program, came=not never_came)]))
-    return story is not None
+    story = tell_story(plan, until or "", properties)
+    if story is not None:
+        click.echo(story_text(story), nl=False)
+        return True
+    outcome = run_plan(plan, properties=properties)
+    for line in outcome_lines(outcome, until, is_drawn=is_drawn, program=program):
+        click.echo(line)
+    return bool(outcome.problems)
 
 
 class _Shows:
