@@ -141,14 +141,16 @@ class Watch:
         """The state of each core at the last look, by module."""
         self._dumps: dict[str, Plain] = {}
         self.last = 0  # place of a record
+        self._since = 0  # place of the last record before this step
         self._acted: set[str] = set()  # parties of records since the last look
 
     def begin(self, world: CoresWorld) -> None:
         """Look at all cores. Their first states are changes at record 0, which have no lines."""
         self.look(world)
         self.changes[:] = [
-            Change(0, name, (), state_text(lines)) for name, lines in self.states.items()
+            Change(0, 0, name, (), state_text(lines)) for name, lines in self.states.items()
         ]
+        self._since = self.last
 
     def take(self, record: Record) -> None:
         """Note who does something."""
@@ -163,6 +165,7 @@ class Watch:
         Who is in a turn that was interrupted is looked at after the next step, too.
         """
         self.look(world, self._acted)
+        self._since = self.last
         if not world.is_in_turn:
             self._acted.clear()
 
@@ -181,7 +184,7 @@ class Watch:
             lines = (GONE,) if dump is None else changed_lines(before, after)
             if shown := tuple(lines):
                 state = GONE if dump is None else state_text(after)
-                self.changes.append(Change(self.last, name, shown, state))
+                self.changes.append(Change(self._since, self.last, name, shown, state))
 
 
 class WatchedGame(Game):

@@ -35,12 +35,14 @@ _TOLD_SERVICES: Final = (topics.SCHED, topics.JOB_EXEC, topics.RESOURCE, topics.
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one turn of a module did to the state of its core; `after` is the place of a record.
+    """What one turn of a module did to the state of its core.
 
+    The records of the turn come after the place `since`; `after` is the place of the last one.
     `lines` has a line for each place in the state that differs. `state` is the whole state as text.
     The first state of a core is a change at the place 0, without lines.
     """
 
+    since: int
     after: int
     module: str
     lines: tuple[str, ...]

@@ -27,26 +27,30 @@ def story_page(story: Story) -> str:
     """Return the page."""
     make = Rows()
     rows = [row for record in story.trace if (row := make.take(record)) is not None]
+    changes, left_out = _changes(story)
     found = Broken(story.broken, story.party, spelled(story.found), story.at, sorted(story.because))
     data = Data(
         rows=rows,
         violations=[found],
         clauses={story.broken: story.sentence},
         told=_told(story),
-        changes=_changes(story),
+        changes=changes,
+        left_out=left_out,
     )
     return viewer_page(f"{story.broken} is broken", _head(story), data)
 
 
-def _changes(story: Story) -> list[Change]:
+def _changes(story: Story) -> tuple[list[Change], int]:
     """Return the last CHANGES_MAX changes up to the violation, after the one before of each core.
 
-    So the page has the state of a core that none of the last turns has changed.
+    So the page has the state of a core that none of the last turns has changed. The number is the
+    place of the last record whose turn may be left out.
     """
     found = [each for each in story.changes if each.after <= last_of(story)]
     begin = max(len(found) - CHANGES_MAX, 0)
     before = {each.module: each for each in found[:begin]}
-    return [*sorted(before.values(), key=lambda each: each.after), *found[begin:]]
+    kept = [*sorted(before.values(), key=lambda each: each.after), *found[begin:]]
+    return kept, found[begin - 1].after if begin else 0
 
 
 def _told(story: Story) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 
 import msgspec
@@ -51,6 +52,21 @@ def test_each_turn_says_what_it_changes() -> None:
     assert any(line.endswith(f"{sent} -> {held}") for line in asked)
     (gone,) = [c for c in game.changes if c.lines == ("the module is not there",)]
     assert gone.module == "sched"
+
+
+def test_changes_say_which_records_are_of_their_turns() -> None:
+    trace: list[Record] = []
+    game = WatchedGame(PLAN, [trace.append])
+    assert game.play()
+    turns = sorted({(each.since, each.after) for each in game.changes if each.lines})
+    for (_, end), (begin, _) in itertools.pairwise(turns):
+        assert end <= begin
+    for each in game.changes:
+        records = [record for record in trace if each.since < record.n <= each.after]
+        actors = {
+            name for record in records for name in (record.party, (record.data or {}).get("module"))
+        }
+        assert each.module in actors or not each.lines
 
 
 def test_looking_changes_nothing() -> None:

@@ -134,7 +134,7 @@ class _Page(HTMLParser):
 
 
 def test_page_loads_nothing_and_has_the_violation_first(story: Story) -> None:
-    change = Change(story.at, "sched", ("core.x: 1 != 2",), "core.x = 2 <now>")
+    change = Change(story.at - 1, story.at, "sched", ("core.x: 1 != 2",), "core.x = 2 <now>")
     text = story_page(replace(story, changes=[change]))
     page = _Page()
     page.feed(text)
@@ -155,14 +155,16 @@ def data_of(story: Story) -> Any:
 def test_page_has_the_state_of_each_core_also_if_the_last_turns_did_not_change_it(
     story: Story,
 ) -> None:
-    first = [Change(0, name, (), f"first of {name}") for name in ("kvs", "sched")]
-    early = Change(1, "sched", ("x: 1 -> 2",), "early")
-    many = [Change(2, "job-exec", ("y",), f"{n}") for n in range(CHANGES_MAX)]
-    after = Change(story.at + 1, "kvs", ("z",), "after the violation")
+    first = [Change(0, 0, name, (), f"first of {name}") for name in ("kvs", "sched")]
+    early = Change(0, 1, "sched", ("x: 1 -> 2",), "early")
+    many = [Change(1, 2, "job-exec", ("y",), f"{n}") for n in range(CHANGES_MAX)]
+    after = Change(story.at, story.at + 1, "kvs", ("z",), "after the violation")
     page = data_of(replace(story, changes=[*first, early, *many, after]))
     states = [(each["after"], each["state"]) for each in page["changes"]]
     assert states[:3] == [(0, "first of kvs"), (1, "early"), (2, "0")]
     assert states[-1] == (2, f"{CHANGES_MAX - 1}")
+    assert page["left_out"] == 1
+    assert data_of(replace(story, changes=first))["left_out"] == 0
 
 
 def test_page_shows_first_what_tells_the_story(story: Story) -> None:

@@ -127,11 +127,12 @@ class Details {
 
   // The turn that a row of a story belongs to, and the states of all cores after it.
   changesAfter(row) {
-    const changes = this.page.changes;
-    if (!changes.length) return [];
-    const turn = changes.filter(({ after }) => after >= row.n && after === nextOf(changes, row.n));
+    const { changes, left_out: leftOut } = this.page;
+    if (!changes.length || row.n <= leftOut) return [];
+    const turn = changes.filter(({ since, after }) => since < row.n && row.n <= after);
+    const end = turn.at(-1)?.after ?? row.n;
     const states = new Map();
-    for (const change of changes) if (change.after <= row.n) states.set(change.module, change);
+    for (const change of changes) if (change.after <= end) states.set(change.module, change);
     const lines = turn.flatMap(({ module, lines }) => lines.map((line) => `${module}: ${line}`));
     return [
       element("h3", {}, "What this turn changes in the cores"),
@@ -180,10 +181,6 @@ class Details {
     const more = visits.length - LISTED_MAX;
     return more > 0 ? [...items, element("li", {}, `and ${more} more`)] : items;
   }
-}
-
-function nextOf(changes, n) {
-  return changes.find(({ after }) => after >= n)?.after;
 }
 
 function shortened(text) {

@@ -58,6 +58,8 @@ class Data(msgspec.Struct, kw_only=True):
     """The records that are shown first; empty: all."""
     changes: Sequence[Change] = ()
     """What the turns changed in the cores, in their order."""
+    left_out: int = 0
+    """The last record of the turns whose changes are not all in `changes`."""
     modules: Sequence[str] = ()
     """Modules that are loaded before the first row, as far as that is known."""
     live: bool = False

@@ -242,7 +242,7 @@ def test_what_a_trace_says_is_text(browser: Browser, tmp_path: Path) -> None:
     make = Rows()
     rows = [row for record in trace if (row := make.take(record, {EVIL})) is not None]
     judgement, _ = judged([])
-    change = Change(3, EVIL, (EVIL,), EVIL)
+    change = Change(2, 3, EVIL, (EVIL,), EVIL)
     story = Story(EVIL, EVIL, trace, EVIL, EVIL, at=3, played=(EVIL,), changes=[change])
     pages = [trace_page(EVIL, judgement, {}, rows, {EVIL: EVIL}), story_page(story)]
     for page in pages:
@@ -286,7 +286,7 @@ def test_empty_trace(browser: Browser, tmp_path: Path) -> None:
 def test_story_shows_the_violation_first(browser: Browser, tmp_path: Path) -> None:
     trace = traced(Crash("sched", When(topics.SCHED_ALLOC), back=3.0))
     at = next(r for r in trace if r.kind == Kind.EVENT and (r.data or {})["name"] == "alloc")
-    change = Change(at.n, "sched", ("core.x: 1 -> 2",), "core.x = 2 <now>")
+    change = Change(at.n - 1, at.n, "sched", ("core.x: 1 -> 2",), "core.x = 2 <now>")
     story = Story("27.alloc.1", "job waits", trace, "It asks.", "job-manager", at=at.n)
     story = replace(story, changes=[change], because=frozenset({5}))
     page = tmp_path / "story.html"
@@ -302,6 +302,35 @@ def test_story_shows_the_violation_first(browser: Browser, tmp_path: Path) -> No
     few = browser.run("return viewer.chart.view.length")
     browser.click("#told")
     assert few < browser.run("return viewer.chart.view.length") == len(trace)
+
+
+def test_each_row_of_a_story_shows_what_its_own_turn_changes(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """A turn of two records, one that changes nothing, and one after it."""
+    trace = traced(jobs=1)
+    places = range(10, 14)
+    one, two, quiet, last = (trace[at].n for at in places)
+    changes = [
+        Change(0, 0, "sched", (), "x = 0"),
+        Change(one - 1, two, "sched", ("x: 0 -> 1",), "x = 1"),
+        Change(quiet, last, "sched", ("x: 1 -> 2",), "x = 2"),
+    ]
+    page = tmp_path / "story.html"
+    page.write_text(story_page(Story("inactive", "job waits", trace, changes=changes)))
+    browser.open(page)
+    shown = []
+    for at in places:
+        browser.run("viewer.goTo(arguments[0])", at)
+        told = browser.run("return document.querySelector('#details').textContent")
+        shown.append(told.partition("changes in the cores")[2].partition("state of sched"))
+    found = [(change, state[:5]) for change, _, state in shown]
+    assert found == [
+        ("sched: x: 0 -> 1", "x = 1"),
+        ("sched: x: 0 -> 1", "x = 1"),
+        ("nothing", "x = 1"),
+        ("sched: x: 1 -> 2", "x = 2"),
+    ]
 
 
 def test_keys_step_through_records_and_violations(browser: Browser, tmp_path: Path) -> None:
