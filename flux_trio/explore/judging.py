@@ -36,7 +36,8 @@ class Judge:
     def states(self, standing: Standing) -> bytes:
         """Return a digest of the states of all rules, of whose records it has only which there are.
 
-        Neither their order nor their age is in it.
+        The order of records is not in it: `docs/reference/explore.md` says what that may miss, and
+        why the other parts of the judge that are left out decide nothing.
         """
         found = [
             (slot, frozenset([(key, self._hash_of(move, state)) for key, state in states]))
