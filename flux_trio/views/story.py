@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from flux_trio.editions.rfc27 import AllocType
-from flux_trio.messages import Control, topics
+from flux_trio.messages import Control, Request, topics
 from flux_trio.trace import Kind, Record
 from flux_trio.views.arrows import content, headline, sender_of
 from flux_trio.views.spelling import spelled
@@ -24,11 +24,19 @@ PUT_RIGHT: Final = f"{'':15}--- from here on everything is put right"
 CHARS_MAX: Final = 150
 """A longer line is cut."""
 
-_FAULT: Final = 1  # the rank of what a fault did
+_FAULT: Final = 1  # the rank of faults, and of what acts on all jobs as they do
 _REPEATED: Final = 6  # the rank of what tells events again
 
 _OF_USERS: Final = (topics.JOB_RAISE, topics.JOB_URGENCY)
 """What a user asks for, which comes out of nowhere without its request."""
+
+_OF_ADMINS: Final = (
+    topics.JOB_QUEUE_ENABLE,
+    topics.JOB_QUEUE_START,
+    topics.RESOURCE_DRAIN,
+    topics.RESOURCE_UNDRAIN,
+)
+"""Requests about queues and nodes. They act on all jobs, as faults do."""
 
 _TOLD_SERVICES: Final = (topics.SCHED, topics.JOB_EXEC, topics.RESOURCE, topics.JOB_MANAGER)
 
@@ -205,6 +213,8 @@ def _rank_of_send(record: Record, story: Story) -> int | None:
     payload: Any = message.payload
     if message.topic == topics.JOB_JOURNAL:
         return _REPEATED
+    if message.topic in _OF_ADMINS:
+        return _FAULT if isinstance(message, Request) else 5
     jobid = payload.get("id") if isinstance(payload, dict) else None
     if jobid is None:
         return 5

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from flux_trio.faults import Crash, JobPlan, Plan, When, run_plan
+from flux_trio.faults import Crash, Do, JobPlan, Plan, Reload, When, run_plan
 from flux_trio.messages import topics
 from flux_trio.trace import Kind, Record
 from flux_trio.views import Change, Story, story_page, story_text
@@ -73,6 +73,16 @@ def test_nothing_after_the_violation_is_told(story: Story) -> None:
 def test_few_lines_keep_the_violation_and_its_reasons(story: Story) -> None:
     told = {r.n for beat in told_beats(story, 2) for r in beat}
     assert {story.at, *story.because} <= told
+
+
+def test_request_that_acts_on_all_jobs_is_told_in_few_lines() -> None:
+    """A queue that was stopped, and a module that has restarted: both may be the cause."""
+    stopped = Do(1.0, "queue-stop")
+    reload = Reload("job-manager", When("job-exec.start", type="response"))
+    trace: list[Record] = []
+    run_plan(Plan(1, jobs=(JobPlan(),) * 4, faults=(reload,), actions=(stopped,)), [trace.append])
+    lines = story_text(Story("promised", "the queue is started", trace)).splitlines()
+    assert any("sends request job-manager.queue-start" in line for line in lines)
 
 
 def test_events_of_a_job_at_one_moment_are_one_line() -> None:
