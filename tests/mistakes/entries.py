@@ -23,8 +23,10 @@ class Mistake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A mistake, made by its edits together.
 
     `source` is the public bug that it is like (flux-core, flux-sched or flux-accounting and a
-    number), the clause that it breaks, or a bug that this program had. `needs` says whether it does
-    harm only after a fault, or in an unusual order of messages; "" if in many plain runs.
+    number), the clause that it breaks, a bug that this program had ("our own: "), or what often
+    goes wrong in such code ("usual: "). `needs` says whether it does harm only after a fault, or in
+    an unusual order of messages; "" if in many plain runs. `depth` is that of the worlds in which
+    the edited code runs.
     """
 
     id: str
@@ -32,6 +34,7 @@ class Mistake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     source: str
     needs: Literal["fault", "order", ""]
     edit: tuple[Edit, ...]
+    depth: Literal["cores", "stack"] = "cores"
     same: str = ""
     """Why no behaviour depends on it, if that was found out."""
 

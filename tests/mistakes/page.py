@@ -102,7 +102,7 @@ def _table(known: Mapping[str, Finding]) -> str:
 
 
 def _row(mistake: Mistake, found: Finding | None) -> str:
-    source = "our own" if mistake.source.startswith("our own") else mistake.source
+    source = mistake.source.partition(": ")[0]
     by, ran, seconds = "not run", "", ""
     if found is not None:
         by = f"`{found.by}`" if found.by else "nothing"
