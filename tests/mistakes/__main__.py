@@ -10,57 +10,81 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
+from pathlib import Path
 from typing import Final
 
-from tests.mistakes.families import FAMILIES, code_now, found_by_fuzz, program_commit
+from tests.mistakes.families import NEEDS, TRIED, code_now, found_by_fuzz, program_commit
 from tests.mistakes.forking import Forks
 from tests.mistakes.page import PAGE, page
-from tests.mistakes.reaching import survey
-from tests.mistakes.trying import Trial
+from tests.mistakes.reaching import Survey, survey
+from tests.mistakes.trying import Target, Trial
+from tests.mistakes.worlds import PLAIN, Worlds
 from tests.planter.findings import KEPT
 
-SEEDS: Final = {"mistakes": 1000, "actions": 200, "rows": 200}
+SEEDS: Final = {"mistakes": 1000, "actions": 200, "rows": 200, NEEDS: 300}
 """By family: at most so many seeds for each mutant, so that a run takes two hours at most."""
 
 
 def main(arguments: list[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
     begin = time.monotonic()
-    chosen = [each for each in FAMILIES[asked.family]() if asked.only in ("", each.name)]
+    chosen = [each for each in TRIED[asked.family]() if not asked.only or each.name in asked.only]
     if not chosen:
-        sys.exit(f"no mutant {asked.only} in {asked.family}")
+        sys.exit(f"no mutant {' '.join(asked.only)} in {asked.family}")
     if not asked.report:
         say = partial(print, flush=True)
         seeds = asked.seeds or SEEDS[asked.family]
-        known = survey(KEPT / "fuzz" / f"reached-{code_now()}.json", seeds, say)
+        known = _surveys(chosen, seeds, say, asked.processes)
         findings = found_by_fuzz(asked.family)
-        unsound, reached = tuple(known.unsound), known.reached
+        unsound = {worlds: each.unsound for worlds, each in known.items()}
+        reached = known[PLAIN].reached if PLAIN in known else {}
         with closing(Forks()) as forks:
             trial = Trial(
                 findings, say, seeds, asked.processes, unsound, forks=forks, reached=reached
             )
             trial.run(chosen)
         print(f"this run: {(time.monotonic() - begin) / 60:.1f} min")
-    found = {family: found_by_fuzz(family) for family in FAMILIES}
-    targets = {family: [each.name for each in all_()] for family, all_ in FAMILIES.items()}
+    found = {family: found_by_fuzz(family) for family in TRIED}
+    targets = {family: [each.name for each in all_()] for family, all_ in TRIED.items()}
     before = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
     text, summary, is_well = page(targets, found, before, program_commit())
     if not asked.only:
         PAGE.write_text(text, encoding="utf-8")
     print(summary)
-    if asked.only:  # the page's bound is for a whole run
+    if asked.only or asked.family == NEEDS:  # the page's bound is for a whole run of the mistakes
         latest = [found[asked.family].latest(each.name) for each in chosen]
-        is_well = all(each is not None and each.by for each in latest)
+        is_to_be_found = asked.family != NEEDS
+        is_well = all(each and bool(each.by) == is_to_be_found for each in latest)
     return 0 if is_well else 1
+
+
+def _surveys(
+    chosen: Sequence[Target], seeds: int, say: Callable[[str], None], processes: int
+) -> dict[Worlds, Survey]:
+    """Return what the seeds say without a mutant, by the worlds that are played."""
+    wanted: dict[Worlds, int] = {}
+    for each in chosen:
+        most = seeds if each.seeds_max is None else min(seeds, each.seeds_max)
+        wanted[each.worlds] = max(most, wanted.get(each.worlds, 0))
+    with ThreadPoolExecutor(processes) as pool:
+        found = pool.map(lambda each: survey(_kept(each), wanted[each], say, each), wanted)
+        return dict(zip(wanted, found, strict=True))
+
+
+def _kept(worlds: Worlds) -> Path:
+    words = ("reached", code_now(), worlds.name)
+    return KEPT / "fuzz" / f"{'-'.join(each for each in words if each)}.json"
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m tests.mistakes", description=__doc__)
     add = parser.add_argument
-    add("family", nargs="?", default="mistakes", choices=FAMILIES)
-    add("--only", default="", metavar="MUTANT", help="this one alone")
+    add("family", nargs="?", default="mistakes", choices=TRIED)
+    add("--only", nargs="+", default=[], metavar="MUTANT", help="these alone")
     add("--seeds", type=int, help=f"at most so many for each mutant, else {SEEDS}")
     add("--processes", type=int, default=2)
     add("--report", action="store_true", help="run nothing, write what was found")

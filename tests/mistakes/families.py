@@ -5,17 +5,40 @@ from __future__ import annotations
 import hashlib
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from tests.mistakes import actions
-from tests.mistakes.entries import mistakes
+from tests.mistakes.entries import Mistake, mistakes
 from tests.mistakes.trying import Target
+from tests.mistakes.worlds import PLAIN, Worlds, is_plugin
 from tests.planter.findings import KEPT, ROOT, Findings
+
+OTHER_SEEDS: Final = 400
+"""At most so many seeds of worlds that are no plain ones at depth cores: they take longer."""
 
 
 def _mistakes() -> Iterator[Target]:
     for each in mistakes():
-        yield Target(each.id, each.edited)
+        worlds = worlds_of(each)
+        seeds_max = None if worlds == PLAIN else OTHER_SEEDS
+        yield Target(each.id, each.edited, worlds=worlds, seeds_max=seeds_max)
+
+
+def worlds_of(mistake: Mistake) -> Worlds:
+    """Return the worlds in which the edited code runs."""
+    files = {each.file for each in mistake.edit}
+    plugin = next((each.rpartition("/")[2] for each in files if is_plugin(each)), "")
+    return Worlds(mistake.depth, plugin)
+
+
+def _needs() -> Iterator[Target]:
+    for each in mistakes():
+        if each.needs == "fault":
+            yield Target(each.id, each.edited, worlds=replace(worlds_of(each), has_faults=False))
 
 
 def _rows() -> Iterator[Target]:
@@ -30,6 +53,10 @@ FAMILIES: Final[dict[str, Callable[[], Iterator[Target]]]] = {
     "actions": actions.targets,
     "rows": _rows,
 }
+PROGRAM: Final = ("flux_trio", "plugins")
+NEEDS: Final = "needs"
+TRIED: Final = FAMILIES | {NEEDS: _needs}
+"""Also the mistakes that need a fault, in worlds without faults: there none may be found."""
 
 
 def found_by_fuzz(family: str) -> Findings:
@@ -39,8 +66,8 @@ def found_by_fuzz(family: str) -> Findings:
 
 def program_commit() -> str:
     """The last commit that changed the program, in short; "" if it has changed since."""
-    changed = _git("status", "--porcelain", "--", "flux_trio")
-    return "" if changed else _git("log", "-1", "--format=%h", "--abbrev=8", "--", "flux_trio")
+    changed = _git("status", "--porcelain", "--", *PROGRAM)
+    return "" if changed else _git("log", "-1", "--format=%h", "--abbrev=8", "--", *PROGRAM)
 
 
 def _git(*arguments: str) -> str:
@@ -49,9 +76,15 @@ def _git(*arguments: str) -> str:
 
 
 def code_now() -> str:
-    """A digest of the program and of what is planted: findings hold for one."""
+    """A digest of the program, of what is planted, and of the worlds: findings hold for one."""
     digest = hashlib.sha256()
-    here = sorted((ROOT / "tests" / "mistakes").glob("*.toml"))
-    for path in [*sorted((ROOT / "flux_trio").rglob("*.py")), *here]:
+    worlds = [Path(__file__).with_name(name) for name in ("busy.py", "site.py", "worlds.py")]
+    for path in [*(each for room in PROGRAM for each in _files(room)), *worlds]:
         digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes() + b"\0")
+    for each in mistakes():  # without its labels, which may be corrected afterwards
+        digest.update(msgspec.json.encode((each.id, each.depth, each.edit)))
     return digest.hexdigest()[:16]
+
+
+def _files(room: str) -> list[Path]:
+    return sorted((ROOT / room).rglob("*.py"))

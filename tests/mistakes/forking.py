@@ -24,6 +24,8 @@ from queue import SimpleQueue
 from types import CodeType, FunctionType
 from typing import Final, TypeAlias
 
+import msgspec
+
 from tests.mistakes.worker import (
     BROKEN,
     MEMORY_BYTES,
@@ -35,7 +37,7 @@ from tests.mistakes.worker import (
 )
 from tests.planter.findings import ROOT
 
-PROGRAM: Final = "flux_trio.faults.campaign"
+PROGRAM: Final = ("tests.mistakes.site", "tests.planter.tables")
 Functions: TypeAlias = dict[tuple[str, str, int], list[FunctionType]]
 """By file, name and line of their code."""
 COMMAND: Final = [sys.executable, "-m", "tests.mistakes.forking"]
@@ -144,7 +146,7 @@ def _played(task: Task, functions: Functions) -> Answer | None:
     begin = time.process_time()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     try:
-        plant_code(task.files, functions)
+        plant_code(task.program, functions)
         plant_row(task.row)
         stop_worlds_that_hang()
         seed, broken, problem = play_seeds(task)
@@ -157,8 +159,8 @@ def _played(task: Task, functions: Functions) -> Answer | None:
 
 def main() -> None:
     """Fork for each task on standard input, one after the other."""
-    importlib.import_module(PROGRAM)
-    importlib.import_module("tests.planter.tables")
+    for module in PROGRAM:
+        importlib.import_module(module)
     functions = functions_now()
     gc.collect()
     gc.freeze()
@@ -167,7 +169,7 @@ def main() -> None:
         if process == 0:
             code = 1
             try:
-                answer = _played(Task(**json.loads(line)), functions)
+                answer = _played(msgspec.convert(json.loads(line), Task), functions)
                 print(json.dumps(answer and asdict(answer)), flush=True)
                 code = 0
             finally:

@@ -9,6 +9,7 @@ from statistics import median
 from typing import Final
 
 from tests.mistakes.entries import Mistake, mistakes
+from tests.mistakes.families import NEEDS, worlds_of
 from tests.mistakes.survivors import WOULD_FIND
 from tests.mistakes.trying import NOT_REACHED
 from tests.planter.findings import ROOT, Finding, Findings
@@ -27,6 +28,7 @@ _GROUP: Final = re.compile("[: ]")
 """What ends the file in the name of an action, and the table in that of a row."""
 TITLES: Final = {
     "mistakes": "Mistakes made by hand",
+    NEEDS: "Mistakes that need a fault, in worlds without faults",
     "actions": "Actions of cores, dropped or doubled",
     "rows": "Rows of the state tables, changed",
 }
@@ -46,7 +48,7 @@ def page(
     is_well = True
     for family, names in targets.items():
         known = {each.mutant: each for name in names if (each := found[family].latest(name))}
-        figures = _figures(names, known)
+        figures = (_calm_figures if family == NEEDS else _figures)(names, known)
         summary.append(f"{TITLES[family]}: {figures}")
         if not known and (kept := _section(before, TITLES[family])):
             sections.append(kept)
@@ -59,7 +61,8 @@ def page(
             nfound = sum(bool(known[each.id].by) for each in counted if each.id in known)
             is_well = nfound >= FOUND_MIN * len(counted)
         sections.append(_properties(known))
-        sections += _alive(known)
+        if family != NEEDS:  # there nothing is to be found
+            sections += _alive(known)
     return "\n".join(each for each in sections if each), "\n".join(summary), is_well
 
 
@@ -95,8 +98,19 @@ def _figures(names: Sequence[str], known: Mapping[str, Finding]) -> str:
     return f"{text}."
 
 
+def _calm_figures(names: Sequence[str], known: Mapping[str, Finding]) -> str:
+    """Say which mistakes are labelled as if they needed a fault, and do not."""
+    if not known:
+        return f"{len(names)} mistakes, not run."
+    found = [each for each in known.values() if each.by]
+    seeds = min((each.ran for each in known.values() if not each.by), default=0)
+    text = f"{len(found)} of {len(known)} found, the others not by {seeds} seeds or more"
+    return f"{text}: {', '.join(f'`{each.mutant}`' for each in found)}." if found else f"{text}."
+
+
 def _table(known: Mapping[str, Finding]) -> str:
-    lines = ["| mistake | like | needs | found by | seeds | seconds |", "|---|---|---|---|---|---|"]
+    columns = ("mistake", "like", "needs", "worlds", "found by", "seeds", "seconds")
+    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     lines += [_row(each, known.get(each.id)) for each in mistakes()]
     return "\n".join(lines) + "\n"
 
@@ -108,7 +122,8 @@ def _row(mistake: Mistake, found: Finding | None) -> str:
         by = f"`{found.by}`" if found.by else "nothing"
         ran, seconds = str(found.ran), f"{found.seconds:.1f}"
     text = f"`{mistake.id}`: {mistake.wrong}"
-    return f"| {text} | {source} | {mistake.needs or '-'} | {by} | {ran} | {seconds} |"
+    worlds = worlds_of(mistake).name.replace("-", ", ") or "cores"
+    return f"| {text} | {source} | {mistake.needs or '-'} | {worlds} | {by} | {ran} | {seconds} |"
 
 
 def _properties(known: Mapping[str, Finding]) -> str:

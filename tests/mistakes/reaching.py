@@ -2,7 +2,7 @@
 
 A world that does not reach the place of a mutant is the same with it and without it, so such a seed
 is not played with the mutant. `python -m tests.mistakes.reaching` is the process that plays: it
-reads the first seed and the end as JSON, and writes a `Survey`.
+reads the first seed, the end and the `Worlds` as JSON, and writes a `Survey`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import msgspec
 
 from tests.mistakes import actions
 from tests.mistakes.processes import ask
-from tests.mistakes.worker import Hangs, plant, play_world, stop_worlds_that_hang
+from tests.mistakes.worker import Hangs, limit_time, plant, stop_worlds_that_hang
+from tests.mistakes.worlds import PLAIN, Worlds, open_worlds
 
 PART: Final = 100
 """Seeds that a process plays; what it says is kept, then the next one begins."""
@@ -43,41 +44,43 @@ class Survey:
             self.reached.setdefault(place, []).extend(seeds)
 
 
-def survey(path: Path, seeds: int, say: Callable[[str], None]) -> Survey:
-    """Return what at least `seeds` seeds say; it is kept in the file `path`."""
+def survey(path: Path, seeds: int, say: Callable[[str], None], worlds: Worlds = PLAIN) -> Survey:
+    """Return what at least `seeds` seeds of `worlds` say; it is kept in the file `path`."""
     known = Survey(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else Survey()
     while known.end < seeds:
-        known.add(played(known.end, min(known.end + PART, seeds)))
+        known.add(played(known.end, min(known.end + PART, seeds), worlds))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(asdict(known)), encoding="utf-8")
-        say(f"without a mutant: {known.end} of {seeds} seeds")
+        say(f"without a mutant: {known.end} of {seeds} seeds {worlds.name}".rstrip())
     say(f"{len(known.unsound)} of {known.end} seeds break a property without a mutant")
     return known
 
 
-def played(first: int, end: int) -> Survey:
+def played(first: int, end: int, worlds: Worlds = PLAIN) -> Survey:
     """Play seeds in a process of its own."""
-    return msgspec.convert(ask(__name__, [first, end]), Survey)
+    return msgspec.convert(ask(__name__, [first, end, asdict(worlds)]), Survey)
 
 
 def _main() -> None:
-    first, end = json.load(sys.stdin)
+    first, end, worlds = msgspec.convert(json.load(sys.stdin), tuple[int, int, Worlds])
     places: set[str] = set()
     setattr(builtins, actions.NOTE, places.add)
     plant(actions.noting())
     stop_worlds_that_hang()
     found = Survey(end)
-    for seed in range(first, end):
-        places.clear()
-        try:
-            result = play_world(seed)
-        except Hangs:
-            found.unsound.append(seed)
-            continue
-        if result.broken:
-            found.unsound.append(seed)
-        for place in sorted({*places, *result.taken}):
-            found.reached.setdefault(place, []).append(seed)
+    with open_worlds(worlds, {}) as play:
+        for seed in range(first, end):
+            places.clear()
+            limit_time()
+            try:
+                result = play(seed)
+            except Hangs:
+                found.unsound.append(seed)
+                continue
+            if result.broken:
+                found.unsound.append(seed)
+            for place in sorted({*places, *result.taken}):
+                found.reached.setdefault(place, []).append(seed)
     print(json.dumps(asdict(found)))
 
 

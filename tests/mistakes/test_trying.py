@@ -16,6 +16,7 @@ from tests.mistakes.page import page
 from tests.mistakes.reaching import survey
 from tests.mistakes.trying import NOT_REACHED, Target, Trial, play
 from tests.mistakes.worker import BROKEN, Task
+from tests.mistakes.worlds import Worlds
 from tests.planter.findings import ROOT, Finding, Findings
 
 DRAWING = "flux_trio/faults/drawing.py"
@@ -138,7 +139,15 @@ def test_worlds_that_do_not_reach_a_mutant_are_not_played(tmp_path: Path) -> Non
     findings = Findings(tmp_path / "found.jsonl", "now")
     said: list[str] = []
     reached = {"A": [0, 1, 40], "C": []}
-    trial = Trial(findings, said.append, 40, 1, (0,), reached=reached, worker="tests.no_worker")
+    trial = Trial(
+        findings,
+        said.append,
+        40,
+        1,
+        {Worlds(): [0]},
+        reached=reached,
+        worker="tests.no_worker",
+    )
     trial.run([Target("B dropped", dict, place="B"), Target("C dropped", dict, place="C")])
     assert [each.split(" (")[0] for each in said] == [
         "1/2 to seed 19 B dropped: not reached",
@@ -161,7 +170,7 @@ def test_page_has_what_was_found_and_what_is_alive(tmp_path: Path) -> None:
         "Mistakes made by hand: 1 of 4 found, 1 not run; of each that was not found, "
         "60 seeds or more were played; median 7 seeds, 1.5 s."
     )
-    assert "| 27.hello.4 | fault | `27.hello.4` | 7 | 1.5 |" in text
+    assert "| 27.hello.4 | fault | cores | `27.hello.4` | 7 | 1.5 |" in text
     assert "- `worst-job-first`, 60 seeds\n" in text
     assert "- `sched-grant-number`, 400 seeds. What would find it: more seeds: a grant" in text
     assert not is_well

@@ -17,6 +17,7 @@ import msgspec
 from tests.mistakes.forking import Forks
 from tests.mistakes.processes import ask
 from tests.mistakes.worker import Answer, Task
+from tests.mistakes.worlds import PLAIN, Worlds
 from tests.planter.findings import Finding, Findings
 
 ROUNDS: Final = (20, 60, 200, 400, 1000)
@@ -36,6 +37,9 @@ class Target:
     row: str = ""
     place: str = ""
     """A world that does not reach it is as without the mutant; "" if that is not known."""
+    worlds: Worlds = PLAIN
+    seeds_max: int | None = None
+    """At most so many seeds, if that is fewer than a `Trial` plays."""
 
 
 @dataclass
@@ -46,8 +50,8 @@ class Trial:
     say: Callable[[str], None]
     seeds_max: int
     processes: int = 2
-    unsound: tuple[int, ...] = ()
-    """Seeds that break a property without a mutant: they prove nothing."""
+    unsound: Mapping[Worlds, Collection[int]] = field(default_factory=dict)
+    """By worlds, the seeds that break a property without a mutant: they prove nothing."""
     worker: str = "tests.mistakes.worker"
     """The module that plays; for another one a seed is the place of one of its worlds."""
     name: Callable[[int], str] = "seed {}".format
@@ -67,11 +71,17 @@ class Trial:
 
     def _is_due(self, target: Target, most: int) -> bool:
         found = self.findings.of(target.name)
-        return found is None or (not found.by and found.ran < most)
+        return found is None or (not found.by and found.ran < self._end(target, most))
+
+    def _end(self, target: Target, most: int) -> int:
+        """Return how many seeds of a target have been played at the end of a round."""
+        return most if target.seeds_max is None else min(most, target.seeds_max)
 
     def _round(self, targets: Sequence[Target], most: int) -> None:
         with ThreadPoolExecutor(self.processes) as pool:
-            futures = {pool.submit(self._try, each, most): each for each in targets}
+            futures = {
+                pool.submit(self._try, each, self._end(each, most)): each for each in targets
+            }
             try:
                 for done, future in enumerate(as_completed(futures), start=1):
                     found = future.result()
@@ -92,7 +102,7 @@ class Trial:
         if not any(first <= each for each in worlds):
             return Finding(target.name, "", "" if worlds else NOT_REACHED, most, seconds)
         without = tuple({*range(first, most)}.difference(worlds))
-        task = Task(first, most, target.plants(), target.row, without)
+        task = Task(first, most, target.plants(), target.row, without, target.worlds)
         answer = self.forks.play(task) if self.forks else None
         answer = answer or play(task, self.worker)
         return Finding(
@@ -101,7 +111,7 @@ class Trial:
 
     def _worlds(self, target: Target, most: int) -> set[int]:
         """Return the seeds below `most` that may show the mutant."""
-        worlds = set(range(most)).difference(self.unsound)
+        worlds = set(range(most)).difference(self.unsound.get(target.worlds, ()))
         return worlds.intersection(self.reached.get(target.place, ())) if target.place else worlds
 
 

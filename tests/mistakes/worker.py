@@ -17,24 +17,22 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from types import FrameType, ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from flux_trio.faults.campaign import SeedResult
+import msgspec
+
+from tests.mistakes.worlds import PLAIN, Worlds, is_plugin, open_worlds
 
 WORLD_S: Final = 60.0  # a world takes less than a second
 MEMORY_BYTES: Final = 4 << 30
 HANGS: Final = "hangs"
 BROKEN: Final = "cannot run"
-BUSY: Final = str(Path(__file__).with_name("busy.py"))
-BUSY_EVERY: Final = 3
 
 
 @dataclass(frozen=True)
 class Task:
-    """What to plant, and the seeds to play: `first` to `end`, without `end`.
+    """What to plant, and the seeds of `worlds` to play: `first` to `end`, without `end`.
 
     `files` has the text of each changed file of the program, by its path from the root; `row` is
     the name of a mutant of a state table. Seeds in `without` are left out.
@@ -45,6 +43,12 @@ class Task:
     files: dict[str, str]
     row: str = ""
     without: tuple[int, ...] = ()
+    worlds: Worlds = PLAIN
+
+    @property
+    def program(self) -> dict[str, str]:
+        """The files without plugins, which worlds load from copies."""
+        return {file: text for file, text in self.files.items() if not is_plugin(file)}
 
 
 @dataclass(frozen=True)
@@ -67,11 +71,11 @@ Play = Callable[[Task], tuple[int, str, str]]
 
 def main(play: Play) -> None:
     """Plant what the task on standard input says, and write the answer of `play`."""
-    task = Task(**json.load(sys.stdin))
+    task = msgspec.convert(json.load(sys.stdin), Task)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     begin = time.process_time()
     try:
-        plant(task.files)
+        plant(task.program)
         plant_row(task.row)
         stop_worlds_that_hang()
         seed, broken, problem = play(task)
@@ -93,25 +97,19 @@ def limit_time() -> None:
 
 def play_seeds(task: Task) -> tuple[int, str, str]:
     """Play seeds as `flux-trio fuzz` does."""
-    for seed in range(task.first, task.end):
-        if seed in task.without:
-            continue
-        try:
-            result = play_world(seed)
-        except Hangs:
-            return seed, HANGS, f"the world of the seed takes more than {WORLD_S:g} s"
-        if result.broken:
-            problems = [each for each in result.problems if each.startswith(result.broken)]
-            return seed, result.broken, problems[0][:300]
+    with open_worlds(task.worlds, task.files) as play:
+        for seed in range(task.first, task.end):
+            if seed in task.without:
+                continue
+            limit_time()
+            try:
+                result = play(seed)
+            except Hangs:
+                return seed, HANGS, f"the world of the seed takes more than {WORLD_S:g} s"
+            if result.broken:
+                problems = [each for each in result.problems if each.startswith(result.broken)]
+                return seed, result.broken, problems[0][:300]
     return task.end - 1, "", ""
-
-
-def play_world(seed: int) -> SeedResult:
-    """Play the world of a seed; each third has the plugin BUSY. Raises Hangs."""
-    from flux_trio.faults.campaign import Setup, play_seed
-
-    limit_time()
-    return play_seed(seed, Setup(plugins=(BUSY,) if seed % BUSY_EVERY == 1 else ()))
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
