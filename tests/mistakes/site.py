@@ -6,8 +6,10 @@ are those of `worlds.py`.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from msgspec.structs import replace
 
@@ -26,6 +28,8 @@ PROPERTIES: Final = {
 }
 """By plugin: the properties of a user that its worlds have."""
 
+COUNTED: Final = (JobState.PRIORITY, JobState.SCHED, JobState.RUN, JobState.CLEANUP)
+"""The states of jobs that count against a limit."""
 WINDOW_END: Final = datetime.fromisoformat(WINDOW[1]).timestamp()
 
 
@@ -49,9 +53,10 @@ class _Events(Watcher):
 
     def observe(self, record: Record) -> None:
         if record.kind == Kind.EVENT and record.data is not None:
-            self.event(record.t, record.data["id"], record.data["name"])
+            data = record.data
+            self.event(record.t, data["id"], data["name"], data["context"])
 
-    def event(self, t: float, jobid: int, name: str) -> None:
+    def event(self, t: float, jobid: int, name: str, context: Mapping[str, Any]) -> None:
         """Take the event `name` of a job."""
         raise NotImplementedError
 
@@ -63,7 +68,7 @@ class _Events(Watcher):
 
 @watching("limit")
 class limit_is_kept(_Events):  # noqa: N801 - read as a sentence
-    """The user has at most as many running jobs as the accounts say."""
+    """The user has at most as many running jobs as the accounts say, and some if others wait."""
 
     def __init__(self, world: CoresWorld) -> None:
         super().__init__(world)
@@ -74,37 +79,55 @@ class limit_is_kept(_Events):  # noqa: N801 - read as a sentence
         self._states.observe(record)
         super().observe(record)
 
-    def event(self, t: float, jobid: int, name: str) -> None:
+    def event(self, t: float, jobid: int, name: str, context: Mapping[str, Any]) -> None:
         self._known.add(jobid)
         if name == JobEvent.ALLOC:
-            running = [each for each in self._known if self._states.state_of(each) == JobState.RUN]
-            if len(running) > RUNNING_MAX:
-                self.found(f"{len(running)} jobs run, and {RUNNING_MAX} may")
+            running = self._states_now()[JobState.RUN]
+            if running > RUNNING_MAX:
+                self.found(f"{running} jobs run, and {RUNNING_MAX} may")
+
+    def pause(self) -> None:
+        states = self._states_now()
+        if states[JobState.DEPEND] and not any(states[each] for each in COUNTED):
+            self.found(f"{states[JobState.DEPEND]} jobs wait for a limit, and no job counts")
+
+    def _states_now(self) -> Counter[JobState | None]:
+        return Counter(self._states.state_of(each) for each in self._known)
 
 
 @watching("window")
 class window_is_kept(_Events):  # noqa: N801 - read as a sentence
     """No job without a duration gets resources before the end of the window.
 
-    One whose urgency was changed may: a job that is expedited has no priority of a plugin.
+    One whose urgency was changed may: a job that is expedited has no priority of a plugin. At the
+    end, when no job is held by its user, no job is left without a priority.
     """
 
     def __init__(self, world: CoresWorld) -> None:
         super().__init__(world)
         self._changed: set[int] = set()
+        self._held: set[int] = set()
 
-    def event(self, t: float, jobid: int, name: str) -> None:
+    def event(self, t: float, jobid: int, name: str, context: Mapping[str, Any]) -> None:
+        if name == JobEvent.PRIORITY and context["priority"] == 0:
+            self._held.add(jobid)
+        elif name in (JobEvent.PRIORITY, JobEvent.EXCEPTION, JobEvent.CLEAN):
+            self._held.discard(jobid)
         if name in (JobEvent.JOBSPEC_UPDATE, JobEvent.URGENCY):
             self._changed.add(jobid)
         is_early = name == JobEvent.ALLOC and t < WINDOW_END
         if is_early and jobid not in self._changed and not self.jobspec_of(jobid).duration:
             self.found(f"job {jobid} has no duration and runs into the window")
 
+    def rest(self) -> None:
+        if self._held:
+            self.found(f"the window is over, and {len(self._held)} jobs have priority 0")
+
 
 @watching("closed")
 class queue_is_closed(_Events):  # noqa: N801 - read as a sentence
     """No job of a queue is accepted to which nobody has access."""
 
-    def event(self, t: float, jobid: int, name: str) -> None:
+    def event(self, t: float, jobid: int, name: str, context: Mapping[str, Any]) -> None:
         if name == JobEvent.VALIDATE and self.jobspec_of(jobid).queue == CLOSED:
             self.found(f"job {jobid} is accepted in {CLOSED}")
