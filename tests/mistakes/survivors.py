@@ -8,6 +8,10 @@ WOULD_FIND: Final[dict[str, str]] = {
     "conservative-overdue-place": (
         "more worlds in which jobs outlive their limits while larger ones wait"
     ),
+    "early-callers-do-not-hear-of-a-service": (
+        "a service that comes back and that no party called before but the one that waits for it; "
+        "the event goes to all who subscribe to it, and in a world clients call every service"
+    ),
     "easy-overdue-reservation": (
         "more seeds: `idle` finds it if several jobs outlive their limits while a larger one waits"
     ),
@@ -20,6 +24,10 @@ WOULD_FIND: Final[dict[str, str]] = {
         "a look at the plugin host between the end of a job and its removal, which come in one "
         "turn: nothing is left of it later"
     ),
+    "job-list-hears-of-no-purge": (
+        "a purge whose job manager goes on: in a world it meets the end of the job manager, after "
+        "which job-list reads anew what is stored"
+    ),
     "kvs-turns-held-commits-round": (
         "more seeds: several commits have to be in the transaction that finds the disk full; then "
         "`ordered` finds it"
@@ -28,9 +36,17 @@ WOULD_FIND: Final[dict[str, str]] = {
         "an update of something else that the scheduler goes by, such as the queue; a new duration "
         "is asked for when the job has its resources"
     ),
+    "priority-default-keeps-the-first-priority": (
+        "a property that compares priorities with urgencies where no other plugin sets them: what "
+        "the job manager does itself, to hold a job or to expedite it, goes on"
+    ),
     "read-back-job-is-refused": (
         "more seeds: the job manager has to read a job back after job-ingest has stored it and "
         "before it submits it"
+    ),
+    "reloaded-module-gets-answers-of-the-one-before": (
+        "more seeds: `32.impl.8` finds it if a service answers a request of the lost module while "
+        "the next one waits for an answer with the same matchtag"
     ),
     "restart-starts-queues": "more seeds: `promised` finds it if a stopped queue is read back",
     "restored-priority-is-not-told": (
@@ -55,6 +71,10 @@ WOULD_FIND: Final[dict[str, str]] = {
     ),
     "sched-shrink-keeps-grants": (
         "more seeds: `taken-back` finds it if nodes are shrunk while R is being stored"
+    ),
+    "subscription-to-a-known-topic-is-lost": (
+        "a client that subscribes after others have come; modules subscribe as soon as they are "
+        "there, and every peer that comes or goes lets the router look at all subscriptions anew"
     ),
 }
 """By id of a mistake."""

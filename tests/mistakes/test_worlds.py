@@ -44,14 +44,23 @@ def test_worlds_with_a_plugin_break_nothing(plugin: str) -> None:
 
 
 @pytest.mark.real
-def test_mistake_in_a_plugin_is_planted_in_the_copy_that_worlds_load() -> None:
+@pytest.mark.parametrize(
+    ("name", "by"),
+    [
+        ("multifactor-lets-one-job-too-many-run", "limit"),
+        ("multifactor-releases-no-job-at-an-end", "limit"),
+        ("reservation-lets-endless-jobs-run-into-a-window", "window"),
+        ("reservation-forgets-the-end-of-its-window", "window"),
+        ("access-admits-jobs-without-a-bank", "closed"),
+    ],
+)
+def test_mistake_in_a_plugin_is_planted_in_the_copy_that_worlds_load(name: str, by: str) -> None:
     """Also in a fork, although the functions of the file are made when a world loads it."""
-    mistake = ALL["multifactor-lets-one-job-too-many-run"]
-    task = Task(0, 3, mistake.edited(), worlds=worlds_of(mistake))
+    task = Task(0, 2, ALL[name].edited(), worlds=worlds_of(ALL[name]))
     with closing(Forks()) as forks:
         found = forks.play(task)
     assert found is not None
-    assert found.broken == "limit"
+    assert found.broken == by
 
 
 @pytest.mark.real
