@@ -1,6 +1,7 @@
 """What an object of a state holds, as `put_down` and `fingerprint` see it. Pure.
 
-What a class holds is found out once: a dump asks for the contents of many objects of few classes.
+How to read the objects of a class is found out once, because a dump reads many objects of few
+classes.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ Reader: TypeAlias = Callable[[Any], Any]
 
 
 def class_of(value: Any) -> Any:
-    """The class, as something that may be looked up in a cache."""
+    """Return the class, typed so that a cached function may take it."""
     return type(value)
 
 
 def contents_of(value: Any) -> tuple[Kind, Any]:
-    """The items of a NamedTuple; else what its class makes of it, or its attributes by name."""
+    """Return the items of a NamedTuple, the result of `__getstate__`, or the attributes by name."""
     kind, read = contents_reader(class_of(value))
     return kind, read(value)
 
 
 @cache
 def contents_reader(cls: Any) -> tuple[Kind, Reader]:
-    """How to read what an object of `cls` holds.
+    """Return how to read the contents of an object of `cls`.
 
     The attributes are a new dictionary, or the object's own, which must not be changed.
     """
@@ -39,7 +40,7 @@ def contents_reader(cls: Any) -> tuple[Kind, Reader]:
         return "tuple", tuple
     if issubclass(cls, msgspec.Struct):
         return "attributes", _reader_of_all(cls.__struct_fields__)
-    if getattr(cls.__getstate__, "__module__", "") == "dataclasses":  # of a frozen one with slots
+    if getattr(cls.__getstate__, "__module__", "") == "dataclasses":  # frozen, with slots
         assert is_dataclass(cls)
         return "attributes", _reader_of_all(tuple(each.name for each in fields(cls)))
     if cls.__getstate__ is not object.__getstate__:
@@ -51,7 +52,7 @@ def contents_reader(cls: Any) -> tuple[Kind, Reader]:
 
 
 def _reader_of_all(names: tuple[str, ...]) -> Reader:
-    """Attributes that every object has."""
+    """Return a reader of attributes that every object has."""
     if len(names) < 2:
         return lambda value: {name: getattr(value, name) for name in names}
     values = attrgetter(*names)
@@ -59,7 +60,7 @@ def _reader_of_all(names: tuple[str, ...]) -> Reader:
 
 
 def _reader_of_set(slots: tuple[str, ...], *, has_more: bool) -> Reader:
-    """Attributes in slots that may be empty; `has_more` that are in none."""
+    """Return a reader of slots, which may be empty; `has_more` adds attributes outside slots."""
 
     def read(value: Any) -> dict[str, Any]:
         held = {name: getattr(value, name) for name in slots if hasattr(value, name)}

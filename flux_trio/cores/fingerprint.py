@@ -1,22 +1,22 @@
 """The state of a core without its numbering, and a digest of it. Pure.
 
-Two states can differ in nothing but how jobs, matchtags and times are numbered. They decide alike,
+Two states may differ only in how jobs, matchtags and times are numbered. Such states decide alike,
 and their normalised states are equal: each numbered value is replaced by its place.
 
     a job id, a Stamp, another Number    ["job", 1]: its rank among all of that kind in the state
     a matchtag                           its rank among those of the same sender
     a Time                               ["time", 0.1]: seconds from the turn's `now`
     a Last, `now` itself                 left out
-    what is kept for the text of errors  left out
-    what is made of other values         whether it is there
+    texts for people                     left out
+    values computed from others          whether it is there
 
-0 and infinity stay as they are: they stand for "not set" and "never". What a value means, its type
-says (`formats/meanings.py`): annotations in the bodies of classes, the return type of
+0 and infinity stay as they are: they stand for "not set" and "never". The type of a value says what
+it means (`formats/meanings.py`): annotations in the bodies of classes, the return type of
 `__getstate__`, and a core's `payload_types` for the requests that it holds. A key of the kvs is
-taken apart; so is an eventlog or an R that is to be written. Whatever has no such type counts as it
-is: an id in the text of an error, or in the context of an event, is not found.
+taken apart; so is an eventlog or an R that is to be written. A value without such a type is kept as
+it is: an id in the text of an error, or in the context of an event, is not replaced.
 
-Objects that can change are told from equal ones, as `put_down` tells them; frozen ones are not.
+Two equal objects that can change count as two objects, as in `put_down`; frozen ones do not.
 """
 
 from __future__ import annotations
@@ -78,8 +78,9 @@ class Marked(NamedTuple):
 
 
 PayloadTypes: TypeAlias = Mapping[str | tuple[type, str], Any]
-"""As what the payload of a message is read, a type or a Codec: by topic that of a request, by
-(class, topic) that of a response or an event."""
+"""How to read the payload of a message, as a type or a Codec. The key is the topic of a request, or
+(class, topic) of a response or an event.
+"""
 
 TIME_DIGITS: Final = 5
 """Decimals of a difference of times: floats near today's epoch are 2.4e-7 s apart, and what was
@@ -111,9 +112,9 @@ class HasState(Protocol):
 
 
 def normalised(parts: Mapping[str, HasState], payload_types: PayloadTypes) -> Normal:
-    """The state of `parts`, by path and attribute, without its numbering.
+    """Return the state of `parts`, by path and attribute, without its numbering.
 
-    `payload_types` says by topic as what the payload of a request is read.
+    `payload_types` says how payloads of messages are read.
     """
     walk = _Walk(payload_types)
     found = walk.parts(parts)
@@ -121,20 +122,20 @@ def normalised(parts: Mapping[str, HasState], payload_types: PayloadTypes) -> No
 
 
 def marked(parts: Mapping[str, HasState], payload_types: PayloadTypes) -> Marked:
-    """The state of `parts` with all numbers and times as they are, except matchtags."""
+    """Return the state of `parts` with all numbers and times as they are, except matchtags."""
     walk = _MarkingWalk(payload_types)
     found = walk.parts(parts)
     return Marked(found, tuple(walk.matchtags), tuple(walk.lasts))
 
 
 def digest_of(state: Normal) -> str:
-    """A short text that is equal for equal normalised states."""
+    """Return a short text that is equal for equal normalised states."""
     text = json.dumps(state, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 
 def differences(one: Normal, other: Normal, where: str = "") -> list[str]:
-    """Where two normalised states differ, a line each: the place, then what both have there."""
+    """Return where two normalised states differ, a line each: the place, then both values there."""
     if isinstance(one, dict) and isinstance(other, dict):
         names = sorted(one.keys() | other.keys())
         pairs = [(f"{where}.{name}", one.get(name), other.get(name)) for name in names]
@@ -146,7 +147,7 @@ def differences(one: Normal, other: Normal, where: str = "") -> list[str]:
 
 
 class _Numbered(NamedTuple):
-    """A number of one kind; of `peer`, where each has its own."""
+    """A number of one kind; `peer` is set if each peer has its own numbers."""
 
     kind: str
     value: float
@@ -166,7 +167,7 @@ class _Unordered(NamedTuple):
 
 
 class _Beside(NamedTuple):
-    """What stands beside a value, or above it, and says how to read it."""
+    """Says how to read a value: the peer of its message, or the key of a kvs value."""
 
     peer: str = ""
     key: str = ""
@@ -189,7 +190,7 @@ class _Walk:
         self.lasts: list[int] = []
 
     def parts(self, parts: Mapping[str, HasState]) -> dict[str, Any]:
-        """The state of each part that has one, by path."""
+        """Return the state of each part that has one, by path."""
         return {
             path: self.attributes(
                 {name: getattr(part, name) for name in part.state_names}, hints_of(part), _NOWHERE
@@ -199,7 +200,7 @@ class _Walk:
         }
 
     def value(self, value: Any, hint: Hint, beside: _Beside) -> Any:
-        """`value`, with a _Numbered, a _Moment or an _Unordered in some places."""
+        """Return `value`, with a _Numbered, a _Moment or an _Unordered in some places."""
         match value:
             case Enum():
                 return ["enum", type(value).__qualname__, value.name or value.value]
@@ -224,7 +225,7 @@ class _Walk:
     def attributes(
         self, held: Mapping[Any, Any], hints: Mapping[str, Hint], beside: _Beside
     ) -> dict[str, Any]:
-        """The values by name, each by its own hint; what is left out is not among them."""
+        """Return the values by name, each read by its own hint, without those that are left out."""
         found = {}
         for name, value in held.items():
             hint = hints.get(name, Any)
@@ -342,7 +343,7 @@ class _Walk:
         return None
 
     def _message(self, message: Request | Response | Event) -> Any:
-        """A message that waits; nobody changes a payload that was sent, so it is a value."""
+        """Return a message that waits. A payload that was sent never changes, so it is a value."""
         held = {name: getattr(message, name) for name in message.__struct_fields__}
         kind = type(message)
         match self._payload_types.get(message.topic if kind is Request else (kind, message.topic)):
@@ -369,7 +370,7 @@ class _Walk:
         return [kind.__name__, self._fixed(walk)]
 
     def _fixed(self, walk: Callable[[], Any]) -> Any:
-        """What `walk` finds, of which nothing can change."""
+        """Return the result of `walk`, which goes through values that cannot change."""
         seen, self._seen = self._seen, None
         found = walk()
         self._seen = seen
@@ -390,7 +391,7 @@ class _Walk:
         return ["key", ENDED, ended_at, self._number(_JOB, int(found["ended"], 16))]
 
     def _text(self, text: str, key: str) -> Any:
-        """A value of the kvs: eventlogs (RFC 18) and R (RFC 20) have times in them."""
+        """Return a value of the kvs; eventlogs (RFC 18) and R (RFC 20) have times in them."""
         if key.endswith(".eventlog"):
             return self._eventlog(text)
         if key.endswith(".R"):
@@ -402,7 +403,7 @@ class _Walk:
         return text
 
     def _eventlog(self, text: str) -> Any:
-        """The lines of an eventlog; what follows the last whole one is not looked at."""
+        """Return the lines of an eventlog; the text after the last whole line is kept as it is."""
         end = text.rfind("\n") + 1
         try:
             events = parse_eventlog(text[:end])
@@ -450,7 +451,7 @@ _R_TIMES: Final = re.compile(r'("(?:starttime|expiration)"\s*:\s*)[0-9.eE+]+')
 
 
 class _Places:
-    """Puts places where `_Walk` has left numbers and times."""
+    """Puts places where `_Walk` left numbers and times."""
 
     def __init__(self, numbers: set[_Numbered], times: set[float], now: float) -> None:
         ranks: Counter[tuple[str, str]] = Counter()
@@ -467,7 +468,7 @@ class _Places:
             self._times[time] = ["time", distance, nth] if nth else ["time", distance]
 
     def settle(self, tree: Any) -> Normal:
-        """`tree` with a place for each number and time, and sets in order."""
+        """Return `tree` with a place for each number and time, and sets in order."""
         match tree:
             case _Numbered(kind):
                 return [kind, self._ranks[tree]]
@@ -483,7 +484,7 @@ class _Places:
 
 
 def _next_to(beside: _Beside, value: Any, hint: Hint) -> _Beside:
-    """What the values after or below `value` have beside them."""
+    """Return the `_Beside` of the values after or below `value`."""
     if isinstance(value, str):
         match meaning_of(hint, value):
             case Meaning.PEER:

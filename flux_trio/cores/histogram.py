@@ -27,7 +27,7 @@ class Durations(Part):
         self.total = 0.0
 
     def add(self, seconds: float) -> None:
-        """Count a duration; a clock that was set back makes no negative ones."""
+        """Count a duration; if a clock step made it negative, the sum stays the same."""
         self.counts[bisect_left(self._bounds, seconds)] += 1
         self.total += max(seconds, 0.0)
 

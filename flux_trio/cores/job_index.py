@@ -29,7 +29,7 @@ ACTIVE: Final = "active"
 ENDED: Final = "ended"
 
 UNKNOWN: Final = 0
-"""The mark of an unknown text, and an unknown result: either may be any."""
+"""The mark of an unknown text, and an unknown result: it stands for any text or result."""
 
 NAME_CHARS_MAX: Final = 1024  # of a job's name, as it is listed
 

@@ -91,7 +91,7 @@ def change_in(response: Response) -> kvs.Change:
 
 
 def check(response: Response) -> None:
-    """Raise FluxError if the kvs has answered with an error; the answer to a commit is no more."""
+    """Raise FluxError if the kvs answered with an error; nothing else is in a commit's answer."""
     if response.errnum:
         raise FluxError(response.errnum, response.error_text)
 

@@ -1,7 +1,7 @@
 """Values as plain data, and back: see `state.py`, which says what may be written. Pure.
 
-A state is written after every turn in some tests, so what is known of a class is found out once,
-and what is plain data already is copied and not looked into.
+A state is written after every turn in some tests. So facts about a class are found out once, and
+plain data is copied as it is.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _COLLECTIONS: Final[dict[type, str]] = {
 
 
 class StateError(Exception):
-    """State that is no data, or data that is no state; says where it is."""
+    """A state has a value that is not data, or data describes no state; the text says where."""
 
 
 class NotData:
@@ -46,7 +46,7 @@ class NotData:
 
 
 class _RefusedError(Exception):
-    """`value` is no data."""
+    """`value` is not data."""
 
     def __init__(self, value: Any) -> None:
         super().__init__()
@@ -54,14 +54,14 @@ class _RefusedError(Exception):
 
 
 class Writer:
-    """Writes values; the objects that it has written once are referred to by number."""
+    """Writes values; an object that occurs again is written as its number."""
 
     def __init__(self) -> None:
         self._numbers: dict[int, int] = {}
         self._kept: list[Any] = []  # so that no id is used again while this writes
 
     def write(self, value: Any, where: str) -> Plain:
-        """`value` as plain data. Raises StateError; `where` says whose value it is."""
+        """Return `value` as plain data. Raises StateError; `where` says whose value it is."""
         try:
             return self.written(value)
         except _RefusedError as error:
@@ -71,7 +71,7 @@ class Writer:
             raise StateError(text) from None
 
     def written(self, value: Any) -> Plain:
-        """A value within the one that `write` writes."""
+        """Return a value within the one that `write` writes, as plain data."""
         cls = class_of(value)
         if cls in _AS_THEY_ARE:
             return value
@@ -125,7 +125,7 @@ class Writer:
         return [written(each) for each in values]
 
     def in_order(self, values: Iterable[Any]) -> list[Plain]:
-        """The items of a set, in an order that depends on nothing but them."""
+        """Return the items of a set, in an order that depends only on the items."""
         if set(map(type, values)) in ({int}, {str}):
             return self._items(sorted(values))
         return sorted(map(self.written, values), key=repr)
@@ -138,7 +138,7 @@ class Reader:
         self.objects: dict[int, Any] = {}
 
     def read(self, data: Plain) -> Any:
-        """The value that `data` is. Raises StateError for what no `Writer` writes."""
+        """Return the value of `data`. Raises StateError for data that no `Writer` writes."""
         if type(data) is not list:
             return data
         try:
@@ -149,7 +149,7 @@ class Reader:
             raise StateError(text) from error
 
     def items(self, written: list[Plain]) -> list[Any]:
-        """The items of a collection."""
+        """Return the items of a collection."""
         if list not in set(map(type, written)):
             return written
         return list(map(self.read, written))
@@ -157,7 +157,8 @@ class Reader:
 
 @cache
 def class_named(name: str) -> Any:
-    """The class of this package that `name_of` names so. Raises StateError if there is none.
+    """Return the class of this package with this `name_of`. Raises StateError if there is no such
+    class.
 
     Only a class that is defined in its module is found, since the name may come from a file.
     """
@@ -260,7 +261,7 @@ _READERS: Final[dict[str, Callable[..., Any]]] = {
 
 @cache
 def _value_writer(cls: Any) -> Callable[[Writer, Any], Plain] | None:
-    """How a value that is compared by what it holds is written; None for other objects."""
+    """Return how to write values that are compared by content; None for other objects."""
     if issubclass(cls, Enum):
         name = name_of(cls)
         return lambda _writer, value: ["enum", name, value.value]
@@ -279,12 +280,12 @@ def _is_data(cls: Any) -> bool:
 
 @cache
 def name_of(cls: Any) -> str:
-    """The module of a class and its place there."""
+    """Return the module of a class and its place there."""
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
 def _place_of(wanted: Any, value: Any, where: str, seen: set[int]) -> str | None:
-    """Where within `value` the object `wanted` is; None if it is not found."""
+    """Return the place of the object `wanted` within `value`; None if it is not found."""
     if value is wanted:
         return where
     if id(value) in seen:

@@ -1,10 +1,10 @@
 """A turn of a core as data of a trace's record: what the core was given, and what it did. Pure.
 
-With these records a core can be replayed. An input that is a message is the place where it was
-sent: the trace has its receipt just before. Another input is written as plain data (`plain.py`). An
-action that is a message or a note has a record of its own, which follows. Another action is one
-line of text, and a long one only a checksum: the core that is replayed says what it was. What
-plugins said within the turn is in `recorded_plugins.py`.
+With these records a core can be replayed. An input that is a message is written as the place where
+it was sent: the trace has its receipt just before. Any other input is written as plain data
+(`plain.py`). An action that is a message or a note has a record of its own, which follows. Any
+other action is one line of text; of a long action the line has only a checksum, since a replayed
+core shows the action in full. The answers of plugins within the turn are in `recorded_plugins.py`.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _encode = msgspec.json.Encoder(
 
 
 class Turn(msgspec.Struct):
-    """The data of a record; that of a core's start has `core` and what follows it.
+    """The data of a record; `core` and the fields after it are in the record of a core's start.
 
-    `now` is the time that the core was given, in seconds since the Unix epoch. `said` and `asked`
-    are what plugins said, and the checksum of what they were asked.
+    `now` is the time that the core was given, in seconds since the Unix epoch. `said` has the
+    answers of plugins, `asked` the checksum of the questions to them.
     """
 
     now: float
@@ -116,9 +116,10 @@ def _written_input(value: Any) -> Plain:
 
 
 def _written_timer(key: Any) -> Plain:
-    """Return a timer that is due; of a NamedTuple, which most are, the class and the items.
+    """Return a timer that is due: the class and the items of a NamedTuple, else plain data.
 
-    JSON has an enum in it as its value, which takes less time than to write it as an object.
+    Most keys are NamedTuples. JSON writes an enum in them as its value, which takes less time than
+    to write it as an object.
     """
     if isinstance(key, tuple) and type(key) is not tuple:
         return [_TIMER, name_of(type(key)), key]

@@ -23,9 +23,10 @@ from flux_trio.protocols import (
 )
 
 Said: TypeAlias = list[Plain]
-"""The answers of a turn in order: a number counts those that say nothing, null is one that comes
-later, an object with `priority` only that; any other is a list, as plain data. An object with
-`news` has new interests, which the look number `look` at them has found."""
+"""The answers of a turn in order. A number counts answers that say nothing; null is an answer that
+comes later; an object with `priority` is an answer with only that; any other answer is a list, as
+plain data. An object with `news` has the new interests that call number `look` of `news` returned.
+"""
 
 _NOTHING: Final = HookAnswer()
 
@@ -108,7 +109,7 @@ class RepeatedPlugins:
         """The topics that were asked in this turn."""
 
     def begin(self, said: Said) -> None:
-        """Say this in the next turn."""
+        """Give the answers `said` in the next turn."""
         self._said = said[::-1]
         self._looks, self.asked = 0, []
 

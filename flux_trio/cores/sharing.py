@@ -56,8 +56,8 @@ class Backlog(Generic[Message]):
     """Messages, in order, that a service gets while it starts; it takes them once it is ready.
 
     Requests of guests are bounded for each user in number and bytes, since nothing else counts a
-    request without a response. The requests of a guest who leaves are dropped, and so is the
-    request that tells of the leaving.
+    request without a response. When a guest leaves, its requests are dropped, and so is its
+    disconnect request.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,8 @@
 """Putting a core down and taking it up: its state as plain data, and back. Pure.
 
-A core is made of parts. A part's state is what its class annotates; its wiring (other parts,
-functions of them, the configuration) is what only its constructor sets:
+A core is made of parts. The state of a part is the attributes that its class annotates. Its wiring
+(other parts, functions of them, the configuration) is the attributes that only its constructor
+sets:
 
     class Grantings(Part):
         by_id: dict[int, Granting]       # state: dumped and loaded
@@ -12,8 +13,8 @@ functions of them, the configuration) is what only its constructor sets:
 
 State is data: numbers, strings, enums, bytes, lists, tuples, arrays, sets, dictionaries, and
 objects of this package's classes that hold such data. `put_down` refuses functions, bound methods,
-iterators and parts. What `__getstate__` of an object leaves out is not dumped; a class that leaves
-out what it can compute again says so there, and in `__setstate__`.
+iterators and parts. Attributes that an object's `__getstate__` leaves out are not dumped; its
+`__setstate__` computes them again.
 
 An object that is held in two places is one object after `take_up`, too. Sets are written in order,
 so that two equal states have equal dumps; nothing may depend on the order of a set.
@@ -53,28 +54,28 @@ class CorePart(Part):
 
     @property
     def payload_types(self) -> PayloadTypes:
-        """What the payloads of the messages are that the state may hold."""
+        """How to read the payloads of the messages that the state may hold."""
         return {}
 
     def dump(self) -> Plain:
-        """The state of the whole core as plain data: see `put_down`."""
+        """Return the state of the whole core as plain data: see `put_down`."""
         return put_down(self)
 
     def load(self, data: Plain) -> None:
-        """Take the state that `dump` of a core made alike has given; see `take_up`."""
+        """Take the state that `dump` of a core with the same arguments gave; see `take_up`."""
         take_up(self, data)
 
     def normalised(self) -> Normal:
-        """The state without how jobs, matchtags and times are numbered: see `fingerprint.py`."""
+        """Return the state without the numbering of jobs and times: see `fingerprint.py`."""
         return normalised(parts_of(self), self.payload_types)
 
     def fingerprint(self) -> str:
-        """Equal for two cores whose `normalised` states are."""
+        """Return a text that is equal for two cores with equal `normalised` states."""
         return digest_of(self.normalised())
 
 
 def parts_of(core: Part) -> dict[str, Part]:
-    """`core` and every part that it is wired to, by the path of attributes that leads there."""
+    """Return `core` and every part that it is wired to, by the path of attributes to it."""
     found = {"core": core}
     seen = {id(core)}
     waiting = [("core", core)]
@@ -89,7 +90,7 @@ def parts_of(core: Part) -> dict[str, Part]:
 
 
 def put_down(core: Part) -> Plain:
-    """The state of all parts of `core`. Raises StateError where one holds what is no data."""
+    """Return the state of all parts of `core`. Raises StateError for a value that is not data."""
     writer = Writer()
     return {
         path: {
@@ -101,9 +102,9 @@ def put_down(core: Part) -> Plain:
 
 
 def take_up(core: Part, data: Plain) -> None:
-    """Give the parts of `core`, which was made as its predecessor was, the state in `data`.
+    """Give the parts of `core` the state in `data`; `core` was made as its predecessor was.
 
-    Raises StateError for what `put_down` of such a core cannot have written.
+    Raises StateError for data that `put_down` of such a core cannot have written.
     """
     reader = Reader()
     parts = {path: part for path, part in parts_of(core).items() if part.state_names}

@@ -1,7 +1,8 @@
 """How services read stored jobs: which are active, some of their values, their eventlogs. Pure.
 
 A service that starts reads the index of active jobs (`job_index`) page by page, and values of the
-jobs on a page before it reads the next page. So a start takes as long as there are active jobs.
+jobs on a page before it reads the next page. So the time of a start grows with the number of active
+jobs only.
 """
 
 from __future__ import annotations

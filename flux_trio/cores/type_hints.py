@@ -26,13 +26,13 @@ Hint: TypeAlias = Any
 
 
 def origin_of(hint: Hint) -> Any:
-    """Return `get_origin(hint)`, of which mypy believes that it is a ParamSpec."""
+    """Return `get_origin(hint)` as Any, because mypy takes it for a ParamSpec."""
     return get_origin(hint)
 
 
 @lru_cache(maxsize=4096)
 def resolve(hint: Hint, kind: Any, length: int) -> tuple[Hint, Any]:
-    """The member of `hint` that a value of class `kind` is of, and what it means.
+    """Return the member of `hint` that fits a value of class `kind`, and the value's meaning.
 
     `length` tells tuples of different lengths apart. Raises TypeError when a number may mean two
     things: only one of them can be right.
@@ -45,7 +45,7 @@ def resolve(hint: Hint, kind: Any, length: int) -> tuple[Hint, Any]:
 
 
 def own_meaning(hint: Hint) -> Any:
-    """What the whole of an attribute with this type means."""
+    """Return the meaning of the whole of an attribute with this type."""
     return hint.__metadata__[0] if origin_of(hint) is Annotated else None
 
 
@@ -97,7 +97,7 @@ def item_hints(hint: Hint, length: int) -> list[Hint]:
 
 @cache
 def _class_hints(cls: type) -> dict[str, Hint]:
-    """The annotations of `cls`, with the types that its bases' parameters stand for."""
+    """Return the annotations of `cls`, with the types that its bases' parameters stand for."""
     stands_for: dict[Any, Any] = {}
     for each in cls.__mro__:
         for base in each.__dict__.get("__orig_bases__", ()):
@@ -145,6 +145,6 @@ def state_hint(cls: type) -> Hint:
 
 @cache
 def is_value(cls: type) -> bool:
-    """Whether its objects compare by what they hold and cannot change."""
-    by_what: Any = cls.__hash__  # None for what can change
+    """Return whether objects of `cls` compare by content and cannot change."""
+    by_what: Any = cls.__hash__  # None for a class whose objects can change
     return by_what is not None and by_what is not object.__hash__

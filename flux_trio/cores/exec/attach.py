@@ -5,8 +5,8 @@ every `POLL_S` as long as the job has a stream. The output of a finished job is 
 pieces are read one after the other. A stream of a job that has not started waits. ENODATA ends a
 stream.
 
-A stream keeps its place in the output, and no output. So a stream without credit costs nothing, and
-reading goes on from its place when it gets credit.
+A stream keeps its place in the output, but holds no output. So a stream without credit costs
+nothing. When it gets credit, reading goes on from its place.
 """
 
 from __future__ import annotations
@@ -63,10 +63,11 @@ class Attachments(Part):
         self._outbox = outbox
         self._jobs = jobs
         self._streams = JobStreams()
-        # By userid, the streams that have sent all there was: the next poll reads on for them.
+        # By userid: the streams that have sent all output so far. The next poll reads on for them.
         self._idle = {}
         self._of_user = Allowance(ATTACHMENTS_OF_USER_MAX, "output streams")
-        # Reads of files for streams that have ended, by the stream's key, which another may have.
+        # By key: how many reads are under way for streams that have ended. A new stream may have
+        # the same key.
         self._late = {}
         self.left = []
 
@@ -92,14 +93,14 @@ class Attachments(Part):
             self._read_eventlog(attachment)
 
     def _read_eventlog(self, attachment: Attachment) -> None:
-        """Read what became of a job that this service does not have."""
+        """Read the eventlog of a job that this service does not have, to learn its state."""
         read = EventlogRead(attachment.stream)
         self._ask(attachment, look_up(job_key(attachment.jobid, EVENTLOG)), read)
 
     def look_again(self) -> None:
-        """Read again what became of the jobs that streams wait for: another journal begins.
+        """Read again the eventlogs of the jobs that streams wait for, when another journal begins.
 
-        The earlier job manager may have ended such a job and told nobody of it.
+        The earlier job manager may have ended such a job before it could report that.
         """
         for attachment in self._streams.all_open():
             is_waiting = attachment.following and not attachment.asked
@@ -127,9 +128,9 @@ class Attachments(Part):
             self._follow(attachment, job)
 
     def job_is_over(self, jobid: int) -> None:
-        """Read what is stored of a job that this service does not have, or no longer.
+        """Read the stored output of a job that this service does not have.
 
-        It has ended, or it will never run.
+        The job has ended, or it will never run.
         """
         for attachment in self._streams.of_job(jobid):
             self._read_stored(attachment)
@@ -207,7 +208,7 @@ class Attachments(Part):
         return length > 0
 
     def _follow(self, attachment: Attachment, job: Job) -> None:
-        """Read output that may be new, unless the job has not started."""
+        """Read output that may be new, if the job has started."""
         if attachment.reading or not attachment.following:
             return
         if job.phase is Phase.OVER and job.sizes is None:
@@ -223,7 +224,7 @@ class Attachments(Part):
             attachment.reading = next_parts(attachment, job, most)
             if attachment.reading:
                 self._outbox.send(ReadOutput(attachment.stream, job.id, attachment.reading))
-            else:  # the rest of the files have no more
+            else:  # no further file has output
                 self._end_round(attachment, job)
 
     def _poll_later(self) -> None:
@@ -246,7 +247,7 @@ class Attachments(Part):
                 self._job_counted(attachment, response)
 
     def _eventlog_read(self, attachment: Attachment, response: Response) -> None:
-        """Check by the eventlog whose the job is; read stored output if nothing of it will run."""
+        """Check the job's user by its eventlog; read stored output if no process will run now."""
         stored = StoredJob(attachment.jobid)
         try:
             eventlog = value_in(response)
@@ -268,7 +269,7 @@ class Attachments(Part):
             self._read_stored(attachment)
 
     def _read_stored(self, attachment: Attachment) -> None:
-        """Go on with stored output: the job has no output files, or no longer."""
+        """Go on with stored output: the job has no output files now."""
         if attachment.following:
             attachment.following = False
             self._look_up(attachment)

@@ -28,7 +28,7 @@ class TargetsAsked(msgspec.Struct, frozen=True):
 
 
 class StoredKey(Enum):
-    """What the service reads of a job before it starts it; the value is the key's last part."""
+    """Values that are read before a job starts, each by the last part of its key."""
 
     R = "R"
     JOBSPEC = "jobspec"
@@ -80,7 +80,7 @@ class PieceRead(msgspec.Struct, frozen=True):
 
 
 class JobCounted(msgspec.Struct, frozen=True):
-    """Answers whether a job is still stored; its output has no further piece."""
+    """Answers the count of a job's keys, which tells whether the job was purged."""
 
     stream: StreamKey
 
@@ -115,7 +115,7 @@ class TimerKind(Enum):
 
 
 JobTimer: TypeAlias = Literal[TimerKind.END, TimerKind.WARN, TimerKind.KILL, TimerKind.STUCK]
-"""The kinds of which each job has a timer of its own."""
+"""The kinds of timers that each job has for itself."""
 
 
 class TimerKey(NamedTuple):

@@ -192,7 +192,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
 
     @property
     def kept(self) -> set[int]:
-        """The jobs that the service knows: those that run, and those whose end it has to tell."""
+        """The jobs that the service knows: they run, or their end must still be reported."""
         return set(self._jobs.by_id)
 
     @property

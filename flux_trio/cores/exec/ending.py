@@ -90,8 +90,8 @@ class Ends(Part):
     def confirmed(self, jobid: int) -> None:
         """Let the shell host forget a job whose final release is durable.
 
-        A stream that was opened before, when this service had forgotten the job already, was told
-        by the eventlog that the job runs; now it can read the output that is stored.
+        A stream may have been opened after this service forgot the job, while the eventlog still
+        said that the job runs. Now that stream can read the stored output.
         """
         job = self._jobs.get(jobid)
         if job is not None:
@@ -104,7 +104,7 @@ class Ends(Part):
             self._acknowledge(jobid)
 
     def journal_begins(self) -> None:
-        """Look up the jobs of before; from now on the journal tells what is durable."""
+        """Look up the ends of earlier jobs; the journal tells which later ones are durable."""
         self._confirms = True
         self._attachments.look_again()
         over = [job.id for job in self._jobs.real(Phase.OVER)]
@@ -112,7 +112,7 @@ class Ends(Part):
             self._look_up_end(jobid)
 
     def journal_is_missing(self) -> None:
-        """Acknowledge all jobs: without a journal nobody will tell what is durable."""
+        """Acknowledge all jobs: without a journal no event tells which releases are durable."""
         self._confirms = False
         self._attachments.look_again()
         for jobid in sorted(self._unconfirmed):

@@ -66,7 +66,7 @@ class Job(msgspec.Struct, eq=False):
     # Of real jobs only
     ntasks: int = 0  # processes, once known
     start: Annotated[Start | None, Meaning.DERIVED] = None  # what the shell host is asked to launch
-    warning: WarningSignal | None = None  # the signal that it wants before its time limit
+    warning: WarningSignal | None = None  # the signal that the job wants before its time limit
     output_limit: int = 0  # bytes of output that are kept
     sizes: dict[tuple[int, str], int] | None = None  # (taskid, stream) -> bytes, at its end
     keeping: Keeping | None = None  # how far its output is kept while STORING
@@ -136,7 +136,7 @@ class Jobs(Part):
         return job if job is not None and job.phase is Phase.RUNNING else None
 
     def real(self, *phases: Phase) -> Iterator[Job]:
-        """Return a list of the jobs with processes that are in one of `phases`."""
+        """Yield the jobs with processes that are in one of `phases`."""
         for job in list(self.by_id.values()):
             if job.simulation is None and job.phase in phases:
                 yield job

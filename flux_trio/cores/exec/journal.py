@@ -1,7 +1,7 @@
 """Following the job manager's journal: new expirations, and final releases that are durable.
 
-The journal begins only some time after the hello. Of a job whose start came before that, an update
-may have been missed: its eventlog is read when the journal has begun.
+The journal begins only some time after the hello. An update of a job that was started earlier may
+be missed. So the eventlogs of such jobs are read when the journal has begun.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Journal(Part):
     def _read_eventlog(self, job: Job) -> None:
         """Read whether the expiration has changed, and whether the job has a fatal exception.
 
-        No event has told of that if the job manager ended when it had stored it.
+        The job manager may have stored such an event and ended before it sent the event.
         """
         self._outbox.ask(
             *look_up(job_key(job.id, StoredKey.EVENTLOG.value)), ExpirationRead(job.id)

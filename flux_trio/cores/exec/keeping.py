@@ -26,7 +26,7 @@ class Keeping(msgspec.Struct):
     offset: int = 0  # bytes of that file that are kept
     kept: int = 0  # bytes, of all files
     piece: int = 0  # number of the next key
-    reading: tuple[FilePart, ...] = ()  # parts to read next, or being read; none at the end
+    reading: tuple[FilePart, ...] = ()  # parts to read next, or being read; empty at the end
     cost: int = 0  # bytes on their way, counted in the job's lane
     refused: str = ""  # why the kvs did not take a piece; then no more output is stored
 
@@ -37,7 +37,7 @@ class Keeping(msgspec.Struct):
 
 
 def plan(keeping: Keeping, ntasks: int, sizes: Mapping[tuple[int, str], int]) -> None:
-    """Set the parts to read next; there are none once all output is stored."""
+    """Set the parts to read next; they are empty once all output is stored."""
     parts: list[FilePart] = []
     room = min(READ_BYTES_MAX, keeping.limit - keeping.kept)
     file, offset = keeping.file, keeping.offset

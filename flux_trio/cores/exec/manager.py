@@ -1,4 +1,4 @@
-"""The conversation with the job manager besides start requests: hello, and why jobs wait.
+"""The conversation with the job manager, except start requests: hello, and why jobs wait.
 
 A service that cannot start jobs would fail every job that it gets. So it says hello only when the
 shell host answers, and takes the hello back if no shell host can be started.
@@ -125,8 +125,9 @@ class Manager(Part):
     def is_later(self, at: Time) -> bool:
         """Return whether the time `at` of R is surely after the hello that was accepted.
 
-        A time that the clock had reached before it was set back can be that of an earlier moment.
-        Of a step before the start of this service only a time in the future tells.
+        If the clock was set back, a time that the clock had reached before does not count, since an
+        earlier moment may have had it. Nor does a time in the future: the clock may have been set
+        back before this service started.
         """
         if self.attached_at is None:
             return False

@@ -49,7 +49,7 @@ def log_data(now: float, chunks: Iterable[Chunk]) -> list[Event]:
 
 
 def log_ends(now: float, ntasks: int, note: str) -> list[Event]:
-    """Return the last events of the log; `note` says what output is missing, "" if none is."""
+    """Return the last events of the log; `note` says which output is missing, "" if complete."""
     events = []
     if note:
         warning = rfc24.Message(int(Level.WARNING), note)

@@ -90,7 +90,7 @@ class Runs(Part):
                 self.killed(job)
 
     def stuck(self, job: Job) -> None:
-        """Tell that SIGKILL has not ended the job."""
+        """Report that SIGKILL has not ended the job."""
         self._real.stuck(job, self._targets.lost_of(job))
 
     def _tell_lost_targets(self, job: Job) -> bool:

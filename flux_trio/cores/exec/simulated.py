@@ -1,7 +1,8 @@
 """Simulated jobs: a start, a timer, an end. They have no process and no output.
 
-Left out: an end that was told and that the job manager has lost. A job that is asked for again goes
-on, unless its time is over, its eventlog has a fatal exception, or a target of it is down.
+Left out: an end that was reported but that the job manager did not store. If such a job is started
+again, it goes on, unless its time is over, its eventlog has a fatal exception, or a target of it is
+down.
 """
 
 from __future__ import annotations

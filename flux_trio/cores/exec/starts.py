@@ -73,10 +73,7 @@ class Starts(Part):
             self._lose(jobid)
 
     def untell(self) -> None:
-        """The job manager leaves in this turn: it does not get the final releases of the turn.
-
-        These jobs have not been told to their end.
-        """
+        """Mark the final releases of this turn as not sent: the job manager leaves in this turn."""
         for jobid in self.over:
             self.streams.step(jobid, ExecEvent.UNTOLD)
 
@@ -93,7 +90,7 @@ class Starts(Part):
         self._requests.pop(jobid, None)
         self.streams.step(jobid, ExecEvent.LOST)
 
-    # What it is told
+    # Reports to the job manager
 
     def exception(self, job: Job, note: str, kind: str = "exec") -> None:
         """Raise a fatal exception of the job (RFC 21)."""
@@ -105,12 +102,12 @@ class Starts(Part):
         self._tell(job, Raised(SEVERITY_NOTE, "exec", note))
 
     def start(self, job: Job) -> None:
-        """Tell that the job runs."""
+        """Report that the job runs."""
         job.phase = Phase.RUNNING
         self._tell(job, Started())
 
     def finish(self, job: Job, status: int) -> None:
-        """Tell that the job has ended with the wait(2) status `status`, and release all of it."""
+        """Report that the job has ended with the wait(2) status `status`; release its resources."""
         job.status = status
         self._tell(job, Finished(status))
         self.release(job)

@@ -1,4 +1,4 @@
-"""Inputs and actions of the exec core besides messages and timers: shell host, output files."""
+"""The inputs and actions of the exec core that are not messages or timers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class OutputRead(msgspec.Struct, frozen=True):
 class ShellConnected(msgspec.Struct, frozen=True):
     """A shell host answers; a `Listing` of its ended jobs follows.
 
-    Requests of before may be lost.
+    Requests that were sent before may be lost.
     """
 
 

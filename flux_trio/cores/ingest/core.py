@@ -328,7 +328,7 @@ class IngestCore(CorePart, Core[IngestTimer, Never, Never]):
             return
         last = submission.INFO.read(response).max_jobid
         first_ms = timestamp_of(last) + UNHEARD_MS_MAX
-        # the one before may have stored jobs with ids from the same `last` on
+        # the module before may have stored jobs with ids that follow the same `last`
         generator_id = _nbefore(response) % GENERATORS_MAX
         self._ids = FluidGenerator(generator_id, start_ms=int(now * 1000) - first_ms)
         self._ids.advance_past(last)
@@ -398,7 +398,7 @@ def _limited_bytes(request: Request) -> int:
 
 
 def _check_guest(new: submission.Submit) -> None:
-    """Raise FluxError, with flux-core's errnos and texts, for what only the owner may ask."""
+    """Raise FluxError, with flux-core's errnos and texts, if only the owner may ask for this."""
     if new.flags & JobFlag.NOVALIDATE:
         text = "only the instance owner can submit with FLUX_JOB_NOVALIDATE"
         raise FluxError(Errno.EPERM, text)

@@ -1,4 +1,4 @@
-"""The reads for requests that one response ends, by sender. Pure."""
+"""The open reads for requests that have one response, by sender. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from flux_trio.messages import Request
 
 
 class Asked(Part):
-    """Forgets the reads of a peer that is gone, at the cost of its own ones (6.disconnect.2)."""
+    """Forgets the reads of a peer that is gone, without searching others' (6.disconnect.2)."""
 
     _open: dict[str, set[Matchtag]]
 

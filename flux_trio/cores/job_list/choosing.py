@@ -29,7 +29,7 @@ class Chooser(Part):
     def __init__(self, records: Records, finished: Finished) -> None:
         self._records = records
         self._finished = finished
-        # Begun lists that tell of finished jobs: one of each user, and those with credit.
+        # Begun lists that show finished jobs: at most one of each user, and those with credit.
         self._begun = {}
 
     def ended(self, jobid: int) -> None:

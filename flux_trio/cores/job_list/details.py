@@ -77,7 +77,7 @@ class Details(Part):
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
         self._kept = {}
-        self._nchars = 0  # of them
+        self._nchars = 0  # characters of the kept facts
 
     def keys_of(self, jobs: Iterable[Listed]) -> Iterator[tuple[int, str]]:
         """Yield what has to be read of `jobs`: job id and key name."""

@@ -104,7 +104,7 @@ class Finished(Part):
     _known_from: Place | None
 
     def __init__(self) -> None:
-        self._blocks = []  # none is empty
+        self._blocks = []  # each has at least one job
         self._firsts = []  # of each block
         self.counts = Counter()
         self.npurged = 0  # since the start

@@ -1,4 +1,4 @@
-"""Following the jobs: the job manager's journal, and the eventlogs of before.
+"""Following the jobs: the job manager's journal, and the eventlogs from before the journal.
 
 The journal is opened first, and the eventlogs are read after its first response. Events of the
 journal wait meanwhile; an event that an eventlog had already is skipped. When the job manager goes,
@@ -99,11 +99,11 @@ class Follower(Part):
             self._apply(batch)
 
     def go_on(self) -> None:
-        """Take the next slice of the events that the journal has told."""
+        """Take the next slice of the events that the journal has sent."""
         self._apply_some(SLICE_EVENTS)
 
     def catch_up(self) -> bool:
-        """Take all events that the journal has told; return False if that has ended it."""
+        """Take all events that the journal has sent; return False if that has ended the journal."""
         if not self._rest:
             return True
         self._exchange.clear_timer(SLICE_TIMER)

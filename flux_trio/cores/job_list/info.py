@@ -56,7 +56,7 @@ class Info(Part):
         self._records = records
         self._watches = watches
         self._lookups = {}  # by number; bounded by the requests that their senders have open
-        self._of_sender = {}  # their numbers
+        self._of_sender = {}  # numbers of lookups, by sender
         self._last_number = 0
 
     # --- lookup
@@ -137,7 +137,7 @@ class Info(Part):
         wanted = job_list.WATCH.read(request)
         self._watches.open(request, wanted, self._find(request, wanted.id))
 
-    # --- who may
+    # --- access
 
     def _find(self, request: Request, jobid: int) -> Record:
         record = self._records.find(jobid)

@@ -28,16 +28,16 @@ class Listing(Stream):
     queues: frozenset[str]  # empty: any queue
     rows_left: int | None  # None: no limit
     active: JobIds | None = None  # ids, in order, once it is begun
-    at: int = 0  # of the next of them
+    at: int = 0  # index in `active` of the next job
     arrived: set[JobId] = msgspec.field(default_factory=set)  # those of `active` that ended since
     place: Place = NEWEST  # of the finished job that was looked at last
     # jobs to be read again, in parts
     retried: deque[tuple[Listed, ...]] = msgspec.field(default_factory=deque)
     rows: list[Row] = msgspec.field(default_factory=list)  # of a list in one response
-    nbytes: int = 0  # of them
+    nbytes: int = 0  # of `rows`, as JSON
     pages: deque[list[Row]] = msgspec.field(default_factory=deque)  # not sent yet
     is_over: bool = False  # only the jobs in `retried` are left
-    read: Matchtag = 0  # of the read of a slice that is under way, 0 when there is none
+    read: Matchtag = 0  # of the read of a slice, 0 if no read is under way
     is_queued: bool = False  # it is in the queue of its user
 
     def wants(self, record: Record, facts: Facts) -> bool:

@@ -189,7 +189,7 @@ class Records(Part):
             raise JournalGap(f"job {jobid}: expected event {record.nevents}, got {place}")
         self._story.apply(record, event)
         self.jobs[jobid] = self._changed[jobid] = record
-        if event.name == _INVALIDATE:  # it never was
+        if event.name == _INVALIDATE:  # the job was refused
             del self.jobs[jobid], self._changed[jobid]
 
     def annotate(self, jobid: int, annotations: dict[str, Any]) -> None:

@@ -91,7 +91,7 @@ def _whole_row(record: Record, facts: Facts) -> Row:
 
 
 def _annotations(record: Record) -> dict[str, Any] | None:
-    """The scheduler's, and as `user` what memos say (RFC 21, Memo Event)."""
+    """Return the scheduler's annotations, and the job's memos as `user` (RFC 21, Memo Event)."""
     if not record.memo:
         return record.annotations
     return {**(record.annotations or {}), "user": record.memo}

@@ -93,7 +93,7 @@ class Scan(Part):
             self._failed(step, error)
 
     def _failed(self, step: ScanCall, error: FluxError) -> None:
-        """If a job of a page is damaged, read each by itself, so that only that one is left out."""
+        """Leave out a damaged job; if it is on a page, read each job of the page by itself."""
         if error.errnum == Errno.EBADMSG and isinstance(step, StrayLog):
             self._leave_out(error)
         elif error.errnum == Errno.EBADMSG and isinstance(step, ActiveLogs):

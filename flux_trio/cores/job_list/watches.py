@@ -35,10 +35,10 @@ from flux_trio.messages import (
 from flux_trio.protocols import JobState
 
 WATCHES_OF_USER_MAX: Final = 1024  # open at once; beyond it EAGAIN
-# Of the text of one stream that is held without credit; or one line, if that is longer. The rest is
-# left in the kvs and read later.
+# Characters of one stream's text that are held without credit, or one line if it is longer. The
+# rest is left in the kvs and read later.
 HELD_CHARS_MAX: Final = 1 << 16
-# Of a value that is more than so many times as long, this part is held: each read is of all of it.
+# At least this fraction of a long value is held, 1 / READS_MAX, since each read is of all of it.
 READS_MAX: Final = 32
 
 
@@ -47,11 +47,11 @@ class _Watch(JobStream):
 
     path: str
     follow: bool
-    matchtag: Matchtag = 0  # of the kvs.watch, 0 when there is none
+    matchtag: Matchtag = 0  # of the kvs.watch, 0 without one
     is_last: bool = False  # the log grows no more, or is not to be followed
-    piece: int = 0  # number of the key that is read; always 0 but for output
+    piece: int = 0  # number of the key that is read; 0 unless output is read
     told: int = 0  # characters of its value, in whole lines
-    held: EventlogText = ""  # what of the value comes after them, from `at` on
+    held: EventlogText = ""  # the next part of its value, from `at` on
     at: int = 0
     behind: bool = False  # the kvs has more than `held`
     asked: Matchtag = 0  # of the lookup under way, or the count after it; 0 when there is none

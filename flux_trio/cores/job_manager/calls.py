@@ -60,7 +60,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class SubmittedAgain(msgspec.Struct, frozen=True):
-    """Answers the lookup of the eventlog of a job of the submit request `batch`, from before."""
+    """Answers the lookup of an eventlog: did this job of `batch` end before this start?"""
 
     jobid: JobId
     batch: int
@@ -88,7 +88,7 @@ class InventoryReadAgain(msgspec.Struct, frozen=True):
 
 
 class ExpirationTold(msgspec.Struct, frozen=True):
-    """Answers the sched.expiration that tells an expiration which is in force already."""
+    """Answers the sched.expiration that tells the scheduler of an expiration already in force."""
 
     jobid: JobId
 
@@ -218,7 +218,7 @@ class RowsRead(msgspec.Struct, frozen=True):
 
 
 class SetAside(msgspec.Struct, frozen=True):
-    """Answers the last commit; `usec` is when the job ended, None without an entry."""
+    """Answers the last commit. `usec` is when the job ended; None if it has no index entry."""
 
     job: Aside
     usec: Usec | None
@@ -228,7 +228,7 @@ AsideStep: TypeAlias = ValuesRead | ValuesCopied | RowsRead | SetAside
 
 
 Answering: TypeAlias = Refusal | KillSent | LastStored | QueuesStored
-"""The calls whose answer answers a request of a user."""
+"""Calls whose answer leads to the response to a user's request."""
 
 
 # --- purges

@@ -79,7 +79,7 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
 
     is_turning: bool  # a turn has begun, and waits for plugins that answer at once
     _resumed: bool  # the state is read back
-    _backlog: Backlog[JobManagerInput]  # inputs from before that
+    _backlog: Backlog[JobManagerInput]  # inputs that came before the state was read back
     _inputs: deque[JobManagerInput]  # inputs of this turn that are not taken yet
     _changed: deque[ActiveJob]  # jobs for which an action may be due in this turn
 
@@ -127,7 +127,7 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
 
     @property
     def planned(self) -> dict[int, float]:
-        """As `expirations`, but from the time of the grant and the duration in the jobspec."""
+        """Like `expirations`, but from the time of the grant and the jobspec's duration."""
         ends = {}
         for job in self._parts.ledger.running.values():
             if job.granted is not None:
@@ -303,7 +303,11 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
                 assert_never(key)
 
     def _take_early(self, message: JobManagerInput) -> None:
-        """Keep inputs until the state is read; answer why that takes long, if it is known."""
+        """Keep inputs until the stored state is read.
+
+        Requests about queues are answered with EAGAIN and the reason, if a service has sent a
+        reason.
+        """
         parts = self._parts
         if isinstance(message, PluginsChanged):
             message = parts.plugin_replays.known_already(message)

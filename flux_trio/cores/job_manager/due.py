@@ -41,7 +41,7 @@ class Due(Part):
         }
 
     def do(self, job: ActiveJob) -> None:
-        """In NEW and PRIORITY the plugins' answer is due, which comes by itself."""
+        """Do the action of the job's state. In NEW and PRIORITY, plugins must answer first."""
         if (action := self._by_state.get(job.state)) is not None:
             action(job)
 
@@ -70,5 +70,5 @@ class Due(Part):
             self.forgotten(oldest)
 
     def forgotten(self, job: ActiveJob) -> None:
-        """Plugins can no longer look up this inactive job."""
+        """Tell plugins that they can no longer look up this inactive job."""
         self._hooks.tell(INACTIVE_REMOVE, job)

@@ -1,6 +1,6 @@
-"""What the messages carry that the job manager's state may hold: for its fingerprint. Pure.
+"""The payload types of the messages in the job manager's state; its fingerprint needs them. Pure.
 
-A message waits for a commit before it is sent, a request waits for an answer to it.
+A message is in the state while it waits for a commit, a request while it waits for its answer.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ from flux_trio.messages import (
 
 
 class Parts(Part):
-    """All parts; the state is theirs."""
+    """All parts; they hold the job manager's state."""
 
     def __init__(self, outbox: JobManagerOutbox, owner: int, config: Config) -> None:
         self.ledger = Ledger(outbox, owner, config.edition_value)

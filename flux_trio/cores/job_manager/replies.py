@@ -49,7 +49,7 @@ from flux_trio.messages import (
 
 
 class Replies(Part):
-    """Finds what each answer is for."""
+    """Finds the part that each answer is for."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts

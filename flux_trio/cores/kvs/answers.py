@@ -15,7 +15,7 @@ from flux_trio.messages import Errno, Level, Response, respond, respond_error, t
 
 
 class Answers(Part):
-    """Asks the store for what a round reads, and answers with what it has found."""
+    """Asks the store for the values that a round reads, and answers the requests with them."""
 
     def __init__(self, outbox: KvsOutbox, damages: Damages, watches: Watches) -> None:
         self._outbox = outbox

@@ -184,7 +184,8 @@ def checked_bytes(ops: Sequence[Op]) -> int:
 
 
 def _plain_bytes(ops: Sequence[Op]) -> int | None:
-    """Return the same, fast, for ops that are all ASCII and together shorter than one may be.
+    """Return the size, fast, for ops in ASCII whose texts together are within the bound of one
+    text.
 
     Returns None for other ops, which must be checked one by one. The keys are joined by periods and
     checked as one text: a period at its begin or end, or two in a row, show an empty name.

@@ -76,7 +76,10 @@ class Round(msgspec.Struct):
     is_probe: bool = False  # it writes PROBE instead of commits
 
     def take_from(self, queue: deque[Waiting], ops_max: int) -> None:
-        """Take requests up to a commit whose sender reads before it: the read must not see it."""
+        """Take requests, up to a commit whose sender has a read before it.
+
+        That read must not see the commit.
+        """
         readers: set[str] = set()
         while queue:
             waiting = queue[0]
@@ -120,7 +123,7 @@ class Round(msgspec.Struct):
         return [*PROBE] if self.is_probe else [op for commit in self.commits for op in commit.ops]
 
     def answers(self, read: Reading) -> bool:
-        """Return whether this round answers `read`: no later one does, and its sender is there."""
+        """Return whether this round answers `read`: not if it is postponed or its sender left."""
         is_there = read.request.sender not in self.gone
         return is_there and not any(read is each for each in self.postponed)
 
@@ -193,7 +196,7 @@ class Held:
         work.is_probe = not self.queue
         work.take_from(self.queue, self.ops_max)
         self.nbytes -= sum(commit.nbytes for commit in work.commits)
-        self.is_due = not (work.commits or work.is_probe)  # reads alone do not tell of room
+        self.is_due = not (work.commits or work.is_probe)  # reads alone do not show room
 
     def _count(self, commit: Commit) -> None:
         self.nbytes += commit.nbytes
@@ -204,7 +207,7 @@ def without_answers(queue: Iterable[Waiting], gone: str) -> deque[Waiting]:
     """Return `queue` without the reads of the sender `gone`, and with its commits unanswered.
 
     A service that comes back has the same name as before: it must see the earlier commits of that
-    name, in order, and must not get answers to its predecessor.
+    name, in order, and must not get answers to its predecessor's requests.
     """
     return deque(
         msgspec.structs.replace(each, request=unanswered(each.request, gone))

@@ -27,7 +27,7 @@ class Watch(Stream):
     exists: bool = False  # set once a value was sent
     sent: int = 0  # characters of the value that were sent
     behind: bool = False  # the value has changed since, without credit for it
-    replaced: bool = False  # it was put anew meanwhile: what was sent is not its beginning
+    replaced: bool = False  # a put replaced it since: it does not begin with the sent text
     reading: bool = False  # it is read again
 
 
@@ -68,7 +68,7 @@ class WatchesByKey:
 
 
 class Watches(Part):
-    """The open watches: as many as their senders may have requests open."""
+    """The open watches; the bound on a sender's open requests also bounds them."""
 
     _open: Streams[Watch]
     _by_key: WatchesByKey
@@ -111,7 +111,7 @@ class Watches(Part):
             self._forget(watch)
 
     def take(self, watch: Watch, value: str | Damaged | None) -> None:
-        """The store has read the key of `watch`."""
+        """Send what the reader lacks of `value`, which the store has read."""
         if isinstance(value, Damaged):
             self._damages.tell([value])
             self.end(watch, Errno.EBADMSG, value.text)
@@ -131,7 +131,7 @@ class Watches(Part):
                 self._append(watch, value[watch.sent :])
 
     def changed(self, ops: list[Op]) -> None:
-        """`ops` are durable: tell the readers of what they have changed."""
+        """Send the readers the changes by `ops`, which are durable."""
         if not self._by_key:
             return
         for op in ops:

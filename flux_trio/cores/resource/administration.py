@@ -68,7 +68,7 @@ class Administration(Part):
         return [event for event in events if event is not None]
 
     def stop_checking(self, now: float) -> Event | None:
-        """Return the event that brings up what a check has put down; no check is configured now."""
+        """Return the event that brings up what a check put down, when no check is configured."""
         return self.downs.up(now, self._inventory.ranks, "check")
 
     def _targets(self, text: str) -> Idset:

@@ -179,7 +179,7 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
         return self._outbox.take_actions()
 
     def _tell(self) -> None:
-        """Tell the holders of groups what they do not know yet."""
+        """Send the holders of groups the changes that they do not know yet."""
         up = self._inventory.ranks - self._administration.unavailable
         self._outbox.send_all(self._groups.tell(up))
 
@@ -212,7 +212,10 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
         self._outbox.send(respond(request))
 
     def _disconnect(self, request: Request) -> None:
-        """Do what the peer asked for all the same, and do not answer it (6.disconnect.2)."""
+        """Free the groups of a peer that is gone.
+
+        Its requests are still carried out, but not answered (6.disconnect.2).
+        """
         self._groups.disconnect(request.sender)
         self._waiting = deque(unanswered(each, request.sender) for each in self._waiting)
         if self._committing is not None:
@@ -227,13 +230,13 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
     def _exclude(self, request: Request) -> None:
         text = flux.TARGETS.read(request).targets
         targets = parse_targets(text, self._inventory) if text else Idset()
-        self._tell()  # else who acquires in this turn, and loses all targets by it, hears nothing
+        self._tell()  # else a peer that acquires and loses all targets in this turn hears nothing
         self._groups.exclude = targets
         self._note("exclude", targets)
         self._outbox.send(respond(request))
 
     def _expire(self, request: Request) -> None:
-        """The job that the instance runs in has a new end."""
+        """Take the new end of the job that the instance runs in."""
         expiration = flux.INSTANCE_END.read(request).expiration
         starttime = self._inventory.starttime
         if 0 < expiration <= starttime:
@@ -313,7 +316,7 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
             case Logged():
                 self._committed(response)
             case None:
-                pass  # it answers nothing that is open
+                pass  # no open call has this matchtag
 
     def _replay(self, now: float, response: Response) -> None:
         try:
@@ -344,7 +347,7 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
         if response.errnum and request is not None:
             self._outbox.send(respond_error(request, response.errnum, response.error_text))
             return
-        for event in events:  # without a request also if they are not durable: a start repeats them
+        for event in events:  # without a request, even if not stored: a start repeats them
             self._apply(event)
         if request is not None:
             self._outbox.send(respond(request))

@@ -73,7 +73,7 @@ class Downs(Marks[_Context, Down]):
         return before.by != by or reason not in ("", before.reason)
 
     def up(self, now: float, targets: Idset, by: By) -> Event | None:
-        """Return the event that brings up what `by` may of `targets`, None if it changes nothing.
+        """Return the event for the `targets` that `by` may bring up; None if no target changes.
 
         Raises FluxError(EINVAL) when the operator names a target that is not down.
         """

@@ -1,4 +1,4 @@
-"""RFC 28's resource groups: for each, its holder and what the holder was told. Pure.
+"""RFC 28's resource groups: the holder of each group, and the targets that the holder knows. Pure.
 
 A target belongs to `default` or to `exclude`. A target that leaves a group is shrunk from the
 holder of that group, and goes to the other group only when the holder has released it. So no target
@@ -64,7 +64,7 @@ class Group:
         self._forget_targets()
 
     def release(self, targets: Idset) -> None:
-        """Raises FluxError(EPROTO) unless all `targets` wait for their release (28.release.6)."""
+        """Take `targets` back. Raises FluxError(EPROTO) unless all wait for it (28.release.6)."""
         if not targets or not targets <= self.unreleased:
             is_shrinking = ACQUIRE.allows(self._stream.state, AcquireEvent.RELEASE)
             waiting = f"targets {self.unreleased}" if is_shrinking else "nothing"
@@ -143,7 +143,10 @@ class Groups(Part):
         return self.exclude if name == EXCLUDE_GROUP else self._all - self.exclude
 
     def acquire(self, name: str, request: Request) -> None:
-        """Raises FluxError: ENOENT for an unknown or empty group, EBUSY for one with a holder."""
+        """Let `request` acquire a group.
+
+        Raises FluxError: ENOENT for an unknown or empty group, EBUSY for a group with a holder.
+        """
         group = self._groups.get(name)
         if group is None:
             known = " and ".join(self._groups)
@@ -153,7 +156,7 @@ class Groups(Part):
         group.acquire(request)
 
     def release(self, name: str, sender: str, targets: Idset) -> None:
-        """Raises FluxError(EPROTO) if `sender` does not hold the group, or not these targets."""
+        """Take back `targets`. Raises FluxError(EPROTO) unless `sender` holds group and targets."""
         group = self._groups.get(name)
         if group is None or group.holder != sender:
             text = f"resource.release: group {name} is not acquired by {sender}"
@@ -161,13 +164,13 @@ class Groups(Part):
         group.release(targets)
 
     def disconnect(self, peer: str) -> None:
-        """The groups of `peer`, which is gone, can be acquired again."""
+        """Free the groups of `peer`, which is gone, so that they can be acquired again."""
         for group in self._groups.values():
             if group.holder == peer:
                 group.disconnect()
 
     def renew(self, inventory: ResourceSet) -> list[Response]:
-        """Return what the holders are told of `inventory`: the same resources with other times."""
+        """Return the responses about `inventory`, which has the same resources with other times."""
         return [
             told
             for group in self._groups.values()
@@ -175,7 +178,7 @@ class Groups(Part):
         ]
 
     def tell(self, up: Idset) -> list[Response]:
-        """Return what the holders do not know yet; `up` are the targets that can be used now."""
+        """Return responses with the changes for the holders; `up` are the usable targets."""
         told = []
         for name, group in self._groups.items():
             told += self._responses(group, group.shrink(self.members(name)))

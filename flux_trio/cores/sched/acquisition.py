@@ -1,4 +1,4 @@
-"""RFC 28 from the scheduler's side: it acquires one group and releases what is shrunk from it.
+"""RFC 28 from the scheduler's side: it acquires one group and releases nodes that are shrunk.
 
 The scheduler logs an error response and ends. It does the same for a response that it cannot read,
 or that RFC 28 does not allow at this point.

@@ -35,7 +35,7 @@ class JobsTold(msgspec.Struct, frozen=True):
 
 
 class HoldersRead(msgspec.Struct, frozen=True):
-    """Answers the lookup of R of `jobids`, which the hello with this number has told of."""
+    """Answers the lookup of R of `jobids`, which came in answers to the hello with this number."""
 
     hello: HelloNumber
     jobids: tuple[JobId, ...]
@@ -70,7 +70,7 @@ SchedAction: TypeAlias = CommonAction[SchedTimer]
 
 
 class Context(Outbox[SchedCall, SchedAction, SchedTimer]):
-    """The outbox, with the state that all parts decide by."""
+    """The outbox, and the state that all parts share."""
 
     schedule: Schedule
     allocs: Allocs
@@ -95,7 +95,8 @@ class Context(Outbox[SchedCall, SchedAction, SchedTimer]):
     def raise_answered(self, raised: Raised, response: Response) -> None:
         """Raise the exception again later if the inbox of the job manager was full.
 
-        Of a job manager that has ended, the next one tells of the jobs that have resources.
+        Other errors are ignored. If the job manager has ended, the exceptions that are still due
+        are raised after the next hello.
         """
         if response.errnum == Errno.EAGAIN:
             self._refused.append(raised)
@@ -108,7 +109,7 @@ class Context(Outbox[SchedCall, SchedAction, SchedTimer]):
             self.raise_exception(each.jobid, each.kind, each.note)
 
     def forget_refused(self) -> None:
-        """Raise no exception again: the job manager is gone."""
+        """Drop the exceptions to raise again: the job manager is gone."""
         self._refused.clear()
         self.clear_timer("raise")
 

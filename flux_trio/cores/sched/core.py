@@ -126,7 +126,7 @@ class SchedCore(CorePart, Core[SchedTimer, Never, Never]):
 
     @property
     def schedule(self) -> Schedule:
-        """The jobs that wait, the resources and the grants; nobody else may change it."""
+        """The jobs that wait, the resources and the grants; only this core may change it."""
         return self._context.schedule
 
     def start(self, now: float) -> list[SchedAction]:
@@ -185,7 +185,7 @@ class SchedCore(CorePart, Core[SchedTimer, Never, Never]):
             case Raised():
                 self._context.raise_answered(call, response)
             case None:
-                pass  # it answers nothing that is open
+                pass  # no open call has this matchtag
             case _:
                 assert_never(call)
 
@@ -243,8 +243,8 @@ class SchedCore(CorePart, Core[SchedTimer, Never, Never]):
     def _lose(self, ranks: int) -> None:
         """Release free ranks, raise exceptions of jobs on the others, check requests again.
 
-        After hello this is about all ranks that were shrunk: an earlier job manager may have ended
-        before it took up an exception, and a job that gets two is none the worse for it.
+        After hello, `ranks` are all shrunk ranks: an earlier job manager may have ended before it
+        took up an exception. A second exception does a job no harm.
         """
         self._acquisition.release(self._context.schedule.take_left())
         holders = self._context.schedule.holders(ranks) if self._edition.shrink_ends_jobs else ()
@@ -265,7 +265,7 @@ class SchedCore(CorePart, Core[SchedTimer, Never, Never]):
                 self._deny(job.id, note)
 
     def _disconnect(self, request: Request) -> None:
-        """A peer is gone; the next job manager tells of all jobs again."""
+        """Forget the jobs of a job manager that is gone; the next one reports them again."""
         if request.sender != self._manager[0]:
             return
         self._granting.forget_all()
@@ -276,8 +276,8 @@ class SchedCore(CorePart, Core[SchedTimer, Never, Never]):
             self._context.allocs.step(jobid, AllocEvent.LOST)
         self._context.schedule.forget_jobs()
         if self._greeter.has_begun and not self._greeter.said_in_this_turn:
-            # A hello of this turn is sent when the turn ends, so it is not lost with a job manager
-            # that has left before, and LOST does not occur.
+            # A hello of this turn is sent when the turn ends. A job manager that has left cannot
+            # have got it, so the hello is not lost, and LOST does not occur.
             self._greeter.lost()
             self._greeter.say_hello()
 

@@ -13,7 +13,7 @@ from flux_trio.formats import FormatError, Jobspec, Wanted
 from flux_trio.policies import Job, Shape
 
 SHAPES_MAX: Final = 10_000
-"""Different shapes that are kept. Beyond it all are dropped; jobs that wait keep theirs."""
+"""Different shapes that are kept. At this number all are dropped; waiting jobs keep theirs."""
 
 
 class Shapes:

@@ -97,7 +97,11 @@ class ExecSide(Part):
     # --- messages of the execution service
 
     def hello(self, request: Request) -> None:
-        """job-manager.exec-hello: take a new service, unless starts to the last are outstanding."""
+        """job-manager.exec-hello: take a new service.
+
+        While starts to the last service are outstanding, the edition decides: refuse the new
+        service (EINVAL), or let it take over.
+        """
         service = self._ledger.edition.exec_hello.read(request).service
         busy = sum(job.start in OUTSTANDING for job in self._ledger.running.values())
         if busy and self._ledger.edition.hello_needs_no_start_outstanding:
@@ -185,7 +189,7 @@ class ExecSide(Part):
         self._ledger.log(job, JobEvent.RELEASE, rfc21.write(context))
 
     def _omitted(self, job: ActiveJob, note: str) -> None:
-        """Raise an exception: only after a fatal one may an answer be omitted (32.start.35)."""
+        """Raise a fatal exception unless the job has one: an answer was omitted (32.start.35)."""
         if job.exception is None:
             self._ledger.send(Log(Level.ERR, f"job {job.id}: {note}"))
             self._ledger.raise_exception(job, "exec", 0, note)

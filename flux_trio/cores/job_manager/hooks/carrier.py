@@ -148,7 +148,7 @@ class Carrier:
                 assert_never(change)
 
     def introduced(self, job: ActiveJob, purpose: Purpose, refusal: str | None) -> None:
-        """Continue after the plugins were told of `job`; `refusal` is the reason to refuse it."""
+        """Continue after `job` was presented to plugins; `refusal` is the reason to refuse it."""
         parts = self._parts
         match purpose:
             case Admit(batch):
@@ -207,12 +207,12 @@ class Carrier:
     # --- calls
 
     def proposed(self, proposal: Proposal, response: Response) -> None:
-        """The scheduler has answered sched.expiration; ENOSYS is one that does not care."""
+        """Take the answer to sched.expiration. A scheduler that answers ENOSYS accepts."""
         accepted = response.errnum in (0, Errno.ENOSYS)
         self.decided(proposal, accepted=accepted)
 
     def decided(self, proposal: Proposal, *, accepted: bool) -> None:
-        """Make or refuse the change that the scheduler was to be asked about."""
+        """Make the change that `proposal` is for if it is `accepted`, else refuse it."""
         match proposal:
             case UpdateProposed(updating, expiration):
                 self._parts.updates.expiration_answered(updating, expiration, accepted=accepted)

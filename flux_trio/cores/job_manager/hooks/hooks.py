@@ -85,13 +85,13 @@ _DONE: Final = HookEvent.DONE
 # A priority may depend on these: after them plugins are asked about a job in PRIORITY again.
 _ASK_AGAIN = frozenset({JobEvent.URGENCY, JobEvent.JOBSPEC_UPDATE})
 
-# Plugins may send a job back from SCHED this often in one turn; then it is held, or it would
-# never come to rest.
+# Plugins may send a job back from SCHED this often in one turn. After that the job is held;
+# otherwise it might never come to rest.
 BACK_MAX: Final = 100
 
 
 class Carrier(Protocol):
-    """Continues with what has waited for an answer."""
+    """Does the work that waited for an answer of plugins."""
 
     def operate(self, operation: Operation) -> None:
         """Perform an operation of a plugin."""
@@ -106,7 +106,7 @@ class Carrier(Protocol):
         """Process an entry of the queue of `job`."""
 
     def introduced(self, job: ActiveJob, purpose: Purpose, refusal: str | None) -> None:
-        """Continue after the plugins were told of `job`; `refusal` is the reason to refuse it."""
+        """Continue after `job` was presented to plugins; `refusal` is the reason to refuse it."""
 
     def configured(self, then: ConfigurationThen, answer: HookAnswer) -> None:
         """Continue after conf.update."""
@@ -124,9 +124,9 @@ class Hooks(Part):
 
     open: dict[int, Then]
     asked: dict[int, ActiveJob]
-    """The job of each open question: one in INACTIVE is no longer among the active jobs."""
+    """The job of each open question, by ticket; the ledger no longer has an INACTIVE job."""
     at_once: set[int]
-    """Tickets of this turn without a reply, not even HookPostponed.
+    """Tickets of this turn that have no reply yet; HookPostponed counts as a reply.
 
     An AskJobs is listed by its first ticket.
     """
@@ -211,7 +211,7 @@ class Hooks(Part):
         self.actions.append(AskHook(self.last_ticket, CONF_UPDATE, None, config))
 
     def when_free(self, job: ActiveJob, deferred: Deferred) -> None:
-        """Do it now, or put it into the queue of `job` while a question about it is open."""
+        """Do `deferred` now, or put it into the job's queue while a question is open."""
         if job.hook in AT_REST:
             self.carrier.do(job, deferred)
         else:
@@ -265,7 +265,7 @@ class Hooks(Part):
         job, then = self.asked.pop(ticket), self.open.pop(ticket)
         job.ticket = 0  # for memory: the number is an object of its own in each of 100,000 jobs
         if job.hook in THINKING:
-            self._ledger.dirty[job.id] = job  # what was due meanwhile was left
+            self._ledger.dirty[job.id] = job  # actions that became due meanwhile were not done
         self._ledger.step_hook(job, _ANSWER)
         self._go_on(job, then, answer)
 
@@ -324,7 +324,7 @@ class Hooks(Part):
             else:
                 queue.appendleft(Answered(then, answer))
             if job.state != JobState.NEW or not (answer.reject or answer.error):
-                # a refused job has no eventlog: its operations have no place
+                # a refused job has no eventlog: its operations are dropped
                 queue.extendleft(Operate(each) for each in reversed(answer.operations))
         self._drain(job)
 
@@ -347,7 +347,7 @@ class Hooks(Part):
             self.carrier.do(job, job.deferred.popleft())
 
     def log_deferred(self, job: ActiveJob, name: str, context: dict[str, Any] | None) -> None:
-        """Log an event that waited, unless its state no longer allows it or it was refused."""
+        """Log an event that waited; drop it if the job is gone or the state forbids it."""
         if job.id not in self._ledger.jobs:
             return
         try:
@@ -380,7 +380,7 @@ class Hooks(Part):
             self._reconsider(job, event)
 
     def _enter(self, job: ActiveJob, event: Event) -> None:
-        """The job has changed its state."""
+        """Ask the hook of the job's new state, unless plugins sent it back from SCHED too often."""
         previous, job.asked = job.asked, job.state
         if previous is _SCHED and job.state is _PRIORITY:
             sent = self.sent_back.get(job.id)

@@ -1,4 +1,4 @@
-"""What plugins want to hear, as the service tells it: see `PluginInterests`."""
+"""The hooks that plugins handle and the jobs that they subscribe to: see `PluginInterests`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from flux_trio.formats.meanings import JobId
 from flux_trio.protocols import PluginInterests, handles
 
 TOPICS_MAX: Final = 4096
-"""Topics that are looked up at a time; users choose those of updates and of events."""
+"""Topics whose results are kept; users choose the topics of updates and events."""
 
 
 class Interests(Part):
-    """Which hooks plugins handle, and to the events of which jobs they subscribed."""
+    """Which hooks plugins handle, and which jobs' events they subscribe to."""
 
     patterns: tuple[str, ...]  # topics and globs
     of_many: tuple[str, ...]  # topics whose handlers all answer for many jobs in one call

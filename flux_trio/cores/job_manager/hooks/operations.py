@@ -98,7 +98,7 @@ class Operations(Part):
             self._refuse(post, rule)
             return
         if post.name == JobEvent.JOBSPEC_UPDATE and job.has_jobspec(post.context):
-            return  # or a plugin that posts the same in each state would never let the job rest
+            return  # else a plugin that posts it in each state would never let the job rest
         if not self._has_room(job, post):
             return
         if post.name == JobEvent.JOBSPEC_UPDATE and job.state is JobState.SCHED:
@@ -111,7 +111,7 @@ class Operations(Part):
             self._scheduler.jobspec_changed(job)
 
     def _has_room(self, job: ActiveJob, post: PostEvent) -> bool:
-        """Count the bytes that plugins post to the job; log when they exceed the bound first."""
+        """Count the bytes that plugins post to the job; log the first event beyond the bound."""
         posted = self._ledger.posted_bytes
         before, size = posted.of_job(job.id), event_bytes(post.context)
         if before + size <= EVENT_BYTES_MAX:

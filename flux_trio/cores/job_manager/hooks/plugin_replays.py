@@ -90,7 +90,7 @@ class PluginReplays(Part):
         return msgspec.structs.replace(change, loaded=None)
 
     def plugins_changed(self, change: PluginsChanged) -> None:
-        """Present the active jobs to a loaded plugin; then ask again about all that may change."""
+        """Present active jobs to a loaded plugin, then ask again for held jobs and priorities."""
         self.last_arrival += 1
         self.open[self.last_arrival] = Arrival(change)
         if change.loaded is None:

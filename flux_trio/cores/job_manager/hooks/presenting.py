@@ -1,9 +1,9 @@
 """How plugins get to know a job: job.create, job.validate, its dependencies, job.new.
 
-They are asked in this order at submission. Without job.validate, they are asked again when the job
-manager has read the job back after a restart, and of one plugin when it is loaded. A refusal at
-submission refuses the job. After that a job cannot be refused: if a plugin refuses a dependency, an
-exception of severity 4 is raised; other refusals and failures are logged.
+At submission all plugins are asked these hooks in this order. After a restart all plugins are asked
+them again, except job.validate; so is a plugin that is loaded later. A refusal at submission
+refuses the job. After that a job cannot be refused: if a plugin refuses a dependency, an exception
+of severity 4 is raised; other refusals and failures are logged.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class JobPresentation(Part):
     # --- one question after another
 
     def _run(self, job: ActiveJob, chain: Chain) -> None:
-        """Ask one step after another, until one has to be waited for."""
+        """Ask one step after another, until a step has no answer yet or ends the chain."""
         job.introduced = True
         while chain.place < len(chain.steps):
             answer = self._ask(job, chain)

@@ -47,7 +47,7 @@ class StateAnswers(Part):
         self.held = {}
 
     def answered(self, job: ActiveJob, answer: HookAnswer) -> None:
-        """Go by the answer to the hook of the state that `job` is in."""
+        """Act on the answer to the hook of the state that `job` is in."""
         self._ledger.dirty[job.id] = job
         if job.allocating is not None:
             job.allocating = None

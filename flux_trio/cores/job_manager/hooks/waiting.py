@@ -1,4 +1,4 @@
-"""What the job manager waits for: values that say how it continues.
+"""Values that say how the job manager continues after an answer.
 
 A question to plugins is kept with a `Then`, the purpose of its answer. While a question about a job
 is open, the job has `Deferred` values in its queue; they are processed in order when the answer has
@@ -76,7 +76,7 @@ class Updating(msgspec.Struct, frozen=True):
 
 
 class StateAnswered(msgspec.Struct, frozen=True, gc=False):
-    """The hook of a job's state; ignored unless `question` is the number of the last one."""
+    """The answer to the hook of a job's state; ignored unless `question` is the last number."""
 
     question: int
 

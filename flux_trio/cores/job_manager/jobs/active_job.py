@@ -39,13 +39,13 @@ class ActiveJob(ActiveFacts, Job):
     """An active job, with what the job manager keeps beside its eventlog."""
 
     __slots__ = (
-        "asked",  # the state that plugins know it to be in
+        "asked",  # the state in which plugins were last asked about it
         "deferred",  # operations that wait for a hook's answer, in order, or None
         "hook",  # its hook state; only `Ledger.step_hook` changes it
-        "introduced",  # plugins know of it, and have not been told of its end
+        "introduced",  # whether plugins know it and were not notified of its end
         "kept_jobspec",  # without the environment, as submitted
         "question",  # number of the last question about its state; only the answer to it counts
-        "start",  # where it stands with the execution service; only `ExecSide` changes it
+        "start",  # its state in RFC 32; only `ExecSide` changes it
         "ticket",  # of its open question to plugins, if there is one
     )
 
@@ -80,16 +80,16 @@ class ActiveJob(ActiveFacts, Job):
 
     @property
     def queue(self) -> str | None:
-        """Return its queue (RFC 33); None is the anonymous queue."""
+        """Return the job's queue (RFC 33); None is the anonymous queue."""
         updates = self.jobspec_updates
         return self.queue_by(updates) if updates else self.kept_jobspec.queue
 
     def queue_by(self, updates: dict[str, Any] | None) -> str | None:
-        """Return its queue with these jobspec-updates."""
+        """Return the job's queue with these jobspec-updates."""
         return updates[QUEUE_KEY] if updates and QUEUE_KEY in updates else self.kept_jobspec.queue
 
     def has_jobspec(self, updates: Mapping[str, Any]) -> bool:
-        """Return whether `updates` would change nothing in the jobspec."""
+        """Return whether the jobspec already has the values of `updates`."""
         updated = self.current_jobspec()
         for path, value in updates.items():
             updated = apply_update(updated, path, value)
@@ -155,7 +155,7 @@ def revive(job: Job, jobspec: KeptJobspec) -> ActiveJob:
 
 
 def ended(job: ActiveJob, t_inactive: float) -> Ended:
-    """Return the index entry of a job that became inactive then, seconds since the Unix epoch."""
+    """Return the index entry of a job; `t_inactive` is in seconds since the Unix epoch."""
     result = job.result
     assert result is not None, f"{job} is active"
     updated = job.jobspec_updates

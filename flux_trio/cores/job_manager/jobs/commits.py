@@ -55,10 +55,10 @@ class Commits(Part):
     is_noted: bool  # the trace has a reader: events are noted
     logged: dict[JobId, list[Event]]  # lines of this turn, by job
     over: list[Ended]  # jobs that became inactive in this turn
-    ops: list[KvsOp]  # ops of this turn, beside eventlogs
+    ops: list[KvsOp]  # ops of this turn that are not events
     uncommitted: deque[Uncommitted]  # the oldest first
     waiting_bytes: int  # bytes of events in `uncommitted`
-    gone: dict[str, Matchtag]  # peers that have left in this turn: the last call before that
+    gone: dict[str, Matchtag]  # peers that left in this turn: the last matchtag before that
 
     def __init__(self, outbox: JobManagerOutbox) -> None:
         self.outbox = outbox
@@ -130,11 +130,11 @@ class Commits(Part):
     # --- peers that leave
 
     def unsend(self, service: str) -> None:
-        """Drop requests without a matchtag to `service`, which is gone, that have not been sent.
+        """Drop unsent requests without a matchtag to `service`, which is gone.
 
-        They wait for a commit, or for the end of the turn in which it was answered. The next
-        service would get them before its hello. Requests with a matchtag stay, since a part waits
-        for the answer; `close_calls` drops those.
+        A request is unsent while it waits for a commit or for the end of the turn. If it stayed,
+        the next service would get it before its hello. Requests with a matchtag stay, since a part
+        waits for the answer; `close_calls` drops those.
         """
         for waiting in self._unsent():
             waiting[:] = [each for each in waiting if not _is_by_job_id(each, service)]
@@ -144,8 +144,9 @@ class Commits(Part):
     ) -> list[JobManagerCall]:
         """Close calls of these kinds, to a service that is lost; return them, the oldest first.
 
-        They are the calls whose requests are not sent, which are dropped. If the service `is_gone`,
-        they are all calls: its successor may have got the other requests, before its hello.
+        A call whose request is unsent is closed, and the request is dropped. If the service
+        `is_gone`, all these calls are closed: its successor may have got the other requests, before
+        its hello.
         """
         calls = self.outbox.calls
         open_ = [matchtag for matchtag, call in calls.items() if isinstance(call, kinds)]
@@ -167,12 +168,11 @@ class Commits(Part):
         return [*waiting, self.messages, self.outbox.actions]
 
     def forget(self, sender: str) -> None:
-        """Drop answers to a peer that is gone, which wait for a commit or for the turn's end.
+        """Drop the answers to a peer that is gone (6.disconnect.2).
 
-        RFC 6 forbids them (6.disconnect.2).
-
-        Messages of earlier turns are searched once a turn, for all peers that have left in it, and
-        so are the calls whose answers would answer them.
+        An answer waits for a commit or for the turn's end. `leave_gone` searches the messages of
+        earlier turns once a turn, for all peers that left in it. It also searches the open calls
+        that would lead to an answer.
         """
         self.outbox.forget(sender)
         self.messages = without_responses(self.messages, {sender})
@@ -181,7 +181,7 @@ class Commits(Part):
             self.gone[sender] = self.outbox.calls.last
 
     def leave_gone(self) -> None:
-        """Answer no peer that has left in this turn."""
+        """Drop answers to peers that left in this turn, from earlier turns and from open calls."""
         if not self.gone:
             return
         gone, self.gone = self.gone, {}
@@ -195,7 +195,7 @@ class Commits(Part):
                 return call
             sender = call.request.sender
             if opened_since < left[sender]:
-                return call  # of the next one of its name
+                return call  # a later peer with the same name sent the request
             return msgspec.structs.replace(call, request=unanswered(call.request, sender))
 
         calls.change(change)
@@ -244,7 +244,7 @@ class Commits(Part):
     def stored(self, response: Response) -> None:
         """The oldest commit is answered: send the messages that waited for it."""
         if response.errnum:
-            # no message has told of these events: to stop here loses nothing
+            # no message has revealed these events, so nothing is lost by stopping
             self.outbox.send(Exit(f"cannot store events: {response.error_text}"))
             return
         self.leave_gone()

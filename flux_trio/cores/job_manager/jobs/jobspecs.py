@@ -32,7 +32,7 @@ TEXTS_MAX: Final = 64
 
 
 _MARK_BYTES: Final = 4
-"""A mark is a CRC-32. In the same object as the difference it costs 35 bytes less a job."""
+"""A mark is a CRC-32. Stored in one object with the difference, it saves 35 bytes a job."""
 
 
 class Whole(msgspec.Struct, frozen=True, gc=False):
@@ -60,7 +60,7 @@ class KeptJobspec(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def json(self) -> dict[str, Any]:
-        """Return the same decoded; callers share it and must not change it."""
+        """Return the jobspec decoded; callers share it and must not change it."""
         return _decoded(self.text)
 
 

@@ -1,9 +1,9 @@
 """The journal: every event as it becomes durable, for services that follow jobs.
 
 `job-manager.events-journal` is a stream with at most one response a turn (`editions.journal`). The
-stream starts with an empty response and tells nothing of the past. A request may name the events
-that its sender wants; the others are then left out. A follower of all events is also told what the
-index of finished jobs keeps of each job whose `clean` is told, so that it need not read the index.
+stream starts with an empty response; past events are not sent. A request may name the events that
+its sender wants; the others are then left out. A follower of all events also gets, with each
+`clean`, the job's entry in the index of finished jobs, so that it need not read the index.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Journal(Part):
             del self.followers[key]
 
     def end_turn(self) -> None:
-        """Tell the followers."""
+        """Send the followers the entries of this turn that they want."""
         if not self.entries:
             return
         entries, self.entries = self.entries, []

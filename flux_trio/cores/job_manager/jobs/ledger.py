@@ -1,7 +1,7 @@
 """The ledger: the active jobs, and the one place that logs their events.
 
 An event is folded into its job at once. At the end of the turn all its events are written in one
-commit; messages that may tell of them wait for that commit.
+commit; messages that may reveal them wait for that commit.
 """
 
 from __future__ import annotations
@@ -119,13 +119,12 @@ class Ledger(Commits):
     def log(self, job: ActiveJob, name: str, context: dict[str, Any] | None = None) -> None:
         """Log an event of `job`; while a hook of the job is under way, after the hook's answer.
 
-        A fatal exception that ends the job does not wait for the answer, except while the job is
-        validated: before that it is not a job. Raises InvalidTransition if RFC 21 does not allow
-        the event.
+        A fatal exception that ends the job does not wait for the answer, unless the job is still
+        being validated. Raises InvalidTransition if RFC 21 does not allow the event.
         """
         if job.hook in ASKING:
             while job.hook in THINKING and ends_wait(job, name, context):
-                self.abandon_hook(job)  # an event that waited for it may lead to the next hook
+                self.abandon_hook(job)  # an event in the queue may lead to the next hook
             if job.hook in ASKING:
                 if job.deferred is None:
                     job.deferred = deque()
@@ -196,7 +195,7 @@ class Ledger(Commits):
     ) -> ActiveJob | None:
         """Return the active job that a user's request is about.
 
-        None: the job is not active, and the request is refused, as `absent` says. Raises
+        If the job is not active, the request is refused by `absent`, and None is returned. Raises
         FluxError(EPERM) with the text `denied` for another user's job.
         """
         job = self.jobs.get(jobid)
@@ -236,8 +235,9 @@ class Ledger(Commits):
     def unstore(self, jobid: int) -> None:
         """Remove the stored values of a refused job, before anyone is told of the refusal.
 
-        Otherwise the next job manager could read the job back and run it. The mark comes first: it
-        tells the next one that this job was decided, if job-ingest submits it again.
+        Otherwise the next job manager could read the job back and run it. The same commit stores
+        the greatest job id. If job-ingest submits the job again, the next job manager knows by this
+        id that the job was decided.
         """
         self.max_jobid = max(self.max_jobid, jobid)
         self.store([["put", MAX_JOBID_KEY, str(self.max_jobid)], *refusal_ops(jobid)])

@@ -1,8 +1,8 @@
 """When jobs expire: a job ends when its duration is over, and not after the instance.
 
-The event `resource-expiration` of the resource service tells the new end of the instance. Jobs that
-wait get their end when they are granted resources: by the duration that the scheduler was asked
-for. If that has changed since, the new one is asked for at once. Left out: the durations in
+The event `resource-expiration` of the resource service has the new end of the instance. A waiting
+job gets its expiration with its grant, from the duration in sched.alloc. If the duration has
+changed since, the job manager proposes the new expiration at once. Left out: the durations in
 jobspecs, which do not change.
 """
 

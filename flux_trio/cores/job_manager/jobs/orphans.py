@@ -1,10 +1,10 @@
 """Prologs and epilogs that were open when the job manager stopped.
 
-The eventlog does not tell which plugin has started them. A plugin that goes on with one starts it
-again in job.create, job.new or the hook of the job's state; this logs no event. In flux-core, one
-that no plugin starts again holds its job for ever. Here it is finished with a nonzero status. Since
-it is unknown how far a prolog came, its job gets a fatal exception; for an epilog the exception is
-a note (severity 1).
+The eventlog does not tell which plugin has started them. A plugin that continues a prolog or epilog
+starts it again in job.create, job.new or the hook of the job's state; this logs no event. In
+flux-core, a prolog or epilog that no plugin starts again holds its job for ever. Here the job
+manager finishes it with a nonzero status. Since it is unknown how far a prolog came, its job gets a
+fatal exception; for an epilog the exception is a note (severity 1).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from flux_trio.formats.meanings import JobId
 from flux_trio.protocols import JobEvent
 
 LOST_STATUS: Final = 1 << 8
-"""The wait status of one that no plugin starts again: exit code 1."""
+"""The wait status of a prolog or epilog that no plugin starts again: exit code 1."""
 
 _KINDS = {"prolog": JobEvent.PROLOG_FINISH, "epilog": JobEvent.EPILOG_FINISH}
 _SEVERITIES = {"prolog": 0, "epilog": 1}
@@ -35,14 +35,14 @@ class Orphans(Part):
         self.open = {}
 
     def note(self, job: ActiveJob) -> None:
-        """Note the open ones of a job that was read back, before plugins see it."""
+        """Note the open prologs and epilogs of a job that was read back, before plugins see it."""
         found = {("prolog", each) for each in job.prologs or ()}
         found |= {("epilog", each) for each in job.epilogs or ()}
         if found:
             self.open[job.id] = found
 
     def claimed(self, job: ActiveJob, event: str, description: str) -> None:
-        """A plugin has started one again, so it is not an orphan."""
+        """Note that a plugin has started a prolog or epilog again, so that it is not an orphan."""
         kind = event.partition("-")[0]
         self.open.get(job.id, set()).discard((kind, description))
 

@@ -67,5 +67,5 @@ class Quiescence(Part):
 
 
 def _reason(job: ActiveJob) -> str:
-    """Return why a job does not move that plugins are asked about or hold; "" if it does."""
+    """Return why plugins keep the job from moving; "" if they do not."""
     return "a plugin is being asked" if job.is_asked else job.waiting_for or ""

@@ -1,8 +1,8 @@
 """Restart: all state comes from the eventlogs (RFC 16, Content Consumed/Produced by Job Manager).
 
-The index of active jobs (`cores/job_index.py`) is read page by page; of each job on a page the
-eventlog, the jobspec, and R if the job holds resources. Finished jobs are only counted, so that a
-start takes as long as there are active jobs. Requests wait meanwhile.
+The index of active jobs (`cores/job_index.py`) is read page by page. For each job on a page the
+eventlog and the jobspec are read, and R if the job holds resources. Finished jobs are only counted,
+so the time of a start grows with the number of active jobs only. Requests wait meanwhile.
 
 After a crash between two commits, a finished job may be in the index of active jobs; it is moved to
 that of finished jobs. A state directory of an earlier version has no index: then `migration` makes
@@ -111,7 +111,7 @@ class Replay(Part):
         self._ledger.ask(*read_last_jobs(), LastRead())
 
     def _go_on_without_marks(self, error: FluxError) -> None:
-        """Go on if the marks are damaged: few state files have any."""
+        """Go on without the marks if they are damaged; few state directories have marks."""
         self._take_marks([None, None])
         text = f"the greatest id of a purged job is not known, it may be used again: {error.text}"
         self._ledger.outbox.send(Log(Level.CRIT, text))
@@ -188,7 +188,7 @@ class Replay(Part):
             self._take_resources(active, r)
 
     def _take_resources(self, job: ActiveJob, r: str | None) -> None:
-        """Take R of a job with resources, so that a grant of the same is found."""
+        """Take R of a job with resources, so that a second grant of them is detected."""
         try:
             job.granted = read_r(job.id, r)
         except (FluxError, FormatError) as error:

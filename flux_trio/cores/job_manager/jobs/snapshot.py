@@ -1,4 +1,4 @@
-"""What plugins see of a job: a value that was true at one moment, and never changes.
+"""A job as plugins see it: a frozen copy from one moment.
 
 The job manager makes one for each question about a job, so it has to be cheap: it holds the fields
 of the job as they are, and everything else is computed when a plugin reads it.
@@ -22,7 +22,7 @@ UPDATED_MAX: Final = 64
 
 
 class ActiveFacts(JobFacts):
-    """What follows from the fields of a job that the job manager keeps."""
+    """Facts that are computed from the fields that the job manager keeps of a job."""
 
     __slots__ = ()
 
@@ -41,7 +41,7 @@ class ActiveFacts(JobFacts):
             """Where the job stands with the execution service."""
 
     granted = Rare[ResourceSet | None](None)
-    """R, from the grant that stood on; None when there is none or it cannot be read."""
+    """R of the accepted grant; None without a grant, or if R cannot be read."""
 
     @property
     def start_requested(self) -> bool:
@@ -56,7 +56,7 @@ class ActiveFacts(JobFacts):
         return _updated(self.kept_jobspec, self.jobspec_updates or {})
 
     def current_jobspec_bytes(self) -> bytes:
-        """Return the same as JSON."""
+        """Return the updated jobspec as JSON."""
         if not self.jobspec_updates:
             return self.kept_jobspec.text
         return _updated_text(self.kept_jobspec, msgspec.json.encode(self.jobspec_updates))

@@ -20,7 +20,7 @@ SLICE_JOBS: Final = 300
 slices. Smaller slices would need too many commits."""
 
 QUICK_PER_SLOW: Final = 4
-"""As many jobs take the time of one if no handler is called for each of them: 15 us each."""
+"""So many quick jobs take the time of one slow job. A quick job calls no handler (15 us)."""
 
 COMMITS_MAX: Final = 3
 """With so many commits under way, no slice is begun; the kvs takes several at once."""

@@ -18,7 +18,7 @@ class Tally(Part):
     """The counts; the ledger reports each change of a job."""
 
     states: dict[Name, Counter[JobState]]
-    held_jobs: dict[JobId, tuple[Name, str]]  # by job id: the queue and the reason that count it
+    held_jobs: dict[JobId, tuple[Name, str]]  # the queue and reason under which a job is counted
     held_for: dict[Name, Counter[str]]
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Tally(Part):
         self._of(queue)[state] += 1
 
     def went(self, jobid: int, queue: Name, state: JobState) -> None:
-        """Count a job no longer: it is inactive."""
+        """Stop counting a job that is inactive now."""
         self.states[queue][state] -= 1
         self.released(jobid)
 

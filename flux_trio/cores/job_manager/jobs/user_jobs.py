@@ -45,7 +45,7 @@ class UserJobs(Part):
             self.totals[userid] = self.totals.get(userid, 0) + size
 
     def went(self, userid: int, jobid: int) -> None:
-        """Count a job no longer: it is inactive."""
+        """Stop counting a job that is inactive now."""
         if userid != self._owner:
             sizes = self.sizes[userid]
             self.totals[userid] -= sizes.pop(jobid)

@@ -12,7 +12,7 @@ SILENCE_S_MIN: Final = 1.0
 
 
 class Silence(Part):
-    """From the first request after a service's last message to its next message."""
+    """The time from the first request after a service's last message to its next message."""
 
     since: Time | None
 

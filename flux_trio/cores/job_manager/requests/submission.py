@@ -114,7 +114,7 @@ class Submission(Part):
         self._ledger.answer_at_once(respond(request, payloads.ROOM.write(payloads.Room(refusals))))
 
     def revalidate(self, job: ActiveJob) -> None:
-        """A job whose submission was not acknowledged when the job manager stopped."""
+        """Validate a job again: its submission was not answered when the job manager stopped."""
         self._decide(Again(job.id), job.userid, job.kept_jobspec.json)
 
     def _decide(self, candidate: Candidate, userid: int, jobspec: dict[str, Any]) -> None:
@@ -157,7 +157,7 @@ class Submission(Part):
             self._admit_again(jobid, batch)
 
     def _admit_again(self, jobid: int, batch: int) -> None:
-        """A job from before this start is submitted: it is not known whether it was accepted."""
+        """Answer for a submitted job from before this start; its decision may be lost."""
         job = self._ledger.get(jobid)
         if jobid in self.refused:
             self._count(batch, (jobid, self.refused[jobid]))
@@ -169,7 +169,7 @@ class Submission(Part):
             self._count(batch)
 
     def looked_for(self, jobid: int, batch: int, *, was_over: bool) -> None:
-        """A submitted job was over when this job manager started, or there is no such job."""
+        """Answer for a submitted job that `was_over`, or that was refused or purged."""
         if was_over:
             self._count(batch)
         else:
@@ -177,7 +177,7 @@ class Submission(Part):
             self._count(batch, (jobid, _was_used(jobid)))
 
     def _update(self, job: ActiveJob, updates: dict[str, Any]) -> None:
-        """Add what the queue adds to the jobspec, before plugins see it (33.assignment.3)."""
+        """Log what the queue adds to the jobspec, before plugins see it (33.assignment.3)."""
         if updates and updates != job.jobspec_updates:
             self._ledger.log_now(job, JobEvent.JOBSPEC_UPDATE, updates)
 

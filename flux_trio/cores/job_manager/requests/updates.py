@@ -99,7 +99,7 @@ class Updates(Part):
         self._hooks.when_free(job, AskUpdate(updating))
 
     def forget(self, sender: str) -> None:
-        """Do not answer a peer that is gone; what it has asked for is done (6.disconnect.2)."""
+        """Do not answer a peer that is gone; its updates still go on (6.disconnect.2)."""
         self.requests = {
             number: unanswered(request, sender) for number, request in self.requests.items()
         }

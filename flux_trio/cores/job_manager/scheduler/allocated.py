@@ -1,4 +1,4 @@
-"""The cores and gpus that jobs hold, by which a grant of the same to two jobs is found.
+"""The cores and gpus that jobs hold, for finding a grant that overlaps with another job's.
 
 RFC 27 leaves the choice to the scheduler; R has its choice (RFC 20). A job holds its R from SUCCESS
 until sched.free is sent: the scheduler may grant the resources again when it gets that (27.free.5).

@@ -111,7 +111,7 @@ class Requests(Part):
     allocs: Allocs
     queued: Ranked
     sent: dict[JobId, int]  # of requests at the scheduler: the priority that it knows
-    over: dict[JobId, Stamp]  # of those whose job is over: its submit time
+    over: dict[JobId, Stamp]  # of `sent` requests whose job is over: its submit time
     reranked: dict[JobId, int]  # new priorities, for the next sched.prioritize
     holds_prioritize: bool  # set while many jobs are reranked: the scheduler is told of all at once
 

@@ -1,6 +1,6 @@
 """Resources that a plugin gives a job in job.state.sched, without the scheduler.
 
-R is committed, then alloc is logged with `bypass`. After a restart, the job manager knows by it
+R is committed, then alloc is logged with `bypass`. After a restart, `bypass` tells the job manager
 that no scheduler has to free the resources.
 """
 

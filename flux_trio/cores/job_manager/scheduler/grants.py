@@ -37,7 +37,7 @@ class Judging(msgspec.Struct, frozen=True):
 
 
 class Verdicts(Protocol):
-    """What is called when a grant has been checked."""
+    """Called when a grant has been checked."""
 
     def accepted(self, jobid: int, annotations: dict[str, Any], resources: ResourceSet) -> None:
         """The grant of `resources` is valid."""
@@ -64,22 +64,22 @@ class Grants(Part):
         self.inventory = None
 
     def begin(self, jobs: Iterable[ActiveJob]) -> None:
-        """A scheduler says hello; `jobs` hold resources."""
+        """At sched-hello, take the resources of `jobs` and ask for the inventory."""
         self.allocated.refill([(job.id, job.granted) for job in jobs if job.granted is not None])
         self.inventory = None
         self._ledger.ask(topics.RESOURCE_STATUS, None, InventoryRead())
 
     def judge(self, jobid: int, annotations: dict[str, Any], granted: ResourceSet | None) -> None:
-        """The scheduler has answered SUCCESS: check R, and call `verdicts`.
+        """Check R of a SUCCESS, then call `verdicts`.
 
-        `granted` is R in its answer. The one that is judged is that of the kvs.
+        `granted` is R in the answer. The R that is checked is the one in the kvs.
         """
         self.last_number += 1
         self.open[jobid] = Judging(self.last_number, annotations, granted)
         self.asked.append(jobid)
 
     def judged(self, jobid: int) -> ResourceSet | None:
-        """R in the answer whose grant is being judged, None when there is none."""
+        """Return R in the answer whose grant is being checked; None without such a grant or R."""
         judging = self.open.get(jobid)
         return None if judging is None else judging.granted
 

@@ -94,8 +94,8 @@ class Priorities(Part):
     def is_quick(self, job: ActiveJob) -> bool:
         """Return whether `ask_some` calls no handler of a plugin for this job alone.
 
-        Its new priority may be told to plugins that subscribed to the job, and moves a job that
-        waits in PRIORITY to SCHED, whose hook is about one job.
+        A new priority may lead to such a call: plugins may subscribe to the job, and a job that
+        waits in PRIORITY moves to SCHED, whose hook is asked about one job.
         """
         interests = self._hooks.interests
         return (

@@ -142,7 +142,7 @@ class SchedulerSide(Part):
                 self.requests.queued.discard(job.id)
 
     def unqueue(self, job: ActiveJob) -> None:
-        """The job is back in PRIORITY: it is not to be asked for before its priority is known."""
+        """Remove a job that is back in PRIORITY from the queue, until its priority is known."""
         self.requests.queued.discard(job.id)
 
     def _reconsider_sent(self, job: ActiveJob) -> None:
@@ -262,7 +262,7 @@ class SchedulerSide(Part):
         self._ledger.unsend(topics.SCHED)
         for call in self._ledger.close_calls(_ABOUT_EXPIRATIONS, is_gone=is_gone):
             if isinstance(call, UpdateProposed | LifetimeProposed):
-                self.unasked.append(call)  # what is in force is told to the next scheduler
+                self.unasked.append(call)  # `ready` tells the next scheduler
         self.requests.reranked.clear()
         self.silence.broken()
         self.sender = ""
