@@ -31,10 +31,10 @@ NOTHING_SAID: Final = HookAnswer()
 class Asking:
     """Collects the answer; the values of a later plugin overwrite those of an earlier one.
 
-    `done` is called with this and the answer, when it does not come at once.
+    `done` is called with this object and the answer, if the answer does not come at once.
     """
 
-    # Most questions end without any of these, so a question begins with those of the class.
+    # Most questions end with these defaults, so they are attributes of the class.
     operations: list[Operation] | None = None
     resource_set: dict[str, Any] | None = None
     priority: int | Unavailable | None = None
@@ -100,7 +100,7 @@ class Asking:
 
     @property
     def is_decided(self) -> bool:
-        """Whether a handler failed or refused, which ends the chain."""
+        """Whether a handler has failed or refused, which ends the chain."""
         return self.error is not None or self.reject is not None
 
     def is_about(self, jobid: int) -> bool:

@@ -14,7 +14,7 @@ from flux_trio.messages import Errno, FluxError
 from flux_trio.protocols import JobView
 
 CANCELED: Final = "canceled"
-"""The error of a call in the trace if nobody waits for its answer any more: no failure of it."""
+"""The error, in the trace, of a call whose answer is no longer awaited; it is not a failure."""
 
 
 async def _no_rpc(topic: str, _payload: dict[str, Any] | None) -> dict[str, Any]:
@@ -24,7 +24,7 @@ async def _no_rpc(topic: str, _payload: dict[str, Any] | None) -> dict[str, Any]
 class Given(msgspec.Struct, frozen=True):
     """The parts of the instance that the host uses.
 
-    `tell` takes what the job machine is to be told; `note_all` puts records into the trace, and
+    `tell` sends an input to the job manager; `note_all` puts records into the trace, and
     `is_traced` says whether somebody reads them; `now` is the instance's clock; `owner` is the
     instance owner's userid and `users` the user database.
     """
@@ -40,7 +40,7 @@ class Given(msgspec.Struct, frozen=True):
 
 
 class NoJobs:
-    """`Jobs` of a host without a job manager: there are none."""
+    """The `Jobs` of a host without a job manager: there are no jobs."""
 
     def get(self, _jobid: int) -> JobView | None:
         """Return None."""
@@ -61,7 +61,7 @@ class Call(NamedTuple):
 
     @property
     def times(self) -> tuple[float, float]:
-        """When it began, by the instance's clock and by the real clock."""
+        """When the call began, by the instance's clock and by the real clock."""
         return self.began, self.t_began
 
 

@@ -1,4 +1,4 @@
-"""Every topic a plugin can handle: when it is asked, with what, and what may come back.
+"""Every topic a plugin can handle: when it is asked, its arguments and its allowed answers.
 
 The one table of hooks: loading checks handlers by it, the host checks answers by it, and the hook
 reference in the documentation is printed from it.
@@ -250,7 +250,7 @@ def _is_meant(hook: Hook, topic: str) -> bool:
 
 
 def _is_misspelled(topic: str) -> bool:
-    """Return whether only the first word keeps `topic` from being a hook, and nearly is right."""
+    """Return whether `topic` would be a hook except for its first word, which is nearly right."""
     head, _, rest = topic.partition(".")
     like = difflib.get_close_matches(head.lower(), _RESERVED, n=1, cutoff=_NEARLY)
     return bool(like) and any(_is_meant(hook, f"{like[0]}.{rest}") for hook in HOOKS)

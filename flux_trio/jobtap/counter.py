@@ -1,8 +1,9 @@
-"""Declared counters: how much there is in some states, by key, kept by the host.
+"""Declared counters: sums over the jobs in some states, by key, kept by the host.
 
-A plugin declares what counts; the host adds when a job comes into one of the states and takes away
-what it added when the job leaves, so that nothing can leak. A job is counted anew when its jobspec
-has changed; where a key or an amount depends on something else, the plugin says so by `update`.
+A plugin declares what counts. The host adds an amount when a job comes into one of the states, and
+subtracts the same amount when the job leaves them, so that no amount is left over. A job is counted
+anew when its jobspec has changed; if a key or an amount depends on something else, the plugin calls
+`update`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Amount = Callable[[Job], float]
 class Counter(Mapping[Hashable, float]):
     """Amounts by key, of the jobs in `states`; a key for which no job counts has 0.
 
-    In a class each plugin object has its own; in a module it is the counter itself.
+    A counter in a class is copied for each plugin object; a counter in a module is used itself.
     """
 
     def __init__(self, states: tuple[JobState, ...], key: Key, amount: Amount) -> None:
@@ -136,7 +137,7 @@ class Counter(Mapping[Hashable, float]):
 
 
 def counter(*states: JobState, key: Key | None = None, amount: Amount | None = None) -> Counter:
-    """Count the jobs that are in one of `states`, by `key`, as much as `amount` says.
+    """Count the jobs that are in one of `states`: by `key`, the sum of `amount`.
 
     Without `key` there is one key, None; without `amount` each job counts 1.
     """

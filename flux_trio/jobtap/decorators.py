@@ -1,7 +1,7 @@
 """Decorators that say what a function of a plugin is for; they do not change the function.
 
-They are equally for methods of a `Plugin` and for functions of a module that is a plugin. What they
-say is checked when the plugin is loaded.
+They are for methods of a `Plugin` and for functions of a module that is a plugin. Their arguments
+are checked when the plugin is loaded.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Mark = OnMark | ManyMark | StateMark | ServiceMark
 
 
 def on(*topics: str) -> Callable[[F], F]:
-    """Handle these topics, each one of the hook reference, a glob of them, or one of your own.
+    """Handle these topics: topics of the hook reference, globs of them, or topics of your own.
 
     The function may be async. Its parameters are the topic's.
     """
@@ -57,7 +57,7 @@ def on(*topics: str) -> Callable[[F], F]:
 
 
 def on_many(*topics: str) -> Callable[[F], F]:
-    """Answer a topic for many jobs in one call; only job.priority.get is asked so.
+    """Answer a topic for many jobs in one call; only job.priority.get allows this.
 
     The function takes the list of jobs and returns a list with the answer for each, in order; it
     may not be async. The plugin also needs a handler `on` the topic, which is called for one job.
@@ -71,7 +71,8 @@ def on_many(*topics: str) -> Callable[[F], F]:
 def enter(*states: JobState) -> Callable[[F], F]:
     """Call a plain function with each job that comes into one of `states`.
 
-    On load it is called for the jobs that are in one already. Counters count the job by then.
+    On load it is called for the jobs that are in one of them already. Counters have counted the job
+    before the call.
     """
     _expect(JobState, states, "@enter(State.RUN)")
     return _marking(StateMark(states, leaving=False))

@@ -1,9 +1,9 @@
 """Asking plugins: each question goes along a chain of handlers, in load order.
 
-A sync handler answers at once, inside the job manager's turn. From the first async one on, the rest
-of the chain comes when that has answered, has been given up, or its plugin is gone. A plugin that
-raises, hangs or answers badly is named in the answer's error, and the chain ends there.
-This is the one place besides the module supervisor that catches `Exception` broadly.
+A sync handler answers at once, inside the job manager's turn. After an async handler, the rest of
+the chain is asked when that handler has answered or its plugin is removed. A plugin that raises,
+exceeds its deadline or returns a wrong value is named in the answer's error, and the chain ends
+there. Like the module supervisor, this module catches `Exception` broadly.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ class Dispatcher(Caller):
         self.config = config
         self.plugins: list[Loaded] = []  # in the order in which they are asked
         self.subscribers: dict[int, set[str]] = {}  # job id → names of plugins
-        self.topics_changed = True  # since the job manager was told
+        self.topics_changed = True  # since the last `news`
         self._noted = True  # what the job manager knows: whether the trace has a reader
-        self._keeps = False  # something may be kept of a job, which ends with the job
-        self._unsaid: dict[int, bool] = {}  # by job, since the job manager was told: subscribed?
+        self._keeps = False  # a job may have data or subscribers, which end with it
+        self._unsaid: dict[int, bool] = {}  # by job, since the last `news`: is subscribed
         self._chains: dict[str, list[Entry]] = {}
         self._thinking: dict[int, Asking] = {}
 
@@ -212,12 +212,12 @@ class Dispatcher(Caller):
     # --- for plugins
 
     def keep(self) -> None:
-        """Have the job manager tell of the end of each job: something is kept of a job now."""
+        """Ask the job manager to report the end of each job: something is kept of a job now."""
         if not self._keeps:
             self._keeps = self.topics_changed = True
 
     def look_again(self) -> None:
-        """Forget what was looked up in the list of plugins, which has changed."""
+        """Forget the chains that were looked up: the list of plugins has changed."""
         self._chains.clear()
         self.topics_changed = True
         kept = any(loaded.tracker is not None or loaded.data for loaded in self.plugins)

@@ -19,7 +19,7 @@ class NotAllowed(Exception):
 
 
 class HandlerFailed(Exception):
-    """A handler answered what its hook does not take, or not in time; the text says where."""
+    """A handler returned a value that its hook does not allow, or was late; the text says where."""
 
 
 class PluginLoop(BaseException):

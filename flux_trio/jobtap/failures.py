@@ -35,10 +35,10 @@ def is_awaitable(said: Any) -> bool:
 
 
 def failure_in(raised: BaseException) -> BaseException:
-    """Return the error of an async function of a plugin, without Cancelled beside it.
+    """Return the error of an async function of a plugin, without a Cancelled in the same group.
 
-    What was only cancelled, or interrupted, is raised again. A Cancelled that belongs to no scope
-    around here, since somebody kept it, is a failure as any other.
+    A mere Cancelled or KeyboardInterrupt is raised again. A Cancelled of no surrounding scope is a
+    failure: the plugin has kept it and raised it again.
     """
     failure = raised.split(trio.Cancelled)[1] if isinstance(raised, BaseExceptionGroup) else raised
     if failure is None or isinstance(failure, KeyboardInterrupt):

@@ -41,7 +41,7 @@ class Handlers(msgspec.Struct):
 
     @property
     def follows_states(self) -> bool:
-        """Whether the plugin has to be told of every change of state."""
+        """Whether the plugin needs every change of a job's state."""
         return bool(self.enter or self.leave or self.counters)
 
 

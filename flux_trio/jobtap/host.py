@@ -50,7 +50,7 @@ from flux_trio.protocols import (
     Unavailable,
 )
 
-END_S: Final = 5.0  # that the tasks of a removed plugin have to end
+END_S: Final = 5.0  # seconds for the tasks of a removed plugin to end
 RECOUNT_S: Final = 60.0
 RECOUNT_JOBS_MAX: Final = 1000  # about 5 ms
 ALL: Final = "all"  # as a pattern: every plugin that is not builtin
@@ -61,8 +61,8 @@ ORDERS: Final = ("none", "state", "-state")
 class PluginHost(Dispatcher):
     """The loaded plugins, in the order in which they are asked.
 
-    They live in `nursery` (see `open_host`). A handler that holds the whole instance for longer
-    than `blocked_s` seconds is named by the watchdog.
+    Their tasks run in `nursery` (see `open_host`). The watchdog names a handler that holds the
+    whole instance for longer than `blocked_s` seconds.
     """
 
     def __init__(
@@ -92,9 +92,9 @@ class PluginHost(Dispatcher):
     ) -> list[str]:
         """Add `plugin` behind those that are loaded. Raises PluginError, naming the rule.
 
-        Without `conf` it keeps the one that it was given when it was made. Plugins that match
-        `remove` (see there) are removed when the new one has accepted its configuration; returns
-        their names. What it has to be told of active jobs comes with `replay`.
+        Without `conf` the plugin keeps the conf that it was made with. Plugins that match the
+        pattern `remove` are removed when the new one has accepted its configuration; returns their
+        names. `replay` presents the active jobs to the new plugin.
         """
         gone = [] if remove is None else self._meant(remove)
         if any(each.plugin is plugin for each in gone):  # the object cannot be loaded twice
@@ -107,7 +107,7 @@ class PluginHost(Dispatcher):
     async def _enter(
         self, plugin: Plugin, conf: dict[str, Any] | None, path: str, gone: list[Loaded]
     ) -> None:
-        """Configure `plugin`, then put it in the place of those that are to go."""
+        """Configure `plugin`, then put it in the place of the plugins in `gone`."""
         loaded, error = attempt(self._make, plugin, conf, path)
         if isinstance(error, PluginError):
             raise error
@@ -134,12 +134,12 @@ class PluginHost(Dispatcher):
 
     @property
     def is_asking(self) -> bool:
-        """Whether a question is open, or a plugin is told of the active jobs."""
+        """Whether a question is open, or active jobs are being presented to a plugin."""
         return bool(self._thinking or self._replays)
 
     @property
     def entered(self) -> dict[str, list[int]]:
-        """By name of each plugin that follows states: the jobs that have entered one, in order."""
+        """By name of each plugin that follows states: the jobs that entered one, in order."""
         return {
             each.name: each.tracker.entered for each in self.plugins if each.tracker is not None
         }
@@ -175,23 +175,24 @@ class PluginHost(Dispatcher):
         await done.wait()
 
     def replayed(self, action: PluginReplayed) -> None:
-        """The job manager has finished a `replay`."""
+        """End the `replay` that the job manager has finished."""
         done = self._replays.pop(action.ticket, None)
         if done is not None:
             done.set()
 
     async def remove(self, pattern: str) -> list[str]:
-        """Remove by name or glob, a builtin only with its period; return the names of the removed.
+        """Remove the plugins that match a name or glob; return their names.
 
-        `all` is every plugin that is not builtin, and never fails; else no match is a PluginError.
-        The job machine is told with `announce`, or with what takes their place.
+        A builtin matches only a pattern that begins with a period. `all` means every plugin that is
+        not builtin, and never fails; any other pattern without a match raises PluginError. The
+        caller then calls `announce`, or loads a plugin in their place.
         """
         gone = self._meant(pattern)
         await self._remove(gone)
         return [loaded.name for loaded in gone]
 
     def _meant(self, pattern: str) -> list[Loaded]:
-        """Return the plugins that match; PluginError if none does."""
+        """Return the plugins that match. Raises PluginError if no plugin does."""
         found = [each for each in self.plugins if _is_meant(each, pattern)]
         if not found and pattern != ALL:
             raise PluginError(f"no plugin matches {pattern}")
@@ -209,7 +210,7 @@ class PluginHost(Dispatcher):
         self.given.tell(PluginsChanged())
 
     def _changed(self) -> None:
-        """Look up again what follows from the list of plugins."""
+        """Compute again the chains and methods from the list of plugins."""
         self.look_again()
         self._methods = {
             f"{topics.JOB_MANAGER}.{loaded.name.lstrip('.')}.{method.name}": method
@@ -224,7 +225,7 @@ class PluginHost(Dispatcher):
     async def query(self, name: str) -> dict[str, Any]:
         """Return the plugin's own data, with its name, path, hook times and counters.
 
-        Raises PluginError when there is none of that name, or it fails.
+        Raises PluginError if no plugin has this name, or if the query fails.
         """
         loaded = self.find(name)
         asked = await self._put(loaded, QUERY, None)
@@ -313,7 +314,7 @@ class PluginHost(Dispatcher):
             self._adopt(question, answer)
         return answer
 
-    # --- what runs beside the job manager's turns
+    # --- outside the job manager's turns
 
     def recount_at_rest(self) -> None:
         """Recount if few jobs count and no question is open; at most every RECOUNT_S seconds."""
@@ -364,7 +365,7 @@ class PluginHost(Dispatcher):
             loaded.ended.set()
 
     async def _configure(self, loaded: Loaded) -> Config:
-        """Tell a plugin of the configuration, and of those that come meanwhile; return the last."""
+        """Ask conf.update, again if the configuration changes meanwhile; return the last one."""
         config = None
         while config is not self.config:
             config = self.config
@@ -468,7 +469,7 @@ def _answer(said: Any) -> dict[str, Any]:
 
 
 def _is_sendable(error: FluxError) -> bool:
-    """Return whether the error has a number and a text; a plugin may have made it of others."""
+    """Return whether the error has a number and a text; a plugin may have given it other types."""
     return isinstance(error.errnum, int) and error.errnum > 0 and isinstance(error.text, str)
 
 

@@ -2,12 +2,13 @@
 
 The watchdog's thread sends SIGURG to the main thread. Python calls the handler there between two
 instructions, whatever runs. The handler raises PluginLoop only if the plugin's own code runs, or a
-library that it called: an exception inside Trio or the job manager could leave these half done. If
-one of them runs just then, the thread sends the signal again. SIGURG is ignored by default and used
-by nobody else; like every signal it wakes Trio up, which looks round and sleeps again.
+library that it called: an exception inside Trio or the job manager could leave their work half
+done. If one of them runs at that moment, the thread sends the signal again. SIGURG is ignored by
+default, and nothing else uses it. Like every signal it wakes Trio up, which looks for events and
+sleeps again.
 
 A loop in C runs no handler. It cannot be interrupted; but the arrival of SIGTERM is noticed even
-then, by a handler of `faulthandler`, which runs at once and calls the handler that was there.
+then, by a handler of `faulthandler`, which runs at once and calls the previous handler.
 """
 
 from __future__ import annotations
@@ -44,9 +45,10 @@ _CALLERS: Final = frozenset(
 
 
 class Interrupter:
-    """Interrupts what `running` says, in the main thread. One of them is active in a process.
+    """Interrupts the call that `running` returns, in the main thread. A process has one active
+    object.
 
-    `why_not` is why it cannot, "" if it can.
+    `why_not` says why it cannot interrupt, "" if it can.
     """
 
     def __init__(self, running: Callable[[], Any]) -> None:
@@ -88,7 +90,7 @@ class Interrupter:
     # --- in the watchdog's thread
 
     def interrupt(self, mark: Any, text: str) -> None:
-        """Raise PluginLoop(text) in the main thread if `mark` is still what runs there."""
+        """Raise PluginLoop(text) in the main thread if the call `mark` still runs there."""
         self._text, self.missed, self._target = text, False, mark
         ident = threading.main_thread().ident
         assert ident is not None
@@ -122,8 +124,8 @@ class Interrupter:
 def is_plugins(frame: FrameType | None) -> bool:
     """Return whether code of a plugin runs in `frame`, or a library that the plugin has called.
 
-    Going outward, the first frame of flux_trio is the one that has called the plugin. It is another
-    one if the plugin has called flux_trio, and that a library.
+    Going outward, the first frame of flux_trio is the one that has called the plugin; but if the
+    plugin has called code of flux_trio that called a library, it is a frame of that code.
     """
     innermost = frame
     while frame is not None:

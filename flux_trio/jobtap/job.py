@@ -1,9 +1,9 @@
-"""`Job`: what a handler is given of a job, a value that never changes.
+"""`Job`: the job that a handler gets, a value that never changes.
 
-It shows the job as it was when the hook was asked or the job was looked up. What it can do with
-the job are operations; each is checked at the call against the job as it is then. An operation
-called in a hook goes into the answer of that hook, and is performed when the hook has returned.
-One called at any other time goes to the job manager as an input. Nothing happens inside the call.
+It shows the job as it was when the hook was asked or the job was looked up. The methods that change
+the job are operations; each is checked at the call against the job as it is then. An operation that
+is called in a hook goes into the answer of that hook, and is performed when the hook has returned.
+At any other time it goes to the job manager as an input. No operation takes effect inside the call.
 """
 
 from __future__ import annotations
@@ -58,26 +58,27 @@ class Job(JobValue, frozen=True, eq=False):
         now = self._keeper.current(self.view)
         return None if now is None else Job(now, None, self._keeper)
 
-    # --- what may be done with it; all raise NotAllowed, naming the rule
+    # --- operations; all raise NotAllowed, naming the rule
 
     def add_dependency(self, description: str) -> None:
         """Hold the job in DEPEND until the dependency is removed; in NEW and DEPEND only.
 
-        Silent when it is there already. One that was removed cannot be added again.
+        Nothing happens if the job has it already. A dependency that was removed cannot be added
+        again.
         """
         self.post(JobEvent.DEPENDENCY_ADD, {"description": description})
 
     def remove_dependency(self, description: str) -> None:
         """Let the job go on, unless another dependency holds it; in NEW and DEPEND only.
 
-        Silent when it was removed already, or the job has ended.
+        Nothing happens if it was removed already, or if the job has ended.
         """
         self.post(JobEvent.DEPENDENCY_REMOVE, {"description": description})
 
     def set_priority(self, priority: int | Unavailable) -> None:
         """Set a priority, 0 (held) to 4294967295, outside a priority hook.
 
-        Without effect unless the job is in PRIORITY or SCHED.
+        It has no effect unless the job is in PRIORITY or SCHED.
         """
         self._keeper.do(SetPriority(self.id, priority_of(priority), self.plugin.name))
 
@@ -98,9 +99,9 @@ class Job(JobValue, frozen=True, eq=False):
         self.post(JobEvent.EPILOG_FINISH, {"description": description, "status": status})
 
     def post(self, name: str, context: Mapping[str, Any] | None = None) -> None:
-        """Log an event; not one that the job manager itself logs, and not after clean.
+        """Log an event before clean; the events that the job manager itself logs are not allowed.
 
-        Silent when it would open a dependency, prolog or epilog that is open, or remove a
+        Nothing happens if it would open a dependency, prolog or epilog that is open, or remove a
         dependency that was removed.
         """
         wanted = plain(context or {}, str(name))
@@ -118,12 +119,12 @@ class Job(JobValue, frozen=True, eq=False):
         self._keeper.do(PostEvent(self.id, str(name), wanted, self.plugin.name))
 
     def event_posted(self, name: str) -> bool:
-        """Whether an event of this name has been logged by now, or is about to be."""
+        """Whether an event of this name has been logged, or waits to be logged."""
         now = self._keeper.current(self.view) or self.view
         return now.was_posted(name) or any(name == each for each, _ in self._keeper.queued(now))
 
     def raise_exception(self, type: str, severity: int = 0, note: str = "") -> None:  # noqa: A002 - RFC 21's word
-        """Log an exception; severity 0 ends the job, not in NEW; 1 to 7 only record a problem."""
+        """Log an exception. Severity 0 ends the job (not in NEW); 1 to 7 record a problem."""
         context = {"type": type, "severity": severity, "note": note}
         self.post(JobEvent.EXCEPTION, context | {"userid": self.plugin.owner})
 
@@ -150,11 +151,11 @@ class Job(JobValue, frozen=True, eq=False):
         self._keeper.allocate(self._question, plain(resource_set, "R", R_BYTES_MAX))
 
     def subscribe(self) -> None:
-        """Tell the plugin job.event.* of this job from now on."""
+        """Call the plugin's job.event.* handlers for this job from now on."""
         self._keeper.subscribe(self.view)
 
     def unsubscribe(self) -> None:
-        """Do not tell the plugin job.event.* of this job any more."""
+        """Stop calling the plugin's job.event.* handlers for this job."""
         self._keeper.unsubscribe(self.id)
 
     def _refusal(self, rule: str) -> NotAllowed:
@@ -216,14 +217,14 @@ class Host(Protocol):
         """Ask a service of the instance."""
 
     def listen(self, topic: str, *, wanted: bool) -> None:
-        """Call the handler of a topic, or do not."""
+        """Start or stop calling the handler of a topic."""
 
     def reprioritize_all(self) -> None:
         """Compute all priorities again."""
 
 
 class PluginSelf(Host, Protocol):
-    """The part of `Plugin` that is there for authors, as `Job.plugin` has it."""
+    """The part of `Plugin` that authors use: the type of `Job.plugin`."""
 
     name: str
     conf: dict[str, Any]

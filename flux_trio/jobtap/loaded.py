@@ -84,7 +84,7 @@ def _files_of(plugin: Plugin) -> frozenset[str]:
 
 
 class PluginTasks(Protocol):
-    """The tasks of one plugin: its nursery, or what takes its place where no task can start."""
+    """The tasks of one plugin: its nursery, or a substitute where no task can start."""
 
     @property
     def cancel_scope(self) -> trio.CancelScope: ...
@@ -93,7 +93,7 @@ class PluginTasks(Protocol):
 
 
 class HostTasks(Protocol):
-    """The tasks of the plugin host, which owns those of its plugins; likewise."""
+    """The tasks of the plugin host, which owns those of its plugins: a nursery or a substitute."""
 
     def start_soon(self, function: Callable[..., Awaitable[object]], /, *args: Any) -> None: ...
 
@@ -126,13 +126,13 @@ class Loaded:
 
     @property
     def is_builtin(self) -> bool:
-        """A name that begins with a period: hidden, and not removed by a glob."""
+        """Whether the name begins with a period; then it is hidden, and `*` does not match it."""
         return self.name.startswith(".")
 
     # --- its handlers
 
     def listen(self, pattern: str, *, wanted: bool) -> bool:
-        """Call the handler of a topic or glob, or do not; return whether that is a change."""
+        """Start or stop calling the handler of a topic or glob; return whether that is a change."""
         if wanted == (pattern not in self._silent):
             return False
         self._silent ^= {pattern}
@@ -160,7 +160,7 @@ class Loaded:
                 yield pattern
 
     def chained(self, topic: str) -> Iterator[Entry]:
-        """Yield what is called for a topic, in order."""
+        """Yield the entries that are called for a topic, in order."""
         if self.tracker is not None and topic in _MOVES:
             yield self.entry("states", self.tracker.moved, STATE_HANDLER)
         if self.tracker is not None and self.tracker.counters and topic == UPDATED:

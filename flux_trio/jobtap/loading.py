@@ -140,7 +140,7 @@ def _of_entry_point(entry_point: importlib.metadata.EntryPoint) -> tuple[Plugin,
 
 
 def _of_module(module: types.ModuleType, name: str, where: str) -> Plugin:
-    """Return its only Plugin class, or the module itself if it has decorated functions."""
+    """Return a plugin of its only Plugin class, or of the module if it has decorated functions."""
     classes = [
         each
         for each in vars(module).values()

@@ -1,4 +1,4 @@
-"""Where in the files of a plugin something is: for errors that its author reads."""
+"""The place of code in the files of a plugin: for errors that its author reads."""
 
 from __future__ import annotations
 

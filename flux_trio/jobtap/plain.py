@@ -60,7 +60,7 @@ class ReadOnly(dict[str, Any]):
 
 
 class ReadOnlyList(list[Any]):
-    """The same of a JSON array."""
+    """A JSON array that several plugins read. Every copy of it may be edited."""
 
     __slots__ = ()
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse

@@ -1,6 +1,6 @@
 """`Plugin`: the base class of plugins, with what their methods find in `self`.
 
-A module with decorated functions is one as well; then `job.plugin` is what `self` is here.
+A module with decorated functions is a plugin as well; its functions use `job.plugin` as `self`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Plugin:
     """A named set of handlers."""
 
     name: str = ""
-    """Without a name it is that of its file, or of its class, with hyphens.
+    """By default the name of its file, or of its class, with hyphens.
 
     Builtin plugins have names that start with a period.
     """
@@ -95,14 +95,14 @@ class Plugin:
     def start_soon(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
         """Run `function(*args)` in the background until it returns or the plugin is removed.
 
-        When it raises, that is logged with its stack; nothing else ends.
+        An error in it is logged with its stack, and ends nothing else.
         """
         self._host().start_soon(function, *args)
 
     def call(self, topic: str, args: Any = None) -> Any:
         """Call the plugins that handle a custom topic; return the last answer that is not None.
 
-        Raises what the first of them raises.
+        The first error of a handler ends the call and is raised.
         """
         return self._host().call(topic, args)
 
@@ -111,10 +111,10 @@ class Plugin:
         return await self._host().rpc(topic, payload)
 
     def listen(self, topic: str, *, wanted: bool = True) -> None:
-        """Call the handler of a topic from now on, or no longer if it is not `wanted`.
+        """Call the handler of a topic from now on, or stop calling it if it is not `wanted`.
 
-        At first every handler is called. A plugin without a limit to check, for example, spares
-        the instance a call for each job. The topic, or glob, is one of the plugin's decorators.
+        At first every handler is called. A plugin without a limit to check, for example, spares the
+        instance a call for each job. The topic, or glob, is one of the plugin's decorators.
         """
         self._host().listen(topic, wanted=wanted)
 

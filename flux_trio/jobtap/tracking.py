@@ -1,7 +1,7 @@
 """The state of each job, for plugins with enter and leave handlers or counters.
 
-Whatever way a job takes, what was entered is left exactly once: the next state, the job's end or
-the plugin's removal does it.
+Each state that a job has entered is left exactly once: when the job enters its next state, when it
+ends, or when the plugin is removed.
 """
 
 from __future__ import annotations

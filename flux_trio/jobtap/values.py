@@ -27,8 +27,8 @@ class Dependency:
 class UpdateAllowed:
     """Returned by a job.update.KEY handler: the key may be updated.
 
-    `validated` spares the job.validate of the updated jobspec, `feasible` the scheduler's look at
-    it; `updates` are further values by jobspec key that go with it.
+    With `validated`, job.validate is not asked about the updated jobspec; with `feasible`, the
+    scheduler need not check it. `updates` are further values, by jobspec key, to update as well.
     """
 
     validated: bool = False

@@ -109,14 +109,14 @@ class Watchdog:
                 held_s = 0.0
 
     def _arm(self) -> None:
-        """Let the stacks be written if this is not called again in time."""
+        """Set the timer that writes the stacks unless this is called again in time."""
         faulthandler.dump_traceback_later(self._lock_s, file=2)
         self._armed = time.monotonic()
 
     def _pauses(self) -> bool:
-        """Wait for `blocked_s` seconds; False if the watch is over.
+        """Wait for `blocked_s` seconds; return False if the watch is over.
 
-        Stacks that were written meanwhile are followed by what they mean.
+        If stacks were written meanwhile, an explanation is written after them.
         """
         is_over = self._stop.wait(self._blocked_s)
         seconds = time.monotonic() - self._armed
@@ -132,7 +132,7 @@ class Watchdog:
         return not is_over
 
     def _interrupt(self, running: Any, held_s: float) -> None:
-        """Interrupt the handler, unless it cannot be; one in C when it comes back from there."""
+        """Interrupt the handler, if that is possible; code in C is interrupted when it returns."""
         if self.interrupter.why_not:
             return
         text = f"it held the instance for {held_s:g} s without a checkpoint, and was interrupted"
@@ -170,7 +170,7 @@ def stepped(
 ) -> Generator[Any, Any, Any]:
     """Await; `step(True)` comes before and `step(False)` after each stretch between checkpoints.
 
-    Once it `is_over`, who goes on after CANCELS_MAX cancels is closed where it is.
+    Once `is_over` returns True, an awaitable that goes on after CANCELS_MAX cancels is closed.
     """
     iterator: Any = awaitable.__await__()
     value: Any = None

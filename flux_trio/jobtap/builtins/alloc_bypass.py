@@ -1,6 +1,7 @@
 """alloc-bypass: a job that names its resources itself, `attributes.system.alloc-bypass.R`.
 
-The scheduler is not asked, and does not know: only the instance owner may.
+The scheduler is not asked and does not know of such a job, so only the instance owner may submit
+it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ FLAG = "alloc-bypass"
 
 
 class AllocBypass(jobtap.Plugin):
-    """Runs such a job on the R in its jobspec."""
+    """Runs a job on the R in its jobspec."""
 
     name = "alloc-bypass"
 

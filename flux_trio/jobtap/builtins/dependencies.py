@@ -8,7 +8,8 @@ from flux_trio import jobtap
 def hold(job: jobtap.Job, description: str) -> bool:
     """Add a dependency; return False if it was satisfied before.
 
-    It was when the jobspec names it twice, or when an earlier life of the job manager saw to it.
+    That is so if an earlier entry of the jobspec has the same description, or if the dependency was
+    removed before a restart of the job manager.
     """
     try:
         job.add_dependency(description)

@@ -1,8 +1,8 @@
 """dependency-after: a job waits for another one (RFC 26: after, afterany, afterok, afternotok).
 
-`afterexcept`, and `afterstart` for `after`, are flux-core's, and so are the words. flux-core wants
-a job that has run for afternotok too; RFC 26 does not: one that was canceled while it waited was
-unsuccessful, and satisfies it.
+`afterexcept`, `afterstart` for `after`, and the words come from flux-core. In flux-core, afternotok
+is satisfied only by a job that has run. RFC 26 does not require that: a job that was canceled while
+it waited was unsuccessful and satisfies afternotok.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ class DependencyAfter(jobtap.Plugin):
 
     def loaded(self) -> None:
         """No job waits yet."""
-        # by the id of the job waited for: the id of one that waits, its dependency's description
+        # by the id of the awaited job: the id of a waiting job, and its dependency's description
         self._waiting: dict[int, dict[tuple[int, str], Condition]] = {}
-        # of jobs that were in NEW when the one they wait for ended
+        # by the id of a job that was in NEW when the awaited job ended
         self._late: dict[int, list[tuple[str, Condition, Outcome]]] = {}
 
     @jobtap.on(*(f"job.dependency.{scheme}" for scheme in CONDITIONS))

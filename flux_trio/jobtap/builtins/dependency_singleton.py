@@ -1,7 +1,7 @@
 """dependency-singleton: one job of a name at a time (flux-core's, beside RFC 26).
 
 A singleton is its user's only job of its name in PRIORITY or later; those that wait go in the order
-of their ids. Jobs without a name of their own count for nobody.
+of their ids. Jobs without a name in the jobspec do not count.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class DependencySingleton(jobtap.Plugin):
     name = ".dependency-singleton"
 
     def loaded(self) -> None:
-        """Count no job yet: until the first singleton comes, nobody needs the counts."""
+        """Count no job yet: the counts are not needed before the first singleton."""
         self._keys: dict[int, Key] = {}  # of every active job with a name, by id
         self._active: dict[Key, set[int]] = {}
         self._waiting: dict[Key, set[int]] = {}
-        self._counts = False  # all jobs are, from the first singleton on
+        self._counts = False  # all jobs are counted, from the first singleton on
         self.listen("job.new", wanted=False)
 
     @jobtap.on("job.dependency.singleton")
@@ -40,7 +40,7 @@ class DependencySingleton(jobtap.Plugin):
         elif DESCRIPTION not in job.dependencies:
             return  # it is alone, or was when it was submitted
         self._waiting.setdefault(key, set()).add(job.id)
-        if job.state is jobtap.State.DEPEND:  # what it waits for may have ended in an earlier life
+        if job.state is jobtap.State.DEPEND:  # the other jobs may have ended before a restart
             self._free_next(key)
 
     @jobtap.on("job.new")
@@ -49,7 +49,7 @@ class DependencySingleton(jobtap.Plugin):
 
     @jobtap.on("job.event.clean", "job.event.invalidate")
     def on_end(self, job: jobtap.Job, _event: jobtap.Event) -> None:
-        """Count the job no more; a refused job has ended, too."""
+        """Stop counting the job; a refused job has ended, too."""
         key = self._keys.pop(job.id, None)
         if key is None:
             return

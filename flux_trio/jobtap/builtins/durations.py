@@ -12,7 +12,7 @@ _UNITS: Final = (("d", 86400.0), ("h", 3600.0), ("m", 60.0))
 def spell_duration(seconds: float) -> str:
     """Return the duration in its largest unit with two digits: 90 is `1.5m`.
 
-    Where two digits are not enough, exactly: 3660 is `61m`, which flux-core rounds to `1h`.
+    If two digits are not exact, return it exactly: 3660 is `61m`, which flux-core rounds to `1h`.
     """
     unit, scale = next((each for each in _UNITS if seconds >= each[1]), ("s", 1.0))
     text = f"{seconds / scale:.2g}{unit}"

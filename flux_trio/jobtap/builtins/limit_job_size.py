@@ -1,7 +1,7 @@
 """limit-job-size: the smallest and largest size of a job by queue (RFC 33, Limits Policy).
 
-Nodes count when they are asked for by name; cores and gpus are those of all slots. Left out: what
-whole nodes have beyond that, which only the scheduler knows.
+Nodes count if the jobspec requests them; cores and gpus are those of all slots. Left out: the other
+cores and gpus of whole nodes, which only the scheduler knows.
 """
 
 from __future__ import annotations

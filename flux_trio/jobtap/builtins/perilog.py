@@ -1,13 +1,15 @@
 """perilog: a prolog before each job starts, an epilog before its resources are freed.
 
-Both are commands of the instance owner, `[job-manager.prolog]` and `[job-manager.epilog]`, as in
-flux-config-job-manager(5), on this machine: once a job, or with `per-rank` once for each of its
-ranks. The prolog holds the start of the job, the epilog its resources. The epilog runs once nothing
-of the job runs any more, if there was a prolog or anything did run. A prolog that fails ends the
-job, an epilog that fails is only noted. What was going on when the job manager stopped is run
-again; what is no longer configured then, or is taken out of the configuration, holds no job any
-more: an epilog that runs is ended, a prolog that runs goes on to its end. Where jobs only pretend
-to run, so do these.
+The commands are `[job-manager.prolog]` and `[job-manager.epilog]`, as in
+flux-config-job-manager(5). They run on this machine as the instance owner: once for each job, or
+with `per-rank` once for each of its ranks. The prolog holds the start of the job, the epilog its
+resources. The epilog begins when no process of the job runs any more; a job that had neither a
+prolog nor a process has no epilog. A prolog that fails ends the job; an epilog that fails is only
+noted.
+
+After a restart of the job manager, an open prolog or epilog is run again; if it is no longer
+configured, it is finished at once. If it is taken out of the configuration while it runs, an epilog
+is ended and a prolog goes on to its end. Where jobs are simulated, prologs and epilogs are, too.
 
 Left out: `exec.imp`, and scripts that a service manager runs.
 """
@@ -47,11 +49,11 @@ from flux_trio.protocols import JobEvent
 
 PROLOG: Final = "job-manager.prolog"
 EPILOG: Final = "job-manager.epilog"
-ROOT: Final = Idset.of([0])  # where a command runs that is not per-rank
-CANNOT_START: Final = 127 << 8  # as a shell says it
-RESOURCE_RETRY_S: Final = 1.0  # between two calls of a resource service that is not there
+ROOT: Final = Idset.of([0])  # the rank of a command that is not per-rank
+CANNOT_START: Final = 127 << 8  # a shell's exit code for this
+RESOURCE_RETRY_S: Final = 1.0  # between two calls of a resource service that is away
 RESOURCE_TRIES: Final = 60
-LOST: Final = 9  # how a prolog ended that went with the job manager
+LOST: Final = 9  # the status of a prolog that ended with the job manager
 
 
 class Perilog(jobtap.Plugin):
@@ -66,7 +68,7 @@ class Perilog(jobtap.Plugin):
     def loaded(self) -> None:
         """No prolog or epilog runs yet."""
         self._runs: dict[int, Run] = {}  # by job id
-        self._taken_up: set[int] = set()  # jobs with something open from an earlier life
+        self._taken_up: set[int] = set()  # jobs with a prolog or epilog from before a restart
         self._awaited: set[int] = set()  # jobs whose epilog waits for the end of their processes
 
     @jobtap.on("conf.update")
@@ -90,13 +92,13 @@ class Perilog(jobtap.Plugin):
         runs = {_name(jobid): run for jobid, run in self._runs.items() if not run.is_over}
         return {"conf": conf, "procs": {name: run.to_json() for name, run in runs.items()}}
 
-    # --- when
+    # --- when they run
 
     @jobtap.on("job.new")
     def on_new(self, job: jobtap.Job) -> None:
-        """Go on with what an earlier life left open: starting it again says so and logs nothing.
+        """Go on with a prolog or epilog from before a restart; starting it again logs no event.
 
-        What is not configured any more is finished at once, with status 0.
+        If it is not configured any more, it is finished at once, with status 0.
         """
         if job.prologs or job.epilogs:
             self._taken_up.add(job.id)
@@ -140,7 +142,7 @@ class Perilog(jobtap.Plugin):
     def on_exception(self, job: jobtap.Job, event: jobtap.Event) -> None:
         """End an epilog if the configuration asks for it, at the first fatal exception only.
 
-        Those after it change nothing (readings: Severity 0 exceptions after the first).
+        Later exceptions change nothing (readings: Severity 0 exceptions after the first).
         """
         run = self._runs.get(job.id)
         if run is None or not is_fatal(event.name, event.context) or run.had_exception:
@@ -154,7 +156,7 @@ class Perilog(jobtap.Plugin):
         self._taken_up.discard(job.id)
         self._awaited.discard(job.id)
 
-    # --- what follows what
+    # --- their order
 
     def _wind_up(self, job: jobtap.Job) -> None:
         """Start the epilog if it is due: the job has ended and no prolog runs."""
@@ -226,7 +228,8 @@ class Perilog(jobtap.Plugin):
             "FLUX_JOB_RANKS": str(_ranks(run.job)),
             "FLUX_JOB_USERID": str(run.job.userid),
         }
-        # a later life has to know of what runs: a lookup comes after what is being stored
+        # a restarted job manager must know of this run: the kvs answers a lookup after earlier
+        # commits
         await self.rpc(topics.KVS_LOOKUP, {"key": job_key(run.job.id, EVENTLOG)})
         if run.is_taken_up and not self._pretends:
             await trio.to_thread.run_sync(kill_leftovers, environment[JOB_ID])
@@ -285,9 +288,10 @@ class Perilog(jobtap.Plugin):
     async def _ask_resource(
         self, tries: int, topic: str, payload: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Ask the resource service. Raises FluxError, ENOSYS when it is away at each of `tries`.
+        """Ask the resource service. Raises FluxError; ENOSYS if it is away at each of `tries`
+        attempts.
 
-        The job holds its nodes meanwhile: none of these is given away before it is drained.
+        The job holds its nodes meanwhile, so no other job gets a node before it is drained.
         """
         for left in reversed(range(tries)):
             try:

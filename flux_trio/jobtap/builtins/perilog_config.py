@@ -10,7 +10,7 @@ from typing import Final
 from flux_trio.config import Config, PerilogConfig
 from flux_trio.formats import FormatError, parse_duration
 
-PROLOG_TIMEOUT: Final = "30m"  # an epilog has none unless told
+PROLOG_TIMEOUT: Final = "30m"  # an epilog has no limit by default
 EMPTY_LINE: Final = r"^\s*$"  # never logged
 
 
@@ -31,7 +31,7 @@ class Procedure:
         return f"job-manager.{self.name}"
 
     def to_json(self) -> dict[str, object]:
-        """Return it as a query shows it; `timeout` 0 is no limit."""
+        """Return the procedure as a query shows it; `timeout` 0 is no limit."""
         return {
             "command": list(self.command),
             "per_rank": self.per_rank,

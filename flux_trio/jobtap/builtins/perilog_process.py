@@ -1,8 +1,8 @@
-"""The processes of perilog: pretended ones, and those that a restart has left.
+"""The processes of perilog: simulated ones, and those that are left after a restart.
 
-When the instance is killed its prologs and epilogs go on; they are known by their environment
-(`OWNER`), and the instance that takes up their job ends them. Left out: what an end means for the
-job.
+If the instance is killed, its prologs and epilogs go on. A variable in their environment (`OWNER`)
+identifies them, and the instance that takes up their job ends them. Left out: what an end means for
+the job.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class PretendedProcess:
     """A process that ends at once with status 0; nothing runs."""
 
     async def wait(self) -> int:
-        """Always 0."""
+        """Return 0."""
         await trio.lowlevel.checkpoint()
         return 0
 

@@ -17,17 +17,17 @@ SIGNALED: Final = 128  # a shell's exit code is this more than the signal
 
 @dataclass(slots=True)
 class Run:
-    """A prolog or epilog of one job; that of a prolog is kept until the job ends."""
+    """A prolog or epilog of one job; a prolog's is kept until the epilog begins."""
 
     job: jobtap.Job
     what: Procedure
     targets: Idset  # the ranks it runs on
-    is_taken_up: bool  # from an earlier life of the job manager
+    is_taken_up: bool  # it was open before the job manager restarted
     canceled: trio.Event = field(default_factory=trio.Event)
     endings: dict[int, Ending] = field(default_factory=dict)  # by rank, of those that have ended
     is_over: bool = False
-    is_told: bool = False  # its finish event has been asked for
-    had_exception: bool = False  # the job had a fatal one before this began
+    is_told: bool = False  # its finish event was posted
+    had_exception: bool = False  # the job had a fatal exception before this began
 
     @property
     def worst(self) -> Ending:
@@ -54,9 +54,10 @@ class Run:
         return Idset.of(rank for rank, ending in self.endings.items() if ending.failed)
 
     def to_drain(self) -> dict[str, Idset]:
-        """Return the ranks to drain by the kind of failure, without those where it was canceled.
+        """Return the ranks to drain, by kind of failure, without those where the command was
+        canceled.
 
-        A command that runs once for the whole job says nothing of its rank, unless it had to be
+        A command that runs once for the whole job says nothing about its rank, unless it had to be
         killed.
         """
         found: dict[str, Idset] = {}
@@ -67,7 +68,7 @@ class Run:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as a query shows it."""
+        """Return the run as a query shows it."""
         active = self.targets - Idset.of(self.endings)
         return {
             "name": self.what.name,

@@ -1,8 +1,8 @@
-"""update-duration: who may change how long a job may run, and to what.
+"""update-duration: changes of a job's duration.
 
-The user may as long as the job is pending, within the limits that a new job has; the instance owner
-may at any time and to any value. What a running job's change means for its scheduler is the job
-manager's.
+The user may change it while the job is pending, within the limits for a new job; the instance owner
+may change it at any time and to any value. The job manager asks the scheduler about the change of a
+running job.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """update-queue: moving a pending job to another queue (RFC 33, Queue Configuration).
 
-The job leaves the constraints of its queue behind and gets those of the new one; one that has
-constraints of its own cannot, since nobody knows which are whose. Its user needs access to the new
-queue, unless it is the instance owner who asks.
+The job loses the constraints of its queue and gets those of the new one. A job with other
+constraints cannot be moved, since the two kinds cannot be told apart. The job's user needs access
+to the new queue, unless the instance owner requests the move.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class ValidateDuration(jobtap.Plugin):
         self._changed()
 
     def removed(self) -> None:
-        """The end of the instance may change without this plugin."""
+        """Stop listening to changes of the instance's end."""
         self._lifetime.listeners.remove(self._changed)
 
     def _changed(self) -> None:
