@@ -76,7 +76,7 @@ class Handle(ABC):
             self.note(kind, data)
 
     def turn_sink(self) -> Callable[[dict[str, Any]], None] | None:
-        """Return what puts turns of this module's core into the trace; None if it wants none."""
+        """Return what puts this core's turns into the trace; None if no turn is recorded."""
         return None
 
     def places_of_taken(self) -> dict[int, int]:
@@ -101,7 +101,7 @@ class Handle(ABC):
         self._inbox.put((-1, value))
 
     def adopt(self, core: C) -> C:
-        """Return the core that runs here: `core`, or what a simulated world puts in its place."""
+        """Return the core that runs here: `core`, or its substitute in a simulated world."""
         return core
 
     def waiting(self) -> int:

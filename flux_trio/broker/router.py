@@ -53,7 +53,7 @@ class Peer:
     """One party at the broker: a module, or a connection from outside.
 
     `nbefore` is how many peers of this name there were before. They may have used the same
-    matchtags, so a second hop of the routes tells apart whose request is answered.
+    matchtags, so the routes have a second hop, which tells whose request is answered.
     """
 
     def __init__(

@@ -112,7 +112,7 @@ class TraceNote(msgspec.Struct):
 
 @dataclass(frozen=True)
 class BrokerServices:
-    """The broker's services and the objects they use; `info` is what broker.info tells all."""
+    """The broker's services and what they use; `info` is broker.info without the requester."""
 
     router: Router
     supervisor: Supervisor
@@ -130,7 +130,7 @@ class BrokerServices:
 
     @cached_property
     def _backups(self) -> list[tuple[str, trio.CancelScope]]:
-        """The backups that are being made: their clients, and what stops them."""
+        """The backups that are being made: the client of each, and the scope that stops it."""
         return []
 
     @cached_property

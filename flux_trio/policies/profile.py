@@ -238,7 +238,7 @@ class Profile:
         own: Place | None = None,
         released: Sequence[Released] = EVERYTHING,
     ) -> Place | None:
-        """Return the earliest place for `job` that starts at `before` or earlier; None if none.
+        """Return the earliest place for `job` that starts at `before` or earlier; None without one.
 
         The job's `own` current place counts as free. Only resources in `released` can improve the
         place. Among the cores that are free throughout the run, those that return last are taken
@@ -373,7 +373,7 @@ class Profile:
         return self._state.pool.find_in(shape, FreePlanes(self._planes, flat))
 
     def _place(self, window: _Window, shape: Shape, need: Counts) -> Place | None:
-        """Return a place for `shape` in `window`, on resources that return late; None if none."""
+        """Return a place for `shape` in `window`, on resources that return late, or None."""
         allocation = None
         if window.start > self._now:
             allocation = self._find(shape, self._last_returned(window), need)

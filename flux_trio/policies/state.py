@@ -112,9 +112,9 @@ class Grant(msgspec.Struct, eq=False, gc=False):
 class Grants:
     """Grants by id, and in order of their ends for policies that plan ahead.
 
-    State are the grants, in the order in which they were made: in this order the holders of ranks
-    are told. Their order by end is derived. By how much the clock was set is state: it is not known
-    from the grants if there are none.
+    State are the grants, in the order in which they were made: holders of ranks are reported in
+    this order. Their order by end is derived. The sum of the steps of the clock is state: without
+    grants it could not be computed.
     """
 
     def __init__(self) -> None:

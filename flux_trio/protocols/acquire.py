@@ -1,7 +1,7 @@
 """RFC 28: one resource group between scheduler and resource service.
 
-`ACQUIRE` follows the stream of one group. The two sides keep which targets are up and which are
-still to be released after a shrink. The table says that a release needs a shrink.
+`ACQUIRE` follows the stream of one group. Each side keeps the targets that are up, and those that
+must still be released after a shrink. The table says that a release needs a shrink.
 """
 
 from __future__ import annotations

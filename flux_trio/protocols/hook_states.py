@@ -79,7 +79,7 @@ HOLDING: Final = frozenset({_S.HELD, _S.HELD_ASKED, _S.HELD_WAITING, _S.HELD_ANS
 """Plugins hold the job."""
 
 BLOCKED: Final = ASKING | HOLDING
-"""What is due for the job is not done now."""
+"""Actions that are due for the job are not done now."""
 
 AT_REST: Final = frozenset({_S.FREE, _S.HELD})
 """No question is open, and no answer is being processed."""

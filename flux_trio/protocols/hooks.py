@@ -325,13 +325,14 @@ class PluginReplayed(msgspec.Struct, frozen=True):
 
 
 class PluginInterests(msgspec.Struct, frozen=True):
-    """What plugins want to hear: input of the job manager, before all others of a turn.
+    """The interests of plugins: the first input of a turn of the job manager.
 
     `topics` are all topics and globs that a plugin handles now, None if they have not changed.
-    `subscribed` and `unsubscribed` are the jobs whose first subscription came and whose last one
-    ended since the job manager was told before. `notes` says whether somebody reads the notes of
-    events in the trace, None if that has not changed; at first they are wanted. `of_many` comes
-    with `topics`: of which topics all handlers answer for many jobs in one call.
+    `subscribed` are the jobs that got their first subscription since the last of these inputs,
+    `unsubscribed` the jobs whose last subscription ended since then. `notes` says whether the notes
+    of events in the trace have a reader, None if that has not changed; at first they have one.
+    `of_many` comes with `topics`: the topics for which all handlers answer for many jobs in one
+    call.
     """
 
     topics: tuple[str, ...] | None = None
@@ -344,8 +345,8 @@ class PluginInterests(msgspec.Struct, frozen=True):
 def handles(pattern: str, topic: str) -> bool:
     """Return whether a handler of `pattern`, a topic or a glob of topics, handles `topic`.
 
-    A glob that is broader than job.dependency. matches no dependency: a plugin that looks at every
-    hook does not know every scheme thereby.
+    A glob that is broader than job.dependency. matches no dependency: a plugin that handles every
+    hook does not support every dependency scheme.
     """
     if not is_glob(pattern):
         return topic == pattern
@@ -358,7 +359,7 @@ class Plugins(Protocol):
     """The dispatcher of hooks, as the job manager's service sees it."""
 
     def news(self) -> PluginInterests | None:
-        """Return what has changed since the last call; None if nothing has."""
+        """Return the changes since the last call; None without a change."""
 
     def ask(self, question: AskHook) -> HookAnswer | None:
         """Return the answer; None if it comes later, as HookAnswered."""

@@ -4,8 +4,9 @@
 other effect, so a replay only calls `apply`. The job manager alone decides the next step and
 initiates transitions.
 
-The changes of `Job` read the contexts by RFC 21's keys, which elsewhere stand in `editions` alone:
-jobs come back by thousands, and to make a struct of each context costs more than its change.
+The functions that change a `Job` read the contexts by RFC 21's keys; elsewhere only `editions` has
+such keys. A start reads back thousands of jobs, and a struct for each context would take longer
+than the change itself.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class JobResult(IntEnum):
     TIMEOUT = 8
 
 
-_INACTIVE: Final = JobState.INACTIVE  # looked up once, as all that each job passes
+_INACTIVE: Final = JobState.INACTIVE  # looked up once: every job passes here
 _COMPLETED: Final = JobResult.COMPLETED
 _CANCELED: Final = JobResult.CANCELED
 
@@ -196,7 +197,7 @@ def step_of(event: Event) -> Step:
 
 
 class JobFacts:
-    """What follows from a job's fields; classes that derive from this have the fields."""
+    """Facts that are computed from a job's fields; derived classes have the fields."""
 
     __slots__ = ()
 

@@ -1,8 +1,8 @@
 """The last events of many eventlogs together, so that an error can tell what came before.
 
 A job keeps no list of its events: a pending job takes about 1 kB, and there may be a million of
-them. A core that applies events as they happen keeps one story for all jobs. It tells of a job what
-is left of its events among the last ones of all jobs.
+them. A core that applies events as they happen keeps one story for all jobs. For one job the story
+has those of its events that are among the last events of all jobs.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ STORY_OF_ONE_MAX: Final = 16
 class InvalidTransition(ProtocolError):
     """An event that the conversation's table does not allow in this state.
 
-    `who` names the job, peer, group or queue; `story` lists its last events, the oldest first. Only
-    a table that is asked by itself knows neither.
+    `who` names the job, peer, group or queue; `story` lists its last events, the oldest first. Both
+    are empty if a `Table` is used by itself.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Story(Generic[E]):
 
 
 class Standing(Generic[S, E]):
-    """The state of a conversation that has one at a time; only steps of its table change it.
+    """The state of one conversation; only steps of its table change it.
 
     A subclass names the table, and what kind of partner or thing the conversation is about.
     """
@@ -139,7 +139,7 @@ class Standing(Generic[S, E]):
         return self._state
 
     def step(self, event: E, name: str) -> S:
-        """Advance the state and return it; InvalidTransition, which has `name`, leaves it."""
+        """Advance the state and return it; unchanged on InvalidTransition, which has `name`."""
         try:
             after: S = self.table.step(self._state, event)
         except InvalidTransition as error:
@@ -189,5 +189,5 @@ class Standings(Generic[S, E]):
         return after
 
     def forget(self, jobid: int) -> None:
-        """Drop the state of job `jobid`, which the holder of this forgets as well."""
+        """Drop the state of job `jobid`; the caller forgets the job as well."""
         self._states.pop(jobid, None)

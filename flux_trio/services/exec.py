@@ -37,8 +37,9 @@ async def run(
     """Serve `job-exec.*` until cancelled.
 
     `directory` is the shell host's; without it only simulated jobs can run. `environment` is added
-    to that of a task when the task starts; so FLUX_URI, by which commands in a job reach the
-    instance, may be added later. Jobs that run when the service ends go on, and are found again.
+    to a task's environment when the task starts. So FLUX_URI, with which commands in a job reach
+    the instance, may be added later. Jobs that run when the service ends go on, and are found
+    again.
     """
     handle.register(topics.JOB_EXEC)
     handle.subscribe(topics.JOB_EXCEPTION_EVENT)

@@ -1,4 +1,4 @@
-"""`job-manager.explain`: why a job waits, asked of the job manager, the plugins, the scheduler."""
+"""`job-manager.explain`: why a job waits, as the job manager, plugins and the scheduler know it."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ async def run(
 ) -> None:
     """Serve `job-manager.*` until cancelled, with plugins.
 
-    First in their order are those of `make_plugins`, then the configured plugins. `config` has the
+    The plugins of `make_plugins` are asked first, then the configured plugins. `config` has the
     queues; `users` finds the name and the groups of a userid. Plugins that are given by name are
     searched in `search_path`. Raises PluginError for a plugin that cannot be loaded.
     """
@@ -97,7 +97,7 @@ async def run(
 async def load_all(
     host: PluginHost, plugins: Sequence[Plugin], config: Config, search_path: Iterable[Path]
 ) -> Loader:
-    """Load `plugins`, then `[job-manager] plugins`, in order; return what finds them.
+    """Load `plugins`, then `[job-manager] plugins`, in order; return the loader that finds plugins.
 
     Raises PluginError, which names the directive of the configuration.
     """

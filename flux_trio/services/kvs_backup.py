@@ -43,7 +43,7 @@ async def back_up_between_rounds(
 
 
 def waiting_in(work: trio.MemoryReceiveChannel[Work]) -> list[Work]:
-    """Return what waits, without waiting."""
+    """Return the work that is in the channel now."""
     return [work.receive_nowait() for _ in range(work.statistics().current_buffer_used)]
 
 

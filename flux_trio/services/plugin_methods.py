@@ -78,7 +78,7 @@ class PluginMethods:
         }
 
     def take(self, request: Request) -> bool:
-        """Return whether `request` is one of these; then it is answered.
+        """Return whether `request` is one of these requests; then it is answered here.
 
         Requests of a peer that is gone get no response (6.disconnect.2).
         """
@@ -102,7 +102,11 @@ class PluginMethods:
         return True
 
     def _refuses(self, request: Request) -> bool:
-        """Refuse a configuration one of whose plugins cannot be found; else the core takes it."""
+        """Refuse a configuration if one of its plugins cannot be found; return whether it was
+        refused.
+
+        The core takes all other configurations, also invalid ones.
+        """
         try:
             check_owner(request)
             for index, directive in enumerate(configuration_in(request).job_manager.plugins):

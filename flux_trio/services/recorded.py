@@ -32,7 +32,7 @@ Actions: TypeAlias = Sequence[CommonAction[KeyT] | ActionT]
 
 
 class Made(Generic[CoreT_co]):
-    """A core, and what takes its turns: the core itself unless they are recorded."""
+    """A core, and the object that takes its turns: the core itself, unless turns are recorded."""
 
     def __init__(self, core: CoreT_co, recorder: Recorder | None = None) -> None:
         self.core = core
@@ -57,7 +57,7 @@ class Made(Generic[CoreT_co]):
 
 
 class Recorder:
-    """Where the turns of a core are recorded; `making` is how it was made, and its state."""
+    """The sink of a core's turns; `making` has the core's class, arguments and first state."""
 
     def __init__(self, handle: Handle, sink: TurnSink, making: dict[str, Any]) -> None:
         self.handle = handle
@@ -70,14 +70,15 @@ def make_core(
 ) -> Made[CoreT]:
     """Return the core `make(*args, **kwargs)`; `make` is its class.
 
-    If the trace of `handle` wants turns, it gets them, first how the core was made and its state.
+    If the trace of `handle` records turns, the first record also has the arguments of the core and
+    its state.
     """
     core = make(*args, **kwargs)
     sink = handle.turn_sink()
     if sink is None:
         return Made(core)
-    # The state is that of another core: an object whose attributes were listed has them in a
-    # dictionary from then on, where CPython finds them more slowly than in the object itself.
+    # The state is dumped from a second, equal core: an object whose attributes were listed has them
+    # in a dictionary from then on, where CPython finds them more slowly than in the object itself.
     making = written_making(type(core), args, kwargs) | {"state": make(*args, **kwargs).dump()}
     return Made(core, Recorder(handle, sink, making))
 

@@ -74,7 +74,7 @@ class Timers(Generic[KeyT]):
 
 
 def no_other_actions(action: object) -> None:
-    """Reject an action; for a core that has no actions of its own as it is made here."""
+    """Reject an action: the `perform` of a core that has no actions of its own in this service."""
     raise TypeError(f"expected an action of this service, got {action!r}")
 
 

@@ -91,7 +91,7 @@ class ShellClient:
         return reason
 
     async def _open(self) -> tuple[ShellStream[ShellNotice], list[ShellNotice]]:
-        """Return a host that answers, and its answer; start it first if need be.
+        """Return a host that answers, and its answer; start it first if necessary.
 
         Raises ShellUnavailableError.
         """

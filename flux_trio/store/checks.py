@@ -58,7 +58,7 @@ def last_number(db: sqlite3.Connection, path: Path) -> int:
 
 
 class Unsettled(msgspec.Struct, frozen=True):
-    """What the journal holds: the changes that are being written into the tables, and later ones.
+    """The contents of the journal: changes that are being written into the tables, and later ones.
 
     For a damaged journal, `error` says so; then these are the changes before the damage, or no
     changes if it is not known which of them are in the tables.

@@ -1,4 +1,4 @@
-"""Does at a store what the kvs core asks for; an error of the store is in the result."""
+"""Performs the kvs core's actions on a store; an error of the store is in the result."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def back_up(store: Store, action: MakeBackup, between: Callable[[], None]) -> Ba
 
 
 def execute_timed(store: Store, action: StoreOps | Fetch) -> Stored | Fetched:
-    """Do the same, and tell how long a transaction took."""
+    """Commit or read; the result of a commit has its duration."""
     began = perf_counter()
     result = execute(store, action)
     if isinstance(result, Stored):

@@ -42,7 +42,7 @@ def note_copy(path: Path) -> None:
 
 
 def is_copy(path: Path) -> bool:
-    """Whether another file than `path` is noted; False if either is missing."""
+    """Return whether the note has another inode than `path`; False if either is missing."""
     noted = _noted(path)
     try:
         return noted is not None and noted != path.stat().st_ino

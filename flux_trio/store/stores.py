@@ -100,7 +100,7 @@ class MemoryStore:
         return {key: self._values[key] for key in self._keys}
 
     def take_up(self, values: dict[str, str]) -> None:
-        """Have these values and no others."""
+        """Replace all values by these."""
         self._values = dict(values)
         self._keys: SortedList[str] = SortedList(values)
 

@@ -10,7 +10,7 @@ from flux_trio.store.reader import Reader
 
 
 class View:
-    """What `reader` reads, with the `pending` changes."""
+    """The values that `reader` reads, with the `pending` changes."""
 
     def __init__(self, reader: Reader | View, pending: Pending) -> None:
         self._reader = reader
