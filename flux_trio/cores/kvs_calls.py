@@ -85,7 +85,7 @@ def count_in(response: Response) -> int:
 
 
 def change_in(response: Response) -> kvs.Change:
-    """Return the change that a response to kvs.watch tells of."""
+    """Return the change in a response to kvs.watch."""
     check(response)
     return kvs.CHANGE.read(response)
 

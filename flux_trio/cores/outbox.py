@@ -62,11 +62,11 @@ class Outbox(Part, Generic[CallT, ActionT, KeyT]):
             self.actions.append(ClearTimer(key))
 
     def fired(self, key: KeyT) -> None:
-        """The timer `key` has fired, so it is no longer set."""
+        """Note that the timer `key` has fired, so that it is no longer set."""
         self.timers.pop(key, None)
 
     def clock_stepped(self, by: float) -> None:
-        """The wall clock was set by `by` seconds; timers mean durations, so they move with it."""
+        """Move the timers, which mean durations: the wall clock was set by `by` seconds."""
         self.timers = {key: at + by for key, at in self.timers.items()}
 
     def forget(self, sender: str) -> None:

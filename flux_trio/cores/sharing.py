@@ -107,7 +107,7 @@ class Backlog(Generic[Message]):
         return taken
 
     def _silence(self, sender: str) -> None:
-        """A peer of the owner is gone: do not answer its requests (RFC 6, Disconnection)."""
+        """Do not answer the requests of a peer of the owner that is gone (RFC 6, Disconnection)."""
         self._waiting = [
             unanswered(each, sender) if isinstance(each, Request) else each
             for each in self._waiting

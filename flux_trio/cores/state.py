@@ -41,7 +41,7 @@ class Part(NotData):
     state_names: ClassVar[tuple[str, ...]] = ()
 
     def taken_up(self) -> None:
-        """Make anew what is computed from the state; called when all parts have theirs."""
+        """Compute again what follows from the state; called when all parts have their state."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -95,7 +95,7 @@ class Core(Protocol[KeyT, InputT_contra, ActionT_co]):
     """
 
     def start(self, now: float, /) -> Sequence[CommonAction[KeyT] | ActionT_co]:
-        """The first actions, before any input."""
+        """Return the first actions, before any input."""
 
     def turn(
         self, now: float, inputs: Sequence[CommonInput[KeyT] | InputT_contra], /

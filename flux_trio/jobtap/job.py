@@ -54,7 +54,7 @@ class Job(JobValue, frozen=True, eq=False):
         return self._keeper.data_of(self.view)
 
     def _now(self) -> Job | None:
-        """The same job as it is now; None if it is over and cannot be looked up."""
+        """Return the same job as it is now; None if it is over and cannot be looked up."""
         now = self._keeper.current(self.view)
         return None if now is None else Job(now, None, self._keeper)
 
@@ -119,7 +119,7 @@ class Job(JobValue, frozen=True, eq=False):
         self._keeper.do(PostEvent(self.id, str(name), wanted, self.plugin.name))
 
     def event_posted(self, name: str) -> bool:
-        """Whether an event of this name has been logged, or waits to be logged."""
+        """Return whether an event of this name has been logged, or waits to be logged."""
         now = self._keeper.current(self.view) or self.view
         return now.was_posted(name) or any(name == each for each, _ in self._keeper.queued(now))
 

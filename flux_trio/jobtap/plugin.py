@@ -90,7 +90,7 @@ class Plugin:
         except msgspec.ValidationError as error:
             raise Reject(str(error)) from None
 
-    # --- what it can do
+    # --- operations
 
     def start_soon(self, function: Callable[..., Awaitable[Any]], *args: Any) -> None:
         """Run `function(*args)` in the background until it returns or the plugin is removed.

@@ -30,16 +30,16 @@ class Policy(Protocol):
     """Decides which jobs start; constructed with its `State`."""
 
     def arrived(self, job: Job, /) -> None:
-        """`job` has joined the queue or has moved to a new place in it."""
+        """Called when `job` has joined the queue or has moved to a new place in it."""
 
     def left(self, job: Job, /) -> None:
-        """`job` has left the queue or is about to move to a new place in it."""
+        """Called when `job` has left the queue or is about to move to a new place in it."""
 
     def freed(self, grant: Grant, /) -> None:
-        """`grant` has ended and its resources are back in the pool."""
+        """Called when `grant` has ended and its resources are back in the pool."""
 
     def reshaped(self) -> None:
-        """Ranks came, left, went up or down, or the end of a grant has changed."""
+        """Called when ranks came, left, went up or down, or the end of a grant has changed."""
 
     def decide(self, now: float) -> Decisions:
         """Start the jobs that can start at `now`."""

@@ -1,4 +1,4 @@
-"""A schedule: the state, and the policy that is told of each change.
+"""A schedule: the state, and the policy, which learns of each change.
 
 All changes to either go through this class. The scheduler core translates messages of the job
 manager and the resource service into calls, and answers them as RFC 27 and 28 require.

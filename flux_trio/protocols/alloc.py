@@ -84,7 +84,7 @@ ALLOC: Table[AllocState, AllocEvent] = Table(
             _E.LOST: _S.IDLE,
             _E.LOST_HELD: _S.HELD,  # the free is sent again after the next sched-ready
         },
-        _S.HELD: {_E.HELLO: _S.ALLOCATED},  # each scheduler is told once
+        _S.HELD: {_E.HELLO: _S.ALLOCATED},  # each scheduler learns of it once
     },
 )
 

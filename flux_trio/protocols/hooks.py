@@ -319,7 +319,7 @@ class PluginsChanged(msgspec.Struct, frozen=True):
 
 
 class PluginReplayed(msgspec.Struct, frozen=True):
-    """The plugin of this ticket has been told about every active job: output of the job manager."""
+    """Every active job was presented to the plugin of this ticket: output of the job manager."""
 
     ticket: int
 

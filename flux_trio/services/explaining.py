@@ -57,7 +57,7 @@ class Explainer:
         return explaining.EXPLAINED.write(explained)
 
     async def _place(self, jobid: int) -> tuple[explaining.Place | None, str]:
-        """Ask the scheduler; return its answer, or why there is none."""
+        """Return the scheduler's answer, and ""; without an answer None, and the reason."""
         problem = f"no answer in {SCHEDULER_S:g} s"
         with trio.move_on_after(SCHEDULER_S):
             try:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RETRY_S: Final = 0.05  # while another host starts or ends
-START_S_MAX: Final = 10.0  # then the exec service is told that no host answers
+START_S_MAX: Final = 10.0  # after this time the exec service learns that no host answers
 FAILED_RETRY_S: Final = 1.0
 
 

@@ -48,7 +48,7 @@ def enter(cgroup: Path) -> None:
 
 
 def is_populated(cgroup: Path) -> bool:
-    """Whether a process is in `cgroup` or beneath it. Raises OSError if it cannot be read now."""
+    """Return whether a process is in `cgroup` or beneath it. Raises OSError if unreadable now."""
     return b"populated 1" in _read(cgroup / _EVENTS)
 
 
@@ -119,7 +119,7 @@ def _directory_of(path: PurePosixPath) -> Path | None:
 
 
 def _is_ours(status: os.stat_result) -> bool:
-    """Whether a file belongs to this process's user, and others cannot write it."""
+    """Return whether a file belongs to this process's user, and others cannot write it."""
     return status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 

@@ -59,7 +59,7 @@ class JobInputs:
         self._jobs: dict[int, _Pipes] = {}
 
     def has_room(self, ntasks: int) -> bool:
-        """Whether `ntasks` more pipes are within PIPES_MAX."""
+        """Return whether `ntasks` more pipes are within PIPES_MAX."""
         return sum(len(pipes.streams) for pipes in self._jobs.values()) + ntasks <= PIPES_MAX
 
     @contextmanager

@@ -113,7 +113,7 @@ class JobCgroups:
             self._has_moved(cgroup)
 
     def _has_moved(self, cgroup: Path | None) -> None:
-        """The host is in `cgroup` now; None if it cannot move any more."""
+        """Note that the host is in `cgroup` now; None if it cannot move any more."""
         self._free = cgroup
         self._is_due = False
         self._moved_at = trio.current_time()

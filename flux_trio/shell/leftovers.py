@@ -77,7 +77,7 @@ class Leftovers:
         return job.id if owner is None and not self._may_be_anothers(status) else owner
 
     def _may_be_anothers(self, status: Status) -> bool:
-        """Whether a process without a mark may belong to a running job."""
+        """Return whether a process without a mark may belong to a running job."""
         jobs = self._jobs.values()
         return any(job.running and job.launched_at <= status.starttime for job in jobs)
 

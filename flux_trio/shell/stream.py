@@ -88,6 +88,6 @@ class ShellStream(Generic[M]):
 
 
 def is_same_user(stream: trio.SocketStream) -> bool:
-    """Whether the process at the other end runs as this user."""
+    """Return whether the process at the other end runs as this user."""
     credentials = stream.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
     return int.from_bytes(credentials[4:8], "little") == os.getuid()

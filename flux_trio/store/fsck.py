@@ -28,7 +28,7 @@ REPAIR_KEYS: Final = 64  # per commit to the new file
 
 @dataclass
 class Report:
-    """What is in a state file, and its damage, one line each.
+    """The contents of a state file, and its damage, one line each.
 
     `keys` are in the tables; `changes` are in the journal, and come into the tables later.
     """

@@ -148,7 +148,7 @@ class Pending:
         return False
 
     def appended_to(self, key: str, value: str | Damaged | None) -> str | Damaged | None:
-        """Return `value` with what is to be appended to `key`."""
+        """Return `value` followed by the pending texts of `key`."""
         pieces = self.texts.get(key)
         if pieces is None:
             return value

@@ -116,7 +116,7 @@ class Reader:
         return "".join(text for _, text, _ in sorted(parts))
 
     def _remains(self, key: str, parts: Sequence[Part]) -> str:
-        """Return the parts that are what was committed, and such pieces of the others."""
+        """Return the parts that are undamaged, and the undamaged pieces of the other parts."""
         keysum, remains = key_sum(key), ""
         for number, text, found in sorted(parts):
             if part_sum(keysum, number, text) == found:
@@ -249,7 +249,7 @@ def _valid_parts(key: str, parts: Sequence[Part]) -> list[Part]:
 
 
 def damage_of(key: str, head: Head | None, parts: Sequence[Part]) -> str:
-    """Return what is wrong with the value of `key`; "" if it is as it was committed."""
+    """Return the damage of the value of `key`; "" if the value is as it was committed."""
     keysum = key_sum(key)
     for number, text, found in parts:
         if part_sum(keysum, number, text) != found:

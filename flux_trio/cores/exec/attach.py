@@ -108,7 +108,7 @@ class Attachments(Part):
                 self._read_eventlog(attachment)
 
     def grant(self, request: Request) -> None:
-        """`job-exec.attach-credit`: the reader of a stream is ready for more."""
+        """`job-exec.attach-credit`: add credit to a stream, and read on."""
         attachment = self._streams.granted(request)
         if attachment is not None:
             job = self._jobs.get(attachment.jobid)
@@ -182,7 +182,7 @@ class Attachments(Part):
             self._end_round(attachment, job)
 
     def _end_round(self, attachment: Attachment, job: Job) -> None:
-        """Every file was read: end the stream, begin the next round, or wait."""
+        """End the stream, begin the next round, or wait, after every file was read."""
         if attachment.all_written and not attachment.found:  # the files are shorter than they were
             self._end(attachment)
         elif job.sizes is not None or attachment.more:

@@ -114,14 +114,14 @@ class Journal(Part):
             self._ask()
 
     def taken(self, job: Job) -> None:
-        """A start of `job` came: if it runs, read its eventlog as soon as no event is missed."""
+        """Read the eventlog of a job that runs, at a start request, once no event can be missed."""
         if not self._follows:
             self._early[job.id] = None
         elif job.phase is Phase.RUNNING:
             self._read_eventlog(job)
 
     def began(self, job: Job) -> None:
-        """The values of `job` were read, and it begins to run."""
+        """Read the eventlog of a job that begins to run, if its start came before the journal."""
         if self._follows and job.id in self._early:
             del self._early[job.id]
             if job.phase is Phase.RUNNING:

@@ -111,7 +111,7 @@ class Manager(Part):
             self._hello()
 
     def gone(self) -> None:
-        """The job manager has left; the next one will be told of the jobs that run."""
+        """Detach from a job manager that has left; say hello again if possible."""
         if self._link is Link.ATTACHED:
             self._detach()
             self.hello_if_able()
@@ -134,7 +134,7 @@ class Manager(Part):
         return self.attached_at + self._set_back < at <= self._outbox.now
 
     def _detach(self) -> None:
-        """End the start streams; jobs that run go on, and the next job manager is told of them."""
+        """Close the start streams, forget jobs that are being prepared; jobs that run go on."""
         self._link = Link.SILENT
         self._starts.lost()
         for job in list(self._jobs.by_id.values()):
@@ -154,7 +154,7 @@ class Manager(Part):
             self._hello()
 
     def shell_failed(self, reason: str) -> None:
-        """No shell host can be started: log it once, however often this is called."""
+        """Note that no shell host can be started; log it once, however often this is called."""
         if reason == self._hindrance:
             return
         if not self._hindrance:

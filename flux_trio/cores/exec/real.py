@@ -114,7 +114,7 @@ class RealJobs(Part):
                 self._hand_over(job)
 
     def disconnected(self, reason: str) -> None:
-        """The connection is lost; the client makes another one."""
+        """Note that the connection is lost; the client makes another one."""
         self.is_connected = False
         self._outbox.send(Log(Level.WARNING, f"lost the shell host: {reason}"))
 
@@ -178,7 +178,7 @@ class RealJobs(Part):
         self._starts.release(job)
 
     def done(self, notice: Done) -> None:
-        """Every process of the job has ended."""
+        """Begin to store the output of a job: every process of the job has ended."""
         job = self._jobs.get(notice.id)
         if job is None or job.phase is not Phase.RUNNING:
             return

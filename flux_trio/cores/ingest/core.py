@@ -225,7 +225,7 @@ class IngestCore(CorePart, Core[IngestTimer, Never, Never]):
         return submission.stats(submission.Stats(nopen))
 
     def _disconnect(self, request: Request) -> None:
-        """A submitter is gone: its jobs stay, without an answer (6.disconnect.2)."""
+        """Drop the answers to a submitter that is gone; its jobs stay (6.disconnect.2)."""
         batches = [self._batch, *self._undecided]
         for call in self._outbox.calls:
             match call:
@@ -339,7 +339,7 @@ class IngestCore(CorePart, Core[IngestTimer, Never, Never]):
         self._outbox.ask(topics.JOB_SUBMIT, payload, BatchDecided(batch))
 
     def _decided(self, batch: _Batch, response: Response) -> None:
-        """The job manager has accepted or refused each job of a batch."""
+        """Answer the submissions of a batch: the job manager has accepted or refused each job."""
         if response.errnum in UNDECIDED:
             self._undecided.append(batch)
             self._refuse_until_it_is_back(response)

@@ -18,11 +18,11 @@ class Asked(Part):
         self._open = {}  # by sender; bounded by the requests that senders have open
 
     def began(self, request: Request, matchtag: int) -> None:
-        """A read with this matchtag is under way for `request`."""
+        """Note that a read with this matchtag is under way for `request`."""
         self._open.setdefault(request.sender, set()).add(matchtag)
 
     def ended(self, request: Request, matchtag: int) -> None:
-        """The read is answered."""
+        """Note that the read is answered."""
         of_sender = self._open[request.sender]
         of_sender.remove(matchtag)
         if not of_sender:

@@ -116,7 +116,7 @@ def folded(jobid: int, eventlog: str) -> Record:
 
 
 def ended_of(record: Record) -> Ended:
-    """Return the entry of a finished job whose name and queue the journal has not told."""
+    """Return the entry of a finished job; its name and queue are unknown without the journal's."""
     usec = ended_at(_time(record.t_inactive))
     return Ended(record.id, usec, record.userid, int(record.result or UNKNOWN), UNKNOWN, UNKNOWN)
 
@@ -147,7 +147,7 @@ class Records(Part):
         self._steps = {}  # of jobs that are over, by id; oldest first
         self._changed = {}  # in this turn
         self._story = JobStory()
-        self._dropped = []  # jobs whose end the journal has not told
+        self._dropped = []  # jobs that the last reading did not find: they are over
         self.finished = None  # a finished job, while a request about it is answered
         self._unsorted = False  # running jobs are not in order of their times
 

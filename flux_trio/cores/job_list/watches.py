@@ -54,7 +54,7 @@ class _Watch(JobStream):
     held: EventlogText = ""  # the next part of its value, from `at` on
     at: int = 0
     behind: bool = False  # the kvs has more than `held`
-    asked: Matchtag = 0  # of the lookup under way, or the count after it; 0 when there is none
+    asked: Matchtag = 0  # of the lookup under way, or the count after it; 0 without one
 
     @property
     def log_key(self) -> str:

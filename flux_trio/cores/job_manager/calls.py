@@ -60,7 +60,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class SubmittedAgain(msgspec.Struct, frozen=True):
-    """Answers the lookup of an eventlog: did this job of `batch` end before this start?"""
+    """Answers the lookup of an eventlog: whether a job of `batch` ended before this start."""
 
     jobid: JobId
     batch: int

@@ -99,12 +99,12 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
         return payload_types(self._parts.ledger.edition, self._parts.exec.service)
 
     def get(self, jobid: int) -> JobView | None:
-        """The job as it is now, for plugins (protocols.Jobs)."""
+        """Return the job as it is now, for plugins (protocols.Jobs)."""
         job = self._parts.ledger.get(jobid)
         return None if job is None else job.snapshot()
 
     def active(self) -> Iterable[JobView]:
-        """All active jobs, the oldest first, for plugins (protocols.Jobs)."""
+        """Return all active jobs, the oldest first, for plugins (protocols.Jobs)."""
         return (job.snapshot() for job in self._parts.ledger.active())
 
     @property
@@ -238,7 +238,7 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
         return self._outbox.take_actions()
 
     def _resume(self) -> None:
-        """The state is read back: go on with active jobs, then with the inputs that waited."""
+        """Go on with active jobs, then with the inputs that waited: the stored state is read."""
         parts = self._parts
         self._resumed = True
         parts.purge.configure(parts.queues.config.job_manager)

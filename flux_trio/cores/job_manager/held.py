@@ -16,7 +16,7 @@ class _Commit(kvs.Commit[KvsOp], frozen=True):
 
 
 def payload_types(edition: Edition, execution: str) -> PayloadTypes:
-    """The payloads of messages to and from services and users.
+    """Return the payload types of messages to and from services and users.
 
     `execution` is the name of the execution service.
     """

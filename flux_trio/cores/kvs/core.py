@@ -270,7 +270,7 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
         return self._round
 
     def _fail(self, done: Stored, commits: list[Commit]) -> None:
-        """The store cannot be trusted: refuse this and every later commit; reads go on."""
+        """Refuse this and every later commit: the store cannot be trusted. Reads go on."""
         text = f"kvs store failed, commits are refused: {done.text}"
         self._failed = Stored(done.errnum, text)
         self._outbox.send(Log(Level.CRIT, text))

@@ -12,7 +12,7 @@ from flux_trio.messages import Event, Level, topics
 
 
 class Damages(Part):
-    """Clients may read a damaged value many times, so the texts that were told are kept."""
+    """Clients may read a damaged value many times, so the texts that were logged are kept."""
 
     _told: set[str]  # texts; bounded by the number of keys
 

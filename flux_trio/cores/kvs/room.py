@@ -33,7 +33,7 @@ class Room(Part):
         self.held = Held()
 
     def retry(self) -> None:
-        """The retry timer has fired."""
+        """Try the held commits in the next round: the retry timer has fired."""
         self._outbox.fired(RETRY_TIMER)
         self.held.is_due = bool(self.held.reason)
 
@@ -78,7 +78,7 @@ class Room(Part):
         return commit.wait
 
     def stored(self) -> None:
-        """Commits are stored again: go on with those that are held, then with all others."""
+        """Go on with held commits, then with all others: commits are stored again."""
         held = self.held
         if held.queue:
             held.is_due, held.ops_max = True, ROUND_OPS_MAX

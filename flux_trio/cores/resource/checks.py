@@ -49,7 +49,7 @@ class Checks(Part):
         self._interval_s = interval_s
         self._began_at = 0.0
         self._running = set()  # targets of this sweep without a result
-        self._complained = False  # the log was told in this sweep of a check that could not be run
+        self._complained = False  # a check that could not be run was logged in this sweep
         self._found = {}  # problems by target, until `take_found`
 
     def begin(self, now: float) -> list[RunCheck]:

@@ -58,7 +58,7 @@ class Group:
         self._step(AcquireEvent.ACQUIRE)
 
     def disconnect(self) -> None:
-        """The holder is gone; the group can be acquired again (28.disconnect.3)."""
+        """Let the group be acquired again: the holder is gone (28.disconnect.3)."""
         self._step(AcquireEvent.DISCONNECT)
         self.request = None
         self._forget_targets()

@@ -206,7 +206,7 @@ class SchedCore(CorePart, Core[SchedTimer, Never, Never]):
 
     def _resources_changed(self, change: Change) -> None:
         match change:
-            case Grown():  # `Acquisition` has told the schedule
+            case Grown():  # `Acquisition` has passed it to the schedule
                 if not self._greeter.has_begun:
                     self._greeter.say_hello()
             case Expires(expiration):
@@ -228,7 +228,7 @@ class SchedCore(CorePart, Core[SchedTimer, Never, Never]):
             self._greeter.say_hello()
 
     def _shrink(self, ranks: int) -> None:
-        """Lose `ranks` (28.shrink). Before hello tells of the holders, no rank is known as free."""
+        """Lose `ranks` (28.shrink). Before hello lists the holders, no rank is known as free."""
         self._take_back(ranks)
         self._context.schedule.shrink(ranks)
         if self._greeter.is_ready:

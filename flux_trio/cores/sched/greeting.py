@@ -87,7 +87,7 @@ class Greeter(Part):
         self._context.ask(topics.SCHED_HELLO, payload, JobsTold(self._hello.number), int(STREAMING))
 
     def lost(self) -> None:
-        """The job manager is gone; the next one does not answer the requests to this one."""
+        """Detach the job manager, which is gone; the next one does not answer requests to it."""
         self._link.step(LinkEvent.LOST, topics.JOB_MANAGER)
 
     def is_current(self, number: int) -> bool:
@@ -119,7 +119,7 @@ class Greeter(Part):
             return
         try:
             self._context.allocs.step(jobid, _HELLO)
-        except InvalidTransition as error:  # it was told twice
+        except InvalidTransition as error:  # it came twice
             self._context.log_error(str(error))
             return
         self._hello.unread.append(jobid)
@@ -127,7 +127,7 @@ class Greeter(Part):
             self._read_holders()
 
     def _read_holders(self) -> None:
-        """Look up R of the jobs that hello has told of since the last lookup."""
+        """Look up R of the jobs that came in answers to hello since the last lookup."""
         jobids, self._hello.unread = tuple(self._hello.unread), []
         self._hello.reads += 1
         call = HoldersRead(self._hello.number, jobids)

@@ -12,7 +12,7 @@ class AllocCheck(jobtap.Plugin):
     name = "alloc-check"
 
     def loaded(self) -> None:
-        """No job holds resources yet."""
+        """Begin without held resources."""
         self._held: dict[int, ResourceSet] = {}
 
     @jobtap.enter(jobtap.State.RUN)

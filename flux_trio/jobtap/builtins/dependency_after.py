@@ -70,7 +70,7 @@ class DependencyAfter(jobtap.Plugin):
     name = ".dependency-after"
 
     def loaded(self) -> None:
-        """No job waits yet."""
+        """Begin without waiting jobs."""
         # by the id of the awaited job: the id of a waiting job, and its dependency's description
         self._waiting: dict[int, dict[tuple[int, str], Condition]] = {}
         # by the id of a job that was in NEW when the awaited job ended

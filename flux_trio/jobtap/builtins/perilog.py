@@ -66,7 +66,7 @@ class Perilog(jobtap.Plugin):
         self.loaded()  # for conf.update, which comes first
 
     def loaded(self) -> None:
-        """No prolog or epilog runs yet."""
+        """Begin without runs."""
         self._runs: dict[int, Run] = {}  # by job id
         self._taken_up: set[int] = set()  # jobs with a prolog or epilog from before a restart
         self._awaited: set[int] = set()  # jobs whose epilog waits for the end of their processes
@@ -173,12 +173,16 @@ class Perilog(jobtap.Plugin):
             self._awaited.add(job.id)
 
     def _has_ended(self, job: jobtap.Job) -> bool:
-        """Whether the job's processes have ended; a release before a restart counts as final."""
+        """Return whether the job's processes have ended; a release before a restart counts as
+        final.
+        """
         was_released = job.id in self._taken_up and job.event_posted(JobEvent.RELEASE)
         return was_released or job.event_posted(JobEvent.FINISH)
 
     def _had_epilog(self, job: jobtap.Job) -> bool:
-        """Whether the job needs no epilog: it has one, or never had a prolog or processes."""
+        """Return whether the job needs no epilog: it has one, or had neither prolog nor
+        processes.
+        """
         run = self._runs.get(job.id)
         if job.id in self._awaited or (run is not None and run.what.description == EPILOG):
             return True

@@ -69,7 +69,9 @@ class ExecSide(Part):
     # --- events of jobs
 
     def resumed(self, job: ActiveJob) -> None:
-        """A job was read back: its start was sent if it had resources and no open prolog."""
+        """Take up a job that was read back: its start was sent if it had resources and no open
+        prolog.
+        """
         if job.has_resources and not job.prologs:  # 21.events.22: not before a prolog has finished
             is_finished = job.status is not None
             self._step(job, ExecEvent.RESUME_FINISHED if is_finished else ExecEvent.RESUME)
@@ -134,7 +136,7 @@ class ExecSide(Part):
             self.lost(error.text)
 
     def lost(self, reason: str, level: Level = Level.ERR) -> None:
-        """The service is gone or has failed: send no start until the next exec-hello."""
+        """Send no start until the next exec-hello: the service is gone or has failed."""
         if not self.service:
             return
         self._ledger.send(Log(level, f"execution service {self.service} lost: {reason}"))

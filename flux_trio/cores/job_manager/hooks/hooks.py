@@ -299,7 +299,7 @@ class Hooks(Part):
         self.asked[ticket] = job
 
     def _postponed(self, ticket: int) -> None:
-        """A plugin answers later: log a fatal exception that is in the queue already."""
+        """Note that a plugin answers later; log a fatal exception that is in the queue already."""
         job = self.asked.get(ticket)
         if job is None:
             return

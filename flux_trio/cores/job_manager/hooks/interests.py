@@ -29,7 +29,7 @@ class Interests(Part):
         self._known.clear()
 
     def take(self, news: PluginInterests) -> None:
-        """Plugins were loaded, removed, or have subscribed."""
+        """Take a change of handlers or of subscriptions."""
         if news.topics is not None:
             self.patterns, self.of_many = news.topics, news.of_many
             self._known.clear()
@@ -47,5 +47,5 @@ class Interests(Part):
             return known
 
     def forget(self, jobid: int) -> None:
-        """The job is over: the host has dropped its subscriptions."""
+        """Forget a job that is over: the host has dropped its subscriptions."""
         self.subscribed.discard(jobid)

@@ -137,7 +137,7 @@ class PluginReplays(Part):
 
 
 def _is_to_be_asked(job: ActiveJob) -> bool:
-    """Whether the answer to the hook of the job's state may be lost with the earlier process."""
+    """Return whether the answer to the hook of the job's state may be lost since the restart."""
     match job.state:
         case JobState.RUN:
             return not job.started and not job.was_posted(JobEvent.PROLOG_START)

@@ -242,7 +242,7 @@ class Commits(Part):
         self.outbox.ask(*commit_ops(ops), EventsStored())
 
     def stored(self, response: Response) -> None:
-        """The oldest commit is answered: send the messages that waited for it."""
+        """Send the messages that waited for the oldest commit, which is answered."""
         if response.errnum:
             # no message has revealed these events, so nothing is lost by stopping
             self.outbox.send(Exit(f"cannot store events: {response.error_text}"))

@@ -110,10 +110,10 @@ class Ledger(Commits):
             JobEvent.MEMO: self._memo_changed,
         }
         self.abandon_hook: Callable[[ActiveJob], None]  # set by `Hooks`
-        self.ask_hooks: Told  # set by `Hooks`, which is told of each event last
+        self.ask_hooks: Told  # set by `Hooks`; called last with each event
 
     def tell_of(self, name: str, told: Told) -> None:
-        """Call `told` with each event of one name; those in `on_logged` are called with all."""
+        """Call `told` with each event of this name; the functions in `on_logged` get all events."""
         self._on_event.setdefault(name, []).append(told)
 
     def log(self, job: ActiveJob, name: str, context: dict[str, Any] | None = None) -> None:
@@ -229,7 +229,7 @@ class Ledger(Commits):
         self.logged.pop(job.id, None)
         event = Event(self.now, JobEvent.INVALIDATE)
         self.job_story.apply(job, event)
-        job.asked = job.state  # plugins are told of job.destroy only
+        job.asked = job.state  # plugins are only notified of job.destroy
         self._tell(job, event)  # it is in no eventlog, but followers have seen the submit event
 
     def unstore(self, jobid: int) -> None:
@@ -264,7 +264,7 @@ class Ledger(Commits):
         )
 
     def release(self, job: ActiveJob) -> None:
-        """No plugin holds `job` in its state any more: remove the reason."""
+        """Remove the reason: no plugin holds `job` in its state any more."""
         self.step_hook(job, HookEvent.RELEASE)
         job.waiting_for = None
         self.tally.released(job.id)
@@ -310,7 +310,7 @@ class Ledger(Commits):
                 self.running[job.id] = job
 
     def _ended(self, job: ActiveJob, event: Event) -> None:
-        """The job is inactive; plugins may look it up for a while."""
+        """Remove a job that is inactive now; plugins may look it up for a while."""
         self._remove(job)
         self.ninactive += 1
         self.recent[job.id] = job

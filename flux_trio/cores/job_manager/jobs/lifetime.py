@@ -48,7 +48,7 @@ class Lifetime(Part):
                 self._hooks.when_free(job, ProposeExpiration(end))
 
     def granted(self, jobid: int) -> None:
-        """A job may have got resources for an older jobspec: ask for the end by its duration."""
+        """Propose the end by the job's duration, since its grant may be for an older jobspec."""
         job, inventory = self._ledger.jobs.get(jobid), self._scheduler.grants.inventory
         if job is not None:
             end = 0.0 if inventory is None else inventory.expiration

@@ -140,7 +140,7 @@ class Purge(Part):
             self._look_again()
 
     def look(self) -> None:
-        """The timer has fired: purge jobs beyond the limits."""
+        """Purge jobs beyond the limits, each time the timer fires."""
         if not any(purge.request is None for purge in self.purges):
             self._begin(Run(None, 0, UNLIMITED, EVERY_JOB, force=True))
         self._look_again()

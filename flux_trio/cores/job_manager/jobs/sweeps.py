@@ -39,7 +39,7 @@ class Sweeper(Protocol):
         """Do the work of `sweep` for these jobs, in order."""
 
     def swept(self, sweep: Sweep) -> None:
-        """`sweep` is done for all of its jobs."""
+        """Continue after the last job of `sweep`."""
 
 
 class Sweeps(Part):

@@ -64,13 +64,13 @@ class Tally(Part):
             self.held(jobid, after, self.held_jobs[jobid][1])
 
     def held(self, jobid: int, queue: Name, reason: str) -> None:
-        """A plugin holds the job, or gives another reason."""
+        """Count a job that a plugin holds, or holds for another reason than before."""
         self.released(jobid)
         self.held_jobs[jobid] = (queue, reason)
         self.held_for.setdefault(queue, Counter())[reason] += 1
 
     def released(self, jobid: int) -> None:
-        """No plugin holds the job."""
+        """Stop counting a job as held."""
         counted = self.held_jobs.pop(jobid, None)
         if counted is None:
             return

@@ -21,21 +21,23 @@ class Silence(Part):
         self.since = None
 
     def asked(self, now: float) -> None:
-        """A message was sent that the service must answer."""
+        """Start measuring at a message that the service must answer, unless an answer is due
+        already.
+        """
         if self.since is None:
             self.since = now
 
     def broken(self) -> None:
-        """The service has sent a message, or is gone."""
+        """Stop measuring: the service has sent a message, or is gone."""
         self.since = None
 
     def excused(self, now: float) -> None:
-        """The service has given a reason, or withdrawn it: measure from now."""
+        """Measure from now: the service has given a reason, or withdrawn it."""
         if self.since is not None:
             self.since = now
 
     def clock_stepped(self, by: float) -> None:
-        """The wall clock was set by `by` seconds: the length of the silence stays."""
+        """Keep the length of the silence when the wall clock was set by `by` seconds."""
         if self.since is not None:
             self.since += by
 

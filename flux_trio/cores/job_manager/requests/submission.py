@@ -143,7 +143,7 @@ class Submission(Part):
         self._presentation.admit(job, Readmit())
 
     def decided_again(self, job: ActiveJob, refusal: str | None) -> None:
-        """A job from before this start is valid; or it is refused, and its values are removed."""
+        """Accept a job from before this start, or refuse it and remove its values."""
         if refusal is None:
             self._accept(job)
         else:
@@ -206,7 +206,7 @@ class Submission(Part):
         self._presentation.admit(job, Admit(batch))
 
     def decided(self, job: ActiveJob, batch: int, refusal: str | None) -> None:
-        """A new job is valid, or refused."""
+        """Accept a new job, or refuse it."""
         if refusal is None:
             self._accept(job)
             self._count(batch)

@@ -1,4 +1,4 @@
-"""job-manager.wait: the result of a job that was submitted as waitable, told once.
+"""job-manager.wait: the result of a job that was submitted as waitable, sent once.
 
 It works like wait(2) for children: a result is kept until a request asks for it, by the job's id or
 for any job. ECHILD says that there is no job to wait for. Only the owner may submit such jobs and

@@ -113,7 +113,7 @@ class Requests(Part):
     sent: dict[JobId, int]  # of requests at the scheduler: the priority that it knows
     over: dict[JobId, Stamp]  # of `sent` requests whose job is over: its submit time
     reranked: dict[JobId, int]  # new priorities, for the next sched.prioritize
-    holds_prioritize: bool  # set while many jobs are reranked: the scheduler is told of all at once
+    holds_prioritize: bool  # set while many jobs are reranked, for one sched.prioritize in the end
 
     def __init__(self, ledger: Ledger, silence: Silence) -> None:
         self._ledger = ledger

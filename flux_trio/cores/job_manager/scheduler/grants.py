@@ -40,10 +40,10 @@ class Verdicts(Protocol):
     """Called when a grant has been checked."""
 
     def accepted(self, jobid: int, annotations: dict[str, Any], resources: ResourceSet) -> None:
-        """The grant of `resources` is valid."""
+        """Called for a valid grant of `resources`."""
 
     def refused(self, text: str) -> None:
-        """A grant is invalid; `text` says what was expected, and what came."""
+        """Called for an invalid grant; `text` says what was expected, and what came."""
 
 
 class Grants(Part):
@@ -95,7 +95,7 @@ class Grants(Part):
             self._ledger.ask(*lookup, GrantsRead(tuple(some)))
 
     def give_back(self, jobid: int) -> None:
-        """The job no longer holds resources; forget its grant that is being checked."""
+        """Forget the resources of a job, or its grant that is being checked."""
         self.open.pop(jobid, None)
         self.allocated.give_back(jobid)
 

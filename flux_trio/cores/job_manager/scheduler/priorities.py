@@ -88,7 +88,7 @@ class Priorities(Part):
         return self._ledger.active()
 
     def asked_all(self) -> None:
-        """All jobs have been asked about: the scheduler may be told of the new priorities."""
+        """Let the scheduler get the new priorities: all jobs have been asked about."""
         self._scheduler.requests.holds_prioritize = False
 
     def is_quick(self, job: ActiveJob) -> bool:
@@ -131,7 +131,7 @@ class Priorities(Part):
             self.set(job, answer.priority)
 
     def _miss(self, job: ActiveJob) -> None:
-        """The priority of the job is unavailable."""
+        """Hold a job in PRIORITY without a priority; a job in SCHED keeps its old one."""
         if job.state == JobState.PRIORITY:
             hold(self._ledger, self._scheduler, job, UNAVAILABLE_TEXT)
         else:

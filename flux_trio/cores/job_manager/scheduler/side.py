@@ -122,7 +122,7 @@ class SchedulerSide(Part):
     # --- events of jobs
 
     def resumed(self, job: ActiveJob) -> None:
-        """A job was read back; the next scheduler that says hello is told of its resources."""
+        """Take up a job that was read back: its resources are in the answers to the next hello."""
         if _holds(job):
             self.requests.step(job.id, AllocEvent.RESUME)
 
@@ -152,7 +152,7 @@ class SchedulerSide(Part):
             self.requests.rerank(job)
 
     def withdraw(self, job: ActiveJob) -> None:
-        """The job has left SCHED without resources: cancel its request."""
+        """Cancel the request, or free the grant, of a job that leaves SCHED without resources."""
         self.requests.queued.discard(job.id)
         state = self.requests.allocs.of(job.id)
         if state is _ALLOCATED:  # granted, but alloc is not logged
@@ -162,7 +162,9 @@ class SchedulerSide(Part):
         self._ledger.annotate(job, None)
 
     def jobspec_changed(self, job: ActiveJob) -> None:
-        """The request, or the grant, has the old jobspec: the request is sent again later."""
+        """Cancel the request, or free the grant, for the old jobspec; a new request follows
+        later.
+        """
         state = self.requests.allocs.of(job.id)
         if state == AllocState.PENDING:
             self.requests.cancel(job.id)
@@ -192,7 +194,7 @@ class SchedulerSide(Part):
             self.requests.end_turn(self.limit)
 
     def queues_changed(self) -> None:
-        """Queues were started, stopped or configured: a stopped queue cancels its requests."""
+        """Cancel the requests of stopped queues: queues were started, stopped or configured."""
         jobs = self._ledger.jobs
         for jobid in self.requests.sent_by_rank():
             is_pending = self.requests.allocs.of(jobid) == AllocState.PENDING
@@ -249,7 +251,7 @@ class SchedulerSide(Part):
                 self.outdated.append(job.id)  # an earlier job manager may not have got to it
 
     def lost(self, reason: str, event: LinkEvent) -> None:
-        """The scheduler is gone: requests to it are sent to the next one."""
+        """Detach the scheduler, which is gone or has failed; the next one gets its requests."""
         was_attached = self.link != LinkState.DETACHED
         self._link.step(event, self.sender)
         if was_attached:
@@ -257,7 +259,7 @@ class SchedulerSide(Part):
             self._end_conversation(reason, level, is_gone=event == LinkEvent.LOST)
 
     def _end_conversation(self, reason: str, level: Level, *, is_gone: bool) -> None:
-        """Step the alloc state of every job by the loss; the table says what it becomes."""
+        """Step the alloc state of every job by the loss; the table has the next state."""
         self._ledger.send(Log(level, f"scheduling suspended: {reason}"))
         self._ledger.unsend(topics.SCHED)
         for call in self._ledger.close_calls(_ABOUT_EXPIRATIONS, is_gone=is_gone):
@@ -306,7 +308,7 @@ class SchedulerSide(Part):
             self.lost(error.text, LinkEvent.SUSPEND)
 
     def _freed(self, jobid: int) -> None:
-        """The scheduler has the resources again. Raises FluxError if no free was sent."""
+        """Take resources as freed by the scheduler. Raises FluxError if no free was sent."""
         self.requests.take_step(jobid, AllocEvent.FREED)
         job = self._ledger.jobs.get(jobid)
         if job is not None and job.state == JobState.CLEANUP and not job.bypassed:
@@ -360,7 +362,7 @@ class SchedulerSide(Part):
     # --- checked grants
 
     def accepted(self, jobid: int, annotations: dict[str, Any], resources: ResourceSet) -> None:
-        """The grant is valid: the job gets the resources, when its hook is answered.
+        """Give the job its resources, when its hook is answered: the grant is valid.
 
         A job that has no priority any more may wait for one for ever, so it gives them back.
         """
@@ -376,7 +378,7 @@ class SchedulerSide(Part):
             self._allocate(job, annotations)
 
     def refused(self, text: str) -> None:
-        """The grant is invalid: suspend scheduling."""
+        """Suspend scheduling: the grant is invalid."""
         self.lost(f"{topics.SCHED_ALLOC}: SUCCESS for {text}", LinkEvent.SUSPEND)
 
     def _allocate(self, job: ActiveJob, annotations: dict[str, Any]) -> None:
