@@ -38,7 +38,7 @@ R: Final = "R"
 _FINISHED: Final = (EVENTLOG, JOBSPEC, R)  # keys that are read of a finished job
 FACTS_MAX: Final = 20_000  # kept, of about 0.7 kB each; the oldest go first
 FACTS_CHARS_MAX: Final = 16 << 20  # of the texts in them
-CWD_BYTES_MAX: Final = 4096  # of a working directory; Linux has no longer one
+CWD_BYTES_MAX: Final = 4096  # of a working directory; the longest path of Linux
 LOOKUP_CHARS_MAX: Final = 1 << 19  # of the values of one read, or of one job if that has more
 CACHED_CHARS_MAX: Final = 1 << 14  # of a jobspec whose facts are remembered by its text
 

@@ -173,15 +173,15 @@ class Perilog(jobtap.Plugin):
             self._awaited.add(job.id)
 
     def _has_ended(self, job: jobtap.Job) -> bool:
-        """Return whether the job's processes have ended; a release before a restart counts as
-        final.
-        """
+        """Return whether the job has ended; a release before a restart counts as final."""
         was_released = job.id in self._taken_up and job.event_posted(JobEvent.RELEASE)
         return was_released or job.event_posted(JobEvent.FINISH)
 
     def _had_epilog(self, job: jobtap.Job) -> bool:
-        """Return whether the job needs no epilog: it has one, or had neither prolog nor
-        processes.
+        """Return whether the job needs no epilog.
+
+        That is so if its epilog runs or is awaited, if it had neither prolog nor start, or if its
+        resources are free. An epilog that was open before a restart is run again.
         """
         run = self._runs.get(job.id)
         if job.id in self._awaited or (run is not None and run.what.description == EPILOG):

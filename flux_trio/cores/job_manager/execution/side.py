@@ -69,9 +69,7 @@ class ExecSide(Part):
     # --- events of jobs
 
     def resumed(self, job: ActiveJob) -> None:
-        """Take up a job that was read back: its start was sent if it had resources and no open
-        prolog.
-        """
+        """Take up a job read back: it was started if it has resources and no open prolog."""
         if job.has_resources and not job.prologs:  # 21.events.22: not before a prolog has finished
             is_finished = job.status is not None
             self._step(job, ExecEvent.RESUME_FINISHED if is_finished else ExecEvent.RESUME)

@@ -47,9 +47,7 @@ class Orphans(Part):
         self.open.get(job.id, set()).discard((kind, description))
 
     def finish(self, job: ActiveJob) -> None:
-        """Finish the prologs and epilogs that no plugin has started again; all have seen the
-        job.
-        """
+        """Finish what no plugin has started again; every plugin has seen the job."""
         for kind, description in sorted(self.open.pop(job.id, ())):
             context = rfc21.write(rfc21.Completed(description, LOST_STATUS))
             self._ledger.log(job, _KINDS[kind], context)

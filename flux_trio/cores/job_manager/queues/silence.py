@@ -21,9 +21,7 @@ class Silence(Part):
         self.since = None
 
     def asked(self, now: float) -> None:
-        """Start measuring at a message that the service must answer, unless an answer is due
-        already.
-        """
+        """Start measuring at a message to be answered, unless an answer is due already."""
         if self.since is None:
             self.since = now
 

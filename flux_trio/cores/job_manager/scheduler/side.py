@@ -162,9 +162,7 @@ class SchedulerSide(Part):
         self._ledger.annotate(job, None)
 
     def jobspec_changed(self, job: ActiveJob) -> None:
-        """Cancel the request, or free the grant, for the old jobspec; a new request follows
-        later.
-        """
+        """Cancel the request, or free the grant, that was made for the old jobspec."""
         state = self.requests.allocs.of(job.id)
         if state == AllocState.PENDING:
             self.requests.cancel(job.id)
