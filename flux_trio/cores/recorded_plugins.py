@@ -1,6 +1,6 @@
 """What plugins say in a turn of the job manager: written down, and said again in a replay. Pure.
 
-Nearly all answers say nothing, so they are only counted. What plugins were asked has no record; a
+Nearly all answers are empty, so they are only counted. What plugins were asked has no record; a
 checksum tells whether a core that is replayed asks the same.
 """
 
@@ -23,9 +23,9 @@ from flux_trio.protocols import (
 )
 
 Said: TypeAlias = list[Plain]
-"""The answers of a turn in order. A number counts answers that say nothing; null is an answer that
-comes later; an object with `priority` is an answer with only that; any other answer is a list, as
-plain data. An object with `news` has the new interests that call number `look` of `news` returned.
+"""The answers of a turn in order. A number counts empty answers; null is an answer that comes
+later; an object with `priority` is an answer with only that; any other answer is a list, as plain
+data. An object with `news` has the new interests that call number `look` of `news` returned.
 """
 
 _NOTHING: Final = HookAnswer()
@@ -37,7 +37,7 @@ class RecordedPlugins:
     def __init__(self, plugins: Plugins) -> None:
         self._plugins = plugins
         self._said: Said = []
-        self._nothing = 0  # answers that say nothing since the last other one
+        self._nothing = 0  # empty answers since the last other one
         self._looks = 0
         self._asked: list[str] = []
 

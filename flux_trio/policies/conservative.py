@@ -41,10 +41,11 @@ class Plan(msgspec.Struct):
 class Conservative:
     """Plans the first jobs of the queue; plans again after a change.
 
-    State are the last plan (`Plan`), and whether a change since then may let a job start. The plan
-    is history: a job keeps its place although it might get another now, and only what was released
-    since then improves it. Without places there is no such history, since new jobs are placed by
-    the grants alone. Derived is the profile: it follows from the pool, the grants and the plan.
+    Its state is the last plan (`Plan`), and whether a change since then may let a job start. The
+    plan is history: a job keeps its place although it might get another now, and only what was
+    released since then improves it. Without places there is no such history, since new jobs are
+    placed by the grants alone. The profile is derived: it follows from the pool, the grants and the
+    plan.
     """
 
     def __init__(self, state: State) -> None:

@@ -2,7 +2,7 @@
 
 Bit sets of ranks are kept by the numbers of free gpus and cores, so a search examines a few
 integers. All idle ranks, and all full ranks, are handled at once; the other ranks are grouped by
-their pattern of free cores. The index does not know jobs, nor which ranks are up.
+their pattern of free cores. The index knows neither the jobs nor which ranks are up.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The interface between a schedule and its policy.
 
-A policy reads the shared `State` and is told of each change, so a turn without changes costs almost
-nothing. The policy itself starts jobs (`State.start`); the schedule makes and reports all other
-changes.
+A policy reads the shared `State` and is called at each change, so a turn without changes costs
+almost nothing. The policy itself starts jobs (`State.start`); the schedule makes and reports all
+other changes.
 """
 
 from __future__ import annotations

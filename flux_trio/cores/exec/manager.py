@@ -72,7 +72,7 @@ class Manager(Part):
         self._set_back = 0.0  # seconds by which the wall clock was set back, all in all
         self._link = Link.SILENT
         self._hindrance = ""  # why there is no shell host
-        self._told_reason = ""  # the reason that the job manager was told last
+        self._told_reason = ""  # the reason last sent to the job manager
 
     @property
     def is_attached(self) -> bool:
@@ -126,8 +126,8 @@ class Manager(Part):
         """Return whether the time `at` of R is surely after the hello that was accepted.
 
         If the clock was set back, a time that the clock had reached before does not count, since an
-        earlier moment may have had it. Nor does a time in the future: the clock may have been set
-        back before this service started.
+        earlier moment may have had it. A time in the future does not count either: the clock may
+        have been set back before this service started.
         """
         if self.attached_at is None:
             return False

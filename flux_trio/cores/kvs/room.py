@@ -1,7 +1,7 @@
 """What the kvs does while its disk is full (ENOSPC): it holds commits in order, and tries again.
 
 The first commit is tried again once a second, while reads go on. A commit that asks not to wait is
-refused at once. The job manager is told why commits wait, and `queue status` shows it. Pure.
+refused at once. The kvs tells the job manager why commits wait, and `queue status` shows it. Pure.
 """
 
 from __future__ import annotations

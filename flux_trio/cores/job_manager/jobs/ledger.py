@@ -233,7 +233,7 @@ class Ledger(Commits):
         self._tell(job, event)  # it is in no eventlog, but followers have seen the submit event
 
     def unstore(self, jobid: int) -> None:
-        """Remove the stored values of a refused job, before anyone is told of the refusal.
+        """Remove the stored values of a refused job, before the refusal is sent.
 
         Otherwise the next job manager could read the job back and run it. The same commit stores
         the greatest job id. If job-ingest submits the job again, the next job manager knows by this

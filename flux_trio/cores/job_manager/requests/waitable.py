@@ -2,8 +2,8 @@
 
 It works like wait(2) for children: a result is kept until a request asks for it, by the job's id or
 for any job. ECHILD says that there is no job to wait for. Only the owner may submit such jobs and
-wait for them, since results that no request asks for stay. Left out: results across a restart; a
-job that is active then can be waited for again.
+wait for them, since a result stays until a request asks for it. Left out: results across a restart;
+a job that is active then can be waited for again.
 """
 
 from __future__ import annotations
