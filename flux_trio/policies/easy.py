@@ -92,11 +92,11 @@ class Head(msgspec.Struct):
 class Easy:
     """Backfills behind one reservation; examines a job again only if its chance has changed.
 
-    State are the blocked head, its reservation and, of the jobs behind it, which are to be examined
-    (`Head`). They are history: made anew, a reservation might begin at another time or take other
-    cores. Without a blocked head there is no such history, since a head that becomes blocked gets a
-    new reservation, and all jobs are examined. Derived are the spare cores and the shapes that did
-    not fit anywhere.
+    Its state is the blocked head, the head's reservation, and which of the jobs behind the head are
+    to be examined (`Head`). This state is history: a new reservation might begin at another time or
+    take other cores. Without a blocked head there is no such history, since a head that becomes
+    blocked gets a new reservation, and all jobs are examined. The spare cores, and the shapes that
+    did not fit anywhere, are derived.
     """
 
     def __init__(self, state: State) -> None:

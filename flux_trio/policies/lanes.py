@@ -44,8 +44,8 @@ class Lanes:
     `policies` names the policy of each queue, `otherwise` the policy of any other queue. Raises
     KeyError for a policy that is not in `POLICIES`.
 
-    State are the lanes with jobs and what they were made with. A lane without jobs decides like a
-    new one.
+    Its state is the lanes with jobs and what they were made with. A lane without jobs decides like
+    a new one.
     """
 
     def __init__(self, state: State, policies: dict[str, str], otherwise: str) -> None:

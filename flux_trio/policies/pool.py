@@ -1,8 +1,8 @@
 """The scheduler's resources: the inventory, and which of it is up and free (RFC 20, RFC 28).
 
 The pool hands out cores and gpus as `Allocation`s and takes them back; it does not know which job
-holds them, nor until when. Costs grow with the number of different node states and with the ranks
-of the allocation, not with the number of jobs; the size of the machine matters only in bit-set
+holds them or until when. Costs grow with the number of different node states and with the ranks of
+the allocation, not with the number of jobs; the size of the machine matters only in bit-set
 operations.
 """
 
@@ -40,7 +40,7 @@ class Free(Protocol):
 class Pool:
     """Cores and gpus by rank, free or allocated; only ranks that are up are handed out.
 
-    State are the inventory and the ranks that are up. All else is derived: the hosts, the ranks and
+    The inventory and the ranks that are up are state. All else is derived: the hosts, the ranks and
     the answers to constraints follow from the inventory, and what is free follows from the
     inventory and the grants. A pool that is taken up is idle, and its `Schedule` takes from it what
     the grants hold.

@@ -44,7 +44,7 @@ class Job(msgspec.Struct, eq=False, gc=False):
 
 
 class Queue:
-    """Jobs in the order of service, and by id. State are the jobs; their order is derived."""
+    """Jobs in the order of service, and by id. The jobs are state; their order is derived."""
 
     def __init__(self) -> None:
         self._jobs: dict[int, Job] = {}
@@ -112,7 +112,7 @@ class Grant(msgspec.Struct, eq=False, gc=False):
 class Grants:
     """Grants by id, and in order of their ends for policies that plan ahead.
 
-    State are the grants, in the order in which they were made: holders of ranks are reported in
+    The grants are state, in the order in which they were made: holders of ranks are reported in
     this order. Their order by end is derived. The sum of the steps of the clock is state: without
     grants it could not be computed.
     """
@@ -207,8 +207,8 @@ class State:
 class LaneState(State):
     """The part of a state that belongs to one queue: it has the same pool and grants.
 
-    State are the whole state and the name of the queue. The jobs in the queue are derived: they are
-    those of the whole state that name it.
+    Its state is the whole state and the name of the queue. The jobs in the queue are derived: they
+    are those of the whole state that name it.
     """
 
     def __init__(self, whole: State, name: str) -> None:
