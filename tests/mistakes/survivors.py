@@ -9,8 +9,8 @@ WOULD_FIND: Final[dict[str, str]] = {
         "more worlds in which jobs outlive their limits while larger ones wait"
     ),
     "early-callers-do-not-hear-of-a-service": (
-        "a service that comes back and that no party called before but the one that waits for it; "
-        "the event goes to all who subscribe to it, and in a world clients call every service"
+        "more seeds: a service has to come back that no party called before but the one that waits "
+        "for it; the event goes to all who subscribe to it, and most services have other callers"
     ),
     "easy-overdue-reservation": (
         "more seeds: `idle` finds it if several jobs outlive their limits while a larger one waits"
