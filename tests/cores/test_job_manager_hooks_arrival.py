@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flux_trio.cores.job_manager.jobs.sweeps import SLICE_JOBS
-from flux_trio.protocols import AskHook, HookAnswer, JobState, PluginsChanged
+from flux_trio.protocols import AskHook, HookAnswer, HookAnswered, JobState, PluginsChanged
 from tests.support.asking import asked
 from tests.support.manager_script import PRIORITIZE, ManagerScript, posting
 
@@ -35,6 +35,19 @@ def test_job_in_sched_is_created_and_new_before_its_restart_is_an_event() -> Non
         "job.state.priority",
         "job.state.sched",
     ]
+
+
+def test_plugin_that_answers_later_delays_no_other_job_at_restart() -> None:
+    m = ManagerScript(peers=True)
+    m.submit(1)
+    m.submit(2)
+    slow = m.restarted(hooks=["job.new"])
+    assert "flux-restart" not in slow.names(2)
+    first = next(q for q in slow.plugins.questions if q.topic == "job.new")
+    slow.put(HookAnswered(first.ticket, HookAnswer()))
+    assert ("flux-restart" in slow.names(1), "flux-restart" in slow.names(2)) == (True, False)
+    slow.answer("job.new")
+    assert slow.names(2).count("flux-restart") == 1
 
 
 def test_job_in_depend_has_its_dependencies_and_its_hook_again() -> None:

@@ -8,6 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from flux_trio import jobtap
 from flux_trio.broker import Handle, ModuleNotStarted
 from flux_trio.messages import Errno, Flag, Level, Request, topics
 from flux_trio.testing.fakes import FakeExec, FakeScheduler
@@ -230,6 +231,28 @@ async def test_lists_tell_what_was_last_known_while_the_job_manager_is_away(
         await s.end(NAME, "raises", manager)
         listed = await s.call(topics.LIST_LIST, {"max_entries": 0})
         assert [job["id"] for job in listed["jobs"]] == [jobid]
+
+
+async def test_plugins_know_all_jobs_before_one_of_them_goes_on(autojump_clock: MockClock) -> None:
+    """A plugin that counts running jobs would let a job run beyond its limit otherwise."""
+    asked: list[tuple[str, int]] = []
+
+    class Watches(jobtap.Plugin):
+        @jobtap.on("job.new")
+        def new(self, job: jobtap.Job) -> None:
+            asked.append(("job.new", job.id))
+
+        @jobtap.on("job.state.priority")
+        def priority(self, job: jobtap.Job) -> None:
+            asked.append(("job.state.priority", job.id))
+
+    async with scene(plugins=[Watches()]) as s:
+        manager = await s.make_mortal(NAME)
+        held = await s.submit(urgency=0)
+        running = await s.submit(run_s=HOUR)
+        asked.clear()
+        await replace(s, manager, "raises")
+        assert asked[:3] == [("job.new", held), ("job.new", running), ("job.state.priority", held)]
 
 
 async def test_reloads_of_the_job_manager_leave_nothing(autojump_clock: MockClock) -> None:

@@ -21,7 +21,7 @@ def test_the_pages_on_tests_have_every_part_about_harnesses() -> None:
 
 def test_attributes_have_types() -> None:
     made = parts() | harness_parts()
-    assert "- `name: str`: Without a name" in made["plugin"]
+    assert "- `name: str`: By default the name" in made["plugin"]
     assert "- `dependencies: frozenset[str]`: The descriptions" in made["job"]
     assert "- `calls: list[HookCall]`: Every call" in made["plugin-harness"]
     assert "- `state: JobState`: The state of the job." in made["plugin-harness-job"]

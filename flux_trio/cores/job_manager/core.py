@@ -79,6 +79,7 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
 
     is_turning: bool  # a turn has begun, and waits for plugins that answer at once
     _resumed: bool  # the state is read back
+    _is_presenting: bool  # the jobs that were read back are presented to plugins, then they go on
     _backlog: Backlog[JobManagerInput]  # inputs that came before the state was read back
     _inputs: deque[JobManagerInput]  # inputs of this turn that are not taken yet
     _changed: deque[ActiveJob]  # jobs for which an action may be due in this turn
@@ -88,6 +89,7 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
         self._parts = parts = Parts(self._outbox, owner, config or Config())
         self._replies = Replies(parts)
         self._resumed = False
+        self._is_presenting = False
         self.is_turning = False
         self._inputs = deque()
         self._changed = deque()
@@ -199,6 +201,8 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
         parts = self._parts
         if not self._resumed and parts.replay.done and parts.queue_methods.restored:
             self._resume()
+        elif self._is_presenting:
+            self._go_on()
         elif self._changed:
             self._do_due()
         elif parts.scheduler.unasked:
@@ -238,16 +242,22 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
         return self._outbox.take_actions()
 
     def _resume(self) -> None:
-        """Go on with active jobs, then with the inputs that waited: the stored state is read."""
+        """The stored state is read: present the active jobs to plugins."""
         parts = self._parts
         self._resumed = True
+        self._is_presenting = True
         parts.purge.configure(parts.queues.config.job_manager)
         parts.ledger.leave_to_ingest(submitted_in(self._backlog))
         resumed, parts.ledger.resumed = parts.ledger.resumed, []
         for job in resumed:
             parts.scheduler.resumed(job)
             parts.exec.resumed(job)
-            parts.plugin_replays.resume(job)
+        parts.plugin_replays.present_resumed(resumed)
+
+    def _go_on(self) -> None:
+        """Go on with the active jobs, then with the inputs that waited: plugins know all jobs."""
+        self._is_presenting = False
+        self._parts.plugin_replays.go_on_all()
         self._inputs.extend(self._backlog.take())
 
     # --- inputs

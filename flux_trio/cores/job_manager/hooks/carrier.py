@@ -27,6 +27,7 @@ from flux_trio.cores.job_manager.hooks.waiting import (
     Configured,
     Deferred,
     FinishOrphans,
+    GoOn,
     KeyAnswered,
     LifetimeProposed,
     LogEvent,
@@ -126,6 +127,8 @@ class Carrier:
                 parts.priorities.ask(job)
             case Present():
                 parts.presentation.present(job, deferred)
+            case GoOn():
+                parts.plugin_replays.go_on(job)
             case FinishOrphans():
                 parts.orphans.finish(job)
             case AllocateBypass(commit, resources):

@@ -1,7 +1,11 @@
 """Jobs that are read back after a restart, and plugins that are loaded while jobs are active.
 
-A job that was read back is presented to all plugins, and goes on where it was. All active jobs are
-presented to a plugin that was loaded, some in each turn; then all priorities are asked for again.
+All jobs that were read back are presented to all plugins. Then each goes on where it was, so that a
+plugin that counts running jobs has counted them before it is asked whether another job may run. A
+plugin that answers a presentation later delays only that job.
+
+All active jobs are presented to a plugin that was loaded, some in each turn; then all priorities
+are asked for again.
 """
 
 from __future__ import annotations
@@ -13,7 +17,13 @@ import msgspec
 from flux_trio.cores.job_manager.hooks.hooks import Hooks
 from flux_trio.cores.job_manager.hooks.presenting import JobPresentation
 from flux_trio.cores.job_manager.hooks.state_answers import StateAnswers
-from flux_trio.cores.job_manager.hooks.waiting import FinishOrphans, Present, PresentAll, Resume
+from flux_trio.cores.job_manager.hooks.waiting import (
+    FinishOrphans,
+    GoOn,
+    Present,
+    PresentAll,
+    Resume,
+)
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.jobs.orphans import Orphans
@@ -21,6 +31,7 @@ from flux_trio.cores.job_manager.jobs.sweeps import Sweeps
 from flux_trio.cores.job_manager.requests.submission import Submission
 from flux_trio.cores.job_manager.scheduler.priorities import Priorities
 from flux_trio.cores.state import Part
+from flux_trio.formats.meanings import JobId
 from flux_trio.protocols import (
     JobEvent,
     JobState,
@@ -39,6 +50,10 @@ class Arrival(msgspec.Struct, frozen=True):
 class PluginReplays(Part):
     """Presents jobs to plugins."""
 
+    resuming: list[ActiveJob]
+    """The jobs that were read back, the oldest first, until all of them have been presented."""
+    presented_early: set[JobId]
+    """Those of them that every plugin has seen."""
     open: dict[int, Arrival]
     last_arrival: int
 
@@ -61,20 +76,39 @@ class PluginReplays(Part):
         self._state_answers = state_answers
         self._submission = submission
         self._sweeps = sweeps
+        self.resuming = []
+        self.presented_early = set()
         self.open = {}
         self.last_arrival = 0
 
     # --- jobs
 
-    def resume(self, job: ActiveJob) -> None:
-        """Let a job that was read back go on."""
-        if job.state == JobState.NEW:
-            self._submission.revalidate(job)
-            return
-        self._orphans.note(job)
-        self._presentation.present(job, Resume())
+    def present_resumed(self, jobs: list[ActiveJob]) -> None:
+        """Present the jobs that were read back. Jobs in NEW are presented when they go on."""
+        self.resuming = jobs
+        for job in jobs:
+            if job.state != JobState.NEW:
+                self._orphans.note(job)
+                self._presentation.present(job, Resume())
 
     def resumed(self, job: ActiveJob) -> None:
+        """Continue after a job that was read back was presented to all plugins."""
+        if self.resuming:
+            self.presented_early.add(job.id)
+        else:
+            self.go_on(job)
+
+    def go_on_all(self) -> None:
+        """Let the jobs go on, except those about which a plugin has not answered yet."""
+        jobs, self.resuming = self.resuming, []
+        presented, self.presented_early = self.presented_early, set()
+        for job in jobs:
+            if job.state == JobState.NEW:
+                self._submission.revalidate(job)
+            elif job.id in presented:
+                self._hooks.when_free(job, GoOn())
+
+    def go_on(self, job: ActiveJob) -> None:
         """Go on where the job was; ask its state's hook again if the answer may be lost."""
         self._ledger.dirty[job.id] = job
         if job.state == JobState.SCHED:

@@ -31,7 +31,7 @@ class Readmit(msgspec.Struct, frozen=True):
 
 
 class Resume(msgspec.Struct, frozen=True):
-    """Present a job that was read back to all plugins; then it goes on."""
+    """Present a job that was read back to all plugins."""
 
 
 class Present(msgspec.Struct, frozen=True):
@@ -161,6 +161,10 @@ class AskPriority(msgspec.Struct, frozen=True):
     """Ask job.priority.get."""
 
 
+class GoOn(msgspec.Struct, frozen=True):
+    """Go on with a job that was read back: all such jobs have been presented to plugins."""
+
+
 class FinishOrphans(msgspec.Struct, frozen=True):
     """Finish the prologs and epilogs that no plugin has resumed."""
 
@@ -206,6 +210,7 @@ Deferred: TypeAlias = (
     | AskState
     | AskPriority
     | Present
+    | GoOn
     | FinishOrphans
     | AllocateBypass
     | Change
