@@ -36,6 +36,10 @@ WOULD_FIND: Final[dict[str, str]] = {
         "an update of something else that the scheduler goes by, such as the queue; a new duration "
         "is asked for when the job has its resources"
     ),
+    "multifactor-forgets-dependencies-of-before": (
+        "a plugin that is loaded while jobs wait for a limit; after a restart the limit is reached "
+        "again before they are asked about, since all jobs have been counted"
+    ),
     "priority-default-keeps-the-first-priority": (
         "a property that compares priorities with urgencies where no other plugin sets them: what "
         "the job manager does itself, to hold a job or to expedite it, goes on"
@@ -43,6 +47,10 @@ WOULD_FIND: Final[dict[str, str]] = {
     "read-back-job-is-refused": (
         "more seeds: the job manager has to read a job back after job-ingest has stored it and "
         "before it submits it"
+    ),
+    "rearmed-timer-keeps-its-old-time": (
+        "a core that moves a timer to a later time and relies on it; the cores of this program set "
+        "a timer again only when it has fired, or for a retry that may come early"
     ),
     "reloaded-module-gets-answers-of-the-one-before": (
         "more seeds: `32.impl.8` finds it if a service answers a request of the lost module while "
@@ -75,6 +83,9 @@ WOULD_FIND: Final[dict[str, str]] = {
     "subscription-to-a-known-topic-is-lost": (
         "a client that subscribes after others have come; modules subscribe as soon as they are "
         "there, and every peer that comes or goes lets the router look at all subscriptions anew"
+    ),
+    "timers-overtake-messages": (
+        "a message that waits at the very moment at which a timer fires, and clears this timer"
     ),
 }
 """By id of a mistake."""
