@@ -113,13 +113,12 @@ class PluginHarness:
 
         The default `jobspec` (a Jobspec, or an RFC 14 object) runs `true`; `shape` has arguments of
         `Jobspec.from_command` (nnodes, ntasks, cores_per_task, duration…), `attributes` further
-        attributes by key (`system.bank`). Raises Rejected.
+        attributes by key (`system.bank`). Raises Rejected, TypeError for another jobspec, and for
+        attributes or a shape beside one.
         """
-        if jobspec is None:
-            more = dict(attributes or {})
-            jobspec = Jobspec.from_command(["true"], cwd="/", attributes=more, **shape)
+        asked = plain_jobspec(jobspec, attributes, shape)
         try:
-            jobid = self.do(self._stage.submit, userid, plain_jobspec(jobspec), urgency)
+            jobid = self.do(self._stage.submit, userid, asked, urgency)
         except FluxError as error:
             raise Rejected(error.text) from None
         return HarnessJob(self, self._stage, jobid)

@@ -165,12 +165,13 @@ class InstanceHarness:
         The default `jobspec` (a Jobspec, or an RFC 14 object) pretends to run for `run_s` seconds;
         `shape` has arguments of `Jobspec.from_command` (nnodes, ntasks, cores_per_task, duration),
         `attributes` further attributes by key (`system.bank`). With `run_s` inf the job never ends
-        by itself. Raises FluxError, ValueError for another `run_s` than seconds from 0.
+        by itself. Raises FluxError, ValueError for another `run_s` than seconds from 0, TypeError
+        for another jobspec, and for attributes or a shape beside one.
         """
         if jobspec is None:
-            more = {"system.exec.test.run_duration": _run_duration(run_s)} | dict(attributes or {})
-            jobspec = Jobspec.from_command(["true"], cwd="/", attributes=more, **shape)
-        payload = {"jobspec": plain_jobspec(jobspec), "urgency": urgency}
+            run = {"system.exec.test.run_duration": _run_duration(run_s)}
+            attributes = run | dict(attributes or {})
+        payload = {"jobspec": plain_jobspec(jobspec, attributes, shape), "urgency": urgency}
         return InstanceJob(self, self.request(topics.INGEST_SUBMIT, payload, userid=userid)["id"])
 
     def wait(self, job: InstanceJob, event: str = "clean") -> None:

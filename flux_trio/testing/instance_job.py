@@ -10,9 +10,29 @@ from flux_trio.messages import topics
 from flux_trio.protocols import Job, JobState, replay
 
 
-def plain_jobspec(jobspec: Jobspec | Mapping[str, Any]) -> dict[str, Any]:
-    """Return the RFC 14 object."""
-    return jobspec.to_json() if isinstance(jobspec, Jobspec) else dict(jobspec)
+def plain_jobspec(
+    jobspec: Jobspec | Mapping[str, Any] | None,
+    attributes: Mapping[str, Any] | None,
+    shape: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the RFC 14 object; without a jobspec, that of `true` with the attributes and shape.
+
+    Raises TypeError for anything else, and for attributes or a shape beside a jobspec.
+    """
+    if jobspec is None:
+        made = Jobspec.from_command(["true"], cwd="/", attributes=dict(attributes or {}), **shape)
+        return made.to_json()
+    if attributes or shape:
+        names = ", ".join([*(["attributes"] if attributes else []), *shape])
+        raise TypeError(f"expected a jobspec, or {names} for the default one, got both")
+    if isinstance(jobspec, Jobspec):
+        return jobspec.to_json()
+    if isinstance(jobspec, Mapping):
+        return dict(jobspec)
+    raise TypeError(
+        f"expected a Jobspec or an RFC 14 object, got {jobspec!r}; "
+        "Jobspec.from_command makes one from a command"
+    )
 
 
 class Requests(Protocol):

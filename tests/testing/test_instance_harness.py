@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 import sys
 import threading
 from pathlib import Path
@@ -14,6 +15,7 @@ import trio
 
 from flux_trio import jobtap
 from flux_trio.broker import ModuleCrashed
+from flux_trio.formats import Jobspec
 from flux_trio.sim import make_machine
 from flux_trio.testing import (
     InstanceHarness,
@@ -24,6 +26,8 @@ from flux_trio.testing import (
     WorldHarness,
 )
 
+JOBSPEC = Jobspec.from_command(["true"])
+
 
 @pytest.mark.parametrize("seed", range(3))
 def test_crash_of_the_kvs_is_the_error_of_that_call_and_of_those_after_it(seed: int) -> None:
@@ -31,6 +35,25 @@ def test_crash_of_the_kvs_is_the_error_of_that_call_and_of_those_after_it(seed: 
         for call in (lambda: instance.crash("kvs"), instance.submit):
             with pytest.raises(ModuleCrashed, match="module kvs: ModuleKilled: killed on request"):
                 call()
+
+
+@pytest.mark.parametrize("harness", [InstanceHarness, PluginHarness])
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"jobspec": ["true"]}, "expected a Jobspec or an RFC 14 object, got ['true']; Jobspec.fr"),
+        (
+            {"jobspec": JOBSPEC, "ntasks": 2},
+            "expected a jobspec, or ntasks for the default one, go",
+        ),
+        ({"jobspec": JOBSPEC, "attributes": {"system.bank": "a"}}, "or attributes for the default"),
+    ],
+)
+def test_submit_refuses_what_it_would_not_use(
+    harness: type[InstanceHarness] | type[PluginHarness], asked: dict[str, Any], said: str
+) -> None:
+    with harness() as h, pytest.raises(TypeError, match=re.escape(said)):
+        h.submit(**asked)
 
 
 def test_call_after_the_end_of_the_block_is_refused() -> None:
