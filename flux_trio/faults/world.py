@@ -514,7 +514,8 @@ class CoresWorld:
     def _do_here(self, station: Station, action: RunnerAction[Hashable]) -> None:
         match action:
             case SetTimer(key, at):
-                station.set_timer(key, at - self.ahead)
+                # the core does not know yet how far the clock was set since its turn
+                station.set_timer(key, at - (self.ahead - station.stepped))
             case ClearTimer(key):
                 station.clear_timer(key)
             case Log(level, text):

@@ -115,16 +115,17 @@ async def run_core(
     timers: Timers[KeyT] = Timers()  # by Trio's clock, which cannot be set
     steps = Steps(handle.now)
 
-    def do(actions: Sequence[CommonAction[KeyT] | ActionT]) -> None:
+    def do(actions: Sequence[CommonAction[KeyT] | ActionT], ahead: float) -> None:
         for action in actions:
             if isinstance(action, (Request, Response, Event)):
                 handle.send(action)
             elif isinstance(action, (SetTimer, ClearTimer, Log, Note, NoteAll, Exit)):
-                _do_common(handle, timers, steps, action)
+                _do_common(handle, timers, ahead, action)
             else:
                 perform(action)
 
-    do(core.start(handle.now()))
+    ahead = steps.ahead()
+    do(core.start(handle.now()), ahead)
     task_status.started()
     while True:
         at = timers.next_at()
@@ -139,28 +140,30 @@ async def run_core(
                 # due by Trio's clock; on the other clock it may be just before `at`, by rounding
                 passed = at
         by = steps.found()
-        now = handle.now()
+        # The actions go by this, too: somebody may set the wall clock while they are performed.
+        now, ahead = handle.now(), steps.ahead()
         if at is not None:
             passed = max(passed, handle.passed())
-            now = now if inputs else max(now, passed + steps.ahead())
+            now = now if inputs else max(now, passed + ahead)
         if by:
             inputs.insert(0, ClockStepped(by))
         if inputs:
-            do(core.turn(now, inputs))
+            do(core.turn(now, inputs), ahead)
         # only now, since an input may have cleared a timer that is due, or set it again
         if at is not None and (due := timers.pop_due(passed)):
-            do(core.turn(now, due))
+            do(core.turn(now, due), ahead)
 
 
 def _do_common(
     handle: Handle,
     timers: Timers[KeyT],
-    steps: Steps,
+    ahead: float,
     action: RunnerAction[KeyT],
 ) -> None:
+    """Perform an action; in the turn of it, the wall clock was `ahead` of Trio's clock."""
     match action:
         case SetTimer(key, at):
-            timers.set(key, at - steps.ahead())
+            timers.set(key, at - ahead)
         case ClearTimer(key):
             timers.clear(key)
         case Log(level, text):

@@ -19,6 +19,7 @@ from flux_trio.services.runner import Timers, run_core
 from flux_trio.trace import Trace
 from tests.support.asking import OWNER_USERID
 from tests.support.modules import ModuleWorld
+from tests.support.setting import SettableClock
 
 # --- timers
 
@@ -275,6 +276,20 @@ async def test_time_that_rounds_to_just_before_a_timer_does_not_hold_it_up(
         await run_core(handle, core)
     assert sum(len(inputs) for _, inputs in core.turns) == len(times)
     assert all(now >= fired.key for now, inputs in core.turns for fired in inputs)
+
+
+@pytest.mark.parametrize("by", [-3600.0, 3600.0])
+async def test_clock_that_is_set_while_the_actions_are_performed_moves_no_timer(
+    autojump_clock: MockClock, by: float
+) -> None:
+    """The core has counted from the time of its turn."""
+    clock = SettableClock()
+    handle = LocalHandle("core", Router(Trace(clock)), clock, LogBook(), OWNER_USERID, ROLE_OWNER)
+    core = Script(first=("set the clock", SetTimer("t", clock() + 10.0)))
+    with trio.move_on_after(7200):
+        await run_core(handle, core, lambda _: clock.step(by))
+    fired = [now for now, inputs in core.turns if any(isinstance(i, TimerFired) for i in inputs)]
+    assert fired == [clock() - (clock.passed() - 10.0)]
 
 
 async def test_exit_ends_the_module_with_its_reason(world: ModuleWorld) -> None:
