@@ -31,7 +31,8 @@ check: $(READY)
 	MYPYPATH=plugins $(BIN)/mypy plugins/*.py
 	$(BIN)/lint-imports
 
-# Timings, memory and growth: BENCH_TIME on a quiet machine; BENCH=NAME for one.
+# Timings, memory and growth: less than an hour of one processor; each figure is printed when it is known.
+# BENCH=NAME for one.
 bench: $(READY)
 	$(BIN)/python -m tests.benchmarks $(BENCH)
 
@@ -64,8 +65,8 @@ mutate-tables: $(READY)
 clause-proofs: $(READY)
 	$(BIN)/python -m tests.proofs $(and $(CLAUSE),--clause $(CLAUSE))
 
-# Each planted mistake: does fuzz find it within 1,000 seeds, or explore what fuzz leaves alive? Two
-# hours; MISTAKE=id for one, FAMILY=actions or rows for others, SEEDS for fewer seeds.
+# Each planted mistake: does fuzz find it within 1,000 seeds, or explore what fuzz leaves alive? Twenty
+# minutes; two hours for FAMILY=actions or rows. MISTAKE=id for one, SEEDS for fewer seeds.
 mutants: $(READY)
 	$(BIN)/python -m tests.mistakes $(FAMILY) $(and $(MISTAKE),--only $(MISTAKE)) \
 		$(and $(SEEDS),--seeds $(SEEDS)); found=$$?; $(MAKE) mutants-explored && exit $$found
