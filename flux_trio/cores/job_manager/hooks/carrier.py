@@ -145,8 +145,8 @@ class Carrier:
                 self._parts.updates.apply(job, updating, expiration)
             case ProposeExpiration(end):
                 self._parts.lifetime.propose(job, end)
-            case ApplyExpiration(expiration):
-                self._parts.lifetime.apply(job, expiration)
+            case ApplyExpiration(expiration, end):
+                self._parts.lifetime.apply(job, expiration, end)
             case _:
                 assert_never(change)
 
@@ -219,7 +219,7 @@ class Carrier:
         match proposal:
             case UpdateProposed(updating, expiration):
                 self._parts.updates.expiration_answered(updating, expiration, accepted=accepted)
-            case LifetimeProposed(jobid, expiration):
-                self._parts.lifetime.answered(jobid, expiration, accepted=accepted)
+            case LifetimeProposed(jobid, expiration, end):
+                self._parts.lifetime.answered(jobid, expiration, end, accepted=accepted)
             case _:
                 assert_never(proposal)

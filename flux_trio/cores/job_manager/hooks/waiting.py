@@ -189,9 +189,10 @@ class ProposeExpiration(msgspec.Struct, frozen=True):
 
 
 class ApplyExpiration(msgspec.Struct, frozen=True):
-    """Log the expiration that the scheduler has agreed to."""
+    """Log the expiration that the scheduler has agreed to; the instance ends at `end`."""
 
     expiration: Annotated[int, Meaning.TIME]
+    end: Time
 
 
 class AllocateBypass(msgspec.Struct, frozen=True):
@@ -244,10 +245,11 @@ class UpdateProposed(msgspec.Struct, frozen=True):
 
 
 class LifetimeProposed(msgspec.Struct, frozen=True):
-    """sched.expiration for a job that is to expire when the instance ends, at `expiration`."""
+    """sched.expiration for a job that expires by its duration, or at `end`, with the instance."""
 
     jobid: JobId
     expiration: Annotated[int, Meaning.TIME]
+    end: Time
 
 
 Proposal: TypeAlias = UpdateProposed | LifetimeProposed

@@ -2,8 +2,8 @@
 
 The event `resource-expiration` of the resource service has the new end of the instance. A waiting
 job gets its expiration with its grant, from the duration in sched.alloc. If the duration has
-changed since, the job manager proposes the new expiration at once. Left out: the durations in
-jobspecs, which do not change.
+changed since, the job manager proposes the new expiration at once, and once more if the duration
+changes while the scheduler answers. Left out: the durations in jobspecs, which do not change.
 """
 
 from __future__ import annotations
@@ -65,20 +65,21 @@ class Lifetime(Part):
         ends = [each for each in (duration and resources.starttime + duration, end) if each]
         expiration = math.ceil(min(ends, default=0))
         if expiration != math.ceil(before):
-            proposal = LifetimeProposed(job.id, expiration)
+            proposal = LifetimeProposed(job.id, expiration, end)
             if not self._scheduler.propose_expiration(job, expiration, proposal):
-                self.answered(job.id, expiration, accepted=True)
+                self.answered(job.id, expiration, end, accepted=True)
 
-    def answered(self, jobid: int, expiration: int, *, accepted: bool) -> None:
+    def answered(self, jobid: int, expiration: int, end: float, *, accepted: bool) -> None:
         """Take the scheduler's answer."""
         if not accepted:
             text = f"job {jobid}: scheduler refused expiration {expiration}"
             self._ledger.send(Log(Level.WARNING, text))
         elif (job := self._ledger.jobs.get(jobid)) is not None:
-            self._hooks.when_free(job, ApplyExpiration(expiration))
+            self._hooks.when_free(job, ApplyExpiration(expiration, end))
 
-    def apply(self, job: ActiveJob, expiration: int) -> None:
-        """Log the new end of a job."""
+    def apply(self, job: ActiveJob, expiration: int, end: float) -> None:
+        """Log the new end of a job; propose another one if its duration has changed meanwhile."""
         if job.state == JobState.RUN:
             context = rfc21.ResourceUpdate(expiration)
             self._ledger.log(job, JobEvent.RESOURCE_UPDATE, rfc21.write(context))
+            self._hooks.when_free(job, ProposeExpiration(end))
