@@ -170,7 +170,6 @@ class PluginConfigParam(click.ParamType["list[PluginFile]"]):
 
         A file that cannot be read, and a plugin that cannot be in a world, is a usage error.
         """
-        from flux_trio.cli.errors import CommandError
         from flux_trio.cli.simulating import read_config_file
         from flux_trio.faults import PluginFile
         from flux_trio.jobtap import Loader, PluginError, search_path
@@ -182,8 +181,6 @@ class PluginConfigParam(click.ParamType["list[PluginFile]"]):
                 PluginFile(loader.find(each.load)[1], each.conf) for each in directives if each.load
             ]
             _check(files, ctx)
-        except CommandError as error:  # it names the file
-            self.fail(error.message, param, ctx)
         except PluginError as error:
             self.fail(f"{value}: {error}", param, ctx)
         if not files:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+import click
 import msgspec
 
 from flux_trio.broker import LogEntry, ModuleNotStarted
@@ -107,17 +108,21 @@ def _is_one_of(directive: PluginDirective, plugins: Iterable[str]) -> bool:
 
 
 def read_config_file(path: Path | None) -> Config:
-    """Return the configuration of a simulation; without a file, the defaults."""
+    """Return the configuration in the file of `--config`; without a file, the defaults.
+
+    Raises BadParameter, a usage error, for a file that cannot be read or is wrong.
+    """
     if path is None:
         return Config()
     try:
         return parse_config(path.read_text(encoding="utf-8"), str(path), warn=remark)
     except OSError as error:
-        raise CommandError(f"{path}: {error.strerror}") from None
+        text = f"{path}: {error.strerror}"
     except UnicodeDecodeError as error:
-        raise CommandError(f"{path}: expected text in UTF-8: {error}") from None
+        text = f"{path}: expected text in UTF-8: {error}"
     except FormatError as error:
-        raise CommandError(str(error)) from None
+        text = str(error)
+    raise click.BadParameter(text, param_hint="'--config'")
 
 
 def find_workload(workload: Path) -> Path:

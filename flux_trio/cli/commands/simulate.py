@@ -14,7 +14,6 @@ from flux_trio.cli.errors import CommandError, write_text
 
 if TYPE_CHECKING:
     from flux_trio.cli.simulating import Planned
-    from flux_trio.config import Config
     from flux_trio.sim import Depth, SimulationResult
     from flux_trio.trace import Sink
 
@@ -81,16 +80,6 @@ def _check_machine(nodes: int, cores: int, gpus: int) -> None:
     if nunits > UNITS_MAX:
         expected = f"expected at most {UNITS_MAX} cores and GPUs of all nodes"
         raise click.UsageError(f"--nodes, --cores, --gpus: {expected}: got {nunits}")
-
-
-def _configuration(path: Path | None) -> Config:
-    """Return the configuration; raise a usage error if the file cannot be read or is wrong."""
-    from flux_trio.cli.simulating import read_config_file
-
-    try:
-        return read_config_file(path)
-    except CommandError as error:  # it names the file
-        raise click.BadParameter(error.message, param_hint="'--config'") from None
 
 
 @click.command()
@@ -205,13 +194,13 @@ def simulate(
     cannot be written, 2 for wrong usage.
     """
     from flux_trio.cli.errors import complain, remark
-    from flux_trio.cli.simulating import Problems, failure_of, plan, read_jobs
+    from flux_trio.cli.simulating import Problems, failure_of, plan, read_config_file, read_jobs
     from flux_trio.jobtap import PluginError
     from flux_trio.sim import SimulationStalled, make_machine
     from flux_trio.sim import simulate as run
 
     _check_machine(nodes, cores, gpus)
-    configured = _configuration(config)
+    configured = read_config_file(config)
     jobs = read_jobs(workload, limit, users, seed, cores)
     compared = [each for some in plugins for each in some]
     planned = list(plan(configured, compared, policies))
