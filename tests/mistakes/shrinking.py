@@ -12,7 +12,10 @@ import sys
 import time
 from dataclasses import asdict, dataclass
 
+import msgspec
+
 from tests.mistakes.worker import Task, plant
+from tests.mistakes.worlds import open_worlds
 
 
 @dataclass(frozen=True)
@@ -28,32 +31,33 @@ class Shrunk:
 
 def shrunk(task: Task) -> Shrunk | None:
     """Return what is left of the first seed that breaks a property."""
-    from flux_trio.faults import run_plan, shrink, tell_story
-    from flux_trio.faults.campaign import Setup, play_seed
+    from flux_trio.faults import shrink, tell_story
+    from flux_trio.faults.campaign import Setup, breaks
     from flux_trio.faults.plan import Plan
 
-    properties = Setup().all_properties()
-    nruns = 0
-    results = (play_seed(seed) for seed in range(task.first, task.end))
-    first = next((each for each in results if each.broken), None)
+    with open_worlds(task.worlds, task.files) as play:
+        results = map(play, range(task.first, task.end))
+        first = next((each for each in results if each.broken), None)
     if first is None:
         return None
+    setup = Setup(plugins=first.plan.plugins)
+    nruns = 0
 
-    def breaks(plan: Plan) -> bool:
+    def breaks_too(plan: Plan) -> bool:
         nonlocal nruns
         nruns += 1
-        return first.broken in run_plan(plan, properties=properties).broken
+        return breaks(plan, first.broken, setup)
 
     begin = time.monotonic()
-    small = shrink(first.plan, first.broken, breaks)
-    tell_story(small, first.broken, properties)
+    small = shrink(first.plan, first.broken, breaks_too)
+    tell_story(small, first.broken, setup.all_properties())
     seconds = round(time.monotonic() - begin, 2)
     return Shrunk(first.broken, seconds, nruns, len(small.jobs), len(small.faults))
 
 
 def main() -> None:
-    task = Task(**json.load(sys.stdin))
-    plant(task.files)
+    task = msgspec.convert(json.load(sys.stdin), Task)
+    plant(task.program)
     found = shrunk(task)
     print(json.dumps(found and asdict(found)))
 
