@@ -11,7 +11,7 @@ from flux_trio.judge.rules import ALL_RULES
 from flux_trio.messages import Errno, Request, Response, topics
 from flux_trio.messages.types import NORESPONSE, STREAMING
 from flux_trio.trace import Record
-from tests.support.judged import Trace, hand_made, judge, made, made_event
+from tests.support.judged import Trace, hand_made, judge, made, made_event, made_note
 
 MANAGER, EXEC, CLIENT = topics.JOB_MANAGER, topics.JOB_EXEC, "client"
 JOB = 7
@@ -109,3 +109,16 @@ def test_timeout_that_crossed_the_new_expiration_may_be_told_again(again: bool) 
 
 def test_timeout_after_the_new_expiration_was_said_is_named() -> None:
     assert "20.overview.5" in clauses(*BEGUN, EXTENDED, TIMEOUT, EXPIRED)
+
+
+@pytest.mark.parametrize("is_answered", [False, True])
+def test_step_of_the_clock_before_the_service_answers_may_have_preceded_the_start(
+    is_answered: bool,
+) -> None:
+    """The service notices a step by itself, before or after it takes up the start."""
+    step = made_note("clock", "broker", by=1.0)
+    started = answered("start")
+    steps = (started, step) if is_answered else (step, started)
+    update = made_event(JOB, "resource-update", expiration=1e9 + 8)  # when EXPIRED is logged
+    found = clauses(*BEGUN, *steps, update, TIMEOUT, EXPIRED)
+    assert ("20.overview.5" in found) == is_answered

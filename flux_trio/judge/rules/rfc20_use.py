@@ -226,9 +226,11 @@ def exec_goes_by_the_updated_expiration(record: Record, seen: Seen) -> Said:
     first, now, n, since = seen.at(END, job_id(record)) or (None, None, 0, 0)
     if first == now or not isinstance(now, (int, float)) or not isinstance(first, (int, float)):
         return None
-    # a service that was asked again may have counted the steps since the first time
-    taken = max(since, raised_by(seen, job_id(record)).taken)
-    t = record.t - min(stepped(seen, since), stepped(seen, taken))
+    # Which steps of the clock the service has counted is known only roughly: a service that was
+    # asked again may have counted those since the first time.
+    raising = raised_by(seen, job_id(record))
+    places = (since, max(since, raising.taken), max(since, raising.answered))
+    t = record.t - min([stepped(seen, place) for place in places])
     if _is_timeout(record) and (not now or t < now - _CLOCK_S):
         if has_crossed(seen, job_id(record), n):
             return None

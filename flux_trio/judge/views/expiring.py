@@ -148,6 +148,9 @@ class Raising(Live, frozen=True, gc=False):
     n: Place
     taken: Place
     """Where the service took up the start: it knows of no earlier setting of the clock."""
+    answered: Place
+    """Where the service first answered the start. It notices by itself that the clock is set, which
+    may be before the step is recorded: a step before this place may have preceded the start."""
     is_deaf: bool
     """It had not heard of the job's last update."""
     is_timeout: bool = False
@@ -161,11 +164,12 @@ def _fold_raising(had: Raising | None, _part: None, record: Record, seen: Seen) 
         return had  # the answers to a repeated start tell the same again
     start: Start | None = seen.at(STARTS, job_id(record))
     taken = 0 if start is None else start.taken
+    answered = record.n if start is None or not start.said else start.said[0][1]
     updates: Updates | None = seen.at(UPDATES, job_id(record))
     if updates is None or seen.at(FOLLOWERS, record.party) is None:
-        return Raising(record.n, taken, is_deaf=False, is_timeout=is_timeout)
+        return Raising(record.n, taken, answered, is_deaf=False, is_timeout=is_timeout)
     has_heard = not updates.nunheard and seen.knew(record.party, updates.heard)
-    return Raising(record.n, taken, is_deaf=not has_heard, is_timeout=is_timeout)
+    return Raising(record.n, taken, answered, is_deaf=not has_heard, is_timeout=is_timeout)
 
 
 RAISING: Final = view(
@@ -182,7 +186,7 @@ RAISING: Final = view(
 def raised_by(seen: Seen, jobid: int | None) -> Raising:
     """Return the last exception of the job's execution service."""
     raising: Raising | None = seen.at(RAISING, jobid)
-    return raising or Raising(0, 0, is_deaf=False)
+    return raising or Raising(0, 0, 0, is_deaf=False)
 
 
 def has_crossed(seen: Seen, jobid: int | None, said: int) -> bool:
