@@ -20,8 +20,7 @@ def ending_event(jobid: int, eventlog: str, jobspec: str, note: str, now: float)
     A job that the plugin alloc-bypass gives resources waits for no queue, so it ends as well. `now`
     is in seconds since the Unix epoch. Raises FluxError(EBADMSG) if the eventlog cannot be read.
     """
-    job = Job(jobid)
-    events = fold_eventlog(job, eventlog)
+    job, events = fold_eventlog(Job, jobid, eventlog)
     if job.state is not JobState.RUN and not (job.is_active and _bypasses(jobspec)):
         return None
     raised = rfc21.Exceptional(EXCEPTION, rfc21.SEVERITY_FATAL, note)

@@ -8,7 +8,7 @@ jobs only.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -26,10 +26,12 @@ from flux_trio.formats import (
 )
 from flux_trio.formats.meanings import JobId, KvsKey
 from flux_trio.messages import Errno, FluxError, Response
-from flux_trio.protocols import InvalidTransition, Job, apply_all
+from flux_trio.protocols import InvalidTransition, Job, replay_as
 
 DIRECTORY: Final = "job"
 LAST_KEYS: Final = 16  # some may be of other things than jobs
+
+JobT = TypeVar("JobT", bound=Job)
 
 
 class ActivePage(msgspec.Struct, frozen=True):
@@ -79,20 +81,19 @@ def values_by_job(
     return zip(jobids, zip(*parts, strict=True), strict=True)
 
 
-def fold_eventlog(job: Job, eventlog: str) -> list[Event]:
-    """Apply a whole stored eventlog to `job`, which is new; return its events.
+def fold_eventlog(kind: type[JobT], jobid: int, eventlog: str) -> tuple[JobT, list[Event]]:
+    """Return the job of class `kind` that a whole stored eventlog makes, and its events.
 
     Raises FluxError(EBADMSG) that names the key, for a text that is not an eventlog or that RFC 21
     does not allow.
     """
     try:
         events = parse_eventlog(eventlog)
-        apply_all(job, events)
+        return replay_as(kind, jobid, events), events
     except (FormatError, InvalidTransition) as error:
-        raise _not_an_eventlog(job, str(error)) from None
+        raise _not_an_eventlog(jobid, str(error)) from None
     except KeyError as error:
-        raise _not_an_eventlog(job, f"a context without the key {error}") from None
-    return events
+        raise _not_an_eventlog(jobid, f"a context without the key {error}") from None
 
 
 def read_r(jobid: int, text: str | None) -> ResourceSet:
@@ -105,6 +106,6 @@ def read_r(jobid: int, text: str | None) -> ResourceSet:
     return parse_r(text)
 
 
-def _not_an_eventlog(job: Job, problem: str) -> FluxError:
-    key = job_key(job.id, EVENTLOG)
+def _not_an_eventlog(jobid: int, problem: str) -> FluxError:
+    key = job_key(jobid, EVENTLOG)
     return FluxError(Errno.EBADMSG, f"{key}: not a job eventlog: {problem}")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from flux_trio.cores.job_index import ACTIVE, ENDED, jobid_in
 from flux_trio.faults.clients import Client
-from flux_trio.faults.jobs import job_of, stored_job
+from flux_trio.faults.jobs import stored_job
 from flux_trio.faults.pauses import AT_PAUSES, names_of
 from flux_trio.faults.properties import (
     at_rest,
@@ -23,9 +23,9 @@ from flux_trio.faults.properties import (
 )
 from flux_trio.faults.remembered import REMEMBERING
 from flux_trio.faults.told import OVER_TRACE
-from flux_trio.formats import EVENTLOG, FormatError, format_fluid, job_key
+from flux_trio.formats import EVENTLOG, FormatError, format_fluid, job_key, parse_eventlog
 from flux_trio.messages import Request, Response, topics
-from flux_trio.protocols import InvalidTransition, JobEvent, JobState
+from flux_trio.protocols import InvalidTransition, JobEvent, JobState, replay
 from flux_trio.trace import SLEEP, Kind, Record
 
 if TYPE_CHECKING:
@@ -88,7 +88,8 @@ def _stored(world: CoresWorld, index: str) -> list[int]:
 def _active(world: CoresWorld) -> list[int]:
     """Return the active jobs, without those that the job manager was never told of."""
     store = world.disk.store
-    return [id_ for id_ in _stored(world, ACTIVE) if stored_job(id_, store).state != JobState.NEW]
+    found = {jobid: stored_job(jobid, store) for jobid in _stored(world, ACTIVE)}
+    return [jobid for jobid, job in found.items() if job and job.state != JobState.NEW]
 
 
 def _payload(looker: _Looker, topic: str) -> dict[str, Any]:
@@ -109,8 +110,10 @@ def eventlogs_are_whole(world: CoresWorld) -> str:
         if not key.endswith(_EVENTLOG) or _GUEST in key:
             continue
         (text,) = store.lookup([key])
+        if not isinstance(text, str):
+            continue
         try:
-            job = job_of(text)
+            job = replay(0, parse_eventlog(text))
         except (FormatError, InvalidTransition) as error:
             return f"{key}: {error}"
         if job.state in (JobState.RUN, JobState.CLEANUP):

@@ -72,7 +72,7 @@ class States:
 
     def __init__(self, store: Callable[[], Store]) -> None:
         self._store = store
-        self._jobs: dict[int, Job] = {}
+        self._jobs: dict[int, Job | None] = {}  # None: nothing readable is stored
         self._unread: set[int] = set()  # those of which the present job manager has told no event
 
     def state_of(self, jobid: int) -> JobState | None:
@@ -87,8 +87,7 @@ class States:
             return
         match record.kind:
             case Kind.EVENT:
-                job = self._before(data["id"], data["name"])
-                job.apply(Event(record.t, data["name"], data["context"]))
+                self._add(data["id"], Event(record.t, data["name"], data["context"]))
             case Kind.CONFIG:  # a life begins
                 self._unread.update(self._jobs)
                 self._read()
@@ -98,35 +97,30 @@ class States:
                 else:
                     self._unread.update(self._jobs)
 
-    def _before(self, jobid: int, name: str) -> Job:
-        """Return a job as it is before its event `name`."""
-        if name == JobEvent.SUBMIT:
-            self._jobs[jobid] = Job(jobid)
-        elif jobid in self._unread or jobid not in self._jobs:
-            self._jobs[jobid] = stored_job(jobid, self._store())
+    def _add(self, jobid: int, event: Event) -> None:
+        if event.name == JobEvent.SUBMIT:
+            self._jobs[jobid] = Job(jobid, event)
+        else:
+            if jobid in self._unread or jobid not in self._jobs:
+                self._jobs[jobid] = stored_job(jobid, self._store())
+            if (job := self._jobs[jobid]) is not None:
+                job.apply(event)
         self._unread.discard(jobid)
-        return self._jobs[jobid]
 
     def _read(self) -> None:
         for jobid in self._unread:
             self._jobs[jobid] = stored_job(jobid, self._store())
 
 
-def job_of(eventlog: object, jobid: int = 0) -> Job:
-    """Return the job of a stored eventlog; in NEW if there is none.
-
-    Raises FormatError or InvalidTransition.
-    """
-    return replay(jobid, parse_eventlog(eventlog if isinstance(eventlog, str) else ""))
-
-
-def stored_job(jobid: int, store: Store) -> Job:
-    """Return a job by its stored eventlog; in NEW if that cannot be read (see `stored`)."""
+def stored_job(jobid: int, store: Store) -> Job | None:
+    """Return a job by its stored eventlog; None if none can be read (see `stored`)."""
     (text,) = store.lookup([job_key(jobid, EVENTLOG)])
+    if not isinstance(text, str):
+        return None
     try:
-        return job_of(text, jobid)
+        return replay(jobid, parse_eventlog(text))
     except (FormatError, InvalidTransition):
-        return Job(jobid)
+        return None
 
 
 def _is_over(eventlog: str) -> bool:

@@ -340,7 +340,7 @@ class Game:
         active = self._jobs.unfinished(store)
         waiting = self._waiting.rightly(active, store)
         problems = [
-            f"inactive: {_still(stored_job(jobid, store))}"
+            f"inactive: {format_fluid(jobid, 'f58')} {_still(stored_job(jobid, store))}"
             for jobid in active
             if jobid in self.owner.ids.values() and jobid not in waiting
         ]
@@ -371,9 +371,11 @@ def _called(asked: JobPlan | Do) -> str:
     return f"{asked.what}{about}"
 
 
-def _still(job: Job) -> str:
+def _still(job: Job | None) -> str:
+    if job is None:
+        return "has no eventlog that can be read, and is not over at rest"
     waits = ", ".join(sorted(job.dependencies or ()))
-    text = f"{format_fluid(job.id, 'f58')} is in {job.state.name} at rest"
+    text = f"is in {job.state.name} at rest"
     return f"{text}, and waits for {waits}" if waits else text
 
 

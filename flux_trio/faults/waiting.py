@@ -48,6 +48,8 @@ class Waiting:
         waiting: set[int] = set()
         for jobid in active:
             job = stored_job(jobid, store)
+            if job is None:
+                continue
             if job.state == JobState.DEPEND:
                 depending[jobid] = job.dependencies or frozenset()
             elif job.state in (JobState.PRIORITY, JobState.SCHED) and jobid in self._held:

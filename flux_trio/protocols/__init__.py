@@ -97,8 +97,8 @@ from flux_trio.protocols.job import (
     JobResult,
     JobState,
     Step,
-    apply_all,
     replay,
+    replay_as,
     step_of,
     submit_event,
 )
@@ -213,7 +213,6 @@ __all__ = [
     "Unavailable",
     "UpdateApplied",
     "UpdateAsked",
-    "apply_all",
     "check_context",
     "check_updated",
     "check_updates",
@@ -223,6 +222,7 @@ __all__ = [
     "merge_annotations",
     "refusal",
     "replay",
+    "replay_as",
     "step_of",
     "submit_event",
 ]

@@ -1,8 +1,8 @@
 """RFC 21: the states of one job and the events of its eventlog.
 
-`JOB` is the table. `Job` is one job, built from its eventlog: `apply` adds an event and has no
-other effect, so a replay only calls `apply`. The job manager alone decides the next step and
-initiates transitions.
+`JOB` is the table. `Job` is one job, built from its eventlog. It begins with the event submit, so
+the table has no row for submit. `apply` adds each later event and has no other effect, so a replay
+only calls `apply`. The job manager alone decides the next step and initiates transitions.
 
 The functions that change a `Job` read the contexts by RFC 21's keys; elsewhere only `editions` has
 such keys. A start reads back thousands of jobs, and a struct for each context would take longer
@@ -11,13 +11,13 @@ than the change itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import IntEnum, IntFlag
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from flux_trio.editions import rfc21
-from flux_trio.editions.rfc21 import EVENTLOG_VERSION, PRIORITY_MIN, URGENCY_DEFAULT, JobEvent
-from flux_trio.formats import Event
+from flux_trio.editions.rfc21 import EVENTLOG_VERSION, PRIORITY_MIN, JobEvent
+from flux_trio.formats import Event, FormatError, Words
 from flux_trio.formats.meanings import JobId, Stamp, Time
 from flux_trio.protocols.rare import Rare
 from flux_trio.protocols.table import STORY_OF_ONE_MAX, InvalidTransition, Member, Table
@@ -108,7 +108,6 @@ JOB: Table[JobState, Step] = Table(
         _N.NEW: _row(
             _N.NEW,
             {_E.VALIDATE: _N.DEPEND, _E.INVALIDATE: _N.INACTIVE},
-            _E.SUBMIT,
             _E.JOBSPEC_UPDATE,
             _E.DEPENDENCY_ADD,
             _E.DEPENDENCY_REMOVE,
@@ -174,6 +173,7 @@ _USUAL = (
     JobEvent.RELEASE,
 )
 _BITS = {event.value: 1 << place for place, event in enumerate(dict.fromkeys((*_USUAL, *JobEvent)))}
+_SUBMITTED = _BITS[JobEvent.SUBMIT]
 _STARTED = _BITS[JobEvent.START]
 _ALLOCATED = _BITS[JobEvent.ALLOC]
 _HELD = _ALLOCATED | _BITS[JobEvent.FREE]
@@ -276,17 +276,22 @@ class Job(JobFacts):
     """The owner has changed the jobspec, so the user may not change it."""
     memo = Rare[dict[str, Any] | None](None)
 
-    def __init__(self, jobid: int) -> None:
+    def __init__(self, jobid: int, submit: Event) -> None:
+        """Begin a job; InvalidTransition if the event is not submit (21.events.3)."""
+        if submit.name != JobEvent.SUBMIT:
+            state, step, allowed = JOB.initial, step_of(submit), [JobEvent.SUBMIT.value]
+            raise InvalidTransition(JOB.name, state, step, allowed, f"job {jobid}")
+        context = submit.context or {}
         self.rare = None
         self.id = jobid
         self.state = JOB.initial
-        self.userid = 0
-        self.urgency = URGENCY_DEFAULT
+        self.userid = context["userid"]
+        self.urgency = context["urgency"]
         self.priority = PRIORITY_MIN
-        self.flags = 0
-        self.t_submit = 0.0
-        self.nevents = 0
-        self.posted = 0
+        self.flags = context["flags"]
+        self.t_submit = submit.timestamp
+        self.nevents = 1
+        self.posted = _SUBMITTED
         self.released = False
         self.status: int | None = None
         self.annotations: dict[str, Any] | None = None
@@ -334,44 +339,35 @@ class Job(JobFacts):
             self.posted_others = (self.posted_others or frozenset()) | {event.name}
 
 
-def replay(jobid: int, events: list[Event]) -> Job:
-    """Build a job from its eventlog; InvalidTransition if the log violates RFC 21."""
-    job = Job(jobid)
-    apply_all(job, events)
-    return job
+JobT = TypeVar("JobT", bound=Job)
 
 
-def apply_all(job: Job, events: list[Event]) -> None:
-    """Apply a whole eventlog to a new job; InvalidTransition if the log violates RFC 21."""
-    if events and events[0].name != JobEvent.SUBMIT:
-        raise _not_expected(job, events[0], [JobEvent.SUBMIT])
+def replay(jobid: int, events: Sequence[Event]) -> Job:
+    """Build a job from its eventlog. Raises what `replay_as` raises."""
+    return replay_as(Job, jobid, events)
+
+
+def replay_as(kind: type[JobT], jobid: int, events: Sequence[Event]) -> JobT:
+    """Build a job of class `kind` from its eventlog.
+
+    Raises InvalidTransition if the log violates RFC 21, FormatError if it has no event.
+    """
+    if not events:
+        raise FormatError("the event submit", Words("an empty eventlog"))
+    job = kind(jobid, events[0])
     try:
-        for event in events:
+        for event in events[1:]:
             job.apply(event)
     except InvalidTransition as error:
         past = [event.name for event in events[: job.nevents]]
         raise error.told(story=past[-STORY_OF_ONE_MAX:]) from None
+    return job
 
 
 def submit_event(t_submit: float, userid: int, urgency: int, flags: int) -> Event:
     """Return the first event of a job; `t_submit` is in seconds since the Unix epoch."""
     context = rfc21.Submit(userid, urgency, flags, EVENTLOG_VERSION)
     return Event(t_submit, JobEvent.SUBMIT, rfc21.write(context))
-
-
-def _not_expected(job: Job, event: Event, allowed: list[str]) -> InvalidTransition:
-    """Build the error for a rule outside the table: submit comes first, and once (21.events.3)."""
-    return InvalidTransition(JOB.name, job.state, step_of(event), allowed, f"job {job.id}")
-
-
-def _submit(job: Job, event: Event) -> None:
-    if job.nevents:
-        raise _not_expected(job, event, [JobEvent.VALIDATE, JobEvent.INVALIDATE])
-    context = event.context or {}
-    job.userid = context["userid"]
-    job.urgency = context["urgency"]
-    job.flags = context["flags"]
-    job.t_submit = event.timestamp
 
 
 def _jobspec_update(job: Job, event: Event) -> None:
@@ -455,7 +451,6 @@ def _description(event: Event) -> str:
 
 
 _CHANGES = {
-    JobEvent.SUBMIT.value: _submit,
     JobEvent.JOBSPEC_UPDATE.value: _jobspec_update,
     JobEvent.RESOURCE_UPDATE.value: _resource_update,
     JobEvent.SET_FLAGS.value: _set_flags,

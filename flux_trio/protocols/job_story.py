@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Annotated
 
+from flux_trio.editions.rfc21 import JobEvent
 from flux_trio.formats import Event
 from flux_trio.formats.meanings import JobId, Meaning
 from flux_trio.protocols.job import Job
@@ -23,6 +24,10 @@ class JobStory:
 
     def __init__(self) -> None:
         self.names = deque(maxlen=STORY_MAX)
+
+    def begin(self, job: Job) -> None:
+        """Take a job that has its first event alone."""
+        self.names.append((job.id, JobEvent.SUBMIT))
 
     def apply(self, job: Job, event: Event) -> None:
         """Apply one event to `job`; InvalidTransition names the last events of the job."""

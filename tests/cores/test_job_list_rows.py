@@ -14,7 +14,16 @@ from flux_trio.formats import ResourceSet
 from flux_trio.messages import Errno, topics
 from flux_trio.protocols import ACTIVE, PENDING, RUNNING, JobResult, JobState
 from tests.support.asking import GUEST_USERID, asked, asked_by_guest, gone
-from tests.support.eventlogs import canceled, ending, event, inactive, pending, raised, running
+from tests.support.eventlogs import (
+    canceled,
+    ending,
+    event,
+    inactive,
+    pending,
+    raised,
+    running,
+    submitted,
+)
 from tests.support.listing import ListedJobs, key
 
 R2 = ResourceSet.build([(0, 0b11, 0), (1, 0b11, 0)], lambda rank: f"node{rank}", expiration=9000.0)
@@ -328,8 +337,10 @@ def test_facts_are_kept_until_an_update(listed: ListedJobs) -> None:
 def test_kept_facts_are_bounded() -> None:
     details = Details(Exchange())
     for jobid in range(FACTS_MAX + 10):
-        details.known([Record(jobid)], [(jobid, "jobspec")], ["{}"])
-    assert list(details.keys_of([Record(0), Record(FACTS_MAX)])) == [(0, "jobspec")]
+        details.known([Record(jobid, submitted())], [(jobid, "jobspec")], ["{}"])
+    assert list(details.keys_of([Record(n, submitted()) for n in (0, FACTS_MAX)])) == [
+        (0, "jobspec")
+    ]
 
 
 def test_facts_of_finished_jobs_are_not_kept(listed: ListedJobs) -> None:

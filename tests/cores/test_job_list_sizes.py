@@ -18,7 +18,7 @@ from flux_trio.messages import Errno, topics
 from flux_trio.messages.codec import FRAME_BYTES_MAX
 from flux_trio.protocols import JobState
 from tests.support.asking import asked
-from tests.support.eventlogs import event, inactive, pending, running
+from tests.support.eventlogs import event, inactive, pending, running, submitted
 from tests.support.listing import STATES, ListedJobs
 
 LONG = "n" * 1_000_000
@@ -140,7 +140,7 @@ def test_kept_facts_are_bounded_by_their_length() -> None:
             "attributes": {"system": {"duration": 0, "cwd": "/" + "d" * 4000}},
         }
     ).decode()
-    jobs = [Record(jobid) for jobid in range(FACTS_CHARS_MAX // 4000 + 100)]
+    jobs = [Record(jobid, submitted()) for jobid in range(FACTS_CHARS_MAX // 4000 + 100)]
     for job in jobs:
         kept.known([job], [(job.id, "jobspec")], [text])
     missing = list(kept.keys_of(jobs))

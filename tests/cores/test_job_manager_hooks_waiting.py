@@ -18,6 +18,7 @@ from flux_trio.protocols import (
     HookPostponed,
     HookState,
     InvalidTransition,
+    Job,
     JobEvent,
     JobState,
     PostEvent,
@@ -37,6 +38,9 @@ RUN = "job.state.run"
 
 def manager(*hooks: str) -> ManagerScript:
     return ManagerScript(hooks=hooks, peers=True)
+
+
+SUBMIT = submit_event(1.0, 1, 16, 0)
 
 
 def test_later_events_of_the_job_wait_for_the_answer() -> None:
@@ -204,7 +208,7 @@ def test_nothing_else_is_taken_in_before_the_plugins_have_replied() -> None:
 
 def test_what_has_no_place_names_the_job_and_what_came_before() -> None:
     ledger = Ledger(Outbox(), 1, CLASSIC)
-    job = ActiveJob(7, ledger.jobspecs.keep(1, b"{}"))
+    job = ActiveJob(Job(7, SUBMIT), ledger.jobspecs.keep(1, b"{}"))
     ledger.step_hook(job, HookEvent.ASK)
     with pytest.raises(InvalidTransition) as info:
         ledger.step_hook(job, HookEvent.ASK)
@@ -217,9 +221,9 @@ def test_what_has_no_place_names_the_job_and_what_came_before() -> None:
 def test_event_that_has_no_place_names_the_job_and_the_events_before() -> None:
     ledger = Ledger(Outbox(), 1, CLASSIC)
     ledger.ask_hooks = lambda _job, _event: None
-    jobs = [ActiveJob(jobid, ledger.jobspecs.keep(1, b"{}")) for jobid in (7, 8)]
+    jobs = [ActiveJob(Job(n, SUBMIT), ledger.jobspecs.keep(1, b"{}")) for n in (7, 8)]
     for job in jobs:
-        ledger.admit(job, submit_event(1.0, 1, 16, 0))
+        ledger.admit(job, SUBMIT)
         ledger.log_now(job, JobEvent.MEMO, {"key": 1})
     with pytest.raises(InvalidTransition, match=r"^job 7: job: .* \(after submit, memo\)$"):
         ledger.log_now(jobs[0], JobEvent.ALLOC)

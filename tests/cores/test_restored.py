@@ -13,7 +13,7 @@ from flux_trio.cores.job_manager.queues.queues import Queues
 from flux_trio.cores.restored import ending_event, stopped_checkpoint
 from flux_trio.formats import Event, Jobspec, format_eventlog, parse_eventlog
 from flux_trio.messages import FluxError
-from flux_trio.protocols import Job, JobState, apply_all
+from flux_trio.protocols import JobState, replay
 
 SUBMIT = Event(1.0, "submit", {"userid": 5, "urgency": 16, "flags": 0, "version": 1})
 WAITING = [
@@ -47,9 +47,7 @@ def test_job_with_resources_ends(nevents: int) -> None:
     assert events[-1] == Event(
         50.0, "exception", {"type": "restore", "severity": 0, "note": "a copy"}
     )
-    job = Job(1)
-    apply_all(job, events)
-    assert job.state is JobState.CLEANUP
+    assert replay(1, events).state is JobState.CLEANUP
 
 
 def test_job_that_ends_already_is_left_alone() -> None:

@@ -59,8 +59,8 @@ def test_values_come_by_job() -> None:
 
 
 def test_stored_eventlog_becomes_a_job() -> None:
-    job = Job(7)
-    assert fold_eventlog(job, format_eventlog(inactive())) == inactive()
+    job, events = fold_eventlog(Job, 7, format_eventlog(inactive()))
+    assert events == inactive()
     assert job.state is JobState.INACTIVE
 
 
@@ -68,6 +68,7 @@ def test_stored_eventlog_becomes_a_job() -> None:
     ("log", "problem"),
     [
         ("{", "line 1"),
+        ("", "expected the event submit, got an empty eventlog"),
         (format_eventlog(pending()[1:]), "submit"),
         (format_eventlog([submitted(), event("alloc")]), "alloc"),
         (format_eventlog([event("submit", userid=1)]), "without the key 'urgency'"),
@@ -75,7 +76,7 @@ def test_stored_eventlog_becomes_a_job() -> None:
 )
 def test_invalid_eventlog_is_an_error_that_names_its_key(log: str, problem: str) -> None:
     with pytest.raises(FluxError) as caught:
-        fold_eventlog(Job(7), log)
+        fold_eventlog(Job, 7, log)
     assert caught.value.errnum == Errno.EBADMSG
     assert caught.value.text.startswith("job.0000.0000.0000.0007.eventlog: not a job eventlog: ")
     assert problem in caught.value.text

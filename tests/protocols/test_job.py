@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flux_trio.formats import Event, format_eventlog, parse_eventlog
+from flux_trio.formats import Event, FormatError, format_eventlog, parse_eventlog
 from flux_trio.protocols import (
     ACTIVE,
     JOB,
@@ -115,12 +115,13 @@ def test_replay_gives_the_job_that_the_events_gave(
     events: list[Event], data: st.DataObject
 ) -> None:
     """21.criteria.8: from the text of the eventlog, in one go or with a stop between."""
-    live = Job(1)
     for each in events:
         check_context(each)
+    live = Job(1, events[0])
+    for each in events[1:]:
         live.apply(each)
     stored = parse_eventlog(format_eventlog(events))
-    again = replay(1, stored[: data.draw(st.integers(0, len(stored)))])
+    again = replay(1, stored[: data.draw(st.integers(1, len(stored)))])
     for each in stored[again.nevents :]:
         again.apply(each)
     assert facts(again) == facts(live)
@@ -131,8 +132,8 @@ def test_replay_gives_the_job_that_the_events_gave(
 @given(eventlogs())
 def test_states_follow_from_events_alone(events: list[Event]) -> None:
     """21.criteria.6: as the table has it; INACTIVE is never left."""
-    job = Job(1)
-    for each in events:
+    job = Job(1, events[0])
+    for each in events[1:]:
         expected = JOB.step(job.state, step_of(each))
         assert job.state != JobState.INACTIVE
         job.apply(each)
@@ -160,8 +161,11 @@ def test_eventlog_that_is_refused_says_what_came_before_in_its_order() -> None:
 
 
 def test_story_of_eventlogs_tells_of_each_job_its_own_events() -> None:
-    story, one, other = JobStory(), Job(1), Job(2)
-    for each in pending():
+    submit, *events = pending()
+    story, one, other = JobStory(), Job(1, submit), Job(2, submit)
+    story.begin(one)
+    story.begin(other)
+    for each in events:
         story.apply(one, each)
         story.apply(other, each)
     story.apply(other, event("alloc"))
@@ -176,6 +180,11 @@ def test_submit_comes_first_and_once(log: list[Event]) -> None:
     refused = r"^job 1: job: (validate|submit) in state NEW: expected"
     with pytest.raises(InvalidTransition, match=refused):
         replay(1, log)
+
+
+def test_eventlog_without_an_event_makes_no_job() -> None:
+    with pytest.raises(FormatError, match=r"^expected the event submit, got an empty eventlog$"):
+        replay(1, [])
 
 
 def test_virtual_states_are_unions() -> None:

@@ -59,6 +59,10 @@ def grid(table: Table[Any, Any], events: type[Enum]) -> str:
     return "\n".join([f"{table.name}: begins in {table.initial.name}", "", *rows, ""])
 
 
+BEGINNINGS = {Step.SUBMIT}
+"""Events with which a conversation begins, so that no state allows them."""
+
+
 @pytest.mark.parametrize("name", TABLES)
 def test_table_is_the_one_that_was_reviewed(name: str, request: pytest.FixtureRequest) -> None:
     now = grid(*TABLES[name])
@@ -73,7 +77,7 @@ def test_table_has_a_row_for_every_state_and_leads_to_no_other(name: str) -> Non
     table, events = TABLES[name]
     assert set(table.rows) == set(type(table.initial))
     assert {after for _, _, after in table} <= set(table.rows)
-    assert {event for _, event, _ in table} == set(events)
+    assert {event for _, event, _ in table} == set(events) - BEGINNINGS
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -51,6 +51,7 @@ EXPECTED: Final[dict[str, str]] = {
     "HOOK ASKED ASK": "test asks plugins about a job that they are asked about",
     "LINK DETACHED READY": "scheduler says ready without hello",
     "LINK READY READY": "scheduler says ready twice",
+    "JOB NEW SUBMIT": "an eventlog has submit twice",
     "JOB NEW ALLOC": "journal has an event before those that must come first",
     "JOB CLEANUP URGENCY": "plugin posts an event that has no place in the job's state",
 }

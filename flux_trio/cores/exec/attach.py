@@ -248,12 +248,12 @@ class Attachments(Part):
 
     def _eventlog_read(self, attachment: Attachment, response: Response) -> None:
         """Check the job's user by its eventlog; read stored output if no process will run now."""
-        stored = StoredJob(attachment.jobid)
         try:
             eventlog = value_in(response)
             if eventlog is None:
-                raise FluxError(Errno.ENOENT, f"{job_key(stored.id, EVENTLOG)}: no such key")
-            fold_eventlog(stored, eventlog)
+                key = job_key(attachment.jobid, EVENTLOG)
+                raise FluxError(Errno.ENOENT, f"{key}: no such key")
+            stored, _ = fold_eventlog(StoredJob, attachment.jobid, eventlog)
         except FluxError as error:
             self._refuse(attachment, error.errnum, f"job {attachment.jobid}: {error.text}")
             return

@@ -134,9 +134,10 @@ class Ends(Part):
         try:
             exec_log, eventlog = values_in(response)
             status = completed_status(exec_log or "")
-            stored = StoredJob(jobid)
-            fold_eventlog(stored, eventlog or "")
-            if stored.released and status is not None:
+            if eventlog is None or status is None:
+                return
+            stored, _ = fold_eventlog(StoredJob, jobid, eventlog)
+            if stored.released:
                 self.confirmed(jobid)
         except (FluxError, FormatError) as error:
             name = format_fluid(jobid, "f58")

@@ -94,9 +94,13 @@ class Job(msgspec.Struct, eq=False):
             self.jobspec = apply_update(self.jobspec, path, environment)
 
     def read_eventlog(self, text: str) -> None:
-        """Take start, expiration and exceptions from the job's eventlog. Raises FluxError."""
-        stored = StoredJob(self.id)
-        events = fold_eventlog(stored, text)
+        """Take start, expiration and exceptions from the job's eventlog; "" for an absent one.
+
+        Raises FluxError.
+        """
+        if not text:
+            return
+        stored, events = fold_eventlog(StoredJob, self.id, text)
         if self.started_at is None:
             starts = (event.timestamp for event in events if event.name == JobEvent.START)
             self.started_at = next(starts, None)

@@ -83,8 +83,8 @@ class Record(Job):
     stepped = Rare(0.0)
     """Seconds by which the wall clock was set between `t_run` and `t_cleanup`, or until now."""
 
-    def __init__(self, jobid: int) -> None:
-        super().__init__(jobid)
+    def __init__(self, jobid: int, submit: Event) -> None:
+        super().__init__(jobid, submit)
         self.counted = 0
         self.place = UNLISTED
         self.t_depend = None
@@ -110,9 +110,7 @@ _INVALIDATE: Final = JobEvent.INVALIDATE.value
 
 def folded(jobid: int, eventlog: str) -> Record:
     """Return a job as its eventlog tells it. Raises FluxError(EBADMSG)."""
-    record = Record(jobid)
-    fold_eventlog(record, eventlog)
-    return record
+    return fold_eventlog(Record, jobid, eventlog)[0]
 
 
 def ended_of(record: Record) -> Ended:
@@ -182,12 +180,17 @@ class Records(Part):
         Raises InvalidTransition if RFC 21 does not allow it, JournalGap if earlier events are
         missing.
         """
-        record = self.jobs.get(jobid) or Record(jobid)
-        if place < record.nevents:
+        record = self.jobs.get(jobid)
+        nevents = 0 if record is None else record.nevents
+        if place < nevents:
             return
-        if place > record.nevents:
-            raise JournalGap(f"job {jobid}: expected event {record.nevents}, got {place}")
-        self._story.apply(record, event)
+        if place > nevents:
+            raise JournalGap(f"job {jobid}: expected event {nevents}, got {place}")
+        if record is None:
+            record = Record(jobid, event)
+            self._story.begin(record)
+        else:
+            self._story.apply(record, event)
         self.jobs[jobid] = self._changed[jobid] = record
         if event.name == _INVALIDATE:  # the job was refused
             del self.jobs[jobid], self._changed[jobid]

@@ -30,8 +30,11 @@ def states(trace: Trace) -> list[list[Any]]:
     for record in trace:
         if record.kind == Kind.EVENT and record.data is not None:
             data = record.data
-            job = jobs.setdefault(data["id"], Job(data["id"]))
-            job.apply(Event(record.t, data["name"], data["context"]))
+            event = Event(record.t, data["name"], data["context"])
+            if (job := jobs.get(data["id"])) is None:
+                jobs[data["id"]] = Job(data["id"], event)
+            else:
+                job.apply(event)
     return [[job.id, job.state.name, ""] for job in jobs.values() if job.is_active]
 
 

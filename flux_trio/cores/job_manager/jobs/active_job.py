@@ -62,8 +62,10 @@ class ActiveJob(ActiveFacts, Job):
     waiting_for = Rare[str | None](None)
     """Why a plugin holds the job in its state, if one does."""
 
-    def __init__(self, jobid: int, jobspec: KeptJobspec) -> None:
-        super().__init__(jobid)
+    def __init__(self, job: Job, jobspec: KeptJobspec) -> None:
+        """Take over the fields of `job`, which is new or was read back."""
+        for name in Job.__slots__:
+            setattr(self, name, getattr(job, name))
         self.kept_jobspec = jobspec
         self.asked = self.state
         self.deferred: deque[Deferred] | None = None
@@ -143,15 +145,6 @@ def is_over(eventlog: str | None) -> bool:
     except FormatError:
         return True  # a job with an invalid eventlog cannot be active
     return bool(events) and events[-1].name == JobEvent.CLEAN
-
-
-def revive(job: Job, jobspec: KeptJobspec) -> ActiveJob:
-    """Return `job`, which was read back, as the job manager keeps it."""
-    active = ActiveJob(job.id, jobspec)
-    for name in Job.__slots__:
-        setattr(active, name, getattr(job, name))
-    active.asked = job.state
-    return active
 
 
 def ended(job: ActiveJob, t_inactive: float) -> Ended:

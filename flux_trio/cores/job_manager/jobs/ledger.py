@@ -162,8 +162,8 @@ class Ledger(Commits):
         self.log(job, JobEvent.EXCEPTION, rfc21.write(context))
 
     def admit(self, job: ActiveJob, event: Event) -> None:
-        """Add a new job, with the submit event that ingest has logged."""
-        self.job_story.apply(job, event)
+        """Add a new job, and tell of the submit event that ingest has logged."""
+        self.job_story.begin(job)
         self._add(job)
         self._tell(job, event)
 

@@ -17,7 +17,7 @@ from flux_trio.cores.job_manager.calls import (
     MigrationStep,
     MigrationStored,
 )
-from flux_trio.cores.job_manager.jobs.active_job import ended, revive
+from flux_trio.cores.job_manager.jobs.active_job import ActiveJob, ended
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.jobs.lost_found import LostAndFound
 from flux_trio.cores.job_manager.requests.submission import redacted_bytes
@@ -75,16 +75,15 @@ class Migration(Part):
     def _take_jobs(self, step: MigrationJobs, values: list[str | None]) -> None:
         over, ops = [], []
         for jobid, (eventlog, jobspec) in values_by_job(step.jobids, values, len(_NAMES)):
-            job = Job(jobid)
             try:
-                events = fold_eventlog(job, eventlog or "")
+                job, events = fold_eventlog(Job, jobid, eventlog or "")
                 if job.is_active:
                     ops.append(submit_op(jobid))
                 else:
                     kept = self._ledger.jobspecs.keep(
                         job.userid, redacted_bytes((jobspec or "{}").encode())
                     )
-                    over.append(ended(revive(job, kept), events[-1].timestamp))
+                    over.append(ended(ActiveJob(job, kept), events[-1].timestamp))
             except FluxError as error:
                 self._lost_found.begin(jobid, job_key(jobid, EVENTLOG), error.text)
         ops = ended_ops(over, are_new=False) + ops  # a migration may begin anew

@@ -261,8 +261,7 @@ class Purge(Part):
         named, jobid = read.named, read.named.jobid
         if eventlog is None:
             raise FluxError(Errno.ENOENT, "id not found")
-        job = Job(jobid)
-        events = fold_eventlog(job, eventlog)
+        job, events = fold_eventlog(Job, jobid, eventlog)
         if job.result is None:  # it is new, or was left out at the start
             raise FluxError(Errno.EINVAL, "cannot purge active job")
         usec = ended_at(events[-1].timestamp)

@@ -23,7 +23,7 @@ from flux_trio.cores.job_manager.calls import (
     MigrationStep,
     ReplayStep,
 )
-from flux_trio.cores.job_manager.jobs.active_job import ActiveJob, ended, revive
+from flux_trio.cores.job_manager.jobs.active_job import ActiveJob, ended
 from flux_trio.cores.job_manager.jobs.ledger import MAX_JOBID_KEY, Ledger
 from flux_trio.cores.job_manager.jobs.lost_found import LostAndFound
 from flux_trio.cores.job_manager.jobs.migration import MIGRATION_KEY, Migration
@@ -165,9 +165,8 @@ class Replay(Part):
         if eventlog is None:  # a crash came while a refused job was removed
             self._ledger.store([["unlink", active_key(jobid)]])
             return
-        job = Job(jobid)
         try:
-            events = fold_eventlog(job, eventlog)
+            job, events = fold_eventlog(Job, jobid, eventlog)
         except FluxError as error:
             self._lost_found.begin(jobid, job_key(jobid, EVENTLOG), error.text)
             return
@@ -175,7 +174,7 @@ class Replay(Part):
             self._ledger.outbox.send(Exit(f"cannot read {job_key(jobid, 'jobspec')}: no such key"))
             return
         kept = self._ledger.jobspecs.keep(job.userid, redacted_bytes(jobspec.encode()))
-        active = revive(job, kept)
+        active = ActiveJob(job, kept)
         if not job.is_active:
             self._ledger.over.append(ended(active, events[-1].timestamp))
             return

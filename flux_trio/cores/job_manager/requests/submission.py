@@ -28,6 +28,7 @@ from flux_trio.formats.meanings import JobId
 from flux_trio.messages import FluxError, Request, respond, topics, unanswered
 from flux_trio.protocols import (
     DESTROY,
+    Job,
     JobEvent,
     JobState,
     submit_event,
@@ -195,8 +196,9 @@ class Submission(Part):
             self._ledger.unstore(new.id)
             self._count(batch, (new.id, refusal))
             return
-        job = ActiveJob(new.id, self._ledger.jobspecs.keep(new.userid, jobspec))
         event = submit_event(new.t_submit, new.userid, new.urgency, new.flags)
+        kept = self._ledger.jobspecs.keep(new.userid, jobspec)
+        job = ActiveJob(Job(new.id, event), kept)
         self._ledger.admit(job, event)
         if admission.refusal is not None:
             self._ledger.discard(job)
