@@ -117,9 +117,9 @@ def _fold_valid(_n: int | None, _part: None, record: Record, seen: Seen) -> Plac
     if not isinstance(record.message, Request):
         return None
     content, link = payload(record), link_of(seen)
-    is_valid = MODE.fits(content.get("mode")) and (
-        not _is_limited(content) or LIMIT.fits(content.get("limit"))
-    )
+    limit = content.get("limit")
+    may_be_absent = limit is None and not _is_limited(content)
+    is_valid = MODE.fits(content.get("mode")) and (may_be_absent or LIMIT.fits(limit))
     is_due = record.message.sender == seen.facts.scheduler and link.hello_ended > link.hello
     return record.n if is_valid and is_due else None
 
