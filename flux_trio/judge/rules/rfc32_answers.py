@@ -154,12 +154,18 @@ def final_when_all_is_released(record: Record, seen: Seen) -> Said:
 # --- the order of answers
 
 
+def _named(record: Record) -> str:
+    kind, jobid = payload(record).get("type"), job_id(record)
+    if kind is None or jobid is None:
+        return f"response {payload(record)!r:.80}"
+    return f"{kind} response of job {jobid}"
+
+
 def _asked_for(saying: Saying, record: Record) -> Said:
     """Whether the job manager had asked for the job by then."""
     if saying.is_taken:
         return True
-    what = f"{payload(record).get('type')} response of job {job_id(record)}"
-    return Broken(f"{what}: expected nothing, since no start request of it was taken up")
+    return Broken(f"{_named(record)}: expected nothing, since no start request of it was taken up")
 
 
 def _start(record: Record, seen: Seen) -> Start:
@@ -188,11 +194,11 @@ def answers_belong_to_an_open_stream(saying: Saying, record: Record, seen: Seen)
     before = [each for each in _ONCE.get(saying.kind, ()) if each in saying.said]
     if before:
         n = _start(record, seen).place(before[0])
-        text = f"{saying.kind} response of job {job_id(record)}: expected none after {before[0]}"
+        text = f"{_named(record)}: expected none after {before[0]}"
         return Broken(text, (n,))
     if saying.is_of_departed:
-        link, kind = link_of(seen), payload(record).get("type")
-        text = f"{kind} response of job {job_id(record)}: expected none, since {link.departed}"
+        link = link_of(seen)
+        text = f"{_named(record)}: expected none, since {link.departed}"
         return Broken(f"{text} has left, and with it its streams", (link.disconnected,))
     return _asked_for(saying, record)
 
@@ -203,8 +209,7 @@ def nothing_after_the_final_release(saying: Saying, record: Record, seen: Seen) 
         return None
     if "final" not in saying.said:
         return saying.kind == "final"
-    what = f"{payload(record).get('type')} response of job {job_id(record)}"
-    text = f"{what}: expected nothing after its final release"
+    text = f"{_named(record)}: expected nothing after its final release"
     return Broken(text, (_start(record, seen).place("final"),))
 
 
