@@ -1,5 +1,5 @@
-"""Draws rarer requests of the owner: new durations, with faults that meet them, and requests that
-stay open for long.
+"""Draws rarer requests of the owner: new durations, with faults that meet them, requests that stay
+open for long, and subscriptions.
 """
 
 from __future__ import annotations
@@ -96,3 +96,22 @@ def _long_request(table: Table, queues: int) -> Do:
         return Do(at, what, job=draw.randrange(len(table.jobs)), when=when)
     queue = draw.randrange(queues) if queues and draw.random() < 0.5 else None
     return Do(at, what, queue=queue, when=when)
+
+
+def draw_subscription(draw: Random, span_s: float) -> tuple[Do, ...]:
+    """Return a request for all events, often after the first of some kind; mostly nothing."""
+    if draw.random() < 0.8:
+        return ()
+    at = round(draw.uniform(0, span_s), 1)
+    when = None
+    if draw.random() < 0.7:
+        topic = draw.choice(_EVENTS)
+        when = When(topic, 1, draw.choice(("send", "recv")), "event")
+    return (Do(at, "subscribe", when=when),)
+
+
+_EVENTS: Final = (
+    topics.JOB_EXCEPTION_EVENT,
+    topics.JOB_EXCEPTION_EVENT,
+    topics.RESOURCE_OFFLINE_EVENT,
+)

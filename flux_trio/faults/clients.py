@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from flux_trio.cores.turns import SetTimer, TimerFired
@@ -12,6 +13,13 @@ GUEST: Final = 1001
 RETRY_S: Final = 0.5
 LATER: Final = (Errno.ENOSYS, Errno.EAGAIN)
 """Answers after which a client asks again: a service is not there, or is not ready."""
+
+
+@dataclass(frozen=True)
+class Subscribe:
+    """An action of a client: subscribe to the events whose topics match `pattern`."""
+
+    pattern: str
 
 
 class Client:

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from flux_trio.cores.job_index import ACTIVE, ENDED, jobid_in
 from flux_trio.faults.clients import Client
+from flux_trio.faults.heard import Subscribers
 from flux_trio.faults.jobs import stored_job
 from flux_trio.faults.pauses import AT_PAUSES, names_of
+from flux_trio.faults.priorities import Priorities
 from flux_trio.faults.properties import (
     at_rest,
     no_job_runs_twice,
@@ -174,5 +176,7 @@ OURS: Final = (
     *AT_PAUSES,
     *OVER_TRACE,
     *REMEMBERING,
+    Subscribers,
+    Priorities,
 )
 """The properties that every world keeps, beside the judge's."""

@@ -8,7 +8,11 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from flux_trio.faults.asking import draw_long_requests, draw_new_durations
+from flux_trio.faults.asking import (
+    draw_long_requests,
+    draw_new_durations,
+    draw_subscription,
+)
 from flux_trio.faults.meetings import draw_meeting
 from flux_trio.faults.plan import Plan
 from flux_trio.faults.swarm import Aim, draw_faults
@@ -21,8 +25,8 @@ def draw_plan(seed: int, njobs: int | None = None, nfaults: int | None = None) -
     """Return the plan of `seed`. One of its faults, if there are any, strikes the scheduler.
 
     If their number is not given, two thirds of the plans also have faults and requests that meet.
-    In a third of the plans the owner changes the duration of jobs, and in a quarter of them the
-    owner has requests that stay open until jobs have ended.
+    In a third of the plans the owner changes the duration of jobs, in a quarter of them the owner
+    has requests that stay open until jobs have ended, and in a fifth a subscription to events.
     """
     draw = random.Random(f"plan {seed}")
     has_meeting = nfaults is None
@@ -50,6 +54,7 @@ def draw_plan(seed: int, njobs: int | None = None, nfaults: int | None = None) -
         queues=queues,
     )
     plan = _with_long_requests(_with_new_durations(plan, has_faults=has_meeting))
+    plan = _with_subscription(plan)
     return _with_meeting(plan) if has_meeting else plan
 
 
@@ -71,6 +76,11 @@ def _with_new_durations(plan: Plan, *, has_faults: bool) -> Plan:
 def _with_long_requests(plan: Plan) -> Plan:
     draw = random.Random(f"long {plan.seed}")
     asked = draw_long_requests(draw, plan.jobs, plan.nnodes, plan.queues, SPAN_S)
+    return replace(plan, actions=(*plan.actions, *asked))
+
+
+def _with_subscription(plan: Plan) -> Plan:
+    asked = draw_subscription(random.Random(f"subscription {plan.seed}"), SPAN_S)
     return replace(plan, actions=(*plan.actions, *asked))
 
 

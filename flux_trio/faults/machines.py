@@ -10,6 +10,8 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+import msgspec
+
 from flux_trio.at_once import JobManagerAtOnce, ModulePlan, module_plans
 from flux_trio.config import Config
 from flux_trio.cores.job_manager.core import JobManagerCore
@@ -89,17 +91,24 @@ class JobManagerOfWorld(JobManagerAtOnce):
         self._timers: list[SetTimer[LateKey] | ClearTimer[LateKey]] = []
         self._host = None
         if given.plugins:
-            told = self.given(USERID, lambda: True)
+            told = msgspec.structs.replace(self.given(USERID, lambda: True), tell=self._tell)
             self._host = host_of(given.plugins, config, told, watchdog)
             self._host.jobs = core
         interests = tuple(dict.fromkeys((*USUAL, *given.hooks)))
-        plugins = PluginsOfWorld(interests, fault_of, self._answer_later, self._forget, self._host)
-        self.use(plugins)
+        self._plugins = PluginsOfWorld(
+            interests, fault_of, self._answer_later, self._forget, self._host
+        )
+        self.use(self._plugins)
 
     @property
     def entered(self) -> dict[str, list[int]]:
         """By plugin of a file: the jobs that have entered a state and have not left it."""
         return {} if self._host is None else self._host.entered
+
+    @property
+    def has_set_priority(self) -> bool:
+        """Whether a plugin of a file has set the priority of a job, other than by an answer."""
+        return self._plugins.has_set_priority
 
     def turn(self, now: float, inputs: Sequence[Any]) -> list[Any]:
         actions = self.answered(now, [self._through(each) for each in inputs])
@@ -113,6 +122,10 @@ class JobManagerOfWorld(JobManagerAtOnce):
         if kind == Kind.COUNTERS:
             notes = [each for each in notes if each["declared"] != each["recounted"]]
         super().note_all(kind, notes)
+
+    def _tell(self, operation: Any) -> None:
+        self._plugins.note(operation)
+        self._told.append(operation)
 
     def _through(self, item: Any) -> Any:
         """Return what the core gets: for the timer of a late answer the answer."""

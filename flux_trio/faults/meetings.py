@@ -192,12 +192,25 @@ def _there_and_back(table: Table) -> Meeting:
 
 
 def _purged_and_started_again(table: Table) -> Meeting:
-    """Finished jobs are purged; then the job manager, or all, is started again."""
+    """Finished jobs are purged; then the job manager, or all, is started again, or goes on."""
     draw = table.draw
     done = When(topics.JOB_PURGE, 1, draw.choice(("recv", "send", "send")), "response")
     at = round(draw.uniform(1.0, 40.0), 1)
     again: Fault = draw.choice((c.Reload("job-manager", done), c.RestartInstance(done, 0.5)))
-    return (again,), (Do(at, "purge"),)
+    return (again,) if draw.random() < 0.5 else (), (Do(at, "purge"),)
+
+
+def _between_stored_and_submitted(table: Table) -> Meeting:
+    """The job manager is started again after job-ingest has stored a job, and before it submits it.
+
+    job-ingest hangs meanwhile, so that the next job manager reads the job back.
+    """
+    draw = table.draw
+    stores = When(topics.KVS_COMMIT, table.some(), "send", party="job-ingest")
+    away = c.Linger("job-ingest", stores, draw.choice((0.5, 2.0)))
+    stored = When(topics.KVS_COMMIT, draw.choice((1, 1, 2)), "send", "response", party="kvs")
+    when = draw.choice((stores, stores, stored))
+    return (away, c.Crash("job-manager", when, draw.choice((0.0, 0.1, 0.5)))), ()
 
 
 def _shrunk_and_back(table: Table) -> Meeting:
@@ -219,5 +232,6 @@ _MEETINGS: Final[tuple[Callable[[Table], Meeting], ...]] = (
     _while_the_disk_is_full,
     _there_and_back,
     _purged_and_started_again,
+    _between_stored_and_submitted,
     _shrunk_and_back,
 )

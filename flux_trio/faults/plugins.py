@@ -24,6 +24,7 @@ from flux_trio.protocols import (
     JobState,
     JobView,
     PluginInterests,
+    SetPriority,
 )
 
 PRIORITIZE: Final = STATE_TOPICS[JobState.PRIORITY]
@@ -68,6 +69,8 @@ class PluginsOfWorld:
         self._fault_of = fault_of
         self._answer_later = answer_later
         self.cancel = forget
+        self.has_set_priority = False
+        """Whether a plugin of a file has set the priority of a job, other than by an answer."""
 
     def news(self) -> PluginInterests | None:
         if self._host is not None:
@@ -99,12 +102,19 @@ class PluginsOfWorld:
         if self._host is not None:
             answer = self._host.ask(question)
             assert answer is not None  # no handler is async
+            for operation in answer.operations:
+                self.note(operation)
             return answer
         if question.topic == PRIORITIZE and question.job is not None:
             return HookAnswer(priority=question.job.urgency)
         if question.topic == UPDATE_DURATION:
             return HookAnswer(handled=True, validated=True)  # as update-duration does for the owner
         return HookAnswer()
+
+    def note(self, operation: object) -> None:
+        """Note what a plugin of a file does, in a question or outside."""
+        if isinstance(operation, SetPriority):
+            self.has_set_priority = True
 
     def ask_jobs(self, question: AskJobs) -> JobsAnswered:
         answers = [self.ask(each) for each in question.questions()]

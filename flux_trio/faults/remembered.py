@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from flux_trio.cores.exec.core import ExecCore
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.cores.resource.core import ResourceCore
-from flux_trio.editions import CLASSIC, flux, rfc33
+from flux_trio.editions import CLASSIC, flux, rfc33, submission
 from flux_trio.editions.rfc32 import Released, Started
 from flux_trio.faults.pauses import core_of, names_of
 from flux_trio.faults.properties import Watcher, watching
@@ -171,7 +171,15 @@ class Refusals(Watcher):
         self._refused: set[int] = set()
 
     def observe(self, record: Record) -> None:
-        """Note the jobs whose last event is invalidate."""
+        """Note the jobs whose last event is invalidate, and those that job-ingest hears of."""
+        message = record.message
+        if (
+            type(message) is Response
+            and message.topic == topics.JOB_SUBMIT
+            and record.kind == Kind.SEND
+            and (told := read_if_valid(submission.REFUSALS, message)) is not None
+        ):
+            self._refused.update(jobid for jobid, _ in told.errors)
         if record.kind == Kind.EVENT and record.data:
             if record.data["name"] == JobEvent.INVALIDATE:
                 self._refused.add(record.data["id"])

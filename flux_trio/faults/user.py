@@ -7,12 +7,13 @@ from typing import Any, Final
 
 from flux_trio.config import DURATION_KEY
 from flux_trio.cores.turns import SetTimer, TimerFired
-from flux_trio.faults.clients import LATER, RETRY_S, Client
+from flux_trio.faults.clients import LATER, RETRY_S, Client, Subscribe
 from flux_trio.faults.workload import JOB_ACTIONS, Do, JobPlan, queue_name
 from flux_trio.formats import Idset, Jobspec
 from flux_trio.messages import Errno, Flag, Request, Response, topics
 
 PURGED_MAX: Final = 1000  # jobs of one purge: all that a world has
+EVERY_EVENT: Final = Subscribe("*")
 
 
 class Owner(Client):
@@ -30,6 +31,7 @@ class Owner(Client):
         self._behind: dict[int, list[int]] = {}  # requests about a job that has no id yet, by job
         self._told: dict[int, str] = {}  # what open streams of eventlogs have told, by place
         self.read: dict[int, str] = {}  # the eventlogs that were followed to their end, by job id
+        self._has_subscribed = False
         self._matchtag = 0
 
     def start(self, now: float) -> list[Any]:
@@ -64,6 +66,10 @@ class Owner(Client):
         self.waiting.clear()
         self._told.clear()
 
+    def reconnected(self, now: float) -> list[Any]:  # noqa: ARG002 - the interface
+        """Subscribe again: the subscription was the connection's."""
+        return [EVERY_EVENT] if self._has_subscribed else []
+
     def _do(self, place: int) -> list[Any]:
         asked = self._todo[place]
         if isinstance(asked, JobPlan):
@@ -72,6 +78,9 @@ class Owner(Client):
             if asked.job not in self.refused:
                 self._behind.setdefault(asked.job, []).append(place)
             return []
+        if asked.what == "subscribe":
+            self._has_subscribed = True
+            return [EVERY_EVENT]
         flags = Flag.STREAMING if asked.what == "watch" else 0
         return [self._request(place, *_method(asked, self.ids.get(asked.job, 0)), flags)]
 

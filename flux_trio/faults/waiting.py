@@ -31,7 +31,7 @@ class Waiting:
         """Take the next record; a Sink."""
         if record.kind != _HOOK or record.data is None or record.data["result"] is None:
             return
-        if not _is_about_priority(record.data["hook"]):
+        if not is_about_priority(record.data["hook"]):
             return
         if record.data["result"] in _HOLDING:
             self._held.add(record.data["id"])
@@ -64,7 +64,8 @@ class Waiting:
 
 
 @functools.cache
-def _is_about_priority(topic: str) -> bool:
+def is_about_priority(topic: str) -> bool:
+    """Return whether a plugin answers a question of this topic with a priority."""
     return hook_of(topic).returns is Returns.PRIORITY
 
 

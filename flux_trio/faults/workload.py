@@ -31,6 +31,7 @@ Action = Literal[
     "queue-drain",
     "queue-idle",
     "purge",
+    "subscribe",
 ]
 
 JOB_ACTIONS: Final = ("cancel", "urgency", "duration", "watch")
@@ -64,9 +65,9 @@ class Do(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     `job` is the place of a job in the plan, for cancel, urgency, duration and watch. `value` is the
     urgency, `seconds` the new time limit (0: no limit). watch follows the job's eventlog to its
     end. `rank` is the target of drain, undrain, down, up and exclude. include empties the exclude
-    group. purge removes all finished jobs. `queue` is the number of a named queue; without one a
-    request is about all queues. queue-drain and queue-idle wait until no job is left there, or
-    none runs.
+    group. purge removes all finished jobs. subscribe is not answered: from then on the owner gets
+    every event that is published. `queue` is the number of a named queue; without one a request is
+    about all queues. queue-drain and queue-idle wait until no job is left there, or none runs.
     """
 
     at: Seconds

@@ -35,6 +35,7 @@ from flux_trio.cores.turns import (
     TimerFired,
 )
 from flux_trio.faults.agenda import Agenda
+from flux_trio.faults.clients import Subscribe
 from flux_trio.faults.disk import Disk
 from flux_trio.faults.machines import USERID, Surroundings, is_late_answer, plans_of_world
 from flux_trio.faults.plugin_files import watchdog_of_world
@@ -97,6 +98,7 @@ class CoresWorld:
         self.inventory = given.inventory
         self.excluded = given.exclude  # the targets that are excluded from the start of each life
         self.missing = given.missing or {}  # those that are down from the start of each, and why
+        self.plugins = given.plugins  # files
         self._given = given
         self.config = config
         self._draw = random.Random(seed)
@@ -511,7 +513,7 @@ class CoresWorld:
             self._sender = station.name
             self.router.route(station.peer, each)
 
-    def _do_here(self, station: Station, action: RunnerAction[Hashable]) -> None:
+    def _do_here(self, station: Station, action: RunnerAction[Hashable] | Subscribe) -> None:
         match action:
             case SetTimer(key, at):
                 # the core does not know yet how far the clock was set since its turn
@@ -526,5 +528,7 @@ class CoresWorld:
                 self.trace.note_all(station.name, notes)
             case Exit(reason):
                 self.crash(station.name, reason)
+            case Subscribe(pattern):
+                station.peer.subscriptions.add(pattern)
             case _:
                 assert_never(action)
