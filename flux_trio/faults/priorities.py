@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from flux_trio.cores.job_manager.core import JobManagerCore
-from flux_trio.faults.catalogue.plugins import FAULTY
 from flux_trio.faults.machines import JobManagerOfWorld
 from flux_trio.faults.pauses import core_of
 from flux_trio.faults.plugins import PRIORITIZE
@@ -33,12 +32,13 @@ class Priorities(Watcher):
         self._has_others = False
 
     def observe(self, record: Record) -> None:
-        """Note another plugin that is asked for a priority, or a fault that answers for one."""
+        """Note a priority that another plugin says, or a fault that answers for one."""
         data = record.data
         if data is None:
             return
         if record.kind == Kind.HOOK:
-            if data["plugin"] not in _USUAL and is_about_priority(data["hook"]):
+            is_answered = data["result"] is not None and is_about_priority(data["hook"])
+            if is_answered and data["plugin"] != PriorityDefault.name:
                 self._has_others = True
         elif record.kind == Kind.FAULT and data.get("hook") == PRIORITIZE:
             self._has_others = True
@@ -53,9 +53,6 @@ class Priorities(Watcher):
             if job.state == JobState.SCHED and job.priority != wanted:
                 name = format_fluid(job.id, "f58")
                 self.found(f"{name} has the urgency {job.urgency}, and the priority {job.priority}")
-
-
-_USUAL: Final = (PriorityDefault.name, FAULTY)
 
 
 def _has_set_priority(world: CoresWorld) -> bool:
