@@ -25,6 +25,7 @@ from flux_trio.faults.properties import (
 )
 from flux_trio.faults.remembered import REMEMBERING
 from flux_trio.faults.told import OVER_TRACE
+from flux_trio.faults.updates import Requested
 from flux_trio.formats import EVENTLOG, FormatError, format_fluid, job_key, parse_eventlog
 from flux_trio.messages import Request, Response, topics
 from flux_trio.protocols import InvalidTransition, JobEvent, JobState, replay
@@ -178,5 +179,6 @@ OURS: Final = (
     *REMEMBERING,
     Subscribers,
     Priorities,
+    Requested,
 )
 """The properties that every world keeps, beside the judge's."""
