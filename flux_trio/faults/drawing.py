@@ -13,7 +13,7 @@ from flux_trio.faults.asking import (
     draw_new_durations,
     draw_subscription,
 )
-from flux_trio.faults.meetings import draw_meeting
+from flux_trio.faults.meetings import draw_lost_manager, draw_meeting
 from flux_trio.faults.plan import Plan
 from flux_trio.faults.swarm import Aim, draw_faults
 from flux_trio.faults.workload import Action, Do, JobPlan
@@ -55,7 +55,7 @@ def draw_plan(seed: int, njobs: int | None = None, nfaults: int | None = None) -
     )
     plan = _with_long_requests(_with_new_durations(plan, has_faults=has_meeting))
     plan = _with_subscription(plan)
-    return _with_meeting(plan) if has_meeting else plan
+    return _with_lost_manager(_with_meeting(plan)) if has_meeting else plan
 
 
 def _with_meeting(plan: Plan) -> Plan:
@@ -63,6 +63,13 @@ def _with_meeting(plan: Plan) -> Plan:
     draw = random.Random(f"meeting {plan.seed}")
     faults, actions = draw_meeting(draw, plan.jobs, plan.nnodes, plan.queues, SPAN_S)
     return replace(plan, faults=(*plan.faults, *faults), actions=(*plan.actions, *actions))
+
+
+def _with_lost_manager(plan: Plan) -> Plan:
+    """Return the plan with faults that end the job manager between two steps, in a fifth."""
+    draw = random.Random(f"lost manager {plan.seed}")
+    faults = draw_lost_manager(draw, plan.jobs, plan.nnodes, plan.queues, SPAN_S)
+    return replace(plan, faults=(*plan.faults, *faults))
 
 
 def _with_new_durations(plan: Plan, *, has_faults: bool) -> Plan:

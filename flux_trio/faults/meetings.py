@@ -200,19 +200,6 @@ def _purged_and_started_again(table: Table) -> Meeting:
     return (again,) if draw.random() < 0.5 else (), (Do(at, "purge"),)
 
 
-def _between_stored_and_submitted(table: Table) -> Meeting:
-    """The job manager is started again after job-ingest has stored a job, and before it submits it.
-
-    job-ingest hangs meanwhile, so that the next job manager reads the job back.
-    """
-    draw = table.draw
-    stores = When(topics.KVS_COMMIT, table.some(), "send", party="job-ingest")
-    away = c.Linger("job-ingest", stores, draw.choice((0.5, 2.0)))
-    stored = When(topics.KVS_COMMIT, draw.choice((1, 1, 2)), "send", "response", party="kvs")
-    when = draw.choice((stores, stores, stored))
-    return (away, c.Crash("job-manager", when, draw.choice((0.0, 0.1, 0.5)))), ()
-
-
 def _shrunk_and_back(table: Table) -> Meeting:
     """Nodes are excluded, and included again before the scheduler has released them."""
     draw = table.draw
@@ -232,6 +219,50 @@ _MEETINGS: Final[tuple[Callable[[Table], Meeting], ...]] = (
     _while_the_disk_is_full,
     _there_and_back,
     _purged_and_started_again,
-    _between_stored_and_submitted,
     _shrunk_and_back,
 )
+
+
+def draw_lost_manager(
+    draw: Random, jobs: Sequence[JobPlan], nnodes: int, queues: int, span_s: float
+) -> tuple[Fault, ...]:
+    """Return faults that end the job manager between two steps; in four of five cases nothing."""
+    if not jobs or draw.random() < 0.8:
+        return ()
+    between = draw.choice((_between_stored_and_submitted, _between_finish_and_release))
+    return between(Table(draw, jobs, nnodes, queues, span_s))
+
+
+def _between_stored_and_submitted(table: Table) -> tuple[Fault, ...]:
+    """The job manager is started again after job-ingest has stored a job, and before it submits it.
+
+    job-ingest hangs meanwhile, so that the next job manager reads the job back.
+    """
+    draw = table.draw
+    stores = When(topics.KVS_COMMIT, table.some(), "send", party="job-ingest")
+    away = c.Linger("job-ingest", stores, draw.choice((0.5, 2.0)))
+    stored = When(topics.KVS_COMMIT, draw.choice((1, 1, 2)), "send", "response", party="kvs")
+    when = draw.choice((stores, stores, stored))
+    return away, c.Crash("job-manager", when, draw.choice((0.0, 0.1, 0.5)))
+
+
+def _between_finish_and_release(table: Table) -> tuple[Fault, ...]:
+    """The job manager ends after it has stored the finish of a job, and before its release.
+
+    It takes one message after the other then. Mostly a start has three answers: the job has
+    started, it has finished, it is released.
+    """
+    draw = table.draw
+    nth = 3 * table.some() - draw.choice((1, 1, 1, 2))
+    finished = When("job-exec.start", nth, "send", "response")
+    released = When("job-exec.start", nth + 1, "recv", "response")
+    slow = c.Slow("job-manager", finished, 0.1, 5.0)
+    back = draw.choice((0.0, 0.5, 3.0))
+    gone: Fault = draw.choice(
+        (
+            c.Crash("job-manager", released, back),
+            c.CrashTogether(("job-manager", "job-exec"), released, back),
+            c.KillInstance(released, back),
+        )
+    )
+    return slow, gone
