@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from random import Random
+from typing import Any
 
 import pytest
 
 from flux_trio.cores.sched.granting import Grantings
 from flux_trio.faults import (
+    Crash,
     DiskFull,
     Do,
     JobPlan,
@@ -16,6 +18,7 @@ from flux_trio.faults import (
     NodesDown,
     Plan,
     Shrink,
+    Slow,
     When,
     draw_plan,
     run_plan,
@@ -23,7 +26,7 @@ from flux_trio.faults import (
 from flux_trio.faults.asking import draw_long_requests, draw_new_durations
 from flux_trio.faults.consistency import OURS
 from flux_trio.faults.drawing import SPAN_S
-from flux_trio.faults.meetings import Meeting, draw_meeting
+from flux_trio.faults.meetings import Meeting, draw_lost_manager, draw_meeting
 from flux_trio.faults.running import play
 from flux_trio.messages import topics
 from flux_trio.trace import Kind, Record
@@ -121,3 +124,46 @@ def test_long_requests_are_drawn_in_a_quarter_of_the_worlds() -> None:
     assert set(kinds) == {"watch", "queue-drain", "queue-idle"}
     assert {each.queue for actions in asked for each in actions} == {None, 0, 1}
     assert draw_long_requests(Random(0), (), 2, 2, 30.0) == ()
+
+
+def test_ends_of_the_job_manager_between_two_steps_are_drawn_in_a_fifth_of_the_worlds() -> None:
+    drawn = [draw_lost_manager(Random(seed), JOBS, 2, 0, 30.0) for seed in range(600)]
+    kinds = Counter(type(faults[0]) for faults in drawn if faults)
+    assert set(kinds) == {Linger, Slow}
+    assert all(30 < count < 90 for count in kinds.values())
+    assert draw_lost_manager(Random(0), (), 2, 0, 30.0) == ()
+
+
+def test_job_manager_reads_a_job_back_that_is_not_submitted_yet() -> None:
+    stores = When(topics.KVS_COMMIT, 1, "send", party="job-ingest")
+    faults = (Linger("job-ingest", stores, 2.0), Crash("job-manager", stores, 0.5))
+    events = [each for each in _told(faults) if each != "job-manager.submit"]
+    assert events[:2] == ["crashed", "started"]
+    assert _told(faults).index("job-manager.submit") > _told(faults).index("started")
+    assert run_plan(Plan(1, jobs=(JobPlan(),), faults=faults), properties=OURS).problems == ()
+
+
+def test_job_manager_ends_between_the_finish_of_a_job_and_its_release() -> None:
+    finished = When("job-exec.start", 2, "send", "response")
+    released = When("job-exec.start", 3, "recv", "response")
+    faults = (Slow("job-manager", finished, 0.1, 5.0), Crash("job-manager", released))
+    told = _told(faults)
+    assert told.index("finish") < told.index("crashed") < told.index("release")
+    assert told.count("finish") == 1
+    assert run_plan(Plan(1, jobs=(JobPlan(),), faults=faults), properties=OURS).problems == ()
+
+
+def _told(faults: tuple[Any, ...]) -> list[str]:
+    """The events of one job, what becomes of the job manager, and the submissions of ingest."""
+    trace: list[Record] = []
+    play(Plan(1, jobs=(JobPlan(),), faults=faults), [trace.append])
+    told = []
+    for each in trace:
+        data = each.data or {}
+        if each.kind == Kind.EVENT:
+            told.append(data["name"])
+        elif each.kind == Kind.MODULE and data["module"] == "job-manager":
+            told.append(data["what"])
+        elif each.kind == Kind.SEND and getattr(each.message, "topic", "") == topics.JOB_SUBMIT:
+            told.append(topics.JOB_SUBMIT)
+    return told[told.index("started") + 1 :]

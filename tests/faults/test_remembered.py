@@ -36,6 +36,7 @@ from flux_trio.faults.remembered import REMEMBERING, Promises, Refusals, Restart
 from flux_trio.faults.running import Game
 from flux_trio.faults.world import CoresWorld
 from flux_trio.formats import job_key
+from flux_trio.messages import Response, topics
 from flux_trio.protocols import JobEvent, JobState, Switches
 from flux_trio.trace import Kind, Record
 
@@ -155,6 +156,15 @@ def test_refused_job_that_is_stored_is_found() -> None:
         watcher.observe(event(job.id, JobEvent.INVALIDATE))
         watcher.rest()
         assert watcher.problem.endswith(".R is stored")
+
+
+def test_stored_job_that_job_ingest_hears_is_refused_is_found() -> None:
+    with watched(Refusals, Plan(1, jobs=WAITING[:1]), 5.0) as (world, watcher):
+        (job,) = core_of(world, "job-manager", JobManagerCore).active()
+        refused = Response(topics.JOB_SUBMIT, {"errors": [[job.id, "no"]]}, routes=("job-ingest",))
+        watcher.observe(Record(1, 0.0, Kind.SEND, "job-manager", message=refused))
+        watcher.rest()
+        assert "was refused, and " in watcher.problem
 
 
 def test_job_that_the_execution_service_forgets_is_found_while_the_manager_is_away() -> None:

@@ -17,32 +17,20 @@ WOULD_FIND: Final[dict[str, str]] = {
     ),
     "exec-forgets-untold-jobs": "more seeds: `known` finds it if a job ends without a job manager",
     "exec-released-stream-is-not-reopened": (
-        "a client that reads the output of a job while the job manager ends between the final "
-        "release and its commit; no client of a world reads output"
+        "jobs with processes: a client that reads the files of a job whose final release is sent "
+        "keeps it; a simulated job has no files, and is forgotten with the release"
     ),
     "inactive-job-stays-entered": (
         "a look at the plugin host between the end of a job and its removal, which come in one "
         "turn: nothing is left of it later"
     ),
-    "job-list-hears-of-no-purge": (
-        "a purge whose job manager goes on: in a world it meets the end of the job manager, after "
-        "which job-list reads anew what is stored"
-    ),
     "kvs-turns-held-commits-round": (
         "more seeds: several commits have to be in the transaction that finds the disk full; then "
         "`ordered` finds it"
     ),
-    "old-grant-is-kept-after-an-update": (
-        "an update of something else that the scheduler goes by, such as the queue; a new duration "
-        "is asked for when the job has its resources"
-    ),
     "multifactor-forgets-dependencies-of-before": (
         "a plugin that is loaded while jobs wait for a limit; after a restart the limit is reached "
         "again before they are asked about, since all jobs have been counted"
-    ),
-    "priority-default-keeps-the-first-priority": (
-        "a property that compares priorities with urgencies where no other plugin sets them: what "
-        "the job manager does itself, to hold a job or to expedite it, goes on"
     ),
     "read-back-job-is-refused": (
         "more seeds: the job manager has to read a job back after job-ingest has stored it and "
@@ -65,8 +53,8 @@ WOULD_FIND: Final[dict[str, str]] = {
         "more seeds: the job manager has to end while the scheduler looks up R of the jobs of hello"
     ),
     "sched-free-is-not-answered-when-late": (
-        "a job manager that frees what the scheduler does not hold; ours does not, and no job "
-        "manager of a world lies"
+        "a job manager that frees what the scheduler does not hold; ours does not. If one lies, "
+        "nobody waits for the answer: it is unloaded before the debts of a scheduler are counted"
     ),
     "sched-grant-number": (
         "more seeds: a grant has to be taken back, and the job to get another, before R is stored"
@@ -79,10 +67,6 @@ WOULD_FIND: Final[dict[str, str]] = {
     ),
     "sched-shrink-keeps-grants": (
         "more seeds: `taken-back` finds it if nodes are shrunk while R is being stored"
-    ),
-    "subscription-to-a-known-topic-is-lost": (
-        "a client that subscribes after others have come; modules subscribe as soon as they are "
-        "there, and every peer that comes or goes lets the router look at all subscriptions anew"
     ),
     "timers-overtake-messages": (
         "a message that waits at the very moment at which a timer fires, and clears this timer"

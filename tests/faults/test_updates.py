@@ -1,0 +1,76 @@
+"""The property that a job gets resources that were requested with its present jobspec."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
+from flux_trio.faults import Do, JobPlan, Plan, When, run_plan
+from flux_trio.faults.running import Game
+from flux_trio.faults.updates import Requested
+from flux_trio.messages import Request, topics
+from flux_trio.trace import Kind, Record
+
+DURATION = "attributes.system.duration"
+JOBSPEC = {"attributes": {"system": {"duration": 10.0}}}
+GRANTED = When("sched.alloc", type="response")
+UPDATED = (Do(0.0, "duration", seconds=60.0, when=GRANTED),)
+
+
+@pytest.fixture
+def watcher() -> Iterator[Any]:
+    with Game(Plan(1), properties=[Requested]) as game:
+        yield game._watchers[Requested]
+
+
+def sent(topic: str, **more: Any) -> Record:
+    return Record(1, 0.0, Kind.SEND, "job-manager", message=Request(topic, {"id": 5, **more}))
+
+
+def event(name: str, **context: Any) -> Record:
+    data = {"id": 5, "name": name, "context": context}
+    return Record(2, 0.0, Kind.EVENT, "job-manager", data=data)
+
+
+UPDATE = event("jobspec-update", **{DURATION: 60.0})
+ALLOC = event("alloc")
+REQUEST = sent(topics.SCHED_ALLOC, jobspec=JOBSPEC)
+GONE = Record(3, 0.0, Kind.MODULE, "broker", data={"module": "job-manager", "what": "crashed"})
+
+
+def test_resources_for_an_older_jobspec_are_found(watcher: Any) -> None:
+    for record in (REQUEST, UPDATE, ALLOC):
+        watcher.observe(record)
+    assert watcher.problem.endswith(f"were requested with {DURATION} 10.0, and it is 60.0")
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        (REQUEST, ALLOC),
+        (REQUEST, ALLOC, UPDATE),  # later it is a matter of the expiration
+        (UPDATE, ALLOC),  # of a plugin
+        (REQUEST, UPDATE, sent(topics.SCHED_CANCEL), ALLOC),  # they have crossed
+        (REQUEST, UPDATE, GONE, REQUEST, ALLOC),  # the update was never stored
+    ],
+)
+def test_other_resources_are_in_order(watcher: Any, records: tuple[Record, ...]) -> None:
+    for record in records:
+        watcher.observe(record)
+    assert watcher.problem == ""
+
+
+def test_update_that_crosses_a_grant_lets_the_job_be_requested_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plans = [
+        Plan(seed, jobs=(JobPlan(run=90.0, limit=10.0),), actions=UPDATED) for seed in range(9)
+    ]
+    for plan in plans:
+        assert run_plan(plan, properties=[Requested]).problems == ()
+    monkeypatch.setattr(SchedulerSide, "jobspec_changed", lambda *_: None)
+    broken = [run_plan(plan, properties=[Requested]).broken for plan in plans]
+    assert any("current" in each for each in broken)
