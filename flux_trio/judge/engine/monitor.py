@@ -49,6 +49,7 @@ class Monitor:
     """
 
     _is_noting = False
+    _is_packing = True
 
     def __init__(
         self,
@@ -62,7 +63,8 @@ class Monitor:
         self._rules = tuple(rules)
         self._plans = plans_of(self._rules)
         slots = self._plans.slots
-        self.slots: list[States] = [{(): True}, *map(_no_states, slots)]
+        no_states = _no_states if self._is_packing else _no_states_unpacked
+        self.slots: list[States] = [{(): True}, *map(no_states, slots)]
         self.states: Mapping[View | Rule, States] = {
             each: self.slots[slot] for each, slot in slots.items()
         }
@@ -146,6 +148,10 @@ class Monitor:
     def types(self) -> dict[int, Any]:
         """Return by slot the type of the states; `Standing.states` has the slots in their order."""
         return {slot: each.type for each, slot in self._plans.slots.items()}
+
+    def kept(self) -> Iterable[tuple[View | Rule, int]]:
+        """Return the views and rules that keep states, with their slots in `Standing.states`."""
+        return self._plans.slots.items()
 
     def put_down(self) -> Standing:
         """Return all that the monitor has, from which `take_up` goes on."""
@@ -320,6 +326,10 @@ class Monitor:
             is_missing=broken.is_missing,
             may_wait=broken.may_wait,
         )
+
+
+def _no_states_unpacked(_of: View | Rule) -> States:
+    return {}
 
 
 def _no_states(of: View | Rule) -> States:
