@@ -68,6 +68,8 @@ def report_lines(report: Report, directory: Path | None) -> Iterator[str]:
         f"{report.seconds:.1f} s of the processor, {report.rate:,.0f} transitions/s, "
         f"{report.memory // MIB:,} MiB"
     )
+    if report.nbegun > 1:
+        yield f"begun {report.nbegun} times, since rules compared what was not known before"
     if broken is None:
         what = "every state was met" if report.is_complete else "the search is not complete"
         yield f"{what}; no property was broken"
@@ -80,6 +82,7 @@ def report_json(report: Report, directory: Path | None) -> dict[str, Any]:
         "states": report.nstates,
         "transitions": report.ntransitions,
         "depth": report.depth,
+        "begun": report.nbegun,
         "at_rest": report.nrest,
         "seconds": round(report.seconds, 3),
         "rate": round(report.rate),

@@ -2,26 +2,51 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
+import msgspec
+
+from flux_trio.explore.order import Order
+from flux_trio.explore.placed import Placed, Spot
 from flux_trio.explore.remembered import digest
+from flux_trio.explore.settling import (
+    NOTHING,
+    KnowledgeRead,
+    Numbers,
+    Origins,
+    Places,
+    Settled,
+    Settler,
+    numbers_of,
+    settle_known,
+)
+from flux_trio.explore.small_world import MORTAL, WorldState
 from flux_trio.faults.lives import LONG_TEXT, all_clauses
-from flux_trio.judge import Monitor, Move, Standing, Violation, mover
+from flux_trio.judge import Monitor, Standing, Violation
+from flux_trio.judge.engine.causes import Causes
+from flux_trio.judge.engine.view import View
 from flux_trio.judge.rules import ALL_RULES
+from flux_trio.trace import Record
 
-_KNOWN_MAX: Final = 200_000  # states of rules that are kept without their places
+
+class Stood(NamedTuple):
+    """A judge that is put down in a state of a world."""
+
+    standing: Standing
+    slots: tuple[Settled, ...] = ()
 
 
 class Judge:
     """All clauses and invariants. `observe` is a Sink."""
 
     def __init__(self) -> None:
-        self._monitor = Monitor(ALL_RULES, all_clauses(), is_simulated=True)
-        self.observe = self._monitor.observe
-        self.put_down = self._monitor.put_down
-        self.take_up = self._monitor.take_up
-        self._movers = [(slot, mover(type_)) for slot, type_ in self._monitor.types().items()]
-        self._bare: dict[int, tuple[Any, int]] = {}
+        self._monitor = self._make()
+        self.observe: Callable[[Record], object] = self._monitor.observe
+
+    def _make(self) -> Monitor:
+        return Monitor(ALL_RULES, all_clauses(), is_simulated=True)
 
     @property
     def violations(self) -> list[Violation]:
@@ -33,26 +58,163 @@ class Judge:
         self._monitor.finish()
         return self.violations
 
-    def states(self, standing: Standing) -> bytes:
-        """Return a digest of the states of all rules, of whose records it has only which there are.
+    def put_down(self, world: WorldState) -> tuple[Stood, bytes]:  # noqa: ARG002 - see JudgeInOrder
+        """Return all that the judge has in this state of the world, and a digest of it: none."""
+        return Stood(self._monitor.put_down()), b""
 
-        The order of records is not in it: `docs/reference/explore.md` says what that may miss, and
-        why the other parts of the judge that are left out decide nothing.
-        """
-        found = [
-            (slot, frozenset([(key, self._hash_of(move, state)) for key, state in states]))
-            for slot, move in self._movers
-            if (states := standing.states[slot])
+    def take_up(self, stood: Stood, world: WorldState) -> None:  # noqa: ARG002 - see JudgeInOrder
+        """Go on from what was put down in this state of the world."""
+        self._monitor.take_up(stood.standing)
+
+
+class JudgeInOrder(Judge):
+    """A judge whose states have digests, with the order of all records that a rule may compare."""
+
+    def __init__(self, order: Order) -> None:
+        self.order = order
+        super().__init__()
+        self.observe = self._observe
+        count: Counter[str] = Counter()
+        self._settlers: dict[int, Settler] = {}
+        for each, slot in self._monitor.kept():
+            name = each.name if isinstance(each, View) else each.clause
+            count[name] += 1
+            number = f" ({count[name]})" if count[name] > 1 else ""
+            self._settlers[slot] = Settler(name + number, each.type, order)
+        self._slots = (NOTHING,) * len(self._monitor.slots)
+        self._last = 0
+
+    def _make(self) -> Monitor:
+        return _MonitorInOrder(self.order)
+
+    # --- the places of records
+
+    def _observe(self, record: Record) -> None:
+        ref: int = record.ref
+        if ref:
+            ref = Placed(ref, None if ref > self._last else self._link_of(record.party, ref))
+        self._monitor.observe(msgspec.structs.replace(record, n=Placed(record.n, None), ref=ref))
+
+    def _link_of(self, receiver: str, ref: int) -> Spot:
+        """Return the spot of the message sent at `ref` that a party takes up or loses."""
+        for party in self._world.parties:
+            if party.name == receiver:
+                for sender, waiting in party.station.links:
+                    if any(n == ref for n, _ in waiting):
+                        return self._spot_of_link(sender, receiver)
+        raise AssertionError(f"expected a message on its way to {receiver}, sent at {ref}")
+
+    def _spot_of_link(self, sender: str, receiver: str) -> Spot:
+        return self.order.spot(f"link {sender}>{receiver}", ())
+
+    # --- put down and taken up
+
+    def take_up(self, stood: Stood, world: WorldState) -> None:
+        super().take_up(stood, world)
+        self._world = world
+        self._slots = stood.slots
+        last = stood.standing.last
+        self._last = 0 if last is None else int(last.n)
+
+    def put_down(self, world: WorldState) -> tuple[Stood, bytes]:
+        standing = self._monitor.put_down()
+        origins: Origins = {}
+        slots = self._settled(standing, origins)
+        known = settle_known(standing.known, self.order, origins)
+        links = self._links_of(world)
+        if _has_moved(origins):
+            places = self._old(links) | known.places
+            for settled in slots:
+                places |= settled.places
+            self.order.moved({**places, **origins})
+        numbers = links | numbers_of(known.places)
+        for settled in slots:
+            numbers |= settled.numbers
+        shape = hash((standing.facts, tuple([each.shape for each in slots])))
+        parties = tuple([party.name for party in world.parties])
+        order = hash((known.shape, parties, inboxes(world), self.order.signs(numbers)))
+        states = (standing.states[0], *[settled.held for settled in slots[1:]])
+        stood = Stood(standing._replace(states=states, known=known.known), slots)
+        return stood, digest(repr((shape, order)).encode())
+
+    def _settled(self, standing: Standing, origins: Origins) -> tuple[Settled, ...]:
+        return tuple(
+            [
+                self._settlers[slot].settle(held, before, origins) if held and slot else NOTHING
+                for slot, (held, before) in enumerate(
+                    zip(standing.states, self._slots, strict=True)
+                )
+            ]
+        )
+
+    def _links_of(self, world: WorldState) -> Numbers:
+        """Return by link where the messages on their way were sent."""
+        return {
+            self._spot_of_link(sender, party.name): tuple([n for n, _ in waiting])
+            for party in world.parties
+            for sender, waiting in party.station.links
+        }
+
+    def _old(self, links: Numbers) -> Places:
+        """Return the places of links that were there before the transition."""
+        return {
+            spot: tuple([Placed(n, spot) for n in waiting if n <= self._last])
+            for spot, waiting in links.items()
+        }
+
+
+def _has_moved(origins: Origins) -> bool:
+    return any(
+        place.spot is not None and place.spot is not spot
+        for spot, places in origins.items()
+        for place in places
+    )
+
+
+def inboxes(world: WorldState) -> tuple[tuple[str, ...], ...]:
+    """Return whose messages wait at the modules that may end, in the order of the messages.
+
+    When a module ends, the broker answers for it in this order.
+    """
+    return tuple(
+        [
+            tuple(
+                [
+                    sender
+                    for _, sender in sorted(
+                        [(n, sender) for sender, waiting in party.station.links for n, _ in waiting]
+                    )
+                ]
+            )
+            for party in world.parties
+            if party.name in MORTAL and len(party.station.links) > 1
         ]
-        return digest(repr((hash(standing.facts), hash(tuple(found)))).encode())
+    )
 
-    def _hash_of(self, move: Move | None, state: Any) -> int:
-        """Return the hash of a state with 1 for each place of a record."""
-        found = self._bare.get(id(state))
-        if found is not None and found[0] is state:
-            return found[1]
-        if len(self._bare) >= _KNOWN_MAX:
-            self._bare.clear()
-        number = hash(state if move is None else move(state, bool))
-        self._bare[id(state)] = (state, number)
-        return number
+
+class _MonitorInOrder(Monitor):
+    """A monitor that keeps every state as it is, and notes what is read of the parties."""
+
+    _is_packing = False
+
+    def __init__(self, order: Order) -> None:
+        super().__init__(ALL_RULES, all_clauses(), is_simulated=True)
+        self._known = KnowledgeRead(order)
+        self._causes = _CausesByNumber(all_clauses())
+
+
+class _CausesByNumber(Causes):
+    """Takes the places in violations as numbers: the search ends with them."""
+
+    def of_record(self, found: list[Violation]) -> list[Violation]:
+        return super().of_record([_by_number(each) for each in found])
+
+    def of_debts(self, found: Iterable[Violation]) -> list[Violation]:
+        return super().of_debts([_by_number(each) for each in found])
+
+
+def _by_number(violation: Violation) -> Violation:
+    record = violation.record
+    record = msgspec.structs.replace(record, n=int(record.n), ref=int(record.ref))
+    because = tuple(map(int, violation.because))
+    return msgspec.structs.replace(violation, record=record, because=because)

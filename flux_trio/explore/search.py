@@ -2,6 +2,9 @@
 
 A state that was met before, by its identity, is not followed again. The judge is carried along the
 first path to each state, which is a shortest one, and judges every transition out of the state.
+
+With the states of the rules, the search learns on its way which records the rules compare
+(`Order`). When it has learned something, it begins again: it may have taken two states for one.
 """
 
 from __future__ import annotations
@@ -13,18 +16,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from flux_trio.explore.compared import COMPARED, READ
 from flux_trio.explore.identity import identity
-from flux_trio.explore.judging import Judge
+from flux_trio.explore.judging import Judge, JudgeInOrder, Stood
+from flux_trio.explore.order import Order
 from flux_trio.explore.small_world import Choice, SmallWorld, Strike, WorldState
 from flux_trio.faults.consistency import eventlogs_are_whole
 from flux_trio.faults.plan import Plan
 from flux_trio.faults.properties import no_job_runs_twice
 from flux_trio.faults.running import ERROR
 from flux_trio.formats import format_fluid
-from flux_trio.judge import Standing
 
 TOLD_EVERY: Final = 2_000
 """Transitions after which the progress is told."""
+
+REHEARSED: Final = 2_000
+"""A search that has learned something begins again when it has met so many states; then, when it
+has met eight times as many. So it learns the most of what there is to learn from few states."""
 
 AT_REST: Final = (no_job_runs_twice, eventlogs_are_whole)
 """The properties of worlds of seeds that are asked for at rest; those of job-list are left out."""
@@ -32,7 +40,7 @@ AT_REST: Final = (no_job_runs_twice, eventlogs_are_whole)
 Path: TypeAlias = tuple[int, ...]
 """By step, the place of what happens among the choices of the world."""
 
-_Met: TypeAlias = tuple[int, WorldState, Standing]
+_Met: TypeAlias = tuple[int, WorldState, Stood]
 
 
 @dataclass
@@ -61,11 +69,22 @@ class Report:
     """Of the processor."""
     is_complete: bool = False
     broken: Broken | None = None
+    nbegun: int = 1
+    """How often the search began; the other counts, but for `seconds`, are of the last time."""
+    nlost: int = 0
+    """Transitions of the times before."""
 
     @property
     def rate(self) -> float:
         """Transitions in a second of the processor."""
-        return self.ntransitions / self.seconds if self.seconds else 0.0
+        return (self.ntransitions + self.nlost) / self.seconds if self.seconds else 0.0
+
+    def begin_again(self) -> None:
+        """Count from the start."""
+        self.nbegun += 1
+        self.nlost += self.ntransitions
+        self.nstates, self.ntransitions, self.depth, self.nrest, self.nwaiting = 1, 0, 0, 0, 0
+        self.broken = None
 
     @property
     def memory(self) -> int:
@@ -77,17 +96,20 @@ class Search:
     """A search through the world of `plan`; raises UnsuitablePlan.
 
     If it is `with_rules`, states of the world with different states of the judge's rules are
-    different, except for the order and the age of the records that the rules refer to.
+    different, and so are those with another order of the records that the rules may compare.
     """
 
     def __init__(self, plan: Plan, *, with_rules: bool = False) -> None:
         self.report = Report(plan)
-        self._judge = Judge()
+        self.order = Order(COMPARED, READ)
+        self._judge = JudgeInOrder(self.order) if with_rules else Judge()
         self._with_rules = with_rules
         self._world = SmallWorld(plan, [self._judge.observe])
         self._known: set[bytes] = set()
-        self._before = array("q")  # by number of a state: the one from which it was met first
-        self._by = array("H")  # and by which choice
+        self._before = array("q", [-1])  # by number: the state from which it was met first
+        self._by = array("H", [0])  # and by which choice
+        self._first = self._world.put_down()
+        self._stood, _ = self._judge.put_down(self._first)
 
     def run(
         self,
@@ -100,21 +122,40 @@ class Search:
         """
         report = self.report
         began = time.process_time()
-        first = self._world.put_down()
-        self._is_new(first)
-        self._before.append(-1)
-        self._by.append(0)
-        met: list[_Met] = [(0, first, self._judge.put_down())]
         try:
-            while met and not report.broken and not _is_full(report, states_max):
-                met = self._follow(met, states_max, lambda: self._tell(began, tell))
-                report.depth += bool(met)
+            while True:
+                nlearned = self.order.nlearned
+                left = self._search(states_max, lambda: self._tell(began, tell))
+                report.is_complete = not left
+                if nlearned == self.order.nlearned or _is_full(report, states_max):
+                    break
+                self._forget()
         except KeyboardInterrupt:
             pass
-        else:
-            report.is_complete = not met
         self._tell(began, tell)
         return report
+
+    def _search(self, states_max: int | None, tell: Callable[[], None]) -> bool:
+        """Search from the first state; return whether states are left to follow."""
+        report = self.report
+        self._world.take_up(self._first)
+        self._judge.take_up(self._stood, self._first)
+        first = self._met_first(self._first)
+        met: list[_Met] = [(0, self._first, first)] if first is not None else []
+        nlearned = self.order.nlearned
+        enough = REHEARSED * 8 ** (report.nbegun - 1)
+        while met and not report.broken and not _is_full(report, states_max):
+            if report.nstates >= enough and self.order.nlearned > nlearned:
+                break
+            met = self._follow(met, states_max, tell)
+            report.depth += bool(met)
+        return bool(met or report.broken)
+
+    def _forget(self) -> None:
+        """Begin again, with all that was learned."""
+        self.report.begin_again()
+        self._known.clear()
+        del self._before[1:], self._by[1:]
 
     def _tell(self, began: float, tell: Callable[[Report], object]) -> None:
         self.report.seconds = time.process_time() - began
@@ -126,16 +167,16 @@ class Search:
         """Follow all states of one depth; return those of the next one, or where it ended."""
         report, world, judge = self.report, self._world, self._judge
         after: list[_Met] = []
-        for place, (number, state, standing) in enumerate(met):
+        for place, (number, state, stood) in enumerate(met):
             world.take_up(state)
             choices = world.choices()
             if all(isinstance(each, Strike) for each in choices):
                 report.nrest += 1
-                judge.take_up(standing)
+                judge.take_up(stood, state)
                 self._look_at_rest(number)
             for by, choice in enumerate(choices):
                 world.take_up(state)
-                judge.take_up(standing)
+                judge.take_up(stood, state)
                 world.do(choice)
                 report.ntransitions += 1
                 if not report.ntransitions % TOLD_EVERY:
@@ -146,23 +187,27 @@ class Search:
                 if report.broken:
                     return after
                 reached = world.put_down()
-                if self._is_new(reached):
+                new = self._met_first(reached)
+                if new is not None:
                     self._before.append(number)
                     self._by.append(by)
-                    after.append((report.nstates, reached, judge.put_down()))
+                    after.append((report.nstates, reached, new))
                     report.nstates += 1
             if _is_full(report, states_max):
                 return [*met[place + 1 :], *after]
         return after
 
-    def _is_new(self, state: WorldState) -> bool:
+    def _met_first(self, state: WorldState) -> Stood | None:
+        """Return the judge in this state of the world; None if the state was met before."""
         name = identity(state, self._world.machines)
+        stood = None
         if self._with_rules:
-            name += self._judge.states(self._judge.put_down())
+            stood, of_judge = self._judge.put_down(state)
+            name += of_judge
         if name in self._known:
-            return False
+            return None
         self._known.add(name)
-        return True
+        return stood or self._judge.put_down(state)[0]
 
     def _found(self) -> tuple[str, str] | None:
         """Return what the last transition has broken: the property, and how."""

@@ -1,23 +1,23 @@
-"""Searches that note what they meet, and one that keeps the order of records.
+"""Searches that note what they meet, and one that keeps the whole order of records.
 
-`Search` takes of the records that the states of rules refer to only which there are. `InOrder`
-keeps their order among each other, what the parties have taken up by when, and the order of the
-messages on their way: all that a rule may read, but for the numbers of the records. What one way to
-a state may be judged by and another one may not, makes two states of it.
+`Search` keeps the order of the records that rules compare. `InOrder` keeps that of all records that
+the states of rules refer to, what the parties have taken up by when, and the order of the messages
+on their way: all that a rule may read, but for the numbers of the records.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Final
+from typing import Any, Final
 
 from flux_trio.explore import Search
 from flux_trio.explore.identity import identity
+from flux_trio.explore.judging import Stood
 from flux_trio.explore.small_world import WorldState
 from flux_trio.faults import Plan
 from flux_trio.judge import Monitor, Standing
 from flux_trio.judge.engine.knowing import Known
-from flux_trio.judge.engine.place import Place, renumbered
+from flux_trio.judge.engine.place import Place, mover, renumbered
 from flux_trio.judge.rules import ALL_RULES
 
 _TYPES: Final = Monitor(ALL_RULES, {}).types()
@@ -30,25 +30,30 @@ class Noting(Search):
         self.of_cores: set[bytes] = set()
         super().__init__(plan, with_rules=True)
 
-    def _is_new(self, state: WorldState) -> bool:
+    def _met_first(self, state: WorldState) -> Stood | None:
         self.of_cores.add(identity(state, self._world.machines))
-        return super()._is_new(state)
+        return super()._met_first(state)
 
 
 class InOrder(Noting):
-    """A search that keeps the order of the records that the states of rules refer to."""
+    """A search that keeps the order of all records that the states of rules refer to."""
 
     def __init__(self, plan: Plan) -> None:
         self._met: set[Hashable] = set()
         super().__init__(plan)
 
-    def _is_new(self, state: WorldState) -> bool:
-        super()._is_new(state)
-        standing = self._judge.put_down()
-        found = (identity(state, self._world.machines), in_order(standing, state))
+    def _met_first(self, state: WorldState) -> Stood | None:
+        name = identity(state, self._world.machines)
+        self.of_cores.add(name)
+        stood, _ = self._judge.put_down(state)
+        found = (name, in_order(stood.standing, state))
         is_new = found not in self._met
         self._met.add(found)
-        return is_new
+        return stood if is_new else None
+
+    def _forget(self) -> None:
+        self._met.clear()
+        super()._forget()
 
 
 def in_order(standing: Standing, world: WorldState) -> Hashable:
@@ -60,6 +65,12 @@ def in_order(standing: Standing, world: WorldState) -> Hashable:
     on_their_way = tuple([n for _, waiting in links for n, _ in waiting])
     typed = [(_TYPES.get(slot), state) for slot, _, state in held]
     typed += [(Known, standing.known), (tuple[Place, ...], on_their_way)]
-    *states, known, sent = renumbered(typed)
+    *states, known, sent = renumbered([(type_, _plain(type_, state)) for type_, state in typed])
     named = frozenset((slot, key, each) for (slot, key, _), each in zip(held, states, strict=True))
     return hash((standing.facts, named, known, sent, standing.left, standing.first))
+
+
+def _plain(type_: Any, state: Any) -> Any:
+    """Return a state with numbers in place of places that note what they are compared with."""
+    move = mover(type_)
+    return state if move is None else move(state, int)

@@ -11,7 +11,7 @@ import pytest
 
 from flux_trio.explore import WORLDS, Search, SmallWorld, search
 from flux_trio.explore.identity import identity
-from flux_trio.explore.small_world import Choice, Fire, Strike
+from flux_trio.explore.small_world import Choice, Fire, Strike, WorldState
 from flux_trio.faults import Crash, Do, JobPlan, Plan
 from flux_trio.formats import parse_eventlog
 from flux_trio.protocols.alloc import ALLOC, AllocEvent, AllocState
@@ -35,6 +35,19 @@ History = frozenset[tuple[str, ...]]
 
 class GoingOn(SmallWorld):
     """The clock goes on: of all timers those that are due first fire, at their time."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        self._moments: dict[int, tuple[WorldState, float]] = {}
+        super().__init__(*args, **more)
+
+    def put_down(self) -> WorldState:
+        state = super().put_down()
+        self._moments[id(state)] = (state, self.passed)
+        return state
+
+    def take_up(self, state: WorldState) -> None:
+        super().take_up(state)
+        _, self.passed = self._moments[id(state)]
 
     def choices(self) -> list[Choice]:
         still = [each for each in super().choices() if not isinstance(each, Fire)]

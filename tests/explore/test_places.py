@@ -1,4 +1,4 @@
-"""What a search leaves out of the states of the rules changes no verdict."""
+"""The order of records that a search leaves out of its states changes no verdict."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ def test_nothing_grows_old_and_no_debt_is_kept_while_the_clock_stands_still(plan
     trace: list[Record] = []
     judge = Judge()
     world = SmallWorld(plan, [trace.append, judge.observe])
-    clock = judge.put_down().clock
+    clock = judge.put_down(world.put_down())[0].standing.clock
     for seed in range(5):
         first = world.put_down()
-        standing = judge.put_down()
+        stood, _ = judge.put_down(first)
         walk(plan, seed, world, trace)
-        left = judge.put_down()
+        left = judge.put_down(first)[0].standing
         assert (left.clock, left.clock.old, left.left, left.first) == (clock, 0, (), ())
         world.take_up(first)
-        judge.take_up(standing)
+        judge.take_up(stood, first)

@@ -1,0 +1,121 @@
+"""Which order of records is part of a state: that which a rule may ask for.
+
+`Order` has the pairs of spots whose places are compared. It learns a pair when a rule compares two
+places that stand there, or when a place moves to where it is compared. What was explored before may
+have taken two states for one; so a search that has learned a pair begins again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Final
+
+from flux_trio.explore.placed import Placed, Spot
+
+ALL: Final = "all"
+"""Places of the two spots are compared whatever their keys are."""
+SAME: Final = "same"
+"""Places of the two spots are compared if they have the same key."""
+
+Present = Mapping[Spot, Sequence[int]]
+"""The places that stand at each spot, in order."""
+
+
+class Order:
+    """What is compared and read, as far as it is known."""
+
+    def __init__(
+        self, pairs: Mapping[tuple[str, str], str] | None = None, parts: Iterable[str] = ()
+    ) -> None:
+        self.pairs = dict(pairs or {})
+        """The names of two spots whose places are compared: ALL or SAME."""
+        self.parts = set(parts)
+        """The parts of what the parties have taken up (`knowing`) that are read."""
+        self.nlearned = 0
+        """How often something was learned."""
+        self._spots: dict[tuple[str, Hashable], Spot] = {}
+        self._of_name: dict[str, list[Spot]] = {}
+        self._met: dict[frozenset[Spot], list[tuple[Spot, Spot]]] = {}
+
+    def spot(self, name: str, key: Hashable) -> Spot:
+        """Return the spot with this name and key."""
+        found = self._spots.get((name, key))
+        if found is None:
+            found = Spot(name, key, len(self._spots), self.note)
+            self._spots[name, key] = found
+            self._of_name.setdefault(name, []).append(found)
+            for pair in self.pairs:
+                if name in pair:
+                    self._join(pair)
+        return found
+
+    # --- learning
+
+    def note(self, one: Spot, other: Spot) -> None:
+        """Places of these two spots are compared: learn the pair, if it is not known."""
+        if other in one.others:
+            return
+        pair = min((one.name, other.name), (other.name, one.name))
+        is_first = pair not in self.pairs
+        self.pairs[pair] = SAME if is_first and one.key == other.key else ALL
+        self.nlearned += 1
+        self._join(pair)
+
+    def read(self, part: str) -> None:
+        """A rule reads a part of what the parties have taken up."""
+        if part not in self.parts:
+            self.parts.add(part)
+            self.nlearned += 1
+
+    def moved(self, now: Mapping[Spot, Sequence[Placed]]) -> None:
+        """Learn what a transition asks for: `now` has the places as they stood before it.
+
+        Two places that are compared where they stand now must have been told apart before.
+        """
+        for spot, places in now.items():
+            for place in places:
+                if place.spot is not None and place.spot is not spot:
+                    for other in tuple(spot.others):
+                        for each in now.get(other, ()):
+                            if each.spot is not None and each is not place:
+                                self.note(place.spot, each.spot)
+
+    def _join(self, pair: tuple[str, str]) -> None:
+        """Tell the spots of these names of each other."""
+        is_all = self.pairs[pair] == ALL
+        for one in self._of_name.get(pair[0], ()):
+            for other in self._of_name.get(pair[1], ()):
+                if is_all or one.key == other.key:
+                    one.others.add(other)
+                    other.others.add(one)
+        self._met.clear()
+
+    # --- the order of a state
+
+    def signs(self, present: Present) -> tuple[int, ...]:
+        """Return of each two places that may be compared which one is older: -1, 0 or 1."""
+        spots = frozenset([spot for spot in present if spot.others])
+        pairs = self._met.get(spots)
+        if pairs is None:
+            pairs = self._met[spots] = _pairs_of(spots)
+        return tuple(
+            [
+                (a > b) - (a < b)
+                for one, other in pairs
+                for a in present[one]
+                for b in present[other]
+            ]
+        )
+
+
+def _pairs_of(spots: frozenset[Spot]) -> list[tuple[Spot, Spot]]:
+    return [
+        (one, other)
+        for one in sorted(spots, key=_number_of)
+        for other in sorted(one.others & spots, key=_number_of)
+        if one.number <= other.number
+    ]
+
+
+def _number_of(spot: Spot) -> int:
+    return spot.number

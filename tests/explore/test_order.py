@@ -1,0 +1,277 @@
+"""The order of records is part of a state as far as a rule may ask for it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from flux_trio.explore import Search
+from flux_trio.explore.identity import identity
+from flux_trio.explore.judging import Stood
+from flux_trio.explore.order import ALL, SAME, Order
+from flux_trio.explore.placed import Placed, Spot
+from flux_trio.explore.small_world import Choice, WorldState
+from flux_trio.faults import Crash, Do, JobPlan, Plan
+from flux_trio.judge.engine.facts import Facts
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.rule import Broken, Rules, Step, job_id, logged, no_key, received
+from flux_trio.judge.engine.selector import ANY_TOPIC, topic_of
+from flux_trio.judge.engine.view import Live
+from flux_trio.judge.rules import ALL_RULES
+from flux_trio.messages import topics
+from flux_trio.trace import Record
+
+ONE = Plan(seed=0, nnodes=1, cores=1, jobs=(JobPlan(),))
+HOLD = msgspec.structs.replace(ONE, actions=(Do(0.0, "urgency", value=0),))
+CANCEL = msgspec.structs.replace(ONE, actions=(Do(0.0, "cancel"),))
+EXEC = msgspec.structs.replace(ONE, jobs=(JobPlan(run=0.0),), faults=(Crash("job-exec", 1),))
+RULES_OF_JUDGE = "flux_trio.explore.judging.ALL_RULES"
+
+
+# --- places that are compared
+
+
+def two(order: Order, keys: tuple[object, object] = ((), ())) -> tuple[Placed, Placed]:
+    """An older and a newer place at two spots."""
+    return Placed(3, order.spot("one", keys[0])), Placed(5, order.spot("other", keys[1]))
+
+
+@pytest.mark.parametrize(
+    "compare",
+    [operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne, max, min],
+)
+def test_comparison_of_two_places_is_learned(compare: Callable[[int, int], object]) -> None:
+    order = Order()
+    one, other = two(order)
+    assert str(compare(one, other)) == str(compare(3, 5))
+    assert order.pairs == {("one", "other"): SAME}
+    assert order.nlearned == 1
+    compare(one, other)
+    assert order.nlearned == 1
+
+
+@pytest.mark.parametrize(
+    "compare", [sorted, lambda pair: pair[0] in pair[1:], lambda pair: (pair[0],) < (pair[1],)]
+)
+def test_comparison_within_a_collection_is_learned(compare: Callable[[Any], object]) -> None:
+    order = Order()
+    compare(list(two(order)))
+    assert order.pairs == {("one", "other"): SAME}
+
+
+def test_comparison_with_a_new_record_or_with_no_place_is_not_learned() -> None:
+    order = Order()
+    one, _ = two(order)
+    assert one < Placed(9, None)
+    assert one > 0
+    assert one != None  # noqa: E711 - the comparison itself
+    assert one
+    assert f"{one}" == "3"
+    assert order.pairs == {}
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda place: place + 1,
+        lambda place: 1 + place,
+        lambda place: place - 1,
+        lambda place: 9 - place,
+        lambda place: place << 1,
+        lambda place: -place,
+        lambda place: place < 4,
+        lambda place: {place},
+        lambda place: {place: 1},
+        lambda place: hash((place,)),
+    ],
+)
+def test_any_other_use_of_the_number_of_a_record_raises(use: Callable[[Placed], object]) -> None:
+    one, _ = two(Order())
+    with pytest.raises(TypeError):
+        use(one)
+
+
+def test_places_with_different_keys_are_compared_whatever_the_keys_are() -> None:
+    order = Order()
+    operator.lt(*two(order, (1, 1)))
+    assert order.pairs == {("one", "other"): SAME}
+    assert order.spot("other", 2) not in order.spot("one", 1).others
+    operator.lt(*two(order, (1, 2)))
+    assert order.pairs == {("one", "other"): ALL}
+    assert order.spot("other", 7) in order.spot("one", 3).others
+
+
+def test_places_that_come_to_where_they_are_compared_must_have_been_told_apart_before() -> None:
+    order = Order()
+    operator.lt(*two(order))
+    here, there = Placed(3, order.spot("first", ())), Placed(5, order.spot("second", ()))
+    order.moved({order.spot("one", ()): [here], order.spot("other", ()): [there]})
+    assert order.pairs == {("one", "other"): SAME, ("first", "second"): SAME}
+
+
+def test_place_that_comes_to_two_spots_and_a_new_one_ask_for_nothing() -> None:
+    order = Order()
+    operator.lt(*two(order))
+    here, new = Placed(3, order.spot("first", ())), Placed(5, None)
+    one, other = order.spot("one", ()), order.spot("other", ())
+    order.moved({one: [here], other: [here]})
+    order.moved({one: [here], other: [new]})
+    assert order.pairs == {("one", "other"): SAME}
+
+
+def test_signs_tell_the_order_of_what_is_compared_alone() -> None:
+    order = Order()
+    one, other = two(order)
+    left = order.spot("left out", ())
+    operator.lt(one, other)
+    spots: tuple[Spot, Spot] = (order.spot("one", ()), order.spot("other", ()))
+    first = order.signs({spots[0]: (3,), spots[1]: (5,), left: (1,)})
+    assert first == order.signs({spots[0]: (8,), spots[1]: (9,), left: (10,)})
+    assert first != order.signs({spots[0]: (5,), spots[1]: (3,), left: (1,)})
+    assert first != order.signs({spots[0]: (3,), spots[1]: (3,), left: (1,)})
+
+
+# --- the search
+
+
+def test_search_that_has_learned_something_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flux_trio.explore.search.COMPARED", {})
+    search = Search(ONE, with_rules=True)
+    report = search.run()
+    assert report.nbegun == 2
+    assert report.is_complete
+    assert ("link.answered", "link.lost") in search.order.pairs
+
+
+def test_search_that_knows_what_is_compared_begins_once() -> None:
+    assert Search(ONE, with_rules=True).run().nbegun == 1
+
+
+class _Both(Live, frozen=True, gc=False):
+    """Where the execution service heard of the exception, and where the scheduler of the cancel."""
+
+    exec: Place = 0
+    sched: Place = 0
+
+
+def planted(is_broken: Callable[[int, int], bool]) -> Rules:
+    """A rule about the order of two records of which no core knows."""
+    rules = Rules()
+
+    @rules.rule(
+        "planted",
+        received("event", topics.JOB_EXCEPTION_EVENT),
+        received("request", topics.SCHED_CANCEL),
+        received("response", topics.SCHED_ALLOC),
+        key=no_key,
+        state=_Both,
+    )
+    def rule(state: Any, record: Record, _facts: Facts) -> Step:
+        both = state or _Both()
+        match topic_of(record):
+            case topics.JOB_EXCEPTION_EVENT:
+                return Step(both.but(exec=record.n) if record.party == "job-exec" else both)
+            case topics.SCHED_CANCEL:
+                return Step(both.but(sched=record.n))
+        is_wrong = both.exec and both.sched and is_broken(both.exec, both.sched)
+        return Step(both, broken=Broken("in the wrong order") if is_wrong else None)
+
+    return rules
+
+
+@pytest.mark.parametrize("is_broken", [operator.lt, operator.gt])
+def test_violation_that_the_order_alone_shows_is_found(
+    monkeypatch: pytest.MonkeyPatch, is_broken: Callable[[int, int], bool]
+) -> None:
+    monkeypatch.setattr(RULES_OF_JUDGE, (*ALL_RULES, *planted(is_broken).all))
+    broken = Search(CANCEL, with_rules=True).run().broken
+    assert broken is not None
+    assert (broken.name, len(broken.path)) == ("planted", 8)
+
+
+def test_without_the_order_one_of_these_violations_is_missed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Order, "signs", lambda *_: ())
+    found = []
+    for is_broken in (operator.lt, operator.gt):
+        with monkeypatch.context() as patched:
+            patched.setattr(RULES_OF_JUDGE, (*ALL_RULES, *planted(is_broken).all))
+            found.append(Search(CANCEL, with_rules=True).run().broken)
+    assert [each is None for each in found].count(True) == 1
+
+
+def test_violations_of_one_transition_have_a_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = Rules()
+
+    @rules.rule("planted", logged(ANY_TOPIC), key=job_id, state=Place)
+    def rule(last: Any, record: Record, _facts: Facts) -> Step:
+        is_wrong = last is not None
+        return Step(record.n, broken=Broken("another event", (last,)) if is_wrong else None)
+
+    monkeypatch.setattr(RULES_OF_JUDGE, (*ALL_RULES, *rules.all))
+    broken = Search(ONE, with_rules=True).run().broken
+    assert broken is not None
+    assert broken.name == "planted"
+
+
+# --- states that are taken for one
+
+
+class Ways(Search):
+    """Looks how each state goes on, on the way on which it was met first and on others."""
+
+    def names_after(self, state: WorldState, stood: Stood) -> dict[Choice, bytes]:
+        """Return by what happens next the name of the state that is reached, with the judge's."""
+        found = {}
+        self._world.take_up(state)
+        for choice in self._world.choices():
+            reached, on = self.step(state, stood, choice)
+            found[choice] = self.name(reached, on)
+        return found
+
+    def step(self, state: WorldState, stood: Stood, choice: Choice) -> tuple[WorldState, Stood]:
+        self._world.take_up(state)
+        self._judge.take_up(stood, state)
+        self._world.do(choice)
+        assert self._judge.violations == []
+        reached = self._world.put_down()
+        return reached, self._judge.put_down(reached)[0]
+
+    def name(self, state: WorldState, stood: Stood) -> bytes:
+        self._judge.take_up(stood, state)
+        return identity(state, self._world.machines) + self._judge.put_down(state)[1]
+
+    def twins(self, ntwins_max: int) -> list[tuple[object, object]]:
+        """Return of so many twins how the first one goes on, and how the other one does."""
+        first = (self._first, self._stood)
+        known = {self.name(*first): self.names_after(*first)}
+        met = [first]
+        found: list[tuple[object, object]] = []
+        while met and len(found) < ntwins_max:
+            state, stood = met.pop()
+            self._world.take_up(state)
+            for choice in self._world.choices():
+                reached = self.step(state, stood, choice)
+                name, after = self.name(*reached), self.names_after(*reached)
+                if name in known:
+                    found.append((known[name], after))
+                else:
+                    known[name] = after
+                    met.append(reached)
+        return found
+
+
+@pytest.mark.parametrize("plan", [HOLD, CANCEL, EXEC], ids=["hold", "cancel", "exec"])
+def test_states_that_are_taken_for_one_go_on_alike_with_the_rules(plan: Plan) -> None:
+    ways = Ways(plan, with_rules=True)
+    nlearned, twins = -1, list[tuple[object, object]]()
+    while nlearned < ways.order.nlearned:  # until there is no more to learn
+        nlearned, twins = ways.order.nlearned, ways.twins(200)
+    assert len(twins) >= 50
+    for one, other in twins:
+        assert one == other
