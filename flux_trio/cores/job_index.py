@@ -80,12 +80,12 @@ def ended_at(t_inactive: float) -> int:
 
 def read_ended(key: str, value: str | None) -> Ended:
     """Return the entry of a finished job; the value is None if it is damaged."""
-    told = _DAMAGED
+    stored = _DAMAGED
     if value is not None:
         with suppress(msgspec.MsgspecError):  # a repair could not restore the value
-            told = _VALUE.decode(value)
+            stored = _VALUE.decode(value)
     usec = int(key.split(".", 2)[1], 16)
-    return Ended(jobid_in(key), usec, told.userid, told.result, told.name, told.queue)
+    return Ended(jobid_in(key), usec, stored.userid, stored.result, stored.name, stored.queue)
 
 
 def ended_ops(jobs: Iterable[Ended], *, are_new: bool = True) -> list[list[str]]:

@@ -30,7 +30,7 @@ class ExecEvent(Member):
     EXCEPTION = "exception"
     FINISH = "finish"
     LOST = "service lost"
-    UNTOLD = "job manager lost before the end reached it"
+    UNDELIVERED = "job manager lost before the end reached it"
     RESUME = "read back with resources"
     RESUME_FINISHED = "read back with resources, finished"
 
@@ -72,13 +72,13 @@ EXECUTION: Table[ExecState, ExecEvent] = Table(
         _S.RELEASED: {
             _E.REQUEST: _S.STARTING,  # of the next job manager: it gets all responses again
             _E.LOST: _S.RELEASED,
-            _E.UNTOLD: _S.ABANDONED,
+            _E.UNDELIVERED: _S.ABANDONED,
         },
         # the next service is asked again, so that the final release still comes
         _S.ABANDONED: {
             _E.REQUEST: _S.STARTING,
             _E.LOST: _S.ABANDONED,
-            _E.UNTOLD: _S.ABANDONED,
+            _E.UNDELIVERED: _S.ABANDONED,
         },
     },
 )

@@ -231,7 +231,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
                     self._shell_says(item)
         self._storing.read_on()
         self._ends.settle_ended()
-        self._manager.tell_changed_reason()
+        self._manager.report_changed_reason()
         return self._outbox.take_actions()
 
     def _answered(self, call: ExecCall | None, response: Response) -> None:
@@ -244,10 +244,10 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
                     self._targets.ask()
                     self._manager.withdraw_if_hindered()
             case JournalFollowed():
-                self._journal.told(response)
+                self._journal.take_response(response)
             case TargetsAsked():
                 if self._targets.is_answer(response):
-                    self._runs.targets_told(response)
+                    self._runs.targets_changed(response)
             case ExpirationRead(jobid):
                 self._preparing.expiration_read(jobid, response)
             case OutputPut() | EndPut():
@@ -344,7 +344,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         self._attachments.disconnect(request.sender)
         self._inputs.disconnect(request.sender)
         if request.sender == self._manager.sender:
-            self._starts.untell()
+            self._starts.mark_undelivered()
             self._manager.gone()
 
     # Events
@@ -360,7 +360,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
             case topics.JOB_EXCEPTION_EVENT:
                 self._job_exception(event)
             case topics.RESOURCE_OFFLINE_EVENT | topics.RESOURCE_ONLINE_EVENT:
-                self._runs.targets_told(event)
+                self._runs.targets_changed(event)
 
     def _job_exception(self, event: Event) -> None:
         try:

@@ -78,7 +78,7 @@ class Journal(Part):
         wanted = journal.FOLLOW.write(journal.Follow({name.value: 1 for name in self._names}))
         self._outbox.ask(topics.JOB_JOURNAL, wanted, JournalFollowed(), Flag.STREAMING)
 
-    def told(self, response: Response) -> None:
+    def take_response(self, response: Response) -> None:
         """Take events, or the end of the stream: then the job manager is gone."""
         if response.errnum:
             if self._follows:
@@ -105,7 +105,7 @@ class Journal(Part):
             except FormatError as error:
                 self._outbox.send(Log(Level.ERR, f"{response.topic}: job {jobid}: {error}"))
             else:
-                self._told(jobid, event)
+                self._take_event(jobid, event)
 
     def ask_again(self) -> None:
         """Send the request again that a full inbox has refused, if the job manager is there."""
@@ -150,7 +150,7 @@ class Journal(Part):
         """Return the new expiration of a job that starts now; None if it has not changed."""
         return self._updates.pop(jobid, None)
 
-    def _told(self, jobid: int, event: Event) -> None:
+    def _take_event(self, jobid: int, event: Event) -> None:
         if event.name == JobEvent.RESOURCE_UPDATE:
             self._expiration_changed(jobid, rfc21.expiration_in(event.context or {}, 0.0))
         elif rfc21.is_final_release(event.name, event.context):

@@ -46,7 +46,7 @@ class Manager(Part):
     _set_back: float
     _link: Link
     _hindrance: str
-    _told_reason: str
+    _reported_reason: str
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Manager(Part):
         self._set_back = 0.0  # seconds by which the wall clock was set back, all in all
         self._link = Link.SILENT
         self._hindrance = ""  # why there is no shell host
-        self._told_reason = ""  # the reason last sent to the job manager
+        self._reported_reason = ""  # the reason last sent to the job manager
 
     @property
     def is_attached(self) -> bool:
@@ -106,7 +106,7 @@ class Manager(Part):
     def is_back(self) -> None:
         """Say hello to a job manager that has just registered its name."""
         if self._reason:
-            self._tell_reason()
+            self._report_reason()
         if self._link is Link.UNHEARD:
             self._hello()
 
@@ -149,7 +149,7 @@ class Manager(Part):
         if self._hindrance:
             self._hindrance = ""
             self._outbox.send(Log(Level.INFO, SHELL_IS_BACK))
-            self._tell_reason()
+            self._report_reason()
         if self._link is Link.SILENT:
             self._hello()
 
@@ -163,7 +163,7 @@ class Manager(Part):
         if self._link is Link.ATTACHED and self._needs_shell:
             self._withdraw()
         else:
-            self._tell_reason()
+            self._report_reason()
 
     def withdraw_if_hindered(self) -> None:
         """Take the hello back if no shell host can be started."""
@@ -179,24 +179,24 @@ class Manager(Part):
         farewell = topics.disconnect_of(topics.JOB_MANAGER)
         self._outbox.send(Request(farewell, flags=NORESPONSE))
         self._detach()
-        self._tell_reason()  # the disconnect made the job manager forget it
+        self._report_reason()  # the disconnect made the job manager forget it
 
-    def tell_changed_reason(self) -> None:
+    def report_changed_reason(self) -> None:
         """Tell the job manager, at the end of a turn, if the reason why jobs wait has changed."""
-        if self._reason == self._told_reason:
+        if self._reason == self._reported_reason:
             return
-        if not self._told_reason:
+        if not self._reported_reason:
             self._outbox.send(Log(Level.ERR, self._reason))
         elif not self._reason:
             self._outbox.send(Log(Level.INFO, STARTS_AGAIN))
-        self._tell_reason()
+        self._report_reason()
 
     @property
     def _reason(self) -> str:
         return self._hindrance or self._real.postponements.reason
 
-    def _tell_reason(self) -> None:
+    def _report_reason(self) -> None:
         """Send the reason why jobs wait, which `queue status` shows; "" if they do not wait."""
-        self._told_reason = self._reason
-        reason = rfc33.HINDRANCE.write(rfc33.Hindrance(self._told_reason))
+        self._reported_reason = self._reason
+        reason = rfc33.HINDRANCE.write(rfc33.Hindrance(self._reported_reason))
         self._outbox.send(Request(topics.JOB_HINDRANCE, reason, flags=NORESPONSE))

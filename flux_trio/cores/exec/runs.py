@@ -42,7 +42,7 @@ class Runs(Part):
     def begin(self, job: Job) -> None:
         """Start a job whose values have been read, or fail it."""
         if job.status is None:
-            self._tell_lost_targets(job)
+            self._raise_lost_targets(job)
         if job.simulation is not None:
             self._simulated.begin(job)
         elif job.killed and job.is_new:
@@ -81,19 +81,19 @@ class Runs(Part):
 
     # Targets that go down
 
-    def targets_told(self, message: Event | Response) -> None:
+    def targets_changed(self, message: Event | Response) -> None:
         """Note which targets are down, and end the jobs on them."""
         if not self._targets.learn(message):
             return
         for job in list(self._jobs.by_id.values()):
-            if job.phase in (Phase.LAUNCHING, Phase.RUNNING) and self._tell_lost_targets(job):
+            if job.phase in (Phase.LAUNCHING, Phase.RUNNING) and self._raise_lost_targets(job):
                 self.killed(job)
 
     def stuck(self, job: Job) -> None:
         """Report that SIGKILL has not ended the job."""
         self._real.stuck(job, self._targets.lost_of(job))
 
-    def _tell_lost_targets(self, job: Job) -> bool:
+    def _raise_lost_targets(self, job: Job) -> bool:
         """Raise a fatal exception if targets of the job are down and it has no such exception.
 
         The whole job ends, also on its other targets.

@@ -72,10 +72,10 @@ class Starts(Part):
         for jobid in self.streams:
             self._lose(jobid)
 
-    def untell(self) -> None:
+    def mark_undelivered(self) -> None:
         """Mark the final releases of this turn as not sent: the job manager leaves in this turn."""
         for jobid in self.over:
-            self.streams.step(jobid, ExecEvent.UNTOLD)
+            self.streams.step(jobid, ExecEvent.UNDELIVERED)
 
     def is_told(self, job: Job) -> bool:
         """Return whether the final release of `job` was sent to a job manager."""
@@ -95,21 +95,21 @@ class Starts(Part):
     def exception(self, job: Job, note: str, kind: str = "exec") -> None:
         """Raise a fatal exception of the job (RFC 21)."""
         job.killed = True
-        self._tell(job, Raised(SEVERITY_FATAL, kind, note))
+        self._report(job, Raised(SEVERITY_FATAL, kind, note))
 
     def note(self, job: Job, note: str) -> None:
         """Raise an exception that does not end the job; its user can read it (RFC 21)."""
-        self._tell(job, Raised(SEVERITY_NOTE, "exec", note))
+        self._report(job, Raised(SEVERITY_NOTE, "exec", note))
 
     def start(self, job: Job) -> None:
         """Report that the job runs."""
         job.phase = Phase.RUNNING
-        self._tell(job, Started())
+        self._report(job, Started())
 
     def finish(self, job: Job, status: int) -> None:
         """Report that the job has ended with the wait(2) status `status`; release its resources."""
         job.status = status
-        self._tell(job, Finished(status))
+        self._report(job, Finished(status))
         self.release(job)
 
     def release(self, job: Job) -> None:
@@ -117,14 +117,14 @@ class Starts(Part):
         job.phase = Phase.OVER
         self.over.append(job.id)
         ranks = "" if job.resources is None else str(job.resources.ranks)
-        self._tell(job, Released(ranks, final=True))
+        self._report(job, Released(ranks, final=True))
 
     def fail(self, job: Job, note: str) -> None:
         """Raise a fatal exception of a job that cannot start, and release its resources."""
         self.exception(job, note)
         self.release(job)
 
-    def _tell(self, job: Job, report: Report) -> None:
+    def _report(self, job: Job, report: Report) -> None:
         job.told.append(report)
         request = self._requests.get(job.id)
         if request is not None:

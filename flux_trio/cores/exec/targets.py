@@ -53,8 +53,8 @@ class Targets(Part):
                 case topics.RESOURCE_STATUS:
                     self._read_status(message)
                 case topics.RESOURCE_OFFLINE_EVENT:
-                    told = flux.TARGETS_OFFLINE.read(message)
-                    self._down |= dict.fromkeys(Idset.parse(told.targets), told.reason)
+                    offline = flux.TARGETS_OFFLINE.read(message)
+                    self._down |= dict.fromkeys(Idset.parse(offline.targets), offline.reason)
                 case topics.RESOURCE_ONLINE_EVENT:
                     for target in Idset.parse(flux.TARGETS_ONLINE.read(message).targets):
                         self._down.pop(target, None)

@@ -349,9 +349,9 @@ class IngestCore(CorePart, Core[IngestTimer, Never, Never]):
             self._fail(batch, response.errnum, text)
             self._remove(list(batch.requests))
             return
-        told = submission.REFUSALS.read(response)
-        self._full.update(told.full or ())
-        refused = dict(told.errors)
+        refusals = submission.REFUSALS.read(response)
+        self._full.update(refusals.full or ())
+        refused = dict(refusals.errors)
         for jobid, request in batch.requests.items():
             if jobid in refused:
                 self._outbox.send(respond_error(request, Errno.EINVAL, refused[jobid]))

@@ -28,7 +28,7 @@ from flux_trio.cores.job_list.exchange import (
     JobListAction,
     JobListInput,
     JobListTimer,
-    JournalTold,
+    JournalFollowed,
     KeyRead,
     LogChanged,
     LogRead,
@@ -211,8 +211,8 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
     def _response(self, response: Response) -> None:
         call = self._exchange.calls.match(response)
         match call:
-            case JournalTold():
-                self._follower.told(response)
+            case JournalFollowed():
+                self._follower.take_response(response)
             case ActiveListed() | ActiveLogs() | EndedPage() | StrayLog() as step:
                 self._follower.scan.take(step, response)
                 self._listings.filled()
@@ -250,9 +250,9 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
         self._records.finished = None
 
     def _purged(self, event: Event) -> None:
-        told = journal.PURGED.read(event)
+        purged = journal.PURGED.read(event)
         self._follower.catch_up()
-        for place in zip(told.times, told.jobs, strict=True):
+        for place in zip(purged.times, purged.jobs, strict=True):
             self._finished.purge(place)
 
     def _configure(self, request: Request) -> None:

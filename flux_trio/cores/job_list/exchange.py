@@ -18,7 +18,7 @@ Listed: TypeAlias = Record | Ended
 """A job to be listed: an active job, or the entry of a finished job in the index."""
 
 
-class JournalTold(msgspec.Struct, frozen=True):
+class JournalFollowed(msgspec.Struct, frozen=True):
     """Answers job-manager.events-journal: each response is a batch of events."""
 
 
@@ -100,7 +100,7 @@ class JobCounted(msgspec.Struct, frozen=True):
 ScanCall: TypeAlias = ActiveListed | ActiveLogs | EndedPage | StrayLog
 JobListCall: TypeAlias = (
     ScanCall
-    | JournalTold
+    | JournalFollowed
     | SliceRead
     | IdRead
     | RecordRead

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from flux_trio.cores.job_list.exchange import RETRY_TIMER, SLICE_TIMER, Exchange, JournalTold
+from flux_trio.cores.job_list.exchange import RETRY_TIMER, SLICE_TIMER, Exchange, JournalFollowed
 from flux_trio.cores.job_list.finished import Finished
 from flux_trio.cores.job_list.records import JournalGap, Records, ended_of
 from flux_trio.cores.job_list.scan import Scan
@@ -66,7 +66,7 @@ class Follower(Part):
             self._retry()
         else:
             self._matchtag = self._exchange.ask(
-                topics.JOB_JOURNAL, None, JournalTold(), int(Flag.STREAMING)
+                topics.JOB_JOURNAL, None, JournalFollowed(), int(Flag.STREAMING)
             )
 
     def manager_is_back(self) -> None:
@@ -75,7 +75,7 @@ class Follower(Part):
             self._exchange.clear_timer(RETRY_TIMER)
             self.open()
 
-    def told(self, response: Response) -> None:
+    def take_response(self, response: Response) -> None:
         """Take a response of the journal: events, or its end."""
         if not self.catch_up():
             return

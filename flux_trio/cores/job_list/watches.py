@@ -50,7 +50,7 @@ class _Watch(JobStream):
     matchtag: Matchtag = 0  # of the kvs.watch, 0 without one
     is_last: bool = False  # the log grows no more, or is not to be followed
     piece: int = 0  # number of the key that is read; 0 unless output is read
-    told: int = 0  # characters of its value, in whole lines
+    chars_sent: int = 0  # characters of its value, in whole lines
     held: EventlogText = ""  # the next part of its value, from `at` on
     at: int = 0
     behind: bool = False  # the kvs has more than `held`
@@ -69,7 +69,7 @@ class _Watch(JobStream):
         while end and self.credit.allows(1):
             lines.append(self.held[self.at : end - 1])
             self.credit.spend()
-            self.told += end - self.at
+            self.chars_sent += end - self.at
             self.at = end
             end = self.held.find("\n", end) + 1
         if self.at == len(self.held):
@@ -83,7 +83,7 @@ class _Watch(JobStream):
 
     def hold(self, text: str) -> None:
         """Keep the beginning of `text`, or all of it if the stream has no bound."""
-        most = max(HELD_CHARS_MAX, (self.told + len(text)) // READS_MAX)
+        most = max(HELD_CHARS_MAX, (self.chars_sent + len(text)) // READS_MAX)
         if self.credit.left is not None and len(text) > most:
             end = text.rfind("\n", 0, most) + 1 or text.find("\n") + 1 or len(text)
             self.behind = end < len(text)
@@ -121,7 +121,7 @@ class Watches(Part):
         """job-info.eventlog-watch-credit: the reader of a stream is ready for more."""
         watch = self._watches.granted(request)
         if watch is not None:
-            self._tell(watch)
+            self._send_lines(watch)
         self._exchange.send(respond(request))
 
     def cancel(self, request: Request) -> None:
@@ -161,10 +161,10 @@ class Watches(Part):
             self._end(watch, respond_error(watch.request, error.errnum, error.text))
             return
         if change.value is not None:
-            watch.hold(change.value[watch.told :])
+            watch.hold(change.value[watch.chars_sent :])
         elif not watch.behind:
             watch.hold(watch.held[watch.at :] + (change.append or ""))
-        self._tell(watch)
+        self._send_lines(watch)
 
     def read(self, awaited: LogRead, response: Response) -> None:
         """Take the value of the key that a stream is reading."""
@@ -175,8 +175,8 @@ class Watches(Part):
             self._end(watch, respond_error(watch.request, error.errnum, error.text))
             return
         if value is not None:
-            watch.hold(value[watch.told :])
-            self._tell(watch)
+            watch.hold(value[watch.chars_sent :])
+            self._send_lines(watch)
         elif watch.follow or watch.piece:  # a job may end without that eventlog
             counted = JobCounted(watch.stream)
             watch.asked = self._exchange.ask(*count_keys(watch.jobid), counted)
@@ -201,7 +201,7 @@ class Watches(Part):
         watch.asked = 0
         return watch
 
-    def _tell(self, watch: _Watch) -> None:
+    def _send_lines(self, watch: _Watch) -> None:
         """Send as many lines as there is credit for; then read on, or end the stream."""
         for line in watch.take_lines():
             told = job_list.WATCHED_LINE.write(job_list.WatchedLine(line))
@@ -218,7 +218,7 @@ class Watches(Part):
         """Go on with the next key after all of one value was sent, or end the stream."""
         if watch.path == OUTPUT:
             watch.piece += 1
-            watch.told = 0
+            watch.chars_sent = 0
             watch.hold("")
             self._read(watch)
         else:
