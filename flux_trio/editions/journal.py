@@ -22,7 +22,7 @@ ANNOTATIONS: Final = "annotations"
 Entry: TypeAlias = JournalEntry
 """Job id, place, event. The place counts the events of the job from 0; it is -1 for annotations."""
 
-Told: TypeAlias = dict[str, Any]
+EventObject: TypeAlias = dict[str, Any]
 """The event in an entry."""
 
 
@@ -38,7 +38,7 @@ class Ended(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Follow(msgspec.Struct, frozen=True):
-    """The job-manager.events-journal request; `allow` has the names of the events to be told."""
+    """The job-manager.events-journal request; `allow` has the names of the wanted events."""
 
     allow: dict[str, int] | None = None
 
@@ -57,25 +57,25 @@ class Purged(msgspec.Struct, frozen=True):
     times: list[Usec]
 
 
-def told_of(event: Event) -> Told:
+def event_object(event: Event) -> EventObject:
     """An event as an entry tells it; many entries may share it."""
     # by hand, since every event passes here
-    written: Told = {"timestamp": event.timestamp, "name": event.name}
+    written: EventObject = {"timestamp": event.timestamp, "name": event.name}
     if event.context is not None:
         written["context"] = event.context
     return written
 
 
-def annotated(jobid: int, now: float, told: dict[str, Any]) -> Entry:
+def annotated(jobid: int, now: float, annotations: dict[str, Any]) -> Entry:
     """Return an entry with all annotations of a job; its eventlog has them from alloc on."""
-    context = {"annotations": told}
+    context = {"annotations": annotations}
     return [jobid, -1, {"timestamp": now, "name": ANNOTATIONS, "context": context}]
 
 
 def annotations_in(event: Event) -> dict[str, Any]:
     """The annotations that an entry with place -1 tells."""
-    told: dict[str, Any] = (event.context or {}).get("annotations", {})
-    return told
+    annotations: dict[str, Any] = (event.context or {}).get("annotations", {})
+    return annotations
 
 
 def named(entries: Iterable[Entry], names: Container[str]) -> list[Entry]:

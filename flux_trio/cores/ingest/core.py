@@ -91,7 +91,7 @@ class LastIdRead(msgspec.Struct, frozen=True):
     """Answers job-manager.getinfo: the last id that was given out before this start."""
 
 
-class RoomTold(msgspec.Struct, frozen=True):
+class RoomAsked(msgspec.Struct, frozen=True):
     """Answers job-manager.submit-room, for submissions of a user who has met a limit."""
 
     userid: int
@@ -110,7 +110,7 @@ class BatchDecided(msgspec.Struct, frozen=True):
     batch: _Batch
 
 
-IngestCall: TypeAlias = LastIdRead | RoomTold | BatchStored | BatchDecided
+IngestCall: TypeAlias = LastIdRead | RoomAsked | BatchStored | BatchDecided
 IngestTimer: TypeAlias = Literal["again"]
 IngestInput: TypeAlias = CommonInput[IngestTimer]
 IngestAction: TypeAlias = CommonAction[IngestTimer]
@@ -231,7 +231,7 @@ class IngestCore(CorePart, Core[IngestTimer, Never, Never]):
             match call:
                 case BatchStored(batch) | BatchDecided(batch):
                     batches.append(batch)
-                case RoomTold(_, requests):
+                case RoomAsked(_, requests):
                     requests[:] = [unanswered(each, request.sender) for each in requests]
         for batch in batches:
             for jobid, each in batch.requests.items():
@@ -254,10 +254,10 @@ class IngestCore(CorePart, Core[IngestTimer, Never, Never]):
         for userid, requests in unchecked.items():
             sizes = [_limited_bytes(request) for request in requests]
             payload = submission.ROOM_WANTED.write(submission.RoomWanted(userid, sizes))
-            call = RoomTold(userid, requests)
+            call = RoomAsked(userid, requests)
             self._outbox.ask(topics.JOB_SUBMIT_ROOM, payload, call)
 
-    def _checked(self, check: RoomTold, response: Response) -> None:
+    def _checked(self, check: RoomAsked, response: Response) -> None:
         """Accept the submissions that there is room for; refuse the others."""
         if response.errnum:
             text = f"cannot submit the job: {response.error_text}"
@@ -309,7 +309,7 @@ class IngestCore(CorePart, Core[IngestTimer, Never, Never]):
                 self._decided(batch, response)
             case LastIdRead():
                 self._number_from(now, response)
-            case RoomTold():
+            case RoomAsked():
                 self._checked(call, response)
             case None:
                 text = f"{response.topic}: an answer to nothing that was asked"

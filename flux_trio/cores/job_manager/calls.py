@@ -87,7 +87,7 @@ class InventoryReadAgain(msgspec.Struct, frozen=True):
     resources: ResourceSet
 
 
-class ExpirationTold(msgspec.Struct, frozen=True):
+class ExpirationSent(msgspec.Struct, frozen=True):
     """Answers the sched.expiration that tells the scheduler of an expiration already in force."""
 
     jobid: JobId
@@ -299,7 +299,7 @@ JobCall: TypeAlias = (
     | GrantsRead
     | InventoryRead
     | InventoryReadAgain
-    | ExpirationTold
+    | ExpirationSent
     | Proposal
     | BypassStored
 )

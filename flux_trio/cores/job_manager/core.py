@@ -363,7 +363,7 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
             job.stepped += by
 
     def _hindrance(self, request: Request) -> None:
-        self._parts.hindrances.tell(request)
+        self._parts.hindrances.keep(request)
         for sender, silence in self._parts.silences():
             if request.sender in (sender, topics.KVS):
                 silence.excused(self._parts.ledger.now)

@@ -8,7 +8,7 @@ from flux_trio.cores.job_manager.calls import (
     ActiveRead,
     EndedCount,
     EventsStored,
-    ExpirationTold,
+    ExpirationSent,
     GrantsRead,
     HistoryRead,
     InventoryRead,
@@ -83,8 +83,8 @@ class Replies(Part):
                 self._parts.scheduler.grants.inventory_read(response)
             case InventoryReadAgain():
                 self._parts.scheduler.grants.inventory_read_again(call, response)
-            case ExpirationTold(jobid):
-                self._parts.scheduler.expiration_told(jobid, response)
+            case ExpirationSent(jobid):
+                self._parts.scheduler.expiration_answered(jobid, response)
             case UpdateProposed() | LifetimeProposed():
                 self._parts.carrier.proposed(call, response)
             case BypassStored():

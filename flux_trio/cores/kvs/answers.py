@@ -65,7 +65,7 @@ class Answers(Part):
         whole: list[str | None] = []
         for value in values:
             if value is not None and not isinstance(value, str):
-                self._damages.tell(each for each in values if isinstance(each, Damaged))
+                self._damages.report(each for each in values if isinstance(each, Damaged))
                 return respond_error(read.request, Errno.EBADMSG, value.text)
             whole.append(value)
         if read.request.topic == topics.KVS_LOOKUP_ALL:
@@ -82,7 +82,7 @@ class Answers(Part):
             for key, value in zip(page.keys, page.values, strict=True)
             if isinstance(value, Damaged)
         }
-        self._damages.tell(damaged.values())
+        self._damages.report(damaged.values())
         values = [None if isinstance(value, Damaged) else value for value in page.values]
         reasons = {key: [value.text, value.remains] for key, value in damaged.items()}
         return kvs.KeysPage(page.keys, values, reasons or None)

@@ -136,7 +136,7 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
                 case Stored() | Fetched() | BackedUp():
                     self._store_answered(item)
                 case Damaged():
-                    self._damages.tell([item])
+                    self._damages.report([item])
                 case TimerFired():
                     self._room.retry()
                 case ClockStepped(by):
@@ -145,7 +145,7 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
                     pass  # this service asks no other service
                 case Event():
                     if self._room.held.reason and tells_return_of(topics.JOB_MANAGER, item):
-                        self._room.tell_hindrance()
+                        self._room.report_hindrance()
                 case _:
                     assert_never(item)
         if self._round is None and (self._queue or self._room.held.is_due):

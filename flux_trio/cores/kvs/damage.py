@@ -14,19 +14,19 @@ from flux_trio.messages import Event, Level, topics
 class Damages(Part):
     """Clients may read a damaged value many times, so the texts that were logged are kept."""
 
-    _told: set[str]  # texts; bounded by the number of keys
+    _reported: set[str]  # texts; bounded by the number of keys
 
     def __init__(self, outbox: KvsOutbox) -> None:
         self._outbox = outbox
-        self._told = set()
+        self._reported = set()
 
     def __len__(self) -> int:
-        return len(self._told)
+        return len(self._reported)
 
-    def tell(self, found: Iterable[Damaged]) -> None:
+    def report(self, found: Iterable[Damaged]) -> None:
         for damaged in found:
-            if damaged.text not in self._told:
-                self._told.add(damaged.text)
+            if damaged.text not in self._reported:
+                self._reported.add(damaged.text)
                 self._outbox.send(Log(Level.CRIT, f"damaged: {damaged.text}"))
                 payload = kvs.DAMAGE.write(kvs.Damage(damaged.key, damaged.text))
                 self._outbox.send(Event(topics.KVS_DAMAGED_EVENT, payload))

@@ -48,7 +48,7 @@ class Room(Part):
         if is_first:
             held.reason, held.since = f"no room for commits: {text}", self._outbox.now
             self._outbox.send(Log(Level.CRIT, f"{held.reason}; trying again every second"))
-            self.tell_hindrance()
+            self.report_hindrance()
         held.put_back(work, [commit for commit in work.commits if self._waits(commit)])
         held.ops_max = 1
         self._outbox.set_timer(RETRY_TIMER, self._outbox.now + RETRY_S)
@@ -86,14 +86,14 @@ class Room(Part):
         waited_s = self._outbox.now - held.since
         self._outbox.send(Log(Level.NOTICE, f"there is room again, after {waited_s:.0f} s"))
         self.held = Held()
-        self.tell_hindrance()
+        self.report_hindrance()
 
     def take_all(self) -> list[Waiting]:
         """Return everything that is held; from then on no commit is held."""
         held, self.held = [*self.held.queue], Held()
         return held
 
-    def tell_hindrance(self) -> None:
+    def report_hindrance(self) -> None:
         """Tell the job manager why jobs wait; it may be away."""
         reason = rfc33.HINDRANCE.write(rfc33.Hindrance(self.held.reason))
         self._outbox.send(Request(topics.JOB_HINDRANCE, reason, flags=NORESPONSE))

@@ -113,7 +113,7 @@ class Watches(Part):
     def take(self, watch: Watch, value: str | Damaged | None) -> None:
         """Send what the reader lacks of `value`, which the store has read."""
         if isinstance(value, Damaged):
-            self._damages.tell([value])
+            self._damages.report([value])
             self.end(watch, Errno.EBADMSG, value.text)
         elif not self._open.is_open(watch):
             pass

@@ -175,10 +175,10 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
                 case _:
                     assert_never(item)
         self._commit_next(now)
-        self._tell()
+        self._notify()
         return self._outbox.take_actions()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         """Send the holders of groups the changes that they do not know yet."""
         up = self._inventory.ranks - self._administration.unavailable
         self._outbox.send_all(self._groups.tell(up))
@@ -230,7 +230,7 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
     def _exclude(self, request: Request) -> None:
         text = flux.TARGETS.read(request).targets
         targets = parse_targets(text, self._inventory) if text else Idset()
-        self._tell()  # else a peer that acquires and loses all targets in this turn hears nothing
+        self._notify()  # else a peer that acquires and loses all targets in this turn hears nothing
         self._groups.exclude = targets
         self._note("exclude", targets)
         self._outbox.send(respond(request))
@@ -368,8 +368,8 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
             online = flux.TargetsOnline(str(back))
             self._publish(topics.RESOURCE_ONLINE_EVENT, flux.TARGETS_ONLINE, online)
 
-    def _publish(self, topic: str, codec: Codec[T], told: T) -> None:
-        self._outbox.send(EventMessage(topic, codec.write(told)))
+    def _publish(self, topic: str, codec: Codec[T], value: T) -> None:
+        self._outbox.send(EventMessage(topic, codec.write(value)))
 
     def _note(self, what: str, targets: Idset) -> None:
         self._outbox.send(Note(Kind.RESOURCE, {"what": what, "targets": str(targets)}))

@@ -28,7 +28,7 @@ class Released(msgspec.Struct, frozen=True):
     """Answers resource.release."""
 
 
-class JobsTold(msgspec.Struct, frozen=True):
+class HelloSaid(msgspec.Struct, frozen=True):
     """Answers the sched-hello with this number: one job in each response."""
 
     hello: HelloNumber
@@ -62,7 +62,7 @@ class Raised(msgspec.Struct, frozen=True):
 
 
 SchedCall: TypeAlias = (
-    Acquired | Released | JobsTold | HoldersRead | ReadyHeard | GrantsStored | Raised
+    Acquired | Released | HelloSaid | HoldersRead | ReadyHeard | GrantsStored | Raised
 )
 SchedTimer: TypeAlias = Literal["annotate", "rerank", "raise"]
 SchedInput: TypeAlias = CommonInput[SchedTimer]

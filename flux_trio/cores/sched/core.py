@@ -21,8 +21,8 @@ from flux_trio.cores.sched.context import (
     Acquired,
     Context,
     GrantsStored,
+    HelloSaid,
     HoldersRead,
-    JobsTold,
     Raised,
     ReadyHeard,
     Released,
@@ -174,8 +174,8 @@ class SchedCore(CorePart, Core[SchedTimer, Never, Never]):
                     self._resources_changed(change)
             case Released():
                 self._acquisition.released(response)
-            case JobsTold():
-                self._greeter.jobs_told(call, response)
+            case HelloSaid():
+                self._greeter.hello_answered(call, response)
             case HoldersRead():
                 self._greeter.holders_read(call, response)
             case ReadyHeard():

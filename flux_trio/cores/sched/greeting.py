@@ -12,7 +12,7 @@ import msgspec
 
 from flux_trio.config import SchedConfig
 from flux_trio.cores.kvs_calls import LOOKUP_JOBS_MAX, values_in
-from flux_trio.cores.sched.context import Context, HelloNumber, HoldersRead, JobsTold, ReadyHeard
+from flux_trio.cores.sched.context import Context, HelloNumber, HelloSaid, HoldersRead, ReadyHeard
 from flux_trio.cores.state import Part
 from flux_trio.cores.stored_jobs import look_up_jobs
 from flux_trio.cores.turns import Note
@@ -84,7 +84,9 @@ class Greeter(Part):
         self._hello = Hello(self._hello.number + 1)
         self.said_in_this_turn = True
         payload = self._context.edition.sched_hello.write(rfc27.Hello())
-        self._context.ask(topics.SCHED_HELLO, payload, JobsTold(self._hello.number), int(STREAMING))
+        self._context.ask(
+            topics.SCHED_HELLO, payload, HelloSaid(self._hello.number), int(STREAMING)
+        )
 
     def lost(self) -> None:
         """Detach the job manager, which is gone; the next one does not answer requests to it."""
@@ -94,7 +96,7 @@ class Greeter(Part):
         """Return whether the hello with this number is the last one, and the link is not lost."""
         return number == self._hello.number and self._link.state is not _DETACHED
 
-    def jobs_told(self, call: JobsTold, response: Response) -> None:
+    def hello_answered(self, call: HelloSaid, response: Response) -> None:
         """Take a response to hello: a job, or the end."""
         if not self.is_current(call.hello):
             return

@@ -28,7 +28,7 @@ class Journal(Part):
         self.followers = {}
         self.entries = []
         self._last: Event | None = None
-        self._told: journal.Told = {}  # of `_last`
+        self._last_object: journal.EventObject = {}  # of `_last`
         ledger.on_logged.append(self._logged)
         ledger.on_annotated.append(self._annotated)
 
@@ -51,16 +51,16 @@ class Journal(Part):
             return
         entries, self.entries = self.entries, []
         for request, wanted in self.followers.values():
-            told = entries if wanted is None else journal.named(entries, wanted)
-            if told:
-                payload = journal.write(told, self._ledger.over if wanted is None else ())
+            chosen = entries if wanted is None else journal.named(entries, wanted)
+            if chosen:
+                payload = journal.write(chosen, self._ledger.over if wanted is None else ())
                 self._ledger.send(respond_stream(request, payload))
 
     def _logged(self, job: ActiveJob, event: Event) -> None:
         if self.followers:
             if event is not self._last:  # often many jobs have the same
-                self._last, self._told = event, journal.told_of(event)
-            self.entries.append([job.id, job.nevents - 1, self._told])
+                self._last, self._last_object = event, journal.event_object(event)
+            self.entries.append([job.id, job.nevents - 1, self._last_object])
 
     def _annotated(self, job: ActiveJob) -> None:
         if self.followers:

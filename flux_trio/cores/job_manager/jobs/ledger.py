@@ -56,7 +56,7 @@ RECENT_MAX: Final = 10_000
 """Inactive jobs that plugins may still look up."""
 
 
-Told = Callable[[ActiveJob, Event], None]
+EventListener = Callable[[ActiveJob, Event], None]
 
 
 class Ledger(Commits):
@@ -101,20 +101,20 @@ class Ledger(Commits):
         self.hook_story = Story()
         self.nlogged = 0
         self._last = Event(0.0, "")  # the event that was logged last
-        self.on_logged: list[Told] = []
+        self.on_logged: list[EventListener] = []
         self.on_annotated: list[Callable[[ActiveJob], None]] = []
-        self._on_event: dict[str, list[Told]] = {}  # by name
-        self._further: dict[str, Told] = {  # what else follows from an event, by its name
+        self._on_event: dict[str, list[EventListener]] = {}  # by name
+        self._further: dict[str, EventListener] = {  # what else follows from an event, by its name
             JobEvent.CLEAN: self._ended,
             JobEvent.EXCEPTION: self._raised,
             JobEvent.MEMO: self._memo_changed,
         }
         self.abandon_hook: Callable[[ActiveJob], None]  # set by `Hooks`
-        self.ask_hooks: Told  # set by `Hooks`; called last with each event
+        self.ask_hooks: EventListener  # set by `Hooks`; called last with each event
 
-    def tell_of(self, name: str, told: Told) -> None:
-        """Call `told` with each event of this name; the functions in `on_logged` get all events."""
-        self._on_event.setdefault(name, []).append(told)
+    def listen(self, name: str, listener: EventListener) -> None:
+        """Call `listener` with each event of this name; those in `on_logged` get all events."""
+        self._on_event.setdefault(name, []).append(listener)
 
     def log(self, job: ActiveJob, name: str, context: dict[str, Any] | None = None) -> None:
         """Log an event of `job`; while a hook of the job is under way, after the hook's answer.
@@ -140,7 +140,7 @@ class Ledger(Commits):
         self.dirty[job.id] = job
         if (follow := self._further.get(name)) is not None:
             follow(job, event)
-        self._tell(job, event)
+        self._notify(job, event)
 
     def _event(self, name: str, context: dict[str, Any] | None) -> Event:
         """Return the event to log now: the last one again, if another job gets the same.
@@ -165,7 +165,7 @@ class Ledger(Commits):
         """Add a new job, and tell of the submit event that ingest has logged."""
         self.job_story.begin(job)
         self._add(job)
-        self._tell(job, event)
+        self._notify(job, event)
 
     def resume(self, job: ActiveJob) -> None:
         """Add a job that was read back."""
@@ -230,7 +230,7 @@ class Ledger(Commits):
         event = Event(self.now, JobEvent.INVALIDATE)
         self.job_story.apply(job, event)
         job.asked = job.state  # plugins are only notified of job.destroy
-        self._tell(job, event)  # it is in no eventlog, but followers have seen the submit event
+        self._notify(job, event)  # it is in no eventlog, but followers have seen the submit event
 
     def unstore(self, jobid: int) -> None:
         """Remove the stored values of a refused job, before the refusal is sent.
@@ -246,8 +246,8 @@ class Ledger(Commits):
         """Set the annotations of a pending job; they are volatile (RFC 27, Alloc Annotate)."""
         if annotations != job.annotations:
             job.annotations = annotations
-            for tell in self.on_annotated:
-                tell(job)
+            for listener in self.on_annotated:
+                listener(job)
 
     def merge_annotations(self, job: ActiveJob, update: dict[str, Any]) -> None:
         """Change some annotations of a job; None removes a key (RFC 27, Alloc Annotate)."""
@@ -320,8 +320,8 @@ class Ledger(Commits):
         """Publish an exception: exec learns of cancels (readings: How exec learns of cancels)."""
         if event.context is not None:
             raised = rfc21.read_exception(event.context)
-            told = job_requests.JobException(job.id, raised.type, raised.severity)
-            payload = job_requests.JOB_EXCEPTION.write(told)
+            exception = job_requests.JobException(job.id, raised.type, raised.severity)
+            payload = job_requests.JOB_EXCEPTION.write(exception)
             self.send(
                 EventMessage(topics.JOB_EXCEPTION_EVENT, payload, flags=PRIVATE, userid=job.userid)
             )
@@ -361,16 +361,16 @@ class Ledger(Commits):
         """Return the active jobs, the oldest first."""
         return list(self.jobs.values())
 
-    def _tell(self, job: ActiveJob, event: Event) -> None:
+    def _notify(self, job: ActiveJob, event: Event) -> None:
         name = event.name
         if self.is_noted:
             self.notes.append(
                 (_EVENT, {"id": job.id, "name": name, "context": event.context or {}})
             )
         self.nlogged += 1
-        for tell in self.on_logged:
-            tell(job, event)
+        for listener in self.on_logged:
+            listener(job, event)
         if name in self._on_event:
-            for tell in self._on_event[name]:
-                tell(job, event)
+            for listener in self._on_event[name]:
+                listener(job, event)
         self.ask_hooks(job, event)

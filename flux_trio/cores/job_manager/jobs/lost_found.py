@@ -78,7 +78,7 @@ class LostAndFound(Part):
                     self._find_row(job, page_in(response))
                 case SetAside():
                     check(response)
-                    self._tell(step)
+                    self._announce(step)
         except FluxError as error:
             self.jobs.discard(job.jobid)
             text = f"{job.directory}: cannot be moved to {LOST_AND_FOUND}: {error.text}"
@@ -116,7 +116,7 @@ class LostAndFound(Part):
         usec = None if row is None else int(row.split(".")[1], 16)
         self._ledger.ask(*commit_ops(ops), SetAside(job, usec))
 
-    def _tell(self, done: SetAside) -> None:
+    def _announce(self, done: SetAside) -> None:
         job = done.job
         self.jobs.discard(job.jobid)
         self._ledger.forget_inactive(job.jobid)

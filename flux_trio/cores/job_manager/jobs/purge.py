@@ -180,7 +180,7 @@ class Purge(Part):
                     self._take_named(step, response)
                 case NamedStored():
                     check(response)
-                    self._tell([step.job])
+                    self._announce([step.job])
                     self._end(1)
         except FluxError as error:
             self._failed(error)
@@ -248,7 +248,7 @@ class Purge(Part):
 
     def _take_purged(self, stored: RunStored, response: Response) -> None:
         check(response)
-        self._tell(stored.jobs)
+        self._announce(stored.jobs)
         if stored.goes_on:
             self._go_on(stored.run)
         else:
@@ -279,14 +279,14 @@ class Purge(Part):
         # on a full disk the purge is refused at once, rather than wait behind all other commits
         self._ledger.ask(*commit_ops(ops, wait=False), stored)
 
-    def _tell(self, jobs: Sequence[Ended]) -> None:
+    def _announce(self, jobs: Sequence[Ended]) -> None:
         self._ledger.ninactive -= len(jobs)
         for job in jobs:
             if (recent := self._ledger.forget_inactive(job.id)) is not None:
                 self._forgotten(recent)
         self._purged(jobs)
-        told = journal.Purged([job.id for job in jobs], [job.usec for job in jobs])
-        payload = journal.PURGED.write(told)
+        purged = journal.Purged([job.id for job in jobs], [job.usec for job in jobs])
+        payload = journal.PURGED.write(purged)
         self._ledger.send(Event(topics.JOB_PURGE_EVENT, payload, flags=PRIVATE))
 
 

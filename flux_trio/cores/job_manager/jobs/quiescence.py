@@ -31,24 +31,24 @@ _STATES: Final = {state: state.name for state in JobState}  # reading a member's
 class Quiescence(Part):
     """Sends an account if events were logged since the last one, but not too often."""
 
-    told: int  # number of events at the last account
+    nreported: int  # number of events at the last account
 
     def __init__(self, ledger: Ledger, scheduler: SchedulerSide, execution: ExecSide) -> None:
         self._ledger = ledger
         self._scheduler = scheduler
         self._exec = execution
-        self.told = 0
+        self.nreported = 0
 
     def end_turn(self) -> None:
         """Send an account if one is due, no call is open and the trace has a reader."""
         if not self._ledger.is_noted:
             return
         jobs = self._ledger.jobs
-        nevents = self._ledger.nlogged - self.told
+        nevents = self._ledger.nlogged - self.nreported
         due = nevents and len(jobs) <= min(nevents * JOBS_PER_EVENT, JOBS_MAX)
         if not due or self._ledger.outbox.calls:
             return
-        self.told = self._ledger.nlogged
+        self.nreported = self._ledger.nlogged
         account = Note(
             Kind.STATE,
             {

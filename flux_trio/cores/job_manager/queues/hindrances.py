@@ -31,7 +31,7 @@ class Hindrances(Part):
         """Return whether a reason explains the silence of `sender`; all services need the kvs."""
         return sender in self.reasons or topics.KVS in self.reasons
 
-    def tell(self, request: Request) -> None:
+    def keep(self, request: Request) -> None:
         """Keep the sender's reason, in place of its last one."""
         reason = rfc33.HINDRANCE.read(request).reason
         if reason:

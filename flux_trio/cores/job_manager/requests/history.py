@@ -78,7 +78,7 @@ class History(Part):
         self.lists = None
         self.read = {}
         self.waiting = []
-        ledger.tell_of(JobEvent.VALIDATE, self._accepted)
+        ledger.listen(JobEvent.VALIDATE, self._accepted)
 
     def get(self, request: Request) -> None:
         """job-manager.history.get: the ids of the sender's own jobs."""
@@ -113,8 +113,8 @@ class History(Part):
                 self._ledger.send(respond_error(request, error.errnum, error.text))
             return
         for key, value in page.items:
-            told = read_ended(key, value)
-            self.read.setdefault(told.userid, set()).add(told.id)
+            ended = read_ended(key, value)
+            self.read.setdefault(ended.userid, set()).add(ended.id)
         if page.is_last(PAGE_JOBS):
             self._has_read()
         else:

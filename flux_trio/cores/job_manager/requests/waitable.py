@@ -41,9 +41,9 @@ class Waitable(Part):
         self.waiting = {}
         self.for_any = deque()
         self.active = None
-        ledger.tell_of(JobEvent.SUBMIT, self._came)
-        ledger.tell_of(JobEvent.INVALIDATE, self._refused)
-        ledger.tell_of(JobEvent.CLEAN, self._over)
+        ledger.listen(JobEvent.SUBMIT, self._came)
+        ledger.listen(JobEvent.INVALIDATE, self._refused)
+        ledger.listen(JobEvent.CLEAN, self._over)
 
     def wait(self, request: Request) -> None:
         """job-manager.wait: answered when the job has ended; the id may be ANY_JOB."""
@@ -51,7 +51,7 @@ class Waitable(Part):
         if jobid == ANY_JOB:
             self._wait_for_any(request)
         elif jobid in self.results:
-            self._tell(request, jobid, self.results.pop(jobid))
+            self._answer(request, jobid, self.results.pop(jobid))
         else:
             self._wait_for(request, jobid)
         if self.for_any and len(self.for_any) + len(self.waiting) > len(self._jobs()):
@@ -67,7 +67,7 @@ class Waitable(Part):
     def _wait_for_any(self, request: Request) -> None:
         if self.results:
             jobid = next(iter(self.results))
-            self._tell(request, jobid, self.results.pop(jobid))
+            self._answer(request, jobid, self.results.pop(jobid))
         else:
             self.for_any.append(request)
 
@@ -109,10 +109,10 @@ class Waitable(Part):
         if request is None:
             self.results[jobid] = result
         else:
-            self._tell(request, jobid, result)
+            self._answer(request, jobid, result)
 
-    def _tell(self, request: Request, jobid: int, result: int | str) -> None:
-        self._ledger.send(respond(request, job_requests.WAITED.write(_told(jobid, result))))
+    def _answer(self, request: Request, jobid: int, result: int | str) -> None:
+        self._ledger.send(respond(request, job_requests.WAITED.write(_waited(jobid, result))))
 
 
 def _result_of(job: ActiveJob) -> int | str:
@@ -123,7 +123,7 @@ def _result_of(job: ActiveJob) -> int | str:
     return f"Fatal exception type={raised.type} {raised.note}"
 
 
-def _told(jobid: int, result: int | str) -> job_requests.Waited:
+def _waited(jobid: int, result: int | str) -> job_requests.Waited:
     if isinstance(result, str):
         return job_requests.Waited(jobid, success=False, errstr=result)
     text = ""

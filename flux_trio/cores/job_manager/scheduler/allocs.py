@@ -126,7 +126,7 @@ class Requests(Part):
         self._lowest: Rank | None = None  # derived: of `sent`; None if it is not known
         self.reranked = {}
         self.holds_prioritize = False
-        ledger.tell_of(JobEvent.CLEAN, self._is_over)
+        ledger.listen(JobEvent.CLEAN, self._is_over)
 
     def sent_by_rank(self) -> list[int]:
         """Return the jobs with a request at the scheduler, the best first."""

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 from msgspec import UNSET
 
 from flux_trio.cores.histogram import LONG_S, Durations
-from flux_trio.cores.job_manager.calls import ExpirationTold
+from flux_trio.cores.job_manager.calls import ExpirationSent
 from flux_trio.cores.job_manager.hooks.waiting import (
     ApplyExpiration,
     ApplyUpdate,
@@ -72,7 +72,7 @@ _DENY: Final = AllocType.DENY
 _SCHED: Final = JobState.SCHED
 _CLEANUP: Final = JobState.CLEANUP
 
-_ABOUT_EXPIRATIONS: Final = (UpdateProposed, LifetimeProposed, ExpirationTold)
+_ABOUT_EXPIRATIONS: Final = (UpdateProposed, LifetimeProposed, ExpirationSent)
 
 HELLO_FIRST: Final = "sched-ready: expected sched-hello first"
 
@@ -244,7 +244,7 @@ class SchedulerSide(Part):
             if job.state is _CLEANUP:  # it waits for a scheduler that frees its resources
                 self._ledger.dirty[job.id] = job
             if _holds(job) and (expiration := agreed_expiration(job)) is not None:
-                self._tell_expiration(job.id, expiration)
+                self._send_expiration(job.id, expiration)
             if job.state is JobState.RUN and job.jobspec_updates:
                 self.outdated.append(job.id)  # an earlier job manager may not have got to it
 
@@ -409,15 +409,15 @@ class SchedulerSide(Part):
         self._ledger.ask_when_durable(topics.SCHED_EXPIRATION, payload, proposal)
         return True
 
-    def _tell_expiration(self, jobid: int, expiration: float) -> None:
+    def _send_expiration(self, jobid: int, expiration: float) -> None:
         """Tell the scheduler the expiration that is in force; R in the kvs has the first one."""
         self.requests.step(jobid, AllocEvent.EXPIRATION)
         asked = Expiration(jobid, math.ceil(expiration))
         payload = self._ledger.edition.expiration.write(asked)
-        self._ledger.ask_when_durable(topics.SCHED_EXPIRATION, payload, ExpirationTold(jobid))
+        self._ledger.ask_when_durable(topics.SCHED_EXPIRATION, payload, ExpirationSent(jobid))
 
-    def expiration_told(self, jobid: int, response: Response) -> None:
-        """Take the answer to `_tell_expiration`; ENOSYS: the scheduler ignores expirations."""
+    def expiration_answered(self, jobid: int, response: Response) -> None:
+        """Take the answer to `_send_expiration`; ENOSYS: the scheduler ignores expirations."""
         if response.errnum not in (0, Errno.ENOSYS):
             error = FluxError(response.errnum, response.error_text)
             text = f"job {jobid}: {topics.SCHED_EXPIRATION}: {error}"
