@@ -28,7 +28,7 @@ class JobManagerAtOnce:
         self._core = core
         self._find_user = find_user
         self._now = now
-        self._told: list[JobManagerInput] = []  # by plugins
+        self._posted: list[JobManagerInput] = []  # by plugins
         self._said: list[JobManagerAction] = []  # by plugins
         self._turns: PluginTurns
 
@@ -59,8 +59,8 @@ class JobManagerAtOnce:
                     found.append(UserFound(action.userid, self._find_user(action.userid)))
                 elif type(action) is not PluginReplayed:  # no plugin is loaded later
                     actions.append(action)
-            inputs = [*found, *self._told]
-            self._told.clear()
+            inputs = [*found, *self._posted]
+            self._posted.clear()
         return actions
 
     def take_said(self) -> list[JobManagerAction]:
@@ -71,7 +71,7 @@ class JobManagerAtOnce:
     def given(self, owner: int, is_traced: Callable[[], bool]) -> Given:
         """Return what a host of plugins gets in place of an instance."""
         return Given(
-            tell=self._told.append,
+            post=self._posted.append,
             note_all=self.note_all,
             is_traced=is_traced,
             now=lambda: self._now,

@@ -20,13 +20,13 @@ from flux_trio.protocols import (
     CancelHook,
     HookAnswered,
     HookPostponed,
+    NotifyPlugins,
     PluginAction,
     PluginReply,
     Plugins,
-    TellPlugins,
 )
 
-_FOR_PLUGINS: Final = (AskHook, TellPlugins, AskJobs, CancelHook)
+_FOR_PLUGINS: Final = (AskHook, NotifyPlugins, AskJobs, CancelHook)
 
 
 class PluginTurns(Core[JobManagerTimer, JobManagerOwnInput, JobManagerOwnAction]):
@@ -70,8 +70,8 @@ class PluginTurns(Core[JobManagerTimer, JobManagerOwnInput, JobManagerOwnAction]
                 return HookPostponed(ticket) if answer is None else HookAnswered(ticket, answer)
             case AskJobs():
                 return self._plugins.ask_jobs(action)
-            case TellPlugins(topic=topic, job=job, args=args):
-                self._plugins.tell(topic, job, args)
+            case NotifyPlugins(topic=topic, job=job, args=args):
+                self._plugins.notify(topic, job, args)
             case CancelHook(ticket=ticket):
                 self._plugins.cancel(ticket)
             case _:

@@ -44,10 +44,10 @@ class RemoteHandle(Handle):
             self._write(message)
 
     def log(self, level: int, text: str) -> None:
-        self._tell(topics.BROKER_LOG, {"level": level, "text": text})
+        self._send_unanswered(topics.BROKER_LOG, {"level": level, "text": text})
 
     def note(self, kind: str, data: dict[str, Any]) -> None:
-        self._tell(topics.BROKER_NOTE, {"kind": kind, "data": data})
+        self._send_unanswered(topics.BROKER_NOTE, {"kind": kind, "data": data})
 
     async def wait_settled(self) -> None:
         """Wait until the broker has granted all registrations and subscriptions so far."""
@@ -85,7 +85,7 @@ class RemoteHandle(Handle):
                 self._write(message)
             self._settled.set()
 
-    def _tell(self, topic: str, payload: dict[str, Any]) -> None:
+    def _send_unanswered(self, topic: str, payload: dict[str, Any]) -> None:
         self.send(Request(topic, payload, flags=int(Flag.NORESPONSE)))
 
     def _write(self, message: Message) -> None:

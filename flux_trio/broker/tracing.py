@@ -133,7 +133,7 @@ class _Queue:
         if len(self._payloads) >= QUEUE_MAX:
             self._lost += 1
             return
-        payload, size = _whole(record) if self._wanted.records else self._told(record)
+        payload, size = _whole(record) if self._wanted.records else self._described(record)
         if payload is None or self._bytes + size > QUEUE_BYTES_MAX:
             self._lost += 1
             return
@@ -161,7 +161,7 @@ class _Queue:
         named = record.party in names if names else self._is_module(record.party)
         return named and self._topics.matches(topic)
 
-    def _told(self, record: Record) -> tuple[dict[str, Any], int]:
+    def _described(self, record: Record) -> tuple[dict[str, Any], int]:
         payload = _payload(record, full=self._wanted.full)
         return payload, payload["payload_size"]
 

@@ -72,9 +72,9 @@ class RecordedPlugins:
     def cancel(self, ticket: int) -> None:
         self._plugins.cancel(ticket)
 
-    def tell(self, topic: str, job: JobView, args: HookArgs = None) -> None:
+    def notify(self, topic: str, job: JobView, args: HookArgs = None) -> None:
         self._asked.append(topic)
-        self._plugins.tell(topic, job, args)
+        self._plugins.notify(topic, job, args)
 
     def _answer(self, answer: HookAnswer | None) -> None:
         if answer is None:
@@ -134,7 +134,7 @@ class RepeatedPlugins:
     def cancel(self, ticket: int) -> None:
         pass
 
-    def tell(self, topic: str, job: JobView, args: HookArgs = None) -> None:  # noqa: ARG002
+    def notify(self, topic: str, job: JobView, args: HookArgs = None) -> None:  # noqa: ARG002
         self.asked.append(topic)
 
     def _next(self, topic: str) -> HookAnswer | None:

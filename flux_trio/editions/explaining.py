@@ -65,8 +65,8 @@ class Said(msgspec.Struct, frozen=True, omit_defaults=True):
         """The same in words."""
         if self.error:
             return self.error
-        told = "the priority is unavailable" if self.unavailable else self.priority
-        what = f"says {told}" if self.unavailable or self.priority is not None else ""
+        said = "the priority is unavailable" if self.unavailable else self.priority
+        what = f"says {said}" if self.unavailable or self.priority is not None else ""
         return f"{self.plugin} {what}".rstrip() + (f": {self.text}" if self.text else "")
 
 

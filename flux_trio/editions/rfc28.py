@@ -130,16 +130,16 @@ def _typed(change: Change) -> _Typed:
 
 
 def _read_typed(message: Carrier) -> Sequence[Change]:
-    told: _Typed = expect_payload(message, _Typed)  # type: ignore[arg-type]  # a union is no class
-    match told:
+    typed: _Typed = expect_payload(message, _Typed)  # type: ignore[arg-type]  # a union is no class
+    match typed:
         case _Grow():
-            return [_grown(told.resources, told.online, told.offline)]
+            return [_grown(typed.resources, typed.online, typed.offline)]
         case _Shrink():
-            return [Shrunk(_idset(told.targets, "targets"))]
+            return [Shrunk(_idset(typed.targets, "targets"))]
         case _Online():
-            return [Online(_idset(told.targets, "targets"))]
+            return [Online(_idset(typed.targets, "targets"))]
         case _Offline():
-            return [Offline(_idset(told.targets, "targets"))]
+            return [Offline(_idset(typed.targets, "targets"))]
 
 
 def _grown(resources: dict[str, Any], online: str, offline: str) -> Grown:
@@ -159,7 +159,7 @@ def _read_release(message: Carrier) -> Release:
 # Current: the keys of a response say which changes it has.
 
 
-class _Told(msgspec.Struct, omit_defaults=True):
+class _Keyed(msgspec.Struct, omit_defaults=True):
     resources: dict[str, Any] | None = None
     up: str | None = None
     down: str | None = None
@@ -170,44 +170,44 @@ class _Told(msgspec.Struct, omit_defaults=True):
 
 
 def _write_keyed(changes: Sequence[Change]) -> Payload:
-    told = _Told()
+    keyed = _Keyed()
     for change in changes:
         match change:
             case Grown(resources, online):
-                told.resources, told.up = resources.to_json(), str(online)
+                keyed.resources, keyed.up = resources.to_json(), str(online)
             case Expires(expiration):
-                told.expiration = expiration
+                keyed.expiration = expiration
             case Shrunk(targets):
-                told.shrink = told.down = str(targets)
+                keyed.shrink = keyed.down = str(targets)
             case Online(targets):
-                told.up = str(targets)
+                keyed.up = str(targets)
             case Offline(targets):
-                told.down = str(targets)
+                keyed.down = str(targets)
             case PropertiesChanged(added, removed):
-                told.property_add = _plain_properties(added)
-                told.property_remove = _plain_properties(removed)
-    return _plain(told)
+                keyed.property_add = _plain_properties(added)
+                keyed.property_remove = _plain_properties(removed)
+    return _plain(keyed)
 
 
 def _read_keyed(message: Carrier) -> Sequence[Change]:
     """Return the changes in the order in which they take effect; a shrunk target is not down."""
-    told = expect_payload(message, _Told)
+    keyed = expect_payload(message, _Keyed)
     changes: list[Change] = []
-    up = _idset(told.up or "", "up")
-    shrunk = _idset(told.shrink or "", "shrink")
-    if told.resources is not None:
-        resources = ResourceSet.parse(told.resources, "resources")
+    up = _idset(keyed.up or "", "up")
+    shrunk = _idset(keyed.shrink or "", "shrink")
+    if keyed.resources is not None:
+        resources = ResourceSet.parse(keyed.resources, "resources")
         changes.append(Grown(resources, up, resources.ranks - up))
     elif up:
         changes.append(Online(up))
     if shrunk:
         changes.append(Shrunk(shrunk))
-    if down := _idset(told.down or "", "down") - shrunk:
+    if down := _idset(keyed.down or "", "down") - shrunk:
         changes.append(Offline(down))
-    if told.expiration is not None:
-        changes.append(Expires(told.expiration))
-    added = _properties(told.property_add, "property-add")
-    removed = _properties(told.property_remove, "property-remove")
+    if keyed.expiration is not None:
+        changes.append(Expires(keyed.expiration))
+    added = _properties(keyed.property_add, "property-add")
+    removed = _properties(keyed.property_remove, "property-remove")
     if added or removed:
         changes.append(PropertiesChanged(added, removed))
     return changes
@@ -217,8 +217,8 @@ def _plain_properties(properties: Mapping[str, Idset]) -> dict[str, str] | None:
     return {name: str(ids) for name, ids in properties.items()} or None
 
 
-def _properties(told: dict[str, str] | None, key: str) -> dict[str, Idset]:
-    return {name: _idset(ids, f"{key}.{name}") for name, ids in (told or {}).items()}
+def _properties(properties: dict[str, str] | None, key: str) -> dict[str, Idset]:
+    return {name: _idset(ids, f"{key}.{name}") for name, ids in (properties or {}).items()}
 
 
 def _plain(wire: msgspec.Struct) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from flux_trio.exercise.acts import Act
 from flux_trio.exercise.execution import EXEC_ACTS
 from flux_trio.exercise.findings import Findings
 from flux_trio.exercise.program import Program, ProgramNotStarted
-from flux_trio.exercise.run import EXEC_KIT, SCHED_KIT, Kit, Told, exercise
+from flux_trio.exercise.run import EXEC_KIT, SCHED_KIT, Kit, ReportAct, exercise
 from flux_trio.exercise.scheduling import SCHED_ACTS, SCHED_LIMITED_ACTS
 from flux_trio.exercise.stage import Stuck
 
@@ -24,7 +24,7 @@ __all__ = [
     "Kit",
     "Program",
     "ProgramNotStarted",
+    "ReportAct",
     "Stuck",
-    "Told",
     "exercise",
 ]

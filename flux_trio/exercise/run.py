@@ -73,7 +73,7 @@ EXEC_KIT: Final = Kit(
     is_simulated=False,
 )
 
-Told = Callable[[Act, str], None]
+ReportAct = Callable[[Act, str], None]
 """Called after each act with "" or what it was stuck in."""
 
 
@@ -81,7 +81,7 @@ async def exercise(
     kit: Kit,
     command: Sequence[str],
     acts: Sequence[Act],
-    told: Told,
+    report: ReportAct,
     *,
     limited: Sequence[str] = (),
     limited_acts: Sequence[Act] = (),
@@ -114,7 +114,7 @@ async def exercise(
         async with open_instance(config, given) as instance:
             for words, some in ((command, acts), (limited, limited_acts)):
                 if words:
-                    found, parties = await _played(instance, kit, words, some, told, deadline_s)
+                    found, parties = await _played(instance, kit, words, some, report, deadline_s)
                     stuck |= found
                     stand_ins |= parties
     return Findings(stuck, kit.clauses(), *_judged(records, stand_ins))
@@ -125,7 +125,7 @@ async def _played(
     kit: Kit,
     command: Sequence[str],
     acts: Sequence[Act],
-    told: Told,
+    report: ReportAct,
     deadline_s: float,
 ) -> tuple[dict[str, str], set[str]]:
     """Play the acts with one program.
@@ -141,7 +141,7 @@ async def _played(
             await stage.serve()
             for act in acts:
                 found = await _stuck_in(act, stage)
-                told(act, found)
+                report(act, found)
                 if found:
                     stuck[act.title] = found
         finally:

@@ -131,8 +131,8 @@ class Stage:
 
     def _cause(self, jobid: int) -> str:
         """Return what the program has not answered of a job, or of the jobs before it."""
-        owed = " and ".join(self._open.get(jobid, ()))
-        cause = f"; the program has not answered {owed} of this job" if owed else ""
+        unanswered = " and ".join(self._open.get(jobid, ()))
+        cause = f"; the program has not answered {unanswered} of this job" if unanswered else ""
         unfreed = [each for each, asked in self._open.items() if topics.SCHED_FREE in asked]
         if unfreed and topics.SCHED_ALLOC in self._open.get(jobid, ()):
             names = ", ".join(format_fluid(each, "f58") for each in unfreed[:_NAMED_MAX])

@@ -120,7 +120,7 @@ class PluginsOfWorld:
         answers = [self.ask(each) for each in question.questions()]
         return JobsAnswered(question.ticket, tuple(answers))
 
-    def tell(self, topic: str, job: JobView, args: HookArgs = None) -> None:
+    def notify(self, topic: str, job: JobView, args: HookArgs = None) -> None:
         """Tell the plugins of files; without them, no plugin subscribes to a job."""
         if self._host is not None:
-            self._host.tell(topic, job, args)
+            self._host.notify(topic, job, args)

@@ -19,7 +19,7 @@ from flux_trio.faults.running import Outcome, property_of, run_plan
 from flux_trio.faults.states import WatchedGame
 from flux_trio.faults.workload import meant_by
 from flux_trio.formats import format_fluid
-from flux_trio.jobtap import telling_failures
+from flux_trio.jobtap import reporting_failures
 from flux_trio.jobtap.failures import describe
 from flux_trio.judge import Violation
 from flux_trio.judge.rules import ALL_RULES
@@ -57,7 +57,7 @@ def tell_story(plan: Plan, broken: str = "", properties: Iterable[Property] = ()
     properties = tuple(properties)
     raised: list[BaseException] = []  # by plugins
     with (
-        telling_failures(raised.append),
+        reporting_failures(raised.append),
         WatchedGame(plan, [trace.append], properties, lives=Lives()) as game,
     ):
         outcome = game.outcome(is_at_rest=game.play())

@@ -8,7 +8,7 @@ package and nothing else of flux_trio.
 
 from flux_trio.config import Config
 from flux_trio.formats import Event, FormatError, Jobspec
-from flux_trio.jobtap.calling import failures_told, telling_failures
+from flux_trio.jobtap.calling import failure_listeners, reporting_failures
 from flux_trio.jobtap.calls import CANCELED, Given
 from flux_trio.jobtap.catalogue import CUSTOM, HOOKS, Hook, Returns
 from flux_trio.jobtap.counter import Counter, counter
@@ -78,14 +78,14 @@ __all__ = [
     "UpdateAsked",
     "counter",
     "enter",
-    "failures_told",
+    "failure_listeners",
     "leave",
     "load_file",
     "may_wait",
     "on",
     "on_many",
     "open_host",
+    "reporting_failures",
     "search_path",
     "service",
-    "telling_failures",
 ]

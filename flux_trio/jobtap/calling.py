@@ -36,20 +36,20 @@ HOOK: Final[str] = Kind.HOOK.value  # looked up once: every call is traced
 thinking: ContextVar[Asking | None] = ContextVar("thinking", default=None)
 
 
-failures_told: Final[ContextVar[tuple[Callable[[BaseException], object], ...]]] = ContextVar(
-    "failures_told", default=()
+failure_listeners: Final[ContextVar[tuple[Callable[[BaseException], object], ...]]] = ContextVar(
+    "failure_listeners", default=()
 )
 """Called with each error of a plugin of the hosts in this context: for tests of plugins."""
 
 
 @contextmanager
-def telling_failures(tell: Callable[[BaseException], object]) -> Iterator[None]:
-    """Call `tell`, too, with each error of a plugin in this block."""
-    token = failures_told.set((*failures_told.get(), tell))
+def reporting_failures(report: Callable[[BaseException], object]) -> Iterator[None]:
+    """Call `report`, too, with each error of a plugin in this block."""
+    token = failure_listeners.set((*failure_listeners.get(), report))
     try:
         yield
     finally:
-        failures_told.reset(token)
+        failure_listeners.reset(token)
 
 
 class Caller:
@@ -152,7 +152,7 @@ class Caller:
             text = f"plugin {loaded.name}: {entry.label} ended: {describe(error)}"
             stack = "".join(traceback.format_exception(error))
             self.given.log(Level.ERR, f"{text}\n{readable(stack, STACK_CHARS_MAX)}")
-            _tell(error, text)
+            _report(error, text)
             note = note_of(
                 entry, entry.label, None, None, describe(error), self.given.now() - began
             )
@@ -162,7 +162,7 @@ class Caller:
         """Log a failure of a plugin, with the place in the plugin's file."""
         text += place_of(entry.function, error, entry.owner.files)
         self.given.log(Level.ERR, text)
-        _tell(error, text)
+        _report(error, text)
 
     def _record(
         self,
@@ -191,14 +191,14 @@ class Caller:
         self.given.log(Level.ERR, text)
 
 
-def _tell(error: BaseException | None, text: str) -> None:
+def _report(error: BaseException | None, text: str) -> None:
     """Tell tests of an error of a plugin, with `text` as a note."""
-    listeners = failures_told.get()
+    listeners = failure_listeners.get()
     if not listeners:
         return
     if error is None or error.__traceback__ is None:
         error = HandlerFailed(text)
     else:
         BaseException.add_note(error, text)
-    for told in listeners:
-        told(error)
+    for listener in listeners:
+        listener(error)

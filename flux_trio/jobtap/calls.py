@@ -24,12 +24,12 @@ async def _no_rpc(topic: str, _payload: dict[str, Any] | None) -> dict[str, Any]
 class Given(msgspec.Struct, frozen=True):
     """The parts of the instance that the host uses.
 
-    `tell` sends an input to the job manager; `note_all` puts records into the trace, and
+    `post` sends an input to the job manager; `note_all` puts records into the trace, and
     `is_traced` says whether somebody reads them; `now` is the instance's clock; `owner` is the
     instance owner's userid and `users` the user database.
     """
 
-    tell: Callable[[Any], None]
+    post: Callable[[Any], None]
     note_all: Callable[[str, Sequence[dict[str, Any]]], None]
     is_traced: Callable[[], bool]
     now: Callable[[], float]

@@ -61,7 +61,7 @@ class Hook(msgspec.Struct, frozen=True):
     returns: Returns = Returns.NOTHING
     rejects: bool = False
     on_failure: str = _HELD
-    told: bool = False  # a notification: the job manager does not wait
+    is_notification: bool = False  # a notification: the job manager does not wait
     waits_for_async: bool = True
     of_many: bool = False  # may be asked about many jobs at once
 
@@ -155,7 +155,7 @@ HOOKS: Final = (
         "An event was logged of a job that the plugin subscribed to.",
         ("job", "event"),
         on_failure=_LOGGED,
-        told=True,
+        is_notification=True,
     ),
     Hook(
         EXPLAIN,
@@ -163,13 +163,18 @@ HOOKS: Final = (
         returns=Returns.TEXT,
         on_failure="the user is told the failure",
     ),
-    Hook(INACTIVE_ADD, "A job is among the inactive ones now.", on_failure=_LOGGED, told=True),
-    Hook(INACTIVE_REMOVE, "An inactive job was purged.", on_failure=_LOGGED, told=True),
+    Hook(
+        INACTIVE_ADD,
+        "A job is among the inactive ones now.",
+        on_failure=_LOGGED,
+        is_notification=True,
+    ),
+    Hook(INACTIVE_REMOVE, "An inactive job was purged.", on_failure=_LOGGED, is_notification=True),
     Hook(
         DESTROY,
         "A job was refused or is over; its `data` is deleted right after.",
         on_failure=_LOGGED,
-        told=True,
+        is_notification=True,
     ),
     Hook(
         CONF_UPDATE,

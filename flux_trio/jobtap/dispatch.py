@@ -184,13 +184,13 @@ class Dispatcher(Caller):
             asking.closed = True
             asking.scope.cancel()
 
-    def tell(self, topic: str, job: JobView, args: HookArgs = None) -> None:
+    def notify(self, topic: str, job: JobView, args: HookArgs = None) -> None:
         chain = self._chain(topic)
         if topic.startswith(EVENT_PREFIX):
             names = self.subscribers.get(job.id, ())
             chain = [entry for entry in chain if entry.owner.name in names]
         if chain:
-            self._tell_chain(chain, AskHook(0, topic, job, args))
+            self._notify_chain(chain, AskHook(0, topic, job, args))
         if topic == DESTROY:
             self.subscribers.pop(job.id, None)
             self._unsaid.pop(job.id, None)  # the job manager forgets the job by itself
@@ -200,13 +200,13 @@ class Dispatcher(Caller):
                 if loaded.data:
                     loaded.data.pop(job.id, None)
 
-    def _tell_chain(self, chain: list[Entry], question: AskHook) -> None:
+    def _notify_chain(self, chain: list[Entry], question: AskHook) -> None:
         hook, series = hook_of(question.topic), Series(self._is_traced(), self._now)
         for entry in chain:
-            asking = Asking(question, hook, (entry,), self._told)
+            asking = Asking(question, hook, (entry,), self._send_operations)
             answer = self._ask_rest(asking, series)
             if answer is not None and answer.operations:
-                self._told(asking, answer)
+                self._send_operations(asking, answer)
         self._note_calls(series)
 
     # --- for plugins
@@ -407,12 +407,12 @@ class Dispatcher(Caller):
         return self._record(entry, question.topic, question.job, result, problem, *call.times)
 
     def _answered(self, asking: Asking, answer: HookAnswer) -> None:
-        self.given.tell(HookAnswered(asking.question.ticket, answer))
+        self.given.post(HookAnswered(asking.question.ticket, answer))
 
-    def _told(self, _asking: Asking, answer: HookAnswer) -> None:
+    def _send_operations(self, _asking: Asking, answer: HookAnswer) -> None:
         """Send the operations of a notification to the job manager as inputs."""
         for operation in answer.operations:
-            self.given.tell(operation)
+            self.given.post(operation)
 
 
 def _taken(asking: Asking, said: Any) -> tuple[Any, str | None]:

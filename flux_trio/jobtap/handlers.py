@@ -53,12 +53,12 @@ class ModulePlugin(Plugin):
         self.name = getattr(module, "name", name)
 
     def loaded(self) -> None:
-        self._tell("loaded")
+        self._call("loaded")
 
     def removed(self) -> None:
-        self._tell("removed")
+        self._call("removed")
 
-    def _tell(self, name: str) -> None:
+    def _call(self, name: str) -> None:
         function = getattr(self.module, name, None)
         if isinstance(function, types.FunctionType):
             function(self)

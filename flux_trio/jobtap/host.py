@@ -123,7 +123,7 @@ class PluginHost(Dispatcher):
             await self._remove(gone)
             if config is not self.config:  # it has changed while tasks of `gone` ended
                 await self._configure(loaded)
-            self._tell_loaded(loaded)
+            self._call_loaded(loaded)
         except BaseException:
             await self._end(loaded)
             if any(each.is_removed for each in gone):
@@ -171,7 +171,7 @@ class PluginHost(Dispatcher):
         """
         self._tickets += 1
         done = self._replays[self._tickets] = trio.Event()
-        self.given.tell(PluginsChanged(name, order, self._tickets))
+        self.given.post(PluginsChanged(name, order, self._tickets))
         await done.wait()
 
     def replayed(self, action: PluginReplayed) -> None:
@@ -207,7 +207,7 @@ class PluginHost(Dispatcher):
 
     def announce(self) -> None:
         """Tell the job manager that plugins were removed: it asks again about held jobs."""
-        self.given.tell(PluginsChanged())
+        self.given.post(PluginsChanged())
 
     def _changed(self) -> None:
         """Compute again the chains and methods from the list of plugins."""
@@ -250,14 +250,14 @@ class PluginHost(Dispatcher):
         found: list[Said] = []
         for loaded in list(self.plugins):
             ranked = await self._put(loaded, PRIORITY_GET, None, view)
-            told = await self._put(loaded, EXPLAIN, None, view)
+            explained = await self._put(loaded, EXPLAIN, None, view)
             priority = None if ranked is None else ranked.priority
             said = Said(
                 loaded.name,
                 priority=priority if isinstance(priority, int) else None,
                 unavailable=isinstance(priority, Unavailable),
-                text=(told.said or "") if told is not None else "",
-                error="; ".join(each.error for each in (ranked, told) if each and each.error),
+                text=(explained.said or "") if explained is not None else "",
+                error="; ".join(each.error for each in (ranked, explained) if each and each.error),
             )
             if said != Said(loaded.name):
                 found.append(said)
@@ -353,7 +353,7 @@ class PluginHost(Dispatcher):
         """Tell all plugins that they are removed; call this when their tasks have ended."""
         self.watchdog.stop()
         for loaded in self.plugins:
-            self._tell_removed(loaded)
+            self._call_removed(loaded)
 
     async def _live(self, loaded: Loaded, *, task_status: trio.TaskStatus[trio.Nursery]) -> None:
         """Open the nursery of one plugin."""
@@ -374,7 +374,7 @@ class PluginHost(Dispatcher):
                 raise PluginError(asked.error or asked.reject)
         return config
 
-    def _tell_loaded(self, loaded: Loaded) -> None:
+    def _call_loaded(self, loaded: Loaded) -> None:
         entry = Entry(loaded, "loaded", loaded.plugin.loaded, CUSTOM)
         _, error = attempt(self.watched, entry, None)
         if error is not None:
@@ -405,9 +405,9 @@ class PluginHost(Dispatcher):
         if limit.cancelled_caught:
             self._name_as_staying(loaded)
         self.forget(loaded)
-        self._tell_removed(loaded)
+        self._call_removed(loaded)
 
-    def _tell_removed(self, loaded: Loaded) -> None:
+    def _call_removed(self, loaded: Loaded) -> None:
         entry = Entry(loaded, "removed", loaded.plugin.removed, CUSTOM)
         _, error = attempt(self.watched, entry, None)
         if error is not None:

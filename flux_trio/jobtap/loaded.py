@@ -181,10 +181,10 @@ class Loaded:
         for entry in self._entries.values():
             if not entry.count:
                 continue
-            told = found.setdefault(entry.label, {"count": 0, "total": 0.0, "max": 0.0})
-            told["count"] += entry.count
-            told["total"] += entry.total
-            told["max"] = max(told["max"], entry.longest)
+            figures = found.setdefault(entry.label, {"count": 0, "total": 0.0, "max": 0.0})
+            figures["count"] += entry.count
+            figures["total"] += entry.total
+            figures["max"] = max(figures["max"], entry.longest)
         return found
 
     def counters(self) -> dict[str, dict[str, float]]:

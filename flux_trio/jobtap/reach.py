@@ -48,7 +48,7 @@ class Reach:
     def do(self, operation: Operation) -> None:
         asking = self._host.asking
         if asking is None:
-            self._host.given.tell(operation)
+            self._host.given.post(operation)
         else:
             asking.do(operation)
 

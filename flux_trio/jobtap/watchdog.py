@@ -57,7 +57,7 @@ class Watchdog:
         term_s: float = TERM_S,
     ) -> None:
         self.running: Any = None  # a new object for each call that is under way, None between
-        self.told: Any = None  # the last mark that was reported
+        self.reported: Any = None  # the last mark that was reported
         self._blocked_s = blocked_s
         self._report = report
         self.loop_s = loop_s
@@ -99,9 +99,9 @@ class Watchdog:
                 continue
             held_s += self._blocked_s  # by steps: a stopped process does not count
             term_s += self._blocked_s if is_to_end else 0.0
-            if running is not self.told:
-                self._tell(running)
-                self.told = running
+            if running is not self.reported:
+                self._report_blocked(running)
+                self.reported = running
             if term_s > self._term_s:
                 end_process(f"ended {self._term_s:g} s after SIGTERM: a plugin goes on")
             if held_s >= self.loop_s or term_s == self._blocked_s:
@@ -146,7 +146,7 @@ class Watchdog:
             if not self.interrupter.missed:
                 return
 
-    def _tell(self, running: Any) -> None:
+    def _report_blocked(self, running: Any) -> None:
         stack = self._stack()
         why_not = self.interrupter.why_not
         hopeless = f" and nothing interrupts it: {why_not}" if why_not else ""

@@ -287,7 +287,7 @@ class CancelHook(msgspec.Struct, frozen=True):
     ticket: int
 
 
-class TellPlugins(msgspec.Struct, frozen=True, gc=False):
+class NotifyPlugins(msgspec.Struct, frozen=True, gc=False):
     """Notify plugins without an answer: output of the job manager.
 
     The topics are job.event.*, job.inactive-add, -remove and job.destroy. job.event.* goes only to
@@ -299,7 +299,7 @@ class TellPlugins(msgspec.Struct, frozen=True, gc=False):
     args: HookArgs = None
 
 
-PluginAction = AskHook | AskJobs | CancelHook | TellPlugins
+PluginAction = AskHook | AskJobs | CancelHook | NotifyPlugins
 """Outputs of the job manager for plugins. They are processed before its next input; the reply to an
 AskHook is `HookAnswered` or `HookPostponed`, the reply to an AskJobs is `JobsAnswered`."""
 
@@ -370,5 +370,5 @@ class Plugins(Protocol):
     def cancel(self, ticket: int) -> None:
         """Stop waiting for this answer."""
 
-    def tell(self, topic: str, job: JobView, args: HookArgs = None) -> None:
-        """Notify without waiting: see `TellPlugins`."""
+    def notify(self, topic: str, job: JobView, args: HookArgs = None) -> None:
+        """Notify without waiting: see `NotifyPlugins`."""

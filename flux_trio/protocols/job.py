@@ -328,7 +328,7 @@ class Job(JobFacts):
         try:
             after = JOB.step(self.state, step or step_of(event))
         except InvalidTransition as error:
-            raise error.told(f"job {self.id}") from None
+            raise error.with_story(f"job {self.id}") from None
         if change is not None:
             change(self, event)
         self.state = after
@@ -360,7 +360,7 @@ def replay_as(kind: type[JobT], jobid: int, events: Sequence[Event]) -> JobT:
             job.apply(event)
     except InvalidTransition as error:
         past = [event.name for event in events[: job.nevents]]
-        raise error.told(story=past[-STORY_OF_ONE_MAX:]) from None
+        raise error.with_story(story=past[-STORY_OF_ONE_MAX:]) from None
     return job
 
 

@@ -34,5 +34,7 @@ class JobStory:
         try:
             job.apply(event)
         except InvalidTransition as error:
-            raise error.told(story=[name for its, name in self.names if its == job.id]) from None
+            raise error.with_story(
+                story=[name for its, name in self.names if its == job.id]
+            ) from None
         self.names.append((job.id, event.name))

@@ -60,7 +60,7 @@ class InvalidTransition(ProtocolError):
         self.allowed = allowed
         self.who = who
 
-    def told(self, who: str = "", story: Sequence[str] = ()) -> InvalidTransition:
+    def with_story(self, who: str = "", story: Sequence[str] = ()) -> InvalidTransition:
         """Return this error with the name of its conversation, or with its last events."""
         return InvalidTransition(
             self.table, self.state, self.event, self.allowed, who or self.who, story
@@ -144,7 +144,7 @@ class Standing(Generic[S, E]):
             after: S = self.table.step(self._state, event)
         except InvalidTransition as error:
             past = [each.value for each in self._story]
-            raise error.told(f"{self.kind} {name}", past) from None
+            raise error.with_story(f"{self.kind} {name}", past) from None
         self._story.append(event)
         self._state = after
         return after

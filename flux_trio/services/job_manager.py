@@ -25,7 +25,7 @@ from flux_trio.cores.turns import Core
 from flux_trio.formats.meanings import Json
 from flux_trio.jobtap import Given, Loader, Plugin, PluginHost, open_host
 from flux_trio.messages import Request, topics
-from flux_trio.protocols import AskHook, AskJobs, CancelHook, PluginReplayed, TellPlugins
+from flux_trio.protocols import AskHook, AskJobs, CancelHook, NotifyPlugins, PluginReplayed
 from flux_trio.services.explaining import Explainer
 from flux_trio.services.plugin_methods import PluginMethods, named_directive
 from flux_trio.services.recorded import Made, make_core
@@ -57,7 +57,7 @@ async def run(
 
     with handle.beside("jobtap") as asker:  # plugins send their requests through it
         given = Given(
-            tell=handle.post,
+            post=handle.post,
             note_all=note_all,
             is_traced=handle.is_traced,
             now=handle.now,
@@ -79,7 +79,7 @@ async def run(
                         host.replayed(action)
                     case FindUser():
                         host.nursery.start_soon(find_user, action.userid)
-                    case AskHook() | AskJobs() | CancelHook() | TellPlugins():
+                    case AskHook() | AskJobs() | CancelHook() | NotifyPlugins():
                         no_other_actions(action)  # `PluginTurns` performs them
                     case _:
                         assert_never(action)

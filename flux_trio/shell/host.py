@@ -104,9 +104,9 @@ class ShellHost:
     ) -> None:
         match request:
             case Start():
-                self._tell(self._jobs.start(request))
+                self._broadcast(self._jobs.start(request))
             case Attach(jobid):
-                self._tell(self._jobs.attach(jobid))
+                self._broadcast(self._jobs.attach(jobid))
             case Signal(jobid, signum):
                 self._jobs.signal(jobid, signum)
             case Feed():
@@ -123,7 +123,7 @@ class ShellHost:
         """Feed a job; cancelled when the client leaves, because only it gets the response."""
         client.send(await self._jobs.inputs.feed(request))
 
-    def _tell(self, notices: list[ShellNotice]) -> None:
+    def _broadcast(self, notices: list[ShellNotice]) -> None:
         for notice in notices:
             for client in self._clients:
                 client.send(notice)
@@ -132,7 +132,7 @@ class ShellHost:
         with trio.open_signal_receiver(signal.SIGCHLD) as signals:
             task_status.started()
             async for _ in signals:
-                self._tell(self._jobs.reap())
+                self._broadcast(self._jobs.reap())
                 self._clear_left(nursery)
                 self._busy_at = trio.current_time()
 
@@ -152,12 +152,12 @@ class ShellHost:
                 break
             # Only the first: another may be reaped meanwhile, and its id used for a new process.
             await _wait_gone(left[0])
-        self._tell(self._jobs.cleared(job))
+        self._broadcast(self._jobs.cleared(job))
         self._busy_at = trio.current_time()
 
     async def _await_adopted(self, process: Process, nursery: trio.Nursery) -> None:
         await _wait_gone(process.pid)
-        self._tell(self._jobs.end_adopted(process))
+        self._broadcast(self._jobs.end_adopted(process))
         self._clear_left(nursery)
         self._busy_at = trio.current_time()
 

@@ -12,7 +12,7 @@ from flux_trio.broker import LogEntry
 from flux_trio.config import Config
 from flux_trio.formats import ResourceSet
 from flux_trio.instance import MODULES
-from flux_trio.jobtap import Plugin, PluginError, PluginLoop, telling_failures
+from flux_trio.jobtap import Plugin, PluginError, PluginLoop, reporting_failures
 from flux_trio.messages import FluxError
 from flux_trio.sim.metrics import JobFacts
 from flux_trio.sim.replay import Progress, SimulationStalled
@@ -77,14 +77,14 @@ def note_depth(trace: Trace, depth: Depth) -> None:
 
 
 @contextmanager
-def loops_told(tell: Callable[[SimulationStalled], object]) -> Iterator[None]:
+def loops_reported(report: Callable[[SimulationStalled], object]) -> Iterator[None]:
     """Tell of each plugin that is interrupted: how far it came depends on the real time."""
 
     def failed(error: BaseException) -> None:
         if isinstance(error, PluginLoop):
-            tell(SimulationStalled("\n".join(error.__notes__)))
+            report(SimulationStalled("\n".join(error.__notes__)))
 
-    with telling_failures(failed):
+    with reporting_failures(failed):
         yield
 
 

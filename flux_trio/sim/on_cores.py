@@ -30,7 +30,7 @@ from flux_trio.jobtap.builtins import Lifetime, builtin_plugins
 from flux_trio.jobtap.loaded import Loaded
 from flux_trio.messages import Response
 from flux_trio.services.job_manager import load_all
-from flux_trio.sim.asked import SIMULATED, USERID, Asked, Ran, loops_told, note_depth
+from flux_trio.sim.asked import SIMULATED, USERID, Asked, Ran, loops_reported, note_depth
 from flux_trio.sim.explaining import explained_at_once, reasons
 from flux_trio.sim.replay import Replay, SimulationStalled
 from flux_trio.sim.users import UserBook
@@ -70,7 +70,7 @@ async def _replay(asked: Asked) -> Ran:
         errors.append(error)
         world.stop()
 
-    with loops_told(fail), rare_collections():
+    with loops_reported(fail), rare_collections():
         async with open_host(given, asked.config) as host:
             host.jobs = core
             try:
@@ -107,9 +107,9 @@ class _JobManager(JobManagerAtOnce):
 
 
 async def _load_plugins(
-    host: PluginHost, asked: Asked, tell: Callable[[Exception], object]
+    host: PluginHost, asked: Asked, report: Callable[[Exception], object]
 ) -> None:
-    """Load all plugins; `tell` is called if one of them wants to wait later.
+    """Load all plugins; `report` is called if one of them wants to wait later.
 
     Raises NeedsTrio if one of them may wait, or cannot be loaded.
     """
@@ -122,7 +122,7 @@ async def _load_plugins(
     for loaded in host.plugins:
         if loaded.plugin not in builtins and (_has_tasks(loaded) or may_wait(loaded.plugin)):
             raise NeedsTrio(f"plugin {loaded.name} may wait")
-        loaded.nursery = _NoTasks(loaded, tell)
+        loaded.nursery = _NoTasks(loaded, report)
 
 
 def _has_tasks(loaded: Loaded) -> bool:
@@ -134,15 +134,15 @@ def _has_tasks(loaded: Loaded) -> bool:
 class _NoTasks:
     """The tasks of a plugin, none of which can start any more."""
 
-    def __init__(self, loaded: Loaded, tell: Callable[[Exception], object]) -> None:
+    def __init__(self, loaded: Loaded, report: Callable[[Exception], object]) -> None:
         self.cancel_scope = loaded.nursery.cancel_scope
         self._name = loaded.name
-        self._tell = tell
+        self._report = report
 
     def start_soon(self, *_: object) -> NoReturn:
         text = f"plugin {self._name} waits: simulate it at the depth stack"
         error = PluginError(text)
-        self._tell(error)
+        self._report(error)
         raise error
 
 

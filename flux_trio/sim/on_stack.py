@@ -13,7 +13,7 @@ from flux_trio.broker import Handle
 from flux_trio.editions.explaining import EXPLAIN, EXPLAINED, Explain
 from flux_trio.instance import Instance, Surroundings, open_instance
 from flux_trio.messages import Response, topics
-from flux_trio.sim.asked import SIMULATED, USERID, Asked, Ran, loops_told, note_depth
+from flux_trio.sim.asked import SIMULATED, USERID, Asked, Ran, loops_reported, note_depth
 from flux_trio.sim.explaining import reasons
 from flux_trio.sim.replay import SETTLE_S, Replay, SimulationStalled
 from flux_trio.sim.users import UserBook
@@ -45,7 +45,7 @@ async def _replay(asked: Asked) -> Ran:
 
     shares: dict[str, float] = {}
     replay = Replay(asked.jobs, asked.progress)
-    with loops_told(interrupted):
+    with loops_reported(interrupted):
         async with (
             open_instance(asked.config, given) as instance,
             instance.connect("workload") as handle,

@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 
 from flux_trio.config import Config, parse_config
 from flux_trio.formats import Jobspec
-from flux_trio.jobtap import failures_told
+from flux_trio.jobtap import failure_listeners
 from flux_trio.messages import FluxError, topics
 from flux_trio.testing.fixtures import EPOCH
 from flux_trio.testing.harness_job import HarnessJob
@@ -78,7 +78,7 @@ class PluginHarness:
         self._errors = PluginErrors()
         self.plugin_errors: list[BaseException] = self._errors.found
         """The errors of plugins so far, with their own tracebacks."""
-        self._context.run(failures_told.set, (self.plugin_errors.append,))
+        self._context.run(failure_listeners.set, (self.plugin_errors.append,))
         self._thread = TrioThread("plugin harness", self._stage.open)
         self._may_fail = may_fail
         self.calls: list[HookCall] = []

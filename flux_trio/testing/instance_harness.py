@@ -27,7 +27,7 @@ from flux_trio.formats import (
     parse_r,
 )
 from flux_trio.instance import Instance, more_sinks
-from flux_trio.jobtap import Plugin, failures_told
+from flux_trio.jobtap import Plugin, failure_listeners
 from flux_trio.messages import FluxError, service_of, topics
 from flux_trio.testing.breaking import PLUGIN, unknown_text
 from flux_trio.testing.fakes import Fake, FakeExec, FakeScheduler
@@ -99,7 +99,9 @@ class InstanceHarness:
                 judging = stack.enter_context(watched(self._breaking))
             context = copy_context()
             context.run(more_sinks.set, (*more_sinks.get(), lambda: self.trace.append))
-            context.run(failures_told.set, (*failures_told.get(), self.plugin_errors.append))
+            context.run(
+                failure_listeners.set, (*failure_listeners.get(), self.plugin_errors.append)
+            )
             self._thread.start(context)
             stack.callback(self._thread.stop)
             self._watched = judging

@@ -32,7 +32,7 @@ from flux_trio.faults.missed import missed, missed_text
 from flux_trio.faults.plan import Depth, PluginFile, plan_to_toml
 from flux_trio.faults.plugin_files import check_files
 from flux_trio.formats import FormatError
-from flux_trio.jobtap import telling_failures
+from flux_trio.jobtap import reporting_failures
 from flux_trio.messages import Event, Request, Response
 from flux_trio.testing.breaking import PLUGIN, unknown_text
 from flux_trio.testing.trio_thread import beside_trio
@@ -200,7 +200,7 @@ class WorldHarness:
         check_files(plan.plugins, plan.depth)
         properties = (*Setup(plugins=plan.plugins).all_properties(), *properties)
         self.trace, self.plugin_errors = [], []
-        with telling_failures(self._note_error):
+        with reporting_failures(self._note_error):
             self.outcome = outcome = run_plan(plan, [self.trace.append], properties=properties)
         broken = outcome.broken - set(outcome.broken if self._breaking is None else self._breaking)
         if broken:

@@ -94,13 +94,15 @@ def name_disconnected_peers(passed: Sequence[Routed]) -> list[Routed]:
             if _has_called(passed, places, place, service)
         }
         peers = [peer for peer, one in found.items() if one not in gone]
-        told = [peer for peer in peers if _was_told(passed, received.get(peer, []), place)]
+        shut_down = [
+            peer for peer in peers if _was_shut_down(passed, received.get(peer, []), place)
+        ]
         silent = [
             peer for peer in peers if _is_silent(passed, sent[peer], received.get(peer, []), place)
         ]
         back = [peer for peer in peers if _comes_back(passed, sent[peer], place)]
-        likely = next((some for some in (told, silent, back) if some), [])
-        if len(likely) == 1 or told:
+        likely = next((some for some in (shut_down, silent, back) if some), [])
+        if len(likely) == 1 or shut_down:
             gone.add(found[likely[0]])
             routes = (likely[0],)
             named[place] = each._replace(
@@ -174,7 +176,7 @@ def _is_first(message: Message) -> bool:
     return isinstance(message, Request) and message.topic in _FIRST_REQUESTS
 
 
-def _was_told(passed: Sequence[Routed], received: list[int], place: int) -> bool:
+def _was_shut_down(passed: Sequence[Routed], received: list[int], place: int) -> bool:
     """Return whether the last message that the module received told it to shut down."""
     at = bisect_right(received, place)
     return at > 0 and _is_shutdown(passed[received[at - 1]].message)

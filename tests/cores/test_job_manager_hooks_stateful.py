@@ -112,7 +112,7 @@ class Crowd:
         del self.pending[ticket]
         self.answered.add(ticket)
 
-    def tell(self, topic: str, job: JobView, args: Any = None) -> None:
+    def notify(self, topic: str, job: JobView, args: Any = None) -> None:
         assert job.id not in {each.question.job and each.question.job.id for each in self.open()}
 
     # --- what plugins do

@@ -19,19 +19,19 @@ class Keeping:
 
     def __init__(self, m: ManagerScript) -> None:
         self.kept: list[tuple[JobView, JobView]] = []
-        ask, tell = m.plugins.ask, m.plugins.tell
+        ask, notify = m.plugins.ask, m.plugins.notify
 
         def keep_asked(question: AskHook) -> HookAnswer | None:
             if question.job is not None:
                 self.keep(question.job)
             return ask(question)
 
-        def keep_told(topic: str, job: JobView, args: Any = None) -> None:
+        def keep_notified(topic: str, job: JobView, args: Any = None) -> None:
             self.keep(job)
-            tell(topic, job, args)
+            notify(topic, job, args)
 
         m.plugins.ask = keep_asked  # type: ignore[method-assign]
-        m.plugins.tell = keep_told  # type: ignore[method-assign]
+        m.plugins.notify = keep_notified  # type: ignore[method-assign]
 
     def keep(self, job: JobView) -> None:
         self.kept.append((job, copy.deepcopy(job)))

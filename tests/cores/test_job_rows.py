@@ -244,10 +244,10 @@ def test_plugins_are_told_that_a_refused_job_is_inactive() -> None:
     m = ManagerScript(answers={VALIDATE: HookAnswer(reject="no"), DESTROY: HookAnswer()})
     told: list[tuple[str, JobState]] = []
 
-    def tell(topic: str, job: JobView, _args: Any = None) -> None:
+    def notify(topic: str, job: JobView, _args: Any = None) -> None:
         told.append((topic, job.state))
 
-    m.plugins.tell = tell  # type: ignore[assignment]
+    m.plugins.notify = notify  # type: ignore[assignment]
     m.submit(1)
     assert told == [(DESTROY, JobState.INACTIVE)]
 

@@ -458,7 +458,7 @@ async def test_events_go_to_those_who_subscribed_to_the_job() -> None:
         r.ask(only="follows")
         assert 7 in r.interests.subscribed
         assert 8 not in r.interests.subscribed
-        r.host.tell("job.event.memo", JOB, event)
+        r.host.notify("job.event.memo", JOB, event)
         assert r.told == [PostEvent(7, "seen", {"name": "memo"}, "follows")]
         assert events_of(r, "other") == []
         r.ask(job=replace(JOB, urgency=0), only="follows")
@@ -468,7 +468,7 @@ async def test_events_go_to_those_who_subscribed_to_the_job() -> None:
 async def test_who_fails_at_an_event_does_not_keep_it_from_others() -> None:
     asked: list[str] = []
     async with rig(*chain("job.inactive-add", raises(KeyError("x")), asks(asked, "b"))) as r:
-        r.host.tell("job.inactive-add", replace(JOB, state=JobState.INACTIVE))
+        r.host.notify("job.inactive-add", replace(JOB, state=JobState.INACTIVE))
         assert asked == ["b"]
         assert r.logged[0].startswith("plugin a failed in job.inactive-add for job ƒ8: KeyError")
 
@@ -488,7 +488,7 @@ async def test_subscription_and_data_end_with_the_job() -> None:
         r.ask()
         r.ask()
         r.jobs(over := replace(JOB, state=JobState.INACTIVE))
-        r.host.tell("job.destroy", over)
+        r.host.notify("job.destroy", over)
         assert r.logged == []
         assert 7 not in r.interests.subscribed
         handle = jobtap.Job(over, None, r.host.find("keeps").keeper)
@@ -505,7 +505,7 @@ async def test_async_handler_of_an_event_is_waited_for_by_nobody(
         job.post("late", {})
 
     async with rig(handling("job.inactive-add", late)) as r:
-        r.host.tell("job.inactive-add", JOB)
+        r.host.notify("job.inactive-add", JOB)
         assert r.told == []
         await trio.sleep(2)
         assert r.told == [PostEvent(7, "late", {}, "a")]

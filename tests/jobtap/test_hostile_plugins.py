@@ -303,7 +303,7 @@ async def test_counter_that_cannot_count_holds_the_job_and_nothing_else(
         assert "plugin counts failed in job.state.sched" in (
             r.answer("job.state.sched", job).error or ""
         )
-        r.host.tell("job.destroy", type(JOB)(state=JobState.INACTIVE))
+        r.host.notify("job.destroy", type(JOB)(state=JobState.INACTIVE))
         assert (await r.host.query("counts"))["counters"] == {"jobs": {}}
         await r.host.remove("counts")
 

@@ -86,7 +86,7 @@ async def test_handler_that_loops_fails_and_the_host_lives(
     function: Callable[[Any], None], capfd: pytest.CaptureFixture[str]
 ) -> None:
     raised: list[BaseException] = []
-    jobtap.failures_told.set((raised.append,))
+    jobtap.failure_listeners.set((raised.append,))
     # a function of its own, since decorators mark functions
     async with rig(handling(PRIORITY, lambda job: function(job)), blocked_s=0.01) as r:
         impatient(r)
@@ -234,7 +234,7 @@ async def block_until_named(r: Rig) -> None:
     impatient(r)
 
     def blocks(_job: jobtap.Job) -> None:
-        while r.host.watchdog.told is None:
+        while r.host.watchdog.reported is None:
             time.sleep(0.001)
 
     await r.host.load(handling(PRIORITY, blocks, "blocks"))

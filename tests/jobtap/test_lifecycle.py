@@ -174,7 +174,7 @@ async def test_removed_plugin_is_never_called_again(autojump_clock: MockClock) -
         r.host.announce()
         assert r.told == [PluginsChanged()]
         r.ask()
-        r.host.tell("job.inactive-add", JOB)
+        r.host.notify("job.inactive-add", JOB)
         await trio.sleep(1000)
         assert plugin.heard == ["task ended", "removed"]
         assert not r.interests.handled(PRIORITY)
@@ -457,8 +457,8 @@ async def test_query_that_fails_says_why() -> None:
 
 def block(watchdog: Watchdog) -> None:
     """What a plugin must not do, until it is told."""
-    before, until = watchdog.told, time.monotonic() + 10
-    while watchdog.told is before and time.monotonic() < until:
+    before, until = watchdog.reported, time.monotonic() + 10
+    while watchdog.reported is before and time.monotonic() < until:
         time.sleep(0.001)
 
 

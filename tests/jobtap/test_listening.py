@@ -135,7 +135,7 @@ async def test_data_of_a_job_is_deleted_with_the_job():
         assert not r.interests.handled(DESTROY)
         r.answer(PRIORITY)
         assert r.interests.handled(DESTROY)
-        r.host.tell(DESTROY, ACTIVE)
+        r.host.notify(DESTROY, ACTIVE)
         assert r.host.plugins[0].data == {}
 
 

@@ -132,7 +132,7 @@ def test_each_question_is_answered_once_and_no_job_is_stuck(
     async def main() -> None:
         inbox: list[Any] = []
         parts = Given(
-            tell=inbox.append,
+            post=inbox.append,
             note_all=lambda _kind, _notes: None,
             is_traced=lambda: False,
             now=trio.current_time,

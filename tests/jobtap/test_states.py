@@ -48,7 +48,7 @@ async def test_each_state_is_entered_and_left_once() -> None:
         job = r.move(NEW, State.DEPEND, State.PRIORITY, State.SCHED)
         r.answer("job.state.sched", job)  # asked again in the same state
         r.move(job, State.INACTIVE)
-        r.host.tell("job.destroy", replace(job, state=State.INACTIVE))
+        r.host.notify("job.destroy", replace(job, state=State.INACTIVE))
     assert plugin.heard == [
         ("enter", 7, State.DEPEND),
         ("leave", 7, State.PRIORITY),
@@ -108,7 +108,7 @@ async def test_job_that_goes_without_a_word_is_left() -> None:
     async with rig(plugin) as r:
         job = r.move(NEW, State.RUN)
         assert plugin.busy[1000] == 1
-        r.host.tell("job.destroy", job)
+        r.host.notify("job.destroy", job)
         assert plugin.heard[-1] == ("leave", 7, State.RUN)
         assert plugin.busy == plugin.busy
         assert (plugin.busy[1000], len(plugin.busy)) == (0, 0)
@@ -131,7 +131,7 @@ async def test_plugin_that_is_removed_leaves_what_it_entered() -> None:
         r.jobs(job, other)
         await r.host.remove("counts")
         assert plugin.heard[-2:] == [("leave", 7, State.RUN), ("leave", 8, State.SCHED)]
-        r.host.tell("job.destroy", job)
+        r.host.notify("job.destroy", job)
         assert r.answer("job.state.cleanup", replace(job, state=State.CLEANUP)) is not None
         assert len(plugin.heard) == 4
 
@@ -254,7 +254,7 @@ async def test_plugin_says_that_an_amount_has_changed() -> None:
         assert dict(plugin.share) == {None: 7}
         r.jobs(NEW)
         assert r.host.recount() == 0, r.logged
-        r.host.tell("job.destroy", replace(NEW, state=State.INACTIVE))
+        r.host.notify("job.destroy", replace(NEW, state=State.INACTIVE))
         assert dict(plugin.share) == {}
 
 
@@ -281,7 +281,7 @@ async def _follow(roads: list[list[JobState]], removed_after: int) -> None:
         assert r.host.recount() == 0, r.logged
         for each in jobs.values():
             if each.state == State.INACTIVE:
-                r.host.tell("job.destroy", each)
+                r.host.notify("job.destroy", each)
         await r.host.remove("counts")
         assert _balanced(r, plugin)
 
@@ -330,7 +330,7 @@ async def test_amounts_that_are_no_whole_numbers_agree_with_a_recount() -> None:
             r.answer("job.state.run", job)
         r.jobs(*jobs[4:])
         for job in jobs[:4]:
-            r.host.tell("job.destroy", job)
+            r.host.notify("job.destroy", job)
         assert r.host.recount() == 0
         assert r.recounts[-1]["declared"] == r.recounts[-1]["recounted"]
 

@@ -136,7 +136,7 @@ class ScriptedPlugins:
     def cancel(self, ticket: int) -> None:
         self._did.append(f"cancel hook {ticket}")
 
-    def tell(self, topic: str, _job: JobView, _args: Any = None) -> None:
+    def notify(self, topic: str, _job: JobView, _args: Any = None) -> None:
         self.heard.append(topic)
 
 

@@ -62,7 +62,7 @@ class Rig:
     @property
     def given(self) -> Given:
         return Given(
-            tell=self.told.append,
+            post=self.told.append,
             note_all=self._note_all,
             is_traced=lambda: self.is_traced,
             now=trio.current_time,

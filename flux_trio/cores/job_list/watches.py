@@ -204,8 +204,8 @@ class Watches(Part):
     def _send_lines(self, watch: _Watch) -> None:
         """Send as many lines as there is credit for; then read on, or end the stream."""
         for line in watch.take_lines():
-            told = job_list.WATCHED_LINE.write(job_list.WatchedLine(line))
-            self._exchange.send(respond_stream(watch.request, told))
+            payload = job_list.WATCHED_LINE.write(job_list.WatchedLine(line))
+            self._exchange.send(respond_stream(watch.request, payload))
         if watch.asked or watch.has_line:  # without credit
             return
         if watch.behind:

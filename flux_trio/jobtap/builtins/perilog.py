@@ -165,7 +165,7 @@ class Perilog(jobtap.Plugin):
         if is_due:
             job.subscribe()
             job.epilog_start(EPILOG)
-        if PROLOG in job.prologs and not (run is not None and run.is_told):
+        if PROLOG in job.prologs and not (run is not None and run.finish_posted):
             job.prolog_finish(PROLOG, LOST if run is None else run.worst.status)
         if is_due and (self._has_ended(job) or not job.start_requested):
             self._begin_epilog(job)
@@ -207,7 +207,7 @@ class Perilog(jobtap.Plugin):
         elif run.worst.failed:
             run.job.raise_exception("prolog", 0, note)  # on_cleanup does the rest
         else:
-            run.is_told = True
+            run.finish_posted = True
             run.job.prolog_finish(PROLOG, run.worst.status)
 
     def _epilog_over(self, run: Run, note: str) -> None:

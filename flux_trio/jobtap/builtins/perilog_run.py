@@ -26,7 +26,7 @@ class Run:
     canceled: trio.Event = field(default_factory=trio.Event)
     endings: dict[int, Ending] = field(default_factory=dict)  # by rank, of those that have ended
     is_over: bool = False
-    is_told: bool = False  # its finish event was posted
+    finish_posted: bool = False  # its finish event was posted
     had_exception: bool = False  # the job had a fatal exception before this began
 
     @property

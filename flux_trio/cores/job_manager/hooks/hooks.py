@@ -62,12 +62,12 @@ from flux_trio.protocols import (
     JobsAnswered,
     JobState,
     JobView,
+    NotifyPlugins,
     Operation,
     PluginAction,
     PluginReply,
     PostEvent,
     Reprioritize,
-    TellPlugins,
     UpdateApplied,
 )
 
@@ -235,7 +235,7 @@ class Hooks(Part):
     def tell(self, topic: str, job: ActiveJob, args: HookArgs = None) -> None:
         """Notify plugins without waiting."""
         if self.interests.handled(topic):
-            self.actions.append(TellPlugins(topic, job.snapshot(), args))
+            self.actions.append(NotifyPlugins(topic, job.snapshot(), args))
         if topic == DESTROY:
             self.interests.forget(job.id)
 
@@ -361,7 +361,7 @@ class Hooks(Part):
         if not job.introduced:
             return
         if job.id in self.interests.subscribed:
-            self.actions.append(TellPlugins(EVENT_PREFIX + event.name, job.snapshot(), event))
+            self.actions.append(NotifyPlugins(EVENT_PREFIX + event.name, job.snapshot(), event))
         if event.name == _JOBSPEC_UPDATE and self.interests.handled(UPDATED):
             answer = self.ask(job, UPDATED, UpdateHeard(event), UpdateApplied(event.context or {}))
             if answer is not None:
