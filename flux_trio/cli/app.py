@@ -79,13 +79,13 @@ class LazyGroup(click.Group):
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         """Read the options; `--help` and `--version` write their output here."""
         _open_closed_streams()
-        with _errors_told(), _output_refused():
+        with _errors_shown(), _output_refused():
             return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; ctrl-C ends this process by SIGINT, so that a shell's loop ends too."""
         try:
-            with _errors_told(), _output_refused():
+            with _errors_shown(), _output_refused():
                 try:
                     return super().invoke(ctx)
                 finally:
@@ -97,7 +97,7 @@ class LazyGroup(click.Group):
 
 
 @contextmanager
-def _errors_told() -> Iterator[None]:
+def _errors_shown() -> Iterator[None]:
     """Write errors here: an error that cannot be written has its exit code all the same."""
     try:
         yield

@@ -101,7 +101,7 @@ async def find_allocation(environ: Mapping[str, str]) -> Allocation | None:
     return Allocation(Enclosing(address.uri, jobid, level), resources, len(events), kill_timeout_s)
 
 
-async def tell_address(
+async def write_address(
     environ: Mapping[str, str], allocation: Allocation, instance: Instance, statedir: str
 ) -> None:
     """Write the instance's address into the job's memo (`user.uri`, as in flux)."""

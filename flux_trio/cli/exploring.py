@@ -28,8 +28,8 @@ def run_search(plan: Plan, *, states_max: int | None, with_rules: bool) -> Repor
         search = Search(plan, with_rules=with_rules)
     except UnsuitablePlan as error:
         raise NotExplored(str(error)) from None
-    with _progress() as tell:
-        return search.run(states_max, tell)
+    with _progress() as progress:
+        return search.run(states_max, progress)
 
 
 @contextmanager

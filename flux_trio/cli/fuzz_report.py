@@ -36,10 +36,10 @@ def report_lines(campaign: Campaign) -> Iterator[str]:
         yield ""
         yield from story_text(found.story).splitlines()
         yield ""
-    told = {found.result.seed: found.result.broken for found in campaign.found}
+    shown = {found.result.seed: found.result.broken for found in campaign.found}
     for result in campaign.broken:
-        if result.seed not in told:
-            also = ", too" if result.broken in told.values() else ""
+        if result.seed not in shown:
+            also = ", too" if result.broken in shown.values() else ""
             yield f"seed {result.seed} breaks {result.broken}{also}"
     yield (
         f"{campaign.nworlds:,} worlds, {campaign.nturns:,} turns, "

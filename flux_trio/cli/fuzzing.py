@@ -157,8 +157,8 @@ def run_campaign(
                 advance(result)
                 if not result.broken and not result.raised:
                     continue
-                told = {"", *(each.result.broken for each in campaign.found)}
-                if result.broken not in told:
+                shown = {"", *(each.result.broken for each in campaign.found)}
+                if result.broken not in shown:
                     with _failures_kept(campaign):
                         _make_small(campaign, result, setup, output, once_more)
                 if campaign.is_interrupted or not keep_going:

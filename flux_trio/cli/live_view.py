@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 import msgspec
 
-from flux_trio.cli.monitor_process import TOLD_MAX
+from flux_trio.cli.monitor_process import REPORTED_MAX
 from flux_trio.cli.view_server import Feed, ViewServer, lost_line
 from flux_trio.judge import NotingMonitor, load_clauses
 from flux_trio.judge.rules import LATE_RULES, NEED_THE_BEGINNING
@@ -28,7 +28,7 @@ class LiveRows:
     """Makes lines for the feed from the responses of `module.trace`.
 
     `put` takes a line for each record, with the clauses that speak of it, and for each gap. `keep`
-    takes a line for each violation, at most TOLD_MAX of a clause. The monitor has not seen the
+    takes a line for each violation, at most REPORTED_MAX of a clause. The monitor has not seen the
     beginning of the trace, so rules that need the beginning are left out. It begins anew after a
     gap.
     """
@@ -37,7 +37,7 @@ class LiveRows:
         self._put = put
         self._keep = keep
         self._clauses = load_clauses()
-        self._told: Counter[str] = Counter()
+        self._reported: Counter[str] = Counter()
         self._begin()
 
     def _begin(self) -> None:
@@ -45,22 +45,22 @@ class LiveRows:
         self._rows = Rows()
         self._monitor = NotingMonitor(LATE_RULES, self._clauses, self._note)
 
-    def take(self, told: dict[str, Any]) -> None:
+    def take(self, payload: dict[str, Any]) -> None:
         """Take the payload of a response."""
-        if "lost" in told:
-            self._put(lost_line(told["lost"]))
+        if "lost" in payload:
+            self._put(lost_line(payload["lost"]))
             self._begin()
             return
-        found = self._monitor.observe(record_from_json(told["record"]))
+        found = self._monitor.observe(record_from_json(payload["record"]))
         self._monitor.violations.clear()  # they are told, and an instance may run for months
         for broken in broken_at(found):
-            self._tell(broken)
+            self._report(broken)
 
-    def _tell(self, broken: Broken) -> None:
-        self._told[broken.clause] += 1
-        count = self._told[broken.clause]
-        if count <= TOLD_MAX:
-            broken.is_last = count == TOLD_MAX
+    def _report(self, broken: Broken) -> None:
+        self._reported[broken.clause] += 1
+        count = self._reported[broken.clause]
+        if count <= REPORTED_MAX:
+            broken.is_last = count == REPORTED_MAX
             self._keep(_encode({"broken": broken}) + b"\n")
 
     def _note(self, record: Record, clauses: frozenset[str]) -> None:
@@ -69,8 +69,8 @@ class LiveRows:
             self._put(_encode({"row": row}) + b"\n")
 
 
-async def serve_live(client: Client, port: int, tell: Callable[[str], object]) -> None:
-    """Show the instance's records until it ends or this is cancelled; `tell` gets the address.
+async def serve_live(client: Client, port: int, show: Callable[[str], object]) -> None:
+    """Show the instance's records until it ends or this is cancelled; `show` gets the address.
 
     Raises OSError if the port is in use.
     """
@@ -86,7 +86,7 @@ async def serve_live(client: Client, port: int, tell: Callable[[str], object]) -
         wanted = {"records": True}
         cancel = topics.MODULE_TRACE_CANCEL
         async with client.stream(topics.MODULE_TRACE, wanted, cancel_topic=cancel) as responses:
-            tell(server.url)
-            async for told in responses:
-                rows.take(told)
+            show(server.url)
+            async for payload in responses:
+                rows.take(payload)
         tasks.cancel_scope.cancel()

@@ -107,11 +107,11 @@ def _queues(queues: dict[str, dict[str, int]]) -> Metric:
     return gauge
 
 
-def _histogram(name: str, text: str, told: dict[str, Any]) -> Metric:
+def _histogram(name: str, text: str, histogram: dict[str, Any]) -> Metric:
     family = HistogramMetricFamily(f"{PREFIX}_{name}", text)
-    bounds = [*map(str, told["bounds"]), "+Inf"]
-    counts = itertools.accumulate(told["counts"])
-    family.add_metric([], list(zip(bounds, counts, strict=True)), told["sum"])
+    bounds = [*map(str, histogram["bounds"]), "+Inf"]
+    counts = itertools.accumulate(histogram["counts"])
+    family.add_metric([], list(zip(bounds, counts, strict=True)), histogram["sum"])
     return family
 
 
@@ -131,8 +131,8 @@ def _hook_metrics(plugins: dict[str, dict[str, dict[str, float]]]) -> Iterator[M
     seconds = CounterMetricFamily(f"{PREFIX}_hook_seconds", "Time spent in plugins", labels=labels)
     longest = GaugeMetricFamily(f"{PREFIX}_hook_seconds_max", "The longest call", labels=labels)
     for plugin, hooks in plugins.items():
-        for hook, told in hooks.items():
-            calls.add_metric([plugin, hook], told["count"])
-            seconds.add_metric([plugin, hook], told["total"])
-            longest.add_metric([plugin, hook], told["max"])
+        for hook, figures in hooks.items():
+            calls.add_metric([plugin, hook], figures["count"])
+            seconds.add_metric([plugin, hook], figures["total"])
+            longest.add_metric([plugin, hook], figures["max"])
     yield from (calls, seconds, longest)

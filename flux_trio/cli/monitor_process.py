@@ -20,8 +20,8 @@ from flux_trio.trace import Kind, Record
 from flux_trio.trace.reading import SentMessages
 from flux_trio.trace.record import leaves_message_out
 
-TOLD_MAX: Final = 10
-"""Violations of one clause that are told; more would flood the log or the live page."""
+REPORTED_MAX: Final = 10
+"""Violations of one clause that are reported; more would flood the log or the live page."""
 
 _TYPES: Final[tuple[type[Message], ...]] = (Request, Response, Event, Control)
 _NO_MESSAGE: Final = -1
@@ -115,11 +115,11 @@ def watch(records: Iterable[Record], out: TextIO) -> None:
     for record in records:
         for found in monitor.observe(record):
             reported[found.clause] += 1
-            if reported[found.clause] <= TOLD_MAX:
+            if reported[found.clause] <= REPORTED_MAX:
                 by = printable(found.party or "an unknown party")
                 text = printable(" ".join(found.text.split()))
                 print(f"{found.clause} broken by {by}: {text} (record {record.n})", file=out)
-            if reported[found.clause] == TOLD_MAX:
+            if reported[found.clause] == REPORTED_MAX:
                 print(f"{found.clause}: further violations are not logged", file=out)
             out.flush()
         monitor.violations.clear()  # they are reported, and an instance may run for months

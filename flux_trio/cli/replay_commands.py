@@ -84,7 +84,7 @@ def show_state(game: Shown, module: str) -> None:
         click.echo(line)
 
 
-def tell_rest(table: Table) -> None:
+def print_rest(table: Table) -> None:
     """Print that all is at rest: the jobs, who is not there, what is held and what is broken."""
     click.echo("\n".join(_rest_lines(table.hand, table.held)))
 
@@ -104,7 +104,7 @@ def _rest_lines(hand: HandReplay, held: Iterable[Stopped]) -> Iterator[str]:
     yield f"  broken so far: {broken}" if broken else "  no property is broken so far"
 
 
-def _tell_news(hand: HandReplay) -> None:
+def _print_news(hand: HandReplay) -> None:
     """Print what a command has let happen at once."""
     hand.replay.look()
     for line in list(hand.replay.news()) or ["nothing happens at once"]:
@@ -140,7 +140,7 @@ def _run(table: Table, words: list[str]) -> Next:
         hand.run()
     except NeverReached as error:
         raise Refused(f"expected rest: {error}") from None
-    tell_rest(table)
+    print_rest(table)
     return Next.ASK
 
 
@@ -202,7 +202,7 @@ def _run_until(table: Table, until: Until) -> Next:
         table.stopped = hand.run_until(until)
     except NeverReached as error:
         if hand.is_at_rest:
-            tell_rest(table)
+            print_rest(table)
         raise Refused(f"the moment did not come: {error}") from None
     click.echo(f"stopped {_when(hand)}")
     return Next.ASK
@@ -256,7 +256,7 @@ def _delay(table: Table, words: list[str]) -> Next:
 
 def _crash(table: Table, words: list[str]) -> Next:
     table.hand.crash(_module(words))
-    _tell_news(table.hand)
+    _print_news(table.hand)
     return Next.ASK
 
 
@@ -265,13 +265,13 @@ def _unload(table: Table, words: list[str]) -> Next:
     if table.hand.world.is_essential(module):
         raise Refused(f"expected a module on which no other one depends, got {module}")
     table.hand.unload(module)
-    _tell_news(table.hand)
+    _print_news(table.hand)
     return Next.ASK
 
 
 def _load(table: Table, words: list[str]) -> Next:
     table.hand.load(_module(words))
-    _tell_news(table.hand)
+    _print_news(table.hand)
     return Next.ASK
 
 

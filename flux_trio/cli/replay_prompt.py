@@ -14,8 +14,8 @@ from flux_trio.cli.replay_commands import (
     Refused,
     Shown,
     Unfit,
+    print_rest,
     show_state,
-    tell_rest,
 )
 from flux_trio.cli.replaying import UNREADABLE, Ended, HandReplay
 from flux_trio.faults.by_hand import NeverReached, Stopped
@@ -150,7 +150,7 @@ class Prompt:
         while (following := self._ask(hand.replay)) is Next.STEP and not hand.is_at_rest:
             try:
                 if not hand.step():
-                    tell_rest(self)
+                    print_rest(self)
             except NeverReached as error:
                 self._source.refuse(str(error))
         return following

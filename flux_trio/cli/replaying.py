@@ -84,7 +84,7 @@ def other_program(source: str) -> str:
 
 
 @contextmanager
-def raising_told(plan: Plan) -> Iterator[None]:
+def reporting_raised(plan: Plan) -> Iterator[None]:
     """Report a property that raises as a NoPlan."""
     try:
         with property_errors(plan.seed):

@@ -104,7 +104,7 @@ class TraceReplay:
             before = self._state_of(record) if is_turn else {}
             difference = self.instance.take(record)
             if self._news is not None:
-                self._tell(record, before)
+                self._note_news(record, before)
             if difference is not None:
                 self._looks(self)
                 return difference
@@ -131,7 +131,7 @@ class TraceReplay:
         core = self.instance.cores.get(record.party)
         return {} if core is None or self._news is None else state_lines(core.core.dump())
 
-    def _tell(self, record: Record, before: dict[str, str]) -> None:
+    def _note_news(self, record: Record, before: dict[str, str]) -> None:
         assert self._news is not None
         if self._t_zero is None:
             self._t_zero = record.t

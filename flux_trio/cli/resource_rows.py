@@ -154,9 +154,9 @@ class Resources:
                 return seen.without_ranks(self.down).difference(self.allocated)
 
 
-def _since(told: Mapping[str, Any]) -> tuple[_Since, ...]:
+def _since(states: Mapping[str, Any]) -> tuple[_Since, ...]:
     return tuple(
-        (Idset.parse(ranks), each["timestamp"], each["reason"]) for ranks, each in told.items()
+        (Idset.parse(ranks), each["timestamp"], each["reason"]) for ranks, each in states.items()
     )
 
 

@@ -26,14 +26,14 @@ def with_client(
     """
     import anyio
 
-    from flux_trio.cli.waiting import telling_why
+    from flux_trio.cli.waiting import printing_why
     from flux_trio.client import ClientError, await_instance, open_client
     from flux_trio.formats import FormatError
     from flux_trio.messages import FluxError, LocalProtocolError
 
     async def main() -> T:
         address = await await_instance(environ)
-        async with open_client(*address) as client, telling_why(client):
+        async with open_client(*address) as client, printing_why(client):
             return await use(client)
 
     refused = (ClientError, FluxError, FormatError, LocalProtocolError)

@@ -28,7 +28,7 @@ from flux_trio.cli.enclosing import (
     environment_inside,
     find_allocation,
     follow_expiration,
-    tell_address,
+    write_address,
 )
 from flux_trio.cli.errors import remark, sole_error
 from flux_trio.cli.log_output import LogOptions, open_log_sink
@@ -284,7 +284,7 @@ async def _following(
         nursery.start_soon(reload_at, hangups, instance, startup.manager)
         if allocation is not None:
             where = str(startup.statedir)
-            nursery.start_soon(tell_address, os.environ, allocation, instance, where)
+            nursery.start_soon(write_address, os.environ, allocation, instance, where)
             if not startup.config.resource.config:
                 nursery.start_soon(follow_expiration, os.environ, allocation, instance)
         yield
@@ -300,7 +300,7 @@ async def _serve(
     """Serve until the command ends, and return its exit code; without one, until told to end."""
     if not startup.command:
         _announce(instance, startup.statedir)
-        await _until_told(instance, signals)
+        await _wait_for_end(instance, signals)
         return 0
     environment = environment_inside(os.environ, str(startup.statedir), enclosing)
     cancels = enclosing is not None and not startup.lasting
@@ -324,7 +324,7 @@ def _announce(instance: Instance, statedir: Path) -> None:
     )
 
 
-async def _until_told(instance: Instance, signals: AsyncIterator[int]) -> None:
+async def _wait_for_end(instance: Instance, signals: AsyncIterator[int]) -> None:
     """Wait for a signal or a broker.shutdown request."""
     async with trio.open_nursery() as nursery:
 

@@ -159,8 +159,8 @@ def _look_at(tour: Tour, jobs: dict[str, str], nodes: int) -> None:
     tour.run("job", "info", jobs["multi-node"], "R")
     expected = dict.fromkeys(jobs, "COMPLETED")
     expected |= {"failing": "FAILED", "canceled": "CANCELED", "too long": "TIMEOUT"}
-    told = json.loads(tour.run("jobs", "--json", *jobs.values(), show=False).stdout)["jobs"]
-    ends = [job["result"] for job in told]
+    listed = json.loads(tour.run("jobs", "--json", *jobs.values(), show=False).stdout)["jobs"]
+    ends = [job["result"] for job in listed]
     tour.check("each job ended as it should", sorted(ends) == sorted(expected.values()))
 
 

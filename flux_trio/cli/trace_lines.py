@@ -14,25 +14,25 @@ _MARKS: Final = {"request": ">", "response": "<", "event": "e"}
 _UNITS: Final = ("", "K", "M", "G", "T", "P", "E")
 
 
-def trace_line(told: Mapping[str, Any], name_width: int = 0) -> str:
+def trace_line(traced: Mapping[str, Any], name_width: int = 0) -> str:
     """Return local time, module, direction, type, topic and size; a payload or error goes below.
 
-    `told` is one response of module.trace.
+    `traced` is one response of module.trace.
     """
-    if "lost" in told:
-        return f"({told['lost']} messages are missing here: they came too fast)"
-    time = local_time(told["timestamp"]).isoformat(timespec="milliseconds")
+    if "lost" in traced:
+        return f"({traced['lost']} messages are missing here: they came too fast)"
+    time = local_time(traced["timestamp"]).isoformat(timespec="milliseconds")
     words = [
         time,
-        printable(told["name"]).rjust(name_width),
-        told["prefix"],
-        _MARKS[told["type"]],
-        printable(told["topic"]),
-        f"[{size_text(told['payload_size'])}]",
+        printable(traced["name"]).rjust(name_width),
+        traced["prefix"],
+        _MARKS[traced["type"]],
+        printable(traced["topic"]),
+        f"[{size_text(traced['payload_size'])}]",
     ]
-    if told["type"] == "response":
-        words.append(_outcome(told["errnum"]))
-    return " ".join(words) + _below(told)
+    if traced["type"] == "response":
+        words.append(_outcome(traced["errnum"]))
+    return " ".join(words) + _below(traced)
 
 
 def size_text(nbytes: int) -> str:
@@ -47,7 +47,7 @@ def _outcome(errnum: int) -> str:
     return errno.errorcode.get(errnum, f"errno {errnum}") if errnum else "success"
 
 
-def _below(told: Mapping[str, Any]) -> str:
-    if told.get("errstr"):
-        return f"\n{printable(told['errstr'])}"
-    return f"\n{json.dumps(told['payload'], indent=2)}" if "payload" in told else ""
+def _below(traced: Mapping[str, Any]) -> str:
+    if traced.get("errstr"):
+        return f"\n{printable(traced['errstr'])}"
+    return f"\n{json.dumps(traced['payload'], indent=2)}" if "payload" in traced else ""

@@ -56,11 +56,11 @@ def write_report(output: Path, text: str) -> None:
 
 @contextmanager
 def written_trace(
-    path: Path | None, tell: Callable[[str], object] = complain
+    path: Path | None, report: Callable[[str], object] = complain
 ) -> Iterator[tuple[TurnSink, ...]]:
     """Yield sinks that write the trace to a file; it is complete at the end of the block.
 
-    If it is not, because a write failed, `tell` gets the error message then. Raises CommandError if
+    If it is not, because a write failed, `report` gets the message then. Raises CommandError if
     another process writes a trace to the file, which is left as it is.
     """
     if path is None:
@@ -74,7 +74,7 @@ def written_trace(
         with closing(JsonLines(_whole(file))) as lines:
             yield (lines.append,)
     if lines.error is not None:
-        tell(f"{path}: the trace is incomplete: {lines.error.strerror}")
+        report(f"{path}: the trace is incomplete: {lines.error.strerror}")
 
 
 def _empty(file: FileIO, path: Path) -> None:

@@ -23,11 +23,11 @@ SLOW_S: Final = 2.0
 
 
 @asynccontextmanager
-async def telling_why(client: Client) -> AsyncIterator[None]:
+async def printing_why(client: Client) -> AsyncIterator[None]:
     """In this block, print why the instance does not answer once a call has waited SLOW_S."""
     try:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_tell, client)
+            tasks.start_soon(_print_why, client)
             try:
                 yield
             finally:
@@ -36,7 +36,7 @@ async def telling_why(client: Client) -> AsyncIterator[None]:
         raise sole_error(group, (BaseException,)) or group from None
 
 
-async def _tell(client: Client) -> None:
+async def _print_why(client: Client) -> None:
     reason = ""
     while not reason:
         await anyio.sleep(SLOW_S)

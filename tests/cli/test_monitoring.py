@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from flux_trio.cli import monitor_process, monitoring
-from flux_trio.cli.monitor_process import TOLD_MAX, decode_records, encode_records, watch
+from flux_trio.cli.monitor_process import REPORTED_MAX, decode_records, encode_records, watch
 from flux_trio.cli.monitoring import Monitoring, open_monitor
 from flux_trio.config import Config, ExecConfig
 from flux_trio.instance import Surroundings, open_instance
@@ -86,9 +86,9 @@ def test_clause_that_is_broken_again_and_again_does_not_flood_the_log() -> None:
     trace = trace_of("everyday")
     alloc = find_all(trace, "sched.alloc", "request")[0]
     broken = edit_payload(trace, alloc, id="seven")
-    again = [broken[alloc.n - 1]] * (TOLD_MAX + 5)
+    again = [broken[alloc.n - 1]] * (REPORTED_MAX + 5)
     lines = [line for line in told(again) if line.startswith("27.alloc.2")]
-    assert len(lines) == TOLD_MAX + 1
+    assert len(lines) == REPORTED_MAX + 1
     assert lines[-1] == "27.alloc.2: further violations are not logged"
 
 

@@ -15,7 +15,7 @@ import trio.testing
 from anyio.streams.stapled import StapledObjectStream
 
 from flux_trio.cli.live_view import LiveRows
-from flux_trio.cli.monitor_process import TOLD_MAX
+from flux_trio.cli.monitor_process import REPORTED_MAX
 from flux_trio.cli.view_server import (
     BACKLOG_BYTES_MAX,
     HEADER_BYTES_MAX,
@@ -301,14 +301,16 @@ def test_of_one_clause_a_few_violations_are_told_also_after_a_gap() -> None:
     broken = edit_payload(trace, alloc, id="seven")[alloc.n - 1]
     lines: list[bytes] = []
     rows = LiveRows(lambda _: None, lines.append)
-    for n in range(1, 2 * TOLD_MAX):
+    for n in range(1, 2 * REPORTED_MAX):
         rows.take(told(msgspec.structs.replace(broken, n=n)))
         if n == 2:
             rows.take({"lost": 5})
     found = [json.loads(line)["broken"] for line in lines]
     of_clause = [each for each in found if each["clause"] == "27.alloc.2"]
-    assert [each["n"] for each in of_clause] == list(range(1, TOLD_MAX + 1))
-    assert [each.get("is_last", False) for each in of_clause] == [False] * (TOLD_MAX - 1) + [True]
+    assert [each["n"] for each in of_clause] == list(range(1, REPORTED_MAX + 1))
+    assert [each.get("is_last", False) for each in of_clause] == [False] * (REPORTED_MAX - 1) + [
+        True
+    ]
 
 
 def test_what_is_broken_is_kept_for_each_reader() -> None:

@@ -99,12 +99,12 @@ def _run(
 
     width = max(len(act.title) for act in (*acts, *limited_acts))
 
-    def told(act: Act, stuck: str) -> None:
+    def report(act: Act, stuck: str) -> None:
         click.echo(f"{act.title:{width}}  {f'stuck: {stuck}' if stuck else 'done'}")
 
     run = functools.partial(exercise, limited=limited, limited_acts=limited_acts)
     try:
-        return trio.run(functools.partial(run, deadline_s=deadline_s), kit, command, acts, told)
+        return trio.run(functools.partial(run, deadline_s=deadline_s), kit, command, acts, report)
     except (ProgramNotStarted, Stuck, BaseExceptionGroup) as raised:
         error = sole_error(raised, (ProgramNotStarted, Stuck))
         if error is None:

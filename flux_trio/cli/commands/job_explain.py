@@ -30,7 +30,7 @@ def explain(jobids: tuple[int, ...]) -> None:
     from flux_trio.formats import format_fluid
     from flux_trio.messages import Errno, FluxError
 
-    async def tell(client: Client, jobid: int) -> bool:
+    async def show_one(client: Client, jobid: int) -> bool:
         try:
             explained = await fetch_explained(client, jobid)
         except FluxError as error:
@@ -45,8 +45,8 @@ def explain(jobids: tuple[int, ...]) -> None:
             click.echo(line)
         return True
 
-    async def tell_all(client: Client) -> bool:
-        return all([await tell(client, jobid) for jobid in jobids])
+    async def show_all(client: Client) -> bool:
+        return all([await show_one(client, jobid) for jobid in jobids])
 
-    if not with_client(tell_all):
+    if not with_client(show_all):
         click.get_current_context().exit(1)

@@ -84,8 +84,8 @@ def replay(
         HandReplay,
         is_seed,
         other_program,
-        raising_told,
         read_plan,
+        reporting_raised,
     )
     from flux_trio.cli.replaying_traces import is_trace
     from flux_trio.faults import Setup
@@ -106,11 +106,13 @@ def replay(
     checked = Setup(properties, plan.plugins).all_properties()
     _check_name(until, *PROPERTIES, *(each.name for each in checked))
     if story:
-        with raising_told(plan):
-            is_broken = _tell(plan, until, checked, is_drawn=is_seed(source), program=program)
+        with reporting_raised(plan):
+            is_broken = _print_story(
+                plan, until, checked, is_drawn=is_seed(source), program=program
+            )
         ctx.exit(BROKEN if is_broken else 0)
     shows = _Shows(by_step=by_step, until=until)
-    with raising_told(plan), HandReplay(plan, checked, shows.after_step, until) as hand:
+    with reporting_raised(plan), HandReplay(plan, checked, shows.after_step, until) as hand:
         outcome = shows.play(hand)
         if outcome is not None and until in outcome.broken:
             click.echo(f"{until} is broken at the end")
@@ -192,7 +194,7 @@ def _replay_trace(path: Path, shows: _Shows) -> bool:
     return shows.is_broken or difference is not None
 
 
-def _tell(
+def _print_story(
     plan: Plan, until: str | None, properties: tuple[Property, ...], *, is_drawn: bool, program: str
 ) -> bool:
     """Print the story; without one, print what became of the plan. Return whether it broke."""

@@ -43,9 +43,9 @@ def stats(*, prometheus: bool, port: int | None) -> None:
         collector = _metrics().InstanceCollector
         from prometheus_client import CollectorRegistry, generate_latest
 
-        told = _gathered()
+        gathered = _gathered()
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(collector(lambda: told))
+        registry.register(collector(lambda: gathered))
         click.echo(generate_latest(registry), nl=False)
     else:
         import json
@@ -91,15 +91,15 @@ def _serve(port: int) -> None:
 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(metrics.InstanceCollector(lambda: anyio.run(ask, backend="asyncio")))
-    told_to_end = threading.Event()
+    end_requested = threading.Event()
     for signum in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(signum, lambda *_: told_to_end.set())
+        signal.signal(signum, lambda *_: end_requested.set())
     try:
         server, thread = start_http_server(port, ADDRESS, registry)
     except OSError as error:
         raise CommandError(f"cannot listen at {ADDRESS}:{port}: {error.strerror}") from None
     click.echo(f"metrics are at http://{ADDRESS}:{server.server_port}/metrics")
-    told_to_end.wait()
+    end_requested.wait()
     server.shutdown()
     server.server_close()
     thread.join()

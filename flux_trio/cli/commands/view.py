@@ -113,12 +113,12 @@ def _show_live(port: int) -> None:
     from flux_trio.cli.live_view import serve_live
     from flux_trio.cli.session import with_client
 
-    def tell(url: str) -> None:
+    def show(url: str) -> None:
         click.echo(f"open {url}")
         sys.stdout.flush()
 
     try:
-        with_client(lambda client: serve_live(client, port, tell))
+        with_client(lambda client: serve_live(client, port, show))
     except OSError as error:
         raise CommandError(f"port {port}: {error.strerror}") from None
 
