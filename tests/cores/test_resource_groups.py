@@ -58,7 +58,7 @@ class Schedulers(RuleBasedStateMachine):
         self.holders: dict[str, Holder] = {}
 
     def tell(self) -> None:
-        for response in self.groups.tell(self.up):
+        for response in self.groups.update(self.up):
             assert isinstance(response, Response)
             assert isinstance(response.payload, dict)
             self.holders[response.routes[0]].take(response.payload)

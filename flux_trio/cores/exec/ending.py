@@ -68,7 +68,7 @@ class Ends(Part):
         job = self._jobs.get(jobid)
         if job is None or job.phase is not Phase.OVER:
             return
-        if not self._starts.is_told(job) and not job.is_confirmed:
+        if not self._starts.is_release_sent(job) and not job.is_confirmed:
             return  # the next job manager may ask again
         if not self._attachments.follows(jobid):
             del self._jobs.by_id[jobid]

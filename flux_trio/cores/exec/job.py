@@ -61,7 +61,7 @@ class Job(msgspec.Struct, eq=False):
     status: int | None = None  # wait(2) status, once known
     resources: ResourceSet | None = None  # R, once read
     simulation: Simulation | None = None  # None for a real job
-    told: list[Report] = []  # every answer to its start so far
+    reports: list[Report] = []  # every answer to its start so far
     is_confirmed: bool = False  # its final release is in the eventlog
     # Of real jobs only
     ntasks: int = 0  # processes, once known

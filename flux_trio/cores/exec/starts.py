@@ -62,9 +62,9 @@ class Starts(Part):
             self._lose(job.id)
         self.streams.step(job.id, ExecEvent.REQUEST)
         self._requests[job.id] = request
-        for report in job.told:
+        for report in job.reports:
             self._answer(job, request, report)
-        if self.is_told(job):
+        if self.is_release_sent(job):
             self.over.append(job.id)
 
     def lost(self) -> None:
@@ -77,7 +77,7 @@ class Starts(Part):
         for jobid in self.over:
             self.streams.step(jobid, ExecEvent.UNDELIVERED)
 
-    def is_told(self, job: Job) -> bool:
+    def is_release_sent(self, job: Job) -> bool:
         """Return whether the final release of `job` was sent to a job manager."""
         return self.streams.of(job.id) is ExecState.RELEASED
 
@@ -125,7 +125,7 @@ class Starts(Part):
         self.release(job)
 
     def _report(self, job: Job, report: Report) -> None:
-        job.told.append(report)
+        job.reports.append(report)
         request = self._requests.get(job.id)
         if request is not None:
             self._answer(job, request, report)

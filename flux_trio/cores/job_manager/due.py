@@ -64,11 +64,11 @@ class Due(Part):
         if not job.introduced:
             return
         job.introduced = False  # plugins hear no more of it
-        self._hooks.tell(INACTIVE_ADD, job)
-        self._hooks.tell(DESTROY, job)
+        self._hooks.notify(INACTIVE_ADD, job)
+        self._hooks.notify(DESTROY, job)
         if (oldest := self._ledger.forget_oldest()) is not None:
             self.forgotten(oldest)
 
     def forgotten(self, job: ActiveJob) -> None:
         """Tell plugins that they can no longer look up this inactive job."""
-        self._hooks.tell(INACTIVE_REMOVE, job)
+        self._hooks.notify(INACTIVE_REMOVE, job)

@@ -181,7 +181,7 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
     def _notify(self) -> None:
         """Send the holders of groups the changes that they do not know yet."""
         up = self._inventory.ranks - self._administration.unavailable
-        self._outbox.send_all(self._groups.tell(up))
+        self._outbox.send_all(self._groups.update(up))
 
     def _stats(self) -> dict[str, Any]:
         ranks = self._inventory.ranks

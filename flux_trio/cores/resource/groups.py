@@ -91,16 +91,16 @@ class Group:
         """Give `members`, which the other group does not hold; tell which targets are `up`."""
         if self.request is None:
             return []
-        told = self._grow(members - self._granted, up)
+        changes = self._grow(members - self._granted, up)
         if back := (self._granted & up) - self._online:
             self._online |= back
             self._step(AcquireEvent.ONLINE)
-            told.append(Online(back))
+            changes.append(Online(back))
         if lost := self._online - up:
             self._online -= lost
             self._step(AcquireEvent.OFFLINE)
-            told.append(Offline(lost))
-        return told
+            changes.append(Offline(lost))
+        return changes
 
     def renew(self, inventory: ResourceSet) -> list[Change]:
         """Take `inventory`: the same resources with another expiration."""
@@ -172,22 +172,22 @@ class Groups(Part):
     def renew(self, inventory: ResourceSet) -> list[Response]:
         """Return the responses about `inventory`, which has the same resources with other times."""
         return [
-            told
+            response
             for group in self._groups.values()
-            for told in self._responses(group, group.renew(inventory))
+            for response in self._responses(group, group.renew(inventory))
         ]
 
-    def tell(self, up: Idset) -> list[Response]:
+    def update(self, up: Idset) -> list[Response]:
         """Return responses with the changes for the holders; `up` are the usable targets."""
-        told = []
+        responses = []
         for name, group in self._groups.items():
-            told += self._responses(group, group.shrink(self.members(name)))
+            responses += self._responses(group, group.shrink(self.members(name)))
         unreleased = Idset()
         for group in self._groups.values():
             unreleased |= group.unreleased
         for name, group in self._groups.items():
-            told += self._responses(group, group.grow(self.members(name) - unreleased, up))
-        return told
+            responses += self._responses(group, group.grow(self.members(name) - unreleased, up))
+        return responses
 
     def _responses(self, group: Group, changes: Iterable[Change]) -> list[Response]:
         """Return a response for each change, if the group has a holder."""
@@ -195,5 +195,5 @@ class Groups(Part):
         if request is None:
             return []
         payloads = [self._edition.changes.write([change]) for change in changes]
-        told = [respond_stream(request, payload) for payload in payloads]
-        return [response for response in told if response is not None]
+        responses = [respond_stream(request, payload) for payload in payloads]
+        return [response for response in responses if response is not None]

@@ -37,7 +37,7 @@ class Hello(msgspec.Struct):
     """The answers to one hello so far."""
 
     number: HelloNumber
-    told_all: bool = False
+    has_ended: bool = False
     """Whether ENODATA has come."""
     unread: list[JobId] = []
     """Jobs whose R is yet to be looked up."""
@@ -104,7 +104,7 @@ class Greeter(Part):
             case 0:
                 self._job(response)
             case Errno.ENODATA:
-                self._hello.told_all = True
+                self._hello.has_ended = True
                 if self._hello.unread:
                     self._read_holders()
                 self._ready_if_complete()
@@ -166,7 +166,7 @@ class Greeter(Part):
         self._context.raise_exception(jobid, "scheduler-restart", note)
 
     def _ready_if_complete(self) -> None:
-        if not self._hello.told_all or self._hello.reads:
+        if not self._hello.has_ended or self._hello.reads:
             return
         limit = self._config.limit if self._config.mode == "limited" else None
         ready = rfc27.Ready(self._config.mode, limit)

@@ -232,7 +232,7 @@ class Hooks(Part):
         sent = self.sent_back.get(job.id)
         self.sent_back[job.id] = SentBack(sent.times + 1 if sent else 1, plugin)
 
-    def tell(self, topic: str, job: ActiveJob, args: HookArgs = None) -> None:
+    def notify(self, topic: str, job: ActiveJob, args: HookArgs = None) -> None:
         """Notify plugins without waiting."""
         if self.interests.handled(topic):
             self.actions.append(NotifyPlugins(topic, job.snapshot(), args))

@@ -232,7 +232,7 @@ class Submission(Part):
 
     def _refuse(self, job: ActiveJob) -> None:
         self._ledger.discard(job)
-        self._hooks.tell(DESTROY, job)
+        self._hooks.notify(DESTROY, job)
 
 
 def _in_use(jobid: int) -> str:
