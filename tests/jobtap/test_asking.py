@@ -331,7 +331,7 @@ async def test_operations_of_an_async_handler_go_into_its_answer_also_on_other_j
         r.jobs(JOB, other)
         r.ask()
         await trio.sleep(2)
-        (answered,) = r.told
+        (answered,) = r.posted
         assert answered.answer.operations == (
             PostEvent(9, "other", {}, "both"),
             PostEvent(7, "own", {}, "both"),
@@ -459,7 +459,7 @@ async def test_events_go_to_those_who_subscribed_to_the_job() -> None:
         assert 7 in r.interests.subscribed
         assert 8 not in r.interests.subscribed
         r.host.notify("job.event.memo", JOB, event)
-        assert r.told == [PostEvent(7, "seen", {"name": "memo"}, "follows")]
+        assert r.posted == [PostEvent(7, "seen", {"name": "memo"}, "follows")]
         assert events_of(r, "other") == []
         r.ask(job=replace(JOB, urgency=0), only="follows")
         assert 7 not in r.interests.subscribed
@@ -506,6 +506,6 @@ async def test_async_handler_of_an_event_is_waited_for_by_nobody(
 
     async with rig(handling("job.inactive-add", late)) as r:
         r.host.notify("job.inactive-add", JOB)
-        assert r.told == []
+        assert r.posted == []
         await trio.sleep(2)
-        assert r.told == [PostEvent(7, "late", {}, "a")]
+        assert r.posted == [PostEvent(7, "late", {}, "a")]

@@ -327,7 +327,7 @@ async def test_dependency_of_a_job_that_cannot_be_looked_up_is_removed_silently(
         r.answer()
         r.jobs()
         kept[0].remove_dependency("x")
-        assert r.told == []
+        assert r.posted == []
         with pytest.raises(NotAllowed, match=r"^job ƒ8: dependency-add: the job is inactive$"):
             kept[0].add_dependency("x")
 
@@ -408,7 +408,7 @@ async def test_outside_a_hook_an_operation_goes_to_the_job_machine() -> None:
         found = r.host.find("a").plugin.jobs.get(7)
         assert found is not None
         found.add_dependency("x")
-        assert r.told == [PostEvent(7, "dependency-add", {"description": "x"}, "a")]
+        assert r.posted == [PostEvent(7, "dependency-add", {"description": "x"}, "a")]
 
 
 async def test_job_is_allocated_in_its_own_sched_hook() -> None:

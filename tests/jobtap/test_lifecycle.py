@@ -63,7 +63,7 @@ async def test_plugin_is_configured_first_then_loaded_then_asked() -> None:
         assert plugin.heard == [("conf", {"x": 1}, "classic"), "loaded", PRIORITY]
         assert plugin.config == r.host.config
         assert r.host.names() == ["recording"]
-        assert not r.told
+        assert not r.posted
     assert plugin.heard[-1] == "removed"
 
 
@@ -119,7 +119,7 @@ async def test_replay_waits_for_the_job_machine() -> None:
     async with rig(Recording()) as r, trio.open_nursery() as nursery:
         nursery.start_soon(r.host.replay, "recording", "-state")
         await trio.testing.wait_all_tasks_blocked()
-        (change,) = r.told
+        (change,) = r.posted
         assert change == PluginsChanged("recording", "-state", change.ticket)
         assert nursery.child_tasks
         r.host.replayed(PluginReplayed(change.ticket))
@@ -150,7 +150,7 @@ async def test_reload_that_takes_its_time_is_answered_later(autojump_clock: Mock
     async with rig(handling("conf.update", configure)) as r:
         assert r.ask("conf.update", None, new, ticket=8) is None
         await trio.sleep(2)
-        assert r.told == [HookAnswered(8, HookAnswer())]
+        assert r.posted == [HookAnswered(8, HookAnswer())]
         assert r.host.config is new
 
 
@@ -172,7 +172,7 @@ async def test_removed_plugin_is_never_called_again(autojump_clock: MockClock) -
         plugin.heard.clear()
         assert await r.host.remove("recording") == ["recording"]
         r.host.announce()
-        assert r.told == [PluginsChanged()]
+        assert r.posted == [PluginsChanged()]
         r.ask()
         r.host.notify("job.inactive-add", JOB)
         await trio.sleep(1000)
@@ -304,7 +304,7 @@ async def test_operations_of_a_task_go_to_the_job_machine_even_if_a_hook_started
     async with rig(Later()) as r:
         r.ask("job.state.depend", SeenJob(state=State.DEPEND))
         await trio.sleep(10)
-        first, answered, last = r.told
+        first, answered, last = r.posted
         assert first == last == PostEvent(7, "memo", {}, "later")
         assert [each.name for each in answered.answer.operations] == ["dependency-add"]
 

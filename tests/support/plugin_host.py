@@ -51,7 +51,7 @@ class Rig:
 
     def __init__(self) -> None:
         self.host: PluginHost
-        self.told: list[Any] = []
+        self.posted: list[Any] = []
         self.notes: list[dict[str, Any]] = []
         self.recounts: list[dict[str, Any]] = []
         self.logged: list[str] = []
@@ -62,7 +62,7 @@ class Rig:
     @property
     def given(self) -> Given:
         return Given(
-            post=self.told.append,
+            post=self.posted.append,
             note_all=self._note_all,
             is_traced=lambda: self.is_traced,
             now=trio.current_time,
@@ -107,7 +107,7 @@ class Rig:
     @property
     def answers(self) -> list[HookAnswered]:
         """Those that came later."""
-        return [each for each in self.told if isinstance(each, HookAnswered)]
+        return [each for each in self.posted if isinstance(each, HookAnswered)]
 
     def _note_all(self, kind: str, notes: Sequence[dict[str, Any]]) -> None:
         kept = {"hook": self.notes, "counters": self.recounts}[kind]
@@ -128,7 +128,7 @@ async def rig(
         made.jobs()
         for plugin in plugins:
             await made.host.load(plugin)
-        made.told.clear()
+        made.posted.clear()
         yield made
 
 
