@@ -80,7 +80,7 @@ mutants-needs: $(READY)
 mutants-explored: $(READY)
 	$(BIN)/python -m tests.mistakes.exploring $(FAMILY) $(and $(MISTAKE),--only $(MISTAKE))
 
-# Every interleaving of the small worlds: three minutes on two processors; WORLD=NAME for one.
+# Every interleaving of the small worlds: seven minutes on two processors; WORLD=NAME for one.
 # A world that was finished is not explored again while the program stays as it is.
 explore: $(READY)
 	$(BIN)/python -m tests.explore $(WORLD)

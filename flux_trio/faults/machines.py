@@ -91,8 +91,8 @@ class JobManagerOfWorld(JobManagerAtOnce):
         self._timers: list[SetTimer[LateKey] | ClearTimer[LateKey]] = []
         self._host = None
         if given.plugins:
-            told = msgspec.structs.replace(self.given(USERID, lambda: True), tell=self._tell)
-            self._host = host_of(given.plugins, config, told, watchdog)
+            parts = msgspec.structs.replace(self.given(USERID, lambda: True), post=self._post)
+            self._host = host_of(given.plugins, config, parts, watchdog)
             self._host.jobs = core
         interests = tuple(dict.fromkeys((*USUAL, *given.hooks)))
         self._plugins = PluginsOfWorld(
@@ -123,9 +123,9 @@ class JobManagerOfWorld(JobManagerAtOnce):
             notes = [each for each in notes if each["declared"] != each["recounted"]]
         super().note_all(kind, notes)
 
-    def _tell(self, operation: Any) -> None:
+    def _post(self, operation: Any) -> None:
         self._plugins.note(operation)
-        self._told.append(operation)
+        self._posted.append(operation)
 
     def _through(self, item: Any) -> Any:
         """Return what the core gets: for the timer of a late answer the answer."""

@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from flux_trio.judge.checks.shapes import idset_of
 from flux_trio.judge.engine.rule import Broken, Rules, Said
-from flux_trio.judge.views.resource_sets import LOOKUPS, R_LEGS, SeenR, found_in, is_hostlist
+from flux_trio.judge.views.resource_sets import LOOKUPS, R_RECORDS, SeenR, found_in, is_hostlist
 
 Found: TypeAlias = str | bool | None
 """An error text; True: kept; None: nothing to judge."""
@@ -107,7 +107,7 @@ def each_r(
             return Broken(f"{r.what}: {found}", job=r.jobid)
 
         form = form_of if is_of_form else None
-        rules.each(clause, R_LEGS, of=found_in, form=form, views=[LOOKUPS])(judge)
+        rules.each(clause, R_RECORDS, of=found_in, form=form, views=[LOOKUPS])(judge)
         if of == "all":
             CHECKS.append(check)
         return check

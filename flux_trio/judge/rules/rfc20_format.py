@@ -17,7 +17,7 @@ from flux_trio.judge.views.resource_sets import (
     ALLOCATING,
     HOSTS,
     LOOKUPS,
-    R_LEGS,
+    R_RECORDS,
     allocated,
     children,
     entries,
@@ -170,7 +170,7 @@ def has_a_host_for_each_target(r: Any, _t: float) -> Found:
 CHECKS.append(has_a_host_for_each_target)
 
 
-@RULES.judge("20.nodelist.3", R_LEGS, views=[LOOKUPS, HOSTS])
+@RULES.judge("20.nodelist.3", R_RECORDS, views=[LOOKUPS, HOSTS])
 def hosts_go_by_ascending_target(record: Record, seen: Seen) -> Said:
     """Within one instance a target is always the same host, in the R of every writer."""
     names, kept = hosts_by_target(seen), None

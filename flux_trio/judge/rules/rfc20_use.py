@@ -34,7 +34,7 @@ from flux_trio.judge.views.expiring import CLOCK, END, RAISING, has_crossed, rai
 from flux_trio.judge.views.jobs import LIFE, context_of
 from flux_trio.judge.views.resource_sets import (
     ALLOCATING,
-    INVENTORY_LEGS,
+    INVENTORY_RECORDS,
     Piece,
     allocated,
     commit_ops,
@@ -192,14 +192,14 @@ def _opaque(r: Any) -> str | None:
 
 SCHEDULING: Final = view(
     "scheduling",
-    INVENTORY_LEGS,
+    INVENTORY_RECORDS,
     parts=lambda record, _seen: [((), _opaque(inventory_in(record)))],
     fold=lambda old, text, _record, _seen: text or old,
 )
 """One state: the scheduling key of the inventory, as JSON."""
 
 
-@RULES.judge("20.scheduling.6", INVENTORY_LEGS, views=[SCHEDULING])
+@RULES.judge("20.scheduling.6", INVENTORY_RECORDS, views=[SCHEDULING])
 def scheduling_rides_along(record: Record, seen: Seen) -> Said:
     inventory, before = inventory_in(record), seen.at(SCHEDULING)
     if inventory is None or before is None:

@@ -152,7 +152,7 @@ ALLOCATING: Final = (
 )
 """The records in which a scheduler says what it allocates."""
 
-R_LEGS: Final = (
+R_RECORDS: Final = (
     *ALLOCATING,
     *sent("request", "<exec>.start", topics.SCHED_FREE, mark=CARRIES_R),
     *received("response", *LOOKUP_TOPICS, mark=BY_SCHEDULER),
@@ -188,8 +188,9 @@ def _carried(record: Record) -> list[SeenR]:
 
 @seen_once
 def found_in(record: Record, seen: Seen) -> list[SeenR]:
-    """The resource sets in a record of R_LEGS; lookups of others than the scheduler are left out,
-    since they show what a commit has shown.
+    """Return the resource sets in a record of R_RECORDS.
+
+    Lookups of others than the scheduler are left out, since they show what a commit has shown.
     """
     topic = topic_of(record)
     if topic == topics.KVS_COMMIT:
@@ -333,7 +334,7 @@ def inventory_in(record: Record) -> Any:
     )
 
 
-INVENTORY_LEGS: Final = tuple(sent("response", topics.RESOURCE_STATUS, topics.RESOURCE_ACQUIRE))
+INVENTORY_RECORDS: Final = tuple(sent("response", topics.RESOURCE_STATUS, topics.RESOURCE_ACQUIRE))
 
 
 def _fold_hosts(old: Any, r: Any, _record: Record, _seen: Seen) -> Any:
@@ -345,7 +346,7 @@ def _fold_hosts(old: Any, r: Any, _record: Record, _seen: Seen) -> Any:
 
 HOSTS: Final = view(
     "hosts",
-    INVENTORY_LEGS,
+    INVENTORY_RECORDS,
     parts=lambda record, _seen: [((), inventory_in(record))],
     fold=_fold_hosts,
 )
