@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from flux_trio.editions.rfc27 import AllocType
 from flux_trio.faults.properties import Watcher, watching
 from flux_trio.faults.told import ends
 from flux_trio.formats import EVENTLOG, FormatError, format_fluid, job_key, parse_eventlog
-from flux_trio.messages import Request, topics
+from flux_trio.messages import Request, Response, topics
 from flux_trio.protocols import JobEvent
 from flux_trio.trace import Kind, Record
 
@@ -19,13 +20,15 @@ if TYPE_CHECKING:
 class Requested(Watcher):
     """A job gets resources that were requested with each update of its jobspec (RFC 21, 27).
 
-    A grant that crosses the cancel of its request is the scheduler's right; a plugin that gives a
-    job its resources without a request may do as it likes.
+    A grant that the job manager receives after the update is the scheduler's right, since the
+    scheduler cannot know of the update; a plugin that gives a job its resources without a request
+    may do as it likes.
     """
 
     def __init__(self, world: CoresWorld) -> None:
         super().__init__(world)
         self._requested: dict[int, dict[str, Any]] = {}  # jobspecs, by job
+        self._granted: set[int | None] = set()  # the job manager has received the grant
         self._updates: dict[int, dict[str, Any]] = {}  # of this job manager, by job
 
     def observe(self, record: Record) -> None:
@@ -34,20 +37,33 @@ class Requested(Watcher):
         if message is not None:
             if record.kind == Kind.SEND and type(message) is Request:
                 self._sent(message)
+            elif record.kind == Kind.RECV and type(message) is Response:
+                self._received(message)
         elif record.kind == Kind.EVENT and data is not None:
             if data["name"] == JobEvent.JOBSPEC_UPDATE:
                 self._updates.setdefault(data["id"], {}).update(data["context"])
+                if data["id"] not in self._granted:
+                    self._requested.pop(data["id"], None)
             elif data["name"] == JobEvent.ALLOC:
                 self._look_at(data["id"])
         elif ends(record, topics.JOB_MANAGER):
             self._requested.clear()
+            self._granted.clear()
             self._updates.clear()  # some of them may not be stored
 
     def _sent(self, request: Request) -> None:
         if request.topic == topics.SCHED_ALLOC and isinstance(request.payload, dict):
             self._requested[request.payload["id"]] = request.payload["jobspec"]
+            self._granted.discard(request.payload["id"])
         elif request.topic == topics.SCHED_CANCEL and isinstance(request.payload, dict):
             self._requested.pop(request.payload["id"], None)
+
+    def _received(self, response: Response) -> None:
+        payload = response.payload
+        if response.topic != topics.SCHED_ALLOC or not isinstance(payload, dict):
+            return
+        if payload.get("type") == AllocType.SUCCESS:
+            self._granted.add(payload.get("id"))
 
     def _look_at(self, jobid: int) -> None:
         requested = self._requested.get(jobid)

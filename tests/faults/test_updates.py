@@ -11,7 +11,7 @@ from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
 from flux_trio.faults import Do, JobPlan, Plan, When, run_plan
 from flux_trio.faults.running import Game
 from flux_trio.faults.updates import Requested
-from flux_trio.messages import Request, topics
+from flux_trio.messages import Request, Response, topics
 from flux_trio.trace import Kind, Record
 
 DURATION = "attributes.system.duration"
@@ -38,11 +38,14 @@ def event(name: str, **context: Any) -> Record:
 UPDATE = event("jobspec-update", **{DURATION: 60.0})
 ALLOC = event("alloc")
 REQUEST = sent(topics.SCHED_ALLOC, jobspec=JOBSPEC)
+GRANT = Record(
+    2, 0.0, Kind.RECV, "job-manager", message=Response(topics.SCHED_ALLOC, {"id": 5, "type": 0})
+)
 GONE = Record(3, 0.0, Kind.MODULE, "broker", data={"module": "job-manager", "what": "crashed"})
 
 
 def test_resources_for_an_older_jobspec_are_found(watcher: Any) -> None:
-    for record in (REQUEST, UPDATE, ALLOC):
+    for record in (REQUEST, GRANT, UPDATE, ALLOC):
         watcher.observe(record)
     assert watcher.problem.endswith(f"were requested with {DURATION} 10.0, and it is 60.0")
 
@@ -53,8 +56,9 @@ def test_resources_for_an_older_jobspec_are_found(watcher: Any) -> None:
         (REQUEST, ALLOC),
         (REQUEST, ALLOC, UPDATE),  # later it is a matter of the expiration
         (UPDATE, ALLOC),  # of a plugin
-        (REQUEST, UPDATE, sent(topics.SCHED_CANCEL), ALLOC),  # they have crossed
-        (REQUEST, UPDATE, GONE, REQUEST, ALLOC),  # the update was never stored
+        (REQUEST, UPDATE, GRANT, ALLOC),  # they have crossed
+        (REQUEST, GRANT, UPDATE, sent(topics.SCHED_CANCEL), ALLOC),  # the same
+        (REQUEST, GRANT, UPDATE, GONE, REQUEST, ALLOC),  # the update was never stored
     ],
 )
 def test_other_resources_are_in_order(watcher: Any, records: tuple[Record, ...]) -> None:

@@ -89,6 +89,8 @@ class Verdict(Live, frozen=True, gc=False):
     """The scheduler's response to a job's new expiration."""
 
     n: Place
+    asked: Place
+    """Where the job manager sent the request."""
     errnum: int
     expiration: Any
 
@@ -148,7 +150,7 @@ def _fold_verdicts(
     had: tuple[Verdict, ...] | None, wish: Wish | None, record: Record, _seen: Seen
 ) -> tuple[Verdict, ...] | None:
     if wish is not None:
-        verdict = Verdict(record.n, errnum(record), wish.expiration)
+        verdict = Verdict(record.n, wish.n, errnum(record), wish.expiration)
         return (*(had or ())[1 - VERDICTS_MAX :], verdict)
     if record.message is not None or name_of(record) == "clean":
         return None
@@ -252,15 +254,16 @@ def an_answer_comes(record: Record, seen: Seen) -> Said:
 
 
 def _answer_to_update(record: Record, seen: Seen) -> tuple[int | None, Verdict | None]:
-    """Return the job of an answered update, and the scheduler's response since the request.
+    """Return the job of an answered update, and the scheduler's response to it.
 
-    There is no such response if another update of the job is open, to which it may belong.
+    It is the response to a sched.expiration that was sent after the update was received. There is
+    none if another update of the job is open, to which it may belong.
     """
     wish: Wish | None = seen.at(WISHES, rpc(record))
     if wish is None or record.party != seen.facts.manager:
         return None, None
     verdicts: tuple[Verdict, ...] = seen.at(VERDICTS, wish.jobid) or ()
-    since = [each for each in verdicts if each.n > wish.n]
+    since = [each for each in verdicts if each.asked > wish.n]
     is_alone = len(_open_updates(seen, wish.jobid)) == 1
     return wish.jobid, since[-1] if since and is_alone else None
 

@@ -1,0 +1,33 @@
+"""Which answer of the scheduler an update of a running job has to follow."""
+
+from __future__ import annotations
+
+import pytest
+
+from flux_trio.judge.rules import ALL_RULES
+from flux_trio.messages import Errno, Request, Response, topics
+from flux_trio.messages.types import STREAMING
+from tests.support.judged import hand_made, judge, made, made_event
+
+MANAGER, SCHED, OWNER = topics.JOB_MANAGER, topics.SCHED, "owner"
+JOB = 7
+ATTACHED = (
+    made(SCHED, MANAGER, Request(topics.SCHED_HELLO, {}, 1, STREAMING, routes=(SCHED,))),
+    made(MANAGER, SCHED, Response(topics.SCHED_HELLO, None, Errno.ENODATA, 1, STREAMING)),
+    made(SCHED, MANAGER, Request(topics.SCHED_READY, {"mode": "unlimited"}, 2, routes=(SCHED,))),
+)
+EVENTS = [made_event(JOB, name) for name in ("submit", "validate", "depend", "priority", "alloc")]
+UPDATE = made(OWNER, MANAGER, Request(topics.JOB_UPDATE, {"id": JOB}, 1, routes=(OWNER,)))
+PROPOSAL = {"id": JOB, "expiration": 0}
+ASKED = made(MANAGER, SCHED, Request(topics.SCHED_EXPIRATION, PROPOSAL, 2, routes=(MANAGER,)))
+ALLOWED = made(SCHED, MANAGER, Response(topics.SCHED_EXPIRATION, None, 0, 2, routes=(MANAGER,)))
+REFUSED = made(MANAGER, OWNER, Response(topics.JOB_UPDATE, None, Errno.EINVAL, 1, routes=(OWNER,)))
+
+
+@pytest.mark.parametrize("is_of_update", [True, False])
+def test_refusal_of_an_update_that_the_scheduler_allows_is_named(is_of_update: bool) -> None:
+    """27.criteria.12: an expiration that was proposed before the update came is not of it."""
+    steps = (UPDATE, ASKED) if is_of_update else (ASKED, UPDATE)
+    trace = hand_made(*ATTACHED, *EVENTS, *steps, ALLOWED, REFUSED)
+    found = [each.clause for each in judge(trace, ALL_RULES, cut=True).violations]
+    assert ("27.criteria.12" in found) == is_of_update
