@@ -20,20 +20,24 @@ if TYPE_CHECKING:
 class Requested(Watcher):
     """A job gets resources that were requested with each update of its jobspec (RFC 21, 27).
 
-    A grant that the job manager receives after the update is the scheduler's right, since the
-    scheduler cannot know of the update; a plugin that gives a job its resources without a request
-    may do as it likes.
+    A grant that the job manager receives after the update, or in the same turn, is the scheduler's
+    right, since the scheduler cannot know of the update; a plugin that gives a job its resources
+    without a request may do as it likes.
     """
 
     def __init__(self, world: CoresWorld) -> None:
         super().__init__(world)
         self._requested: dict[int, dict[str, Any]] = {}  # jobspecs, by job
-        self._granted: set[int | None] = set()  # the job manager has received the grant
+        self._new_grants: set[int | None] = set()  # received in this turn of the job manager
+        self._granted: set[int | None] = set()  # received before
+        self._has_acted = False  # the job manager, in this turn
         self._updates: dict[int, dict[str, Any]] = {}  # of this job manager, by job
 
     def observe(self, record: Record) -> None:
         """Take a request for resources, an update, or the event that the job has resources."""
         message, data = record.message, record.data
+        if record.party == topics.JOB_MANAGER:
+            self._note_turn(record)
         if message is not None:
             if record.kind == Kind.SEND and type(message) is Request:
                 self._sent(message)
@@ -49,12 +53,14 @@ class Requested(Watcher):
         elif ends(record, topics.JOB_MANAGER):
             self._requested.clear()
             self._granted.clear()
+            self._new_grants.clear()
             self._updates.clear()  # some of them may not be stored
 
     def _sent(self, request: Request) -> None:
         if request.topic == topics.SCHED_ALLOC and isinstance(request.payload, dict):
             self._requested[request.payload["id"]] = request.payload["jobspec"]
             self._granted.discard(request.payload["id"])
+            self._new_grants.discard(request.payload["id"])
         elif request.topic == topics.SCHED_CANCEL and isinstance(request.payload, dict):
             self._requested.pop(request.payload["id"], None)
 
@@ -63,7 +69,15 @@ class Requested(Watcher):
         if response.topic != topics.SCHED_ALLOC or not isinstance(payload, dict):
             return
         if payload.get("type") == AllocType.SUCCESS:
-            self._granted.add(payload.get("id"))
+            self._new_grants.add(payload.get("id"))
+
+    def _note_turn(self, record: Record) -> None:
+        """In a turn the job manager receives messages, and acts on them afterwards."""
+        is_received = record.kind == Kind.RECV
+        if is_received and self._has_acted:
+            self._granted |= self._new_grants
+            self._new_grants.clear()
+        self._has_acted = not is_received
 
     def _look_at(self, jobid: int) -> None:
         requested = self._requested.get(jobid)

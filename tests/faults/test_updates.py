@@ -41,11 +41,15 @@ REQUEST = sent(topics.SCHED_ALLOC, jobspec=JOBSPEC)
 GRANT = Record(
     2, 0.0, Kind.RECV, "job-manager", message=Response(topics.SCHED_ALLOC, {"id": 5, "type": 0})
 )
+ASKED_TO_UPDATE = Record(
+    2, 0.0, Kind.RECV, "job-manager", message=Request(topics.JOB_UPDATE, {"id": 5})
+)
+TURN = (sent(topics.KVS_LOOKUP), ASKED_TO_UPDATE)
 GONE = Record(3, 0.0, Kind.MODULE, "broker", data={"module": "job-manager", "what": "crashed"})
 
 
 def test_resources_for_an_older_jobspec_are_found(watcher: Any) -> None:
-    for record in (REQUEST, GRANT, UPDATE, ALLOC):
+    for record in (REQUEST, GRANT, *TURN, UPDATE, ALLOC):
         watcher.observe(record)
     assert watcher.problem.endswith(f"were requested with {DURATION} 10.0, and it is 60.0")
 
@@ -57,8 +61,9 @@ def test_resources_for_an_older_jobspec_are_found(watcher: Any) -> None:
         (REQUEST, ALLOC, UPDATE),  # later it is a matter of the expiration
         (UPDATE, ALLOC),  # of a plugin
         (REQUEST, UPDATE, GRANT, ALLOC),  # they have crossed
-        (REQUEST, GRANT, UPDATE, sent(topics.SCHED_CANCEL), ALLOC),  # the same
-        (REQUEST, GRANT, UPDATE, GONE, REQUEST, ALLOC),  # the update was never stored
+        (REQUEST, GRANT, UPDATE, ALLOC),  # the update may have been received first
+        (REQUEST, GRANT, *TURN, UPDATE, sent(topics.SCHED_CANCEL), ALLOC),
+        (REQUEST, GRANT, *TURN, UPDATE, GONE, REQUEST, ALLOC),  # the update was never stored
     ],
 )
 def test_other_resources_are_in_order(watcher: Any, records: tuple[Record, ...]) -> None:
