@@ -84,7 +84,7 @@ class Report:
         self.nbegun += 1
         self.nlost += self.ntransitions
         self.nstates, self.ntransitions, self.depth, self.nrest, self.nwaiting = 1, 0, 0, 0, 0
-        self.broken = None
+        self.broken, self.is_complete = None, False
 
     @property
     def memory(self) -> int:
@@ -141,7 +141,8 @@ class Search:
         self._world.take_up(self._first)
         self._judge.take_up(self._stood, self._first)
         first = self._met_first(self._first)
-        met: list[_Met] = [(0, self._first, first)] if first is not None else []
+        assert first is not None, "no state is known when a search begins"
+        met: list[_Met] = [(0, self._first, first)]
         nlearned = self.order.nlearned
         enough = REHEARSED * 8 ** (report.nbegun - 1)
         while met and not report.broken and not _is_full(report, states_max):

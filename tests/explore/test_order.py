@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from flux_trio.explore import Search
+from flux_trio.explore import Report, Search
 from flux_trio.explore.identity import identity
 from flux_trio.explore.judging import Stood
 from flux_trio.explore.order import ALL, SAME, Order
@@ -145,6 +145,23 @@ def test_search_that_has_learned_something_begins_again(monkeypatch: pytest.Monk
     assert report.nbegun == 2
     assert report.is_complete
     assert ("link.answered", "link.lost") in search.order.pairs
+
+
+def test_search_that_is_interrupted_after_it_began_again_is_not_complete(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("flux_trio.explore.search.COMPARED", {})
+    monkeypatch.setattr("flux_trio.explore.search.TOLD_EVERY", 1)
+    interrupted: list[int] = []
+
+    def interrupt(report: Report) -> None:
+        if report.nbegun == 2 and not interrupted:
+            interrupted.append(report.nstates)
+            raise KeyboardInterrupt
+
+    report = Search(ONE, with_rules=True).run(tell=interrupt)
+    assert interrupted
+    assert not report.is_complete
 
 
 def test_search_that_knows_what_is_compared_begins_once() -> None:
