@@ -22,7 +22,7 @@ from flux_trio.explore.settling import (
     numbers_of,
     settle_known,
 )
-from flux_trio.explore.small_world import MORTAL, WorldState
+from flux_trio.explore.small_world import MORTAL, PartyState, WorldState
 from flux_trio.faults.lives import LONG_TEXT, all_clauses
 from flux_trio.judge import Monitor, Standing, Violation
 from flux_trio.judge.engine.causes import Causes
@@ -178,18 +178,17 @@ def inboxes(world: WorldState) -> tuple[tuple[str, ...], ...]:
     """
     return tuple(
         [
-            tuple(
-                [
-                    sender
-                    for _, sender in sorted(
-                        [(n, sender) for sender, waiting in party.station.links for n, _ in waiting]
-                    )
-                ]
-            )
+            _senders(party)
             for party in world.parties
             if party.name in MORTAL and len(party.station.links) > 1
         ]
     )
+
+
+def _senders(party: PartyState) -> tuple[str, ...]:
+    """Return who has sent each message that waits at a party, for the oldest message first."""
+    places = sorted([(n, sender) for sender, waiting in party.station.links for n, _ in waiting])
+    return tuple([sender for _, sender in places])
 
 
 class _MonitorInOrder(Monitor):

@@ -31,7 +31,7 @@ from flux_trio.formats.fluid import (
 )
 from flux_trio.formats.hostlist import HOSTS_MAX, Hostlist
 from flux_trio.formats.idset import IDS_MAX, Idset
-from flux_trio.formats.jobspec import Jobspec, apply_update, parse_jobspec
+from flux_trio.formats.jobspec import Jobspec, apply_update, parse_jobspec, value_at
 from flux_trio.formats.jobspec_resources import ResourceRequest
 from flux_trio.formats.jobspec_tasks import Task
 from flux_trio.formats.jobspec_wanted import Wanted
@@ -100,4 +100,5 @@ __all__ = [
     "taskmap_blocks",
     "tasks_by_node",
     "timestamp_of",
+    "value_at",
 ]

@@ -176,10 +176,7 @@ class Jobspec:
 
     def attribute(self, path: str) -> object:
         """Return the value at a dotted path below `attributes`, such as `system.queue`, or None."""
-        value: object = self.json["attributes"]
-        for key in path.split("."):
-            value = value.get(key) if isinstance(value, dict) else None
-        return value
+        return value_at(self.json["attributes"], path)
 
     def to_json(self) -> Object:
         """Return the jobspec as a JSON object; do not change it."""
@@ -205,6 +202,13 @@ def parse_jobspec(text: bytes) -> Jobspec:
 
 
 _parse_cached = lru_cache(maxsize=16)(Jobspec.parse)
+
+
+def value_at(json: object, path: str) -> object:
+    """Return the value at a dotted path below `json`; None if there is nothing."""
+    for key in path.split("."):
+        json = json.get(key) if isinstance(json, dict) else None
+    return json
 
 
 def apply_update(jobspec: Mapping[str, object], key: str, value: object) -> Object:

@@ -20,7 +20,7 @@ from flux_trio.judge.engine.knowing import Known
 from flux_trio.judge.engine.place import Place, mover, renumbered
 from flux_trio.judge.rules import ALL_RULES
 
-_TYPES: Final = Monitor(ALL_RULES, {}).types()
+_TYPES: Final = {slot: each.type for each, slot in Monitor(ALL_RULES, {}).kept()}
 
 
 class Noting(Search):

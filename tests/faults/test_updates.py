@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
@@ -35,6 +36,11 @@ def event(name: str, **context: Any) -> Record:
     return Record(2, 0.0, Kind.EVENT, "job-manager", data=data)
 
 
+def observe_all(watcher: Any, records: tuple[Record, ...]) -> None:
+    for n, record in enumerate(records, 1):
+        watcher.observe(msgspec.structs.replace(record, n=n))
+
+
 UPDATE = event("jobspec-update", **{DURATION: 60.0})
 ALLOC = event("alloc")
 REQUEST = sent(topics.SCHED_ALLOC, jobspec=JOBSPEC)
@@ -49,8 +55,7 @@ GONE = Record(3, 0.0, Kind.MODULE, "broker", data={"module": "job-manager", "wha
 
 
 def test_resources_for_an_older_jobspec_are_found(watcher: Any) -> None:
-    for record in (REQUEST, GRANT, *TURN, UPDATE, ALLOC):
-        watcher.observe(record)
+    observe_all(watcher, (REQUEST, GRANT, *TURN, UPDATE, ALLOC))
     assert watcher.problem.endswith(f"were requested with {DURATION} 10.0, and it is 60.0")
 
 
@@ -67,8 +72,7 @@ def test_resources_for_an_older_jobspec_are_found(watcher: Any) -> None:
     ],
 )
 def test_other_resources_are_in_order(watcher: Any, records: tuple[Record, ...]) -> None:
-    for record in records:
-        watcher.observe(record)
+    observe_all(watcher, records)
     assert watcher.problem == ""
 
 

@@ -145,10 +145,6 @@ class Monitor:
         """
         return relative(self.put_down(), self._plans.slots)
 
-    def types(self) -> dict[int, Any]:
-        """Return by slot the type of the states; `Standing.states` has the slots in their order."""
-        return {slot: each.type for each, slot in self._plans.slots.items()}
-
     def kept(self) -> Iterable[tuple[View | Rule, int]]:
         """Return the views and rules that keep states, with their slots in `Standing.states`."""
         return self._plans.slots.items()

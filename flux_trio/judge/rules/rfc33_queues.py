@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from flux_trio.formats import apply_update
+from flux_trio.formats import apply_update, value_at
 from flux_trio.judge.checks.jobspecs import system
 from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.place import Place
@@ -47,18 +47,12 @@ ENVIRONMENT: Final = "environment"
 # --- jobspec updates
 
 
-def _value_at(jobspec: Any, path: str) -> Any:
-    for key in path.split("."):
-        jobspec = jobspec.get(key) if isinstance(jobspec, dict) else None
-    return jobspec
-
-
 @RULES.judge("33.defaults.7", while_live(UPDATES, ALLOC), views=(UPDATES, DURABLE))
 def the_updated_jobspec_is_sent(record: Record, seen: Seen) -> Said:
     latest = {each.path: each for each in updates_of(seen, job_id(record))}
     known = [each for each in latest.values() if is_durable(seen, record.party, each.n)]
     for each in known:
-        got = _value_at(payload(record).get("jobspec"), each.path)
+        got = value_at(payload(record).get("jobspec"), each.path)
         if got != each.value:
             text = f"expected {each.json} by its jobspec-update, got {got!r:.80}"
             return Broken(f"jobspec of job {job_id(record)}: {each.path}: {text}", (each.n,))
