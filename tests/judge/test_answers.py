@@ -108,6 +108,19 @@ def test_a_service_that_leaves_as_the_one_it_waited_for_is_back_is_not():
     assert found.party == "job-ingest"
 
 
+def test_a_service_that_has_not_heard_that_the_one_it_waits_for_is_back_is_not():
+    """The event was on its way to it when it left. One that heard of the return had to answer."""
+    gone, back = leave("job-manager"), made_note(Kind.MODULE.value, "broker", **RETURN)
+    event = Event(topics.SERVICE_BACK_EVENT, {"service": "job-manager"})
+    heard = made("job-manager", "job-ingest", event)
+    unread = Record(1, 0.0, Kind.DROP.value, "job-ingest", "", 0, event, {"reason": "it has ended"})
+    asked = [ask("job-ingest"), gone, *wait(3), back]
+    assert named(*asked, heard[:1], *wait(3), [unread], leave("job-ingest")) == []
+    assert named(*asked, heard[:1], *wait(3), [unread], leave("job-ingest", "crashed")) == []
+    (found,) = named(*asked, heard, *wait(3), leave("job-ingest"))
+    assert found.party == "job-ingest"
+
+
 def test_a_service_that_waited_when_it_crashed_is_not():
     """Its calls end with it, before its end is in the trace."""
     other = Request(topics.JOB_SUBMIT, {}, 5, routes=("job-ingest",))

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, noted, payload, sent, view
-from flux_trio.judge.engine.selector import ANY_DISCONNECT, no_key
+from flux_trio.judge.engine.selector import ANY_DISCONNECT, Selector, no_key
 from flux_trio.judge.views.calls import (
     DROP,
     DROPPED,
@@ -26,7 +26,7 @@ from flux_trio.judge.views.calls import (
     client_of,
     left_open,
 )
-from flux_trio.messages import service_of, topics
+from flux_trio.messages import Event, service_of, topics
 from flux_trio.trace import Kind, Record
 
 RULES: Final = Rules()
@@ -48,6 +48,8 @@ COMINGS: Final = view(
 def _cut_off(record: Record, seen: Seen) -> Iterable[tuple[str, Any]]:
     if record.message is None:
         return [(str(payload(record).get("module")), False)]
+    if isinstance(record.message, Event):
+        return [(record.party, True)]  # it has not heard that a service is back
     client = getattr(record.message, "sender", "") or client_of(record)
     if record.kind == DROP and record.party != client:
         return []  # the client is there
@@ -58,6 +60,7 @@ def _cut_off(record: Record, seen: Seen) -> Iterable[tuple[str, Any]]:
 CUT_OFF: Final = view(
     "cut off",
     DROPPED,
+    [Selector(DROP, "event", topics.SERVICE_BACK_EVENT)],
     sent("request", ANY_DISCONNECT),
     noted(Kind.MODULE),
     parts=_cut_off,
@@ -65,7 +68,7 @@ CUT_OFF: Final = view(
     state=bool,
     reads=(OPEN,),
 )
-"""By module: it waited for an answer when it left."""
+"""By module: it waited when it left, for an answer or for a service that was back already."""
 
 HINDERED: Final = view(
     "hindered",
