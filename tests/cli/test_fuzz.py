@@ -280,6 +280,7 @@ def test_time_budget_ends_the_run_after_the_first_seed() -> None:
     ("args", "said"),
     [
         (("--seeds", "x"), "expected A:B"),
+        (("--seeds", f"{10**18}:"), "two numbers of 1 to 18 digits"),
         (("--seeds", "5:5"), "A below B"),
         (("--seeds", "5:"), "has no end"),
         (("--executor", "concurrent.futures"), "expected module:callable"),
