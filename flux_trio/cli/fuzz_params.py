@@ -45,7 +45,9 @@ class SeedsParam(click.ParamType[Seeds]):
             return value
         found = _SEEDS.fullmatch(value)
         if found is None:
-            self.fail(f"expected A:B, two numbers of 1 to 18 digits, or A:, got {value}", param, ctx)
+            self.fail(
+                f"expected A:B, two numbers of 1 to 18 digits, or A:, got {value}", param, ctx
+            )
         seeds = Seeds(int(found[1]), int(found[2]) if found[2] else None)
         if seeds.end is not None and seeds.end <= seeds.first:
             self.fail(f"expected A:B with A below B, got {value}", param, ctx)

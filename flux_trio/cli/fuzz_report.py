@@ -50,8 +50,8 @@ def report_lines(campaign: Campaign) -> Iterator[str]:
     for found in campaign.found:
         if found.story.doubt:
             yield f"seed {found.result.seed}, {found.result.broken}: {found.story.doubt}"
-        if not found.is_smallest:
-            yield f"interrupted: the plan of seed {found.result.seed} may not be the smallest"
+        if found.limit:
+            yield f"{found.limit}: the plan of seed {found.result.seed} may not be the smallest"
     if campaign.is_interrupted and campaign.next_seed != campaign.seeds.end:
         yield f"interrupted: seed {campaign.next_seed} and those after it were not played"
     yield from _reached_lines(campaign)

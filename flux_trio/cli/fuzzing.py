@@ -26,11 +26,11 @@ from flux_trio.faults import (
     breaks,
     play_seeds,
     property_errors,
-    run_plan,
     shrink,
     tell_story,
     untold_story,
 )
+from flux_trio.faults.campaign import plan_breaks
 from flux_trio.faults.running import property_of
 from flux_trio.jobtap import PluginError
 from flux_trio.views import Story
@@ -82,8 +82,8 @@ class Found:
     story: Story
     directory: Path | None
     """Where the files of the story are; None if they could not be written."""
-    is_smallest: bool
-    """Whether nobody interrupted it while it was made small."""
+    limit: str
+    """Why there may be a smaller plan; "" if there is none."""
 
 
 @dataclass
@@ -204,26 +204,25 @@ def _make_small(
     with interrupts_noted() as is_interrupted, property_errors(result.seed):
 
         def breaks_here(plan: Plan) -> bool:
-            if is_interrupted():
-                return False
-            return result.broken in run_plan(plan, properties=properties).broken
+            return not is_interrupted() and plan_breaks(plan, result.broken, properties)
 
-        small = result.plan
+        small, limit = result.plan, ""
         if breaks_here(small):
-            small = shrink(small, result.broken, breaks_here)
-        is_smallest = not is_interrupted()
+            small, limit = shrink(small, result.broken, breaks_here)
+        if is_interrupted():
+            limit = "interrupted"
         story = tell_story(small, result.broken, properties)
         if story is None:
             small = result.plan
             story = untold_story(small, _main_problem(result), properties, BY_A_WORKER_ONLY)
-        elif is_smallest and not _breaks_again(small, result.broken, setup, once_more):
+        elif not is_interrupted() and not _breaks_again(small, result.broken, setup, once_more):
             story = replace(story, doubt=HELD_BY_A_WORKER)
         directory, written = output / f"seed-{result.seed}", None
         with campaign.errors_kept():
             write_story(directory, small, story, setup)
             written = directory
         campaign.is_interrupted = is_interrupted()
-    campaign.found.append(Found(result, story, written, is_smallest))
+    campaign.found.append(Found(result, story, written, limit))
 
 
 def _main_problem(result: SeedResult) -> str:

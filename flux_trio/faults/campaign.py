@@ -146,8 +146,20 @@ def play_seed(seed: int, setup: Setup | None = None) -> SeedResult:
 
 def breaks(plan: Plan, broken: str, setup: Setup) -> bool:
     """Play `plan` and return whether it breaks the property `broken`; a worker may call this."""
-    with property_errors(plan.seed):
-        return broken in run_plan(plan, properties=setup.all_properties()).broken
+    return plan_breaks(plan, broken, setup.all_properties())
+
+
+def plan_breaks(plan: Plan, broken: str, properties: Iterable[Property]) -> bool:
+    """Play `plan` with `properties` and return whether it breaks the one that is called `broken`.
+
+    A plan in which a property raises does not: an author's property may expect at least one job,
+    and shrinking tries plans without any.
+    """
+    try:
+        with property_errors(plan.seed):
+            return broken in run_plan(plan, properties=properties).broken
+    except PropertyRaised:
+        return False
 
 
 def main_property(outcome: Outcome, among: Collection[str] | None = None) -> str:

@@ -6,7 +6,8 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, Final, TypeAlias, TypeVar
+from itertools import chain
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -19,6 +20,10 @@ from flux_trio.faults.workload import JOB_ACTIONS, Do, JobPlan
 RUNS_MAX: Final = 150
 SECONDS_MAX: Final = 60.0
 """Shrinking ends after so many seconds: a plan with an endless loop takes several by itself."""
+COARSE: Final = 4
+"""Groups of so many faults, jobs or requests are left out before single ones are."""
+SEEDS: Final = 4
+"""A plan that stays large is tried with so many seeds."""
 _MOMENTS: Final = ("when", "which", "until")
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)
@@ -27,16 +32,28 @@ Edit: TypeAlias = Callable[[Plan], Iterator[Plan]]
 """Yields plans that have less of one thing; the smallest plan comes first."""
 
 
-def shrink(plan: Plan, broken: str, is_broken: Callable[[Plan], bool] | None = None) -> Plan:
+class Shrunk(NamedTuple):
+    """The smallest plan that was found, and what ended the search before all were tried."""
+
+    plan: Plan
+    limit: str
+    """The limit that was reached, such as "150 plans were tried"; "" if no smaller plan is left."""
+
+
+def shrink(plan: Plan, broken: str, is_broken: Callable[[Plan], bool] | None = None) -> Shrunk:
     """Return a smaller plan that breaks the property `broken` too.
 
-    Runs at most RUNS_MAX plans, and begins none after SECONDS_MAX.
+    Runs at most RUNS_MAX plans, and begins none after SECONDS_MAX. The smaller plan may have
+    another seed: with less in it, another order of events may be needed.
     """
 
     def breaks(tried: Plan) -> bool:
         return broken in run_plan(tried).broken
 
     tries = _Tries(is_broken or breaks)
+    plan = _thinned(plan, tries, least=COARSE)
+    if _is_large(plan):
+        plan = _thinned(plan, tries, least=COARSE, nseeds=SEEDS)
     before = None
     while plan != before:
         before = plan
@@ -46,7 +63,7 @@ def shrink(plan: Plan, broken: str, is_broken: Callable[[Plan], bool] | None = N
             plan = _thinned(plan, tries)
             plan = _edited(plan, _plainings(plan), tries)
         plan = _edited(plan, _edits(plan), tries)
-    return plan
+    return Shrunk(plan, tries.limit)
 
 
 class _Tries:
@@ -57,6 +74,7 @@ class _Tries:
         self._left = RUNS_MAX
         self._end = time.monotonic() + SECONDS_MAX
         self._tried: set[bytes] = set()
+        self.limit = ""
 
     def first(self, plans: Iterable[Plan]) -> Plan | None:
         """Return the first plan that breaks the property; None if there is none."""
@@ -65,7 +83,11 @@ class _Tries:
             if key in self._tried:
                 continue
             self._tried.add(key)
-            if not self._left or time.monotonic() > self._end:
+            if not self._left:
+                self.limit = f"{RUNS_MAX} plans were tried"
+            elif time.monotonic() > self._end:
+                self.limit = f"{SECONDS_MAX:.0f} seconds were over"
+            if self.limit:
                 return None
             self._left -= 1
             if self._check(tried):
@@ -73,24 +95,37 @@ class _Tries:
         return None
 
 
-def _thinned(plan: Plan, tries: _Tries) -> Plan:
+def _is_large(plan: Plan) -> bool:
+    return max(len(plan.faults), len(plan.jobs), len(plan.actions)) >= COARSE
+
+
+def _thinned(plan: Plan, tries: _Tries, *, least: int = 1, nseeds: int = 1) -> Plan:
     """Return the plan without faults, jobs and requests that it does not need.
 
-    They are left out in groups, which get smaller. After a group that was not needed the next one
-    of its size is tried: most of the larger ones that are needed would be needed again.
+    They are left out in groups, which get smaller, down to the size `least`. After a group that was
+    not needed the next one of its size is tried: most of the larger ones that are needed would be
+    needed again. With more than one seed, what is left is tried in other orders, too.
     """
     size = max(len(plan.faults), len(plan.jobs), len(plan.actions))
-    while size:
+    while size >= least:
         for what in ("faults", "jobs", "actions"):
             first = 0
             while first < len(getattr(plan, what)) >= size:
-                thinner = tries.first(_without(plan, what, first, size))
+                thinner = tries.first(_in_orders(_without(plan, what, first, size), nseeds))
                 if thinner is None:
                     first += size
                 else:
                     plan = thinner  # the next group has moved to this place
         size //= 2
     return plan
+
+
+def _in_orders(plans: Iterator[Plan], nseeds: int) -> Iterator[Plan]:
+    """Yield the plans, then the first of them with other seeds."""
+    first = next(plans)
+    yield from chain((first,), plans)
+    for seed in range(first.seed + 1, first.seed + nseeds):
+        yield msgspec.structs.replace(first, seed=seed)
 
 
 def _edited(plan: Plan, edits: Iterable[Edit], tries: _Tries) -> Plan:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from flux_trio.faults.campaign import Setup, main_property
+from flux_trio.faults.campaign import PropertyRaised, Setup, main_property, property_errors
 from flux_trio.faults.catalogue import Exclude, NodesUp, When, Which
 from flux_trio.faults.lives import Lives, all_clauses
 from flux_trio.faults.plan import Do, Fault, JobPlan, Plan, plugin_file
@@ -156,25 +156,35 @@ def _place(name: str, properties: Iterable[Property], trace: list[Record]) -> in
         max(len(trace) - 1, 0),
         1,
     )  # how many records, from the first
-    while check(trace[:holds]):
+    while _is_broken(check, trace[:holds]):
         if not holds:
             return 0
         stride *= 2
         broken, holds = holds, max(holds - stride, 0)
     while broken - holds > 1:
         middle = (broken + holds) // 2
-        if check(trace[:middle]):
+        if _is_broken(check, trace[:middle]):
             broken = middle
         else:
             holds = middle
     return trace[broken - 1].n
 
 
+def _is_broken(check: Property, trace: list[Record]) -> bool:
+    """Whether a part of the trace breaks the property; one in which it raises does not."""
+    try:
+        with property_errors(0):
+            return bool(check(trace))
+    except PropertyRaised:
+        return False
+
+
 def _job_in(found: str, trace: list[Record]) -> int | None:
     """Return the job that the text names; None if it names no job of the trace."""
     jobids = {(each.data or {})["id"] for each in trace if each.kind == Kind.EVENT}
     named = {jobid for jobid in jobids if f"job {jobid}" in found}
-    named |= {jobid for jobid in jobids if format_fluid(jobid, "f58") in found}
+    for spelling in ("f58", "kvs"):
+        named |= {jobid for jobid in jobids if format_fluid(jobid, spelling) in found}
     return named.pop() if len(named) == 1 else None
 
 

@@ -27,6 +27,7 @@ from flux_trio.faults import (
     shrink,
     tell_story,
 )
+from flux_trio.faults.campaign import plan_breaks
 from flux_trio.faults.catalogue.plugins import FAULTY
 from flux_trio.faults.missed import missed, missed_text
 from flux_trio.faults.plan import Depth, PluginFile, plan_to_toml
@@ -207,10 +208,12 @@ class WorldHarness:
             main = main_property(outcome, broken)
 
             def breaks(tried: Plan) -> bool:
-                return main in run_plan(tried, properties=properties).broken
+                return plan_breaks(tried, main, properties)
 
-            small = shrink(plan, main, breaks)
+            small, limit = shrink(plan, main, breaks)
             problem = PropertyBroken(small, main, outcome, properties)
+            if limit:
+                problem.add_note(f"{limit}: the plan may not be the smallest")
             if text := unknown_text(self._breaking or (), self._named):
                 problem.add_note(text)
             raise problem from next(iter(self.plugin_errors if main == PLUGIN else ()), None)

@@ -24,7 +24,7 @@ PUT_RIGHT: Final = f"{'':15}--- from here on everything is put right"
 CHARS_MAX: Final = 150
 """A longer line is cut."""
 
-_FAULT: Final = 1  # the rank of faults, and of what acts on all jobs as they do
+_FAULT: Final = 1  # the rank of faults
 _REPEATED: Final = 6  # the rank of what tells events again
 
 _OF_USERS: Final = (topics.JOB_RAISE, topics.JOB_URGENCY)
@@ -123,9 +123,9 @@ def told_beats(story: Story, count: int) -> list[Beat]:
     """Return the `count` beats that say most about the violation, in their order.
 
     First come the violation and what explains it, then the faults, then the events of the job
-    concerned, requests of users about it, what plugins refuse, and denied requests; then messages
-    between the job manager, the scheduler and the other services. Of those that say the same, the
-    last ones are told.
+    concerned, requests of users about it, or about queues and nodes, what plugins refuse, and
+    denied requests; then messages between the job manager, the scheduler and the other services.
+    Of those that say the same, the last ones are told. What puts everything right comes last.
     """
     ranked = sorted(_ranked_beats(story), key=lambda each: (each[0], -each[1][0].n))
     return sorted((beat for _, beat in ranked[:count]), key=lambda beat: beat[0].n)
@@ -175,7 +175,8 @@ def _rank(record: Record, story: Story) -> int | None:
     data = record.data or {}
     match record.kind:
         case Kind.MODULE:
-            return _FAULT if data["what"] != "started" or _is_back(record, story) else None
+            is_told = data["what"] != "started" or _is_back(record, story)
+            return (5 if _is_put_right(record, story) else _FAULT) if is_told else None
         case Kind.CLOCK | Kind.FAULT:
             return _FAULT
         case Kind.EVENT:
@@ -197,6 +198,11 @@ def _rank_of_answer(data: Mapping[str, Any], story: Story) -> int | None:
     return 3 if is_about_it and data["result"] is not None else 5
 
 
+def _is_put_right(record: Record, story: Story) -> bool:
+    """Whether this came after the faults, when everything is put right: it explains nothing."""
+    return 0 < story.right_after < record.n
+
+
 def _is_back(record: Record, story: Story) -> bool:
     """Whether a module starts that was there before."""
     module = (record.data or {})["module"]
@@ -214,7 +220,8 @@ def _rank_of_send(record: Record, story: Story) -> int | None:
     if message.topic == topics.JOB_JOURNAL:
         return _REPEATED
     if message.topic in _OF_ADMINS:
-        return _FAULT if isinstance(message, Request) else 5
+        is_of_story = isinstance(message, Request) and not _is_put_right(record, story)
+        return 2 if is_of_story else 5
     jobid = payload.get("id") if isinstance(payload, dict) else None
     if jobid is None:
         return 5

@@ -347,6 +347,43 @@ def test_property_that_raises_does_not_end_a_run_that_keeps_going(
     assert all("KeyError: 'jobs'" in each["raised"] for each in report["not_judged"])
 
 
+HALF_CAREFUL = """\
+from flux_trio.faults import over_trace
+
+
+@over_trace("half-careful")
+def half_careful(trace):
+    submitted = [each for each in trace if (each.data or {}).get("name") == "submit"]
+    first = submitted[0]
+    return f"the first submit is record {first.n}"
+"""
+
+
+def test_property_that_raises_in_a_smaller_world_keeps_the_story(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shrinking tries worlds without jobs, for which an author may not have written."""
+    (tmp_path / "half_careful.py").write_text(HALF_CAREFUL)
+    monkeypatch.chdir(tmp_path)
+    options = ("--seeds", "0:1", *HERE, "--property", "half_careful:half_careful")
+    result = fuzz(*options, "-o", tmp_path / "found")
+    assert result.exit_code == 1
+    assert result.stderr == ""
+    assert "the first submit is record" in (tmp_path / "found/seed-0/story.txt").read_text()
+    plan = plan_from_toml((tmp_path / "found/seed-0/plan.toml").read_text())
+    assert len(plan.jobs) == 1
+
+
+def test_limit_of_shrinking_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, breaking: int
+) -> None:
+    monkeypatch.setattr("flux_trio.faults.shrinking.RUNS_MAX", 2)
+    seeds = f"{breaking}:{breaking + 1}"
+    result = fuzz("--seeds", seeds, *HERE, "-o", tmp_path / "found")
+    said = f"2 plans were tried: the plan of seed {breaking} may not be the smallest"
+    assert said in result.stdout.splitlines()
+
+
 CHOOSY = """\
 from typing import Any
 

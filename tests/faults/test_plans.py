@@ -287,7 +287,7 @@ def test_plans_that_are_tried_name_only_what_their_worlds_have() -> None:
         assert plan_from_toml(plan_to_toml(plan)) == plan
         return len(plan.faults) == len(faults) and bool(plan.actions)
 
-    small = shrink(plan, "any", is_broken)
+    small = shrink(plan, "any", is_broken).plan
     assert len(tried) > 20
     assert (small.nnodes, small.cores) == (1, 1)
     assert small.faults == (
@@ -362,7 +362,7 @@ def test_shrinking_keeps_what_breaks() -> None:
         named = {each.job: plan.jobs[each.job] for each in plan.actions}
         return crash in plan.faults and jobs[9] in named.values()
 
-    small = shrink(plan, "", is_broken)
+    small = shrink(plan, "", is_broken).plan
     kept = (jobs[9],)
     cancel = Do(0.0, "cancel", job=0)
     assert small == Plan(1, nnodes=1, cores=1, jobs=kept, actions=(cancel,), faults=(crash,))
@@ -374,7 +374,7 @@ def test_planted_mistake_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(ALLOC.rows[AllocState.PENDING], AllocEvent.LOST, AllocState.PENDING)
     found = next(each for seed in range(100) if (each := run_plan(draw_plan(seed))).broken)
     assert STUCK in found.broken
-    small = shrink(found.plan, STUCK)
+    small = shrink(found.plan, STUCK).plan
     assert STUCK in run_plan(small).broken
     assert len(small.jobs) <= 3
     assert len(small.faults) <= 2
@@ -384,7 +384,7 @@ def test_shrinking_makes_times_and_counts_of_a_fault_smaller() -> None:
     crash = Crash("sched", When(topics.SCHED_ALLOC, nth=6), back=3.0)
     down = NodesDown((1, 2, 3), 70, back=5.0)
     plan = Plan(1, jobs=(JobPlan(), JobPlan()), faults=(crash, down))
-    small = shrink(plan, "any", lambda tried: len(tried.faults) == 2 and len(tried.jobs) == 2)
+    small = shrink(plan, "any", lambda tried: len(tried.faults) == 2 and len(tried.jobs) == 2).plan
     assert small.faults == (
         Crash("sched", When(topics.SCHED_ALLOC), back=0.0),
         NodesDown((0,), 1, back=0.0),
@@ -399,7 +399,7 @@ def test_fault_at_a_step_moves_with_the_jobs_that_are_left() -> None:
         (fault,) = tried.faults or (None,)
         return isinstance(fault, Crash) and fault.when == 10 * len(tried.jobs) > 0
 
-    small = shrink(plan, "any", is_broken)
+    small = shrink(plan, "any", is_broken).plan
     assert len(small.jobs) == 1
     assert small.faults == (Crash("sched", 10),)
 
@@ -418,7 +418,7 @@ def test_jobs_that_are_left_become_plain_and_come_early() -> None:
         wide, late, other = tried.jobs
         return wide.ntasks == 2 and late.at >= max(wide.at, other.at) + 0.5
 
-    small = shrink(plan, "any", breaks)
+    small = shrink(plan, "any", breaks).plan
     assert small.jobs[0] == JobPlan(ntasks=2)
     assert small.jobs[1] == JobPlan(at=small.jobs[1].at)
     assert 0.5 <= small.jobs[1].at < 1.0

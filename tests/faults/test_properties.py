@@ -199,6 +199,6 @@ def test_plan_that_breaks_a_property_of_a_user_is_made_small() -> None:
         plan,
         "",
         lambda tried: "calm" in run_plan(tried, properties=[no_module_crashes]).broken,
-    )
+    ).plan
     assert len(small.jobs) <= 1
     assert len(small.faults) == 1

@@ -25,7 +25,7 @@ def test_a_few_parts_that_are_needed_are_found_among_many_in_few_tries() -> None
         ntasks = {job.ntasks for job in smaller.jobs}
         return {3, 4} <= ntasks and any(each.module == "kvs" for each in smaller.faults)
 
-    small = shrink(plan, "", breaks)
+    small = shrink(plan, "", breaks).plan
     assert [job.ntasks for job in small.jobs] == [3, 4]
     assert [each.module for each in small.faults] == ["kvs"]
     assert len(tried) == len(set(tried)) < 100
@@ -48,4 +48,25 @@ def test_every_plan_that_is_tried_can_be_played(seed: int) -> None:
 def test_no_plan_is_tried_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flux_trio.faults.shrinking.SECONDS_MAX", -1.0)
     plan = draw_plan(1)
-    assert shrink(plan, "", lambda _: True) == plan
+    assert shrink(plan, "", lambda _: True) == (plan, "-1 seconds were over")
+
+
+def test_a_large_plan_is_tried_in_other_orders() -> None:
+    """What the plan breaks in its own order needs all of it; in another order a part is enough."""
+    plan = Plan(seed=7, jobs=(JobPlan(),) * 16, faults=(CRASH,))
+
+    def breaks(tried: Plan) -> bool:
+        return bool(tried.faults) and (
+            len(tried.jobs) == 16 or (tried.seed == 9 and bool(tried.jobs))
+        )
+
+    small, limit = shrink(plan, "", breaks)
+    assert (small.seed, len(small.jobs), limit) == (9, 1, "")
+
+
+def test_limit_that_ends_the_search_is_told() -> None:
+    jobs = tuple(JobPlan(at=float(place), ntasks=place + 1) for place in range(80))
+    plan = Plan(seed=1, jobs=jobs)
+    nothing_less = shrink(plan, "", lambda _: False)
+    assert nothing_less == (plan, f"{RUNS_MAX} plans were tried")
+    assert shrink(Plan(seed=1, jobs=(JobPlan(),)), "", lambda _: False).limit == ""

@@ -49,7 +49,7 @@ def shrunk(task: Task) -> Shrunk | None:
         return breaks(plan, first.broken, setup)
 
     begin = time.monotonic()
-    small = shrink(first.plan, first.broken, breaks_too)
+    small, _ = shrink(first.plan, first.broken, breaks_too)
     tell_story(small, first.broken, setup.all_properties())
     seconds = round(time.monotonic() - begin, 2)
     return Shrunk(first.broken, seconds, nruns, len(small.jobs), len(small.faults))
