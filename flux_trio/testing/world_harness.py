@@ -57,7 +57,7 @@ class PropertyBroken(AssertionError):
         self.outcome = outcome
         story = tell_story(plan, broken, properties)
         told = "\n".join(outcome.problems) if story is None else story_text(story)
-        super().__init__(f"seed {plan.seed}: {told}\nThe plan:\n\n{plan_to_toml(plan)}")
+        super().__init__(f"seed {outcome.plan.seed}: {told}\nThe plan:\n\n{plan_to_toml(plan)}")
 
 
 class FaultNeverStruck(UserWarning):
