@@ -6,6 +6,7 @@ import importlib
 import os
 import re
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from flux_trio.faults import PluginFile
 
 _MAKERS: Final = "@over_trace(name), @after_each_step(name) or @at_rest(name)"
+_PACKAGE: Final = Path(__file__).parents[1]
+_IMPORTING: Final = importlib.__file__
 _SEEDS: Final = re.compile(r"([0-9]{1,18}):([0-9]{1,18})?")
 
 
@@ -89,8 +92,25 @@ class ImportParam(click.ParamType[Any]):
             sys.path.append(here)  # the workers have the same path
         try:
             return getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError) as error:
-            self.fail(f"{value}: {error}", param, ctx)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a module does
+            self.fail(f"{value}: {_raised_text(error)}", param, ctx)
+
+
+def _raised_text(error: BaseException) -> str:
+    """Return the error of a user's module in one line, with file and line if they are known."""
+    from flux_trio.jobtap.failures import describe
+
+    frames = traceback.extract_tb(error.__traceback__)
+    places = [(each.filename, each.lineno) for each in frames if not _is_machinery(each.filename)]
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        places.append((error.filename, error.lineno))
+    where = f" ({places[-1][0]}:{places[-1][1]})" if places else ""
+    return f"{describe(error)}{where}"
+
+
+def _is_machinery(filename: str) -> bool:
+    """Return whether a file is no file, one of flux-trio, or the one that imports modules."""
+    return filename.startswith((f"{_PACKAGE}{os.sep}", "<")) or filename == _IMPORTING
 
 
 class ExecutorParam(ImportParam):
@@ -110,7 +130,10 @@ class ExecutorParam(ImportParam):
             self.fail(f"{expected}, got {make!r}", param, ctx)
 
         def made() -> Executor:
-            executor = make()
+            try:
+                executor = make()
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's own code
+                self.fail(f"{expected}; it raised {_raised_text(error)}", param, ctx)
             if not isinstance(executor, Executor):
                 self.fail(f"{expected}; it returned {executor!r}", param, ctx)
             return executor

@@ -98,8 +98,9 @@ def load_file(path: Path) -> Plugin:
     path = path.resolve()
     name = f"{_OF_FILE}{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
+    if spec is None or spec.loader is None:  # Python tells by the suffix what a file is
+        expected = "expected a Python file, whose name ends in .py"
+        raise PluginError(f"no plugin {path}: {expected}, got {path.name}")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and type hints look there
     sys.path.insert(0, str(path.parent))

@@ -276,6 +276,16 @@ def test_time_budget_ends_the_run_after_the_first_seed() -> None:
     assert json.loads(result.stdout)["worlds"] == 1
 
 
+CLASHING = """\
+from flux_trio.faults import over_trace
+
+
+@over_trace("a:b")
+def stored(trace):
+    return ""
+"""
+
+
 @pytest.mark.parametrize(
     ("args", "said"),
     [
@@ -291,6 +301,10 @@ def test_time_budget_ends_the_run_after_the_first_seed() -> None:
         (("--property", "tests.cli.test_fuzz:fuzz"), "which is made by @over_trace(name), "),
         (("--property", "flux_trio.faults.properties:no_job_runs_twice"), "the name once is that"),
         (("--plugin", "nowhere.py"), "there is no such file"),
+        (
+            ("--plugin", str(ROOT / "LICENSE")),
+            "expected a Python file, whose name ends in .py, got LICENSE",
+        ),
         (("--time-budget", "abc"), "expected a duration"),
         (("--time-budget", "0"), "expected a duration above 0, got 0"),
     ],
@@ -298,6 +312,40 @@ def test_time_budget_ends_the_run_after_the_first_seed() -> None:
 def test_wrong_usage_is_refused(args: tuple[str, ...], said: str) -> None:
     result = fuzz(*args)
     assert result.exit_code == 2
+    assert said in result.stderr
+
+
+@pytest.mark.parametrize("command", ["fuzz", "replay"])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (CLASHING, "ValueError: expected the name of a property, a text without a colon, got 'a:b"),
+        ("\n\n\nx = )\n", "SyntaxError: unmatched ')'"),
+        ("import sys\n\n\nsys.exit(0)\n", "SystemExit: 0"),
+        ("\n\n\nimport nothing_of_that_name\n", "ModuleNotFoundError: No module named 'nothing_of"),
+    ],
+)
+def test_module_that_raises_while_it_is_imported_is_wrong_usage(
+    command: str, text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "raising.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*sys.path])  # each case has its own raising.py
+    args = [command, *(["3"] if command == "replay" else []), "--property", "raising:stored"]
+    result = click.testing.CliRunner().invoke(main, args, prog_name="flux-trio")
+    assert result.exit_code == 2
+    assert f"raising:stored: {said}" in result.stderr
+    assert f"({tmp_path}/raising.py:4)" in result.stderr
+
+
+def test_executor_that_raises_is_wrong_usage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cluster_gone.py").write_text("def executor():\n    raise OSError('no cluster')\n")
+    monkeypatch.chdir(tmp_path)
+    result = fuzz("--executor", "cluster_gone:executor")
+    assert result.exit_code == 2
+    said = f"it raised OSError: no cluster ({tmp_path}/cluster_gone.py:2)"
     assert said in result.stderr
 
 

@@ -117,6 +117,13 @@ def test_file_that_is_no_plugin_is_named_with_what_is_wrong(
     assert expected in found
 
 
+@pytest.mark.parametrize("name", ["rules", "rules.txt"])
+def test_file_without_the_suffix_of_python_is_no_plugin(write: Any, name: str) -> None:
+    path = write(name, CLASS)
+    expected = f"no plugin {path}: expected a Python file, whose name ends in .py, got {name}"
+    assert problem(path) == expected
+
+
 def test_file_that_is_no_text_is_no_python_source(tmp_path: Path) -> None:
     path = tmp_path / "binary.py"
     path.write_bytes(b"\xff\xfe\x00")
