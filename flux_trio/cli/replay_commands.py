@@ -165,7 +165,7 @@ def _stop_at_message(table: Table, words: list[str]) -> Next:
             found["type"] = word
         else:
             found["nth"] = _nth(word)
-    return _run_until(table, When(words[0], **found))
+    return _run_until(table, When(words[0], **found), "stop", words)
 
 
 def _stop_at_event(table: Table, words: list[str]) -> Next:
@@ -179,7 +179,7 @@ def _stop_at_event(table: Table, words: list[str]) -> Next:
             raise Unfit
     if len(rest) > 1:
         raise Unfit
-    return _run_until(table, Logged(name, place, *map(_nth, rest)))
+    return _run_until(table, Logged(name, place, *map(_nth, rest)), "stop event", words)
 
 
 def _stop_at_state(table: Table, words: list[str]) -> Next:
@@ -189,21 +189,23 @@ def _stop_at_state(table: Table, words: list[str]) -> Next:
     if name not in JobState.__members__:
         states = ", ".join(JobState.__members__)
         raise Refused(f"expected a state of a job, one of {states}, got {name}")
-    return _run_until(table, InState(_place(table, job), JobState[name]))
+    return _run_until(table, InState(_place(table, job), JobState[name]), "stop state", words)
 
 
 def _stop_at_time(table: Table, words: list[str]) -> Next:
-    return _run_until(table, At(_seconds(words)))
+    return _run_until(table, At(_seconds(words)), "stop at", words)
 
 
-def _run_until(table: Table, until: Until) -> Next:
+def _run_until(table: Table, until: Until, name: str, words: list[str]) -> Next:
+    """Go on until the moment; `name` and `words` are the command as it was typed."""
     hand = table.hand
     try:
         table.stopped = hand.run_until(until)
     except NeverReached as error:
         if hand.is_at_rest:
             print_rest(table)
-        raise Refused(f"the moment did not come: {error}") from None
+        typed = " ".join((name, *words))
+        raise Refused(f"the moment did not come: {error.why}: {typed}") from None
     click.echo(f"stopped {_when(hand)}")
     return Next.ASK
 

@@ -19,6 +19,7 @@ import msgspec
 from flux_trio.cores.state import Plain
 from flux_trio.faults import parties
 from flux_trio.faults.catalogue import AtMoment, When
+from flux_trio.faults.catalogue.base import check_seconds
 from flux_trio.faults.flight import Flight
 from flux_trio.faults.jobs import States
 from flux_trio.faults.lives import Lives
@@ -29,7 +30,6 @@ from flux_trio.faults.running import STEPS_MAX, Game, Outcome
 from flux_trio.faults.tries import Tries
 from flux_trio.faults.world import EPOCH, CoresWorld
 from flux_trio.formats import FormatError
-from flux_trio.formats.fields import get_seconds
 from flux_trio.protocols import JobState
 from flux_trio.trace import Kind, Record, Sink
 
@@ -68,7 +68,7 @@ class At:
     seconds: float
 
     def __post_init__(self) -> None:
-        get_seconds(vars(self), "seconds")
+        check_seconds(self.seconds)
 
 
 Until: TypeAlias = When | Logged | InState | At | Callable[["ByHand"], bool]
@@ -82,7 +82,14 @@ def _check_moment(until: object) -> None:
 
 
 class NeverReached(Exception):
-    """Nothing is left to happen, or too many steps were made, before the moment came."""
+    """Nothing is left to happen, or too many steps were made, before the moment came.
+
+    `why` says which, without the moment.
+    """
+
+    def __init__(self, why: str, until: Until | None = None) -> None:
+        super().__init__(why if until is None else f"{why}: {until}")
+        self.why = why
 
 
 @dataclass(frozen=True)
@@ -257,7 +264,7 @@ class ByHand:
         self._tries.begin()
         while is_early():
             if not self.step():
-                raise NeverReached(f"all is at rest after {self.world.nsteps} steps: {until}")
+                raise NeverReached(f"all is at rest after {self.world.nsteps} steps", until)
         return Stopped(self)
 
     # --- interfering

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flux_trio.formats.fields import get_seconds
+from flux_trio.faults.catalogue.base import check_seconds
 from flux_trio.messages import Message
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ class Flight:
         self.station.release(self.ref)
 
     def delay(self, seconds: float) -> None:
-        """Hold it for so many seconds; FormatError unless these are finite and at least 0."""
-        get_seconds({"seconds": seconds}, "seconds")
+        """Hold it for so many seconds; FormatError unless a plan can have that time."""
+        check_seconds(seconds)
         self.hold()
         self.world.later(seconds, self.release)
 

@@ -171,6 +171,17 @@ def test_end_of_the_replay(plan: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "command",
+    ["stop event nope job 0 2", "stop event nope", "stop state 0 NEW", "stop sched.nope 2 send"],
+)
+def test_moment_that_does_not_come_is_told_as_it_was_typed(plan: Path, command: str) -> None:
+    result = by_hand(plan, "stop state 1 CLEANUP", command)
+    assert result.exit_code == 2
+    said = rf"the moment did not come: all is at rest after \d+ steps: {re.escape(command)}\n"
+    assert re.search(said, result.stderr), result.stderr
+
+
+@pytest.mark.parametrize(
     ("command", "said"),
     [
         ("stopp sched.alloc", "expected one of kvs, "),
@@ -182,6 +193,7 @@ def test_end_of_the_replay(plan: Path) -> None:
         ("stop state 0", "expected stop state JOB STATE, got stop state 0"),
         ("stop at soon", "expected stop at SECONDS, got stop at soon"),
         ("stop at -1", "seconds: expected "),
+        ("stop at 1e99", "seconds: expected float <= 100000000.0, got 1e+99"),
         ("stop sched.prioritize", "the moment did not come: all is at rest after "),
         ("hold", "expected a message that was sent and not received, got none here"),
         ("release", "expected a message that is held by hand, got none"),

@@ -97,6 +97,16 @@ def test_time_that_never_comes_is_refused(seconds: Any) -> None:
     world.run_until(Logged("alloc"))
 
 
+def test_time_that_no_plan_can_have_is_refused() -> None:
+    world = hand()
+    sent = world.run_until(GRANTED)
+    expected = r"seconds: expected float <= 100000000\.0, got 1e\+30"
+    with pytest.raises(FormatError, match=expected):
+        sent.delay(1e30)
+    with pytest.raises(FormatError, match=expected):
+        At(1e30)
+
+
 def test_message_that_is_dropped_is_never_taken() -> None:
     world = hand()
     stopped = world.run_until(GRANTED)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
 import msgspec
 
+from flux_trio.formats import FormatError
+from flux_trio.formats.fields import get_seconds
 from flux_trio.formats.glob import GLOB_CHARS_MAX
 from flux_trio.formats.idset import IDS_MAX
 
@@ -22,6 +24,14 @@ LONGEST_S: Final = 1e8
 starts 31 years after the Unix epoch, before which there are no times.
 """
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=LONGEST_S)]
+
+
+def check_seconds(seconds: object) -> None:
+    """Raise FormatError unless this is a time that a plan can have."""
+    if get_seconds({"seconds": seconds}, "seconds") > LONGEST_S:
+        raise FormatError(f"float <= {LONGEST_S}", seconds, "seconds")  # as msgspec says it
+
+
 BUSY_S: Final = 600.0
 """No fault lasts longer during which others ask again and again, twice a second each: a play that
 has not come to rest after 50,000 steps has failed.
