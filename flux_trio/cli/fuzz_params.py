@@ -159,10 +159,8 @@ class PropertyParam(ImportParam):
                 param,
                 ctx,
             )
-        if found.name in clause_names() | property_names():
-            self.fail(
-                f"{value}: the name {found.name} is that of a property of flux-trio", param, ctx
-            )
+        if refusal := found.name_refusal(clause_names() | property_names()):
+            self.fail(f"{value}: {refusal}", param, ctx)
         return str(value)
 
 

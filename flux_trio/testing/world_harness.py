@@ -32,6 +32,7 @@ from flux_trio.faults.catalogue.plugins import FAULTY
 from flux_trio.faults.missed import missed, missed_text
 from flux_trio.faults.plan import Depth, PluginFile, plan_to_toml
 from flux_trio.faults.plugin_files import check_files
+from flux_trio.faults.telling import clause_names, property_names
 from flux_trio.formats import FormatError
 from flux_trio.jobtap import reporting_failures
 from flux_trio.messages import Event, Request, Response
@@ -162,8 +163,9 @@ class WorldHarness:
         Raises PropertyBroken with the smallest story, unless the test breaks that property on
         purpose; its cause is the error of the plugin if one has raised. Raises PluginError for a
         plugin that cannot be loaded, FormatError for a wrong field of the plan, TypeError for
-        anything but a property. Warns (FaultNeverStruck) of each fault in `faults` that has not
-        struck; those of a plan that was drawn, or set as a whole, need not.
+        anything but a property, and ValueError for one that has the name of a property of
+        flux-trio. Warns (FaultNeverStruck) of each fault in `faults` that has not struck; those of
+        a plan that was drawn, or set as a whole, need not.
         """
         __tracebackhide__ = True  # the test's own line says enough
         self._is_played = True
@@ -173,6 +175,8 @@ class WorldHarness:
                     "expected properties, which flux_trio.faults.over_trace makes of functions, "
                     f"got {each!r}"
                 )
+            if refusal := each.name_refusal(clause_names() | property_names()):
+                raise ValueError(refusal)
         self._named.update(each.name for each in properties)
         outcome = beside_trio(self._play, properties)
         for fault in missed(outcome.missed, self._usual):

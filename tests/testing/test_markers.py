@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from flux_trio.faults import Crash, JobPlan
+from flux_trio.faults import Crash, JobPlan, over_trace
 from flux_trio.faults.plan import Depth
 from flux_trio.formats import Jobspec
 from flux_trio.jobtap import PluginError
@@ -209,6 +209,16 @@ def test_function_that_is_no_property_is_refused() -> None:
 
     with pytest.raises(TypeError, match=r"which flux_trio\.faults\.over_trace makes .* got <func"):
         WorldHarness().play(calm)
+
+
+@pytest.mark.parametrize("name", ["stored", "plugin", "27.alloc.4"])
+def test_property_with_a_name_of_ours_is_refused(name: str) -> None:
+    @over_trace(name)
+    def mine(_trace: object) -> str:
+        return ""
+
+    with pytest.raises(ValueError, match=f"the name {name} is that of a property of flux-trio"):
+        WorldHarness().play(mine)
 
 
 @pytest.mark.parametrize(
