@@ -19,14 +19,24 @@ from flux_trio.config import Config
 from flux_trio.faults.catalogue.plugins import FAULTY
 from flux_trio.faults.plan import PluginFile, plugin_file
 from flux_trio.faults.properties import over_trace
-from flux_trio.jobtap import CANCELED, Given, NotAllowed, Plugin, PluginError, PluginHost, load_file
+from flux_trio.jobtap import (
+    CANCELED,
+    Given,
+    NotAllowed,
+    Plugin,
+    PluginError,
+    PluginHost,
+    PluginLoop,
+    load_file,
+)
 from flux_trio.jobtap.builtins import PriorityDefault, UpdateDuration
 from flux_trio.jobtap.watchdog import BLOCKED_S, Watchdog
 from flux_trio.trace import Kind, Record
 
 LOOP_S: Final = 3
-"""Seconds after which a handler that does not return is interrupted. No handler waits in a world,
-so it has to be shorter than in an instance: a campaign stands still meanwhile."""
+"""Seconds after which a handler that does not return is interrupted, which ends the world. No
+handler waits in a world, so it has to be shorter than in an instance: a campaign stands still
+meanwhile."""
 
 
 class _NothingToEnd(Exception):
@@ -57,6 +67,7 @@ def host_of(
     has no plugin, or a plugin that cannot be in a world.
     """
     host = PluginHost(_NoTasks(), given, config, blocked_s=inf)
+    host.ends_with_loop = True
     if watchdog is not None:
         host.watchdog = watchdog
     for builtin in (PriorityDefault(), UpdateDuration()):
@@ -117,10 +128,20 @@ def check_files(plugins: Iterable[str | PluginFile], depth: str = "cores") -> No
 @over_trace("plugin")
 def no_plugin_fails(trace: Iterable[Record]) -> str:
     """No handler of a plugin raises, or answers with what its hook does not take."""
-    for record in trace:
-        data = record.data
-        if record.kind != Kind.HOOK or data is None or data["plugin"] == FAULTY:
-            continue  # what is planned is no failure
-        if data["error"] not in (None, CANCELED):
-            return f"{data['plugin']} failed in {data['hook']}: {data['error']}"
-    return ""
+    return next(filter(None, map(_failure_in, trace)), "")
+
+
+def _failure_in(record: Record) -> str:
+    """Return how the call of a plugin failed that the record is about; "" if it is about none."""
+    data = record.data
+    if record.kind != Kind.HOOK or data is None or data["plugin"] == FAULTY:
+        return ""  # what is planned is no failure
+    if data["error"] in (None, CANCELED):
+        return ""
+    return f"{data['plugin']} failed in {data['hook']}: {data['error']}"
+
+
+def loop_in(record: Record) -> str:
+    """Return which plugin was interrupted in an endless loop, if the record tells it; else ""."""
+    error = (record.data or {}).get("error") if record.kind == Kind.HOOK else None
+    return _failure_in(record) if (error or "").startswith(PluginLoop.__name__) else ""

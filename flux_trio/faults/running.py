@@ -16,7 +16,7 @@ from flux_trio.faults.missed import missed
 from flux_trio.faults.moments import Moments
 from flux_trio.faults.parties import OWNER
 from flux_trio.faults.plan import Plan, check_plan, plugin_file
-from flux_trio.faults.plugin_files import LOOP_S
+from flux_trio.faults.plugin_files import LOOP_S, loop_in, no_plugin_fails
 from flux_trio.faults.properties import Property
 from flux_trio.faults.stack import StackWorld
 from flux_trio.faults.user import Owner
@@ -24,7 +24,6 @@ from flux_trio.faults.waiting import Waiting
 from flux_trio.faults.workload import JOB_ACTIONS, Do, JobPlan, queue_name
 from flux_trio.faults.world import CoresWorld
 from flux_trio.formats import EVENTLOG, Idset, ResourceSet, format_fluid, job_key
-from flux_trio.jobtap import PluginLoop
 from flux_trio.judge import Violation
 from flux_trio.protocols import Job, JobEvent
 from flux_trio.trace import Kind, Record, Sink
@@ -136,7 +135,7 @@ class Game:
         self._may_act_for_ever = bool(plan.plugins) and plan.depth == "stack"
         if self._may_act_for_ever:
             sinks.append(self._note_event)
-        self._has_looped = False  # a plugin
+        self._loop = ""  # how a plugin was interrupted that did not return
         if plan.plugins:
             sinks.append(self._note_loop)
         watched = [each for each in self._properties if each.looks_at == "records"]
@@ -191,15 +190,15 @@ class Game:
         """Go on until nothing is left to happen.
 
         Returns False after so many steps of the world, if it has too many records, or if a plugin
-        was interrupted in an endless loop: it would be in the next one for seconds.
+        was interrupted in an endless loop.
         """
         self._went_on = self.world.passed
-        while not self._has_looped and self.step():
+        while not self._loop and self.step():
             if self.world.nsteps >= steps_max or self.world.has_too_many_records:
                 return False
             if self._may_act_for_ever and self._is_quiet():
                 return True
-        return not self._has_looped
+        return not self._loop
 
     def _is_quiet(self) -> bool:
         may_wait = self.moments is None and self._jobs.active
@@ -207,24 +206,27 @@ class Game:
         return quiet_s > (WAITING_S if may_wait else QUIET_S)
 
     def _note_loop(self, record: Record) -> None:
-        if record.kind == Kind.HOOK and record.data is not None:
-            error = record.data["error"] or ""
-            self._has_looped = self._has_looped or error.startswith(PluginLoop.__name__)
+        self._loop = self._loop or loop_in(record)
 
     def _note_event(self, record: Record) -> None:
         if record.kind == Kind.EVENT and (record.data or {})["name"] != JobEvent.PRIORITY:
             self._went_on = self.world.passed
 
     def play(self) -> bool:
-        """Run, put everything right and run again; return whether all came to rest."""
+        """Run, put everything right and run again; return whether all came to rest.
+
+        An endless loop of a plugin ends the world: nobody else can go on beside it.
+        """
         while (is_over := self.run(FAULTS_STEPS_MAX)) and self.world.release_all():
             pass
+        if self._loop:
+            return False
         self.put_right()
         if not is_over:
             self.run()  # the owner has still asked for something, and may take away a node
         self.let_go_on()
         is_at_rest = self.run()
-        if any(name not in self.world.stations for name in self.world.modules):
+        if not self._loop and any(name not in self.world.stations for name in self.world.modules):
             self.world.boot()  # a module left since another one was not yet as it has to be
             is_at_rest = self.run()
         asked: set[int] = set()
@@ -268,6 +270,9 @@ class Game:
         """Check the properties of the whole, and return what became of the plan."""
         world, lives = self.world, self.lives
         assert lives is not None  # an outcome is a judgement
+        if self._loop:  # the world has ended before all had their due
+            problem = f"{no_plugin_fails.name}: {self._loop}"
+            return self._outcome_with([problem])
         problems = []
         if is_at_rest:
             lives.finish()
@@ -294,13 +299,25 @@ class Game:
             excused = [each for each in problems if property_of(each) != ERROR]
         else:
             excused = lies
+        return self._outcome_with(
+            [each for each in problems if each not in excused],
+            (*violations, *lives.owed),
+            excused,
+        )
+
+    def _outcome_with(
+        self,
+        problems: Iterable[str],
+        violations: tuple[Violation, ...] = (),
+        excused: Iterable[str] = (),
+    ) -> Outcome:
         return Outcome(
             self.plan,
-            tuple(each for each in problems if each not in excused),
-            (*violations, *lives.owed),
+            tuple(problems),
+            violations,
             tuple(self.struck),
-            world.nsteps,
-            tuple(world.log),
+            self.world.nsteps,
+            tuple(self.world.log),
             tuple(excused),
             tuple(
                 self.plan.actions[place - len(self.plan.jobs)]

@@ -28,7 +28,7 @@ from flux_trio.faults.station import Station
 from flux_trio.faults.world import BATCHES, CoresWorld
 from flux_trio.instance import Surroundings as Given
 from flux_trio.instance import error_of_start, open_instance
-from flux_trio.jobtap import PluginError
+from flux_trio.jobtap import PluginError, ends_with_loop
 from flux_trio.messages import FluxError, Level, Message, Request, Response, service_of
 from flux_trio.sim import SteppedRun
 from flux_trio.trace import KILLED, Kind, Record, Sink
@@ -89,6 +89,7 @@ class StackWorld(CoresWorld):
     async def _live(self) -> None:
         self._asked_to_end = trio.Event()
         config = self._config_with_plugins()
+        ends_with_loop.set(True)  # for the tasks of this life
         hooks = dict.fromkeys((PRIORITIZE, *self._given.hooks))
         given = Given(
             inventory=self.inventory,

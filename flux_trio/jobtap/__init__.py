@@ -8,7 +8,7 @@ package and nothing else of flux_trio.
 
 from flux_trio.config import Config
 from flux_trio.formats import Event, FormatError, Jobspec
-from flux_trio.jobtap.calling import failure_listeners, reporting_failures
+from flux_trio.jobtap.calling import ends_with_loop, failure_listeners, reporting_failures
 from flux_trio.jobtap.calls import CANCELED, Given
 from flux_trio.jobtap.catalogue import CUSTOM, HOOKS, Hook, Returns
 from flux_trio.jobtap.counter import Counter, counter
@@ -77,6 +77,7 @@ __all__ = [
     "UpdateAllowed",
     "UpdateAsked",
     "counter",
+    "ends_with_loop",
     "enter",
     "failure_listeners",
     "leave",

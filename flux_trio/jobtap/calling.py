@@ -14,7 +14,7 @@ import trio
 from flux_trio.jobtap.asking import Asking
 from flux_trio.jobtap.calls import Given, NoJobs, blame, note_of
 from flux_trio.jobtap.catalogue import CUSTOM
-from flux_trio.jobtap.errors import HandlerFailed
+from flux_trio.jobtap.errors import HandlerFailed, PluginLoop
 from flux_trio.jobtap.failures import (
     NoAnswer,
     attempt,
@@ -52,6 +52,10 @@ def reporting_failures(report: Callable[[BaseException], object]) -> Iterator[No
         failure_listeners.reset(token)
 
 
+ends_with_loop: Final[ContextVar[bool]] = ContextVar("ends_with_loop", default=False)
+"""Whether the hosts of this context call no handler any more after an endless loop: for worlds."""
+
+
 class Caller:
     """Calls functions of plugins.
 
@@ -64,6 +68,8 @@ class Caller:
         self.jobs: Jobs = NoJobs()
         self.watchdog = Watchdog(blocked_s, self._blocked)
         self.is_ending = False
+        self.plugins: list[Loaded] = []  # in the order in which they are asked
+        self.ends_with_loop = ends_with_loop.get()
         self._now, self._note_all = given.now, given.note_all
         self._is_traced = given.is_traced
         self._asking: Asking | None = None  # the question whose sync handler runs
@@ -153,6 +159,7 @@ class Caller:
             stack = "".join(traceback.format_exception(error))
             self.given.log(Level.ERR, f"{text}\n{readable(stack, STACK_CHARS_MAX)}")
             _report(error, text)
+            self._silence_after(error)
             note = note_of(
                 entry, entry.label, None, None, describe(error), self.given.now() - began
             )
@@ -163,6 +170,13 @@ class Caller:
         text += place_of(entry.function, error, entry.owner.files)
         self.given.log(Level.ERR, text)
         _report(error, text)
+        self._silence_after(error)
+
+    def _silence_after(self, error: BaseException | None) -> None:
+        """Call no handler any more if the error is an endless loop that ends all."""
+        if self.ends_with_loop and isinstance(error, PluginLoop):
+            for loaded in self.plugins:
+                loaded.silence()
 
     def _record(
         self,

@@ -74,7 +74,6 @@ class Dispatcher(Caller):
     def __init__(self, given: Given, config: Config, blocked_s: float = BLOCKED_S) -> None:
         super().__init__(given, blocked_s)
         self.config = config
-        self.plugins: list[Loaded] = []  # in the order in which they are asked
         self.subscribers: dict[int, set[str]] = {}  # job id → names of plugins
         self.topics_changed = True  # since the last `news`
         self._noted = True  # what the job manager knows: whether the trace has a reader

@@ -35,17 +35,24 @@ def plan_with(text: str, directory: Path) -> Plan:
     return Plan(seed=1, jobs=(JobPlan(), JobPlan(at=1.0)), plugins=(str(file),))
 
 
-def test_endless_loop_of_a_handler_is_interrupted_and_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("depth", ["cores", "stack"])
+def test_endless_loop_of_a_handler_is_interrupted_once_and_ends_the_world(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    depth: Depth,
 ) -> None:
+    """The jobs are submitted together, so that the plugin is asked about all in one turn."""
     for name, seconds in (("BLOCKED_S", 0.02), ("LOOP_S", 0.1)):
         monkeypatch.setattr(f"flux_trio.faults.plugin_files.{name}", seconds)
+    monkeypatch.setattr("flux_trio.faults.running.LOOP_S", 0.1)
     plan = plan_with(LOOPS, tmp_path)
+    plan = msgspec.structs.replace(plan, jobs=(JobPlan(),) * 6, depth=depth)
     outcome = run_plan(plan, properties=Setup(plugins=plan.plugins).all_properties())
-    assert {"plugin", "rest"} <= outcome.broken
-    (text,) = [each for each in outcome.problems if each.startswith("plugin: ")]
-    assert "endless failed in job.state.priority: PluginLoop" in text
-    assert capfd.readouterr().err.count("the instance is blocked") == 1, "one loop is enough"
+    (text,) = outcome.problems
+    assert text.startswith("plugin: endless failed in job.state.priority: PluginLoop")
+    assert outcome.broken == {main_property(outcome)} == {"plugin"}
+    assert capfd.readouterr().err.count("the instance is blocked") == 1
 
 
 @pytest.mark.parametrize("depth", ["cores", "stack"])
