@@ -83,14 +83,19 @@ class LazyGroup(click.Group):
             return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; ctrl-C ends this process by SIGINT, so that a shell's loop ends too."""
+        """Run the command; ctrl-C ends this process by SIGINT, so that a shell's loop ends too.
+
+        Below Trio a KeyboardInterrupt is in a group.
+        """
         try:
             with _errors_shown(), _output_refused():
                 try:
                     return super().invoke(ctx)
                 finally:
                     sys.stdout.flush()
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, BaseExceptionGroup) as error:
+            if isinstance(error, BaseExceptionGroup) and not error.subgroup(KeyboardInterrupt):
+                raise
             sys.stdout.flush()
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             signal.raise_signal(signal.SIGINT)

@@ -2,7 +2,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -284,6 +288,31 @@ def test_plugin_that_is_not_there_is_said_in_a_line(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert "none.py: there is no such file" in result.stderr
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("waits", ["", "async "])
+def test_ctrl_c_while_a_plugin_loops_ends_the_process_by_sigint(tmp_path: Path, waits: str) -> None:
+    told = tmp_path / "told"
+    os.mkfifo(told)
+    plugin = tmp_path / "loops.py"
+    plugin.write_text(
+        "from flux_trio import jobtap\n"
+        "class Loops(jobtap.Plugin):\n"
+        "    @jobtap.on('job.validate')\n"
+        f"    {waits}def validate(self, job):\n"
+        f"        open({str(told)!r}, 'w').close()\n"
+        "        while True: pass\n"
+    )
+    command = [sys.executable, "-m", "flux_trio", "simulate", WORKLOAD, *MACHINE, "--limit", "1"]
+    with subprocess.Popen(
+        [*command, "--plugin", plugin], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        told.read_text()  # waits until the plugin has opened it
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT
+    assert stdout == ""
+    assert "Traceback" not in stderr
 
 
 def test_two_versions_of_a_file_are_compared_and_odd_shares_are_none(tmp_path: Path) -> None:
