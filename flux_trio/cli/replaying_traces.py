@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -61,6 +62,8 @@ class TraceReplay:
         self._t_zero: float | None = None
         self.is_at_end = False
         """Whether the whole trace was replayed."""
+        self.cut_line = 0
+        """The number of the last line, if it was incomplete and left out."""
         self._taken: dict[str, list[Record]] = {}  # received and not yet in a turn, by party
 
     @property
@@ -80,7 +83,7 @@ class TraceReplay:
         """
         try:
             with self._path.open(encoding="utf-8") as lines:
-                source = read_trace(lines, turns=True)
+                source = read_trace(lines, turns=True, cut=partial(setattr, self, "cut_line"))
                 if source.form != _FORM:
                     raise NoPlan(f"{self._path}: {NO_TURNS}")
                 found = self._replay(source.records)

@@ -7,6 +7,7 @@ Times are in seconds since the start of the world.
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -105,13 +106,14 @@ def program_of(text: str) -> str:
     return program if isinstance(program, str) else ""
 
 
-def plan_of_file(path: Path) -> Plan:
+def plan_of_file(path: str | os.PathLike[str]) -> Plan:
     """Return the plan of a TOML file; files of plugins are looked for from its directory.
 
     Raises OSError, UnicodeError or FormatError.
     """
-    plan = plan_from_toml(path.read_text(encoding="utf-8"))
-    here = path.parent.absolute()
+    file = Path(path)
+    plan = plan_from_toml(file.read_text(encoding="utf-8"))
+    here = file.parent.absolute()
     return with_files(plan, lambda files: [str(here / each) for each in files])
 
 
@@ -183,6 +185,7 @@ def _with_names(error: FormatError, raw: Any) -> FormatError:
             return _unknown(error, f"one of {', '.join(names)}", names, value)
         if isinstance(shape, inspect.StructType) and isinstance(value, dict):
             names = [field.name for field in shape.fields]
+            names += [PROGRAM] if shape.cls is Plan else []
             wrong = [key for key in value if key not in names and key != "type"]
             if wrong and value.get("type") == shape.tag:
                 return _unknown(error, f"one of the keys {', '.join(names)}", names, wrong[0])

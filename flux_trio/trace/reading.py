@@ -7,7 +7,7 @@ a scenario, or the output of `flux module trace --full`.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -43,11 +43,14 @@ class Source(msgspec.Struct, frozen=True):
     records: Iterator[Record]
 
 
-def read_trace(lines: Iterable[str], *, turns: bool = False) -> Source:
+def read_trace(
+    lines: Iterable[str], *, turns: bool = False, cut: Callable[[int], object] = lambda _: None
+) -> Source:
     """Return the trace in the lines of a text; without `turns` the turns of cores are left out.
 
     Raises FormatError, at once or during iteration, that names the line or the path in the JSON
-    object, what was expected and what came. An incomplete last line, as after a crash, is ignored.
+    object, what was expected and what came. An incomplete last line, as after a crash, is left out;
+    `cut` is called with its number then.
     """
     source = iter(lines)
     first = next((line for line in source if line.strip()), None)
@@ -61,7 +64,7 @@ def read_trace(lines: Iterable[str], *, turns: bool = False) -> Source:
     if not first.lstrip().startswith("{"):
         raise FormatError(EXPECTED, first.rstrip(), "line 1")
     if _is_record(first):
-        return Source("JSON lines", Shown(), _read_lines(lines, turns))
+        return Source("JSON lines", Shown(), _read_lines(lines, turns, cut))
     shown = Shown(crossings=False, headers=False)
     return Source("recording of messages", shown, read_recording("".join(lines)))
 
@@ -74,7 +77,9 @@ def _is_record(line: str) -> bool:
         return False
 
 
-def _read_lines(lines: Iterable[str], turns: bool) -> Iterator[Record]:
+def _read_lines(
+    lines: Iterable[str], turns: bool, cut: Callable[[int], object]
+) -> Iterator[Record]:
     last = 0
     sent = SentMessages()
     for number, line in enumerate(lines, 1):
@@ -84,6 +89,7 @@ def _read_lines(lines: Iterable[str], turns: bool) -> Iterator[Record]:
             records = [sent.complete(record) for record in records_from_json(line)]
         except FormatError as error:
             if not line.endswith("\n"):
+                cut(number)
                 return  # incomplete: a complete line ends with a newline
             raise _at_line(error, number) from None
         if records[0].kind == Kind.TURN:
@@ -124,7 +130,7 @@ class SentMessages:
         message = self._messages.get(n)
         if message is None:
             expected = f"a message, or the place of a send at most {NEAR} before"
-            raise FormatError(expected, n, "ref")
+            raise FormatError(expected, Words(f"{n}: records may be missing"), "ref")
         return message
 
 

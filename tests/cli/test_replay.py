@@ -318,6 +318,12 @@ def test_clause_that_is_not_broken_stops_nothing() -> None:
     assert result.exit_code == 0
 
 
+def test_empty_text_is_no_file() -> None:
+    result = click.testing.CliRunner().invoke(main, ["replay", ""], prog_name="flux-trio")
+    assert result.exit_code == 2
+    assert "expected a file of a plan or a trace, or a seed, got an empty text" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -336,6 +342,12 @@ def test_clause_that_is_not_broken_stops_nothing() -> None:
             "seed = 1\njobs = [{}]\nactions = [{at = 0.0, what = 'cancel', job = 1}]",
             "the plan cannot be played: actions[0].job: "
             "expected the place of one of the 1 jobs, from 0, got 1",
+        ),
+        (
+            "seed = 1\nprogramm = '1.0'",
+            "the plan cannot be played: expected one of the keys seed, nnodes, cores, policy, "
+            "limit, late, jobs, actions, faults, depth, store, queues, plugins, version, program "
+            '(did you mean program?), got "programm"',
         ),
         (None, "No such file or directory"),
     ],

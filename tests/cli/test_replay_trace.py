@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,26 @@ def test_trace_is_replayed_and_nothing_differs(trace: Path) -> None:
     result = replay(trace)
     assert result.stdout == f"every core did what is recorded, in {nturns(trace)} turns\n"
     assert result.exit_code == 0
+
+
+def test_last_line_that_was_cut_is_named(trace: Path, tmp_path: Path) -> None:
+    text = trace.read_text()
+    (tmp_path / "cut.jsonl").write_text(text[:-20])
+    result = replay(tmp_path / "cut.jsonl")
+    left_out, all_did = result.stdout.splitlines()
+    nlines = text.count("\n")
+    assert left_out == f"line {nlines}, the last one, is not complete, and was left out"
+    assert all_did.startswith("every core did what is recorded")
+    assert result.exit_code == 0
+
+
+def test_trace_without_one_of_its_lines_may_miss_records(trace: Path, tmp_path: Path) -> None:
+    lines = trace.read_text().splitlines(keepends=True)
+    sent = next(n for n, line in enumerate(lines) if '"kind":"send"' in line)
+    (tmp_path / "gap.jsonl").write_text("".join(lines[:sent] + lines[sent + 1 :]))
+    result = replay(tmp_path / "gap.jsonl")
+    assert result.exit_code == 2
+    assert re.search(r"at most 4096 before, got \d+: records may be missing", result.stderr)
 
 
 def test_first_difference_is_told(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:

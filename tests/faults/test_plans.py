@@ -40,7 +40,7 @@ from flux_trio.faults import (
 from flux_trio.faults.by_hand import ByHand
 from flux_trio.faults.consistency import OURS
 from flux_trio.faults.missed import missed_text
-from flux_trio.faults.plan import plan_from_toml, plan_to_toml
+from flux_trio.faults.plan import plan_from_toml, plan_of_file, plan_to_toml
 from flux_trio.formats import FormatError
 from flux_trio.messages import topics
 from flux_trio.protocols import VALIDATE
@@ -49,6 +49,14 @@ from flux_trio.protocols.alloc import ALLOC, AllocEvent, AllocState
 PLANS = Path(__file__).parent / "plans"
 MODULES = "job-exec, job-ingest, job-list, job-manager, kvs, resource, sched"
 STUCK = "invariant.nobody-stuck"
+
+
+def test_plan_is_read_from_a_path_as_text_too(tmp_path: Path) -> None:
+    path = tmp_path / "plan.toml"
+    path.write_text(plan_to_toml(Plan(7, plugins=("mine.py",))))
+    assert (
+        plan_of_file(str(path)) == plan_of_file(path) == Plan(7, plugins=(f"{tmp_path}/mine.py",))
+    )
 
 
 def assert_refused(plan: Plan, said: str) -> None:

@@ -72,6 +72,12 @@ def test_records_must_be_in_order() -> None:
 def test_last_line_that_a_crash_cut_short_is_passed_over() -> None:
     text = some_lines()
     assert read(text + text[: len(text) // 5]) == read(text)
+    cut: list[int] = []
+    assert [*read_trace(text.splitlines(keepends=True), cut=cut.append).records]
+    assert cut == []
+    torn = [*text.splitlines(keepends=True), text[: len(text) // 5]]
+    assert [*read_trace(torn, cut=cut.append).records]
+    assert cut == [len(torn)]
 
 
 def test_whatever_else_is_no_trace() -> None:
@@ -298,7 +304,8 @@ def test_sink_that_is_removed_gets_no_turns_either() -> None:
 def test_receipt_without_message_and_send_is_an_error() -> None:
     line = '{"n":5,"t":1.0,"kind":"recv","party":"a","ref":3}\n'
     assert failure(line) == (
-        "line 1: ref: expected a message, or the place of a send at most 4096 before, got 3"
+        "line 1: ref: expected a message, or the place of a send at most 4096 before, "
+        "got 3: records may be missing"
     )
 
 

@@ -93,6 +93,8 @@ def replay(
 
     if story and by_step:
         raise click.UsageError("--story tells no single turns: expected it without --step")
+    if not source:
+        raise click.UsageError("expected a file of a plan or a trace, or a seed, got an empty text")
     if is_trace(Path(source)):
         if story or properties or depth or store:
             raise click.UsageError(
@@ -184,6 +186,8 @@ def _replay_trace(path: Path, shows: _Shows) -> bool:
     difference = game.to_the_end()
     for module, n in game.instance.unrecorded.items():
         click.echo(f"{module} is not replayed: its turns are not recorded, from record {n}")
+    if game.cut_line:
+        click.echo(f"line {game.cut_line}, the last one, is not complete, and was left out")
     if difference is not None:
         click.echo(difference)
     elif shows.is_broken:
