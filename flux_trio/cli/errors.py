@@ -55,6 +55,8 @@ def write_text(path: Path, text: str, error: type[CommandError] = CommandError) 
 
 def print_text(text: str, error: type[CommandError] = CommandError) -> None:
     """Print lines on standard output. Raises `error`; nothing else is printed there then."""
+    if getattr(sys.stdout, "name", None) == os.devnull:  # in place of the one that was closed
+        raise error("standard output: it is closed")
     try:
         click.echo(text)
     except OSError as raised:

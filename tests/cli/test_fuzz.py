@@ -565,6 +565,8 @@ def test_output_that_cannot_be_made_is_refused_before_the_first_seed(tmp_path: P
     [
         (("--junit", "/dev/full"), "fuzz --seeds 0:1 >/dev/null"),
         ((), "fuzz --seeds 0:1 >/dev/full"),
+        ((), "fuzz --seeds 0:1 >&-"),
+        (("--json",), "fuzz --seeds 0:1 >&-"),
         (("--json",), "fuzz --seeds 0:1 >/dev/full"),
     ],
 )
@@ -576,7 +578,8 @@ def test_report_that_cannot_be_written_is_no_broken_property(
     where = "/dev/full" if "--junit" in options else "standard output"
     assert result.returncode == 2
     said = [text for text in result.stderr.splitlines() if "ERROR" in text]
-    assert said == [f"flux-trio fuzz: ERROR: {where}: No space left on device"]
+    why = "it is closed" if command.endswith(">&-") else "No space left on device"
+    assert said == [f"flux-trio fuzz: ERROR: {where}: {why}"]
     assert "Traceback" not in result.stderr
 
 
