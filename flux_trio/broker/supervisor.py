@@ -119,8 +119,7 @@ class Supervisor:
         """
         spec = self.specs.get(name)
         if spec is None:
-            known = ", ".join(sorted(self.specs))
-            raise FluxError(Errno.ENOENT, f"no module {name}; there are {known}")
+            raise self._unknown(name)
         if name in self._loaded:
             raise FluxError(Errno.EEXIST, f"module {name} is already loaded")
         main = spec.process if as_process else spec.main
@@ -130,9 +129,7 @@ class Supervisor:
 
     async def remove(self, name: str) -> None:
         """Stop a module and wait until it has ended; FluxError(ENOENT)."""
-        loaded = self._loaded.get(name)
-        if loaded is None:
-            raise FluxError(Errno.ENOENT, f"module {name} is not loaded")
+        loaded = self._loaded_one(name)
         loaded.removing = True
         loaded.scope.cancel()
         await loaded.gone.wait()
@@ -146,9 +143,7 @@ class Supervisor:
 
         Raises FluxError(ENOENT).
         """
-        loaded = self._loaded.get(name)
-        if loaded is None:
-            raise FluxError(Errno.ENOENT, f"module {name} is not loaded")
+        loaded = self._loaded_one(name)
         if loaded.handle.process is not None:
             loaded.handle.process.kill()
         else:
@@ -163,6 +158,18 @@ class Supervisor:
 
     def __contains__(self, name: str) -> bool:
         return name in self._loaded
+
+    def _loaded_one(self, name: str) -> _Loaded:
+        """Return a module that is loaded; FluxError(ENOENT)."""
+        if name in self._loaded:
+            return self._loaded[name]
+        if name in self.specs:
+            raise FluxError(Errno.ENOENT, f"module {name} is not loaded")
+        raise self._unknown(name)
+
+    def _unknown(self, name: str) -> FluxError:
+        known = ", ".join(sorted(self.specs))
+        return FluxError(Errno.ENOENT, f"no module {name}; there are {known}")
 
     def list(self) -> list[ModuleInfo]:
         """Return the loaded modules in the order of loading."""

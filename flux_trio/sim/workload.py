@@ -169,7 +169,8 @@ class _Row:
     def integer(self, column: str, at_least: int) -> int:
         text = self.text(column)
         if not _INTEGER.fullmatch(text) or int(text) < at_least:
-            raise self._error(f"an integer of at least {at_least}", text, column)
+            most = f" and at most {DIGITS_MAX} digits" if len(text) > DIGITS_MAX else ""
+            raise self._error(f"an integer of at least {at_least}{most}", text, column)
         return int(text)
 
     def seconds(self, column: str) -> float:
@@ -204,7 +205,8 @@ class _Row:
         return FormatError(expected, got, f"{self._place}, column {column}")
 
 
-_INTEGER = re.compile(r"-?[0-9]{1,15}")
+DIGITS_MAX: Final = 15
+_INTEGER = re.compile(rf"-?[0-9]{{1,{DIGITS_MAX}}}")
 _SECONDS = re.compile(r"-1|[0-9]{1,15}(\.[0-9]+)?")
 _DURATION = re.compile(r"(?:([0-9]{1,6})-)?([0-9]{1,6}):([0-5]?[0-9]):([0-5]?[0-9])")
 

@@ -32,7 +32,7 @@ from flux_trio.messages import FluxError, service_of, topics
 from flux_trio.testing.breaking import PLUGIN, unknown_text
 from flux_trio.testing.fakes import Fake, FakeExec, FakeScheduler
 from flux_trio.testing.fixtures import EPOCH, USERID, simulated_instance
-from flux_trio.testing.instance_job import InstanceJob, plain_jobspec
+from flux_trio.testing.instance_job import InstanceJob, is_job_of, plain_jobspec
 from flux_trio.testing.options import wrong_text
 from flux_trio.testing.plugins import GivenPlugins, PluginErrors, PluginSource
 from flux_trio.testing.trio_thread import TrioThread
@@ -179,9 +179,12 @@ class InstanceHarness:
     def wait(self, job: InstanceJob, event: str = "clean") -> None:
         """Let time pass until the job has the event.
 
+        Raises ValueError for a job of another instance.
         Raises AssertionError if no time is left that could bring it, or after WAIT_S; but first the
         error of a plugin that has raised, if the test does not break that on purpose.
         """
+        if not is_job_of(self, job):
+            raise ValueError(f"expected a job of this instance, got {job} of another one")
         end = self.now + WAIT_S
         while event not in job.names:
             left = self._thread.next_deadline()

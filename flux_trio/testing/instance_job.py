@@ -117,3 +117,8 @@ class InstanceJob:
     @property
     def _folded(self) -> Job:
         return replay(self.id, self.events)
+
+
+def is_job_of(instance: Requests, job: InstanceJob) -> bool:
+    """Return whether the job is one of that instance."""
+    return job._requests is instance

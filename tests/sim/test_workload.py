@@ -75,6 +75,9 @@ def test_an_swf_job_that_never_ran_has_what_it_asked_for_and_ends_at_once() -> N
          "log, line 2, column Account: expected a value, got nothing"),
         ([HEADER, GOOD.replace(",2,", ",0,")],
          'log, line 2, column NNodes: expected an integer of at least 1, got "0"'),
+        ([HEADER, GOOD.replace(",2,", f",{'9' * 20},")],
+         "log, line 2, column NNodes: expected an integer of at least 1 and at most 15 digits, "
+         f'got "{"9" * 20}"'),
         ([HEADER, GOOD.replace("1-02:03:04", "UNLIMITED")],
          'log, line 2, column Timelimit: expected a duration [D-]HH:MM:SS, got "UNLIMITED"'),
         ([HEADER, GOOD.replace("00:05:02", "")],

@@ -16,6 +16,7 @@ import trio
 from flux_trio import jobtap
 from flux_trio.broker import ModuleCrashed
 from flux_trio.formats import Jobspec
+from flux_trio.messages import FluxError
 from flux_trio.sim import make_machine
 from flux_trio.testing import (
     InstanceHarness,
@@ -80,6 +81,22 @@ def test_call_before_the_block_is_refused(
 def test_module_of_an_instance_before_the_block_is_refused() -> None:
     with pytest.raises(RuntimeError, match="expected a call in the `with` block of the instance h"):
         InstanceHarness().crash("sched")
+
+
+def test_module_that_does_not_exist_is_refused_with_those_there_are() -> None:
+    with (
+        InstanceHarness() as instance,
+        pytest.raises(FluxError, match=r"no module nope; there are .*job-manager, .*sched"),
+    ):
+        instance.crash("nope")
+
+
+def test_job_of_another_instance_is_not_waited_for() -> None:
+    with InstanceHarness() as one, InstanceHarness() as other:
+        job = other.submit()
+        with pytest.raises(ValueError, match="expected a job of this instance, got <InstanceJob "):
+            one.wait(job)
+        other.wait(job)
 
 
 @pytest.mark.parametrize("harness", [InstanceHarness, PluginHarness])
