@@ -32,6 +32,12 @@ def run_search(plan: Plan, *, states_max: int | None, with_rules: bool) -> Repor
         return search.run(states_max, progress)
 
 
+class NotPrinted(CommandError):
+    """The report cannot be printed, and nothing is broken."""
+
+    exit_code = 2
+
+
 @contextmanager
 def written_story(report: Report, output: Path) -> Iterator[Path | None]:
     """Write the story of what is broken into the directory `output`, and yield the directory.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import click.testing
@@ -64,6 +66,19 @@ def test_story_of_what_is_broken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert (directory / "story.txt").read_text() in result.stdout
     assert "<html" in (directory / "story.html").read_text()
     assert plan_from_toml((directory / "plan.toml").read_text()) == EXEC
+
+
+@pytest.mark.parametrize(
+    ("to", "why"), [(">&-", "it is closed"), (">/dev/full", "No space left on device")]
+)
+def test_report_that_cannot_be_printed_is_no_broken_property(
+    tmp_path: Path, to: str, why: str
+) -> None:
+    path = written(tmp_path / "plan.toml", ONE)
+    line = f"{sys.executable} -m flux_trio explore {path} {to}"
+    done = subprocess.run(line, shell=True, capture_output=True, text=True, check=False)
+    assert done.stderr == f"flux-trio explore: ERROR: standard output: {why}\n"
+    assert done.returncode == 2
 
 
 def test_what_is_broken_is_told_though_its_story_cannot_be_written(

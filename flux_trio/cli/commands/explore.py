@@ -65,12 +65,18 @@ def explore(
     Ctrl-C ends the search with a report of what was met by then.
 
     Exit codes: 0 if all states were met and every property held, 1 if one was broken, 2 if there is
-    no such world or plan, if DIR cannot be made or for wrong usage, 3 if the search ended before
-    all states were met.
+    no such world or plan, if DIR cannot be made, if the report cannot be printed or for wrong
+    usage, 3 if the search ended before all states were met.
     """
-    from flux_trio.cli.errors import print_text
+    from flux_trio.cli.errors import CommandError, print_text
     from flux_trio.cli.events import json_text
-    from flux_trio.cli.exploring import report_json, report_lines, run_search, written_story
+    from flux_trio.cli.exploring import (
+        NotPrinted,
+        report_json,
+        report_lines,
+        run_search,
+        written_story,
+    )
     from flux_trio.explore import WORLDS
 
     if lists:
@@ -85,7 +91,8 @@ def explore(
         print_text(
             json_text(report_json(report, directory))
             if as_json
-            else "\n".join(report_lines(report, directory))
+            else "\n".join(report_lines(report, directory)),
+            NotPrinted if report.broken is None else CommandError,
         )
     if report.broken is not None:
         ctx.exit(BROKEN)
