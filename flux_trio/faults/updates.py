@@ -21,14 +21,16 @@ if TYPE_CHECKING:
 class Requested(Watcher):
     """A job gets resources that were requested with each update of its jobspec (RFC 21, 27).
 
-    A grant that the job manager receives after the update, or in the same turn, is the scheduler's
-    right, since the scheduler cannot know of the update; a plugin that gives a job its resources
-    without a request may do as it likes.
+    A grant that the job manager receives after the update, or in the same turn, may have crossed
+    it: then the scheduler cannot know of the update. At the next pause nothing is on its way any
+    more, and whatever the cancel of the request may have waited for is over, so that a later grant
+    has not crossed. A plugin that gives a job its resources without a request may do as it likes.
     """
 
     def __init__(self, world: CoresWorld) -> None:
         super().__init__(world)
-        self._requested: dict[int, dict[str, Any]] = {}  # jobspecs, by job
+        self._requested: dict[int, dict[str, Any]] = {}  # jobspecs, by job, until canceled
+        self._crossing: set[int] = set()  # jobs with an update that a grant may cross
         self._grants: dict[int | None, int] = {}  # where the job manager received them, by job
         self._turn = 0  # where the job manager's turn began: it receives, then it acts
         self._has_acted = False  # in this turn
@@ -48,13 +50,18 @@ class Requested(Watcher):
             if data["name"] == JobEvent.JOBSPEC_UPDATE:
                 self._updates.setdefault(data["id"], {}).update(data["context"])
                 if self._grants.get(data["id"], self._turn) >= self._turn:
-                    self._requested.pop(data["id"], None)
+                    self._crossing.add(data["id"])
             elif data["name"] == JobEvent.ALLOC:
                 self._look_at(data["id"])
         elif ends(record, topics.JOB_MANAGER):
             self._requested.clear()
+            self._crossing.clear()
             self._grants.clear()
             self._updates.clear()  # some of them may not be stored
+
+    def pause(self) -> None:
+        """Each request that an update has made void had to be canceled by now."""
+        self._crossing.clear()
 
     def _note_turn(self, record: Record) -> None:
         is_received = record.kind == Kind.RECV
@@ -65,6 +72,7 @@ class Requested(Watcher):
     def _sent(self, request: Request) -> None:
         if request.topic == topics.SCHED_ALLOC and isinstance(request.payload, dict):
             self._requested[request.payload["id"]] = request.payload["jobspec"]
+            self._crossing.discard(request.payload["id"])
             self._grants.pop(request.payload["id"], None)
         elif request.topic == topics.SCHED_CANCEL and isinstance(request.payload, dict):
             self._requested.pop(request.payload["id"], None)
@@ -78,7 +86,7 @@ class Requested(Watcher):
 
     def _look_at(self, jobid: int) -> None:
         requested = self._requested.get(jobid)
-        if requested is None:
+        if requested is None or jobid in self._crossing:
             return
         stored = stored_job(jobid, self.world.disk.store)
         before = (stored and stored.jobspec_updates) or {}

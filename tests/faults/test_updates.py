@@ -10,6 +10,7 @@ import pytest
 
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
 from flux_trio.faults import Do, JobPlan, Plan, When, run_plan
+from flux_trio.faults.plan import Depth
 from flux_trio.faults.running import Game
 from flux_trio.faults.updates import Requested
 from flux_trio.messages import Request, Response, topics
@@ -59,6 +60,22 @@ def test_resources_for_an_older_jobspec_are_found(watcher: Any) -> None:
     assert watcher.problem.endswith(f"were requested with {DURATION} 10.0, and it is 60.0")
 
 
+def test_resources_for_a_request_that_was_not_canceled_by_the_next_pause_are_found(
+    watcher: Any,
+) -> None:
+    observe_all(watcher, (REQUEST, UPDATE))
+    watcher.pause()
+    observe_all(watcher, (GRANT, ALLOC))
+    assert watcher.problem.endswith(f"were requested with {DURATION} 10.0, and it is 60.0")
+
+
+def test_request_that_was_canceled_by_the_next_pause_is_in_order(watcher: Any) -> None:
+    observe_all(watcher, (REQUEST, UPDATE, sent(topics.SCHED_CANCEL)))
+    watcher.pause()
+    observe_all(watcher, (GRANT, ALLOC))
+    assert watcher.problem == ""
+
+
 @pytest.mark.parametrize(
     "records",
     [
@@ -87,3 +104,18 @@ def test_update_that_crosses_a_grant_lets_the_job_be_requested_again(
     monkeypatch.setattr(SchedulerSide, "jobspec_changed", lambda *_: None)
     broken = [run_plan(plan, properties=[Requested]).broken for plan in plans]
     assert any("current" in each for each in broken)
+
+
+@pytest.mark.parametrize("depth", ["cores", "stack"])
+def test_request_that_waits_on_with_an_older_jobspec_is_found(
+    monkeypatch: pytest.MonkeyPatch, depth: Depth
+) -> None:
+    """The job waits for seconds when it is updated, and nobody cancels its request."""
+    jobs = (JobPlan(run=5.0), JobPlan(run=5.0, limit=10.0))
+    updated = (Do(1.0, "duration", job=1, seconds=60.0),)
+    plan = Plan(1, 1, cores=1, jobs=jobs, actions=updated, depth=depth)
+    assert run_plan(plan, properties=[Requested]).problems == ()
+    monkeypatch.setattr(SchedulerSide, "jobspec_changed", lambda *_: None)
+    rerank = lambda side, job: side.requests.rerank(job)  # noqa: E731 - a method
+    monkeypatch.setattr(SchedulerSide, "_reconsider_sent", rerank)
+    assert "current" in run_plan(plan, properties=[Requested]).broken
