@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.faults.machines import JobManagerOfWorld
 from flux_trio.faults.pauses import core_of
-from flux_trio.faults.plugins import PRIORITIZE
 from flux_trio.faults.properties import Watcher, watching
 from flux_trio.faults.waiting import is_about_priority
 from flux_trio.formats import format_fluid
@@ -40,7 +39,7 @@ class Priorities(Watcher):
             is_answered = data["result"] is not None and is_about_priority(data["hook"])
             if is_answered and data["plugin"] != PriorityDefault.name:
                 self._has_others = True
-        elif record.kind == Kind.FAULT and data.get("hook") == PRIORITIZE:
+        elif record.kind == Kind.FAULT and is_about_priority(data.get("hook") or ""):
             self._has_others = True
 
     def pause(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from flux_trio import jobtap
 from flux_trio.cores.job_manager.core import JobManagerCore
@@ -90,9 +91,22 @@ def test_plugin_of_a_file_may_set_priorities(tmp_path: Path, topic: str, does: s
     assert run_plan(plan_of("cores", str(file)), properties=[Priorities]).problems == ()
 
 
-def test_fault_may_answer_with_another_priority() -> None:
-    wrong = PluginWrongPriority(2, priority=5)
-    plan = Plan(1, 1, cores=1, jobs=WAITING, faults=(wrong,))
+@pytest.mark.parametrize("hook", ["job.state.priority", "job.state.sched"])
+@pytest.mark.parametrize("depth", ["cores", "stack"])
+def test_fault_may_answer_with_another_priority(depth: Depth, hook: str) -> None:
+    """A job that is in SCHED keeps the priority until its urgency changes."""
+    wrong = PluginWrongPriority(2, hook=hook, priority=777)
+    plan = replace(plan_of(depth), faults=(wrong,))
     outcome = run_plan(plan, properties=[Priorities])
+    assert outcome.struck == (wrong,)
+    assert outcome.problems == ()
+
+
+def test_fault_may_answer_with_another_priority_when_a_job_is_in_sched_again() -> None:
+    """The third question is about a job that an urgency has sent back from SCHED."""
+    wrong = PluginWrongPriority(3, hook="job.state.sched", priority=777)
+    ranked = (Do(3.0, "urgency", job=1, value=20), Do(6.0, "urgency", job=1, value=5))
+    plan = Plan(1, 1, cores=1, jobs=(JobPlan(run=20.0), JobPlan(run=5.0)), actions=ranked)
+    outcome = run_plan(replace(plan, faults=(wrong,)), properties=[Priorities])
     assert outcome.struck == (wrong,)
     assert outcome.problems == ()
