@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -17,6 +17,7 @@ from flux_trio.config import Config
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.cores.job_manager.requests.admissions import User
 from flux_trio.cores.turns import ClearTimer, SetTimer, TimerFired
+from flux_trio.faults.catalogue.plugins import FAULTY
 from flux_trio.faults.disk import Disk, KvsOnDisk, StoreKind
 from flux_trio.faults.plan import PluginFile
 from flux_trio.faults.plugin_files import host_of
@@ -47,6 +48,14 @@ class Surroundings:
     hooks: tuple[str, ...] = ()
     plugins: tuple[PluginFile, ...] = ()
     store: StoreKind = "memory"
+
+
+class Late(NamedTuple):
+    """An answer that comes so many seconds after its question."""
+
+    question: AskHook
+    answer: HookAnswer
+    seconds: float
 
 
 def is_late_answer(key: Hashable) -> bool:
@@ -87,7 +96,7 @@ class JobManagerOfWorld(JobManagerAtOnce):
     ) -> None:
         core = JobManagerCore(USERID, config)
         super().__init__(core, lambda userid: User(f"user{userid}"))
-        self._late: dict[int, HookAnswer] = {}  # by ticket
+        self._late: dict[int, Late] = {}  # by ticket
         self._timers: list[SetTimer[LateKey] | ClearTimer[LateKey]] = []
         self._host = None
         if given.plugins:
@@ -96,7 +105,7 @@ class JobManagerOfWorld(JobManagerAtOnce):
             self._host.jobs = core
         interests = tuple(dict.fromkeys((*USUAL, *given.hooks)))
         self._plugins = PluginsOfWorld(
-            interests, fault_of, self._answer_later, self._forget, self._host
+            interests, fault_of, self._answer_later, self._forget, self._note_failure, self._host
         )
         self.use(self._plugins)
 
@@ -111,11 +120,13 @@ class JobManagerOfWorld(JobManagerAtOnce):
         return self._plugins.has_set_priority
 
     def turn(self, now: float, inputs: Sequence[Any]) -> list[Any]:
-        actions = self.answered(now, [self._through(each) for each in inputs])
+        inputs = [self._through(each) for each in inputs]
+        late = self.take_said()  # what the core does about a late answer follows it
+        actions = self.answered(now, inputs)
         if self._host is not None:
             self._host.recount()
         more, self._timers = self._timers, []
-        return [*actions, *more, *self.take_said()]
+        return [*late, *actions, *more, *self.take_said()]
 
     def note_all(self, kind: str, notes: Sequence[dict[str, Any]]) -> None:
         """Put records of plugins into the trace; of counters those that are wrong."""
@@ -131,12 +142,23 @@ class JobManagerOfWorld(JobManagerAtOnce):
         """Return what the core gets: for the timer of a late answer the answer."""
         match item:
             case TimerFired(key=(_, int() as ticket) as key) if is_late_answer(key):
-                return HookAnswered(ticket, self._late.pop(ticket))
+                late = self._late.pop(ticket)
+                self._note_call(late.question, None, late.seconds)
+                return HookAnswered(ticket, late.answer)
         return item
 
-    def _answer_later(self, ticket: int, answer: HookAnswer, seconds: float) -> None:
-        self._late[ticket] = answer
-        self._timers.append(SetTimer((LATE, ticket), self._now + seconds))
+    def _answer_later(self, question: AskHook, answer: HookAnswer, seconds: float) -> None:
+        self._late[question.ticket] = Late(question, answer, seconds)
+        self._timers.append(SetTimer((LATE, question.ticket), self._now + seconds))
+
+    def _note_failure(self, question: AskHook, error: str) -> None:
+        """Put a failure into the trace, as a host of plugins does: it may hold the job."""
+        self._note_call(question, error, 0.0)
+
+    def _note_call(self, question: AskHook, error: str | None, duration: float) -> None:
+        jobid = None if question.job is None else question.job.id
+        note = {"plugin": FAULTY, "hook": question.topic, "id": jobid, "result": None}
+        self.note_all(Kind.HOOK, [{**note, "error": error, "duration": duration}])
 
     def _forget(self, ticket: int) -> None:
         if self._late.pop(ticket, None) is not None:

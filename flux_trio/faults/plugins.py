@@ -52,15 +52,17 @@ class PluginsOfWorld:
 
     `interests` are the topics that it handles. `fault_of` returns the fault of a question. `host`
     has plugins of files, which answer where there is no fault.
-    `answer_later` is called with a ticket, the answer and how late it comes, in seconds.
+    `answer_later` is called with a question, the answer and how late it comes, in seconds; `fails`
+    with a question in which a fault lets the plugin fail, and how.
     """
 
     def __init__(
         self,
         interests: tuple[str, ...],
         fault_of: Callable[[AskHook], Answering | None],
-        answer_later: Callable[[int, HookAnswer, float], None],
+        answer_later: Callable[[AskHook, HookAnswer, float], None],
         forget: Callable[[int], None],
+        fails: Callable[[AskHook, str], None],
         host: PluginHost | None = None,
     ) -> None:
         self._interests = interests
@@ -68,6 +70,7 @@ class PluginsOfWorld:
         self._host = host
         self._fault_of = fault_of
         self._answer_later = answer_later
+        self._fails = fails
         self.cancel = forget
         self.has_set_priority = False
         """Whether a plugin of a file has set the priority of a job, other than by an answer."""
@@ -92,9 +95,11 @@ class PluginsOfWorld:
         if fault is None:
             return usual
         answer = fault.answer(usual)
+        if answer.error is not None:
+            self._fails(question, answer.error)
         if not fault.late_s:
             return answer
-        self._answer_later(question.ticket, answer, fault.late_s)
+        self._answer_later(question, answer, fault.late_s)
         return None
 
     def _usual(self, question: AskHook) -> HookAnswer:

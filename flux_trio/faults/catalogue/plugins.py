@@ -15,7 +15,7 @@ import trio
 from flux_trio.faults.catalogue.base import BaseFault, Count, Seconds
 from flux_trio.faults.plugins import PRIORITIZE
 from flux_trio.jobtap import Reject
-from flux_trio.jobtap.catalogue import hook_of
+from flux_trio.jobtap.catalogue import Returns, hook_of
 from flux_trio.jobtap.results import is_priority, problem_with
 from flux_trio.protocols import VALIDATE, HookAnswer, Unavailable
 
@@ -41,6 +41,13 @@ class PluginFault(BaseFault, frozen=True):
     def late_s(self) -> float:
         """How late the answer comes, in seconds; 0: at once."""
         return 0.0
+
+    def _priority(self, usual: HookAnswer, said: Any) -> HookAnswer:
+        """Return the answer when the handler has `said` a priority, or something else."""
+        hook = hook_of(self.hook)
+        if hook.returns is Returns.PRIORITY and is_priority(said):
+            return msgspec.structs.replace(usual, priority=said)
+        return self._blame(problem_with(hook, said))
 
     def _blame(self, text: str) -> HookAnswer:
         return HookAnswer(error=f"plugin {FAULTY}: {self.hook}: {text}")
@@ -78,9 +85,7 @@ class PluginSaysWrong(PluginFault, frozen=True):
     said: int | str | list[Any] = "high"
 
     def answer(self, usual: HookAnswer) -> HookAnswer:
-        if self.hook == PRIORITIZE and is_priority(self.said):
-            return msgspec.structs.replace(usual, priority=self.said)
-        return self._blame(problem_with(hook_of(self.hook), self.said))
+        return self._priority(usual, self.said)
 
     def act(self) -> Any:
         return self.said
@@ -92,7 +97,7 @@ class PluginWrongPriority(PluginFault, frozen=True):
     priority: Count = 4_294_967_295
 
     def answer(self, usual: HookAnswer) -> HookAnswer:
-        return msgspec.structs.replace(usual, priority=self.priority)
+        return self._priority(usual, self.priority)
 
     def act(self) -> Any:
         return self.priority
@@ -116,7 +121,7 @@ class PluginUnavailable(PluginFault, frozen=True):
     """The handler says that it cannot compute a priority: the job is held."""
 
     def answer(self, usual: HookAnswer) -> HookAnswer:
-        return msgspec.structs.replace(usual, priority=Unavailable())
+        return self._priority(usual, Unavailable())
 
     def act(self) -> Any:
         return Unavailable()

@@ -26,7 +26,7 @@ from flux_trio.judge.views.granting import (
     sched_job,
 )
 from flux_trio.judge.views.jobs import LIFE
-from flux_trio.judge.views.queueing import OUTSTANDING, UNSENT, rank_of, unsent
+from flux_trio.judge.views.queueing import OUTSTANDING, UNSENT, is_held, rank_of, unsent
 from flux_trio.judge.views.queues import queue_of_job, stop_of
 from flux_trio.judge.views.scheduling import (
     ASKED,
@@ -202,7 +202,8 @@ def _better_waits(seen: Seen) -> Iterable[Broken]:
     lives = {
         jobid: life
         for jobid, life in seen.all(LIFE).items()
-        if is_eligible(life) and life.t_submit  # else the trace does not tell its rank
+        if is_eligible(life) and not is_held(jobid, life, seen)
+        if life.t_submit  # else the trace does not tell its rank
     }
     asked = {jobid for jobid in lives if is_pending(asked_of(seen, jobid), seen)}
     if asked and (seen.at(OUTSTANDING) or 0) >= seen.facts.limit:

@@ -25,12 +25,14 @@ from flux_trio.judge.views.durable import DURABLE, is_durable
 from flux_trio.judge.views.holding import OVERLAPS, WRITTEN, overlaps
 from flux_trio.judge.views.jobs import LIFE, RUN, Life, is_fatal
 from flux_trio.judge.views.queueing import (
+    HOOK_ANSWERS,
     LATE_S,
     OVER_LIMIT,
     PRIORITIES,
     SENDINGS,
     UNSENT,
     Sending,
+    hook_answer,
     over_limit,
     priorities_untold,
     rank_of,
@@ -104,18 +106,25 @@ def running_jobs_outlive_the_scheduler(record: Record, seen: Seen) -> Said:
 @RULES.judge(
     "27.criteria.5",
     sent("request", topics.SCHED_ALLOC),
-    views=[LIFE, ASKED, LINK, QUEUES, SENDINGS],
+    views=[LIFE, ASKED, LINK, QUEUES, SENDINGS, HOOK_ANSWERS],
 )
 def requests_go_out_in_order(record: Record, seen: Seen) -> Said:
-    """A job that is asked for again is passed over: the trace does not say since when it waits."""
+    """A job waits for its request from when plugins have answered the hook of SCHED.
+
+    One that is asked for again is passed over, and so is one that a plugin has held until that
+    plugin was removed: the trace does not say since when it waits.
+    """
     jobid = job_id(record)
     life: Life | None = seen.at(LIFE, jobid)
     queues: Queues | None = seen.at(QUEUES)
     sendings: tuple[Sending, ...] = seen.at(SENDINGS) or ()
     if life is None or not life.t_submit or asked_of(seen, jobid).first_alloc:
         return None
-    since = max(life.t, queues.t if queues else 0.0) + LATE_S
-    ranked = max(life.since, life.prioritized, queues.n if queues else 0)
+    answer = hook_answer(jobid, life, seen)
+    if answer is not None and answer.is_failure:
+        return None
+    since = max(life.t, queues.t if queues else 0.0, answer.t if answer else 0.0) + LATE_S
+    ranked = max(life.since, life.prioritized, queues.n if queues else 0, answer.n if answer else 0)
     for sending in sendings:
         is_later = sending.t >= since and sending.decided > ranked
         if is_later and sending.n > link_of(seen).answered:

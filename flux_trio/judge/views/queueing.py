@@ -10,6 +10,7 @@ from flux_trio.judge.engine.rule import Broken
 from flux_trio.judge.engine.selector import (
     EVENT,
     OWN,
+    called,
     errnum,
     job_id,
     logged,
@@ -37,7 +38,11 @@ from flux_trio.judge.views.scheduling import (
 )
 from flux_trio.judge.views.suspending import SUSPENDING, may_be_suspended
 from flux_trio.messages import Request, topics
+from flux_trio.protocols import STATE_TOPICS, JobState
 from flux_trio.trace import Record
+
+IN_SCHED: Final = STATE_TOPICS[JobState.SCHED]
+"""The hook at which plugins are asked about a job that has come into SCHED."""
 
 LATE_S: Final = 1.0
 """A job that waits this long was surely known when a worse one was asked for: decided before it
@@ -160,18 +165,57 @@ So the first request after some time has the worst rank of all since then.
 """
 
 
+class HookAnswer(NamedTuple):
+    """The last answer of a plugin about a job that has come into SCHED."""
+
+    n: Place
+    t: float
+    is_failure: bool
+
+
+def _fold_answer(
+    _was: HookAnswer | None, _part: None, record: Record, _seen: Seen
+) -> HookAnswer | None:
+    if record.kind == EVENT:
+        return None
+    return HookAnswer(record.n, record.t, payload(record).get("error") is not None)
+
+
+HOOK_ANSWERS: Final = view(
+    "answers to the hook of SCHED",
+    called(IN_SCHED),
+    while_live(OWN, logged("clean")),
+    key=job_id,
+    fold=_fold_answer,
+    state=HookAnswer,
+)
+"""By job id: the last answer to the hook of SCHED, possibly of an earlier stay in it."""
+
+
+def hook_answer(jobid: Any, life: Life, seen: Seen) -> HookAnswer | None:
+    """Return the last answer to the hook since the job is in SCHED, or None."""
+    answer: HookAnswer | None = seen.at(HOOK_ANSWERS, jobid)
+    return answer if answer is not None and answer.n > life.since else None
+
+
+def is_held(jobid: Any, life: Life, seen: Seen) -> bool:
+    """Whether a job is held in SCHED, since a plugin has failed in the hook of that state."""
+    answer = hook_answer(jobid, life, seen)
+    return answer is not None and answer.is_failure
+
+
 def unsent(seen: Seen) -> Iterator[tuple[int, Life]]:
     """Yield the jobs for which a sched.alloc is due at the end of a trace at rest.
 
-    They wait in SCHED, their queue is not stopped, the scheduler is there, and its limit is not
-    reached.
+    They wait in SCHED and no plugin holds them, their queue is not stopped, the scheduler is there,
+    and its limit is not reached.
     """
     limit = seen.facts.limit
     full = limit is not None and (seen.at(OUTSTANDING) or 0) >= limit
     if full or not link_of(seen).is_up:
         return
     for jobid, life in seen.all(LIFE).items():
-        if not is_eligible(life):
+        if not is_eligible(life) or is_held(jobid, life, seen):
             continue
         asked = asked_of(seen, jobid)
         waits = not (is_pending(asked, seen) or asked.granted or has_denial(asked, seen))
@@ -180,7 +224,7 @@ def unsent(seen: Seen) -> Iterator[tuple[int, Life]]:
             yield jobid, life
 
 
-UNSENT: Final = (LIFE, ASKED, LINK, OUTSTANDING, QUEUES, JOB_QUEUES)
+UNSENT: Final = (LIFE, ASKED, LINK, OUTSTANDING, QUEUES, JOB_QUEUES, HOOK_ANSWERS)
 """The views that `unsent` reads."""
 
 
