@@ -108,17 +108,35 @@ def test_a_service_that_leaves_as_the_one_it_waited_for_is_back_is_not():
     assert found.party == "job-ingest"
 
 
+def unheard(service: str) -> Record:
+    """job-ingest has left with an event that tells that `service` is back."""
+    event = Event(topics.SERVICE_BACK_EVENT, {"service": service})
+    return Record(1, 0.0, Kind.DROP.value, "job-ingest", "", 0, event, {"reason": "it has ended"})
+
+
 def test_a_service_that_has_not_heard_that_the_one_it_waits_for_is_back_is_not():
     """The event was on its way to it when it left. One that heard of the return had to answer."""
     gone, back = leave("job-manager"), made_note(Kind.MODULE.value, "broker", **RETURN)
     event = Event(topics.SERVICE_BACK_EVENT, {"service": "job-manager"})
     heard = made("job-manager", "job-ingest", event)
-    unread = Record(1, 0.0, Kind.DROP.value, "job-ingest", "", 0, event, {"reason": "it has ended"})
+    unread = unheard("job-manager")
     asked = [ask("job-ingest"), gone, *wait(3), back]
     assert named(*asked, heard[:1], *wait(3), [unread], leave("job-ingest")) == []
     assert named(*asked, heard[:1], *wait(3), [unread], leave("job-ingest", "crashed")) == []
     (found,) = named(*asked, heard, *wait(3), leave("job-ingest"))
     assert found.party == "job-ingest"
+
+
+def test_a_service_that_has_not_heard_of_a_return_for_which_it_does_not_wait_is_named():
+    """Who is back was not away, or came back before the request was received."""
+    (found,) = named(ask("job-ingest"), *wait(3), [unheard("sched")], leave("job-ingest"))
+    assert found.party == "job-ingest"
+    back = [leave("job-manager"), *wait(3), made_note(Kind.MODULE.value, "broker", **RETURN)]
+    story = [*back, *wait(3), ask("job-ingest"), *wait(3), [unheard("job-manager")]]
+    assert [each.party for each in named(*story, leave("job-ingest"))] == ["job-ingest"]
+    gone, heard = leave("job-manager"), ask("job-ingest")
+    story = [heard, gone, *wait(3), back[-1], *wait(3), [unheard("sched")], leave("job-ingest")]
+    assert [each.party for each in named(*story)] == ["job-ingest"]
 
 
 def test_a_service_that_waited_when_it_crashed_is_not():

@@ -26,7 +26,7 @@ from flux_trio.judge.views.calls import (
     client_of,
     left_open,
 )
-from flux_trio.messages import Event, service_of, topics
+from flux_trio.messages import service_of, topics
 from flux_trio.trace import Kind, Record
 
 RULES: Final = Rules()
@@ -48,8 +48,6 @@ COMINGS: Final = view(
 def _cut_off(record: Record, seen: Seen) -> Iterable[tuple[str, Any]]:
     if record.message is None:
         return [(str(payload(record).get("module")), False)]
-    if isinstance(record.message, Event):
-        return [(record.party, True)]  # it has not heard that a service is back
     client = getattr(record.message, "sender", "") or client_of(record)
     if record.kind == DROP and record.party != client:
         return []  # the client is there
@@ -60,7 +58,6 @@ def _cut_off(record: Record, seen: Seen) -> Iterable[tuple[str, Any]]:
 CUT_OFF: Final = view(
     "cut off",
     DROPPED,
-    [Selector(DROP, "event", topics.SERVICE_BACK_EVENT)],
     sent("request", ANY_DISCONNECT),
     noted(Kind.MODULE),
     parts=_cut_off,
@@ -68,7 +65,25 @@ CUT_OFF: Final = view(
     state=bool,
     reads=(OPEN,),
 )
-"""By module: it waited when it left, for an answer or for a service that was back already."""
+"""By module: it waited for an answer when it left."""
+
+
+def _unheard(record: Record, _seen: Seen) -> Iterable[tuple[str, str]]:
+    content = payload(record)
+    if record.message is None:
+        return [(str(content.get("module")), "")]
+    return [(record.party, str(content.get("service")))]
+
+
+UNHEARD: Final = view(
+    "unheard returns",
+    [Selector(DROP, "event", topics.SERVICE_BACK_EVENT)],
+    noted(Kind.MODULE),
+    parts=_unheard,
+    fold=lambda old, service, _record, _seen: (*(old or ()), service) if service else None,
+    state=tuple[str, ...],
+)
+"""By module that leaves: services that are back, of which it has not heard."""
 
 HINDERED: Final = view(
     "hindered",
@@ -85,6 +100,15 @@ def _waits(party: str, seen: Seen) -> bool:
     is_asking = any(call.is_awaited for _, call in left_open(seen, party))
     is_alone = any(is_away for module, (is_away, _) in seen.all(COMINGS).items() if module != party)
     return is_asking or is_alone or bool(seen.at(CUT_OFF, party) or seen.at(HINDERED))
+
+
+def _waits_for_return(party: str, received: int, seen: Seen) -> bool:
+    """Whether a service is back that was away after a request came, unheard by who leaves."""
+    for service in seen.at(UNHEARD, party) or ():
+        _, n = seen.at(COMINGS, seen.at(SERVES, service) or service) or (True, 0)
+        if n > received:
+            return True
+    return False
 
 
 def _unanswered(party: str, seen: Seen) -> Iterator[tuple[Call, int]]:
@@ -112,7 +136,7 @@ def _owed(seen: Seen) -> Iterable[Broken]:
     "6.response.2",
     sent("response", "*"),
     noted(Kind.MODULE),
-    views=[OPEN, SERVES, COMINGS, CUT_OFF, HINDERED],
+    views=[OPEN, SERVES, COMINGS, CUT_OFF, UNHEARD, HINDERED],
     debts=_owed,
 )
 def a_request_is_answered(outcome: Outcome | None, record: Record, seen: Seen) -> Said:
@@ -143,7 +167,7 @@ def _left_unanswered(record: Record, seen: Seen) -> Said:
     for call, n in _unanswered(party, seen):
         if service_of(call.topic) == topics.KVS:
             continue  # the kvs may have waited for its disk
-        if seen.is_old(n):
+        if seen.is_old(n) and not _waits_for_return(party, n, seen):
             text = f"{call.topic}: {party} has left and had not answered it for more than a second"
             return Broken(text, (n,), party=party)
     return None
