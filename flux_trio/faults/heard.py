@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from flux_trio.broker import Peer
 from flux_trio.faults.properties import Watcher, watching
+from flux_trio.faults.station import Station
+from flux_trio.formats.glob import glob_matches
 from flux_trio.messages import ROLE_OWNER, Event
 from flux_trio.messages.types import PRIVATE
 from flux_trio.trace import Kind, Record
@@ -16,14 +18,16 @@ if TYPE_CHECKING:
 
 @watching("heard")
 class Subscribers(Watcher):
-    """Who subscribes to an event gets it, whenever the subscription began (RFC 3).
+    """Who subscribes to an event gets it once, whenever the subscription began, and nobody else.
 
-    Only the owner's subscriptions count for a private event; it may be for another user, too.
+    What counts is what a party has asked for, not what the broker remembers of it (RFC 3). A
+    private event is for the owner and for one user.
     """
 
     def __init__(self, world: CoresWorld) -> None:
         super().__init__(world)
         self._owed: dict[Peer, dict[int, Event]] = {}  # by the place of each send
+        self._got: dict[Peer, set[int]] = {}  # the places of the sends, since the last pause
 
     def observe(self, record: Record) -> None:
         """Take an event that is published or received."""
@@ -31,13 +35,18 @@ class Subscribers(Watcher):
         if type(message) is not Event:  # isinstance of a Struct costs several times as much
             return
         if record.kind == Kind.SEND:
-            for peer in self.world.router.peers.values():
-                if _is_for(message, peer):
-                    self._owed.setdefault(peer, {})[record.n] = message
-        elif record.kind == Kind.RECV:
-            for peer, owed in self._owed.items():
-                if peer.name == record.party:
-                    owed.pop(record.ref, None)
+            for station in self.world.stations.values():
+                if self._is_there(station.peer) and _is_for(message, station):
+                    self._owed.setdefault(station.peer, {})[record.n] = message
+        elif record.kind == Kind.RECV and record.party in self.world.stations:
+            self._received(self.world.stations[record.party].peer, message, record.ref)
+
+    def _received(self, peer: Peer, event: Event, place: int) -> None:
+        got = self._got.setdefault(peer, set())
+        if self._owed.get(peer, {}).pop(place, None) is None:
+            how = "twice" if place in got else "and has not subscribed to it"
+            self.found(f"{peer.name} gets {event.topic} of record {place}, {how}")
+        got.add(place)
 
     def pause(self) -> None:
         """All messages were received."""
@@ -49,13 +58,19 @@ class Subscribers(Watcher):
 
     def _look(self) -> None:
         owed, self._owed = self._owed, {}
+        self._got.clear()
         for peer, events in owed.items():
-            if self.world.router.peers.get(peer.name) is peer:  # else it is gone
+            if self._is_there(peer):
                 for place, event in events.items():
                     self.found(f"{peer.name} has not got {event.topic} of record {place}")
 
+    def _is_there(self, peer: Peer) -> bool:
+        return self.world.router.peers.get(peer.name) is peer
 
-def _is_for(event: Event, peer: Peer) -> bool:
-    if event.flags & PRIVATE and not peer.rolemask & ROLE_OWNER:
+
+def _is_for(event: Event, station: Station) -> bool:
+    peer = station.peer
+    is_users = peer.rolemask & ROLE_OWNER or peer.userid == event.userid
+    if event.flags & PRIVATE and not is_users:
         return False
-    return peer.subscriptions.match(event.topic)
+    return any(glob_matches(pattern, event.topic) for pattern in station.subscribed)

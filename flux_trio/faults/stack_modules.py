@@ -110,6 +110,9 @@ class ModuleHandle(LocalHandle):
         self.station.core = core  # type: ignore[assignment]
         return core
 
+    def subscribe(self, pattern: str) -> None:
+        self.station.subscribe(pattern)
+
     def pass_in(self, ref: int, message: Message) -> None:
         """Let a message that has waited reach the module."""
         self._take_in(ref, message)

@@ -51,6 +51,7 @@ class Station:
         self.nwaiting = 0
         self.is_full = False  # requests are refused
         self.stepped = 0.0  # how far the wall clock was set since the last turn
+        self.subscribed: list[str] = []  # the patterns of events that it has asked for
         self._sender_of = sender_of
         self._links: dict[str, deque[Waiting]] = {}  # by sender
         self._held: dict[int, int] = {}  # place of a send → messages to be taken before
@@ -63,6 +64,11 @@ class Station:
         return REQUESTS_WAITING_MAX if self.is_full else self.nwaiting
 
     # --- messages
+
+    def subscribe(self, pattern: str) -> None:
+        """Subscribe to the events whose topic matches `pattern`, from now on."""
+        self.subscribed.append(pattern)
+        self.peer.subscriptions.add(pattern)
 
     @property
     def has_message(self) -> bool:

@@ -170,7 +170,7 @@ class CoresWorld:
         for service in plan.services:
             self.router.register(station.peer, service)
         for event in plan.events:
-            station.peer.subscriptions.add(event)
+            station.subscribe(event)
         self.start(station)
         if self.is_loaded(station):
             self._note_module(name, "started")
@@ -529,6 +529,6 @@ class CoresWorld:
             case Exit(reason):
                 self.crash(station.name, reason)
             case Subscribe(pattern):
-                station.peer.subscriptions.add(pattern)
+                station.subscribe(pattern)
             case _:
                 assert_never(action)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from flux_trio.broker import Peer
+from flux_trio.broker import Peer, Router
 from flux_trio.broker.subscriptions import Subscriptions
 from flux_trio.faults import Do, JobPlan, LoseClient, Plan, When, run_plan
 from flux_trio.faults.asking import draw_subscription
@@ -15,12 +16,14 @@ from flux_trio.faults.consistency import OURS
 from flux_trio.faults.heard import Subscribers, _is_for
 from flux_trio.faults.plan import Depth, plan_from_toml, plan_to_toml
 from flux_trio.faults.running import play
+from flux_trio.faults.station import Station
 from flux_trio.faults.world import EPOCH
 from flux_trio.formats.glob import Glob
 from flux_trio.messages import Event, topics
 from flux_trio.messages.types import PRIVATE
 from flux_trio.trace import Kind, Record
 
+DEPTHS = pytest.mark.parametrize("depth", ["cores", "stack"])
 CANCELED = Plan(
     1,
     jobs=(JobPlan(run=90.0),) * 3,
@@ -47,7 +50,7 @@ def heard(plan: Plan) -> list[tuple[str, float]]:
     ]
 
 
-@pytest.mark.parametrize("depth", ["cores", "stack"])
+@DEPTHS
 def test_owner_who_subscribes_gets_the_events_from_then_on(depth: Depth) -> None:
     plan = plan_from_toml(plan_to_toml(replace(CANCELED, depth=depth)))
     assert heard(plan) == [("owner", 8.0), ("owner", 20.0)]
@@ -59,7 +62,7 @@ def test_owner_subscribes_again_after_a_lost_connection() -> None:
     assert heard(replace(CANCELED, faults=(lost,)))[-1] == ("owner-1", 20.0)
 
 
-@pytest.mark.parametrize("depth", ["cores", "stack"])
+@DEPTHS
 def test_event_that_a_late_subscriber_does_not_get_is_found(
     monkeypatch: pytest.MonkeyPatch, depth: Depth
 ) -> None:
@@ -72,14 +75,66 @@ def test_event_that_a_late_subscriber_does_not_get_is_found(
     assert problem.startswith("heard: owner has not got job-exception of record ")
 
 
-def test_private_event_is_owed_to_the_owner_only() -> None:
-    event = Event("job-exception", {}, flags=int(PRIVATE))
-    for rolemask, is_owed in ((1, True), (2, False)):
-        peer = Peer("one", 1, rolemask, lambda *_: None, lambda: 0)
-        peer.subscriptions.add("job-*")
-        assert _is_for(event, peer) is is_owed
-        assert _is_for(Event("job-exception", {}), peer)
-        assert not _is_for(Event("resource-offline", {}), peer)
+@DEPTHS
+def test_subscription_that_the_broker_loses_is_found(
+    monkeypatch: pytest.MonkeyPatch, depth: Depth
+) -> None:
+    """What counts is what the owner has asked for."""
+    add = Subscriptions.add
+    kept = lambda self, pattern: None if pattern == "*" else add(self, pattern)  # noqa: E731
+    monkeypatch.setattr(Subscriptions, "add", kept)
+    plan = replace(CANCELED, depth=depth)
+    (problem,) = run_plan(plan, properties=[Subscribers]).problems
+    assert problem.startswith("heard: owner has not got job-exception of record ")
+
+
+@DEPTHS
+def test_subscription_of_a_module_that_the_broker_loses_is_found(
+    monkeypatch: pytest.MonkeyPatch, depth: Depth
+) -> None:
+    add, lost = Subscriptions.add, topics.JOB_EXCEPTION_EVENT
+    kept = lambda self, pattern: None if pattern == lost else add(self, pattern)  # noqa: E731
+    monkeypatch.setattr(Subscriptions, "add", kept)
+    problems = run_plan(replace(CANCELED, depth=depth), properties=[Subscribers]).problems
+    text = "heard: job-exec has not got job-exception of record "
+    assert any(each.startswith(text) for each in problems)
+
+
+@DEPTHS
+def test_event_that_comes_twice_is_found(monkeypatch: pytest.MonkeyPatch, depth: Depth) -> None:
+    found = Router._subscribers_to
+    monkeypatch.setattr(Router, "_subscribers_to", lambda *args: [*found(*args)] * 2)
+    broken = run_plan(replace(CANCELED, depth=depth), properties=[Subscribers]).problems
+    texts = [each for each in broken if each.startswith("heard: ")]
+    assert len(texts) == 1
+    assert texts[0].endswith(", twice")
+
+
+@DEPTHS
+def test_event_that_comes_to_one_who_did_not_ask_for_it_is_found(
+    monkeypatch: pytest.MonkeyPatch, depth: Depth
+) -> None:
+    found = Router._subscribers_to
+
+    def all_and_the_owner(router: Router, topic: str) -> list[Peer]:
+        return list(dict.fromkeys((*found(router, topic), router.peers["owner"])))
+
+    monkeypatch.setattr(Router, "_subscribers_to", all_and_the_owner)
+    (problem,) = run_plan(replace(CANCELED, depth=depth), properties=[Subscribers]).problems
+    assert problem.startswith("heard: owner gets job-exception of record ")
+    assert problem.endswith(", and has not subscribed to it")
+
+
+def test_private_event_is_for_the_owner_and_one_user() -> None:
+    event = Event("job-exception", {}, flags=int(PRIVATE), userid=7)
+    for userid, rolemask, is_for in ((1, 1, True), (7, 2, True), (8, 2, False)):
+        core: Any = None
+        station = Station("one", core, userid, rolemask, lambda _: "")
+        assert not _is_for(event, station)
+        station.subscribe("job-*")
+        assert _is_for(event, station) is is_for
+        assert _is_for(Event("job-exception", {}), station)
+        assert not _is_for(Event("resource-offline", {}), station)
 
 
 def test_subscription_is_drawn_in_a_fifth_of_the_worlds() -> None:
