@@ -95,14 +95,19 @@ class JudgeInOrder(Judge):
             ref = Placed(ref, None if ref > self._last else self._link_of(record.party, ref))
         self._monitor.observe(msgspec.structs.replace(record, n=Placed(record.n, None), ref=ref))
 
-    def _link_of(self, receiver: str, ref: int) -> Spot:
-        """Return the spot of the message sent at `ref` that a party takes up or loses."""
-        for party in self._world.parties:
-            if party.name == receiver:
-                for sender, waiting in party.station.links:
-                    if any(n == ref for n, _ in waiting):
-                        return self._spot_of_link(sender, receiver)
-        raise AssertionError(f"expected a message on its way to {receiver}, sent at {ref}")
+    def _link_of(self, party: str, ref: int) -> Spot:
+        """Return the spot of the message sent at `ref`, which `party` takes up or loses.
+
+        A party loses what waited for it. A request that waits at a module which ends is lost by its
+        sender, if it wants no response. An event waits at several parties, so `party` comes first.
+        """
+        waiting = [each for each in self._world.parties if each.name == party]
+        waiting += [each for each in self._world.parties if each.name != party]
+        for receiver in waiting:
+            for sender, messages in receiver.station.links:
+                if any(n == ref for n, _ in messages):
+                    return self._spot_of_link(sender, receiver.name)
+        raise AssertionError(f"expected a message on its way, sent at {ref}; {party} has it")
 
     def _spot_of_link(self, sender: str, receiver: str) -> Spot:
         return self.order.spot(f"link {sender}>{receiver}", ())

@@ -23,7 +23,7 @@ from flux_trio.explore import (
 )
 from flux_trio.explore.identity import identity
 from flux_trio.explore.small_world import Choice, Fire, Load, Strike, Take, WorldState
-from flux_trio.faults import Crash, Do, Drop, JobPlan, Plan, Which
+from flux_trio.faults import Crash, Do, Drop, JobPlan, Plan, Return, Which
 from flux_trio.faults.machines import JobManagerOfWorld
 from flux_trio.judge.engine.selector import payload
 from flux_trio.messages import Request, Response, topics
@@ -58,6 +58,23 @@ def test_execution_service_may_crash_and_come_back_at_any_moment() -> None:
 @pytest.mark.parametrize("name", WORLDS)
 def test_worlds_of_make_explore_begin_clean(name: str) -> None:
     report = Search(WORLDS[name]).run(300)
+    assert (report.broken, report.is_complete) == (None, False)
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        msgspec.structs.replace(SCHED, actions=(Do(0.0, "cancel"),)),
+        msgspec.structs.replace(SCHED, actions=(Do(0.0, "urgency", value=0),)),
+        msgspec.structs.replace(ONE, faults=(Crash("resource", 1),)),
+        msgspec.structs.replace(ONE, jobs=(), faults=(Crash("resource", 1),)),
+        msgspec.structs.replace(ONE, jobs=(), faults=(Return("resource", 1),)),
+    ],
+    ids=["cancel", "urgency", "resource", "no-job", "return"],
+)
+def test_request_that_wants_no_response_may_wait_at_a_module_that_ends(plan: Plan) -> None:
+    """The record of its loss names who has sent it, and not the module at which it waited."""
+    report = Search(plan, with_rules=True).run(500)
     assert (report.broken, report.is_complete) == (None, False)
 
 
