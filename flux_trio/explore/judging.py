@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from flux_trio.explore.order import Order
-from flux_trio.explore.placed import Placed, Spot
+from flux_trio.explore.placed import Placed, Spot, number_of
 from flux_trio.explore.remembered import digest
 from flux_trio.explore.settling import (
     NOTHING,
@@ -90,7 +90,7 @@ class JudgeInOrder(Judge):
     # --- the places of records
 
     def _observe(self, record: Record) -> None:
-        ref: int = record.ref
+        ref: Any = record.ref
         if ref:
             ref = Placed(ref, None if ref > self._last else self._link_of(record.party, ref))
         self._monitor.observe(msgspec.structs.replace(record, n=Placed(record.n, None), ref=ref))
@@ -119,7 +119,7 @@ class JudgeInOrder(Judge):
         self._world = world
         self._slots = stood.slots
         last = stood.standing.last
-        self._last = 0 if last is None else int(last.n)
+        self._last = 0 if last is None else number_of(last.n)
 
     def put_down(self, world: WorldState) -> tuple[Stood, bytes]:
         standing = self._monitor.put_down()
@@ -219,6 +219,6 @@ class _CausesByNumber(Causes):
 
 def _by_number(violation: Violation) -> Violation:
     record = violation.record
-    record = msgspec.structs.replace(record, n=int(record.n), ref=int(record.ref))
-    because = tuple(map(int, violation.because))
+    record = msgspec.structs.replace(record, n=number_of(record.n), ref=number_of(record.ref))
+    because = tuple(map(number_of, violation.because))
     return msgspec.structs.replace(violation, record=record, because=because)

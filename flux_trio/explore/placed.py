@@ -3,15 +3,27 @@
 A rule learns something from the number of a record only by comparing it with that of another one.
 So the numbers that a search gives to the judge are `Placed`: each knows its `Spot`, which is where
 the states of the judge have it. A comparison of two of them tells the order (`Order.note`); any
-other use of the number, such as arithmetic, raises.
+other use of the number, such as arithmetic, raises NumberUsed.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Hashable
-from typing import Any, Final, Self
+from math import inf
+from typing import Any, Final
 
 Note = Callable[["Spot", "Spot"], None]
+
+TEXT: Final = "(a record)"
+"""The text of a place, for the sentence of a violation: it is the same for every number."""
+
+
+class NumberUsed(Exception):
+    """The number of a record was used for more than a comparison with that of another record.
+
+    It is no TypeError, since those are expected elsewhere: a key of a payload may not be hashable.
+    """
 
 
 class Spot:
@@ -31,55 +43,83 @@ class Spot:
         self.others: set[Spot] = set()
 
 
-class Placed(int):
+class Placed:
     """The number of a record. `spot` is None while its transition goes on: it is a new one.
 
     A new record comes after all old ones, on each way to a state, so that comparison is not noted.
+
+    It is no `int`, since much of Python reads the value of an int without asking it: a list for an
+    index, `range`, or an encoder. It says that its class is int, so that what asks for the class is
+    told what it is told of a number in a trace. There is a record, so it is always true.
     """
 
-    spot: Spot | None
+    __slots__ = ("_number", "spot")
 
-    def __new__(cls, number: int, spot: Spot | None) -> Self:
-        made = int.__new__(cls, number)
-        made.spot = spot
-        return made
+    def __init__(self, number: int, spot: Spot | None) -> None:
+        self._number = number
+        self.spot = spot
 
-    __hash__ = None  # type: ignore[assignment]
+    @property  # type: ignore[misc]  # nobody changes it
+    def __class__(self) -> Any:
+        return int
+
+    def __repr__(self) -> str:
+        return TEXT
+
+    def __format__(self, form: str) -> str:
+        if form:
+            raise _used(f"a text of the form {form}")
+        return TEXT
+
+    def __getattr__(self, name: str) -> Any:
+        """Called for what is not defined here."""
+        if hasattr(int, name):
+            raise _used(name)
+        raise AttributeError(f"the place of a record has no {name}")
+
+
+def number_of(place: Any) -> int:
+    """Return the number of a place; of a number itself."""
+    number: int = place._number if type(place) is Placed else place
+    return number
+
+
+def _used(how: str) -> NumberUsed:
+    return NumberUsed(f"expected that places of records are compared and no more, got {how}")
 
 
 def _noting(name: str) -> Callable[[Placed, Any], Any]:
-    plain = getattr(int, name)
+    plain = getattr(operator, name)
 
     def compare(one: Placed, other: Any) -> Any:
         if type(other) is Placed:
             here, there = one.spot, other.spot
             if here is not None and there is not None and there not in here.others:
                 here.note(here, there)
-        elif other and isinstance(other, int):  # 0 says that there is no place
-            raise TypeError(f"expected a comparison with the place of a record, got {other}")
-        return plain(one, other)
+            return plain(one._number, other._number)
+        if isinstance(other, int | float):
+            if other in (0, inf, -inf):  # 0 says that there is no place
+                return plain(one._number, other)
+            raise _used(f"a comparison with {other}")
+        return NotImplemented
 
     return compare
 
 
 def _refusing(name: str) -> Callable[..., Any]:
     def refuse(*_: Any) -> Any:
-        raise TypeError(f"expected that places of records are compared and no more, got {name}")
+        raise _used(name)
 
     return refuse
 
 
 _COMPARISONS: Final = ("__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__")
-_OF_TWO: Final = (
-    *("add", "sub", "mul", "floordiv", "truediv", "mod", "divmod", "pow"),
-    *("lshift", "rshift", "and", "or", "xor"),
-)
-_OF_ONE: Final = ("__neg__", "__abs__", "__invert__", "__float__")
+_TELLING: Final = frozenset({"__hash__", "__reduce__", "__reduce_ex__", "__getstate__"})
+"""What is there for every object, and would tell the number."""
+_KEPT: Final = frozenset(dir(object)) - _TELLING | {"__bool__"}
 
 for _name in _COMPARISONS:
     setattr(Placed, _name, _noting(_name))
-for _name in _OF_TWO:
-    for _prefix in ("", "r"):
-        setattr(Placed, f"__{_prefix}{_name}__", _refusing(_name))
-for _name in _OF_ONE:
-    setattr(Placed, _name, _refusing(_name))
+for _name in {*dir(int), *_TELLING} - _KEPT:
+    if _name.startswith("__"):  # `__getattr__` has the others
+        setattr(Placed, _name, _refusing(_name))

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from flux_trio.explore.order import Order
-from flux_trio.explore.placed import Placed, Spot
+from flux_trio.explore.placed import Placed, Spot, number_of
 from flux_trio.judge import Move, mover
 from flux_trio.judge.engine.knowing import Knowledge, Known
 
@@ -97,16 +97,16 @@ class Settler:
             origin = origins.setdefault(spot, [])
 
             def settle(
-                place: int,
+                place: Any,
                 spot: Spot = spot,
                 stand: list[Placed] = stand,
                 origin: list[Placed] = origin,
-            ) -> int:
+            ) -> Any:
                 if not place:
                     return 0
                 assert type(place) is Placed, (spot.name, place)
                 origin.append(place)
-                settled = Placed(place, spot)
+                settled = Placed(number_of(place), spot)
                 stand.append(settled)
                 return settled
 
@@ -120,7 +120,7 @@ class Settler:
 
 def numbers_of(places: Places) -> Numbers:
     """Return the numbers of places."""
-    return {spot: tuple(map(int, stand)) for spot, stand in places.items()}
+    return {spot: tuple(map(number_of, stand)) for spot, stand in places.items()}
 
 
 def _fields_of(type_: Any) -> dict[str, Move]:
@@ -192,13 +192,13 @@ def settle_known(known: Known, order: Order, origins: Origins) -> SettledKnown:
     turns, answered, asked = known
     places: Places = {}
 
-    def settle(place: int, name: str, key: Hashable, *, is_read: bool) -> int:
+    def settle(place: Any, name: str, key: Hashable, *, is_read: bool) -> Any:
         if not place:
             return 0
         assert type(place) is Placed, (name, place)
         spot = order.spot(name, key)
         origins.setdefault(spot, []).append(place)
-        settled = place if place.spot is spot else Placed(place, spot)
+        settled = place if place.spot is spot else Placed(number_of(place), spot)
         if is_read:
             places[spot] = (settled,)
         return settled

@@ -13,6 +13,7 @@ from typing import Any, Final
 from flux_trio.explore import Search
 from flux_trio.explore.identity import identity
 from flux_trio.explore.judging import Stood
+from flux_trio.explore.placed import number_of
 from flux_trio.explore.small_world import WorldState
 from flux_trio.faults import Plan
 from flux_trio.judge import Monitor, Standing
@@ -73,4 +74,4 @@ def in_order(standing: Standing, world: WorldState) -> Hashable:
 def _plain(type_: Any, state: Any) -> Any:
     """Return a state with numbers in place of places that note what they are compared with."""
     move = mover(type_)
-    return state if move is None else move(state, int)
+    return state if move is None else move(state, number_of)

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import json
+import marshal
+import math
 import operator
+import pickle
 from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import msgspec
@@ -13,14 +20,15 @@ from flux_trio.explore import Report, Search
 from flux_trio.explore.identity import identity
 from flux_trio.explore.judging import Stood
 from flux_trio.explore.order import ALL, SAME, Order
-from flux_trio.explore.placed import Placed, Spot
+from flux_trio.explore.placed import TEXT, NumberUsed, Placed, Spot, number_of
 from flux_trio.explore.small_world import Choice, WorldState
 from flux_trio.faults import Crash, Do, JobPlan, Plan
+from flux_trio.judge import Monitor
 from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import Broken, Rules, Step, job_id, logged, no_key, received
 from flux_trio.judge.engine.selector import ANY_TOPIC, topic_of
-from flux_trio.judge.engine.view import Live
+from flux_trio.judge.engine.view import Live, View
 from flux_trio.judge.rules import ALL_RULES
 from flux_trio.messages import topics
 from flux_trio.trace import Record
@@ -35,7 +43,7 @@ RULES_OF_JUDGE = "flux_trio.explore.judging.ALL_RULES"
 # --- places that are compared
 
 
-def two(order: Order, keys: tuple[object, object] = ((), ())) -> tuple[Placed, Placed]:
+def two(order: Order, keys: tuple[object, object] = ((), ())) -> tuple[Any, Any]:
     """An older and a newer place at two spots."""
     return Placed(3, order.spot("one", keys[0])), Placed(5, order.spot("other", keys[1]))
 
@@ -47,7 +55,8 @@ def two(order: Order, keys: tuple[object, object] = ((), ())) -> tuple[Placed, P
 def test_comparison_of_two_places_is_learned(compare: Callable[[int, int], object]) -> None:
     order = Order()
     one, other = two(order)
-    assert str(compare(one, other)) == str(compare(3, 5))
+    found, plain = compare(one, other), compare(3, 5)
+    assert number_of(found) == plain
     assert order.pairs == {("one", "other"): SAME}
     assert order.nlearned == 1
     compare(one, other)
@@ -66,33 +75,95 @@ def test_comparison_within_a_collection_is_learned(compare: Callable[[Any], obje
 def test_comparison_with_a_new_record_or_with_no_place_is_not_learned() -> None:
     order = Order()
     one, _ = two(order)
-    assert one < Placed(9, None)
+    new: Any = Placed(9, None)
+    assert one < new
     assert one > 0
+    assert one < math.inf
     assert one != None  # noqa: E711 - the comparison itself
     assert one
-    assert f"{one}" == "3"
+    assert isinstance(one, int)
     assert order.pairs == {}
 
 
-@pytest.mark.parametrize(
-    "use",
-    [
-        lambda place: place + 1,
-        lambda place: 1 + place,
-        lambda place: place - 1,
-        lambda place: 9 - place,
-        lambda place: place << 1,
-        lambda place: -place,
-        lambda place: place < 4,
-        lambda place: {place},
-        lambda place: {place: 1},
-        lambda place: hash((place,)),
-    ],
-)
-def test_any_other_use_of_the_number_of_a_record_raises(use: Callable[[Placed], object]) -> None:
+def test_text_of_the_number_of_a_record_does_not_tell_it() -> None:
+    one, other = two(Order())
+    assert f"{one}" == f"{other}" == str(one) == repr(other) == TEXT
+
+
+USES: dict[str, Callable[[Any], object]] = {
+    "place + 1": lambda place: place + 1,
+    "1 + place": lambda place: 1 + place,
+    "place - 1": lambda place: place - 1,
+    "9 - place": lambda place: 9 - place,
+    "place << 1": lambda place: place << 1,
+    "2 ** place": lambda place: 2**place,
+    "-place": operator.neg,
+    "+place": operator.pos,
+    "~place": operator.invert,
+    "abs": abs,
+    "round": round,
+    "int": int,
+    "float": float,
+    "complex": complex,
+    "Fraction": Fraction,
+    "Decimal": Decimal,
+    "divmod": lambda place: divmod(place, 2),
+    "sum": lambda place: sum([place]),
+    "index": operator.index,
+    "range": lambda place: range(place, 9),
+    "item": lambda place: list(range(9))[place],
+    "times": lambda place: [0] * place,
+    "floor": math.floor,
+    "ceil": math.ceil,
+    "trunc": math.trunc,
+    "sqrt": math.sqrt,
+    "gcd": lambda place: math.gcd(place, 9),
+    "hex": hex,
+    "chr": chr,
+    "real": lambda place: place.real,
+    "imag": lambda place: place.imag,
+    "numerator": lambda place: place.numerator,
+    "denominator": lambda place: place.denominator,
+    "conjugate": lambda place: place.conjugate(),
+    "bit_length": lambda place: place.bit_length(),
+    "bit_count": lambda place: place.bit_count(),
+    "to_bytes": lambda place: place.to_bytes(8, "big"),
+    "as_integer_ratio": lambda place: place.as_integer_ratio(),
+    "form": lambda place: f"{place:09}",
+    "%d": lambda place: "%d" % place,  # noqa: UP031 - this way, too
+    "json": json.dumps,
+    "msgspec": msgspec.json.encode,
+    "marshal": marshal.dumps,
+    "pickle": pickle.dumps,
+    "copy": copy.copy,
+    "< 4": lambda place: place < 4,
+    "< 4.5": lambda place: place < 4.5,
+    "4 < place": lambda place: 4 < place,  # noqa: SIM300 - this way, too
+    "== 3": lambda place: place == 3,
+    "== True": lambda place: place == True,  # noqa: E712 - this way, too
+    "== Fraction": lambda place: place == Fraction(3),
+    "in range": lambda place: place in range(9),
+    "set": lambda place: {place},
+    "key": lambda place: {place: 1},
+    "hash": lambda place: hash((place,)),
+}
+"""Uses of a number other than a comparison with that of another record."""
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_any_other_use_of_the_number_of_a_record_raises(use: Callable[[Any], object]) -> None:
     one, _ = two(Order())
-    with pytest.raises(TypeError):
+    with pytest.raises((NumberUsed, TypeError, ValueError)):  # the last two are those of C
         use(one)
+
+
+def test_number_of_a_record_is_no_key_of_the_states_of_a_view() -> None:
+    """A monitor takes it that no state has a key that is not hashable: this must not pass so."""
+    monitor = Monitor(ALL_RULES, {})
+    view = next(each for each, _ in monitor.kept() if isinstance(each, View))
+    assert monitor.at(view, ([],)) is None
+    with pytest.raises(NumberUsed):
+        monitor.at(view, two(Order())[0])
 
 
 def test_places_with_different_keys_are_compared_whatever_the_keys_are() -> None:
@@ -208,6 +279,24 @@ def test_violation_that_the_order_alone_shows_is_found(
     broken = Search(CANCEL, with_rules=True).run().broken
     assert broken is not None
     assert (broken.name, len(broken.path)) == ("planted", 8)
+
+
+READINGS: dict[str, Callable[[Any, Any], bool]] = {
+    "int": lambda a, b: int(a) < int(b),
+    "+": lambda a, b: +a < +b,
+    "range": lambda a, b: len(range(a, b)) > 0,
+    "form": lambda a, b: f"{a:09}" < f"{b:09}",
+    "key": lambda a, b: min((a, b), key=int) is a,
+}
+
+
+@pytest.mark.parametrize("is_broken", READINGS.values(), ids=READINGS)
+def test_search_ends_with_an_error_if_a_rule_reads_the_number_of_a_record(
+    monkeypatch: pytest.MonkeyPatch, is_broken: Callable[[int, int], bool]
+) -> None:
+    monkeypatch.setattr(RULES_OF_JUDGE, (*ALL_RULES, *planted(is_broken).all))
+    with pytest.raises(NumberUsed):
+        Search(CANCEL, with_rules=True).run()
 
 
 def test_without_the_order_one_of_these_violations_is_missed(
