@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from flux_trio.explore.remembered import digest
 from flux_trio.explore.settling import (
     NOTHING,
     KnowledgeRead,
+    Numbering,
     Numbers,
     Origins,
     Places,
@@ -82,6 +84,7 @@ class JudgeInOrder(Judge):
             number = f" ({count[name]})" if count[name] > 1 else ""
             self._settlers[slot] = Settler(name + number, each.type, order)
         self._slots = (NOTHING,) * len(self._monitor.slots)
+        self._rests = Numbering()
         self._last = 0
 
     def _make(self) -> Monitor:
@@ -135,12 +138,13 @@ class JudgeInOrder(Judge):
         numbers = links | numbers_of(known.places)
         for settled in slots:
             numbers |= settled.numbers
-        shape = hash((standing.facts, tuple([each.shape for each in slots])))
         parties = tuple([party.name for party in world.parties])
-        order = hash((known.shape, parties, inboxes(world), self.order.signs(numbers)))
+        rest = self._rests.of((standing.facts, known.shape, parties, inboxes(world)))
+        shape = array("Q", [rest, *[each.shape for each in slots]])
+        signs = array("b", self.order.signs(numbers))
         states = (standing.states[0], *[settled.held for settled in slots[1:]])
         stood = Stood(standing._replace(states=states, known=known.known), slots)
-        return stood, digest(repr((shape, order)).encode())
+        return stood, digest(shape.tobytes() + signs.tobytes())
 
     def _settled(self, standing: Standing, origins: Origins) -> tuple[Settled, ...]:
         return tuple(

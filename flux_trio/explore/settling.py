@@ -25,8 +25,19 @@ Origins = dict[Spot, list[Placed]]
 """By spot: the places that stand there now, as they stood before the transition."""
 
 
+class Numbering(dict[Hashable, int]):
+    """Numbers for values: two have the same number if they are equal, and of one class.
+
+    A hash would not do: those of -1 and -2 are the same. 0 is left for NOTHING.
+    """
+
+    def of(self, value: Hashable) -> int:
+        """Return the number of a value."""
+        return self.setdefault((type(value), value), len(self) + 1)
+
+
 class _One(NamedTuple):
-    """A state of a view or rule, a hash of it without its places, and these."""
+    """A state of a view or rule, the number of it without its places, and these."""
 
     state: Any
     shape: int
@@ -55,6 +66,7 @@ class Settler:
     def __init__(self, name: str, type_: Any, order: Order) -> None:
         self._name = name
         self._order = order
+        self._shapes = Numbering()
         self._move: Any = mover(type_)
         self._fields = None if self._move is None else _fields_of(type_)
 
@@ -80,14 +92,14 @@ class Settler:
         for one in ones:
             for spot, stand in one.places.items():
                 places[spot] = (*places[spot], *stand) if spot in places else stand
-        shape = hash(tuple([(key, one.shape) for key, one in zip(keys, ones, strict=True)]))
+        shape = self._shapes.of((keys, tuple([one.shape for one in ones])))
         states = tuple([one.state for one in ones])
         settled = tuple(zip(keys, states, strict=True))
         return Settled(settled, keys, states, tuple(ones), shape, places, numbers_of(places))
 
     def _settle_one(self, key: Hashable, state: Any, origins: Origins) -> _One:
         if self._fields is None:
-            return _One(state, hash(state), {})
+            return _One(state, self._shapes.of(state), {})
         names = _names_in(key)
         places: Places = {}
         changes = {}
@@ -115,7 +127,7 @@ class Settler:
             if stand:
                 places[spot] = tuple(stand)
         settled_state = _replaced(state, changes)
-        return _One(settled_state, hash(self._move(settled_state, bool)), places)
+        return _One(settled_state, self._shapes.of(self._move(settled_state, bool)), places)
 
 
 def numbers_of(places: Places) -> Numbers:

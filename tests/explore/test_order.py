@@ -8,7 +8,7 @@ import marshal
 import math
 import operator
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -21,6 +21,7 @@ from flux_trio.explore.identity import identity
 from flux_trio.explore.judging import Stood
 from flux_trio.explore.order import ALL, SAME, Order
 from flux_trio.explore.placed import TEXT, NumberUsed, Placed, Spot, number_of
+from flux_trio.explore.settling import Numbering
 from flux_trio.explore.small_world import Choice, WorldState
 from flux_trio.faults import Crash, Do, JobPlan, Plan
 from flux_trio.judge import Monitor
@@ -309,6 +310,62 @@ def test_without_the_order_one_of_these_violations_is_missed(
             patched.setattr(RULES_OF_JUDGE, (*ALL_RULES, *planted(is_broken).all))
             found.append(Search(CANCEL, with_rules=True).run().broken)
     assert [each is None for each in found].count(True) == 1
+
+
+class _First(Live, frozen=True, gc=False):
+    """Who has heard, and once both have, a value that says who was the first."""
+
+    heard: str = ""
+    value: Any = None
+
+
+def telling(of_exec: object, of_sched: object, wrong: object) -> Rules:
+    """A rule whose state has a value, which decides."""
+    rules = Rules()
+
+    @rules.rule(
+        "planted",
+        received("event", topics.JOB_EXCEPTION_EVENT),
+        received("request", topics.SCHED_CANCEL),
+        received("response", topics.SCHED_ALLOC),
+        key=no_key,
+        state=_First,
+    )
+    def rule(state: Any, record: Record, _facts: Facts) -> Step:
+        first = state or _First()
+        topic = topic_of(record)
+        if topic == topics.SCHED_ALLOC:
+            is_wrong = first.heard == "both" and first.value == wrong
+            return Step(first, broken=Broken("in the wrong order") if is_wrong else None)
+        if record.party not in ("job-exec", "sched") or first.heard in ("both", record.party):
+            return Step(first)
+        if not first.heard:
+            return Step(_First(record.party))
+        return Step(_First("both", of_exec if first.heard == "job-exec" else of_sched))
+
+    return rules
+
+
+@pytest.mark.parametrize(
+    "values", [(1, 2), (-1, -2), (1, 1 << 61), (0, (1 << 61) - 1), ("", 0), (False, "")], ids=repr
+)
+@pytest.mark.parametrize("wrong", [0, 1])
+def test_violation_that_a_value_of_a_rule_alone_shows_is_found(
+    monkeypatch: pytest.MonkeyPatch, values: tuple[object, object], wrong: int
+) -> None:
+    monkeypatch.setattr(RULES_OF_JUDGE, (*ALL_RULES, *telling(*values, values[wrong]).all))
+    broken = Search(CANCEL, with_rules=True).run().broken
+    assert broken is not None
+    assert (broken.name, len(broken.path)) == ("planted", 8)
+
+
+def test_values_have_one_number_if_they_are_equal_and_of_one_class() -> None:
+    numbering = Numbering()
+    values: list[Hashable] = [-1, -2, 1, True, 1.0, 1 << 61, 0, False, "", (), None, (1,), _First()]
+    numbers = [numbering.of(each) for each in values]
+    assert numbers == list(range(1, len(values) + 1))
+    assert [numbering.of(each) for each in values] == numbers
+    assert numbering.of((True,)) == numbering.of((1,))  # see explore.md
 
 
 def test_violations_of_one_transition_have_a_cause(monkeypatch: pytest.MonkeyPatch) -> None:
