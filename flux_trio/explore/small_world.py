@@ -23,6 +23,7 @@ from flux_trio.faults.catalogue import Crash, Fault, Return, Unload
 from flux_trio.faults.jobs import Jobs
 from flux_trio.faults.parties import OWNER
 from flux_trio.faults.plan import Plan
+from flux_trio.faults.reached import name_of_fault
 from flux_trio.faults.running import config_of, surroundings_of
 from flux_trio.faults.station import Station, StationState, Waiting
 from flux_trio.faults.user import Owner
@@ -33,6 +34,8 @@ from flux_trio.trace import Sink
 
 INGEST: Final = "job-ingest"
 LEFT_OUT: Final = ("job-list",)
+_OF_LEFT_OUT: Final = ("watch",)
+"""Requests that a module which is left out answers: a client would ask again without end."""
 MORTAL: Final = ("sched", "job-exec", "resource")
 """Modules that faults may end: the cores of the others live as long as the world."""
 
@@ -352,8 +355,13 @@ def _check(plan: Plan) -> None:
     for fault in plan.faults:
         if not isinstance(fault, Crash | Return | Unload) or fault.module not in MORTAL:
             raise UnsuitablePlan(
-                f"expected faults crash, return and unload of {', '.join(MORTAL)}, got {fault}"
+                f"expected faults crash, return and unload of {', '.join(MORTAL)}, "
+                f"got {name_of_fault(fault)}"
             )
+    for action in plan.actions:
+        if action.what in _OF_LEFT_OUT:
+            without = f"expected actions that do without {', '.join(LEFT_OUT)}, which is not loaded"
+            raise UnsuitablePlan(f"{without}, got {action.what}")
     if (plan.depth, plan.store) != ("cores", "memory"):
         where = f"depth {plan.depth} with the store {plan.store}"
         raise UnsuitablePlan(

@@ -103,7 +103,7 @@ def test_directory_that_cannot_be_made_is_refused_before_the_search(tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("source", "said"),
-    [("nothing", "expected a file or one of the worlds exec-crash"), ("crash.toml", "got Crash")],
+    [("nothing", "expected a file or one of the worlds exec-crash"), ("crash.toml", "got crash kvs")],
 )
 def test_what_is_not_explored(tmp_path: Path, source: str, said: str) -> None:
     written(tmp_path / "crash.toml", Plan(seed=0, faults=(Crash("kvs", 1),)))
@@ -114,3 +114,11 @@ def test_what_is_not_explored(tmp_path: Path, source: str, said: str) -> None:
 
 def test_missing_world() -> None:
     assert explore().exit_code == 2
+
+
+def test_file_that_is_no_text_is_no_plan(tmp_path: Path) -> None:
+    path = tmp_path / "plan.toml"
+    path.write_bytes(bytes(range(256)))
+    result = explore(path)
+    assert result.exit_code == 2
+    assert "expected a plan as TOML, got bytes that are no UTF-8 text" in result.stderr

@@ -24,6 +24,7 @@ from flux_trio.explore import (
 from flux_trio.explore.identity import identity
 from flux_trio.explore.small_world import Choice, Fire, Load, Strike, Take, WorldState
 from flux_trio.faults import Crash, Do, Drop, JobPlan, Plan, Return, Which
+from flux_trio.faults.catalogue import GuestFlood, When
 from flux_trio.faults.machines import JobManagerOfWorld
 from flux_trio.judge.engine.selector import payload
 from flux_trio.messages import Request, Response, topics
@@ -35,6 +36,7 @@ from flux_trio.views import story_text
 ONE = Plan(seed=0, nnodes=1, cores=1, jobs=(JobPlan(),))
 EXEC = msgspec.structs.replace(WORLDS["exec-crash"], jobs=(JobPlan(run=0.0),))
 SCHED = msgspec.structs.replace(ONE, faults=(Crash("sched", 1),))
+FLOOD = GuestFlood(When("job-exec.start", 1))
 SEEDS = range(20)
 
 
@@ -308,8 +310,13 @@ def test_interrupt_leaves_the_report_so_far() -> None:
 @pytest.mark.parametrize(
     ("plan", "said"),
     [
-        (msgspec.structs.replace(ONE, faults=(Crash("job-manager", 1),)), "got Crash"),
-        (msgspec.structs.replace(ONE, faults=(Drop(Which("sched.alloc")),)), "got Drop"),
+        (msgspec.structs.replace(ONE, faults=(Crash("job-manager", 1),)), "got crash job-manager$"),
+        (msgspec.structs.replace(ONE, faults=(Drop(Which("sched.alloc")),)), "got drop$"),
+        (msgspec.structs.replace(ONE, faults=(FLOOD,)), "got guest-flood$"),
+        (
+            msgspec.structs.replace(ONE, actions=(Do(0.0, "watch"),)),
+            "^expected actions that do without job-list, which is not loaded, got watch$",
+        ),
         (msgspec.structs.replace(ONE, plugins=("mine.py",)), "plugins"),
         (msgspec.structs.replace(ONE, depth="stack"), "not depth stack with the store memory"),
         (msgspec.structs.replace(ONE, store="sqlite"), "not depth cores with the store sqlite"),

@@ -109,4 +109,4 @@ def _plan_of(source: str) -> Plan:
     if not Path(source).exists():
         names = ", ".join(WORLDS)
         raise NoPlan(f"expected a file or one of the worlds {names}, got {source}")
-    return read_plan(source)
+    return read_plan(source, expected="a plan as TOML")
