@@ -103,7 +103,10 @@ def test_directory_that_cannot_be_made_is_refused_before_the_search(tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("source", "said"),
-    [("nothing", "expected a file or one of the worlds exec-crash"), ("crash.toml", "got crash kvs")],
+    [
+        ("nothing", "expected a file or one of the worlds exec-crash"),
+        ("crash.toml", "got crash kvs"),
+    ],
 )
 def test_what_is_not_explored(tmp_path: Path, source: str, said: str) -> None:
     written(tmp_path / "crash.toml", Plan(seed=0, faults=(Crash("kvs", 1),)))
