@@ -300,4 +300,4 @@ class Reborn(RuleBasedStateMachine):
 
 
 TestReborn = Reborn.TestCase
-TestReborn.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
+TestReborn.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)

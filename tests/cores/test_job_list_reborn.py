@@ -183,4 +183,4 @@ class Reborn(RuleBasedStateMachine):
 
 
 TestReborn = Reborn.TestCase
-TestReborn.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestReborn.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
