@@ -38,10 +38,9 @@ from flux_trio.judge.views.scheduling import (
 )
 from flux_trio.judge.views.suspending import SUSPENDING, may_be_suspended
 from flux_trio.messages import Request, topics
-from flux_trio.protocols import STATE_TOPICS, JobState
 from flux_trio.trace import Record
 
-IN_SCHED: Final = STATE_TOPICS[JobState.SCHED]
+IN_SCHED: Final = "job.state.sched"
 """The hook at which plugins are asked about a job that has come into SCHED."""
 
 LATE_S: Final = 1.0
