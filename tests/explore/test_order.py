@@ -240,6 +240,14 @@ def test_search_that_knows_what_is_compared_begins_once() -> None:
     assert Search(ONE, with_rules=True).run().nbegun == 1
 
 
+CONCERNED = (
+    received("event", topics.JOB_EXCEPTION_EVENT),
+    received("request", topics.SCHED_CANCEL),
+    received("response", topics.SCHED_ALLOC),
+)
+"""What planted rules look at: the end of a job, as two parties hear of it, and an answer."""
+
+
 class _Both(Live, frozen=True, gc=False):
     """Where the execution service heard of the exception, and where the scheduler of the cancel."""
 
@@ -253,9 +261,7 @@ def planted(is_broken: Callable[[int, int], bool]) -> Rules:
 
     @rules.rule(
         "planted",
-        received("event", topics.JOB_EXCEPTION_EVENT),
-        received("request", topics.SCHED_CANCEL),
-        received("response", topics.SCHED_ALLOC),
+        *CONCERNED,
         key=no_key,
         state=_Both,
     )
@@ -325,9 +331,7 @@ def telling(of_exec: object, of_sched: object, wrong: object) -> Rules:
 
     @rules.rule(
         "planted",
-        received("event", topics.JOB_EXCEPTION_EVENT),
-        received("request", topics.SCHED_CANCEL),
-        received("response", topics.SCHED_ALLOC),
+        *CONCERNED,
         key=no_key,
         state=_First,
     )

@@ -75,14 +75,23 @@ def test_event_that_a_late_subscriber_does_not_get_is_found(
     assert problem.startswith("heard: owner has not got job-exception of record ")
 
 
+def lose(monkeypatch: pytest.MonkeyPatch, lost: str) -> None:
+    """Let the broker lose each subscription to a pattern."""
+    add = Subscriptions.add
+
+    def keep(self: Subscriptions, pattern: str) -> None:
+        if pattern != lost:
+            add(self, pattern)
+
+    monkeypatch.setattr(Subscriptions, "add", keep)
+
+
 @DEPTHS
 def test_subscription_that_the_broker_loses_is_found(
     monkeypatch: pytest.MonkeyPatch, depth: Depth
 ) -> None:
     """What counts is what the owner has asked for."""
-    add = Subscriptions.add
-    kept = lambda self, pattern: None if pattern == "*" else add(self, pattern)  # noqa: E731
-    monkeypatch.setattr(Subscriptions, "add", kept)
+    lose(monkeypatch, "*")
     plan = replace(CANCELED, depth=depth)
     (problem,) = run_plan(plan, properties=[Subscribers]).problems
     assert problem.startswith("heard: owner has not got job-exception of record ")
@@ -92,9 +101,7 @@ def test_subscription_that_the_broker_loses_is_found(
 def test_subscription_of_a_module_that_the_broker_loses_is_found(
     monkeypatch: pytest.MonkeyPatch, depth: Depth
 ) -> None:
-    add, lost = Subscriptions.add, topics.JOB_EXCEPTION_EVENT
-    kept = lambda self, pattern: None if pattern == lost else add(self, pattern)  # noqa: E731
-    monkeypatch.setattr(Subscriptions, "add", kept)
+    lose(monkeypatch, topics.JOB_EXCEPTION_EVENT)
     problems = run_plan(replace(CANCELED, depth=depth), properties=[Subscribers]).problems
     text = "heard: job-exec has not got job-exception of record "
     assert any(each.startswith(text) for each in problems)
