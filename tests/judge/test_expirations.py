@@ -31,3 +31,12 @@ def test_refusal_of_an_update_that_the_scheduler_allows_is_named(is_of_update: b
     trace = hand_made(*ATTACHED, *EVENTS, *steps, ALLOWED, REFUSED)
     found = [each.clause for each in judge(trace, ALL_RULES, cut=True).violations]
     assert ("27.criteria.12" in found) == is_of_update
+
+
+@pytest.mark.parametrize("in_force", [0, 99])
+def test_allowed_expiration_that_is_in_force_already_is_not_of_the_update(in_force: int) -> None:
+    """27.criteria.12: a scheduler that has just begun is told it again, while an update is open."""
+    update = made_event(JOB, "resource-update", expiration=in_force)
+    trace = hand_made(*ATTACHED, *EVENTS, update, UPDATE, ASKED, ALLOWED, REFUSED)
+    found = [each.clause for each in judge(trace, ALL_RULES, cut=True).violations]
+    assert ("27.criteria.12" in found) == (in_force != PROPOSAL["expiration"])

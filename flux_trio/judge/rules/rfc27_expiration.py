@@ -307,7 +307,12 @@ def enosys_counts_as_success(record: Record, seen: Seen) -> Said:
     return bool(_of_nobody(seen.at(VERDICTS, job_id(record)) or ()))
 
 
-@RULES.judge("27.criteria.12", UPDATED, sent("response", UPDATE), views=[WISHES, VERDICTS, LIFE])
+@RULES.judge(
+    "27.criteria.12",
+    UPDATED,
+    sent("response", UPDATE),
+    views=[WISHES, VERDICTS, LIFE, IN_FORCE],
+)
 def an_expiration_can_be_adjusted(record: Record, seen: Seen) -> Said:
     if record.message is None:
         return seen.at(VERDICTS, job_id(record)) is not None
@@ -317,6 +322,8 @@ def an_expiration_can_be_adjusted(record: Record, seen: Seen) -> Said:
     life: Life | None = seen.at(LIFE, jobid)
     if life is None or life.state != RUN:
         return None  # the job ended before the scheduler answered
+    if verdict.expiration == seen.at(IN_FORCE, jobid):
+        return None  # it was told again what is in force, while the update was open
     text = f"job {jobid}: {UPDATE} fails, although the scheduler allows it"
     return Broken(text, (verdict.n,))
 
