@@ -84,16 +84,18 @@ class ImportParam(click.ParamType[Any]):
 
     def load(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return what the text names; what cannot be imported is a usage error."""
+        from flux_trio.jobtap.failures import attempt
+
         module, _, name = value.partition(":")
         if not (module and name):
             self.fail(f"expected {self.name}, got {value}", param, ctx)
         here = str(Path.cwd())
         if here not in sys.path:
             sys.path.append(here)  # the workers have the same path
-        try:
-            return getattr(importlib.import_module(module), name)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a module does
+        found, error = attempt(lambda: getattr(importlib.import_module(module), name))
+        if error is not None:
             self.fail(f"{value}: {_raised_text(error)}", param, ctx)
+        return found
 
 
 def _raised_text(error: BaseException) -> str:
@@ -124,15 +126,16 @@ class ExecutorParam(ImportParam):
         """Return the callable; another thing that it returns is a usage error then."""
         from concurrent.futures import Executor
 
+        from flux_trio.jobtap.failures import attempt
+
         expected = f"{value}: expected a callable that returns an Executor"
         make = self.load(value, param, ctx)
         if not callable(make):
             self.fail(f"{expected}, got {make!r}", param, ctx)
 
         def made() -> Executor:
-            try:
-                executor = make()
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's own code
+            executor, error = attempt(make)
+            if error is not None:
                 self.fail(f"{expected}; it raised {_raised_text(error)}", param, ctx)
             if not isinstance(executor, Executor):
                 self.fail(f"{expected}; it returned {executor!r}", param, ctx)
@@ -149,7 +152,7 @@ class PropertyParam(ImportParam):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the text."""
         from flux_trio.faults import Property
-        from flux_trio.faults.telling import clause_names, property_names
+        from flux_trio.faults.telling import name_refusal
 
         found = self.load(value, param, ctx)
         if not isinstance(found, Property):
@@ -159,7 +162,7 @@ class PropertyParam(ImportParam):
                 param,
                 ctx,
             )
-        if refusal := found.name_refusal(clause_names() | property_names()):
+        if refusal := name_refusal(found.name):
             self.fail(f"{value}: {refusal}", param, ctx)
         return str(value)
 

@@ -23,6 +23,7 @@ from flux_trio.faults.plan import PluginFile
 from flux_trio.faults.plugin_files import host_of
 from flux_trio.faults.plugins import USUAL, Answering, PluginsOfWorld
 from flux_trio.formats import Idset, ResourceSet
+from flux_trio.jobtap.calls import note_of
 from flux_trio.jobtap.watchdog import Watchdog
 from flux_trio.protocols import AskHook, HookAnswer, HookAnswered
 from flux_trio.trace import Kind
@@ -157,8 +158,7 @@ class JobManagerOfWorld(JobManagerAtOnce):
 
     def _note_call(self, question: AskHook, error: str | None, duration: float) -> None:
         jobid = None if question.job is None else question.job.id
-        note = {"plugin": FAULTY, "hook": question.topic, "id": jobid, "result": None}
-        self.note_all(Kind.HOOK, [{**note, "error": error, "duration": duration}])
+        self.note_all(Kind.HOOK, [note_of(FAULTY, question.topic, jobid, None, error, duration)])
 
     def _forget(self, ticket: int) -> None:
         if self._late.pop(ticket, None) is not None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -56,12 +56,6 @@ class Property:
         except Exception as error:
             error.add_note(f"The property {self.name} has raised this.")
             raise
-
-    def name_refusal(self, taken: Container[str]) -> str:
-        """Return why a property of a user cannot have this name; "" if it is not `taken`."""
-        if self.name not in taken:
-            return ""
-        return f"the name {self.name} is that of a property of flux-trio"
 
     def watch(self, world: CoresWorld) -> Watcher:
         """Return what looks at the records of `world`."""

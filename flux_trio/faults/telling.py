@@ -48,6 +48,13 @@ def property_names() -> frozenset[str]:
     return frozenset(PROPERTIES) | {each.name for each in Setup().all_properties()}
 
 
+def name_refusal(name: str) -> str:
+    """Return why a property of a user cannot have this name; "" if it can."""
+    if name not in clause_names() and name not in property_names():
+        return ""
+    return f"the name {name} is that of a property of flux-trio"
+
+
 def tell_story(plan: Plan, broken: str = "", properties: Iterable[Property] = ()) -> Story | None:
     """Play `plan` and return how it breaks `broken`; None if it does not.
 

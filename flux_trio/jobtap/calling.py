@@ -161,7 +161,7 @@ class Caller:
             _report(error, text)
             self._silence_after(error)
             note = note_of(
-                entry, entry.label, None, None, describe(error), self.given.now() - began
+                entry.plugin, entry.label, None, None, describe(error), self.given.now() - began
             )
             self.given.note_all(HOOK, [note])
 
@@ -192,7 +192,7 @@ class Caller:
         ended, t_ended = self._now(), perf_counter()
         entry.spent(t_ended - t_began)
         jobid = None if view is None else view.id
-        self._note_all(HOOK, [note_of(entry, hook, jobid, result, problem, ended - began)])
+        self._note_all(HOOK, [note_of(entry.plugin, hook, jobid, result, problem, ended - began)])
         return ended, t_ended
 
     def _blocked(self, running: tuple[Entry | str, JobView | None], stack: str) -> None:

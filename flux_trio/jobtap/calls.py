@@ -66,11 +66,11 @@ class Call(NamedTuple):
 
 
 def note_of(
-    entry: Entry, hook: str, jobid: int | None, result: Any, error: str | None, duration: float
+    plugin: str, hook: str, jobid: int | None, result: Any, error: str | None, duration: float
 ) -> dict[str, Any]:
     """Return the trace record of a call; `duration` is in seconds."""
     return {
-        "plugin": entry.plugin,
+        "plugin": plugin,
         "hook": hook,
         "id": jobid,
         "result": result,
@@ -83,7 +83,7 @@ def notes_of_many(
     entry: Entry, hook: str, views: Sequence[JobView], said: Sequence[Any], duration: float
 ) -> list[dict[str, Any]]:
     """Return the trace records of a call about many jobs; `duration` is for each of them."""
-    common = note_of(entry, hook, None, None, None, duration)
+    common = note_of(entry.plugin, hook, None, None, None, duration)
     return [
         {**common, "id": view.id, "result": value if type(value) is int else shown(value)}
         for view, value in zip(views, said, strict=True)

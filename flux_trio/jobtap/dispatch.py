@@ -315,7 +315,9 @@ class Dispatcher(Caller):
                     entry.spent(spent)
                     if series.is_traced:
                         result = None if said is None else shown(said)
-                        series.notes.append(note_of(entry, topic, jobid, result, None, spent))
+                        series.notes.append(
+                            note_of(entry.plugin, topic, jobid, result, None, spent)
+                        )
                     t_began = t_ended
                     continue
                 self._note_calls(series)

@@ -32,7 +32,7 @@ from flux_trio.faults.catalogue.plugins import FAULTY
 from flux_trio.faults.missed import missed, missed_text
 from flux_trio.faults.plan import Depth, PluginFile, plan_to_toml
 from flux_trio.faults.plugin_files import check_files
-from flux_trio.faults.telling import clause_names, property_names
+from flux_trio.faults.telling import name_refusal
 from flux_trio.formats import FormatError
 from flux_trio.jobtap import reporting_failures
 from flux_trio.messages import Event, Request, Response
@@ -175,7 +175,7 @@ class WorldHarness:
                     "expected properties, which flux_trio.faults.over_trace makes of functions, "
                     f"got {each!r}"
                 )
-            if refusal := each.name_refusal(clause_names() | property_names()):
+            if refusal := name_refusal(each.name):
                 raise ValueError(refusal)
         self._named.update(each.name for each in properties)
         outcome = beside_trio(self._play, properties)
