@@ -21,7 +21,7 @@ EVERY_TURN_BYTES: Final = 4_000_000
 """A core is replaced after every turn until so many bytes of state are written: some 400 turns of
 a test with a few jobs. Nearly all tests end before."""
 
-BYTES_A_TURN: Final = 500_000
+BYTES_A_TURN: Final = 50_000
 """From then on it stays a turn longer for each so many further bytes: tests with 20,000 turns, or
 with 20,000 jobs, are there to find bounds, and would take minutes."""
 
