@@ -43,7 +43,7 @@ def identity(state: WorldState, machines: dict[str, Machine]) -> bytes:
     found = [
         (party.name, party.digest, [places[tag] for tag in party.matchtags]) for party in parties
     ]
-    return digest(_encode((state.ended, state.nbefore, state.left, found)))
+    return digest(_encode((state.ended, state.nbefore, state.left, state.tried, found)))
 
 
 def _party(party: PartyState, machines: dict[str, Machine]) -> _Party:

@@ -72,7 +72,7 @@ class Strike(NamedTuple):
 
 
 class Load(NamedTuple):
-    """A module that a fault has ended is loaded again."""
+    """A module that has ended is loaded again."""
 
     module: str
 
@@ -100,6 +100,8 @@ class WorldState(NamedTuple):
     nbefore: tuple[tuple[str, int], ...]
     left: tuple[int, ...]
     """The places of the faults that have not struck."""
+    tried: str
+    """The module that was loaded last, while another one was missing."""
     active: frozenset[int]
     sequence: int
     """Of the last event: it decides nothing."""
@@ -128,6 +130,7 @@ class SmallWorld(CoresWorld):
         )
         self.plan = plan
         self.left = tuple(range(len(plan.faults)))
+        self._tried = ""
         self.machines: dict[str, Machine] = {} if machines is None else machines
         self._keepers: dict[str, Keeper] = {KVS_MODULE: OfKvs(_in_memory(self.disk.store))}
         self._pool: dict[tuple[str, int], Station] = {}
@@ -215,10 +218,12 @@ class SmallWorld(CoresWorld):
             fault = self.plan.faults[place]
             if fault.module in self.stations:  # type: ignore[union-attr]
                 found.append(Strike(place))
-        for name in self.modules:
-            if name not in self.stations and name not in LEFT_OUT:
-                found.append(Load(name))
+        # A module that ends by itself since another one is missing would end again, without end.
+        found += [Load(name) for name in self._missing() if name != self._tried]
         return found
+
+    def _missing(self) -> list[str]:
+        return [name for name in self.modules if name not in self.stations and name not in LEFT_OUT]
 
     def do(self, choice: Choice) -> None:
         """Let it happen."""
@@ -236,10 +241,13 @@ class SmallWorld(CoresWorld):
                 self.left = tuple(each for each in self.left if each != place)
                 self._strike(self.plan.faults[place])
             case Load(name):
+                self._tried = name if len(self._missing()) > 1 else ""
                 self.load(name)
         self.do_within()
 
     def _strike(self, fault: Fault) -> None:
+        if self._tried == fault.module:  # type: ignore[union-attr]
+            self._tried = ""
         match fault:
             case Crash(module):
                 self.crash(module)
@@ -303,6 +311,7 @@ class SmallWorld(CoresWorld):
             tuple(self.router.ended.items()),
             tuple(self._nbefore.items()),
             self.left,
+            self._tried,
             frozenset(self.jobs.active),
             self.router.sequence,
         )
@@ -310,6 +319,7 @@ class SmallWorld(CoresWorld):
     def take_up(self, state: WorldState) -> None:
         """Go on from a state of this world."""
         self.left = state.left
+        self._tried = state.tried
         self.jobs.active = set(state.active)
         self._nbefore.clear()
         self._nbefore.update(dict(state.nbefore))

@@ -69,15 +69,41 @@ def test_worlds_of_make_explore_begin_clean(name: str) -> None:
         msgspec.structs.replace(SCHED, actions=(Do(0.0, "cancel"),)),
         msgspec.structs.replace(SCHED, actions=(Do(0.0, "urgency", value=0),)),
         msgspec.structs.replace(ONE, faults=(Crash("resource", 1),)),
-        msgspec.structs.replace(ONE, jobs=(), faults=(Crash("resource", 1),)),
-        msgspec.structs.replace(ONE, jobs=(), faults=(Return("resource", 1),)),
     ],
-    ids=["cancel", "urgency", "resource", "no-job", "return"],
+    ids=["cancel", "urgency", "resource"],
 )
 def test_request_that_wants_no_response_may_wait_at_a_module_that_ends(plan: Plan) -> None:
     """The record of its loss names who has sent it, and not the module at which it waited."""
     report = Search(plan, with_rules=True).run(500)
     assert (report.broken, report.is_complete) == (None, False)
+
+
+@pytest.mark.parametrize("fault", [Crash("resource", 1), Return("resource", 1)], ids=str)
+def test_end_of_the_resource_service_is_explored_to_its_end(fault: Crash | Return) -> None:
+    plan = msgspec.structs.replace(ONE, jobs=(), faults=(fault,))
+    report = explored(plan, with_rules=False)
+    assert (report.is_complete, report.broken) == (True, None)
+
+
+def test_module_that_ends_since_another_is_missing_is_loaded_again_after_that_one() -> None:
+    faults = (Crash("resource", 1), Crash("sched", 1))
+    world = SmallWorld(msgspec.structs.replace(ONE, jobs=(), faults=faults))
+    world.do(Strike(1))
+    world.do(Strike(0))
+    assert {each for each in world.choices() if isinstance(each, Load)} == {
+        Load("resource"),
+        Load("sched"),
+    }
+    world.do(Load("sched"))
+    while isinstance(choice := world.choices()[0], Take):
+        world.do(choice)
+    assert "sched" not in world.stations
+    assert [each for each in world.choices() if isinstance(each, Load)] == [Load("resource")]
+    before = world.put_down()
+    world.do(Load("resource"))
+    assert Load("sched") in world.choices()
+    world.take_up(before)
+    assert Load("sched") not in world.choices()
 
 
 def broken_by(plan: Plan, *, with_rules: bool) -> Broken:
