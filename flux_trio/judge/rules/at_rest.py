@@ -235,7 +235,7 @@ def _is_full(seen: Seen) -> bool:
 
 def _is_stopped(seen: Seen) -> bool:
     queues = seen.at(QUEUES)
-    return queues is not None and bool(queues.stopped)
+    return queues is not None and queues.may_be_stopped
 
 
 # --- counters equal a recount

@@ -144,6 +144,15 @@ def queue_of_job(seen: Seen, jobid: Any) -> str:
 # --- stopping and starting
 
 
+class Asking(Live, frozen=True, gc=False):
+    """A request to stop or start queues that was not answered: it may be refused."""
+
+    rpc: Rpc
+    n: Place
+    is_stop: bool
+    queues: tuple[str, ...]
+
+
 class Queues(Live, frozen=True, gc=False):
     """The stopped and the configured queues."""
 
@@ -152,15 +161,23 @@ class Queues(Live, frozen=True, gc=False):
     names: tuple[str, ...] | None = None
     """The configured queues; None if unknown."""
     t: float = 0.0
-    """When one was last stopped or started."""
+    """When it was last asked that one be stopped or started."""
     n: Place = 0
     """Where that was."""
+    asked: tuple[Asking, ...] = ()
 
     def stop_of(self, queue: str) -> int | None:
         """Return the record of the stop, 0 if it is uncertain, None if the queue is not stopped."""
         if self.names and queue not in self.names:
             return 0
+        if self.asked and any(queue in each.queues for each in self.asked):
+            return 0
         return dict(self.stopped).get(queue)
+
+    @property
+    def may_be_stopped(self) -> bool:
+        """Whether any queue is stopped, or may be."""
+        return bool(self.stopped or self.asked)
 
 
 STARTED: Final = Queues()
@@ -173,17 +190,36 @@ def _fold_queues(queues: Queues | None, _part: None, record: Record, seen: Seen)
     if record.kind == MODULE and not seen.facts.is_manager_gone(record):
         return queues
     if record.kind in (EVENT, MODULE):  # the memory of a restarted job manager is unknown
-        unsure = tuple((name, 0) for name, _ in queues.stopped)
-        return queues if unsure == queues.stopped else queues.but(stopped=unsure)
+        names = [name for name, _ in queues.stopped]
+        names += [name for each in queues.asked for name in each.queues]
+        unsure = tuple((name, 0) for name in dict.fromkeys(names))
+        is_known = unsure == queues.stopped and not queues.asked
+        return queues if is_known else queues.but(stopped=unsure, asked=())
     if record.message is None:
         return _configured(queues, Tables(payload(record)), record)
     if isinstance(record.message, Response):
-        return _restored(queues, record, seen)
+        is_read = record.message.topic == topics.KVS_LOOKUP
+        return _restored(queues, record, seen) if is_read else _answered(queues, record)
     meant = _meant(payload(record), queues)
-    others = tuple(each for each in queues.stopped if each[0] not in meant)
-    is_stop = payload(record).get("start") is False
-    stopped = tuple((each, record.n) for each in meant) if is_stop else ()
-    return queues.but(stopped=(*others, *stopped), t=record.t, n=record.n)
+    asking = Asking(call_key(record), record.n, payload(record).get("start") is False, meant)
+    return queues.but(asked=(*queues.asked, asking), t=record.t, n=record.n)
+
+
+def _answered(queues: Queues, record: Record) -> Queues:
+    """What an answer of the job manager says: a request that is refused has changed nothing."""
+    rpc = call_key(record)
+    asking = next((each for each in queues.asked if each.rpc == rpc), None)
+    if asking is None:
+        return queues
+    asked = [each for each in queues.asked if each is not asking]
+    if errnum(record):
+        return queues.but(asked=tuple(asked))
+    # The answer to an earlier request for the same queues went to a client that has gone.
+    meant = asking.queues
+    asked = [each for each in asked if each.n > asking.n or not set(each.queues) <= set(meant)]
+    others = [each for each in queues.stopped if each[0] not in meant]
+    stopped = [(each, asking.n) for each in meant] if asking.is_stop else []
+    return queues.but(stopped=(*others, *stopped), asked=tuple(asked))
 
 
 def _restored(queues: Queues, record: Record, seen: Seen) -> Queues:
@@ -215,12 +251,13 @@ def _configured(queues: Queues, tables: Tables, record: Record) -> Queues:
     kept = tuple(each for each in queues.stopped if each[0] in (tables.names or (ANONYMOUS,)))
     new = (name for name in tables.names if name not in known and tables.starts_stopped(name))
     stopped = (*kept, *((name, record.n) for name in new))
-    return Queues(stopped, tables.names, record.t, record.n)
+    return queues.but(stopped=stopped, names=tables.names, t=record.t, n=record.n)
 
 
 QUEUES: Final = view(
     "queues",
     received("request", topics.JOB_QUEUE_START),
+    sent("response", topics.JOB_QUEUE_START),
     received("response", topics.KVS_LOOKUP),
     noted(Kind.CONFIG),
     noted(Kind.MODULE),

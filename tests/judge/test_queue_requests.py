@@ -1,0 +1,73 @@
+"""33.admin.6 and 33.admin.7: a request to stop or start a queue counts when it is answered well."""
+
+from __future__ import annotations
+
+import pytest
+
+from flux_trio.judge.rules import ALL_RULES
+from flux_trio.messages import Errno, Request, Response, topics
+from tests.support.judged import Trace, cut, find, insert, judge, made, move
+from tests.support.scenarios import trace_of
+
+GUEST = "guest-client"
+
+
+def asked(trace: Trace, *, start: bool, before: int, errnum: int | None) -> Trace:
+    """Somebody asks to stop or start the queue; `errnum` is that of the answer, None: no answer."""
+    content = {"name": None, "all": True, "start": start}
+    request = made(GUEST, topics.JOB_MANAGER, Request(topics.JOB_QUEUE_START, content, 7))
+    answer: Trace = []
+    if errnum is not None:
+        said = Response(topics.JOB_QUEUE_START, {}, errnum, 7, routes=(GUEST,))
+        answer = made(topics.JOB_MANAGER, GUEST, said)
+    for part in (answer, request):  # the later one first
+        if part:
+            trace = insert(trace, trace[before - 1], *part, before=True)
+    return trace
+
+
+def broken(trace: Trace, clause: str) -> list[str]:
+    found = judge(trace, ALL_RULES, cut=True).violations
+    return [each.text for each in found if each.clause == clause]
+
+
+def first_alloc(trace: Trace) -> int:
+    return find(trace, topics.SCHED_ALLOC, "request").n
+
+
+def test_jobs_of_a_queue_that_somebody_could_not_stop_are_asked_for() -> None:
+    trace = trace_of("everyday")
+    before = first_alloc(trace)
+    refused = asked(trace, start=False, before=before, errnum=Errno.EPERM)
+    assert broken(refused, "33.admin.7") == []
+    (text, *_) = broken(asked(trace, start=False, before=before, errnum=0), "33.admin.7")
+    assert "queue (anonymous) is stopped: expected no sched.alloc" in text
+
+
+@pytest.mark.parametrize(("errnum", "is_known"), [(Errno.EPERM, True), (None, False), (0, False)])
+def test_queue_that_somebody_could_not_start_is_stopped(
+    errnum: int | None, is_known: bool
+) -> None:
+    """While the request is not answered, nobody knows."""
+    trace = trace_of("queue_stopped")
+    start = find(trace, topics.JOB_QUEUE_START, "request", start=True)
+    alloc = next(
+        each
+        for each in trace[start.n :]
+        if each.kind == "send" and getattr(each.message, "topic", "") == topics.SCHED_ALLOC
+    )
+    moved = move(trace, alloc, before=start)[: start.n]
+    assert broken(moved, "33.admin.7")
+    found = broken(asked(moved, start=True, before=start.n, errnum=errnum), "33.admin.7")
+    assert bool(found) is is_known
+
+
+def test_request_whose_queue_somebody_could_not_stop_stays_open() -> None:
+    trace = trace_of("everyday")
+    granted = find(trace, topics.SCHED_ALLOC, "response").n
+    for errnum, expected in ((Errno.EPERM, False), (0, True)):
+        said = asked(trace, start=False, before=granted, errnum=errnum)
+        answered = find(said, topics.JOB_QUEUE_START, "response")
+        monitor = judge(cut(said, said[answered.n]), ALL_RULES, cut=True)
+        owed = [each for each in monitor.debts() if each.clause == "33.admin.6"]
+        assert bool(owed) is expected
