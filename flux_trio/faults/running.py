@@ -8,7 +8,7 @@ from typing import Final, Self
 
 from flux_trio.collector import rare_collections
 from flux_trio.config import Config, ExecConfig, JobManagerConfig, QueueTable, SchedConfig
-from flux_trio.faults.catalogue import Exclude, Fault, Holds, NodesUp, Shrink, When
+from flux_trio.faults.catalogue import Exclude, Fault, Holds, NodesUp, PluginFault, Shrink, When
 from flux_trio.faults.jobs import Jobs, stored_job
 from flux_trio.faults.lives import Lives, described, violator
 from flux_trio.faults.machines import Surroundings
@@ -25,6 +25,7 @@ from flux_trio.faults.workload import JOB_ACTIONS, Do, JobPlan, queue_name
 from flux_trio.faults.world import CoresWorld
 from flux_trio.formats import EVENTLOG, Idset, ResourceSet, format_fluid, job_key
 from flux_trio.judge import Violation
+from flux_trio.messages import topics
 from flux_trio.protocols import Job, JobEvent
 from flux_trio.trace import Kind, Record, Sink
 
@@ -247,6 +248,8 @@ class Game:
         self.world.trace.add_sink(self._waiting.observe)
         for name in list(self.world.liars):
             self.world.unload(name)
+        if any(isinstance(each, PluginFault) and each.hook in _HOLDING for each in self.struck):
+            self.world.unload(topics.JOB_MANAGER)
         for name in self.world.modules:
             self.world.load(name)
 
@@ -411,6 +414,10 @@ def _nodes_back(plan: Plan) -> Iterator[Do]:
     if is_excluding or any(isinstance(each, Shrink | Exclude) for each in plan.faults):
         yield Do(0.0, "include")
 
+
+_HOLDING: Final = ("job.state.run", "job.state.cleanup")
+"""Hooks about jobs that may have resources. No new urgency lets a job go on that a plugin holds
+there, but a job manager that is loaded again asks about it once more."""
 
 _WORLDS: Final = {"cores": CoresWorld, "stack": StackWorld}
 

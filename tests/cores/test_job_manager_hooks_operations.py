@@ -138,6 +138,16 @@ def test_epilog_has_its_place_in_cleanup_before_free() -> None:
     assert m.state(1) == JobState.INACTIVE
 
 
+def test_request_of_a_job_that_has_ended_is_canceled_while_plugins_think() -> None:
+    """27.exceptions.2: upon entering CLEANUP."""
+    m = ManagerScript(hooks=[CLEANUP], peers=True)
+    m.submit(1)
+    assert "sched.cancel 1" in m.raise_(1)
+    assert m.state(1) == JobState.CLEANUP
+    assert "sched.cancel 1" not in m.answer(CLEANUP)
+    assert m.state(1) == JobState.INACTIVE
+
+
 @pytest.mark.parametrize("kind", ["prolog", "epilog"])
 def test_finish_needs_a_start(kind: str) -> None:
     m = ManagerScript(peers=True)

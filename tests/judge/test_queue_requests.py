@@ -45,9 +45,7 @@ def test_jobs_of_a_queue_that_somebody_could_not_stop_are_asked_for() -> None:
 
 
 @pytest.mark.parametrize(("errnum", "is_known"), [(Errno.EPERM, True), (None, False), (0, False)])
-def test_queue_that_somebody_could_not_start_is_stopped(
-    errnum: int | None, is_known: bool
-) -> None:
+def test_queue_that_somebody_could_not_start_is_stopped(errnum: int | None, is_known: bool) -> None:
     """While the request is not answered, nobody knows."""
     trace = trace_of("queue_stopped")
     start = find(trace, topics.JOB_QUEUE_START, "request", start=True)

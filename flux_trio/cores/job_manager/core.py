@@ -66,6 +66,7 @@ from flux_trio.protocols import (
 )
 
 _PRIORITY: Final = JobState.PRIORITY  # looked up once, since all jobs pass here
+_CLEANUP: Final = JobState.CLEANUP
 
 _RareInput: TypeAlias = Event | TimerFired[JobManagerTimer] | JobManagerOwnInput
 _REPLIES: Final = (HookAnswered, HookPostponed, JobsAnswered)
@@ -226,6 +227,9 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
                 parts.scheduler.unqueue(job)
             if job.hook not in BLOCKED:
                 do(job)
+            elif job.state is _CLEANUP and not job.has_resources:
+                # RFC 27, Exceptions: upon entering CLEANUP. Plugins may think about it for long.
+                parts.scheduler.withdraw(job)
 
     def _end_turn(self) -> list[JobManagerAction]:
         parts = self._parts

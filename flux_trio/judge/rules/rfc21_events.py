@@ -39,6 +39,7 @@ from flux_trio.judge.views.eventlogs import (
     is_told_again,
     log_of,
 )
+from flux_trio.judge.views.hook_answers import HOOK_ANSWERS, is_held
 from flux_trio.judge.views.jobs import CLEANUP, LIFE, Life, context_of
 from flux_trio.judge.views.scheduling import ASKED, asked_of, is_pending
 from flux_trio.messages import topics
@@ -93,12 +94,14 @@ def _unclean(seen: Seen) -> Iterable[Broken]:
         log: Log | None = seen.at(LOG, jobid)
         if log is None or life.state != CLEANUP or life.held or log.epilogs or log.prologs:
             continue
+        if is_held(jobid, life, seen):
+            continue
         if life.freed or not is_pending(asked_of(seen, jobid), seen):
             text = f"job {jobid} is in CLEANUP and holds no resources: no clean event follows"
             yield Broken(text, (life.since,), job=jobid)
 
 
-@RULES.by(LOGGING, "21.events.31", EVENTS, views=(LOG, LIFE, ASKED), debts=_unclean)
+@RULES.by(LOGGING, "21.events.31", EVENTS, views=(LOG, LIFE, ASKED, HOOK_ANSWERS), debts=_unclean)
 def clean_is_empty_and_last(logging: Logging, record: Record, seen: Seen) -> Said:
     if logging.has_ended:
         log = log_of(record, seen)
@@ -254,24 +257,29 @@ _require_match("21.events.26", "epilog", "epilogs")
 
 @RULES.judge("21.events.22", sent("request", "<exec>.start"), views=(LOG,))
 def a_prolog_holds_the_start_request(record: Record, seen: Seen) -> Said:
-    return _is_held(record, seen, "prologs")
+    return _is_over(record, seen, "prologs")
 
 
 @RULES.judge(
     "21.events.25",
     logged("epilog-start", "free"),
     sent("request", topics.SCHED_FREE),
-    views=(LOG,),
+    views=(LOG, LIFE),
 )
 def an_epilog_holds_the_free_request(record: Record, seen: Seen) -> Said:
     if record.kind == EVENT and name_of(record) != "free":
         found = context_of(record).get("description")
         is_text = isinstance(found, str)
         return is_text or broken_event(record, f"description: expected a string, got {found!r}")
-    return _is_held(record, seen, "epilogs")
+    life: Life | None = seen.at(LIFE, job_id(record))
+    if life is not None and not life.held and record.kind != EVENT:
+        return (
+            None  # a grant that crossed the cancel is freed at once (readings), and was never used
+        )
+    return _is_over(record, seen, "epilogs")
 
 
-def _is_held(record: Record, seen: Seen, field: str) -> Said:
+def _is_over(record: Record, seen: Seen, field: str) -> Said:
     log = log_of(record, seen)
     if log is None:
         return None

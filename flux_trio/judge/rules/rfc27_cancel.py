@@ -25,8 +25,9 @@ from flux_trio.judge.views.granting import (
     Inventory,
     sched_job,
 )
+from flux_trio.judge.views.hook_answers import is_held
 from flux_trio.judge.views.jobs import LIFE
-from flux_trio.judge.views.queueing import OUTSTANDING, UNSENT, is_held, rank_of, unsent
+from flux_trio.judge.views.queueing import OUTSTANDING, UNSENT, rank_of, unsent
 from flux_trio.judge.views.queues import queue_of_job, stop_of
 from flux_trio.judge.views.scheduling import (
     ASKED,

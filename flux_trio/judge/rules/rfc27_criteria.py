@@ -22,17 +22,17 @@ from flux_trio.judge.engine.rule import (
 )
 from flux_trio.judge.engine.selector import topic_of
 from flux_trio.judge.views.durable import DURABLE, is_durable
+from flux_trio.judge.views.eventlogs import LOG, is_open_at_its_end
 from flux_trio.judge.views.holding import OVERLAPS, WRITTEN, overlaps
+from flux_trio.judge.views.hook_answers import HOOK_ANSWERS, hook_answer, is_held
 from flux_trio.judge.views.jobs import LIFE, RUN, Life, is_fatal
 from flux_trio.judge.views.queueing import (
-    HOOK_ANSWERS,
     LATE_S,
     OVER_LIMIT,
     PRIORITIES,
     SENDINGS,
     UNSENT,
     Sending,
-    hook_answer,
     over_limit,
     priorities_untold,
     rank_of,
@@ -162,13 +162,17 @@ def the_scheduler_learns_the_order(record: Record, seen: Seen) -> Said:
 
 def _canceled_and_still_there(seen: Seen) -> Iterable[Broken]:
     for jobid, life in seen.all(LIFE).items():
-        if life.fatal and not life.held and not life.freed:
+        is_done = not is_held(jobid, life, seen) and not is_open_at_its_end(jobid, seen)
+        if life.fatal and not life.held and not life.freed and is_done:
             text = f"job {jobid}: had a fatal exception before it had resources, and is not clean"
             yield Broken(text, (life.fatal,), job=jobid)
 
 
 @RULES.judge(
-    "27.criteria.7", logged("alloc", "clean"), views=[LIFE], debts=_canceled_and_still_there
+    "27.criteria.7",
+    logged("alloc", "clean"),
+    views=[LIFE, LOG, HOOK_ANSWERS],
+    debts=_canceled_and_still_there,
 )
 def a_waiting_job_can_be_canceled(record: Record, seen: Seen) -> Said:
     life: Life | None = seen.at(LIFE, job_id(record))

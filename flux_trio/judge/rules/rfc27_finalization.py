@@ -23,7 +23,7 @@ from flux_trio.judge.engine.rule import (
 )
 from flux_trio.judge.engine.selector import EVENT, topic_of
 from flux_trio.judge.rules.rfc27_background import failed_by_the_manager
-from flux_trio.judge.rules.rfc27_free import require_freed, unfreed
+from flux_trio.judge.rules.rfc27_free import UNFREED, require_freed, unfreed
 from flux_trio.judge.views.eventlogs import LOGGING, Logging
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
 from flux_trio.judge.views.holding import OVERLAPS, overlaps
@@ -131,7 +131,7 @@ def _not_resumed(seen: Seen) -> Iterable[Broken]:
     REQUESTING,
     "27.finalization.5",
     sent("request", ALLOC, FREE),
-    views=UNSENT,
+    views=(*UNSENT, *UNFREED),
     debts=_not_resumed,
 )
 def what_was_lost_is_asked_again(requesting: Requesting, _record: Record, _seen: Seen) -> Said:

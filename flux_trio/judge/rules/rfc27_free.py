@@ -7,7 +7,9 @@ from typing import Final
 
 from flux_trio.judge.checks.shapes import JOB_ID, require_key, require_object
 from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, job_id, logged, sent
+from flux_trio.judge.views.eventlogs import LOG, is_open_at_its_end
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
+from flux_trio.judge.views.hook_answers import HOOK_ANSWERS, is_held
 from flux_trio.judge.views.jobs import CLEANUP, LIFE, Life
 from flux_trio.judge.views.scheduling import ASKED, LINK, asked_of, is_freeing, link_of
 from flux_trio.messages import topics
@@ -19,15 +21,25 @@ FREE: Final = topics.SCHED_FREE
 
 
 def unfreed(seen: Seen) -> Iterable[tuple[int, Life]]:
-    """Yield the jobs in CLEANUP for which a free is due at the end of a trace at rest."""
+    """Yield the jobs in CLEANUP for which a free is due at the end of a trace at rest.
+
+    Prologs and epilogs hold the resources (readings: When to free), and so does a plugin that has
+    failed in the hook of CLEANUP.
+    """
     if not link_of(seen).is_up:
         return
     for jobid, life in seen.all(LIFE).items():
         asked = asked_of(seen, jobid)
         is_over = life.state == CLEANUP and life.held and life.released
-        if is_over and not is_freeing(asked, seen) and not asked.freed:
+        if not is_over or is_freeing(asked, seen) or asked.freed:
+            continue
+        if not is_open_at_its_end(jobid, seen) and not is_held(jobid, life, seen):
             assert isinstance(jobid, int)
             yield jobid, life
+
+
+UNFREED: Final = (LIFE, ASKED, LINK, LOG, HOOK_ANSWERS)
+"""The views that `unfreed` reads."""
 
 
 def require_freed(
@@ -44,9 +56,7 @@ def require_freed(
                 text = f"job {jobid}: {what} and holds resources, and no sched.free is sent"
                 yield Broken(text, _because(life), job=jobid)
 
-    @rules.judge(
-        clause, sent("request", FREE), logged("clean"), views=[LIFE, ASKED, LINK], debts=debts
-    )
+    @rules.judge(clause, sent("request", FREE), logged("clean"), views=UNFREED, debts=debts)
     def judge(record: Record, seen: Seen) -> Said:
         life: Life | None = seen.at(LIFE, job_id(record))
         if life is None or not life.held or not concerns(life):

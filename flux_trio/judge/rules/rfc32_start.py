@@ -32,6 +32,7 @@ from flux_trio.judge.views.calls import ASKING, Asking
 from flux_trio.judge.views.durable import DOUBTS, is_doubtful
 from flux_trio.judge.views.eventlogs import LOG, Log
 from flux_trio.judge.views.execution import LINK, START, STARTS, Start, is_open, link_of, start_of
+from flux_trio.judge.views.hook_answers import HOOK_ANSWERS, is_held
 from flux_trio.judge.views.jobs import LIFE, RUN, Life
 from flux_trio.judge.views.scheduling import ASKED, asked_of
 from flux_trio.messages import Request, service_of, topics
@@ -110,7 +111,7 @@ def _owed_starts(seen: Seen) -> Iterable[Broken]:
         return
     lives: Mapping[Any, Life] = seen.all(LIFE)
     for job, life in lives.items():
-        if life.state != RUN or not life.held:
+        if life.state != RUN or not life.held or is_held(job, life, seen):
             continue
         log: Log | None = seen.at(LOG, job)
         start: Start | None = seen.at(STARTS, job)
@@ -120,7 +121,7 @@ def _owed_starts(seen: Seen) -> Iterable[Broken]:
             yield Broken(text, (life.held,), job=job)
 
 
-@RULES.judge("32.start.1", SENT, views=(LINK, STARTS, LIFE, LOG), debts=_owed_starts)
+@RULES.judge("32.start.1", SENT, views=(LINK, STARTS, LIFE, LOG, HOOK_ANSWERS), debts=_owed_starts)
 def every_job_that_is_due(record: Record, seen: Seen) -> Said:
     life = seen.at(LIFE, job_id(record))
     return life is not None and life.state == RUN

@@ -170,7 +170,7 @@ def _owed_cancels(seen: Seen) -> Iterable[Broken]:
     debts=_owed_cancels,
 )
 def stopping_cancels_what_is_pending(record: Record, seen: Seen) -> Said:
-    return bool(stop_of(seen, queue_of_job(seen, job_id(record))))
+    return stop_of(seen, queue_of_job(seen, job_id(record))) is not None
 
 
 @RULES.judge("33.admin.7", ALLOC, views=(QUEUES, DURABLE))

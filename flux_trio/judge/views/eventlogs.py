@@ -125,6 +125,12 @@ def _gone_on(log: Log, name: str, context: dict[str, Any], record: Record) -> Lo
     return log
 
 
+def is_open_at_its_end(jobid: Any, seen: Seen) -> bool:
+    """Whether a prolog or an epilog keeps a job in CLEANUP, and its resources."""
+    log: Log | None = seen.at(LOG, jobid)
+    return log is not None and bool(log.prologs or log.epilogs)
+
+
 def is_told_again(log: Log, seen: Seen) -> bool:
     """Whether the submit event of a job may be told a second time, by the next job manager.
 

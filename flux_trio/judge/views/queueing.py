@@ -10,7 +10,6 @@ from flux_trio.judge.engine.rule import Broken
 from flux_trio.judge.engine.selector import (
     EVENT,
     OWN,
-    called,
     errnum,
     job_id,
     logged,
@@ -24,6 +23,7 @@ from flux_trio.judge.engine.selector import (
 from flux_trio.judge.engine.trait import ERROR
 from flux_trio.judge.engine.view import Seen, view
 from flux_trio.judge.views.durable import DURABLE, Durable
+from flux_trio.judge.views.hook_answers import HOOK_ANSWERS, is_held
 from flux_trio.judge.views.jobs import LIFE, SCHED, Life
 from flux_trio.judge.views.queues import JOB_QUEUES, QUEUES, queue_of_job, stop_of
 from flux_trio.judge.views.scheduling import (
@@ -39,9 +39,6 @@ from flux_trio.judge.views.scheduling import (
 from flux_trio.judge.views.suspending import SUSPENDING, may_be_suspended
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
-
-IN_SCHED: Final = "job.state.sched"
-"""The hook at which plugins are asked about a job that has come into SCHED."""
 
 LATE_S: Final = 1.0
 """A job that waits this long was surely known when a worse one was asked for: decided before it
@@ -162,45 +159,6 @@ SENDINGS: Final = view(
 
 So the first request after some time has the worst rank of all since then.
 """
-
-
-class HookAnswer(NamedTuple):
-    """The last answer of a plugin about a job that has come into SCHED."""
-
-    n: Place
-    t: float
-    is_failure: bool
-
-
-def _fold_answer(
-    _was: HookAnswer | None, _part: None, record: Record, _seen: Seen
-) -> HookAnswer | None:
-    if record.kind == EVENT:
-        return None
-    return HookAnswer(record.n, record.t, payload(record).get("error") is not None)
-
-
-HOOK_ANSWERS: Final = view(
-    "answers to the hook of SCHED",
-    called(IN_SCHED),
-    while_live(OWN, logged("clean")),
-    key=job_id,
-    fold=_fold_answer,
-    state=HookAnswer,
-)
-"""By job id: the last answer to the hook of SCHED, possibly of an earlier stay in it."""
-
-
-def hook_answer(jobid: Any, life: Life, seen: Seen) -> HookAnswer | None:
-    """Return the last answer to the hook since the job is in SCHED, or None."""
-    answer: HookAnswer | None = seen.at(HOOK_ANSWERS, jobid)
-    return answer if answer is not None and answer.n > life.since else None
-
-
-def is_held(jobid: Any, life: Life, seen: Seen) -> bool:
-    """Whether a job is held in SCHED, since a plugin has failed in the hook of that state."""
-    answer = hook_answer(jobid, life, seen)
-    return answer is not None and answer.is_failure
 
 
 def unsent(seen: Seen) -> Iterator[tuple[int, Life]]:

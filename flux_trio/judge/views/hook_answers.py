@@ -1,0 +1,72 @@
+"""View of the hooks at which plugins are asked about a job that has come into a state.
+
+A job whose hook a plugin has failed to answer is held in that state: nothing is due for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from flux_trio.judge.engine.place import Place
+from flux_trio.judge.engine.selector import (
+    EVENT,
+    OWN,
+    called,
+    job_id,
+    logged,
+    payload,
+    while_live,
+)
+from flux_trio.judge.engine.view import Seen, view
+from flux_trio.judge.views.jobs import CLEANUP, LIFE, RUN, SCHED, Life
+from flux_trio.trace import Record
+
+_HOOKS: Final = {
+    SCHED: "job.state.sched",
+    RUN: "job.state.run",
+    CLEANUP: "job.state.cleanup",
+}
+
+
+class HookAnswer(NamedTuple):
+    """The last answer of a plugin about a job that has come into its state."""
+
+    n: Place
+    t: float
+    is_failure: bool
+
+
+def _fold_answer(
+    was: HookAnswer | None, _part: None, record: Record, seen: Seen
+) -> HookAnswer | None:
+    if record.kind == EVENT:
+        return None
+    life: Life | None = seen.at(LIFE, job_id(record))
+    content = payload(record)
+    if life is None or content.get("hook") != _HOOKS.get(life.state):
+        return was  # a late answer about a state that the job has left
+    return HookAnswer(record.n, record.t, content.get("error") is not None)
+
+
+HOOK_ANSWERS: Final = view(
+    "answers to hooks of states",
+    called(*_HOOKS.values()),
+    while_live(OWN, logged("clean")),
+    key=job_id,
+    fold=_fold_answer,
+    reads=(LIFE,),
+    state=HookAnswer,
+)
+"""By job id: the last answer to the hook of SCHED, RUN or CLEANUP, possibly of an earlier state."""
+
+
+def hook_answer(jobid: Any, life: Life, seen: Seen) -> HookAnswer | None:
+    """Return the last answer to the hook since the job is in its state, or None."""
+    answer: HookAnswer | None = seen.at(HOOK_ANSWERS, jobid)
+    return answer if answer is not None and answer.n > life.since else None
+
+
+def is_held(jobid: Any, life: Life, seen: Seen) -> bool:
+    """Whether a job is held in its state, since a plugin has failed in the hook of that state."""
+    answer = hook_answer(jobid, life, seen)
+    return answer is not None and answer.is_failure
