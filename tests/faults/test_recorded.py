@@ -386,17 +386,42 @@ def test_trace_that_ends_at_any_record_has_no_difference() -> None:
         assert difference is None, (end, str(difference))
 
 
-def test_state_of_another_version_is_refused_with_the_version() -> None:
-    def other(record: dict[str, Any]) -> bool:
-        if record["kind"] != "turn" or record["party"] != "sched":
+def start_of(party: str, edit: Callable[[dict[str, Any]], object]) -> Iterator[str]:
+    """The trace of version 9.9, with the data of the start of a core edited."""
+
+    def found(record: dict[str, Any]) -> bool:
+        if record["kind"] != "turn" or record["party"] != party:
             return False
-        record["data"]["state"]["core"]["is_new"] = True
-        record["data"]["state"]["core.new"] = {}
         record["data"]["version"] = "9.9"
+        edit(record["data"])
         return True
 
-    with pytest.raises(Unreplayable, match=r"written by flux-trio 9\.9 .*: expected state of"):
-        replayed(edited(everything(), other))
+    return edited(everything(), found)
+
+
+STATES: list[tuple[Callable[[dict[str, Any]], object], str]] = [
+    (
+        lambda state: state.update({"core.new": {}}),
+        "the state has core.new, which the core does not have",
+    ),
+    (
+        lambda state: state["core._context"].pop("calls"),
+        "the state of core._context lacks calls",
+    ),
+    (
+        lambda state: state["core._context"].update(old=1),
+        "the state of core._context has old, which the part does not have",
+    ),
+]
+
+
+@pytest.mark.parametrize(("edit", "text"), STATES)
+def test_state_of_another_version_is_refused_with_the_version(
+    edit: Callable[[dict[str, Any]], object], text: str
+) -> None:
+    match = rf"written by flux-trio 9\.9 .*: {text}"
+    with pytest.raises(Unreplayable, match=match):
+        replayed(start_of("sched", lambda data: edit(data["state"])))
 
 
 def test_difference_reads_as_a_sentence() -> None:
