@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from flux_trio.cli.replaying import MARGIN, NoPlan
-from flux_trio.faults.recorded import Difference, RecordedInstance, Unreplayable
+from flux_trio.faults.recorded import CoreNotMade, Difference, RecordedInstance, Unreplayable
 from flux_trio.faults.states import changed_lines, state_lines
 from flux_trio.formats import FormatError
 from flux_trio.judge import Monitor, load_clauses
@@ -91,6 +91,8 @@ class TraceReplay:
             raise
         except OSError as error:
             raise NoPlan(f"{self._path}: {error.strerror}") from None
+        except CoreNotMade as error:
+            raise NoPlan(f"{self._path}: {error}") from None
         except (FormatError, UnicodeError, Unreplayable) as error:
             raise NoPlan(f"{self._path}: the trace cannot be replayed: {error}") from None
         if not self.nsteps:

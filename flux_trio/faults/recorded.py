@@ -32,6 +32,7 @@ from flux_trio.cores.recorded import (
 from flux_trio.cores.recorded_plugins import RepeatedPlugins, checksum
 from flux_trio.cores.state import CorePart, StateError
 from flux_trio.cores.turns import Exit, Note, NoteAll
+from flux_trio.faults.raised import raised_at
 from flux_trio.messages import Event, Message, Request, Response
 from flux_trio.messages.topics import DISCONNECT
 from flux_trio.trace import Kind, Record
@@ -56,6 +57,10 @@ Shown = tuple[str, Any]
 
 class Unreplayable(Exception):
     """The trace has not what a replay needs; the text says what."""
+
+
+class CoreNotMade(Exception):
+    """The core of this version has raised before its first turn; the text says what, and where."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,7 @@ class RecordedInstance:
     def take(self, record: Record) -> Difference | None:
         """Take the next record; return how a core differs from it.
 
-        Raises Unreplayable.
+        Raises Unreplayable or CoreNotMade.
         """
         if record.kind == Kind.TURN:
             return self._turn(record)
@@ -132,11 +137,13 @@ class RecordedInstance:
 
 
 class RecordedCore:
-    """One core that is replayed; `start` says how the recorded one was made. Raises StateError."""
+    """One core that is replayed; `start` says how the recorded one was made.
+
+    Raises StateError or CoreNotMade.
+    """
 
     def __init__(self, party: str, start: Turn) -> None:
-        self.core: CorePart = made_core(start.core, start.args)
-        self.core.load(start.state)
+        self.core = _made(party, start)
         self._party = party
         self._plugins = RepeatedPlugins()
         self._turns: Any = self.core
@@ -243,6 +250,25 @@ class RecordedCore:
 
     def _differs(self, n: int, place: str, expected: str | None, got: str | None) -> Difference:
         return Difference(self._party, n, place, expected or _NOTHING, got or _NOTHING)
+
+
+def _made(party: str, start: Turn) -> CorePart:
+    """Return the core with its first state. Raises StateError or CoreNotMade."""
+    try:
+        core = made_core(start.core, start.args)
+        core.load(start.state)
+    except StateError:
+        raise
+    except Exception as error:
+        by = "" if start.version == __version__ else f"; flux-trio {start.version} wrote the trace"
+        text = f"the core of {party} cannot be made in this version, {__version__}: "
+        raise CoreNotMade(f"{text}{_raised(error)}{by}") from error
+    return core
+
+
+def _raised(error: Exception) -> str:
+    """Return what a core has raised, and where."""
+    return _cut(raised_text(error)) + raised_at(error)
 
 
 def _continues(inputs: list[Any]) -> bool:

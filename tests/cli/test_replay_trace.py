@@ -160,6 +160,22 @@ def test_bad_trace_says_why(tmp_path: Path, edit: str, said: str) -> None:
     assert said in result.stderr
 
 
+def test_error_of_a_mended_constructor_is_told_with_its_place(
+    trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make(self: SchedCore, *_args: Any, **_kwargs: Any) -> None:
+        self.config.typo  # type: ignore[attr-defined]  # noqa: B018
+
+    monkeypatch.setattr(SchedCore, "__init__", make)
+    result = replay(trace)
+    assert result.exit_code == 2
+    assert re.search(
+        r"trace\.jsonl: the core of sched cannot be made in this version, .*: AttributeError: .*"
+        r"'config' \(.*test_replay_trace\.py:\d+\)\n",
+        result.stderr,
+    )
+
+
 @pytest.mark.parametrize("option", [("--story",), ("--depth", "stack"), ("--store", "memory")])
 def test_options_of_plans_are_refused(trace: Path, option: tuple[str, ...]) -> None:
     result = replay(trace, *option)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from typing import Any
@@ -11,6 +12,7 @@ import msgspec
 import pytest
 import trio
 
+from flux_trio._version import __version__
 from flux_trio.broker import Handle
 from flux_trio.cores.exec.core import ExecCore
 from flux_trio.cores.job_manager.core import JobManagerCore
@@ -18,7 +20,13 @@ from flux_trio.cores.kvs.core import KvsCore
 from flux_trio.cores.kvs.ops import StoreOps
 from flux_trio.cores.sched.core import SchedCore
 from flux_trio.cores.turns import Exit, Note, NoteAll, SetTimer
-from flux_trio.faults.recorded import Difference, RecordedInstance, Unreplayable, _traced
+from flux_trio.faults.recorded import (
+    CoreNotMade,
+    Difference,
+    RecordedInstance,
+    Unreplayable,
+    _traced,
+)
 from flux_trio.jobtap import Job, Plugin, on
 from flux_trio.messages import Request, Response
 from flux_trio.testing import InstanceHarness
@@ -422,6 +430,29 @@ def test_state_of_another_version_is_refused_with_the_version(
     match = rf"written by flux-trio 9\.9 .*: {text}"
     with pytest.raises(Unreplayable, match=match):
         replayed(start_of("sched", lambda data: edit(data["state"])))
+
+
+def test_error_of_a_constructor_is_told_with_its_place() -> None:
+    def other(data: dict[str, Any]) -> None:
+        data["args"] = ["tuple", [["tuple", [7]], ["dict", 0, []]]]
+
+    with pytest.raises(CoreNotMade) as caught:
+        replayed(start_of("sched", other))
+    assert re.fullmatch(
+        rf"the core of sched cannot be made in this version, {re.escape(__version__)}: "
+        r"AttributeError: 'int' object has no attribute '\w+' "
+        r"\(flux_trio/cores/sched/\w+\.py:\d+\); flux-trio 9\.9 wrote the trace",
+        str(caught.value),
+    )
+
+
+def test_error_of_a_core_that_takes_up_its_state_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: SchedCore) -> None:
+        raise KeyError(type(self).__name__)
+
+    monkeypatch.setattr(SchedCore, "taken_up", fail)
+    with pytest.raises(CoreNotMade, match=r": KeyError: 'SchedCore' \(.*test_recorded\.py:\d+\)$"):
+        replayed(everything())
 
 
 def test_difference_reads_as_a_sentence() -> None:
