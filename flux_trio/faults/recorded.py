@@ -29,7 +29,7 @@ from flux_trio.cores.recorded import (
     read_turn,
     written_actions,
 )
-from flux_trio.cores.recorded_plugins import RepeatedPlugins, checksum
+from flux_trio.cores.recorded_plugins import RepeatedPlugins, Unanswered, checksum
 from flux_trio.cores.state import CorePart, StateError
 from flux_trio.cores.turns import Exit, Note, NoteAll
 from flux_trio.faults.raised import raised_at
@@ -92,6 +92,7 @@ class RecordedInstance:
         self.nturns = 0
         self.unrecorded: dict[str, int] = {}
         """Modules whose turns the trace has not, and where they started."""
+        self._version = ""  # of the flux-trio that wrote the trace
 
     def take(self, record: Record) -> Difference | None:
         """Take the next record; return how a core differs from it.
@@ -116,7 +117,9 @@ class RecordedInstance:
         try:
             turn = read_turn(record.data)
             if turn.core:
-                by = f", written by flux-trio {turn.version} (this is {__version__})"
+                self._version = turn.version
+            by = f", written by flux-trio {self._version} (this is {__version__})"
+            if turn.core:
                 self.cores[record.party] = RecordedCore(record.party, turn)
             core = self.cores.get(record.party)
             if core is None:
@@ -159,7 +162,10 @@ class RecordedCore:
             self._received[record.ref] = record.message
 
     def turn(self, n: int, turn: Turn) -> Difference | None:
-        """Take a turn, which was recorded after the record `n`. Raises StateError."""
+        """Take a turn, which was recorded after the record `n`.
+
+        Raises StateError for an input or an answer that is none of this version.
+        """
         inputs = self._inputs(turn.inputs)
         if not _continues(inputs) and (missing := self.end(n)) is not None:
             return missing
@@ -171,6 +177,11 @@ class RecordedCore:
                 actions = self._turns.start(turn.now)
             else:
                 actions = self._turns.turn(turn.now, inputs)
+        except StateError:
+            raise
+        except Unanswered as error:
+            asked = f"a question {error.topic}, to which the trace has no answer"
+            return self._differs(n, "what it asks plugins", turn.raised or "other questions", asked)
         except Exception as error:  # noqa: BLE001 - what a core raises is compared
             raised = raised_text(error)
         if raised != turn.raised:

@@ -24,7 +24,7 @@ from flux_trio.cores.recorded import (
     written_inputs,
     written_making,
 )
-from flux_trio.cores.recorded_plugins import RecordedPlugins, RepeatedPlugins, checksum
+from flux_trio.cores.recorded_plugins import RecordedPlugins, RepeatedPlugins, Unanswered, checksum
 from flux_trio.cores.sched.core import SchedCore
 from flux_trio.cores.state import StateError
 from flux_trio.cores.turns import ClockStepped, Log, Note, SetTimer, TimerFired
@@ -287,5 +287,13 @@ def test_more_questions_than_were_asked_are_an_error() -> None:
     repeated = RepeatedPlugins()
     repeated.begin([1])
     assert repeated.ask(AskHook(1, "job.new", None)) == HookAnswer()
-    with pytest.raises(StateError, match=r"were not asked job\.new here"):
+    with pytest.raises(Unanswered, match=r"no answer of plugins to job\.new is recorded"):
         repeated.ask(AskHook(2, "job.new", None))
+
+
+@pytest.mark.parametrize("said", ["no", {"unknown": 1}, ["object", 0, "flux_trio.nowhere:Answer"]])
+def test_answer_that_is_none_of_this_version_is_refused(said: Any) -> None:
+    repeated = RepeatedPlugins()
+    repeated.begin([said])
+    with pytest.raises(StateError):
+        repeated.ask(AskHook(1, "job.new", None))

@@ -268,6 +268,60 @@ def test_other_questions_to_plugins_are_found() -> None:
     assert "job." in difference.got
 
 
+def has_answers(record: dict[str, Any]) -> bool:
+    """Whether plugins have answered in a turn, and said more than what they are interested in."""
+    said = record.get("data", {}).get("said", ())
+    return any(not (isinstance(each, dict) and "look" in each) for each in said)
+
+
+def test_question_without_an_answer_is_a_difference_of_questions() -> None:
+    def without_answers(record: dict[str, Any]) -> bool:
+        if not has_answers(record):
+            return False
+        del record["data"]["said"]
+        return True
+
+    difference, _ = replayed(edited(everything(), without_answers))
+    assert difference is not None
+    assert (difference.party, difference.place) == ("job-manager", "what it asks plugins")
+    assert difference.expected == "other questions"
+    assert re.fullmatch(
+        r"a question job\.[a-z.]+, to which the trace has no answer", difference.got
+    )
+
+
+def test_core_that_gets_past_its_error_to_a_question_differs_at_what_it_asks() -> None:
+    expected = find(has_answers)
+
+    def raised(record: dict[str, Any]) -> bool:
+        if not has_answers(record):
+            return False
+        del record["data"]["said"], record["data"]["asked"]
+        record["data"].pop("actions", None)
+        record["data"]["raised"] = "ZeroDivisionError: a bug"
+        return True
+
+    difference, _ = replayed(edited(everything(), raised))
+    assert difference is not None
+    assert re.fullmatch(
+        rf"job-manager differs at what it asks plugins, record {expected}: expected "
+        r"ZeroDivisionError: a bug, got a question job\.[a-z.]+, to which the trace has no answer",
+        str(difference),
+    )
+
+
+def test_answer_of_another_version_is_refused_with_the_version() -> None:
+    def other(record: dict[str, Any]) -> bool:
+        if not has_answers(record):
+            return False
+        record["data"]["said"] = [["object", 0, "flux_trio.protocols:Old", "attributes", {}]]
+        return True
+
+    match = rf"turn after record \d+, written by flux-trio {re.escape(__version__)} .*Old"
+    with pytest.raises(Unreplayable, match=match):
+        replayed(edited(everything(), other))
+
+
 def test_core_that_raised_raises_again_and_mended_it_differs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
