@@ -44,6 +44,7 @@ TEXT_MAX: Final = 500
 """Characters of an action that are shown."""
 
 _NOTHING: Final = "nothing"
+_ABSENT: Final = object()
 
 # Records of a module that are no actions of its core: what plugins do and count, and those of
 # messages and modules.
@@ -335,24 +336,21 @@ def _as_json(value: Any) -> Any:
 
 
 def _json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
+    """Return a value as text; a key that is absent has none, and is no JSON."""
+    return _NOTHING if value is _ABSENT else msgspec.json.encode(value).decode()
 
 
 def _text(shown: Shown) -> str:
     return f"{shown[0]} {_json(shown[1])}"
 
 
-_ABSENT: Final = object()
-
-
 def _first_difference(one: Any, other: Any, place: str = "") -> tuple[str, Any, Any]:
-    """Return where two JSON values differ first, and what each has there."""
+    """Return where two JSON values differ first, and what each has there, or `_ABSENT`."""
     if isinstance(one, dict) and isinstance(other, dict):
         for key in one | other:
-            if one.get(key, _ABSENT) != other.get(key, _ABSENT):
-                if key not in one or key not in other:
-                    return f"{place}.{key}", one.get(key, _NOTHING), other.get(key, _NOTHING)
-                return _first_difference(one[key], other[key], f"{place}.{key}")
+            first, second = one.get(key, _ABSENT), other.get(key, _ABSENT)
+            if first != second:
+                return _first_difference(first, second, f"{place}.{key}")
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         for at, (first, second) in enumerate(zip(one, other, strict=True)):
             if first != second:

@@ -240,6 +240,40 @@ def test_change_of_a_core_is_found_where_it_shows_first(
     assert text in str(difference)
 
 
+def other_keys(remove: str | None, add: dict[str, Any]) -> Callable[[list[Any]], list[Any]]:
+    def change(actions: list[Any]) -> list[Any]:
+        return [
+            msgspec.structs.replace(
+                each,
+                payload={key: each.payload[key] for key in each.payload if key != remove} | add,
+            )
+            if isinstance(each, Response) and each.topic == "sched.alloc" and each.payload
+            else each
+            for each in actions
+        ]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (other_keys("type", {}), r"alloc\.payload\.type, record \d+: expected 0, got nothing"),
+        (other_keys(None, {"more": 1}), r"payload\.more, record \d+: expected nothing, got 1"),
+        (
+            other_keys(None, {"type": "nothing"}),
+            r"payload\.type, record \d+: expected 0, got \"nothing\"",
+        ),
+    ],
+)
+def test_key_that_is_absent_is_told_from_the_string_nothing(
+    change: Callable[[list[Any]], list[Any]], text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SchedCore, "turn", altered(SchedCore, "turn", change))
+    difference, _ = replayed(everything())
+    assert re.search(f"{text}$", str(difference))
+
+
 def test_message_that_was_not_sent_then_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def twice(actions: list[Any]) -> list[Any]:
         frees = [each for each in actions if getattr(each, "topic", "") == "sched.free"]
