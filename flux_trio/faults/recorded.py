@@ -80,6 +80,21 @@ class Difference:
         return f"{self.party} differs{where}, record {self.n}: expected {expected}, got {got}"
 
 
+@dataclass
+class Unrecorded:
+    """A module ran from one record of the trace to another, and the trace has none of its turns."""
+
+    module: str
+    first: int
+    last: int | None = None  # None if it runs until the trace ends
+
+    def __str__(self) -> str:
+        span = f"from record {self.first}"
+        if self.last is not None:
+            span += f" to record {self.last}"
+        return f"{self.module} is not replayed: its turns are not recorded, {span}"
+
+
 def _cut(text: str) -> str:
     return text if len(text) <= TEXT_MAX else f"{text[: TEXT_MAX - 3]}..."
 
@@ -91,8 +106,9 @@ class RecordedInstance:
         self.cores: dict[str, RecordedCore] = {}
         """The cores of the modules that run now, by module."""
         self.nturns = 0
-        self.unrecorded: dict[str, int] = {}
-        """Modules whose turns the trace has not, and where they started."""
+        self.unrecorded: list[Unrecorded] = []
+        """What the trace has not. A module that ends and starts again meanwhile is named once."""
+        self._unrecorded: dict[str, Unrecorded] = {}  # by module, until its core is replayed again
         self._version = ""  # of the flux-trio that wrote the trace
 
     def take(self, record: Record) -> Difference | None:
@@ -122,6 +138,7 @@ class RecordedInstance:
             by = f", written by flux-trio {self._version} (this is {__version__})"
             if turn.core:
                 self.cores[record.party] = RecordedCore(record.party, turn)
+                self._unrecorded.pop(record.party, None)
             core = self.cores.get(record.party)
             if core is None:
                 raise Unreplayable(f"the trace does not have the start of {record.party}")
@@ -134,10 +151,19 @@ class RecordedInstance:
         name = data.get("module", "")
         if data.get("what") == "started":
             if name not in self.cores and name not in WITHOUT_CORE:
-                self.unrecorded.setdefault(name, record.n)
+                self._begin_unrecorded(name, record.n)
             return None
+        if name in self._unrecorded:
+            self._unrecorded[name].last = record.n
         core = self.cores.pop(name, None)
         return None if core is None else core.end(record.n)
+
+    def _begin_unrecorded(self, module: str, n: int) -> None:
+        if module in self._unrecorded:
+            self._unrecorded[module].last = None
+        else:
+            self._unrecorded[module] = Unrecorded(module, n)
+            self.unrecorded.append(self._unrecorded[module])
 
 
 class RecordedCore:

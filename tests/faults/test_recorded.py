@@ -95,7 +95,7 @@ def test_cores_do_the_same_again_after_crash_reload_and_late_answers() -> None:
     assert difference is None, str(difference)
     assert instance.nturns == sum('"kind":"turn"' in line for line in everything())
     assert instance.nturns > 100
-    assert instance.unrecorded == {}
+    assert instance.unrecorded == []
     assert instance.cores == {}  # every module was removed
 
 
@@ -464,7 +464,37 @@ def test_module_without_turns_is_named() -> None:
         instance.submit(run_s=5.0)
     difference, replay = replayed(kept[0].lines())
     assert difference is None
-    assert list(replay.unrecorded) == ["sched"]
+    assert [each.module for each in replay.unrecorded] == ["sched"]
+    assert replay.unrecorded[0].last is not None
+
+
+def test_module_without_turns_for_a_while_is_named_with_that_while() -> None:
+    kept: list[Kept] = []
+    with recording(kept), InstanceHarness(breaking=None) as instance:
+        specs = instance._instance.supervisor.specs
+        recorded = specs["sched"]
+        for _ in range(2):
+            instance.play("sched", FakeScheduler())
+            instance.crash("sched")
+            instance.load("sched")
+            instance.unload("sched")
+            specs["sched"] = recorded
+            instance.load("sched")
+            instance.wait(instance.submit(run_s=5.0))
+    lines = kept[0].lines()
+    difference, replay = replayed(lines)
+    assert difference is None, str(difference)
+    told = [
+        (record["data"]["what"], record["n"])
+        for record in map(msgspec.json.decode, lines)
+        if record["kind"] == "module" and record["data"]["module"] == "sched"
+    ]
+    assert [what for what, _ in told[2:6]] == ["started", "crashed", "started", "removed"]
+    assert [str(each) for each in replay.unrecorded] == [
+        "sched is not replayed: its turns are not recorded, "
+        f"from record {told[first][1]} to record {told[first + 3][1]}"
+        for first in (2, 8)
+    ]
 
 
 def test_trace_that_begins_later_cannot_be_replayed() -> None:
