@@ -152,6 +152,9 @@ class TraceReplay:
             self._news.append(f"{MARGIN}{record.party} takes {line}")
         for line in changed_lines(before, self._state_of(record)):
             self._news.append(f"{MARGIN}{record.party}: {line}")
+        core = self.instance.cores.get(record.party)
+        if core is not None and core.raised:
+            self._news.append(f"{MARGIN}{record.party} raises {core.raised}")
 
 
 def _others_in(data: dict[str, Any]) -> Iterator[str]:

@@ -80,6 +80,18 @@ class Difference:
         return f"{self.party} differs{where}, record {self.n}: expected {expected}, got {got}"
 
 
+@dataclass(frozen=True)
+class Raised:
+    """A core raised what the recorded one did, in a turn after the record `n` of the trace."""
+
+    party: str
+    n: int
+    error: str  # its type and text, and where it was raised
+
+    def __str__(self) -> str:
+        return f"{self.party} raised as recorded, record {self.n}: {self.error}"
+
+
 @dataclass
 class Unrecorded:
     """A module ran from one record of the trace to another, and the trace has none of its turns."""
@@ -106,6 +118,8 @@ class RecordedInstance:
         self.cores: dict[str, RecordedCore] = {}
         """The cores of the modules that run now, by module."""
         self.nturns = 0
+        self.raised: list[Raised] = []
+        """The cores that raised as recorded."""
         self.unrecorded: list[Unrecorded] = []
         """What the trace has not. A module that ends and starts again meanwhile is named once."""
         self._unrecorded: dict[str, Unrecorded] = {}  # by module, until its core is replayed again
@@ -142,7 +156,10 @@ class RecordedInstance:
             core = self.cores.get(record.party)
             if core is None:
                 raise Unreplayable(f"the trace does not have the start of {record.party}")
-            return core.turn(record.n, turn)
+            difference = core.turn(record.n, turn)
+            if core.raised and difference is None:
+                self.raised.append(Raised(record.party, record.n, core.raised))
+            return difference
         except StateError as error:
             raise Unreplayable(f"turn after record {record.n}{by}: {error}") from error
 
@@ -174,6 +191,8 @@ class RecordedCore:
 
     def __init__(self, party: str, start: Turn) -> None:
         self.core = _made(party, start)
+        self.raised = ""
+        """What the core raised in the last turn, and where; "" if it did not raise."""
         self._party = party
         self._plugins = RepeatedPlugins()
         self._turns: Any = self.core
@@ -198,7 +217,7 @@ class RecordedCore:
             return missing
         self._plugins.begin(turn.said)
         actions: list[Any] = []
-        raised = ""
+        raised = self.raised = ""
         try:
             if turn.core:
                 actions = self._turns.start(turn.now)
@@ -210,9 +229,9 @@ class RecordedCore:
             asked = f"a question {error.topic}, to which the trace has no answer"
             return self._differs(n, "what it asks plugins", turn.raised or "other questions", asked)
         except Exception as error:  # noqa: BLE001 - what a core raises is compared
-            raised = raised_text(error)
+            raised, self.raised = raised_text(error), _raised(error)
         if raised != turn.raised:
-            return self._differs(n, "what it raises", turn.raised, raised)
+            return self._differs(n, "what it raises", turn.raised, self.raised)
         if turn.asked not in (None, checksum(self._plugins.asked)):
             asked = ", ".join(self._plugins.asked) or _NOTHING
             return self._differs(n, "what it asks plugins", "other questions", asked)

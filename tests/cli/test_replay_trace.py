@@ -84,6 +84,35 @@ def test_first_difference_is_told(trace: Path, monkeypatch: pytest.MonkeyPatch) 
     assert result.exit_code == 1
 
 
+def test_error_of_a_core_is_told_with_its_place_if_it_is_raised_as_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flux_trio.cores.sched.core.AllocAnswer", None)
+    kept: list[Kept] = []
+    with recording(kept), InstanceHarness(breaking=None) as instance:
+        instance.submit(run_s=5.0)
+        instance.advance(1.0)
+    path = tmp_path / "trace.jsonl"
+    path.write_text("".join(kept[0].lines()))
+    error = r"TypeError: 'NoneType' object is not callable \(flux_trio/cores/sched/core\.py:\d+\)"
+    result = replay(path)
+    raised, all_did = result.stdout.splitlines()
+    assert re.fullmatch(rf"sched raised as recorded, record \d+: {error}", raised)
+    assert all_did == f"every core did what is recorded, in {nturns(path)} turns"
+    assert result.exit_code == 0
+    lines = replay(path, "--step").stdout.splitlines()
+    shown = next(
+        at for at, line in enumerate(lines) if re.fullmatch(rf" +sched raises {error}", line)
+    )
+    head = max(at for at in range(shown) if lines[at].startswith("turn "))
+    assert any("sched takes response kvs.commit" in line for line in lines[head:shown])
+    monkeypatch.undo()
+    difference = replay(path)
+    assert "sched differs at what it raises, record " in difference.stdout
+    assert "raised as recorded" not in difference.stdout
+    assert difference.exit_code == 1
+
+
 def test_each_turn_is_shown_with_what_it_changed(trace: Path) -> None:
     lines = replay(trace, "--step").stdout.splitlines()
     heads = [line for line in lines if line.startswith("turn ")]

@@ -371,12 +371,31 @@ def test_core_that_raised_raises_again_and_mended_it_differs(
             instance.submit(run_s=5.0)
             instance.advance(1.0)
         lines = kept[0].lines()
-        difference, _ = replayed(lines)
+        difference, replay = replayed(lines)
         assert difference is None, str(difference)
-    difference, _ = replayed(lines)
+    (raised,) = replay.raised
+    line = fail.__code__.co_firstlineno + 2
+    assert str(raised) == (
+        f"sched raised as recorded, record {raised.n}: ZeroDivisionError: a bug ({__file__}:{line})"
+    )
+    difference, replay = replayed(lines)
     assert difference is not None
     assert (difference.party, difference.place) == ("sched", "what it raises")
     assert (difference.expected, difference.got) == ("ZeroDivisionError: a bug", "nothing")
+    assert difference.n == raised.n
+    assert replay.raised == []
+
+
+def test_core_that_raises_something_else_differs_with_the_place_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("flux_trio.cores.sched.core.AllocAnswer", None)
+    difference, replay = replayed(everything())
+    assert difference is not None
+    assert (difference.place, difference.expected) == ("what it raises", "nothing")
+    text = r"TypeError: 'NoneType' object is not callable \(flux_trio/cores/[\w/]+\.py:\d+\)"
+    assert re.fullmatch(text, difference.got)
+    assert replay.raised == []
 
 
 def test_action_that_is_missing_at_the_end_of_a_module_is_found() -> None:

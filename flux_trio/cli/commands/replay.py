@@ -186,6 +186,8 @@ def _replay_trace(path: Path, shows: _Shows) -> bool:
     difference = game.to_the_end()
     for unrecorded in game.instance.unrecorded:
         click.echo(unrecorded)
+    for raised in game.instance.raised:
+        click.echo(raised)
     if game.cut_line:
         click.echo(f"line {game.cut_line}, the last one, is not complete, and was left out")
     if difference is not None:
