@@ -33,7 +33,7 @@ from flux_trio.cores.recorded_plugins import RepeatedPlugins, Unanswered, checks
 from flux_trio.cores.state import CorePart, StateError
 from flux_trio.cores.turns import Exit, Note, NoteAll
 from flux_trio.faults.raised import raised_at
-from flux_trio.messages import Event, Message, Request, Response
+from flux_trio.messages import USERID_UNKNOWN, Event, Message, Request, Response
 from flux_trio.messages.topics import DISCONNECT
 from flux_trio.trace import Kind, Record
 
@@ -45,6 +45,7 @@ TEXT_MAX: Final = 500
 
 _NOTHING: Final = "nothing"
 _ABSENT: Final = object()
+_USER: Final = "userid"
 
 # Records of a module that are no actions of its core: what plugins do and count, and those of
 # messages and modules.
@@ -267,7 +268,8 @@ class RecordedCore:
 
     def compare(self, record: Record) -> Difference | None:
         """Compare what the module sent or noted with what the core of this replay did."""
-        shown = _shown(record.message) if record.message else (str(record.kind), record.data)
+        message = record.message
+        shown = (str(record.kind), record.data) if message is None else self._sent(message)
         if self._due and self._due[0] == shown:
             self._due.popleft()
             return None
@@ -280,6 +282,13 @@ class RecordedCore:
             return self._differs(record.n, "", _text(shown), _text(got))
         place, expected, other = _first_difference(shown[1], got[1])
         return self._differs(record.n, f"{shown[0]}{place}", _json(expected), _json(other))
+
+    def _sent(self, message: Message) -> Shown:
+        """Return what the core decided about a message that its module sent."""
+        shown = _shown(message)
+        if isinstance(message, Event) and self._due and _USER not in self._due[0][1]:
+            shown[1].pop(_USER, None)  # the broker has set it, since the core names nobody
+        return shown
 
     def end(self, n: int) -> Difference | None:
         """The last turn is over: return what the recorded core did not do then."""
@@ -369,6 +378,8 @@ def _shown(message: Message) -> Shown:
             fields["routes"] = list(message.routes)
         case Event(topic, payload, flags=flags):
             fields = {"flags": flags}
+            if message.userid != USERID_UNKNOWN:  # whom a private event is for
+                fields[_USER] = message.userid
         case _:
             raise TypeError(f"expected a request, response or event, got {message!r}")
     kind = type(message).__name__.lower()

@@ -28,7 +28,7 @@ from flux_trio.faults.recorded import (
     _traced,
 )
 from flux_trio.jobtap import Job, Plugin, on
-from flux_trio.messages import Request, Response
+from flux_trio.messages import USERID_UNKNOWN, Event, Request, Response
 from flux_trio.testing import InstanceHarness
 from flux_trio.testing.fakes import FakeScheduler
 from flux_trio.testing.fixtures import USERID
@@ -272,6 +272,23 @@ def test_key_that_is_absent_is_told_from_the_string_nothing(
     monkeypatch.setattr(SchedCore, "turn", altered(SchedCore, "turn", change))
     difference, _ = replayed(everything())
     assert re.search(f"{text}$", str(difference))
+
+
+def test_private_event_for_another_user_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def other_user(actions: list[Any]) -> list[Any]:
+        return [
+            msgspec.structs.replace(each, userid=each.userid + 1)
+            if isinstance(each, Event) and each.userid != USERID_UNKNOWN
+            else each
+            for each in actions
+        ]
+
+    expected = sends("job-manager", "job-exception", "event")
+    monkeypatch.setattr(JobManagerCore, "turn", altered(JobManagerCore, "turn", other_user))
+    difference, _ = replayed(everything())
+    assert difference is not None
+    assert (difference.n, difference.place) == (expected, "event job-exception.userid")
+    assert int(difference.got) == int(difference.expected) + 1
 
 
 def test_message_that_was_not_sent_then_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
