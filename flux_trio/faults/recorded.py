@@ -122,7 +122,7 @@ class RecordedInstance:
         self.raised: list[Raised] = []
         """The cores that raised as recorded."""
         self.unrecorded: list[Unrecorded] = []
-        """What the trace has not. A module that ends and starts again meanwhile is named once."""
+        """What is not replayed. A module that ends and starts again meanwhile is named once."""
         self._unrecorded: dict[str, Unrecorded] = {}  # by module, until its core is replayed again
         self._version = ""  # of the flux-trio that wrote the trace
 
@@ -162,7 +162,9 @@ class RecordedInstance:
                 self.raised.append(Raised(record.party, record.n, core.raised))
             return difference
         except StateError as error:
-            raise Unreplayable(f"turn after record {record.n}{by}: {error}") from error
+            raise Unreplayable(
+                f"turn of {record.party} after record {record.n}{by}: {error}"
+            ) from error
 
     def _module(self, record: Record) -> Difference | None:
         data = record.data or {}

@@ -177,7 +177,10 @@ def test_trace_without_turns_is_refused_with_the_reason(
     [
         ('{"kind": "send"}\n', "line 1: expected the key n, got nothing"),
         ('{"n":1,"t":1.0,"kind":"turn","party":"sched","data":{"now":1}}\n', "the start of sched"),
-        ('{"n":1,"t":1.0,"kind":"turn","party":"sched","data":{"core":7}}\n', "turn after record"),
+        (
+            '{"n":1,"t":1.0,"kind":"turn","party":"sched","data":{"core":7}}\n',
+            "turn of sched after record",
+        ),
     ],
 )
 def test_bad_trace_says_why(tmp_path: Path, edit: str, said: str) -> None:

@@ -368,7 +368,8 @@ def test_answer_of_another_version_is_refused_with_the_version() -> None:
         record["data"]["said"] = [["object", 0, "flux_trio.protocols:Old", "attributes", {}]]
         return True
 
-    match = rf"turn after record \d+, written by flux-trio {re.escape(__version__)} .*Old"
+    by = re.escape(f"written by flux-trio {__version__} (this is {__version__})")
+    match = rf"turn of job-manager after record \d+, {by}: .*flux_trio\.protocols:Old"
     with pytest.raises(Unreplayable, match=match):
         replayed(edited(everything(), other))
 
@@ -581,7 +582,7 @@ STATES: list[tuple[Callable[[dict[str, Any]], object], str]] = [
 def test_state_of_another_version_is_refused_with_the_version(
     edit: Callable[[dict[str, Any]], object], text: str
 ) -> None:
-    match = rf"written by flux-trio 9\.9 .*: {text}"
+    match = rf"turn of sched after record \d+, written by flux-trio 9\.9 .*: {text}"
     with pytest.raises(Unreplayable, match=match):
         replayed(start_of("sched", lambda data: edit(data["state"])))
 
