@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from flux_trio.cli.replaying import MARGIN, NoPlan
-from flux_trio.faults.recorded import Difference, RecordedInstance, Unreplayable
+from flux_trio.faults.recorded import CoreNotMade, Difference, RecordedInstance, Unreplayable
 from flux_trio.faults.states import changed_lines, state_lines
 from flux_trio.formats import FormatError
 from flux_trio.judge import Monitor, load_clauses
@@ -91,6 +91,8 @@ class TraceReplay:
             raise
         except OSError as error:
             raise NoPlan(f"{self._path}: {error.strerror}") from None
+        except CoreNotMade as error:
+            raise NoPlan(f"{self._path}: {error}") from None
         except (FormatError, UnicodeError, Unreplayable) as error:
             raise NoPlan(f"{self._path}: the trace cannot be replayed: {error}") from None
         if not self.nsteps:
@@ -150,6 +152,9 @@ class TraceReplay:
             self._news.append(f"{MARGIN}{record.party} takes {line}")
         for line in changed_lines(before, self._state_of(record)):
             self._news.append(f"{MARGIN}{record.party}: {line}")
+        core = self.instance.cores.get(record.party)
+        if core is not None and core.raised:
+            self._news.append(f"{MARGIN}{record.party} raises {core.raised}")
 
 
 def _others_in(data: dict[str, Any]) -> Iterator[str]:

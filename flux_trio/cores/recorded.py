@@ -9,6 +9,7 @@ core shows the action in full. The answers of plugins within the turn are in `re
 
 from __future__ import annotations
 
+import inspect
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
@@ -82,19 +83,34 @@ def written_making(cls: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
 def made_core(name: str, written: Plain) -> CorePart:
     """Return the core that `written_making` describes.
 
-    Raises StateError if this version has no such core.
+    Raises StateError if this version has no such core, or its constructor does not take the
+    arguments. What the constructor raises is raised as it is.
     """
     cls = class_named(name)
     if not (name.startswith(_CORES) and issubclass(cls, CorePart)):
         raise StateError(f"expected a core of {_CORES}, got {name}")
+    args, kwargs = _read_arguments(name, written)
     try:
-        args, kwargs = Reader().read(written)
-        if "edition" in kwargs:
-            kwargs["edition"] = EDITIONS[kwargs["edition"]]
-        core: CorePart = cls(*args, **kwargs)
-    except (TypeError, LookupError, ValueError, AttributeError) as error:
-        raise StateError(f"expected arguments of {name}, got {written!r:.100}") from error
+        inspect.signature(cls).bind(*args, **kwargs)
+    except TypeError as error:
+        raise StateError(f"arguments of {name}: {error}") from None
+    core: CorePart = cls(*args, **kwargs)
     return core
+
+
+def _read_arguments(name: str, written: Plain) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    match Reader().read(written):
+        case (tuple(args), dict(kwargs)) if all(isinstance(each, str) for each in kwargs):
+            if "edition" in kwargs:
+                kwargs["edition"] = _edition_named(kwargs["edition"])
+            return args, kwargs
+    raise StateError(f"expected arguments of {name}, got {written!r:.100}")
+
+
+def _edition_named(name: Any) -> Edition:
+    if isinstance(name, str) and name in EDITIONS:
+        return EDITIONS[name]
+    raise StateError(f"expected an edition of this version, got {name!r:.100}")
 
 
 # --- inputs

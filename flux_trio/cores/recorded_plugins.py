@@ -96,10 +96,19 @@ class RecordedPlugins:
             self._nothing = 0
 
 
+class Unanswered(Exception):
+    """Plugins are asked `topic`, and the recorded turn has no answer to it."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"no answer of plugins to {topic} is recorded in this turn")
+        self.topic = topic
+
+
 class RepeatedPlugins:
     """Says again what plugins said in a recorded turn.
 
-    Raises StateError if it is asked more than the plugins were.
+    Raises Unanswered if it is asked more than the plugins were, and StateError for an answer that
+    is none of this version.
     """
 
     def __init__(self) -> None:
@@ -154,7 +163,9 @@ class RepeatedPlugins:
             case [list()]:
                 answer: HookAnswer = Reader().read(self._said.pop())
                 return answer
-        raise StateError(f"the plugins were not asked {topic} here")
+            case []:
+                raise Unanswered(topic)
+        raise StateError(f"expected an answer of plugins to {topic}, got {self._said[-1]!r:.100}")
 
 
 def checksum(asked: Iterable[str]) -> int:

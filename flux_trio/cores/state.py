@@ -22,6 +22,7 @@ so that two equal states have equal dumps; nothing may depend on the order of a 
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any, ClassVar
 
 from flux_trio.cores.fingerprint import Normal, PayloadTypes, digest_of, normalised
@@ -108,10 +109,25 @@ def take_up(core: Part, data: Plain) -> None:
     """
     reader = Reader()
     parts = {path: part for path, part in parts_of(core).items() if part.state_names}
-    if parts.keys() != data.keys():
-        raise StateError(f"expected state of {sorted(parts)}, got that of {sorted(data)}")
+    _check_names("the state", "core", parts.keys(), data)
     for path, part in parts.items():
+        held = data[path]
+        _check_names(f"the state of {path}", "part", set(part.state_names), held)
         for name in part.state_names:
-            setattr(part, name, reader.read(data[path][name]))
+            setattr(part, name, reader.read(held[name]))
     for part in parts.values():
         part.taken_up()
+
+
+def _check_names(of: str, owner: str, expected: Set[str], held: Plain) -> None:
+    """Raise StateError if `held` has another form, or other names than the `owner` of the state."""
+    if not isinstance(held, dict):
+        raise StateError(f"expected {of} as an object, got {held!r:.100}")
+    if held.keys() == expected:
+        return
+    said = []
+    if missing := sorted(expected - held.keys()):
+        said.append(f"lacks {', '.join(missing)}")
+    if too_many := sorted(held.keys() - expected):
+        said.append(f"has {', '.join(too_many)}, which the {owner} does not have")
+    raise StateError(f"{of} {' and '.join(said)}")

@@ -29,10 +29,11 @@ from flux_trio.cores.recorded import (
     read_turn,
     written_actions,
 )
-from flux_trio.cores.recorded_plugins import RepeatedPlugins, checksum
+from flux_trio.cores.recorded_plugins import RepeatedPlugins, Unanswered, checksum
 from flux_trio.cores.state import CorePart, StateError
 from flux_trio.cores.turns import Exit, Note, NoteAll
-from flux_trio.messages import Event, Message, Request, Response
+from flux_trio.faults.raised import raised_at
+from flux_trio.messages import USERID_UNKNOWN, Event, Message, Request, Response
 from flux_trio.messages.topics import DISCONNECT
 from flux_trio.trace import Kind, Record
 
@@ -43,6 +44,8 @@ TEXT_MAX: Final = 500
 """Characters of an action that are shown."""
 
 _NOTHING: Final = "nothing"
+_ABSENT: Final = object()
+_USER: Final = "userid"
 
 # Records of a module that are no actions of its core: what plugins do and count, and those of
 # messages and modules.
@@ -56,6 +59,10 @@ Shown = tuple[str, Any]
 
 class Unreplayable(Exception):
     """The trace has not what a replay needs; the text says what."""
+
+
+class CoreNotMade(Exception):
+    """The core of this version has raised before its first turn; the text says what, and where."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +81,33 @@ class Difference:
         return f"{self.party} differs{where}, record {self.n}: expected {expected}, got {got}"
 
 
+@dataclass(frozen=True)
+class Raised:
+    """A core raised what the recorded one did, in a turn after the record `n` of the trace."""
+
+    party: str
+    n: int
+    error: str  # its type and text, and where it was raised
+
+    def __str__(self) -> str:
+        return f"{self.party} raised as recorded, record {self.n}: {self.error}"
+
+
+@dataclass
+class Unrecorded:
+    """A module ran from one record of the trace to another, and the trace has none of its turns."""
+
+    module: str
+    first: int
+    last: int | None = None  # None if it runs until the trace ends
+
+    def __str__(self) -> str:
+        span = f"from record {self.first}"
+        if self.last is not None:
+            span += f" to record {self.last}"
+        return f"{self.module} is not replayed: its turns are not recorded, {span}"
+
+
 def _cut(text: str) -> str:
     return text if len(text) <= TEXT_MAX else f"{text[: TEXT_MAX - 3]}..."
 
@@ -85,13 +119,17 @@ class RecordedInstance:
         self.cores: dict[str, RecordedCore] = {}
         """The cores of the modules that run now, by module."""
         self.nturns = 0
-        self.unrecorded: dict[str, int] = {}
-        """Modules whose turns the trace has not, and where they started."""
+        self.raised: list[Raised] = []
+        """The cores that raised as recorded."""
+        self.unrecorded: list[Unrecorded] = []
+        """What is not replayed. A module that ends and starts again meanwhile is named once."""
+        self._unrecorded: dict[str, Unrecorded] = {}  # by module, until its core is replayed again
+        self._version = ""  # of the flux-trio that wrote the trace
 
     def take(self, record: Record) -> Difference | None:
         """Take the next record; return how a core differs from it.
 
-        Raises Unreplayable.
+        Raises Unreplayable or CoreNotMade.
         """
         if record.kind == Kind.TURN:
             return self._turn(record)
@@ -111,32 +149,53 @@ class RecordedInstance:
         try:
             turn = read_turn(record.data)
             if turn.core:
-                by = f", written by flux-trio {turn.version} (this is {__version__})"
+                self._version = turn.version
+            by = f", written by flux-trio {self._version} (this is {__version__})"
+            if turn.core:
                 self.cores[record.party] = RecordedCore(record.party, turn)
+                self._unrecorded.pop(record.party, None)
             core = self.cores.get(record.party)
             if core is None:
                 raise Unreplayable(f"the trace does not have the start of {record.party}")
-            return core.turn(record.n, turn)
+            difference = core.turn(record.n, turn)
+            if core.raised and difference is None:
+                self.raised.append(Raised(record.party, record.n, core.raised))
+            return difference
         except StateError as error:
-            raise Unreplayable(f"turn after record {record.n}{by}: {error}") from error
+            raise Unreplayable(
+                f"turn of {record.party} after record {record.n}{by}: {error}"
+            ) from error
 
     def _module(self, record: Record) -> Difference | None:
         data = record.data or {}
         name = data.get("module", "")
         if data.get("what") == "started":
             if name not in self.cores and name not in WITHOUT_CORE:
-                self.unrecorded.setdefault(name, record.n)
+                self._begin_unrecorded(name, record.n)
             return None
+        if name in self._unrecorded:
+            self._unrecorded[name].last = record.n
         core = self.cores.pop(name, None)
         return None if core is None else core.end(record.n)
 
+    def _begin_unrecorded(self, module: str, n: int) -> None:
+        if module in self._unrecorded:
+            self._unrecorded[module].last = None
+        else:
+            self._unrecorded[module] = Unrecorded(module, n)
+            self.unrecorded.append(self._unrecorded[module])
+
 
 class RecordedCore:
-    """One core that is replayed; `start` says how the recorded one was made. Raises StateError."""
+    """One core that is replayed; `start` says how the recorded one was made.
+
+    Raises StateError or CoreNotMade.
+    """
 
     def __init__(self, party: str, start: Turn) -> None:
-        self.core: CorePart = made_core(start.core, start.args)
-        self.core.load(start.state)
+        self.core = _made(party, start)
+        self.raised = ""
+        """What the core raised in the last turn, and where; "" if it did not raise."""
         self._party = party
         self._plugins = RepeatedPlugins()
         self._turns: Any = self.core
@@ -152,22 +211,30 @@ class RecordedCore:
             self._received[record.ref] = record.message
 
     def turn(self, n: int, turn: Turn) -> Difference | None:
-        """Take a turn, which was recorded after the record `n`. Raises StateError."""
+        """Take a turn, which was recorded after the record `n`.
+
+        Raises StateError for an input or an answer that is none of this version.
+        """
         inputs = self._inputs(turn.inputs)
         if not _continues(inputs) and (missing := self.end(n)) is not None:
             return missing
         self._plugins.begin(turn.said)
         actions: list[Any] = []
-        raised = ""
+        raised = self.raised = ""
         try:
             if turn.core:
                 actions = self._turns.start(turn.now)
             else:
                 actions = self._turns.turn(turn.now, inputs)
+        except StateError:
+            raise
+        except Unanswered as error:
+            asked = f"a question {error.topic}, to which the trace has no answer"
+            return self._differs(n, "what it asks plugins", turn.raised or "other questions", asked)
         except Exception as error:  # noqa: BLE001 - what a core raises is compared
-            raised = raised_text(error)
+            raised, self.raised = raised_text(error), _raised(error)
         if raised != turn.raised:
-            return self._differs(n, "what it raises", turn.raised, raised)
+            return self._differs(n, "what it raises", turn.raised, self.raised)
         if turn.asked not in (None, checksum(self._plugins.asked)):
             asked = ", ".join(self._plugins.asked) or _NOTHING
             return self._differs(n, "what it asks plugins", "other questions", asked)
@@ -203,7 +270,8 @@ class RecordedCore:
 
     def compare(self, record: Record) -> Difference | None:
         """Compare what the module sent or noted with what the core of this replay did."""
-        shown = _shown(record.message) if record.message else (str(record.kind), record.data)
+        message = record.message
+        shown = (str(record.kind), record.data) if message is None else self._sent(message)
         if self._due and self._due[0] == shown:
             self._due.popleft()
             return None
@@ -216,6 +284,13 @@ class RecordedCore:
             return self._differs(record.n, "", _text(shown), _text(got))
         place, expected, other = _first_difference(shown[1], got[1])
         return self._differs(record.n, f"{shown[0]}{place}", _json(expected), _json(other))
+
+    def _sent(self, message: Message) -> Shown:
+        """Return what the core decided about a message that its module sent."""
+        shown = _shown(message)
+        if isinstance(message, Event) and self._due and _USER not in self._due[0][1]:
+            shown[1].pop(_USER, None)  # the broker has set it, since the core names nobody
+        return shown
 
     def end(self, n: int) -> Difference | None:
         """The last turn is over: return what the recorded core did not do then."""
@@ -243,6 +318,25 @@ class RecordedCore:
 
     def _differs(self, n: int, place: str, expected: str | None, got: str | None) -> Difference:
         return Difference(self._party, n, place, expected or _NOTHING, got or _NOTHING)
+
+
+def _made(party: str, start: Turn) -> CorePart:
+    """Return the core with its first state. Raises StateError or CoreNotMade."""
+    try:
+        core = made_core(start.core, start.args)
+        core.load(start.state)
+    except StateError:
+        raise
+    except Exception as error:
+        by = "" if start.version == __version__ else f"; flux-trio {start.version} wrote the trace"
+        text = f"the core of {party} cannot be made in this version, {__version__}: "
+        raise CoreNotMade(f"{text}{_raised(error)}{by}") from error
+    return core
+
+
+def _raised(error: Exception) -> str:
+    """Return what a core has raised, and where."""
+    return _cut(raised_text(error)) + raised_at(error)
 
 
 def _continues(inputs: list[Any]) -> bool:
@@ -286,6 +380,8 @@ def _shown(message: Message) -> Shown:
             fields["routes"] = list(message.routes)
         case Event(topic, payload, flags=flags):
             fields = {"flags": flags}
+            if message.userid != USERID_UNKNOWN:  # whom a private event is for
+                fields[_USER] = message.userid
         case _:
             raise TypeError(f"expected a request, response or event, got {message!r}")
     kind = type(message).__name__.lower()
@@ -298,24 +394,21 @@ def _as_json(value: Any) -> Any:
 
 
 def _json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
+    """Return a value as text; a key that is absent has none, and is no JSON."""
+    return _NOTHING if value is _ABSENT else msgspec.json.encode(value).decode()
 
 
 def _text(shown: Shown) -> str:
     return f"{shown[0]} {_json(shown[1])}"
 
 
-_ABSENT: Final = object()
-
-
 def _first_difference(one: Any, other: Any, place: str = "") -> tuple[str, Any, Any]:
-    """Return where two JSON values differ first, and what each has there."""
+    """Return where two JSON values differ first, and what each has there, or `_ABSENT`."""
     if isinstance(one, dict) and isinstance(other, dict):
         for key in one | other:
-            if one.get(key, _ABSENT) != other.get(key, _ABSENT):
-                if key not in one or key not in other:
-                    return f"{place}.{key}", one.get(key, _NOTHING), other.get(key, _NOTHING)
-                return _first_difference(one[key], other[key], f"{place}.{key}")
+            first, second = one.get(key, _ABSENT), other.get(key, _ABSENT)
+            if first != second:
+                return _first_difference(first, second, f"{place}.{key}")
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         for at, (first, second) in enumerate(zip(one, other, strict=True)):
             if first != second:

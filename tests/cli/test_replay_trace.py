@@ -84,6 +84,35 @@ def test_first_difference_is_told(trace: Path, monkeypatch: pytest.MonkeyPatch) 
     assert result.exit_code == 1
 
 
+def test_error_of_a_core_is_told_with_its_place_if_it_is_raised_as_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flux_trio.cores.sched.core.AllocAnswer", None)
+    kept: list[Kept] = []
+    with recording(kept), InstanceHarness(breaking=None) as instance:
+        instance.submit(run_s=5.0)
+        instance.advance(1.0)
+    path = tmp_path / "trace.jsonl"
+    path.write_text("".join(kept[0].lines()))
+    error = r"TypeError: 'NoneType' object is not callable \(flux_trio/cores/sched/core\.py:\d+\)"
+    result = replay(path)
+    raised, all_did = result.stdout.splitlines()
+    assert re.fullmatch(rf"sched raised as recorded, record \d+: {error}", raised)
+    assert all_did == f"every core did what is recorded, in {nturns(path)} turns"
+    assert result.exit_code == 0
+    lines = replay(path, "--step").stdout.splitlines()
+    shown = next(
+        at for at, line in enumerate(lines) if re.fullmatch(rf" +sched raises {error}", line)
+    )
+    head = max(at for at in range(shown) if lines[at].startswith("turn "))
+    assert any("sched takes response kvs.commit" in line for line in lines[head:shown])
+    monkeypatch.undo()
+    difference = replay(path)
+    assert "sched differs at what it raises, record " in difference.stdout
+    assert "raised as recorded" not in difference.stdout
+    assert difference.exit_code == 1
+
+
 def test_each_turn_is_shown_with_what_it_changed(trace: Path) -> None:
     lines = replay(trace, "--step").stdout.splitlines()
     heads = [line for line in lines if line.startswith("turn ")]
@@ -148,7 +177,10 @@ def test_trace_without_turns_is_refused_with_the_reason(
     [
         ('{"kind": "send"}\n', "line 1: expected the key n, got nothing"),
         ('{"n":1,"t":1.0,"kind":"turn","party":"sched","data":{"now":1}}\n', "the start of sched"),
-        ('{"n":1,"t":1.0,"kind":"turn","party":"sched","data":{"core":7}}\n', "turn after record"),
+        (
+            '{"n":1,"t":1.0,"kind":"turn","party":"sched","data":{"core":7}}\n',
+            "turn of sched after record",
+        ),
     ],
 )
 def test_bad_trace_says_why(tmp_path: Path, edit: str, said: str) -> None:
@@ -158,6 +190,22 @@ def test_bad_trace_says_why(tmp_path: Path, edit: str, said: str) -> None:
     assert result.exit_code == 2
     assert f"{path}: the trace cannot be replayed: " in result.stderr
     assert said in result.stderr
+
+
+def test_error_of_a_mended_constructor_is_told_with_its_place(
+    trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make(self: SchedCore, *_args: Any, **_kwargs: Any) -> None:
+        self.config.typo  # type: ignore[attr-defined]  # noqa: B018
+
+    monkeypatch.setattr(SchedCore, "__init__", make)
+    result = replay(trace)
+    assert result.exit_code == 2
+    assert re.search(
+        r"trace\.jsonl: the core of sched cannot be made in this version, .*: AttributeError: .*"
+        r"'config' \(.*test_replay_trace\.py:\d+\)\n",
+        result.stderr,
+    )
 
 
 @pytest.mark.parametrize("option", [("--story",), ("--depth", "stack"), ("--store", "memory")])

@@ -24,7 +24,7 @@ from flux_trio.cores.recorded import (
     written_inputs,
     written_making,
 )
-from flux_trio.cores.recorded_plugins import RecordedPlugins, RepeatedPlugins, checksum
+from flux_trio.cores.recorded_plugins import RecordedPlugins, RepeatedPlugins, Unanswered, checksum
 from flux_trio.cores.sched.core import SchedCore
 from flux_trio.cores.state import StateError
 from flux_trio.cores.turns import ClockStepped, Log, Note, SetTimer, TimerFired
@@ -146,6 +146,48 @@ def test_core_of_a_trace_is_a_core_of_this_version(name: str) -> None:
         made_core(name, ["tuple", [["tuple", []], ["dict", 0, []]]])
 
 
+SCHED = "flux_trio.cores.sched.core:SchedCore"
+
+
+def making(args: Any, kwargs: Any) -> Any:
+    """The arguments as a trace has them."""
+    return through_json(Writer().write((args, kwargs), "arguments"))
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        (making((), {}), f"arguments of {SCHED}: missing a required argument: 'config'"),
+        (
+            making((SchedConfig(),), {"old": 1}),
+            f"arguments of {SCHED}: got an unexpected keyword argument 'old'",
+        ),
+        (making((SchedConfig(),), {1: 2}), f"expected arguments of {SCHED}, got "),
+        (making([1], {}), f"expected arguments of {SCHED}, got "),
+        (["tuple", ["x" * 1000]], f"expected arguments of {SCHED}, got "),
+        (7, f"expected arguments of {SCHED}, got 7"),
+        (
+            making((SchedConfig(),), {"edition": "2099"}),
+            "expected an edition of this version, got '2099'",
+        ),
+        (
+            making((SchedConfig(),), {"edition": [1]}),
+            "expected an edition of this version, got [1]",
+        ),
+    ],
+)
+def test_arguments_that_the_constructor_does_not_take_are_named(written: Any, text: str) -> None:
+    with pytest.raises(StateError) as caught:
+        made_core(SCHED, written)
+    assert str(caught.value).startswith(text)
+    assert len(str(caught.value)) < 200
+
+
+def test_what_a_constructor_raises_is_raised_as_it_is() -> None:
+    with pytest.raises(AttributeError, match="'int' object has no attribute 'policy'"):
+        made_core(SCHED, making((7,), {}))
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -245,5 +287,13 @@ def test_more_questions_than_were_asked_are_an_error() -> None:
     repeated = RepeatedPlugins()
     repeated.begin([1])
     assert repeated.ask(AskHook(1, "job.new", None)) == HookAnswer()
-    with pytest.raises(StateError, match=r"were not asked job\.new here"):
+    with pytest.raises(Unanswered, match=r"no answer of plugins to job\.new is recorded"):
         repeated.ask(AskHook(2, "job.new", None))
+
+
+@pytest.mark.parametrize("said", ["no", {"unknown": 1}, ["object", 0, "flux_trio.nowhere:Answer"]])
+def test_answer_that_is_none_of_this_version_is_refused(said: Any) -> None:
+    repeated = RepeatedPlugins()
+    repeated.begin([said])
+    with pytest.raises(StateError):
+        repeated.ask(AskHook(1, "job.new", None))

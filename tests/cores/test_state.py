@@ -140,8 +140,32 @@ def test_class_of_another_package_is_refused_when_state_is_read() -> None:
 
 
 def test_state_of_another_core_is_refused() -> None:
-    with pytest.raises(StateError, match="expected state of"):
-        take_up(Core(), {"core": {}})
+    text = "the state lacks core.one, core.other and has core, which the core does not have"
+    with pytest.raises(StateError, match=text):
+        take_up(Core(), {"core": {}, "core.outbox": put_down(Core())["core.outbox"]})
+
+
+@pytest.mark.parametrize(
+    ("held", "text"),
+    [
+        ({}, "the state of core.one lacks value"),
+        (
+            {"value": 1, "b": 2, "a": 3},
+            "the state of core.one has a, b, which the part does not have",
+        ),
+        (
+            {"old": 1},
+            "the state of core.one lacks value and has old, which the part does not have",
+        ),
+        (7, "expected the state of core.one as an object, got 7"),
+    ],
+)
+def test_state_with_other_attributes_is_refused_with_the_part_and_their_names(
+    held: Any, text: str
+) -> None:
+    with pytest.raises(StateError) as caught:
+        take_up(Core(), put_down(Core()) | {"core.one": held})
+    assert str(caught.value) == text
 
 
 def test_equal_sets_have_equal_dumps() -> None:

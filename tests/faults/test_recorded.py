@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from typing import Any
@@ -11,6 +12,7 @@ import msgspec
 import pytest
 import trio
 
+from flux_trio._version import __version__
 from flux_trio.broker import Handle
 from flux_trio.cores.exec.core import ExecCore
 from flux_trio.cores.job_manager.core import JobManagerCore
@@ -18,9 +20,15 @@ from flux_trio.cores.kvs.core import KvsCore
 from flux_trio.cores.kvs.ops import StoreOps
 from flux_trio.cores.sched.core import SchedCore
 from flux_trio.cores.turns import Exit, Note, NoteAll, SetTimer
-from flux_trio.faults.recorded import Difference, RecordedInstance, Unreplayable, _traced
+from flux_trio.faults.recorded import (
+    CoreNotMade,
+    Difference,
+    RecordedInstance,
+    Unreplayable,
+    _traced,
+)
 from flux_trio.jobtap import Job, Plugin, on
-from flux_trio.messages import Request, Response
+from flux_trio.messages import USERID_UNKNOWN, Event, Request, Response
 from flux_trio.testing import InstanceHarness
 from flux_trio.testing.fakes import FakeScheduler
 from flux_trio.testing.fixtures import USERID
@@ -87,7 +95,7 @@ def test_cores_do_the_same_again_after_crash_reload_and_late_answers() -> None:
     assert difference is None, str(difference)
     assert instance.nturns == sum('"kind":"turn"' in line for line in everything())
     assert instance.nturns > 100
-    assert instance.unrecorded == {}
+    assert instance.unrecorded == []
     assert instance.cores == {}  # every module was removed
 
 
@@ -232,6 +240,57 @@ def test_change_of_a_core_is_found_where_it_shows_first(
     assert text in str(difference)
 
 
+def other_keys(remove: str | None, add: dict[str, Any]) -> Callable[[list[Any]], list[Any]]:
+    def change(actions: list[Any]) -> list[Any]:
+        return [
+            msgspec.structs.replace(
+                each,
+                payload={key: each.payload[key] for key in each.payload if key != remove} | add,
+            )
+            if isinstance(each, Response) and each.topic == "sched.alloc" and each.payload
+            else each
+            for each in actions
+        ]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (other_keys("type", {}), r"alloc\.payload\.type, record \d+: expected 0, got nothing"),
+        (other_keys(None, {"more": 1}), r"payload\.more, record \d+: expected nothing, got 1"),
+        (
+            other_keys(None, {"type": "nothing"}),
+            r"payload\.type, record \d+: expected 0, got \"nothing\"",
+        ),
+    ],
+)
+def test_key_that_is_absent_is_told_from_the_string_nothing(
+    change: Callable[[list[Any]], list[Any]], text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SchedCore, "turn", altered(SchedCore, "turn", change))
+    difference, _ = replayed(everything())
+    assert re.search(f"{text}$", str(difference))
+
+
+def test_private_event_for_another_user_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def other_user(actions: list[Any]) -> list[Any]:
+        return [
+            msgspec.structs.replace(each, userid=each.userid + 1)
+            if isinstance(each, Event) and each.userid != USERID_UNKNOWN
+            else each
+            for each in actions
+        ]
+
+    expected = sends("job-manager", "job-exception", "event")
+    monkeypatch.setattr(JobManagerCore, "turn", altered(JobManagerCore, "turn", other_user))
+    difference, _ = replayed(everything())
+    assert difference is not None
+    assert (difference.n, difference.place) == (expected, "event job-exception.userid")
+    assert int(difference.got) == int(difference.expected) + 1
+
+
 def test_message_that_was_not_sent_then_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def twice(actions: list[Any]) -> list[Any]:
         frees = [each for each in actions if getattr(each, "topic", "") == "sched.free"]
@@ -260,6 +319,61 @@ def test_other_questions_to_plugins_are_found() -> None:
     assert "job." in difference.got
 
 
+def has_answers(record: dict[str, Any]) -> bool:
+    """Whether plugins have answered in a turn, and said more than what they are interested in."""
+    said = record.get("data", {}).get("said", ())
+    return any(not (isinstance(each, dict) and "look" in each) for each in said)
+
+
+def test_question_without_an_answer_is_a_difference_of_questions() -> None:
+    def without_answers(record: dict[str, Any]) -> bool:
+        if not has_answers(record):
+            return False
+        del record["data"]["said"]
+        return True
+
+    difference, _ = replayed(edited(everything(), without_answers))
+    assert difference is not None
+    assert (difference.party, difference.place) == ("job-manager", "what it asks plugins")
+    assert difference.expected == "other questions"
+    assert re.fullmatch(
+        r"a question job\.[a-z.]+, to which the trace has no answer", difference.got
+    )
+
+
+def test_core_that_gets_past_its_error_to_a_question_differs_at_what_it_asks() -> None:
+    expected = find(has_answers)
+
+    def raised(record: dict[str, Any]) -> bool:
+        if not has_answers(record):
+            return False
+        del record["data"]["said"], record["data"]["asked"]
+        record["data"].pop("actions", None)
+        record["data"]["raised"] = "ZeroDivisionError: a bug"
+        return True
+
+    difference, _ = replayed(edited(everything(), raised))
+    assert difference is not None
+    assert re.fullmatch(
+        rf"job-manager differs at what it asks plugins, record {expected}: expected "
+        r"ZeroDivisionError: a bug, got a question job\.[a-z.]+, to which the trace has no answer",
+        str(difference),
+    )
+
+
+def test_answer_of_another_version_is_refused_with_the_version() -> None:
+    def other(record: dict[str, Any]) -> bool:
+        if not has_answers(record):
+            return False
+        record["data"]["said"] = [["object", 0, "flux_trio.protocols:Old", "attributes", {}]]
+        return True
+
+    by = re.escape(f"written by flux-trio {__version__} (this is {__version__})")
+    match = rf"turn of job-manager after record \d+, {by}: .*flux_trio\.protocols:Old"
+    with pytest.raises(Unreplayable, match=match):
+        replayed(edited(everything(), other))
+
+
 def test_core_that_raised_raises_again_and_mended_it_differs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -275,12 +389,31 @@ def test_core_that_raised_raises_again_and_mended_it_differs(
             instance.submit(run_s=5.0)
             instance.advance(1.0)
         lines = kept[0].lines()
-        difference, _ = replayed(lines)
+        difference, replay = replayed(lines)
         assert difference is None, str(difference)
-    difference, _ = replayed(lines)
+    (raised,) = replay.raised
+    line = fail.__code__.co_firstlineno + 2
+    assert str(raised) == (
+        f"sched raised as recorded, record {raised.n}: ZeroDivisionError: a bug ({__file__}:{line})"
+    )
+    difference, replay = replayed(lines)
     assert difference is not None
     assert (difference.party, difference.place) == ("sched", "what it raises")
     assert (difference.expected, difference.got) == ("ZeroDivisionError: a bug", "nothing")
+    assert difference.n == raised.n
+    assert replay.raised == []
+
+
+def test_core_that_raises_something_else_differs_with_the_place_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("flux_trio.cores.sched.core.AllocAnswer", None)
+    difference, replay = replayed(everything())
+    assert difference is not None
+    assert (difference.place, difference.expected) == ("what it raises", "nothing")
+    text = r"TypeError: 'NoneType' object is not callable \(flux_trio/cores/[\w/]+\.py:\d+\)"
+    assert re.fullmatch(text, difference.got)
+    assert replay.raised == []
 
 
 def test_action_that_is_missing_at_the_end_of_a_module_is_found() -> None:
@@ -368,7 +501,37 @@ def test_module_without_turns_is_named() -> None:
         instance.submit(run_s=5.0)
     difference, replay = replayed(kept[0].lines())
     assert difference is None
-    assert list(replay.unrecorded) == ["sched"]
+    assert [each.module for each in replay.unrecorded] == ["sched"]
+    assert replay.unrecorded[0].last is not None
+
+
+def test_module_without_turns_for_a_while_is_named_with_that_while() -> None:
+    kept: list[Kept] = []
+    with recording(kept), InstanceHarness(breaking=None) as instance:
+        specs = instance._instance.supervisor.specs
+        recorded = specs["sched"]
+        for _ in range(2):
+            instance.play("sched", FakeScheduler())
+            instance.crash("sched")
+            instance.load("sched")
+            instance.unload("sched")
+            specs["sched"] = recorded
+            instance.load("sched")
+            instance.wait(instance.submit(run_s=5.0))
+    lines = kept[0].lines()
+    difference, replay = replayed(lines)
+    assert difference is None, str(difference)
+    told = [
+        (record["data"]["what"], record["n"])
+        for record in map(msgspec.json.decode, lines)
+        if record["kind"] == "module" and record["data"]["module"] == "sched"
+    ]
+    assert [what for what, _ in told[2:6]] == ["started", "crashed", "started", "removed"]
+    assert [str(each) for each in replay.unrecorded] == [
+        "sched is not replayed: its turns are not recorded, "
+        f"from record {told[first][1]} to record {told[first + 3][1]}"
+        for first in (2, 8)
+    ]
 
 
 def test_trace_that_begins_later_cannot_be_replayed() -> None:
@@ -386,17 +549,65 @@ def test_trace_that_ends_at_any_record_has_no_difference() -> None:
         assert difference is None, (end, str(difference))
 
 
-def test_state_of_another_version_is_refused_with_the_version() -> None:
-    def other(record: dict[str, Any]) -> bool:
-        if record["kind"] != "turn" or record["party"] != "sched":
+def start_of(party: str, edit: Callable[[dict[str, Any]], object]) -> Iterator[str]:
+    """The trace of version 9.9, with the data of the start of a core edited."""
+
+    def found(record: dict[str, Any]) -> bool:
+        if record["kind"] != "turn" or record["party"] != party:
             return False
-        record["data"]["state"]["core"]["is_new"] = True
-        record["data"]["state"]["core.new"] = {}
         record["data"]["version"] = "9.9"
+        edit(record["data"])
         return True
 
-    with pytest.raises(Unreplayable, match=r"written by flux-trio 9\.9 .*: expected state of"):
-        replayed(edited(everything(), other))
+    return edited(everything(), found)
+
+
+STATES: list[tuple[Callable[[dict[str, Any]], object], str]] = [
+    (
+        lambda state: state.update({"core.new": {}}),
+        "the state has core.new, which the core does not have",
+    ),
+    (
+        lambda state: state["core._context"].pop("calls"),
+        "the state of core._context lacks calls",
+    ),
+    (
+        lambda state: state["core._context"].update(old=1),
+        "the state of core._context has old, which the part does not have",
+    ),
+]
+
+
+@pytest.mark.parametrize(("edit", "text"), STATES)
+def test_state_of_another_version_is_refused_with_the_version(
+    edit: Callable[[dict[str, Any]], object], text: str
+) -> None:
+    match = rf"turn of sched after record \d+, written by flux-trio 9\.9 .*: {text}"
+    with pytest.raises(Unreplayable, match=match):
+        replayed(start_of("sched", lambda data: edit(data["state"])))
+
+
+def test_error_of_a_constructor_is_told_with_its_place() -> None:
+    def other(data: dict[str, Any]) -> None:
+        data["args"] = ["tuple", [["tuple", [7]], ["dict", 0, []]]]
+
+    with pytest.raises(CoreNotMade) as caught:
+        replayed(start_of("sched", other))
+    assert re.fullmatch(
+        rf"the core of sched cannot be made in this version, {re.escape(__version__)}: "
+        r"AttributeError: 'int' object has no attribute '\w+' "
+        r"\(flux_trio/cores/sched/\w+\.py:\d+\); flux-trio 9\.9 wrote the trace",
+        str(caught.value),
+    )
+
+
+def test_error_of_a_core_that_takes_up_its_state_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: SchedCore) -> None:
+        raise KeyError(type(self).__name__)
+
+    monkeypatch.setattr(SchedCore, "taken_up", fail)
+    with pytest.raises(CoreNotMade, match=r": KeyError: 'SchedCore' \(.*test_recorded\.py:\d+\)$"):
+        replayed(everything())
 
 
 def test_difference_reads_as_a_sentence() -> None:

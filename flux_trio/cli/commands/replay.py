@@ -184,8 +184,10 @@ def _replay_trace(path: Path, shows: _Shows) -> bool:
 
     game = TraceReplay(path, shows.after_step, judged=shows.until is not None, shown=shows.by_step)
     difference = game.to_the_end()
-    for module, n in game.instance.unrecorded.items():
-        click.echo(f"{module} is not replayed: its turns are not recorded, from record {n}")
+    for unrecorded in game.instance.unrecorded:
+        click.echo(unrecorded)
+    for raised in game.instance.raised:
+        click.echo(raised)
     if game.cut_line:
         click.echo(f"line {game.cut_line}, the last one, is not complete, and was left out")
     if difference is not None:
