@@ -24,7 +24,7 @@ from flux_trio.faults.flight import Flight
 from flux_trio.faults.jobs import States
 from flux_trio.faults.lives import Lives
 from flux_trio.faults.moments import Nth, flights_of
-from flux_trio.faults.plan import Plan, check_plan
+from flux_trio.faults.plan import Plan, check_plan, check_when
 from flux_trio.faults.properties import Property
 from flux_trio.faults.running import STEPS_MAX, Game, Outcome
 from flux_trio.faults.tries import Tries
@@ -47,6 +47,10 @@ class Logged:
             raise TypeError(
                 f"expected Logged(name of an event, place of a job or None), got {self}"
             )
+        if not isinstance(self.nth, int):
+            raise TypeError(f"expected Logged with an integer as nth, got {self}")
+        if self.nth < 1:
+            raise FormatError("int >= 1", self.nth, "nth")  # as a plan says it of a message
 
 
 @dataclass(frozen=True)
@@ -203,11 +207,12 @@ class ByHand:
 
         At a message or an event the turn under way is interrupted. What the receiver has taken, it
         has not acted on. Raises TypeError for what is no moment, and FormatError for a job that the
-        plan does not have.
+        plan does not have, or a value of a When that no plan can have.
         """
         _check_moment(until)
         match until:
             case When():
+                check_when(until)
                 sought = Nth(until)
                 return self._run_to(
                     until,
@@ -272,11 +277,13 @@ class ByHand:
     def strike(self, fault: AtMoment) -> None:
         """Let a fault of the catalogue strike now, whatever its `when` is.
 
-        Raises TypeError for a fault without a moment, and FormatError for one with a wrong value.
+        Raises TypeError for a fault without a moment, and FormatError for one with a wrong value,
+        such as a node that the world does not have.
         """
         if not isinstance(fault, AtMoment):
             raise TypeError(f"expected a fault of the catalogue that has a moment, got {fault!r}")
-        check_plan(Plan(seed=0, faults=(msgspec.structs.replace(fault, when=1),)))
+        faults = (msgspec.structs.replace(fault, when=1),)
+        check_plan(msgspec.structs.replace(self.game.plan, faults=faults))
         self.is_at_rest = False
         self.game.note(fault)
         fault.strike(self.world)

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import inspect
 
 from flux_trio._version import __version__
-from flux_trio.faults.catalogue import Fault
+from flux_trio.faults.catalogue import Crash, Fault, When
 from flux_trio.faults.disk import StoreKind
 from flux_trio.faults.fitting import check_fitting
 from flux_trio.faults.workload import Do, JobPlan
@@ -135,6 +135,15 @@ def with_files(plan: Plan, renamed: Callable[[list[str]], Iterable[str]]) -> Pla
 def check_plan(plan: Plan) -> None:
     """Raise FormatError if a plan that was made by hand has a value that none can have."""
     _plan_of(msgspec.to_builtins(plan))
+
+
+def check_when(when: When) -> None:
+    """Raise FormatError if a moment that was made by hand has a value that none can have."""
+    try:
+        check_plan(Plan(seed=0, faults=(Crash("sched", when),)))
+    except FormatError as error:
+        where = error.where.removeprefix("faults[0].")
+        raise FormatError(error.expected, error.got, where) from None
 
 
 def can_be_played(plan: Plan) -> bool:

@@ -307,6 +307,17 @@ def test_fault_that_cannot_strike_by_hand_is_refused_at_once(
     assert world.game.struck == []
 
 
+@pytest.mark.parametrize(("nnodes", "last"), [(1, 0), (4, 3), (16, 15)])
+def test_node_that_a_fault_names_is_one_of_the_nodes_of_this_world(nnodes: int, last: int) -> None:
+    world = hand(JobPlan(run=3.0), nnodes=nnodes)
+    world.run_until(InState(0, JobState.RUN))
+    with pytest.raises(FormatError, match=f"the rank of one of the {nnodes} nodes, from 0, got"):
+        world.strike(NodesDown((nnodes,), when=1))
+    assert world.game.struck == []
+    world.strike(NodesDown((last,), when=1, back=1.0))
+    assert world.outcome().problems == ()
+
+
 def test_module_is_not_loaded_without_an_instance() -> None:
     world = hand()
     world.crash("kvs")
@@ -326,6 +337,35 @@ def test_module_is_not_loaded_without_an_instance() -> None:
 def test_moment_of_wrong_types_is_refused(kind: Any, args: tuple[Any, ...], expected: str) -> None:
     with pytest.raises(TypeError, match=expected):
         kind(*args)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"type": "nix"}, r'when\.type: expected one of event, request, response, got "nix"'),
+        ({"side": "up"}, r'when\.side: expected one of recv, send, got "up"'),
+        ({"nth": 0}, r"when\.nth: expected int >= 1, got 0"),
+        ({"nth": -1}, r"when\.nth: expected int >= 1, got -1"),
+    ],
+)
+def test_message_that_no_plan_can_name_is_refused_before_the_world_goes_on(
+    fields: dict[str, Any], expected: str
+) -> None:
+    world = hand()
+    with pytest.raises(FormatError, match=expected):
+        world.run_until(When(topics.SCHED_ALLOC, **fields))
+    assert world.world.nsteps == 0
+
+
+@pytest.mark.parametrize("nth", [0, -1])
+def test_event_before_the_first_one_is_refused(nth: int) -> None:
+    with pytest.raises(FormatError, match=f"nth: expected int >= 1, got {nth}"):
+        Logged("start", nth=nth)
+
+
+def test_number_of_an_event_is_an_integer() -> None:
+    with pytest.raises(TypeError, match="an integer as nth, got"):
+        Logged("start", nth="2")  # type: ignore[arg-type]
 
 
 def test_what_is_no_moment_is_refused_with_what_was_expected() -> None:
