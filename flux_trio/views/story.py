@@ -116,7 +116,8 @@ def told_lines(story: Story) -> list[str]:
 
 
 Beat = list[Record]
-"""One record; or the events of one job at one moment, if no fault came between them."""
+"""One record; or the events of one job at one moment: all before everything is put right, or all after
+it, and no fault came between them."""
 
 
 def told_beats(story: Story, count: int) -> list[Beat]:
@@ -135,9 +136,14 @@ def _ranked_beats(story: Story) -> list[tuple[int, Beat]]:
     found: list[tuple[int, Beat]] = []
     open_beats: dict[int, Beat] = {}  # by job, the beat that its next event at this moment joins
     explaining, last = _sends(story), last_of(story)
+    was_right = False
     for record in story.trace:
         if record.n > last:
             break
+        is_right = _is_put_right(record, story)
+        if is_right and not was_right:
+            open_beats.clear()  # an event after PUT_RIGHT is told below it
+        was_right = is_right
         rank = 0 if record.n in explaining else _rank(record, story)
         if rank is None:
             continue

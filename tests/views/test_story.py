@@ -14,7 +14,7 @@ from flux_trio.faults import Crash, Do, JobPlan, Plan, Reload, When, run_plan
 from flux_trio.messages import topics
 from flux_trio.trace import Kind, Record
 from flux_trio.views import Change, Story, story_page, story_text
-from flux_trio.views.story import LINES_MAX, sentence, told_beats
+from flux_trio.views.story import LINES_MAX, PUT_RIGHT, sentence, told_beats
 from flux_trio.views.story_page import CHANGES_MAX, SHOWN_MAX
 
 CRASH = Crash("sched", When(topics.SCHED_ALLOC), back=3.0)
@@ -95,6 +95,17 @@ def test_events_of_a_job_at_one_moment_are_one_line() -> None:
             re.search(r"event submit of job \S+, then validate, depend, priority", s) for s in lines
         )
     )
+
+
+def test_events_after_everything_is_put_right_are_told_below_that_line() -> None:
+    trace = traced()
+    validated = event(trace, "validate")
+    assert event(trace, "depend").t == validated.t
+    lines = story_text(Story("rest", "nothing", trace, right_after=validated.n)).splitlines()
+    at = lines.index(PUT_RIGHT)
+    assert any(re.search(r"event .*validate", line) for line in lines[:at])
+    assert not any("depend" in line for line in lines[:at])
+    assert any(re.search(r"event depend of job \S+, then priority", line) for line in lines[at:])
 
 
 @pytest.mark.parametrize(
