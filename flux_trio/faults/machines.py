@@ -129,6 +129,14 @@ class JobManagerOfWorld(JobManagerAtOnce):
         more, self._timers = self._timers, []
         return [*late, *actions, *more, *self.take_said()]
 
+    def end(self, now: float) -> list[Any]:
+        """Tell the plugins of files that they are removed; return what they said meanwhile."""
+        if self._host is None:
+            return []
+        self._now = now
+        self._host.call_removed()
+        return self.take_said()
+
     def note_all(self, kind: str, notes: Sequence[dict[str, Any]]) -> None:
         """Put records of plugins into the trace; of counters those that are wrong."""
         if kind == Kind.COUNTERS:

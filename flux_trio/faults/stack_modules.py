@@ -29,8 +29,9 @@ from flux_trio.broker.supervisor import ModuleSpec
 from flux_trio.cores.turns import Core
 from flux_trio.faults.disk import KvsOnDisk
 from flux_trio.faults.station import Station
+from flux_trio.jobtap.host import REMOVED
 from flux_trio.messages import ROLE_OWNER, Event, Message, Request, Response
-from flux_trio.trace import KILLED
+from flux_trio.trace import KILLED, Kind
 
 if TYPE_CHECKING:
     from flux_trio.faults.stack import StackWorld
@@ -84,7 +85,8 @@ class ModuleHandle(LocalHandle):
     """The handle of a module of the stack.
 
     `is_doomed` is set when the module has ended, as far as the others can see: it says nothing any
-    more, and takes nothing in, although its task has not ended yet.
+    more, and takes nothing in, although its task has not ended yet. The trace only has from it
+    which plugins fail in `removed`, which is called then.
     """
 
     def __init__(
@@ -165,8 +167,9 @@ class ModuleHandle(LocalHandle):
             super().note(kind, data)
 
     def note_all(self, notes: Any) -> None:
-        if not self.is_doomed:
-            super().note_all(notes)
+        if self.is_doomed:
+            notes = [each for each in notes if each[0] == Kind.HOOK and each[1]["hook"] == REMOVED]
+        super().note_all(notes)
 
     def close(self, reason: str = "") -> None:
         for each in self.station.undelivered():

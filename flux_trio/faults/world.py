@@ -37,7 +37,13 @@ from flux_trio.cores.turns import (
 from flux_trio.faults.agenda import Agenda
 from flux_trio.faults.clients import Subscribe
 from flux_trio.faults.disk import Disk
-from flux_trio.faults.machines import USERID, Surroundings, is_late_answer, plans_of_world
+from flux_trio.faults.machines import (
+    USERID,
+    JobManagerOfWorld,
+    Surroundings,
+    is_late_answer,
+    plans_of_world,
+)
 from flux_trio.faults.plugin_files import watchdog_of_world
 from flux_trio.faults.plugins import Answering
 from flux_trio.faults.station import Station
@@ -238,6 +244,9 @@ class CoresWorld:
         self._away.pop(name, None)
         self._slow.pop(name, None)
         self._sender = name
+        if isinstance(station.core, JobManagerOfWorld):
+            for action in station.core.end(self.now):
+                self._do(station, action)
         self.router.remove(station.peer, station.undelivered(), reason)
         return True
 

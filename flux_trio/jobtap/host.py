@@ -20,7 +20,8 @@ from flux_trio.editions.explaining import Said
 from flux_trio.formats import parse_duration
 from flux_trio.formats.glob import glob_matches, is_glob
 from flux_trio.jobtap.asking import Asking
-from flux_trio.jobtap.calls import Given, blame
+from flux_trio.jobtap.calling import HOOK
+from flux_trio.jobtap.calls import Given, blame, note_of
 from flux_trio.jobtap.catalogue import CUSTOM, hook_of
 from flux_trio.jobtap.dispatch import Dispatcher
 from flux_trio.jobtap.errors import NotAllowed, PluginError
@@ -50,6 +51,8 @@ from flux_trio.protocols import (
     Unavailable,
 )
 
+REMOVED: Final = "removed"
+"""In the trace, the hook of a call of `Plugin.removed` that has failed."""
 END_S: Final = 5.0  # seconds for the tasks of a removed plugin to end
 RECOUNT_S: Final = 60.0
 RECOUNT_JOBS_MAX: Final = 1000  # about 5 ms
@@ -352,6 +355,10 @@ class PluginHost(Dispatcher):
     def close(self) -> None:
         """Tell all plugins that they are removed; call this when their tasks have ended."""
         self.watchdog.stop()
+        self.call_removed()
+
+    def call_removed(self) -> None:
+        """Tell all plugins that they are removed; their watchdog goes on, if others share it."""
         for loaded in self.plugins:
             self._call_removed(loaded)
 
@@ -408,11 +415,15 @@ class PluginHost(Dispatcher):
         self._call_removed(loaded)
 
     def _call_removed(self, loaded: Loaded) -> None:
-        entry = Entry(loaded, "removed", loaded.plugin.removed, CUSTOM)
+        entry = Entry(loaded, REMOVED, loaded.plugin.removed, CUSTOM)
+        began = self.given.now()
         _, error = attempt(self.watched, entry, None)
         if error is not None:
-            text = f"plugin {loaded.name} failed when it was removed: {describe(error)}"
-            self.failed(entry, text, error)
+            problem = describe(error)
+            self.failed(entry, f"plugin {loaded.name} failed when it was removed: {problem}", error)
+            duration = self.given.now() - began
+            note = note_of(entry.plugin, entry.label, None, None, problem, duration)
+            self.given.note_all(HOOK, [note])
         loaded.plugin._jobtap = None
 
     async def _put(

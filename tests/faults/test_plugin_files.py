@@ -8,8 +8,9 @@ from textwrap import dedent
 
 import pytest
 
-from flux_trio.faults import Crash, JobPlan, Plan, PluginRaises, Setup, When, run_plan
+from flux_trio.faults import Crash, Fault, JobPlan, Plan, PluginRaises, Setup, When, run_plan
 from flux_trio.faults.campaign import main_property
+from flux_trio.faults.catalogue import Reload, Return, Unload
 from flux_trio.faults.plan import Depth, PluginFile, plan_from_toml, plan_to_toml
 from flux_trio.faults.plugin_files import check_files
 from flux_trio.jobtap import PluginError
@@ -96,6 +97,61 @@ def test_plugin_is_loaded_again_with_its_job_manager(tmp_path: Path) -> None:
     assert problems == ()
     asked = [record for record in trace if record.kind == Kind.HOOK]
     assert {(record.data or {})["plugin"] for record in asked} >= {"mine"}
+
+
+PAIRED = """
+    from pathlib import Path
+    from flux_trio import jobtap
+
+    class Paired(jobtap.Plugin):
+        def loaded(self):
+            self.write("loaded")
+
+        def removed(self):
+            self.write("removed")
+            {}
+
+        def write(self, what):
+            with Path(__file__).with_name("calls").open("a") as calls:
+                print(what, file=calls)
+    """
+SENT = When(topics.SCHED_ALLOC, side="send")
+DEPTHS = pytest.mark.parametrize("depth", ["cores", "stack"])
+ENDINGS = pytest.mark.parametrize(
+    "fault",
+    [
+        Crash("job-manager", SENT, back=1.0),
+        Reload("job-manager", SENT),
+        Return("job-manager", SENT, back=1.0),
+        Unload("job-manager", SENT, back=1.0),
+    ],
+)
+
+
+@DEPTHS
+@ENDINGS
+def test_plugin_is_told_that_it_is_removed_when_its_job_manager_ends(
+    tmp_path: Path, depth: Depth, fault: Fault
+) -> None:
+    file = plugin(tmp_path, PAIRED.format("pass"))
+    problems, _ = played(file, depth=depth, faults=(fault,))
+    assert problems == ()
+    calls = (tmp_path / "calls").read_text().split()
+    assert calls[:3] == ["loaded", "removed", "loaded"]
+
+
+@DEPTHS
+@ENDINGS
+def test_plugin_that_raises_when_it_is_removed_is_named(
+    tmp_path: Path, depth: Depth, fault: Fault
+) -> None:
+    file = plugin(tmp_path, PAIRED.format("raise ValueError('odd')"))
+    problems, trace = played(file, depth=depth, faults=(fault,))
+    assert problems == ("plugin: mine failed in removed: ValueError: odd",)
+    failures = [each for each in trace if each.kind == Kind.HOOK and (each.data or {})["error"]]
+    assert [(each.party, (each.data or {})["hook"]) for each in failures] == [
+        ("job-manager", "removed")
+    ]
 
 
 ANNOTATING = """
