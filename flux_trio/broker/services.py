@@ -366,27 +366,21 @@ class BrokerServices:
 
     async def _reload(self, request: Request) -> Payload:
         wanted = expect_payload(request, ModuleStart)
-        self._check_removable(wanted.name)
+        self.supervisor.check_removable(wanted.name)
         await self._start(self.supervisor.reload, wanted)
         return None
 
     async def _remove(self, request: Request) -> Payload:
         name = expect_payload(request, ModuleName).name
-        self._check_removable(name)
+        self.supervisor.check_removable(name)
         await self.supervisor.remove(name)
         return None
 
     async def _kill(self, request: Request) -> Payload:
         name = expect_payload(request, ModuleName).name
-        self._check_removable(name)
+        self.supervisor.check_removable(name)
         await self.supervisor.kill(name)
         return None
-
-    def _check_removable(self, name: str) -> None:
-        """Raise FluxError(EBUSY) if the instance always needs the module."""
-        spec = self.supervisor.specs.get(name)
-        if spec is not None and spec.essential:
-            raise FluxError(Errno.EBUSY, f"module {name} is needed as long as the instance runs")
 
     async def _start(self, do: Callable[..., Awaitable[None]], wanted: ModuleStart) -> None:
         try:

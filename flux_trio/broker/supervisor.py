@@ -127,6 +127,12 @@ class Supervisor:
             raise FluxError(Errno.EINVAL, f"module {name} cannot run as a process of its own")
         await self._nursery.start(self._run, spec, main)
 
+    def check_removable(self, name: str) -> None:
+        """Raise FluxError(EBUSY) if the instance always needs the module."""
+        spec = self.specs.get(name)
+        if spec is not None and spec.essential:
+            raise FluxError(Errno.EBUSY, f"module {name} is needed as long as the instance runs")
+
     async def remove(self, name: str) -> None:
         """Stop a module and wait until it has ended; FluxError(ENOENT)."""
         loaded = self._loaded_one(name)

@@ -32,7 +32,7 @@ from flux_trio.messages import FluxError, service_of, topics
 from flux_trio.testing.breaking import PLUGIN, unknown_text
 from flux_trio.testing.fakes import Fake, FakeExec, FakeScheduler
 from flux_trio.testing.fixtures import EPOCH, USERID, simulated_instance
-from flux_trio.testing.instance_job import InstanceJob, is_job_of, plain_jobspec
+from flux_trio.testing.instance_job import InstanceJob, check_job, plain_jobspec
 from flux_trio.testing.options import wrong_text
 from flux_trio.testing.plugins import GivenPlugins, PluginErrors, PluginSource
 from flux_trio.testing.trio_thread import TrioThread
@@ -179,12 +179,11 @@ class InstanceHarness:
     def wait(self, job: InstanceJob, event: str = "clean") -> None:
         """Let time pass until the job has the event.
 
-        Raises ValueError for a job of another instance.
+        Raises TypeError for what is no job, ValueError for a job of another instance.
         Raises AssertionError if no time is left that could bring it, or after WAIT_S; but first the
         error of a plugin that has raised, if the test does not break that on purpose.
         """
-        if not is_job_of(self, job):
-            raise ValueError(f"expected a job of this instance, got {job} of another one")
+        check_job(self, job)
         end = self.now + WAIT_S
         while event not in job.names:
             left = self._thread.next_deadline()
@@ -252,7 +251,8 @@ class InstanceHarness:
         self.do(self._instance.supervisor.load, name)
 
     def unload(self, name: str) -> None:
-        """Remove a module in order. Raises FluxError."""
+        """Remove a module in order. Raises FluxError, also for the kvs, which is always needed."""
+        self._instance.supervisor.check_removable(name)
         self.do(self._instance.supervisor.remove, name)
 
     def crash(self, name: str) -> None:
@@ -263,7 +263,9 @@ class InstanceHarness:
         self.do(self._instance.supervisor.kill, name)
 
     def play(self, name: str, fake: Fake) -> None:
-        """Load `fake` in place of the module `name`."""
+        """Load `fake` in place of the module `name`. Raises TypeError for what is no fake."""
+        if not isinstance(fake, Fake):
+            raise TypeError(f"expected a FakeScheduler, a FakeExec or another Fake, got {fake!r}")
         self.do(self._play, name, fake)
 
     async def _play(self, name: str, fake: Fake) -> None:
@@ -298,8 +300,10 @@ class PlayedScheduler:
     def grant(self, job: InstanceJob, cores: dict[int, int] | None = None) -> None:
         """Allocate cores to a job: `cores` has their number by rank; without it, one free core.
 
-        Raises ValueError for anything but numbers, AssertionError if no core is free.
+        Raises ValueError for anything but numbers, AssertionError if no core is free; as the other
+        calls, TypeError for what is no job, and ValueError for a job of another instance.
         """
+        check_job(self._instance, job)
         if cores is not None and not _are_cores(cores):
             raise ValueError(f"expected the number of cores by rank, such as {{0: 2}}, got {cores}")
         self._instance.do(self.fake.grant, job.id, cores)
@@ -315,6 +319,8 @@ class PlayedScheduler:
         self._answer(job, AllocType.ANNOTATE, annotations=dict(annotations))
 
     def _answer(self, job: InstanceJob, kind: AllocType, **more: Any) -> None:
+        check_job(self._instance, job)
+
         async def answer() -> None:
             self.fake.answer(job.id, kind, **more)
 
@@ -359,10 +365,13 @@ class PlayedExec:
 
     def _ranks_of(self, job: InstanceJob) -> str:
         """Return the ranks of R. Raises FluxError if the job has no R."""
+        check_job(self._instance, job)
         text = self._instance.request(topics.KVS_LOOKUP, {"key": job_key(job.id, "R")})["value"]
         return str(parse_r(text).ranks)
 
     def _tell(self, job: InstanceJob, *kinds: str, **more: str) -> None:
+        check_job(self._instance, job)
+
         async def tell() -> None:
             self.fake.tell(job.id, *kinds, **more)
 

@@ -119,6 +119,9 @@ class InstanceJob:
         return replay(self.id, self.events)
 
 
-def is_job_of(instance: Requests, job: InstanceJob) -> bool:
-    """Return whether the job is one of that instance."""
-    return job._requests is instance
+def check_job(instance: Requests, job: InstanceJob) -> None:
+    """Raise TypeError for what is no job, such as an id, and ValueError for one of another instance."""
+    if not isinstance(job, InstanceJob):
+        raise TypeError(f"expected an InstanceJob, as `submit` of the instance returns, got {job!r}")
+    if job._requests is not instance:
+        raise ValueError(f"expected a job of this instance, got {job} of another one")

@@ -91,6 +91,37 @@ def test_module_that_does_not_exist_is_refused_with_those_there_are() -> None:
         instance.crash("nope")
 
 
+def test_kvs_is_not_unloaded_as_the_instance_always_needs_it() -> None:
+    with InstanceHarness() as instance:
+        with pytest.raises(FluxError, match="module kvs is needed as long as the instance runs"):
+            instance.unload("kvs")
+        instance.wait(instance.submit())
+
+
+@pytest.mark.parametrize("call", ["grant", "deny", "cancel", "start", "finish", "fail", "wait"])
+def test_id_in_place_of_a_job_is_refused(call: str) -> None:
+    with InstanceHarness() as instance:
+        parts = (PlayedScheduler(instance), PlayedExec(instance), instance)
+        part = next(each for each in parts if hasattr(each, call))
+        with pytest.raises(TypeError, match="expected an InstanceJob, as `submit` .*, got 7"):
+            getattr(part, call)(7)
+
+
+def test_job_of_another_instance_is_not_granted() -> None:
+    with InstanceHarness() as one, InstanceHarness() as other:
+        scheduler = PlayedScheduler(one)
+        with pytest.raises(ValueError, match="expected a job of this instance, got <InstanceJob "):
+            scheduler.grant(other.submit())
+
+
+def test_module_that_is_no_fake_is_refused() -> None:
+    with (
+        InstanceHarness() as instance,
+        pytest.raises(TypeError, match="expected a FakeScheduler, .* got <object object at"),
+    ):
+        instance.play("nobody", object())  # type: ignore[arg-type]
+
+
 def test_job_of_another_instance_is_not_waited_for() -> None:
     with InstanceHarness() as one, InstanceHarness() as other:
         job = other.submit()
