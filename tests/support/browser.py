@@ -6,6 +6,7 @@ Debian has both in the packages chromium and chromium-driver.
 from __future__ import annotations
 
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -84,3 +85,15 @@ def open_browser() -> Iterator[Browser]:
             yield Browser(driver)
         finally:
             driver.quit()
+
+
+def logged_by(page: Path) -> list[str]:
+    """Load a page in a browser that Selenium does not drive; return what its console has.
+
+    What a driven browser draws first has another size, and it may miss errors of the first frame.
+    """
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        options = ("--enable-logging=stderr", "--v=0", "--dump-dom", "--window-size=1400,1000")
+        given = (CHROMIUM or "", *_OPTIONS, f"--user-data-dir={profile}", *options, page.as_uri())
+        ran = subprocess.run(given, capture_output=True, check=True, timeout=PATIENCE_S)
+    return [line for line in ran.stderr.decode().splitlines() if ":CONSOLE:" in line]

@@ -36,7 +36,9 @@ class Viewer {
     byId("told").parentElement.hidden = !this.page.told.length;
     byId("told").checked = this.filter.told;
     byId("told").addEventListener("change", (event) => this.narrow({ told: event.target.checked }));
-    new ResizeObserver(() => { this.update(); this.jobs.update(); }).observe(byId("chart"));
+    // Drawing may change the size again, which an observer may not see while it is called.
+    const redraw = () => { this.update(); this.jobs.update(); };
+    new ResizeObserver(() => requestAnimationFrame(redraw)).observe(byId("chart"));
     document.addEventListener("keydown", (event) => this.press(event));
     this.listBroken();
   }

@@ -18,7 +18,7 @@ from flux_trio.messages import Event, Request, Response, topics
 from flux_trio.trace import Kind, Record, Shown, Source
 from flux_trio.views import Change, Story, story_page
 from flux_trio.views.viewer import Row, Rows, trace_page
-from tests.support.browser import Browser
+from tests.support.browser import Browser, logged_by
 from tests.support.judged import edit_payload, find_all
 from tests.support.scenarios import trace_of
 from tests.support.viewing import many_messages, scroll
@@ -302,6 +302,16 @@ def test_story_shows_the_violation_first(browser: Browser, tmp_path: Path) -> No
     few = browser.run("return viewer.chart.view.length")
     browser.click("#told")
     assert few < browser.run("return viewer.chart.view.length") == len(trace)
+
+
+def test_page_of_a_story_logs_nothing_while_it_is_loaded(tmp_path: Path) -> None:
+    """Its chart is drawn anew when it gets its size; that is no loop of a ResizeObserver."""
+    trace = traced(Crash("sched", When(topics.SCHED_ALLOC), back=3.0))
+    at = next(r for r in trace if r.kind == Kind.EVENT and (r.data or {})["name"] == "alloc")
+    page = tmp_path / "story.html"
+    story = Story("27.alloc.1", "job waits", trace, "It asks.", "job-manager", at=at.n)
+    page.write_text(story_page(story))
+    assert logged_by(page) == []
 
 
 def test_each_row_of_a_story_shows_what_its_own_turn_changes(
