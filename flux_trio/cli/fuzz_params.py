@@ -68,11 +68,12 @@ class BudgetParam(click.ParamType[float]):
         """Return the seconds; other text is a usage error."""
         from flux_trio.formats import parse_duration
 
+        text = str(value)
         try:
-            seconds = parse_duration(value)
+            seconds = parse_duration(text.removeprefix("-"))
         except ValueError as error:
             self.fail(str(error), param, ctx)
-        if seconds <= 0:
+        if text.startswith("-") or seconds <= 0:  # of less, parse_duration says that 0 is right
             self.fail(f"expected a duration above 0, got {value}", param, ctx)
         return seconds
 

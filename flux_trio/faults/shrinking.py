@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from flux_trio.faults.catalogue import When, Which
+from flux_trio.faults.catalogue import Crash, CrashTogether, When, Which
 from flux_trio.faults.fitting import on_machine
-from flux_trio.faults.plan import Plan, can_be_played
+from flux_trio.faults.plan import Fault, Plan, can_be_played
 from flux_trio.faults.running import run_plan
 from flux_trio.faults.workload import JOB_ACTIONS, Do, JobPlan
 
@@ -227,9 +227,17 @@ def _plain(job: JobPlan) -> JobPlan:
 
 
 def _with_simpler_fault(place: int, plan: Plan) -> Iterator[Plan]:
-    for simpler in _simpler(plan.faults[place]):
+    fault = plan.faults[place]
+    for simpler in chain(_of_one_module(fault), _simpler(fault)):
         faults = (*plan.faults[:place], simpler, *plan.faults[place + 1 :])
         yield msgspec.structs.replace(plan, faults=faults)
+
+
+def _of_one_module(fault: Fault) -> Iterator[Fault]:
+    """The crash of each module alone, in place of one of several modules."""
+    if isinstance(fault, CrashTogether):
+        for module in fault.modules:
+            yield Crash(module, fault.when, fault.back)
 
 
 def _without_queues(plan: Plan) -> Plan:

@@ -25,6 +25,7 @@ from flux_trio.judge import Violation
 from flux_trio.judge.rules import ALL_RULES
 from flux_trio.trace import Kind, Record
 from flux_trio.views import Change, Story
+from flux_trio.views.story import listed
 
 PROPERTIES: Final = {
     "rest": "All comes to rest when no more faults happen.",
@@ -259,4 +260,6 @@ def _spelled(value: Any) -> str:
             return f"{value:g}"
         case str():
             return value
+        case tuple():
+            return listed(value)
     return msgspec.json.encode(value).decode()

@@ -122,6 +122,8 @@ class InstanceJob:
 def check_job(instance: Requests, job: InstanceJob) -> None:
     """Raise TypeError for what is no job, such as an id, and ValueError for one of another instance."""
     if not isinstance(job, InstanceJob):
-        raise TypeError(f"expected an InstanceJob, as `submit` of the instance returns, got {job!r}")
+        raise TypeError(
+            f"expected an InstanceJob, as `submit` of the instance returns, got {job!r}"
+        )
     if job._requests is not instance:
         raise ValueError(f"expected a job of this instance, got {job} of another one")

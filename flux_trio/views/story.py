@@ -284,8 +284,13 @@ def _of_module(data: Mapping[str, Any]) -> str:
 def _of_fault(data: Mapping[str, Any]) -> str:
     """Return the kind of a fault and its values, without the moment, which has come."""
     named = {key: value for key, value in data.items() if key not in ("type", "when", "which")}
-    values = ", ".join(f"{key} {value}" for key, value in named.items())
+    values = ", ".join(f"{key} {listed(value)}" for key, value in named.items())
     return f"fault {data['type']}" + (f" ({values})" if values else "")
+
+
+def listed(value: Any) -> str:
+    """Return a value of a fault as text: several names or numbers with commas, without blanks."""
+    return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
 
 
 def _of_clock(data: Mapping[str, Any]) -> str:

@@ -292,6 +292,8 @@ def test_time_budget_ends_the_run_after_the_first_seed() -> None:
         ),
         (("--time-budget", "abc"), "expected a duration"),
         (("--time-budget", "0"), "expected a duration above 0, got 0"),
+        (("--time-budget", "-1s"), "expected a duration above 0, got -1s"),
+        (("--time-budget", "-inf"), "expected a duration above 0, got -inf"),
     ],
 )
 def test_wrong_usage_is_refused(args: tuple[str, ...], said: str) -> None:

@@ -6,6 +6,8 @@ import msgspec
 import pytest
 
 from flux_trio.faults import Crash, JobPlan, Plan, When, draw_plan, shrink
+from flux_trio.faults.catalogue import CrashTogether
+from flux_trio.faults.catalogue.base import Module
 from flux_trio.faults.plan import check_plan
 from flux_trio.faults.shrinking import RUNS_MAX
 from flux_trio.messages import topics
@@ -70,3 +72,21 @@ def test_limit_that_ends_the_search_is_told() -> None:
     nothing_less = shrink(plan, "", lambda _: False)
     assert nothing_less == (plan, f"{RUNS_MAX} plans were tried")
     assert shrink(Plan(seed=1, jobs=(JobPlan(),)), "", lambda _: False).limit == ""
+
+
+@pytest.mark.parametrize("modules", [("job-manager",), ("sched", "job-manager", "resource")])
+def test_crash_of_several_modules_becomes_that_of_the_one_that_matters(
+    modules: tuple[Module, ...],
+) -> None:
+    when = When(topics.SCHED_ALLOC)
+    together = CrashTogether(modules, when, back=2.0)
+
+    def breaks(tried: Plan) -> bool:
+        return any(
+            isinstance(each, CrashTogether | Crash)
+            and "job-manager" in getattr(each, "modules", (getattr(each, "module", ""),))
+            for each in tried.faults
+        )
+
+    small = shrink(Plan(seed=1, jobs=(JobPlan(),), faults=(together,)), "", breaks).plan
+    assert small.faults == (Crash("job-manager", when),)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from flux_trio.faults import Do, JobPlan, Plan, When, over_trace
+from flux_trio.faults.catalogue import CrashTogether, NodesDown
 from flux_trio.faults.telling import place_of_break, played_lines
 from flux_trio.trace import Kind, Record
 
@@ -53,4 +54,12 @@ def test_request_is_told_with_what_it_asks_for_and_when() -> None:
         "request drain: at 3.5, rank 2",
         "request queue-stop: at 4, queue 1",
         "request purge: at 5",
+    ]
+
+
+def test_names_and_numbers_that_a_fault_has_several_of_are_told_as_such() -> None:
+    faults = (CrashTogether(("sched", "resource"), 4, back=1.0), NodesDown((0, 2), 7, back=3.0))
+    assert [line for line in played_lines(Plan(1, faults=faults)) if line.startswith("fault")] == [
+        "fault crash-together: modules sched,resource, when 4, back 1",
+        "fault nodes-down: ranks 0,2, when 7, back 3",
     ]

@@ -120,6 +120,21 @@ def test_events_after_everything_is_put_right_are_told_below_that_line() -> None
             "the wall clock is set 60 s back",
         ),
         (
+            Record(
+                1,
+                0.0,
+                Kind.FAULT,
+                "faults",
+                data={
+                    "type": "crash-together",
+                    "modules": ("sched", "kvs"),
+                    "when": 1,
+                    "back": 2.0,
+                },
+            ),
+            "fault crash-together (modules sched,kvs, back 2.0)",
+        ),
+        (
             Record(1, 0.0, Kind.EVENT, "job-manager", data={"id": 1, "name": "x", "context": {}}),
             "job-manager: event x of job \u01922",
         ),
