@@ -120,7 +120,7 @@ class InstanceJob:
 
 
 def check_job(instance: Requests, job: InstanceJob) -> None:
-    """Raise TypeError for what is no job, such as an id, and ValueError for one of another instance."""
+    """Raise TypeError for what is no job, as an id, and ValueError for one of another instance."""
     if not isinstance(job, InstanceJob):
         raise TypeError(
             f"expected an InstanceJob, as `submit` of the instance returns, got {job!r}"

@@ -116,8 +116,8 @@ def told_lines(story: Story) -> list[str]:
 
 
 Beat = list[Record]
-"""One record; or the events of one job at one moment: all before everything is put right, or all after
-it, and no fault came between them."""
+"""One record; or the events of one job at one moment, if no fault came between them, and they are
+all before everything is put right or all after it."""
 
 
 def told_beats(story: Story, count: int) -> list[Beat]:

@@ -6,10 +6,11 @@ cores. Without JavaScript the page still has the story's text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from flux_trio.trace import Kind
+from flux_trio.trace import Kind, Record
 from flux_trio.views.escaping import escape
 from flux_trio.views.spelling import spelled
 from flux_trio.views.story import Change, Story, last_of, told_beats, told_lines
@@ -23,21 +24,52 @@ CHANGES_MAX: Final = 400
 """Turns whose changes the page has: the last ones up to the violation."""
 
 
+ROWS_MAX: Final = 10_000
+"""Records that the page has, around the violation: some 3 MB. A world that does not come to rest
+has 200,000 records, and more with many jobs.
+"""
+
+
 def story_page(story: Story) -> str:
     """Return the page."""
-    make = Rows()
-    rows = [row for record in story.trace if (row := make.take(record)) is not None]
+    shown = _shown(story)
+    earlier = story.trace[: shown.start]
+    make = Rows(story.trace[shown.start].n if earlier else 0)
+    records = story.trace[: shown.stop]
+    rows = [row for record in records if (row := make.take(record)) is not None]
     changes, left_out = _changes(story)
     found = Broken(story.broken, story.party, spelled(story.found), story.at, sorted(story.because))
     data = Data(
         rows=rows,
+        begun=make.begun,
+        modules=_loaded_after(earlier),
         violations=[found],
         clauses={story.broken: story.sentence},
-        told=_told(story),
+        told=[n for n in _told(story) if rows and n >= rows[0].n],
         changes=changes,
         left_out=left_out,
     )
     return viewer_page(f"{story.broken} is broken", _head(story), data)
+
+
+def _shown(story: Story) -> range:
+    """Return the places in the trace, from 0, of the records that the page has."""
+    nrecords = len(story.trace)
+    at = bisect_left(story.trace, last_of(story), key=lambda record: record.n)
+    begin = max(min(at - ROWS_MAX // 2, nrecords - ROWS_MAX), 0)
+    return range(begin, min(begin + ROWS_MAX, nrecords))
+
+
+def _loaded_after(records: Sequence[Record]) -> list[str]:
+    """Return the modules that are loaded after the first records of a trace."""
+    loaded: dict[str, None] = {}
+    for record in records:
+        if record.kind == Kind.MODULE and record.data is not None:
+            if record.data["what"] == "started":
+                loaded[record.data["module"]] = None
+            else:
+                loaded.pop(record.data["module"], None)
+    return list(loaded)
 
 
 def _changes(story: Story) -> tuple[list[Change], int]:
@@ -71,6 +103,20 @@ def _head(story: Story) -> Iterator[str]:
     lines = escape("\n".join(told_lines(story)))
     yield element("h2", "What happened")
     yield element("pre", lines)
+    if text := _left_out(story):
+        yield element("p", escape(text), class_="aside")
     if story.played:
         played = element("pre", escape("\n".join(story.played)))
         yield element("details", element("summary", "What was played"), played)
+
+
+def _left_out(story: Story) -> str:
+    """Return how many records the page leaves out; "" if it has all."""
+    shown, nrecords = _shown(story), len(story.trace)
+    if len(shown) == nrecords:
+        return ""
+    return (
+        f"The page has {len(shown)} of the {nrecords} records. {shown.start} earlier and "
+        f"{nrecords - shown.stop} later ones are left out; times below count from the first one "
+        "that it has."
+    )

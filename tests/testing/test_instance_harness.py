@@ -103,7 +103,7 @@ def test_id_in_place_of_a_job_is_refused(call: str) -> None:
     with InstanceHarness() as instance:
         parts = (PlayedScheduler(instance), PlayedExec(instance), instance)
         part = next(each for each in parts if hasattr(each, call))
-        with pytest.raises(TypeError, match="expected an InstanceJob, as `submit` .*, got 7"):
+        with pytest.raises(TypeError, match=r"expected an InstanceJob, as `submit` .*, got 7"):
             getattr(part, call)(7)
 
 
@@ -117,7 +117,7 @@ def test_job_of_another_instance_is_not_granted() -> None:
 def test_module_that_is_no_fake_is_refused() -> None:
     with (
         InstanceHarness() as instance,
-        pytest.raises(TypeError, match="expected a FakeScheduler, .* got <object object at"),
+        pytest.raises(TypeError, match=r"expected a FakeScheduler, .* got <object object at"),
     ):
         instance.play("nobody", object())  # type: ignore[arg-type]
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from flux_trio.faults import Crash, Do, JobPlan, Plan, Reload, When, run_plan
+from flux_trio.formats import format_fluid
 from flux_trio.messages import topics
 from flux_trio.trace import Kind, Record
 from flux_trio.views import Change, Story, story_page, story_text
@@ -201,6 +202,33 @@ def test_page_has_the_state_of_each_core_also_if_the_last_turns_did_not_change_i
     assert states[-1] == (2, f"{CHANGES_MAX - 1}")
     assert page["left_out"] == 1
     assert data_of(replace(story, changes=first))["left_out"] == 0
+
+
+def test_page_of_a_long_trace_has_the_records_around_the_violation(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = data_of(story)
+    assert "are left out" not in story_page(story)
+    monkeypatch.setitem(story_page.__globals__, "ROWS_MAX", 40)
+    page, nrecords = data_of(story), len(story.trace)
+    places = [row["n"] for row in page["rows"]]
+    assert len(places) == 40
+    assert places[20] == story.at
+    assert page["told"]
+    assert set(page["told"]) == {n for n in whole["told"] if n >= places[0]}
+    assert page["begun"] == {format_fluid(story.jobid or 0, "f58"): "SCHED"}
+    assert "kvs" in page["modules"]
+    before = story.trace.index(event(list(story.trace), "alloc")) - 20
+    said = f"The page has 40 of the {nrecords} records. {before} earlier and "
+    assert f"{said}{nrecords - 40 - before} later ones are left out" in story_page(story)
+
+
+def test_page_of_a_world_without_rest_has_its_last_records(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(story_page.__globals__, "ROWS_MAX", 40)
+    page = data_of(replace(story, at=0, because=frozenset()))
+    assert [row["n"] for row in page["rows"]] == [record.n for record in story.trace[-40:]]
 
 
 def test_page_shows_first_what_tells_the_story(story: Story) -> None:
