@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Final
 
@@ -79,6 +80,7 @@ class LazyGroup(click.Group):
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         """Read the options; `--help` and `--version` write their output here."""
         _open_closed_streams()
+        _escape_what_cannot_be_shown()
         with _errors_shown(), _output_refused():
             return super().make_context(*args, **kwargs)
 
@@ -134,6 +136,15 @@ def _open_closed_streams() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+
+
+def _escape_what_cannot_be_shown() -> None:
+    """Let standard output show a character that its encoding lacks by its number.
+
+    Standard error does so already.
+    """
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -19,6 +19,9 @@ from flux_trio.faults.by_hand import At, InState, Logged, NeverReached, Stopped,
 from flux_trio.faults.world import EPOCH
 from flux_trio.protocols import JobState
 
+QUIT: Final = "q"
+"""The command that ends the replay."""
+
 _SIDES: Final = ("send", "recv")
 _TYPES: Final = ("request", "response", "event")
 
@@ -72,6 +75,10 @@ class Table(Protocol):
     @property
     def game(self) -> Shown:
         """What is looked at."""
+
+    @property
+    def commands(self) -> tuple[Command, ...]:
+        """The commands that can be obeyed now."""
 
     @property
     def hand(self) -> HandReplay:
@@ -284,10 +291,11 @@ def _states(table: Table, words: list[str]) -> Next:
     return Next.ASK
 
 
-def _help(_: Table, words: list[str]) -> Next:
+def _help(table: Table, words: list[str]) -> Next:
     _no_more(words)
-    for command in COMMANDS:
-        click.echo(f"{command.usage:<{_WIDTH}}  {command.about}")
+    width = max(len(command.usage) for command in table.commands)
+    for command in table.commands:
+        click.echo(f"{command.usage:<{width}}  {command.about}")
     return Next.ASK
 
 
@@ -381,8 +389,6 @@ COMMANDS: Final = (
         "end", "", "put everything right, and play to the end without a stop", _end, only_looks=True
     ),
     Command("help", "", "show the commands", _help, only_looks=True),
-    Command("q", "", "end the replay", _quit, only_looks=True),
+    Command(QUIT, "", "end the replay", _quit, only_looks=True),
 )
 """All commands; of those that begin alike, the longest comes first."""
-
-_WIDTH: Final = max(len(each.usage) for each in COMMANDS)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import IO, TYPE_CHECKING, Final, Protocol
+from typing import IO, TYPE_CHECKING, BinaryIO, Final, Protocol
 
 import click
 
 from flux_trio.cli.errors import CommandError
 from flux_trio.cli.replay_commands import (
     COMMANDS,
+    QUIT,
+    Command,
     Next,
     Refused,
     Shown,
@@ -54,8 +57,17 @@ class Terminal:
     is_used = True
 
     def read(self) -> str:
-        answer: str = click.prompt("", default="", show_default=False, prompt_suffix="> ")
-        return answer.strip()
+        """Return the next command; ctrl-D ends the replay, as `q`, and ctrl-C the process."""
+        while True:
+            click.echo(">", nl=False)
+            try:
+                # the blank is of the prompt that readline knows, and writes again with the line
+                return input(" ").strip()
+            except EOFError:
+                click.echo()
+                return QUIT
+            except UnicodeError:
+                self.refuse("expected a command as UTF-8 text, got other bytes")
 
     def refuse(self, text: str) -> None:
         click.echo(text)
@@ -88,13 +100,23 @@ class Pipe:
         raise WrongLine(f"line {self._nlines}: {text}")
 
 
-def source_of_commands() -> Source | None:
-    """Return the terminal, if the output is shown there, or the pipe that standard input is."""
-    if sys.stdin is None:
+def source_of_commands(trace: BinaryIO | None = None) -> Source | None:
+    """Return the terminal, if the output is shown there, or the pipe that standard input is.
+
+    If the trace comes from standard input (`/dev/stdin`), there are no commands there.
+    """
+    if sys.stdin is None or (trace is not None and _is_stdin(trace)):
         return None
     if not sys.stdin.isatty():
         return Pipe(sys.stdin)
     return Terminal() if sys.stdout.isatty() else None
+
+
+def _is_stdin(file: BinaryIO) -> bool:
+    try:
+        return os.path.sameopenfile(file.fileno(), sys.stdin.fileno())
+    except OSError:  # one of them has no descriptor, as in tests
+        return False
 
 
 # --- the prompt
@@ -117,6 +139,11 @@ class Prompt:
         """What is looked at."""
         assert self._game is not None
         return self._game
+
+    @property
+    def commands(self) -> tuple[Command, ...]:
+        """The commands that can be obeyed now."""
+        return tuple(each for each in COMMANDS if self._hand is not None or each.only_looks)
 
     @property
     def hand(self) -> HandReplay:

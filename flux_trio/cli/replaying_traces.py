@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import msgspec
 
@@ -16,7 +20,7 @@ from flux_trio.faults.states import changed_lines, state_lines
 from flux_trio.formats import FormatError
 from flux_trio.judge import Monitor, load_clauses
 from flux_trio.judge.rules import ALL_RULES
-from flux_trio.trace import Kind, Record, read_trace
+from flux_trio.trace import Kind, Record, read_trace, text_lines
 from flux_trio.views import telling
 
 _FORM: Final = "JSON lines"
@@ -26,17 +30,26 @@ NO_TURNS: Final = (
 )
 
 
-def is_trace(path: Path) -> bool:
-    """Return whether a file is a trace and no plan: it begins as JSON, or is an empty file.
+def open_trace(path: Path) -> BufferedReader | None:
+    """Open a file if it is a trace and no plan: it begins as JSON, or is an empty file.
 
     An empty `.toml` is a plan. A byte order mark is skipped here, so that it is refused as a trace.
+    Raises NoPlan for a pipe or a device that is no trace, since a plan is read more than once.
     """
-    try:
-        with path.open("rb") as file:
-            head = file.read(len(BOM_UTF8) + 1)
-    except OSError:
-        return False
-    return head.removeprefix(BOM_UTF8)[:1] == b"{" or (not head and path.suffix != ".toml")
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(path.open("rb"))
+            head = file.peek(len(BOM_UTF8) + 1)  # a pipe still has it for who reads the trace
+            is_regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+        except OSError:
+            return None
+        if head.removeprefix(BOM_UTF8)[:1] == b"{" or (not head and path.suffix != ".toml"):
+            stack.pop_all()
+            return file
+        if not is_regular:
+            expected = "a trace as JSON lines, or a plan in a file that can be read twice"
+            raise NoPlan(f"{path}: expected {expected}, got a pipe or a device")
+    return None
 
 
 class TraceReplay:
@@ -48,14 +61,14 @@ class TraceReplay:
 
     def __init__(
         self,
-        path: Path,
+        file: BinaryIO,
         looks: Callable[[TraceReplay], bool],
         *,
         judged: bool = False,
         shown: bool = False,
     ) -> None:
         self.instance = RecordedInstance()
-        self._path = path
+        self._file = file
         self._looks = looks
         self._monitor = Monitor(ALL_RULES, load_clauses()) if judged else None
         self._news: list[str] | None = [] if shown else None
@@ -79,25 +92,28 @@ class TraceReplay:
     def to_the_end(self) -> Difference | None:
         """Replay to the end or the first difference, which is returned.
 
-        Raises NoPlan, which says why the trace cannot be replayed.
+        Raises NoPlan, which says why the trace cannot be replayed. What `looks` raises, such as the
+        error of an output that is full, is no error of the trace and comes as it is.
         """
-        try:
-            with self._path.open(encoding="utf-8") as lines:
-                source = read_trace(lines, turns=True, cut=partial(setattr, self, "cut_line"))
-                if source.form != _FORM:
-                    raise NoPlan(f"{self._path}: {NO_TURNS}")
-                found = self._replay(source.records)
-        except BrokenPipeError:  # of standard output
-            raise
-        except OSError as error:
-            raise NoPlan(f"{self._path}: {error.strerror}") from None
-        except CoreNotMade as error:
-            raise NoPlan(f"{self._path}: {error}") from None
-        except (FormatError, UnicodeError, Unreplayable) as error:
-            raise NoPlan(f"{self._path}: the trace cannot be replayed: {error}") from None
+        found = self._replay(self._records())
         if not self.nsteps:
-            raise NoPlan(f"{self._path}: {NO_TURNS}")
+            raise NoPlan(f"{self._file.name}: {NO_TURNS}")
         return found
+
+    def _records(self) -> Iterator[Record]:
+        lines = text_lines(self._file.readline)
+        try:
+            source = read_trace(lines, turns=True, cut=partial(setattr, self, "cut_line"))
+            if source.form != _FORM:
+                raise NoPlan(f"{self._file.name}: {NO_TURNS}")
+            yield from source.records
+        except OSError as error:
+            raise NoPlan(f"{self._file.name}: {error.strerror}") from None
+        except FormatError as error:
+            raise self._unreplayable(error) from None
+
+    def _unreplayable(self, error: Exception) -> NoPlan:
+        return NoPlan(f"{self._file.name}: the trace cannot be replayed: {error}")
 
     def _replay(self, records: Iterator[Record]) -> Difference | None:
         for record in records:
@@ -107,7 +123,12 @@ class TraceReplay:
             if self._monitor is not None and not is_turn:
                 self._monitor.observe(record)
             before = self._state_of(record) if is_turn else {}
-            difference = self.instance.take(record)
+            try:
+                difference = self.instance.take(record)
+            except CoreNotMade as error:
+                raise NoPlan(f"{self._file.name}: {error}") from None
+            except (FormatError, UnicodeError, Unreplayable) as error:
+                raise self._unreplayable(error) from None
             if self._news is not None:
                 self._note_news(record, before)
             if difference is not None:

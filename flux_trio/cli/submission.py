@@ -198,6 +198,8 @@ def _key_value(text: str) -> tuple[str, Any]:
         return key, msgspec.json.decode(value)
     except msgspec.DecodeError:
         return key, value
+    except RecursionError:
+        raise ValueError(f"{key}: expected less deeply nested JSON") from None
 
 
 def _read_json(path: str) -> Any:
@@ -207,6 +209,8 @@ def _read_json(path: str) -> Any:
         raise ValueError(f"{path}: {error.strerror}") from None
     except msgspec.DecodeError as error:
         raise ValueError(f"{path}: expected JSON: {error}") from None
+    except RecursionError:
+        raise ValueError(f"{path}: expected less deeply nested JSON") from None
 
 
 def read_jobspec(text: bytes, where: str) -> Jobspec:

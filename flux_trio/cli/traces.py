@@ -7,10 +7,11 @@ import fcntl
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from tempfile import TemporaryFile, gettempdir
+from typing import IO, TYPE_CHECKING, Final
 
 import click
 
@@ -31,16 +32,58 @@ class Unreadable(CommandError):
 @contextmanager
 def opened(trace: Path) -> Iterator[Source]:
     """Yield the trace of a file. Errors of the file, also of its records, become Unreadable."""
+    from flux_trio.trace import read_trace, text_lines
+
+    with _errors_of(trace), trace.open("rb") as file:
+        yield read_trace(text_lines(file.readline))
+
+
+@contextmanager
+def opened_twice(trace: Path) -> Iterator[tuple[Source, Callable[[], Source]]]:
+    """Yield the trace of a file, and a function that reads it once more after its end.
+
+    A pipe is kept in a temporary file meanwhile, since it can be read only once. Errors become
+    Unreadable, as those of `opened`.
+    """
+    from flux_trio.trace import read_trace, text_lines
+
+    with (
+        _errors_of(trace),
+        trace.open("rb") as file,
+        nullcontext(file) if file.seekable() else TemporaryFile() as whole,
+    ):
+        readline = file.readline if whole is file else _copying(file, whole)
+
+        def read_again() -> Source:
+            with _errors_of(trace if whole is file else gettempdir()):
+                whole.seek(0)
+            return read_trace(text_lines(whole.readline))
+
+        yield read_trace(text_lines(readline)), read_again
+
+
+def _copying(file: IO[bytes], copy: IO[bytes]) -> Callable[[int], bytes]:
+    """Return a `readline` that also writes what it has read."""
+
+    def readline(most: int) -> bytes:
+        line = file.readline(most)
+        with _errors_of(gettempdir()):
+            copy.write(line)
+        return line
+
+    return readline
+
+
+@contextmanager
+def _errors_of(file: str | Path) -> Iterator[None]:
     from flux_trio.formats import FormatError
-    from flux_trio.trace import read_trace
 
     try:
-        with trace.open(encoding="utf-8") as lines:
-            yield read_trace(lines)
+        yield
     except OSError as error:
-        raise Unreadable(f"{trace}: {error.strerror}") from None
-    except (FormatError, UnicodeError) as error:
-        raise Unreadable(f"{trace}: {error}") from None
+        raise Unreadable(f"{file}: {error.strerror}") from None
+    except FormatError as error:
+        raise Unreadable(f"{file}: {error}") from None
 
 
 def refuse_to_overwrite(trace: Path, output: Path | None) -> None:

@@ -8,7 +8,7 @@ nothing is stored. Times come with the records: two runs from the same seed give
 """
 
 from flux_trio.trace.batches import Batches
-from flux_trio.trace.reading import Shown, Source, read_trace
+from flux_trio.trace.reading import Shown, Source, read_trace, text_lines
 from flux_trio.trace.record import (
     KILLED,
     SLEEP,
@@ -45,4 +45,5 @@ __all__ = [
     "record_from_json",
     "record_to_json",
     "records_to_json",
+    "text_lines",
 ]

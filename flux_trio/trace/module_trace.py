@@ -120,9 +120,10 @@ def _payload(text: str, number: int) -> Any:
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
     except msgspec.MsgspecError:
-        raise FormatError(
-            "a JSON object, or the next message", text, f"line {number + 1}"
-        ) from None
+        expected = "a JSON object, or the next message"
+    except RecursionError:
+        expected = "less deeply nested JSON"
+    raise FormatError(expected, text, f"line {number + 1}")
 
 
 def _errnum(result: str, number: int) -> int:

@@ -22,6 +22,17 @@ EXPECTED: Final = (
     "a trace: JSON lines, a JSON object with messages, or the output of `flux module trace --full`"
 )
 
+LINE_BYTES_MAX: Final = 1 << 30
+"""A line of a file has fewer bytes. The longest lines have the state of a core with all its jobs,
+and are far shorter; a file that is no trace, such as a device, may have no end of a line at all."""
+
+HEAD_BYTES: Final = 1 << 16
+"""The first line of a trace ends within so many bytes, or begins a JSON object."""
+
+
+class CutShort(FormatError):
+    """The last line of a file has no newline and is no UTF-8: a crash has cut it in a character."""
+
 
 class Shown(msgspec.Struct, frozen=True):
     """Which information the records of a source contain.
@@ -41,6 +52,41 @@ class Source(msgspec.Struct, frozen=True):
     form: str
     shown: Shown
     records: Iterator[Record]
+
+
+def text_lines(readline: Callable[[int], bytes]) -> Iterator[str]:
+    """Yield the lines of a file as text; `readline` is the method of a file that reads bytes.
+
+    Raises FormatError, which names the line, if one is no UTF-8 or too long; it is CutShort if only
+    the last line is no UTF-8.
+    """
+    line = readline(HEAD_BYTES)
+    if not line.endswith(b"\n") and len(line) == HEAD_BYTES:
+        if not line.lstrip().startswith(b"{"):
+            got = Words(f"{HEAD_BYTES} bytes without the end of a line")
+            raise FormatError(EXPECTED, got, "line 1")
+        line += readline(LINE_BYTES_MAX - HEAD_BYTES)
+    number = 1
+    while line:
+        if len(line) == LINE_BYTES_MAX and not line.endswith(b"\n"):
+            expected = f"a line of less than {LINE_BYTES_MAX} bytes"
+            raise FormatError(expected, Words("a longer one"), f"line {number}")
+        try:
+            text = line.decode()
+        except UnicodeDecodeError as error:
+            raise _no_text(line, number, error) from None
+        yield text
+        line = readline(LINE_BYTES_MAX)
+        number += 1
+
+
+def _no_text(line: bytes, number: int, error: UnicodeDecodeError) -> FormatError:
+    where = f"line {number}"
+    if number == 1 and not line.lstrip().startswith(b"{"):
+        return FormatError(EXPECTED, Words("bytes that are no UTF-8 text"), where)
+    byte = Words(f"the byte 0x{line[error.start]:02x} after {error.start} others")
+    kind = FormatError if line.endswith(b"\n") else CutShort
+    return kind("UTF-8 text", byte, where)
 
 
 def read_trace(
@@ -73,8 +119,20 @@ def _is_record(line: str) -> bool:
     """Return whether a line is a complete JSON object and not a recording."""
     try:
         return "messages" not in msgspec.json.decode(line, type=dict[str, msgspec.Raw])
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeError):  # a part of an object, or lone surrogates
         return False
+    except RecursionError:
+        return True  # then the error of the record names the line
+
+
+def _before_cut(lines: Iterable[str], cut: Callable[[int], object]) -> Iterator[str]:
+    """Yield the lines, but for the last one if a crash has cut it in a character."""
+    number = 0
+    try:
+        for number, line in enumerate(lines, 1):  # noqa: B007 - the number of the last one is used
+            yield line
+    except CutShort:
+        cut(number + 1)
 
 
 def _read_lines(
@@ -82,7 +140,7 @@ def _read_lines(
 ) -> Iterator[Record]:
     last = 0
     sent = SentMessages()
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(_before_cut(lines, cut), 1):
         if not line.strip():
             continue
         try:

@@ -371,7 +371,9 @@ def _line(line: bytes | str) -> _Line:
         return msgspec.json.decode(line, type=_Line)
     except msgspec.MsgspecError as error:
         raise FormatError.of_msgspec(error) from None
-    except (RecursionError, UnicodeError):  # nested too deeply, or lone surrogates
+    except RecursionError:
+        raise FormatError("less deeply nested JSON", line) from None
+    except UnicodeError:  # lone surrogates
         raise FormatError("a record that JSON can carry", line) from None
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from flux_trio.cli import main
 from flux_trio.trace import record_to_json
+from tests.support.feeding import piped
 from tests.support.judged import edit_payload, find_all
 from tests.support.scenarios import trace_of
 
@@ -93,7 +94,7 @@ def test_forms_are_written_to_a_file(tmp_path: Path) -> None:
     [
         (b"", "expected a trace: JSON lines, a JSON object with messages, or"),
         (b'{"n": 1}\n', "line 1: expected the key t, got nothing"),
-        (b"\xff\xfe", "can't decode"),
+        (b"\xff\xfe", "no UTF-8 text"),
     ],
 )
 def test_what_is_no_trace_is_told_with_exit_code_2(
@@ -105,6 +106,24 @@ def test_what_is_no_trace_is_told_with_exit_code_2(
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith(f"flux-trio check: ERROR: {path}: ")
     assert said in result.stderr
+
+
+def test_last_line_that_was_cut_in_a_character_is_passed_over(clean: Path) -> None:
+    whole = check(clean)
+    clean.write_bytes(clean.read_bytes() + "\u00e9".encode()[:1])
+    assert (check(clean).exit_code, check(clean).stdout) == (0, whole.stdout)
+
+
+def test_pipe_is_read_once(tmp_path: Path) -> None:
+    trace = trace_of("everyday")
+    broken = edit_payload(trace, find_all(trace, "sched.alloc", "request")[0], id="seven")
+    data = b"".join(record_to_json(each) + b"\n" for each in broken)
+    path = tmp_path / "broken.jsonl"
+    path.write_bytes(data)
+    with piped(data) as pipe:
+        result = check(pipe)
+    assert result.stdout == check(path).stdout
+    assert result.exit_code == 1
 
 
 def test_file_that_is_not_there_is_told_with_exit_code_2(tmp_path: Path) -> None:

@@ -216,7 +216,8 @@ def test_wrong_command_on_a_terminal_is_told_and_the_next_one_is_asked_for(
 ) -> None:
     from flux_trio.cli import replay_prompt
 
-    monkeypatch.setattr(replay_prompt, "source_of_commands", replay_prompt.Terminal)
+    terminal = replay_prompt.Terminal()
+    monkeypatch.setattr(replay_prompt, "source_of_commands", lambda _: terminal)
     result = by_hand(plan, "hold", "crash x", "q")
     said = [line for line in result.stdout.splitlines() if "expected" in line]
     assert len(said) == 2

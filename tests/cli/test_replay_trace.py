@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
+import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +18,30 @@ from flux_trio.cores.sched.core import SchedCore
 from flux_trio.messages import FluxError
 from flux_trio.testing import InstanceHarness
 from flux_trio.testing.fakes import FakeScheduler
-from tests.support.instance import RunningInstance, flux_trio
+from tests.support.feeding import piped
+from tests.support.instance import (
+    DEADLINE_S,
+    FLUX_TRIO,
+    RunningInstance,
+    environment,
+    flux_trio,
+)
 from tests.support.replayed import Kept, recording
 from tests.support.terminal import on_terminal
 
 NO_HELLO = "32.hello.4"
+RUN = shlex.join(FLUX_TRIO)
+
+
+def shell(line: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["sh", "-c", line],
+        env=environment(),
+        capture_output=True,
+        encoding="latin-1",
+        timeout=DEADLINE_S,
+        check=False,
+    )
 
 
 def replay(*args: object) -> click.testing.Result:
@@ -58,6 +81,69 @@ def test_last_line_that_was_cut_is_named(trace: Path, tmp_path: Path) -> None:
     assert left_out == f"line {nlines}, the last one, is not complete, and was left out"
     assert all_did.startswith("every core did what is recorded")
     assert result.exit_code == 0
+
+
+def test_last_line_may_be_cut_in_a_character(trace: Path, tmp_path: Path) -> None:
+    whole = trace.read_bytes()
+    (tmp_path / "cut.jsonl").write_bytes(whole + "\u00e9".encode()[:1])
+    result = replay(tmp_path / "cut.jsonl")
+    left_out, all_did = result.stdout.splitlines()
+    nlines = len(whole.splitlines())
+    assert left_out.startswith(f"line {nlines + 1}, the last one, is not complete")
+    assert all_did.startswith("every core did what is recorded")
+    assert result.exit_code == 0
+
+
+@pytest.mark.parametrize("options", [(), ("--step",)])
+def test_pipe_is_read_once(trace: Path, options: tuple[str, ...]) -> None:
+    with piped(trace.read_bytes()) as pipe:
+        result = replay(pipe, *options)
+    assert result.stdout.splitlines()[-1].startswith("every core did what is recorded")
+    assert result.exit_code == 0
+
+
+def test_fifo_is_opened_once(trace: Path, tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    with subprocess.Popen(["cp", trace, fifo]) as feeder:
+        result = flux_trio("replay", fifo)
+        feeder.kill()
+    assert result.stdout.startswith("every core did what is recorded")
+    assert result.returncode == 0
+
+
+@pytest.mark.parametrize("way", ["file", "pipe"])
+def test_trace_from_standard_input_is_no_commands(trace: Path, way: str) -> None:
+    command = "replay --step /dev/stdin"
+    lines = "< {0} {1} {2}" if way == "file" else "cat {0} | {1} {2}"
+    result = shell(lines.format(trace, RUN, command))
+    assert result.stdout.splitlines()[-1].startswith("every core did what is recorded")
+    assert result.returncode == 0
+
+
+def test_plan_in_a_pipe_and_a_device_are_refused() -> None:
+    said = "expected a trace as JSON lines, or a plan in a file that can be read twice, got a pipe"
+    with piped(b"seed = 1\n") as pipe:
+        result = replay(pipe)
+    assert f"flux-trio replay: ERROR: {pipe}: {said}" in result.stderr
+    assert result.exit_code == 2
+    assert f"/dev/zero: {said}" in replay("/dev/zero").stderr
+
+
+def test_full_output_is_no_error_of_the_trace(trace: Path) -> None:
+    for options in ("", "--step"):
+        result = shell(f"{RUN} replay {options} {trace} </dev/null >/dev/full")
+        assert result.stderr == "flux-trio: ERROR: standard output: No space left on device\n"
+
+
+@pytest.mark.parametrize("what", ["1", "trace"])
+def test_character_that_the_output_cannot_show_is_shown_by_its_number(
+    trace: Path, what: str
+) -> None:
+    source = trace if what == "trace" else what
+    result = shell(f"PYTHONIOENCODING=latin-1 {RUN} replay --step {source} </dev/null")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "\\u0192" in result.stdout
 
 
 def test_trace_without_one_of_its_lines_may_miss_records(trace: Path, tmp_path: Path) -> None:
@@ -255,6 +341,22 @@ def test_commands_of_the_page_say_what_it_has(trace: Path) -> None:
 
 @pytest.mark.real
 @pytest.mark.parametrize("what", ["seed", "trace"])
+@pytest.mark.parametrize(("key", "code"), [("\x04", 0), ("\x03", -signal.SIGINT)])
+def test_ctrl_d_ends_the_replay_and_ctrl_c_the_process(
+    trace: Path, what: str, key: str, code: int
+) -> None:
+    source = "3" if what == "seed" else str(trace)
+    with on_terminal("replay", source, "--step") as terminal:
+        terminal.until("> ")
+        terminal.press(key)
+        rest, ended = terminal.until_end()
+    assert "turn 2" not in rest
+    assert "Aborted" not in rest
+    assert ended == code
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("what", ["seed", "trace"])
 def test_prompt_of_step_shows_states_goes_on_and_ends(trace: Path, what: str) -> None:
     source = "3" if what == "seed" else str(trace)
     with on_terminal("replay", source, "--step") as terminal:
@@ -284,6 +386,10 @@ def test_trace_takes_commands_that_look_and_refuses_to_be_interfered_with(trace:
     assert looks.exit_code == 0
     assert "> states\n               kvs: " in looks.stdout
     assert looks.stdout.splitlines()[-1].startswith("every core did what is recorded, in ")
+    helped = after("", "help", "q").stdout.splitlines()
+    begin = helped.index("> help") + 1
+    listed = [line.split()[0] for line in helped[begin : helped.index("> q")]]
+    assert listed == ["step", "states", "end", "help", "q"]
     refused = after("", "crash sched")
     assert refused.exit_code == 2
     expected = "line 2: expected a world, got a recorded trace: what has happened is not changed"

@@ -12,6 +12,7 @@ import pytest
 from flux_trio.cli import main
 from flux_trio.cli.submission import Submission, parse_attribute
 
+DEEP = "[" * 5_000 + "]" * 5_000
 JOBSPECS = Path(__file__).parents[1] / "data" / "jobspecs"
 
 
@@ -192,6 +193,12 @@ def test_an_attribute_may_come_from_a_file(tmp_path: Path) -> None:
     assert parse_attribute(f"^user.x={tmp_path}/x.json") == ("user.x", {"a": [1]})
 
 
+def test_file_of_an_attribute_that_is_nested_too_deeply_is_named(tmp_path: Path) -> None:
+    (tmp_path / "deep.json").write_text(DEEP)
+    with pytest.raises(ValueError, match=r"deep\.json: expected less deeply nested JSON"):
+        parse_attribute(f"^user.x={tmp_path}/deep.json")
+
+
 def test_copies_have_their_number_in_options_command_and_environment() -> None:
     args = ["--cc=3-4", "--job-name=n{cc}", "--env-remove=*", "echo", "{cc}", "{{id}}"]
     printed = json.loads(submit("--dry-run", *args).stdout)
@@ -272,6 +279,8 @@ def test_a_jobspec_file_is_taken_as_it_is() -> None:
         (["--urgency", "high", "true"], "got 'high'"),
         (["--requires", "a|", "true"], "--requires: expected a term"),
         (["--requires", "nosuch:x", "true"], "jobspec.attributes.system.constraints"),
+        (["-S", f"user.x={DEEP}", "true"], "--setattr: user.x: expected less deeply nested JSON"),
+        (["--setopt", f"x={DEEP}", "true"], "--setopt: x: expected less deeply nested JSON"),
         (["--setattr", "a..b=1", "true"], "--setattr: expected KEY=VALUE with a dotted key"),
         (["--setattr", "job=1", "true"], "jobspec.attributes.system.job: expected an object"),
         (["--env", "X=$NOSUCH", "true"], "--env: 'X=$NOSUCH': there is no variable 'NOSUCH'"),

@@ -7,8 +7,11 @@ import os
 import pty
 import select
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 
 from tests.support.instance import DEADLINE_S, FLUX_TRIO, environment
 
@@ -25,6 +28,13 @@ class Terminal:
     def type(self, line: str) -> None:
         """Type a line and the enter key."""
         os.write(self._fd, line.encode() + b"\n")
+
+    def press(self, key: str) -> None:
+        """Press one key once the command sleeps: a signal just before its read is not seen."""
+        stat = Path(f"/proc/{self._process.pid}/stat")
+        while stat.read_text().rpartition(") ")[2][0] != "S":
+            time.sleep(0.01)
+        os.write(self._fd, key.encode())
 
     def until(self, text: str) -> str:
         """Wait for `text`; return all that came since the last call."""
@@ -56,7 +66,12 @@ def on_terminal(*args: str) -> Iterator[Terminal]:
     """Run `flux-trio args...` on a terminal during the block."""
     master, slave = pty.openpty()
     process = subprocess.Popen(
-        [*FLUX_TRIO, *args], env=environment(), stdin=slave, stdout=slave, stderr=slave
+        [*FLUX_TRIO, *args],
+        env=environment(),
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        preexec_fn=partial(os.login_tty, slave),  # ctrl-C sends a signal to its foreground
     )
     os.close(slave)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,13 @@ from flux_trio.trace import (
     Shown,
     Trace,
     read_trace,
+    reading,
     record_from_json,
     record_to_json,
     records_to_json,
+    text_lines,
 )
+from flux_trio.trace.reading import HEAD_BYTES
 from flux_trio.trace.record import NEAR
 from flux_trio.trace.writing import BATCH
 
@@ -78,6 +82,77 @@ def test_last_line_that_a_crash_cut_short_is_passed_over() -> None:
     torn = [*text.splitlines(keepends=True), text[: len(text) // 5]]
     assert [*read_trace(torn, cut=cut.append).records]
     assert cut == [len(torn)]
+
+
+def read_bytes(data: bytes, cut: list[int]) -> list[Record]:
+    return list(read_trace(text_lines(io.BytesIO(data).readline), cut=cut.append).records)
+
+
+def test_last_line_of_a_file_that_a_crash_cut_in_a_character_is_passed_over() -> None:
+    text = some_lines()
+    last = '{"n":4,"t":1.0,"kind":"state","party":"kvs","data":{"a":"\u00e9'.encode()
+    for end in range(1, len(last)):
+        cut: list[int] = []
+        assert read_bytes(text.encode() + last[:-end], cut) == read(text)
+        assert cut == [4]
+
+
+def test_line_of_a_file_that_is_no_text_is_named() -> None:
+    first, *others = some_lines().encode().splitlines(keepends=True)
+    said = "expected UTF-8 text, got the byte 0xff after 2 others"
+    with pytest.raises(FormatError, match=rf"^line 2: {said}$"):
+        read_bytes(b"".join([first, b'{"\xff"}\n', *others]), [])
+    with pytest.raises(FormatError, match=rf"^line 1: {said}$"):
+        read_bytes(b'{"\xff"}', [])
+    with pytest.raises(FormatError, match=r"^line 1: expected a trace: .*no UTF-8 text$"):
+        read_bytes(b"\x1f\x8b\xff", [])
+
+
+class Zeros(io.RawIOBase):
+    """A device without an end of a line; `nread` bytes of it were read."""
+
+    def __init__(self, head: bytes = b"") -> None:
+        self.nread = 0
+        self._head = head
+
+    def readline(self, most: int | None = -1, /) -> bytes:
+        assert most is not None
+        assert most >= 0
+        self.nread += most
+        head, self._head = self._head, b""
+        return head + bytes(most - len(head))
+
+
+@pytest.mark.parametrize(("head", "nread"), [(b"", HEAD_BYTES), (b"{", 3 * HEAD_BYTES)])
+def test_file_without_an_end_of_a_line_is_no_trace(
+    monkeypatch: pytest.MonkeyPatch, head: bytes, nread: int
+) -> None:
+    monkeypatch.setattr(reading, "LINE_BYTES_MAX", 3 * HEAD_BYTES)
+    zeros = Zeros(head)
+    with pytest.raises(FormatError, match=r"^line 1: expected a "):
+        list(read_trace(text_lines(zeros.readline)).records)
+    assert zeros.nread == nread
+
+
+def test_first_line_may_be_longer_than_a_head() -> None:
+    trace = Trace(lambda: 7.0)
+    records: list[Record] = []
+    trace.add_sink(records.append)
+    trace.note("state", "kvs", {"keys": "\u00e9" * HEAD_BYTES})
+    trace.note("state", "kvs", {"keys": 3})
+    data = b"".join(record_to_json(each) + b"\n" for each in records)
+    assert read_bytes(data, []) == records
+
+
+def test_line_that_is_nested_too_deeply_is_named() -> None:
+    for depth in (1_600, 100_000):
+        deep = '{"n":4,"t":1.0,"kind":"state","party":"a","data":{"a":%s%s}}\n'
+        line = deep % ("[" * depth, "]" * depth)
+        for text, number in ((line, 1), (some_lines() + line, 4)):
+            assert failure(text).startswith(f"line {number}: expected less deeply nested JSON, ")
+        head = "2026-01-01T00:00:00.000 sched rx request sched.alloc [10]\n"
+        payload = '{"a":%s%s}\n' % ("[" * depth, "]" * depth)  # noqa: UP031 - it has braces
+        assert failure(head + payload).startswith("line 2: expected less deeply nested JSON, ")
 
 
 def test_whatever_else_is_no_trace() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flux_trio.cli.params import EDITION_OPTION
-from flux_trio.cli.traces import Unreadable, opened, refuse_to_overwrite, write_report
+from flux_trio.cli.traces import Unreadable, opened_twice, refuse_to_overwrite, write_report
 
 if TYPE_CHECKING:
     from flux_trio.judge import Clause, Judgement
@@ -80,11 +80,10 @@ def check(
     clauses, is_classic = load_clauses(), edition == "classic"
     departures = [each for name in known for each in _departures(name)]
     rules = (*(ALL_RULES if is_classic else CURRENT_RULES), *ROUTED_RULES)
-    with opened(trace) as source:
+    with opened_twice(trace) as (source, read_again):
         judgement = judge_trace(source, rules, clauses, classic=is_classic, at_rest=at_rest)
-    judgement = sort_known(judgement, departures)
-    with opened(trace) as source:
-        records = pick_records(source, judgement.wanted())
+        judgement = sort_known(judgement, departures)
+        records = pick_records(read_again(), judgement.wanted())
     text = _FORMS[form](trace.name, judgement, clauses, records)
     if output is None:
         click.echo(text, nl=False)

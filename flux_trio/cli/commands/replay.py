@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
@@ -87,7 +87,7 @@ def replay(
         read_plan,
         reporting_raised,
     )
-    from flux_trio.cli.replaying_traces import is_trace
+    from flux_trio.cli.replaying_traces import open_trace
     from flux_trio.faults import Setup
     from flux_trio.faults.telling import PROPERTIES
 
@@ -95,13 +95,15 @@ def replay(
         raise click.UsageError("--story tells no single turns: expected it without --step")
     if not source:
         raise click.UsageError("expected a file of a plan or a trace, or a seed, got an empty text")
-    if is_trace(Path(source)):
+    trace = open_trace(Path(source))
+    if trace is not None:
+        ctx.call_on_close(trace.close)
         if story or properties or depth or store:
             raise click.UsageError(
                 "a trace is replayed without --story, --property, --depth and --store"
             )
         _check_name(until)
-        ctx.exit(BROKEN if _replay_trace(Path(source), _Shows(by_step=by_step, until=until)) else 0)
+        ctx.exit(BROKEN if _replay_trace(trace, by_step=by_step, until=until) else 0)
     plan = read_plan(source, depth, store)
     program = other_program(source)
     click.echo(f"seed {plan.seed}")
@@ -178,11 +180,12 @@ def _check_name(until: str | None, *properties: str) -> None:
         raise click.UsageError(f"--until: expected a clause, such as 27.alloc.1{more}; got {until}")
 
 
-def _replay_trace(path: Path, shows: _Shows) -> bool:
+def _replay_trace(trace: BinaryIO, *, by_step: bool, until: str | None) -> bool:
     """Replay a trace; return whether a core differs, or the property of --until is broken."""
     from flux_trio.cli.replaying_traces import TraceReplay
 
-    game = TraceReplay(path, shows.after_step, judged=shows.until is not None, shown=shows.by_step)
+    shows = _Shows(by_step=by_step, until=until, trace=trace)
+    game = TraceReplay(trace, shows.after_step, judged=shows.until is not None, shown=shows.by_step)
     difference = game.to_the_end()
     for unrecorded in game.instance.unrecorded:
         click.echo(unrecorded)
@@ -220,12 +223,12 @@ def _print_story(
 class _Shows:
     """Prints what happens after each step, as far as it is asked for, and asks at a prompt."""
 
-    def __init__(self, *, by_step: bool, until: str | None) -> None:
+    def __init__(self, *, by_step: bool, until: str | None, trace: BinaryIO | None = None) -> None:
         from flux_trio.cli.replay_prompt import Prompt, source_of_commands
 
         self.by_step = by_step
         self.until = until
-        source = source_of_commands() if by_step else None
+        source = source_of_commands(trace) if by_step else None
         self._prompt = None if source is None else Prompt(source)
         self._turn = 0  # that was shown last
         self.is_broken = False
