@@ -66,7 +66,7 @@ clause-proofs: $(READY)
 	$(BIN)/python -m tests.proofs $(and $(CLAUSE),--clause $(CLAUSE))
 
 # Each planted mistake: does fuzz find it within 1,000 seeds, or explore what fuzz leaves alive? Twenty
-# minutes; two hours for FAMILY=actions or rows. MISTAKE=id for one, SEEDS for fewer seeds.
+# minutes, and as long for FAMILY=actions; at most two hours for FAMILY=rows. MISTAKE=id for one, SEEDS for fewer seeds.
 mutants: $(READY)
 	$(BIN)/python -m tests.mistakes $(FAMILY) $(and $(MISTAKE),--only $(MISTAKE)) \
 		$(and $(SEEDS),--seeds $(SEEDS)); found=$$?; $(MAKE) mutants-explored && exit $$found
