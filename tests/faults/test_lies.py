@@ -7,7 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from flux_trio.faults import AlsoAsked, AlsoSaid, ChangedKey, NotStreaming, RemovedKey, Which
+from flux_trio.faults import (
+    AlsoAsked,
+    AlsoSaid,
+    ChangedKey,
+    GrantForeign,
+    NotStreaming,
+    RemovedKey,
+    Which,
+)
 from flux_trio.messages import Request, Response, topics
 from flux_trio.messages.types import NORESPONSE, STREAMING
 
@@ -70,3 +78,18 @@ def test_request_that_is_also_asked_comes_after_the_message() -> None:
 def test_other_flags_stay_without_that_of_a_stream() -> None:
     hello = Request(topics.SCHED_HELLO, None, 1, STREAMING | NORESPONSE)
     assert NotStreaming(WHICH).said(hello) == [msgspec.structs.replace(hello, flags=NORESPONSE)]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        None,
+        "no object",
+        {},
+        {"ops": 5},
+        {"ops": [5, [], ["put", 5, "{}"], ["put", "job.1.R", "no R"]]},
+    ],
+)
+def test_commit_of_a_client_that_stores_no_r_is_sent_as_it_is(payload: Any) -> None:
+    commit = Request(topics.KVS_COMMIT, payload, 7)
+    assert GrantForeign(Which(topics.KVS_COMMIT)).said(commit) == [commit]
