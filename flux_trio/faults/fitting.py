@@ -6,6 +6,7 @@ Only a job may ask for ranks that are not there: then it never runs.
 
 from __future__ import annotations
 
+import difflib
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -26,6 +27,7 @@ from flux_trio.faults.catalogue import (
     GrantOverlap,
     NodesDown,
     NodesUp,
+    PluginFault,
     Shrink,
     Sleep,
     Which,
@@ -35,7 +37,8 @@ from flux_trio.faults.catalogue.base import BUSY_S, LONGEST_S
 from flux_trio.faults.workload import JOB_ACTIONS
 from flux_trio.formats import FormatError
 from flux_trio.formats.errors import Words
-from flux_trio.formats.glob import Glob
+from flux_trio.formats.glob import Glob, is_glob
+from flux_trio.jobtap.catalogue import HOOKS, hook_of
 from flux_trio.messages import topics
 
 if TYPE_CHECKING:
@@ -98,6 +101,22 @@ def _check_fault(plan: Plan, fault: Fault, where: str) -> None:
             if not (service and method and all(method)):
                 expected = f"a topic such as {topics.JOB_RAISE}"
                 raise FormatError(expected, fault.topic, f"{where}.topic")
+        case PluginFault():
+            _check_hook(fault.hook, f"{where}.hook")
+
+
+def _check_hook(topic: str, where: str) -> None:
+    """Raise FormatError unless plugins are asked about this topic, and about a job.
+
+    A plugin that fails at `conf.update` is not loaded, and nobody queries one.
+    """
+    if hook_of(topic).parameters[:1] == ("job",) and not is_glob(topic):
+        return
+    expected = "a hook about a job"
+    spelled = [each.topic for each in HOOKS if each.parameters[:1] == ("job",)]
+    if close := difflib.get_close_matches(topic, spelled, n=1):
+        expected += f" (did you mean {close[0]}?)"
+    raise FormatError(f"{expected}: {', '.join(spelled)}", topic, where)
 
 
 def _check_lie(

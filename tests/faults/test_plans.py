@@ -267,6 +267,22 @@ R_STORED = Which(topics.KVS_COMMIT, party="sched")
         (Plan(1, faults=(WrongRequest(1, "raise", {}),)), "faults[0].topic: expected a topic"),
         (Plan(1, faults=(WrongRequest(1, "raise.", {}),)), "faults[0].topic: expected a topic"),
         (Plan(1, faults=(WrongRequest(1, ".raise", {}),)), "faults[0].topic: expected a topic"),
+        *(
+            (
+                Plan(1, faults=(PluginRaises(hook=hook),)),
+                f"faults[0].hook: expected a hook about a job{meant}: job.create, job.validate, ",
+            )
+            for hook, meant in (
+                ("nobody", ""),
+                ("id", ""),
+                ("", ""),
+                ("*", ""),
+                ("conf.update", " (did you mean job.update?)"),
+                ("plugin.query", ""),
+                ("job.valid", " (did you mean job.validate?)"),
+                ("job.update.*", " (did you mean job.update?)"),
+            )
+        ),
         (
             Plan(1, faults=(Drop(Which("x" * 256)),)),
             "faults[0].which.topic: expected str of length <= 255",
