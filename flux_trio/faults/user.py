@@ -119,7 +119,7 @@ class Owner(Client):
         told = self._told.pop(place, "")
         if not response.errnum and isinstance(response.payload, dict):
             self._told[place] = f"{told}{response.payload.get('event', '')}\n"
-            return True
+            return not response.ends_rpc  # without the flag of a stream it is the last one
         asked = self._todo[place]
         if response.errnum == Errno.ENODATA and isinstance(asked, Do):
             self.read[self.ids[asked.job]] = told

@@ -11,11 +11,17 @@ from flux_trio.faults import (
     AlsoAsked,
     AlsoSaid,
     ChangedKey,
+    Do,
     GrantForeign,
+    JobPlan,
     NotStreaming,
+    Plan,
     RemovedKey,
     Which,
+    run_plan,
 )
+from flux_trio.faults.consistency import OURS
+from flux_trio.faults.plan import Depth
 from flux_trio.messages import Request, Response, topics
 from flux_trio.messages.types import NORESPONSE, STREAMING
 
@@ -93,3 +99,18 @@ def test_other_flags_stay_without_that_of_a_stream() -> None:
 def test_commit_of_a_client_that_stores_no_r_is_sent_as_it_is(payload: Any) -> None:
     commit = Request(topics.KVS_COMMIT, payload, 7)
     assert GrantForeign(Which(topics.KVS_COMMIT)).said(commit) == [commit]
+
+
+@pytest.mark.parametrize("depth", ["cores", "stack"])
+@pytest.mark.parametrize("nth", [1, 2, 3])
+@pytest.mark.parametrize("topic", [topics.RESOURCE_ACQUIRE, topics.INFO_WATCH])
+def test_every_property_holds_after_a_stream_has_ended_early(
+    topic: str, nth: int, depth: Depth
+) -> None:
+    """A scheduler acquires its resources again, and who watches takes the last line as the end."""
+    asked = (Do(0.5, "watch"), Do(0.8, "down"), Do(3.0, "up"))
+    lie = NotStreaming(Which(topic, nth, "response"))
+    plan = Plan(1, jobs=(JobPlan(), JobPlan()), actions=asked, faults=(lie,), depth=depth)
+    outcome = run_plan(plan, properties=OURS)
+    assert outcome.struck == (lie,)
+    assert outcome.problems == ()
