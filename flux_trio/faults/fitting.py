@@ -28,10 +28,13 @@ from flux_trio.faults.catalogue import (
     NodesDown,
     NodesUp,
     PluginFault,
+    Repeated,
     Shrink,
     Sleep,
+    StrayAnswer,
     Which,
     WrongRequest,
+    WrongType,
 )
 from flux_trio.faults.catalogue.base import BUSY_S, LONGEST_S
 from flux_trio.faults.workload import JOB_ACTIONS
@@ -90,8 +93,13 @@ def _check_fault(plan: Plan, fault: Fault, where: str) -> None:
         case NodesDown() | NodesUp() | Drain() | Shrink() | Exclude():
             for place, rank in enumerate(fault.ranks):
                 _check(rank, _nodes(plan), f"{where}.ranks[{place}]")
-        case GrantOverlap() | GrantForeign() | ErrorAnswer() | BrokenClause():
+        case GrantOverlap() | GrantForeign() | BrokenClause():
             _check_lie(plan, fault, where)
+        case ErrorAnswer() | WrongType() | StrayAnswer() if fault.which.type != "response":
+            raise FormatError("response", fault.which.type, f"{where}.which.type")
+        case Repeated() if fault.which.type == "request":
+            # of two requests with one matchtag nobody can say which one an answer is for
+            raise FormatError("response or event", fault.which.type, f"{where}.which.type")
         case CrashLoop():
             if fault.times * fault.every > BUSY_S:
                 expected = f"at most {BUSY_S:.0f} seconds for {fault.times} times together"
@@ -119,9 +127,7 @@ def _check_hook(topic: str, where: str) -> None:
     raise FormatError(f"{expected}: {', '.join(spelled)}", topic, where)
 
 
-def _check_lie(
-    plan: Plan, fault: GrantOverlap | GrantForeign | ErrorAnswer | BrokenClause, where: str
-) -> None:
+def _check_lie(plan: Plan, fault: GrantOverlap | GrantForeign | BrokenClause, where: str) -> None:
     match fault:
         case GrantOverlap():
             _check(fault.rank, _nodes(plan), f"{where}.rank")
@@ -133,9 +139,6 @@ def _check_lie(
                 expected = f"a rank that none of the {plan.nnodes} nodes has"
                 raise FormatError(expected, fault.rank, f"{where}.rank")
             _check_grant(fault.which, f"{where}.which")
-        case ErrorAnswer():
-            if fault.which.type != "response":
-                raise FormatError("response", fault.which.type, f"{where}.which.type")
         case BrokenClause():
             _check_breakable(fault.clause, f"{where}.clause")
 

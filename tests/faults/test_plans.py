@@ -28,10 +28,13 @@ from flux_trio.faults import (
     NodesDown,
     Plan,
     PluginRaises,
+    Repeated,
     Sleep,
+    StrayAnswer,
     When,
     Which,
     WrongRequest,
+    WrongType,
     draw_plan,
     run_plan,
     running,
@@ -256,9 +259,16 @@ R_STORED = Which(topics.KVS_COMMIT, party="sched")
             "faults[0].which: expected a request kvs.commit of sched, "
             "got a request kvs.commit of job-manager",
         ),
+        *(
+            (
+                Plan(1, faults=(lie(Which(topics.SCHED_ALLOC)),)),
+                'faults[0].which.type: expected response, got "request"',
+            )
+            for lie in (ErrorAnswer, StrayAnswer, WrongType)
+        ),
         (
-            Plan(1, faults=(ErrorAnswer(Which(topics.SCHED_ALLOC)),)),
-            'faults[0].which.type: expected response, got "request"',
+            Plan(1, faults=(Repeated(Which(topics.SCHED_ALLOC)),)),
+            'faults[0].which.type: expected response or event, got "request"',
         ),
         (
             Plan(1, faults=(WrongRequest(1, "", {}),)),
