@@ -130,7 +130,8 @@ def commits_are_answered_in_order(trace: Sequence[Record]) -> str:
         elif topic == topics.disconnect_of(topics.KVS) and isinstance(message, Request):
             waiting.pop(message.sender, None)  # its commits are stored, and not answered
         elif topic == topics.KVS_COMMIT and isinstance(message, Request):
-            waiting.setdefault(message.sender, []).append(message.matchtag)
+            if message.wants_response:
+                waiting.setdefault(message.sender, []).append(message.matchtag)
         elif topic == topics.KVS_COMMIT and isinstance(message, Response):
             sender = message.routes[0]
             tags = waiting.get(sender, [])

@@ -114,3 +114,34 @@ def test_every_property_holds_after_a_stream_has_ended_early(
     outcome = run_plan(plan, properties=OURS)
     assert outcome.struck == (lie,)
     assert outcome.problems == ()
+
+
+STARTED = Which("job-exec.start", type="response", party="job-exec")
+GRANTED = Which(topics.SCHED_ALLOC, type="response", party="sched")
+SHOWN = Which(topics.RESOURCE_STATUS, type="response", party="resource")
+
+
+@pytest.mark.parametrize(
+    ("which", "topic", "payload"),
+    [
+        (STARTED, topics.SCHED_FREE, {"id": 1}),
+        (STARTED, topics.SCHED_HELLO, {}),
+        (STARTED, topics.RESOURCE_DRAIN, {"targets": "0"}),
+        (GRANTED, topics.EXEC_HELLO, {}),
+        (GRANTED, topics.KVS_COMMIT, {}),
+        (GRANTED, topics.SCHED_HELLO, {}),
+        (GRANTED, topics.RESOURCE_DOWN, {"targets": "0"}),
+        (GRANTED, topics.RESOURCE_EXCLUDE, {"targets": "0"}),
+        (SHOWN, topics.RESOURCE_ACQUIRE, {}),
+        (SHOWN, topics.SCHED_HELLO, {}),
+        (SHOWN, topics.SCHED_ALLOC, {"id": 1}),
+    ],
+)
+def test_request_that_nobody_has_to_answer_breaks_clauses_of_the_liar_alone(
+    which: Which, topic: str, payload: dict[str, Any]
+) -> None:
+    lie = AlsoAsked(which, topic, payload)
+    jobs = (JobPlan(run=2.0), JobPlan(at=1.0, nnodes=2, run=3.0))
+    outcome = run_plan(Plan(3, 2, jobs=jobs, faults=(lie,)), properties=OURS)
+    assert outcome.struck == (lie,)
+    assert outcome.problems == ()

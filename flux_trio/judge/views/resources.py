@@ -158,8 +158,9 @@ def _fold(had: Acquired | None, _part: None, record: Record, _seen: Seen) -> Acq
     if isinstance(found, Response) and not isinstance(found.payload, dict):
         return had.but(unreadable=record.n, changed=record.n)
     had = _told(had, payload(record), record.n)
-    if isinstance(found, Response) and found.ends_rpc:
-        return had.but(traits=frozenset())  # it has no streaming flag: whoever got it may leave
+    if isinstance(found, Response) and found.matchtag and found.ends_rpc:
+        # it has headers and no streaming flag: whoever got it may leave
+        return had.but(traits=frozenset())
     return had
 
 
