@@ -145,3 +145,21 @@ def test_request_that_nobody_has_to_answer_breaks_clauses_of_the_liar_alone(
     outcome = run_plan(Plan(3, 2, jobs=jobs, faults=(lie,)), properties=OURS)
     assert outcome.struck == (lie,)
     assert outcome.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("which", "key"),
+    [
+        (Which(topics.SCHED_READY), "more"),
+        (Which(topics.EXEC_HELLO), "more"),
+        (Which("job-exec.start", 2, "response"), "data.more"),
+        (Which("job-exec.start", 3, "response"), "data.more"),
+        (Which("job-exec.start", 1, "request"), "more"),
+    ],
+)
+def test_key_that_nobody_knows_breaks_nothing(which: Which, key: str) -> None:
+    """The RFCs say which keys there have to be, and forbid no other one."""
+    plan = Plan(1, jobs=(JobPlan(),), faults=(ChangedKey(which, key, 1),))
+    outcome = run_plan(plan, properties=OURS)
+    assert outcome.missed == ()
+    assert outcome.problems == outcome.excused == ()
