@@ -50,6 +50,23 @@ if TYPE_CHECKING:
 OF_NODES: Final = NodesDown | NodesUp | Drain | Shrink | Exclude
 """The faults that have `ranks`."""
 
+_BETWEEN_MODULES: Final = frozenset(
+    {
+        topics.SCHED_HELLO,
+        topics.SCHED_READY,
+        topics.EXEC_HELLO,
+        topics.SCHED_ALLOC,
+        topics.SCHED_CANCEL,
+        topics.SCHED_PRIORITIZE,
+        topics.SCHED_EXPIRATION,
+        topics.SCHED_FREE,
+        topics.RESOURCE_ACQUIRE,
+        topics.RESOURCE_RELEASE,
+        f"{topics.JOB_EXEC}.{topics.START_METHOD}",
+    }
+)
+"""The requests of RFC 27, 28 and 32: who sends one is bound by their clauses."""
+
 
 def check_fitting(plan: Plan) -> None:
     """Raise FormatError if the plan says what its world cannot have."""
@@ -109,8 +126,20 @@ def _check_fault(plan: Plan, fault: Fault, where: str) -> None:
             if not (service and method and all(method)):
                 expected = f"a topic such as {topics.JOB_RAISE}"
                 raise FormatError(expected, fault.topic, f"{where}.topic")
+            if isinstance(fault, WrongRequest):
+                _check_clients(fault.topic, f"{where}.topic")
         case PluginFault():
             _check_hook(fault.hook, f"{where}.hook")
+
+
+def _check_clients(topic: str, where: str) -> None:
+    """Raise FormatError unless a client may ask so: else the client breaks clauses itself."""
+    if topic in _BETWEEN_MODULES:
+        expected = f"a topic that clients ask, such as {topics.JOB_RAISE}"
+        raise FormatError(f"{expected} (a module asks this one: see AlsoAsked)", topic, where)
+    if topic.endswith("-cancel"):
+        expected = f"a topic that is answered, such as {topics.JOB_RAISE}"
+        raise FormatError(f"{expected} (a cancel is not: RFC 6)", topic, where)
 
 
 def _check_hook(topic: str, where: str) -> None:

@@ -275,6 +275,19 @@ R_STORED = Which(topics.KVS_COMMIT, party="sched")
             'faults[0].topic: expected a topic such as job-manager.raise, got ""',
         ),
         (Plan(1, faults=(WrongRequest(1, "raise", {}),)), "faults[0].topic: expected a topic"),
+        *(
+            (
+                Plan(1, faults=(WrongRequest(1, topic, {}),)),
+                "faults[0].topic: expected a topic that clients ask, such as job-manager.raise (a "
+                f'module asks this one: see AlsoAsked), got "{topic}"',
+            )
+            for topic in (topics.SCHED_FREE, topics.RESOURCE_RELEASE, "job-exec.start")
+        ),
+        (
+            Plan(1, faults=(WrongRequest(1, "job-list.list-cancel", {}),)),
+            "faults[0].topic: expected a topic that is answered, such as job-manager.raise (a "
+            'cancel is not: RFC 6), got "job-list.list-cancel"',
+        ),
         (Plan(1, faults=(WrongRequest(1, "raise.", {}),)), "faults[0].topic: expected a topic"),
         (Plan(1, faults=(WrongRequest(1, ".raise", {}),)), "faults[0].topic: expected a topic"),
         *(
