@@ -30,7 +30,7 @@ from flux_trio.faults import (
     tell_story,
     untold_story,
 )
-from flux_trio.faults.campaign import plan_breaks
+from flux_trio.faults.campaign import plan_breaks, submitted
 from flux_trio.faults.running import property_of
 from flux_trio.jobtap import PluginError
 from flux_trio.views import Story
@@ -239,7 +239,7 @@ def _breaks_again(
     """Let a worker of `once_more` play the plan; a worker that ends meanwhile has not broken it."""
     try:
         with once_more() as executor:
-            return executor.submit(breaks, plan, broken, setup).result()
+            return submitted(executor, breaks, plan, broken, setup).result()
     except BrokenExecutor:
         return False
 

@@ -47,7 +47,7 @@ class HeldJob(msgspec.Struct, frozen=True):
     free: str | None = None
 
 
-class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Ready(msgspec.Struct, frozen=True):
     """The job-manager.sched-ready request."""
 
     mode: Literal["unlimited", "limited"]

@@ -25,7 +25,7 @@ class StartType(StrEnum):
     FINISH = "finish"
 
 
-class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Hello(msgspec.Struct, frozen=True):
     """The job-manager.exec-hello request."""
 
     service: Annotated[str, msgspec.Meta(min_length=1)]

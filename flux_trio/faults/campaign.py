@@ -9,12 +9,12 @@ from __future__ import annotations
 import importlib
 import traceback
 from collections import deque
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
-from concurrent.futures import Executor, Future
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final
+from typing import Final, ParamSpec, TypeVar
 
 import msgspec
 
@@ -26,6 +26,10 @@ from flux_trio.faults.plugin_files import no_plugin_fails
 from flux_trio.faults.properties import Property
 from flux_trio.faults.reached import transitions_noted
 from flux_trio.faults.running import Outcome, run_plan
+from flux_trio.jobtap.failures import describe
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 AHEAD: Final = 4
 """Seeds for each worker that are submitted before their results are taken; more wait."""
@@ -186,15 +190,35 @@ def play_seeds(
 ) -> Generator[SeedResult, None, None]:
     """Yield the result of each seed in order; at most AHEAD times `nworkers` are under way.
 
-    The executor still has those that are under way when the iterator is closed.
+    The executor still has those that are under way when the iterator is closed. Raises
+    BrokenExecutor if the workers have ended.
     """
     waiting: deque[tuple[int, Future[SeedResult]]] = deque()
     for seed in seeds:
-        waiting.append((seed, executor.submit(play_seed, seed, setup)))
+        waiting.append((seed, submitted(executor, play_seed, seed, setup)))
         if len(waiting) >= AHEAD * nworkers:
             yield _result(*waiting.popleft())
     while waiting:
         yield _result(*waiting.popleft())
+
+
+def submitted(
+    executor: Executor, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+) -> Future[T]:
+    """Submit a call. Raises BrokenExecutor if the executor raises instead of taking it.
+
+    Python's executors raise RuntimeError when they were shut down, those of others whatever they
+    like. What `function` raises in an executor that calls it at once is no matter of the workers.
+    """
+    try:
+        return executor.submit(function, *args, **kwargs)
+    except BrokenExecutor:
+        raise
+    except Exception as error:
+        frames = traceback.walk_tb(error.__traceback__)
+        if any(frame.f_code.co_name == function.__name__ for frame, _ in frames):
+            raise
+        raise BrokenExecutor(f"the executor has raised {describe(error)}") from error
 
 
 def _result(seed: int, future: Future[SeedResult]) -> SeedResult:
@@ -202,7 +226,11 @@ def _result(seed: int, future: Future[SeedResult]) -> SeedResult:
 
     It is not the one of Ctrl-C, which interrupts the waiting.
     """
-    if isinstance(future.exception(), KeyboardInterrupt):
+    try:
+        error = future.exception()
+    except CancelledError:
+        raise BrokenExecutor("the executor has canceled what was submitted") from None
+    if isinstance(error, KeyboardInterrupt):
         raise PropertyRaised(
             f"seed {seed} was not judged: a plugin or a property raised KeyboardInterrupt"
         )

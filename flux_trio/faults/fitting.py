@@ -6,6 +6,7 @@ Only a job may ask for ranks that are not there: then it never runs.
 
 from __future__ import annotations
 
+import difflib
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -26,16 +27,21 @@ from flux_trio.faults.catalogue import (
     GrantOverlap,
     NodesDown,
     NodesUp,
+    PluginFault,
+    Repeated,
     Shrink,
     Sleep,
+    StrayAnswer,
     Which,
     WrongRequest,
+    WrongType,
 )
 from flux_trio.faults.catalogue.base import BUSY_S, LONGEST_S
 from flux_trio.faults.workload import JOB_ACTIONS
 from flux_trio.formats import FormatError
 from flux_trio.formats.errors import Words
-from flux_trio.formats.glob import Glob
+from flux_trio.formats.glob import Glob, is_glob
+from flux_trio.jobtap.catalogue import HOOKS, hook_of
 from flux_trio.messages import topics
 
 if TYPE_CHECKING:
@@ -43,6 +49,23 @@ if TYPE_CHECKING:
 
 OF_NODES: Final = NodesDown | NodesUp | Drain | Shrink | Exclude
 """The faults that have `ranks`."""
+
+_BETWEEN_MODULES: Final = frozenset(
+    {
+        topics.SCHED_HELLO,
+        topics.SCHED_READY,
+        topics.EXEC_HELLO,
+        topics.SCHED_ALLOC,
+        topics.SCHED_CANCEL,
+        topics.SCHED_PRIORITIZE,
+        topics.SCHED_EXPIRATION,
+        topics.SCHED_FREE,
+        topics.RESOURCE_ACQUIRE,
+        topics.RESOURCE_RELEASE,
+        f"{topics.JOB_EXEC}.{topics.START_METHOD}",
+    }
+)
+"""The requests of RFC 27, 28 and 32: who sends one is bound by their clauses."""
 
 
 def check_fitting(plan: Plan) -> None:
@@ -87,8 +110,13 @@ def _check_fault(plan: Plan, fault: Fault, where: str) -> None:
         case NodesDown() | NodesUp() | Drain() | Shrink() | Exclude():
             for place, rank in enumerate(fault.ranks):
                 _check(rank, _nodes(plan), f"{where}.ranks[{place}]")
-        case GrantOverlap() | GrantForeign() | ErrorAnswer() | BrokenClause():
+        case GrantOverlap() | GrantForeign() | BrokenClause():
             _check_lie(plan, fault, where)
+        case ErrorAnswer() | WrongType() | StrayAnswer() if fault.which.type != "response":
+            raise FormatError("response", fault.which.type, f"{where}.which.type")
+        case Repeated() if fault.which.type == "request":
+            # of two requests with one matchtag nobody can say which one an answer is for
+            raise FormatError("response or event", fault.which.type, f"{where}.which.type")
         case CrashLoop():
             if fault.times * fault.every > BUSY_S:
                 expected = f"at most {BUSY_S:.0f} seconds for {fault.times} times together"
@@ -98,11 +126,37 @@ def _check_fault(plan: Plan, fault: Fault, where: str) -> None:
             if not (service and method and all(method)):
                 expected = f"a topic such as {topics.JOB_RAISE}"
                 raise FormatError(expected, fault.topic, f"{where}.topic")
+            if isinstance(fault, WrongRequest):
+                _check_clients(fault.topic, f"{where}.topic")
+        case PluginFault():
+            _check_hook(fault.hook, f"{where}.hook")
 
 
-def _check_lie(
-    plan: Plan, fault: GrantOverlap | GrantForeign | ErrorAnswer | BrokenClause, where: str
-) -> None:
+def _check_clients(topic: str, where: str) -> None:
+    """Raise FormatError unless a client may ask so: else the client breaks clauses itself."""
+    if topic in _BETWEEN_MODULES:
+        expected = f"a topic that clients ask, such as {topics.JOB_RAISE}"
+        raise FormatError(f"{expected} (a module asks this one: see AlsoAsked)", topic, where)
+    if topic.endswith("-cancel"):
+        expected = f"a topic that is answered, such as {topics.JOB_RAISE}"
+        raise FormatError(f"{expected} (a cancel is not: RFC 6)", topic, where)
+
+
+def _check_hook(topic: str, where: str) -> None:
+    """Raise FormatError unless plugins are asked about this topic, and about a job.
+
+    A plugin that fails at `conf.update` is not loaded, and nobody queries one.
+    """
+    if hook_of(topic).parameters[:1] == ("job",) and not is_glob(topic):
+        return
+    expected = "a hook about a job"
+    spelled = [each.topic for each in HOOKS if each.parameters[:1] == ("job",)]
+    if close := difflib.get_close_matches(topic, spelled, n=1):
+        expected += f" (did you mean {close[0]}?)"
+    raise FormatError(f"{expected}: {', '.join(spelled)}", topic, where)
+
+
+def _check_lie(plan: Plan, fault: GrantOverlap | GrantForeign | BrokenClause, where: str) -> None:
     match fault:
         case GrantOverlap():
             _check(fault.rank, _nodes(plan), f"{where}.rank")
@@ -114,9 +168,6 @@ def _check_lie(
                 expected = f"a rank that none of the {plan.nnodes} nodes has"
                 raise FormatError(expected, fault.rank, f"{where}.rank")
             _check_grant(fault.which, f"{where}.which")
-        case ErrorAnswer():
-            if fault.which.type != "response":
-                raise FormatError("response", fault.which.type, f"{where}.which.type")
         case BrokenClause():
             _check_breakable(fault.clause, f"{where}.clause")
 

@@ -8,7 +8,17 @@ from typing import Final, Self
 
 from flux_trio.collector import rare_collections
 from flux_trio.config import Config, ExecConfig, JobManagerConfig, QueueTable, SchedConfig
-from flux_trio.faults.catalogue import Exclude, Fault, Holds, NodesUp, PluginFault, Shrink, When
+from flux_trio.faults.catalogue import (
+    AlsoAsked,
+    Exclude,
+    Fault,
+    Holds,
+    NodesUp,
+    PluginFault,
+    Shrink,
+    When,
+    WrongRequest,
+)
 from flux_trio.faults.jobs import Jobs, stored_job
 from flux_trio.faults.lives import Lives, described, violator
 from flux_trio.faults.machines import Surroundings
@@ -407,10 +417,14 @@ def _urgencies(jobs: list[int]) -> tuple[Do, ...]:
 def _nodes_back(plan: Plan) -> Iterator[Do]:
     ranks = {each.rank for each in plan.actions}
     ranks.update(rank for fault in plan.faults for rank in getattr(fault, "ranks", ()))
+    asked = [each for each in plan.faults if isinstance(each, WrongRequest | AlsoAsked)]
+    if any(isinstance(each.payload.get("targets"), str) for each in asked):
+        ranks.update(range(plan.nnodes))  # somebody may have drained them, or said that they fail
     for rank in sorted(ranks):
         for what in ("up", "undrain"):
             yield Do(0.0, what, rank=rank)
     is_excluding = any(each.what == "exclude" for each in plan.actions)
+    is_excluding |= any(each.topic == topics.RESOURCE_EXCLUDE for each in asked)
     if is_excluding or any(isinstance(each, Shrink | Exclude) for each in plan.faults):
         yield Do(0.0, "include")
 

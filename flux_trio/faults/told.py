@@ -41,8 +41,8 @@ def ends(record: Record, module: str) -> bool:
     return record.kind == Kind.CONFIG or is_of_module
 
 
-def read_if_valid(codec: Codec[T], message: Response) -> T | None:
-    """Return the payload; None for one of a party that lies."""
+def read_if_valid(codec: Codec[T], message: Request | Response) -> T | None:
+    """Return the payload; None for a wrong one: of a party that lies, or of any client."""
     try:
         return codec.read(message)
     except (FluxError, FormatError):
@@ -101,10 +101,11 @@ def the_journal_tells_each_event_once(trace: Sequence[Record]) -> str:
         elif isinstance(message, Request):
             follower = (message.sender, message.matchtag)
             places = {key: place for key, place in places.items() if key[:2] != follower}
-            if journal.FOLLOW.read(message).allow is not None:
-                chosen.add(follower)
+            asked = read_if_valid(journal.FOLLOW, message)
+            if asked is None or asked.allow is None:
+                chosen.discard(follower)  # it is refused, or told of all events
             else:
-                chosen.discard(follower)
+                chosen.add(follower)
         elif isinstance(message, Response) and record.kind == Kind.SEND and not message.errnum:
             follower = (message.routes[0], message.matchtag)
             for jobid, place, event in journal.BATCH.read(message).events:
@@ -129,7 +130,8 @@ def commits_are_answered_in_order(trace: Sequence[Record]) -> str:
         elif topic == topics.disconnect_of(topics.KVS) and isinstance(message, Request):
             waiting.pop(message.sender, None)  # its commits are stored, and not answered
         elif topic == topics.KVS_COMMIT and isinstance(message, Request):
-            waiting.setdefault(message.sender, []).append(message.matchtag)
+            if message.wants_response:
+                waiting.setdefault(message.sender, []).append(message.matchtag)
         elif topic == topics.KVS_COMMIT and isinstance(message, Response):
             sender = message.routes[0]
             tags = waiting.get(sender, [])
@@ -149,6 +151,8 @@ def no_job_id_is_given_again(trace: Sequence[Record]) -> str:
         message = record.message
         if record.kind != Kind.SEND or not isinstance(message, Response) or message.errnum:
             continue
+        if record.party not in (topics.JOB_MANAGER, topics.JOB_INGEST):
+            continue  # others may say so, but it is a lie
         if message.topic == topics.INGEST_SUBMIT:
             greatest = max(greatest, submission.SUBMITTED.read(message).id)
         elif message.topic == topics.JOB_GETINFO:

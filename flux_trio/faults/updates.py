@@ -9,6 +9,7 @@ from flux_trio.faults.jobs import stored_job
 from flux_trio.faults.properties import Watcher, watching
 from flux_trio.faults.told import ends
 from flux_trio.formats import format_fluid, value_at
+from flux_trio.judge.engine.selector import job_id, payload
 from flux_trio.messages import Request, Response, topics
 from flux_trio.protocols import JobEvent
 from flux_trio.trace import Kind, Record
@@ -31,7 +32,7 @@ class Requested(Watcher):
         super().__init__(world)
         self._requested: dict[int, dict[str, Any]] = {}  # jobspecs, by job, until canceled
         self._crossing: set[int] = set()  # jobs with an update that a grant may cross
-        self._grants: dict[int | None, int] = {}  # where the job manager received them, by job
+        self._grants: dict[int, int] = {}  # where the job manager received them, by job
         self._turn = 0  # where the job manager's turn began: it receives, then it acts
         self._has_acted = False  # in this turn
         self._updates: dict[int, dict[str, Any]] = {}  # of this job manager, by job
@@ -42,10 +43,12 @@ class Requested(Watcher):
         if record.party == topics.JOB_MANAGER:
             self._note_turn(record)
         if message is not None:
+            if record.party != topics.JOB_MANAGER:
+                return  # clients and liars may ask the scheduler for anything
             if record.kind == Kind.SEND and type(message) is Request:
-                self._sent(message)
+                self._sent(message.topic, record)
             elif record.kind == Kind.RECV and type(message) is Response:
-                self._received(message, record.n)
+                self._received(message.topic, record)
         elif record.kind == Kind.EVENT and data is not None:
             if data["name"] == JobEvent.JOBSPEC_UPDATE:
                 self._updates.setdefault(data["id"], {}).update(data["context"])
@@ -69,20 +72,24 @@ class Requested(Watcher):
             self._turn = record.n
         self._has_acted = not is_received
 
-    def _sent(self, request: Request) -> None:
-        if request.topic == topics.SCHED_ALLOC and isinstance(request.payload, dict):
-            self._requested[request.payload["id"]] = request.payload["jobspec"]
-            self._crossing.discard(request.payload["id"])
-            self._grants.pop(request.payload["id"], None)
-        elif request.topic == topics.SCHED_CANCEL and isinstance(request.payload, dict):
-            self._requested.pop(request.payload["id"], None)
-
-    def _received(self, response: Response, n: int) -> None:
-        payload = response.payload
-        if response.topic != topics.SCHED_ALLOC or not isinstance(payload, dict):
+    def _sent(self, topic: str, record: Record) -> None:
+        if topic not in (topics.SCHED_ALLOC, topics.SCHED_CANCEL):
             return
-        if payload.get("type") == AllocType.SUCCESS:
-            self._grants[payload.get("id")] = n
+        if (jobid := job_id(record)) is None:
+            return  # the job manager lies
+        jobspec = payload(record).get("jobspec")
+        if topic == topics.SCHED_CANCEL:
+            self._requested.pop(jobid, None)
+        elif isinstance(jobspec, dict):
+            self._requested[jobid] = jobspec
+            self._crossing.discard(jobid)
+            self._grants.pop(jobid, None)
+
+    def _received(self, topic: str, record: Record) -> None:
+        if topic != topics.SCHED_ALLOC or payload(record).get("type") != AllocType.SUCCESS:
+            return
+        if (jobid := job_id(record)) is not None:  # else the scheduler lies
+            self._grants[jobid] = record.n
 
     def _look_at(self, jobid: int) -> None:
         requested = self._requested.get(jobid)

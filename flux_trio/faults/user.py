@@ -94,16 +94,21 @@ class Owner(Client):
         return {"jobspec": jobspec_of(job).to_json(), "urgency": job.urgency}
 
     def _answered(self, now: float, response: Response) -> list[Any]:
+        if response.matchtag not in self.waiting:
+            return []  # a service says more than it should
         if response.topic == topics.INFO_WATCH and self._is_told(response):
             return []
         place = self.waiting.pop(response.matchtag)
         if response.errnum in LATER:
             return [SetTimer(place, now + RETRY_S)]
         if isinstance(self._todo[place], JobPlan):
+            told = response.payload if isinstance(response.payload, dict) else {}
             if response.errnum:
                 self.refused[place] = response.error_text
-            elif isinstance(response.payload, dict):
-                self.ids[place] = response.payload["id"]
+            elif type(told.get("id")) is not int:
+                self.refused[place] = "the answer has no job id"  # the service lies
+            else:
+                self.ids[place] = told["id"]
                 behind = self._behind.pop(place, [])
                 return [action for each in behind for action in self._do(each)]
         return []
@@ -113,8 +118,8 @@ class Owner(Client):
         place = self.waiting[response.matchtag]
         told = self._told.pop(place, "")
         if not response.errnum and isinstance(response.payload, dict):
-            self._told[place] = f"{told}{response.payload['event']}\n"
-            return True
+            self._told[place] = f"{told}{response.payload.get('event', '')}\n"
+            return not response.ends_rpc  # without the flag of a stream it is the last one
         asked = self._todo[place]
         if response.errnum == Errno.ENODATA and isinstance(asked, Do):
             self.read[self.ids[asked.job]] = told

@@ -302,11 +302,30 @@ def test_wrong_usage_is_refused(args: tuple[str, ...], said: str) -> None:
     assert said in result.stderr
 
 
-def test_workers_that_end_are_no_violation() -> None:
-    result = fuzz("--seeds", "3:5", "--executor", "tests.support.at_once:Gone")
+@pytest.mark.parametrize(
+    ("executor", "said"),
+    [
+        ("Gone", "a process was killed"),
+        (
+            "ShutDown",
+            "the executor has raised RuntimeError: cannot schedule new futures after shutdown",
+        ),
+        ("Canceling", "the executor has canceled what was submitted"),
+    ],
+)
+def test_workers_that_end_are_no_violation(executor: str, said: str) -> None:
+    result = fuzz("--seeds", "3:5", "--executor", f"tests.support.at_once:{executor}")
     assert result.exit_code == 2
-    text = "the workers have ended at seed 3 or later: a process was killed"
+    text = f"the workers have ended at seed 3 or later: {said}"
     assert result.stderr == f"flux-trio fuzz: ERROR: {text}\n"
+
+
+def test_error_of_a_world_is_not_one_of_the_executor(monkeypatch: pytest.MonkeyPatch) -> None:
+    def raising(*_: object, **__: object) -> None:
+        raise RuntimeError("a mistake of flux-trio")
+
+    monkeypatch.setattr("flux_trio.faults.campaign.run_plan", raising)
+    assert isinstance(fuzz("--seeds", "3:5", *HERE).exception, RuntimeError)
 
 
 def test_limit_of_shrinking_is_told(

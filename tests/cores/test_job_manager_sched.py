@@ -104,7 +104,6 @@ def test_ready_needs_hello(alone: ManagerScript) -> None:
         {"mode": "limited", "limit": 0},
         {"mode": "unlimited", "limit": 1},
         {"mode": "limited", "limit": 2**31},
-        {"mode": "unlimited", "more": 1},
     ],
 )
 def test_mode_that_is_not_one_is_refused(alone: ManagerScript, payload: dict[str, Any]) -> None:
@@ -112,6 +111,14 @@ def test_mode_that_is_not_one_is_refused(alone: ManagerScript, payload: dict[str
     alone.hello()
     (line,) = alone.ask("job-manager.sched-ready", payload, by="sched")
     assert line.startswith("job-manager.sched-ready -> EPROTO ")
+
+
+def test_key_that_nobody_knows_is_no_reason_to_refuse_ready(alone: ManagerScript) -> None:
+    """27.ready.11: RFC 27 says which keys there have to be, and forbids no other one."""
+    alone.hello()
+    asked = {"mode": "unlimited", "more": 1}
+    answers = alone.ask("job-manager.sched-ready", asked, by="sched")
+    assert answers == ["job-manager.sched-ready -> {'count': 0}"]
 
 
 def test_ready_tells_how_many_wait(alone: ManagerScript) -> None:

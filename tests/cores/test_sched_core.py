@@ -213,6 +213,19 @@ class TestStart:
         log, _ = script.turn(answer(script.started[0], "out of order", errnum=Errno.EIO))
         assert log.text == "resource.acquire: out of order"
 
+    @pytest.mark.parametrize("before", ["", "grow"])
+    def test_leaves_when_a_response_ends_the_stream(self, before: str) -> None:
+        """6.streaming.4: without the streaming flag it is the last one, so no change can follow."""
+        script = SchedScript()
+        if before:
+            script.grow(machine(2, 2))
+        resources = machine(2, 2).to_json()
+        told = {"type": "grow", "resources": resources, "online": "0-1", "offline": ""}
+        last = Response(topics.RESOURCE_ACQUIRE, told, matchtag=script.started[0].matchtag)
+        log, leaving = script.turn(last)
+        text = "resource.acquire: a response without the streaming flag ends the stream"
+        assert (log.text, leaving) == (text, Exit(text))
+
     def test_releases_nothing_after_an_error(self, script: SchedScript) -> None:
         """28.error.2: a request that was in the same inbox as the error."""
         script.turn(alloc(1, jobspec(4)))

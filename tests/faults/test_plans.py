@@ -28,10 +28,13 @@ from flux_trio.faults import (
     NodesDown,
     Plan,
     PluginRaises,
+    Repeated,
     Sleep,
+    StrayAnswer,
     When,
     Which,
     WrongRequest,
+    WrongType,
     draw_plan,
     run_plan,
     running,
@@ -256,17 +259,53 @@ R_STORED = Which(topics.KVS_COMMIT, party="sched")
             "faults[0].which: expected a request kvs.commit of sched, "
             "got a request kvs.commit of job-manager",
         ),
+        *(
+            (
+                Plan(1, faults=(lie(Which(topics.SCHED_ALLOC)),)),
+                'faults[0].which.type: expected response, got "request"',
+            )
+            for lie in (ErrorAnswer, StrayAnswer, WrongType)
+        ),
         (
-            Plan(1, faults=(ErrorAnswer(Which(topics.SCHED_ALLOC)),)),
-            'faults[0].which.type: expected response, got "request"',
+            Plan(1, faults=(Repeated(Which(topics.SCHED_ALLOC)),)),
+            'faults[0].which.type: expected response or event, got "request"',
         ),
         (
             Plan(1, faults=(WrongRequest(1, "", {}),)),
             'faults[0].topic: expected a topic such as job-manager.raise, got ""',
         ),
         (Plan(1, faults=(WrongRequest(1, "raise", {}),)), "faults[0].topic: expected a topic"),
+        *(
+            (
+                Plan(1, faults=(WrongRequest(1, topic, {}),)),
+                "faults[0].topic: expected a topic that clients ask, such as job-manager.raise (a "
+                f'module asks this one: see AlsoAsked), got "{topic}"',
+            )
+            for topic in (topics.SCHED_FREE, topics.RESOURCE_RELEASE, "job-exec.start")
+        ),
+        (
+            Plan(1, faults=(WrongRequest(1, "job-list.list-cancel", {}),)),
+            "faults[0].topic: expected a topic that is answered, such as job-manager.raise (a "
+            'cancel is not: RFC 6), got "job-list.list-cancel"',
+        ),
         (Plan(1, faults=(WrongRequest(1, "raise.", {}),)), "faults[0].topic: expected a topic"),
         (Plan(1, faults=(WrongRequest(1, ".raise", {}),)), "faults[0].topic: expected a topic"),
+        *(
+            (
+                Plan(1, faults=(PluginRaises(hook=hook),)),
+                f"faults[0].hook: expected a hook about a job{meant}: job.create, job.validate, ",
+            )
+            for hook, meant in (
+                ("nobody", ""),
+                ("id", ""),
+                ("", ""),
+                ("*", ""),
+                ("conf.update", " (did you mean job.update?)"),
+                ("plugin.query", ""),
+                ("job.valid", " (did you mean job.validate?)"),
+                ("job.update.*", " (did you mean job.update?)"),
+            )
+        ),
         (
             Plan(1, faults=(Drop(Which("x" * 256)),)),
             "faults[0].which.topic: expected str of length <= 255",

@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from flux_trio.faults import Crash, Do, Fault, JobPlan, Plan, When
+from flux_trio.faults import (
+    ChangedKey,
+    Crash,
+    Do,
+    ErrorAnswer,
+    Fault,
+    JobPlan,
+    NoObject,
+    NotStreaming,
+    Plan,
+    RemovedKey,
+    Repeated,
+    When,
+    Which,
+    run_plan,
+)
+from flux_trio.faults.catalogue.base import LieInPlaceOf
 from flux_trio.faults.lives import Lives
 from flux_trio.faults.plan import Depth
 from flux_trio.faults.running import Game, play
@@ -14,6 +31,7 @@ from flux_trio.messages import Request, Response, topics
 from flux_trio.protocols import JobEvent
 from flux_trio.trace import Kind, Record
 
+WHICH = Which("*", type="response")
 STARTED = When("job-exec.start", side="send", type="response")
 
 
@@ -162,3 +180,25 @@ def test_nothing_is_owed_at_a_pause_while_a_module_is_away() -> None:
     assert calm[0]
     assert calm[-1]
     assert False in calm
+
+
+@pytest.mark.parametrize(
+    ("topic", "lie"),
+    [
+        (topics.INGEST_SUBMIT, RemovedKey(WHICH, "id")),
+        (topics.INGEST_SUBMIT, ChangedKey(WHICH, "id", [])),
+        (topics.INGEST_SUBMIT, NoObject(WHICH)),
+        (topics.INGEST_SUBMIT, Repeated(WHICH)),
+        (topics.INGEST_SUBMIT, ErrorAnswer(WHICH)),
+        (topics.INFO_WATCH, RemovedKey(WHICH, "event")),
+        (topics.INFO_WATCH, NoObject(WHICH)),
+        (topics.INFO_WATCH, NotStreaming(WHICH)),
+    ],
+    ids=str,
+)
+def test_owner_does_not_raise_when_a_service_answers_wrongly(topic: str, lie: LieInPlaceOf) -> None:
+    lie = msgspec.structs.replace(lie, which=Which(topic, type="response"))
+    plan = Plan(1, jobs=(JobPlan(run=2.0),), actions=(Do(0.5, "watch"),), faults=(lie,))
+    outcome = run_plan(plan)
+    assert outcome.struck == (lie,)
+    assert "error" not in outcome.broken

@@ -10,6 +10,7 @@ import pytest
 
 from flux_trio.cores.sched.core import SchedCore
 from flux_trio.faults import (
+    AlsoSaid,
     JobPlan,
     Linger,
     NodesDown,
@@ -19,6 +20,7 @@ from flux_trio.faults import (
     Shrink,
     When,
     Which,
+    WrongRequest,
     run_plan,
 )
 from flux_trio.faults.running import play
@@ -194,5 +196,17 @@ def test_grant_of_lost_nodes_is_found(monkeypatch: pytest.MonkeyPatch, lost: str
 
 def test_lie_about_resources_is_not_read() -> None:
     lie = NoObject(Which(topics.RESOURCE_ACQUIRE, type="response", party="resource"))
+    plan = Plan(1, jobs=(JobPlan(),), faults=(lie,))
+    assert run_plan(plan, properties=OVER_TRACE).problems == ()
+
+
+def test_client_that_asks_wrongly_for_the_journal_is_not_read() -> None:
+    asked = WrongRequest(When(topics.SCHED_ALLOC), topics.JOB_JOURNAL, {"allow": 5})
+    plan = Plan(1, jobs=(JobPlan(),), faults=(asked,))
+    assert run_plan(plan, properties=OVER_TRACE).problems == ()
+
+
+def test_answer_of_another_party_does_not_count_as_one_about_ids() -> None:
+    lie = AlsoSaid(Which(topics.SCHED_ALLOC, type="response"), {"id": []}, topics.INGEST_SUBMIT)
     plan = Plan(1, jobs=(JobPlan(),), faults=(lie,))
     assert run_plan(plan, properties=OVER_TRACE).problems == ()

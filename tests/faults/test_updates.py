@@ -9,7 +9,18 @@ import msgspec
 import pytest
 
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
-from flux_trio.faults import Do, JobPlan, Plan, When, run_plan
+from flux_trio.faults import (
+    AlsoAsked,
+    ChangedKey,
+    Do,
+    Fault,
+    JobPlan,
+    Plan,
+    When,
+    Which,
+    run_plan,
+)
+from flux_trio.faults.consistency import OURS
 from flux_trio.faults.plan import Depth
 from flux_trio.faults.running import Game
 from flux_trio.faults.updates import Requested
@@ -91,6 +102,41 @@ def test_request_that_was_canceled_by_the_next_pause_is_in_order(watcher: Any) -
 def test_other_resources_are_in_order(watcher: Any, records: tuple[Record, ...]) -> None:
     observe_all(watcher, records)
     assert watcher.problem == ""
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        Record(2, 0.0, kind, "job-manager", message=message(topic, payload))
+        for topic in (topics.SCHED_ALLOC, topics.SCHED_CANCEL)
+        for payload in ({}, {"id": []}, {"id": 5}, {"id": {}, "type": 0}, "no object", None)
+        for kind, message in ((Kind.SEND, Request), (Kind.RECV, Response))
+    ],
+)
+def test_messages_without_what_they_should_have_are_not_read(watcher: Any, record: Record) -> None:
+    observe_all(watcher, (REQUEST, record, ALLOC))
+    assert watcher.problem == ""
+
+
+def test_request_of_a_client_is_not_one_of_the_job_manager(watcher: Any) -> None:
+    observe_all(watcher, (UPDATE, msgspec.structs.replace(REQUEST, party="client"), ALLOC))
+    assert watcher.problem == ""
+
+
+@pytest.mark.parametrize("depth", ["cores", "stack"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        ChangedKey(Which(topics.SCHED_ALLOC, type="response"), "id", []),
+        ChangedKey(Which(topics.SCHED_ALLOC, type="response"), "id", {}),
+        AlsoAsked(Which("job-exec.start", type="response"), topics.SCHED_ALLOC, {}),
+    ],
+    ids=str,
+)
+def test_party_that_sends_no_job_id_is_the_only_one_blamed(fault: Fault, depth: Depth) -> None:
+    outcome = run_plan(Plan(1, jobs=(JobPlan(),), faults=(fault,), depth=depth), properties=OURS)
+    assert outcome.problems == ()
+    assert outcome.excused != ()
 
 
 def test_update_that_crosses_a_grant_lets_the_job_be_requested_again(

@@ -23,3 +23,19 @@ class Gone(Executor):
         future: Future[Any] = Future()
         future.set_exception(BrokenExecutor("a process was killed"))
         return future
+
+
+class ShutDown(Executor):
+    """Takes nothing any more, as one of Python's after its end."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        raise RuntimeError("cannot schedule new futures after shutdown")
+
+
+class Canceling(Executor):
+    """Cancels what it has taken."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.cancel()
+        return future

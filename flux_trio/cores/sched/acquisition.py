@@ -1,7 +1,8 @@
 """RFC 28 from the scheduler's side: it acquires one group and releases nodes that are shrunk.
 
 The scheduler logs an error response and ends. It does the same for a response that it cannot read,
-or that RFC 28 does not allow at this point.
+that RFC 28 does not allow at this point, or that has no streaming flag: then it is the last one
+(RFC 6), and the scheduler would learn of no change any more.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from flux_trio.editions.rfc28 import (
     Shrunk,
 )
 from flux_trio.formats import FormatError, Idset
-from flux_trio.messages import FluxError, Response, topics
+from flux_trio.messages import Errno, FluxError, Response, topics
 from flux_trio.messages.types import STREAMING
 from flux_trio.protocols import AcquireEvent, AcquireState, GroupStream, InvalidTransition
 
@@ -73,6 +74,11 @@ class Acquisition(Part):
             if response.errnum:
                 self._stream.step(AcquireEvent.ERROR, DEFAULT_GROUP)
                 raise FluxError(response.errnum, response.error_text)
+            if response.ends_rpc:
+                self._stream.step(AcquireEvent.ERROR, DEFAULT_GROUP)
+                raise FluxError(
+                    Errno.EPROTO, "a response without the streaming flag ends the stream"
+                )
             changes = self._context.edition.changes.read(response)
             for change in changes:
                 self._stream.step(_EVENTS[type(change)], DEFAULT_GROUP)

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from flux_trio.faults.catalogue.base import LieInPlaceOf, Rank
-from flux_trio.formats import ResourceSet, format_r, parse_r
+from flux_trio.formats import FormatError, ResourceSet, format_r, parse_r
 from flux_trio.messages import Errno, Event, Request, Response
 from flux_trio.messages.types import MATCHTAG_NONE, NORESPONSE, STREAMING
 
@@ -196,12 +196,20 @@ class GrantForeign(LieInPlaceOf, frozen=True):
 def _granting(commit: Said, rank: int, core: int) -> Said:
     """Return a commit whose R has one core."""
     payload = _object(commit)
-    ops = [
-        [what, key, _at(parse_r(text[0]), rank, core)] if key.endswith(".R") and text else op
-        for op in payload.get("ops", ())
-        for what, key, *text in [op]
-    ]
-    return _edited(commit, payload | {"ops": ops})
+    if not isinstance(ops := payload.get("ops"), list):
+        return commit  # it is no commit of the scheduler, but of a client that says anything
+    return _edited(commit, payload | {"ops": [_granting_op(op, rank, core) for op in ops]})
+
+
+def _granting_op(op: Any, rank: int, core: int) -> Any:
+    match op:
+        case [what, str(key), str(text), *_] if key.endswith(".R"):
+            try:
+                granted = parse_r(text)
+            except FormatError:
+                return op
+            return [what, key, _at(granted, rank, core)]
+    return op
 
 
 def _at(granted: ResourceSet, rank: int, core: int) -> str:

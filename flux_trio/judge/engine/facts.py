@@ -52,7 +52,7 @@ class Facts:
         sender = message.sender or record.peer
         payload = message.payload if isinstance(message.payload, dict) else {}
         match message.topic:
-            case topics.SCHED_HELLO:
+            case topics.SCHED_HELLO if message.wants_response:  # else it is refused without a word
                 known = replace(self, manager=record.party)
                 return replace(known, scheduler=sender, is_ready=False, limit=None)
             case topics.SCHED_READY if sender == self.scheduler:

@@ -312,6 +312,8 @@ def unloading_sends_disconnect(record: Record, seen: Seen) -> Said:
     had: Acquired | None = seen.at(AS_RECEIVED, content.get("module"))
     if had is None or content.get("what") not in _ENDS or had.failed:
         return None
+    if content.get("module") == topics.RESOURCE:
+        return None  # it has asked itself, and nobody is left to be told
     if seen.at(REFUSED, content.get("module")):
         return None
     if had.gone:

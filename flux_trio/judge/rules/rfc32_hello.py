@@ -104,6 +104,8 @@ def hello_is_an_ordinary_rpc(state: State, record: Record, facts: Facts) -> Step
     found, open_ = message(record), cast(_Open, state or ())
     matchtag = getattr(found, "matchtag", 0)
     if isinstance(found, Request):
+        if not found.wants_response:
+            return Step(open_ or None)
         # nobody waits for an answer to one that had the client's name before
         of_this = tuple(each for each in open_ if each[2] == found.routes)
         return Step((*of_this, (matchtag, record.n, found.routes)))

@@ -380,6 +380,15 @@ EVENTS: Final = ("start", "release", "finish", "exception")
 """The types of start responses; each is logged as the event of that name."""
 
 
+CONTEXTS: Final[dict[str, tuple[str, ...]]] = {
+    "release": ("ranks", "final"),
+    "finish": ("status",),
+    "exception": ("severity", "type", "note"),
+}
+"""The keys of the data of a response that are in its event; others may be there and say nothing."""
+_VALUES: Final = (str, int, float)
+
+
 def _expected_parts(record: Record, seen: Seen) -> Iterable[tuple[Any, Expected | None]]:
     jobid = job_id(record)
     if record.kind == EVENT:
@@ -390,7 +399,8 @@ def _expected_parts(record: Record, seen: Seen) -> Iterable[tuple[Any, Expected 
     if errnum(record) or not is_well_formed(kind, data) or not _is_due(kind, start, record, seen):
         return []
     heard = dict(start.heard) if start is not None else {}
-    context = tuple([(k, v) for k, v in data.items() if isinstance(v, (str, int, float))])
+    known = CONTEXTS.get(kind, ())
+    context = tuple([(k, v) for k, v in data.items() if k in known and isinstance(v, _VALUES)])
     is_early_or_late = "start" not in heard or "finish" in heard
     is_doubtful = start is not None and start.sent < link_of(seen).doubtful
     return [((jobid, kind), Expected(record.n, context, is_early_or_late, is_doubtful))]

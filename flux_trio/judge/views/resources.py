@@ -76,7 +76,7 @@ class Acquired(Live, frozen=True, gc=False):
     expiration: float = 0
     """The time of the last grow, in seconds since the Unix epoch; 0 if there was no grow."""
     traits: frozenset[str] = frozenset()
-    """What was unusual about the first grow."""
+    """What was unusual about the first grow; empty when the stream has ended."""
     grown: Place = 0
     """The first grow."""
     shrunk: Place = 0
@@ -157,7 +157,11 @@ def _fold(had: Acquired | None, _part: None, record: Record, _seen: Seen) -> Acq
         return had.but(failed=record.n, changed=record.n)
     if isinstance(found, Response) and not isinstance(found.payload, dict):
         return had.but(unreadable=record.n, changed=record.n)
-    return _told(had, payload(record), record.n)
+    had = _told(had, payload(record), record.n)
+    if isinstance(found, Response) and found.matchtag and found.ends_rpc:
+        # it has headers and no streaming flag: whoever got it may leave
+        return had.but(traits=frozenset())
+    return had
 
 
 def _after_request(had: Acquired | None, request: Request, record: Record) -> Acquired | None:

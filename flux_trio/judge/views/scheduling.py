@@ -107,6 +107,8 @@ def _fold_link(link: Link | None, _part: None, record: Record, seen: Seen) -> Li
     found = message(record)
     taken_up = record.kind == RECV
     if isinstance(found, Request):
+        if found.topic == topics.SCHED_HELLO and not found.wants_response:
+            return link  # it is refused without a word
         return _after_request(link, found, record.n, taken_up, seen)
     error = errnum(record)
     match topic_of(record), taken_up:
@@ -217,6 +219,8 @@ def _fold_asked(asked: Asked | None, priority: Any, record: Record, seen: Seen) 
     if record.kind == EVENT:
         return _after_event(asked, record, seen)
     if record.kind == SEND:
+        if seen.facts.manager not in ("", record.party):
+            return asked if asked != NOTHING_ASKED else None  # of one who only says so
         return _after_asking(asked, priority, record, seen)
     if errnum(record):
         return asked
