@@ -122,7 +122,7 @@ def test_waiting_job_is_clean_when_its_epilog_has_finished(epilog: PluginFile) -
 def test_grant_that_crosses_the_cancel_is_freed_although_an_epilog_runs(
     epilog: PluginFile, seed: int
 ) -> None:
-    """21.events.25 is about resources of the job: it never had these (readings)."""
+    """21.events.25: the job never had it (readings: A SUCCESS that crosses a cancel)."""
     granted = When(topics.SCHED_ALLOC, type="response", side="send")
     plan = stack(epilog, JobPlan(), actions=(Do(3.0, "cancel", when=granted),), seed=seed)
     assert run_plan(plan, properties=OURS).problems == ()

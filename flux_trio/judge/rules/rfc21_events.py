@@ -273,9 +273,8 @@ def an_epilog_holds_the_free_request(record: Record, seen: Seen) -> Said:
         return is_text or broken_event(record, f"description: expected a string, got {found!r}")
     life: Life | None = seen.at(LIFE, job_id(record))
     if life is not None and not life.held and record.kind != EVENT:
-        return (
-            None  # a grant that crossed the cancel is freed at once (readings), and was never used
-        )
+        # The job never used it: it is freed at once (readings: A SUCCESS that crosses a cancel).
+        return None
     return _is_over(record, seen, "epilogs")
 
 
