@@ -70,6 +70,7 @@ def let_be_reborn(cls: Any) -> None:
     """Replace each core of class `cls` after its start and after every turn."""
     init, start, turn = cls.__init__, cls.start, cls.turn
 
+    @wraps(init)  # with its signature, which a recorded core is checked against
     def remember(self: Any, *args: Any, **kwargs: Any) -> None:
         init(self, *args, **kwargs)
         self.__dict__["_made_by"] = (args, kwargs)
