@@ -16,7 +16,7 @@ from flux_trio.cli.environment import job_environment
 from flux_trio.cli.job_shape import JobShape
 from flux_trio.cli.resource_limits import job_limits
 from flux_trio.cli.values import read_time, read_time_limit, read_urgency, read_warning_signal
-from flux_trio.formats import Jobspec, parse_dependency_uri
+from flux_trio.formats import LESS_DEEP, Jobspec, parse_dependency_uri
 from flux_trio.protocols import JobFlag
 
 
@@ -199,7 +199,7 @@ def _key_value(text: str) -> tuple[str, Any]:
     except msgspec.DecodeError:
         return key, value
     except RecursionError:
-        raise ValueError(f"{key}: expected less deeply nested JSON") from None
+        raise ValueError(f"{key}: expected {LESS_DEEP}") from None
 
 
 def _read_json(path: str) -> Any:
@@ -210,7 +210,7 @@ def _read_json(path: str) -> Any:
     except msgspec.DecodeError as error:
         raise ValueError(f"{path}: expected JSON: {error}") from None
     except RecursionError:
-        raise ValueError(f"{path}: expected less deeply nested JSON") from None
+        raise ValueError(f"{path}: expected {LESS_DEEP}") from None
 
 
 def read_jobspec(text: bytes, where: str) -> Jobspec:

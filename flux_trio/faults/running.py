@@ -36,7 +36,8 @@ from flux_trio.faults.world import CoresWorld
 from flux_trio.formats import EVENTLOG, Idset, ResourceSet, format_fluid, job_key
 from flux_trio.judge import Violation
 from flux_trio.messages import topics
-from flux_trio.protocols import Job, JobEvent
+from flux_trio.protocols import Job, JobEvent, JobState
+from flux_trio.protocols.hooks import STATE_TOPICS
 from flux_trio.trace import Kind, Record, Sink
 
 STEPS_MAX: Final = 50_000  # a world of 20 jobs takes about 1,000
@@ -429,7 +430,7 @@ def _nodes_back(plan: Plan) -> Iterator[Do]:
         yield Do(0.0, "include")
 
 
-_HOLDING: Final = ("job.state.run", "job.state.cleanup")
+_HOLDING: Final = (STATE_TOPICS[JobState.RUN], STATE_TOPICS[JobState.CLEANUP])
 """Hooks about jobs that may have resources. No new urgency lets a job go on that a plugin holds
 there, but a job manager that is loaded again asks about it once more."""
 

@@ -7,7 +7,7 @@ the expected format and the value received.
 from flux_trio.formats.constraint import Constraint, Targets, both, parse_constraint
 from flux_trio.formats.dependency import parse_dependency_uri
 from flux_trio.formats.duration import format_duration, parse_duration
-from flux_trio.formats.errors import MISSING, FormatError, Words
+from flux_trio.formats.errors import LESS_DEEP, MISSING, FormatError, Words
 from flux_trio.formats.eventlog import (
     Event,
     format_event,
@@ -55,6 +55,7 @@ __all__ = [
     "GENERATORS_MAX",
     "HOSTS_MAX",
     "IDS_MAX",
+    "LESS_DEEP",
     "LOST_AND_FOUND",
     "MISSING",
     "Constraint",

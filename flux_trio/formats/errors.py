@@ -21,6 +21,9 @@ class Words(str):
     __slots__ = ()
 
 
+LESS_DEEP = "less deeply nested JSON"
+"""What is expected in place of a value that Python cannot read, since it is nested too deeply."""
+
 MISSING = Words("nothing")
 OUT_OF_RANGE = Words("a value out of range")
 """What msgspec says of a value that it does not show."""

@@ -160,10 +160,13 @@ class Caller:
             self.given.log(Level.ERR, f"{text}\n{readable(stack, STACK_CHARS_MAX)}")
             _report(error, text)
             self._silence_after(error)
-            note = note_of(
-                entry.plugin, entry.label, None, None, describe(error), self.given.now() - began
-            )
-            self.given.note_all(HOOK, [note])
+            self.note_failure(entry, error, began)
+
+    def note_failure(self, entry: Entry, error: BaseException, began: float) -> None:
+        """Put a failure of a plugin outside any question into the trace."""
+        duration = self.given.now() - began
+        note = note_of(entry.plugin, entry.label, None, None, describe(error), duration)
+        self.given.note_all(HOOK, [note])
 
     def failed(self, entry: Entry, text: str, error: BaseException | None) -> None:
         """Log a failure of a plugin, with the place in the plugin's file."""

@@ -20,8 +20,7 @@ from flux_trio.editions.explaining import Said
 from flux_trio.formats import parse_duration
 from flux_trio.formats.glob import glob_matches, is_glob
 from flux_trio.jobtap.asking import Asking
-from flux_trio.jobtap.calling import HOOK
-from flux_trio.jobtap.calls import Given, blame, note_of
+from flux_trio.jobtap.calls import Given, blame
 from flux_trio.jobtap.catalogue import CUSTOM, hook_of
 from flux_trio.jobtap.dispatch import Dispatcher
 from flux_trio.jobtap.errors import NotAllowed, PluginError
@@ -419,11 +418,9 @@ class PluginHost(Dispatcher):
         began = self.given.now()
         _, error = attempt(self.watched, entry, None)
         if error is not None:
-            problem = describe(error)
-            self.failed(entry, f"plugin {loaded.name} failed when it was removed: {problem}", error)
-            duration = self.given.now() - began
-            note = note_of(entry.plugin, entry.label, None, None, problem, duration)
-            self.given.note_all(HOOK, [note])
+            text = f"plugin {loaded.name} failed when it was removed: {describe(error)}"
+            self.failed(entry, text, error)
+            self.note_failure(entry, error, began)
         loaded.plugin._jobtap = None
 
     async def _put(

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from flux_trio.formats import FormatError, Words
+from flux_trio.formats import LESS_DEEP, FormatError, Words
 from flux_trio.messages import Errno, service_of, topics
 from flux_trio.trace.record import Record
 from flux_trio.trace.routed import (
@@ -122,7 +122,7 @@ def _payload(text: str, number: int) -> Any:
     except msgspec.MsgspecError:
         expected = "a JSON object, or the next message"
     except RecursionError:
-        expected = "less deeply nested JSON"
+        expected = LESS_DEEP
     raise FormatError(expected, text, f"line {number + 1}")
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from flux_trio.formats import MISSING, FormatError
+from flux_trio.formats import LESS_DEEP, MISSING, FormatError
 from flux_trio.messages import Control, Event, Message, Request, Response
 
 
@@ -372,7 +372,7 @@ def _line(line: bytes | str) -> _Line:
     except msgspec.MsgspecError as error:
         raise FormatError.of_msgspec(error) from None
     except RecursionError:
-        raise FormatError("less deeply nested JSON", line) from None
+        raise FormatError(LESS_DEEP, line) from None
     except UnicodeError:  # lone surrogates
         raise FormatError("a record that JSON can carry", line) from None
 

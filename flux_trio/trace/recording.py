@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from flux_trio.formats import FormatError
+from flux_trio.formats import LESS_DEEP, FormatError
 from flux_trio.messages import topics
 from flux_trio.trace.record import Record
 from flux_trio.trace.routed import Logged, Routed, make_message, name_disconnected_peers, records_of
@@ -128,4 +128,4 @@ def _decode(text: str | msgspec.Raw, shape: Any, where: str) -> Any:
     except msgspec.MsgspecError as error:
         raise FormatError.of_msgspec(error).at(where) from None
     except RecursionError:
-        raise FormatError("less deeply nested JSON", text, where) from None
+        raise FormatError(LESS_DEEP, text, where) from None

@@ -36,6 +36,7 @@ from flux_trio.judge.views.eventlogs import (
     Logging,
     Unstored,
     broken_event,
+    is_open_at_its_end,
     is_told_again,
     log_of,
 )
@@ -92,9 +93,9 @@ def _unclean(seen: Seen) -> Iterable[Broken]:
     """Jobs in CLEANUP that hold no resources, and for which nothing else is awaited."""
     for jobid, life in seen.all(LIFE).items():
         log: Log | None = seen.at(LOG, jobid)
-        if log is None or life.state != CLEANUP or life.held or log.epilogs or log.prologs:
+        if log is None or life.state != CLEANUP or life.held:
             continue
-        if is_held(jobid, life, seen):
+        if is_open_at_its_end(jobid, seen) or is_held(jobid, life, seen):
             continue
         if life.freed or not is_pending(asked_of(seen, jobid), seen):
             text = f"job {jobid} is in CLEANUP and holds no resources: no clean event follows"

@@ -28,8 +28,7 @@ from flux_trio.judge.views.jobs import LIFE
 from flux_trio.judge.views.resource_sets import carried, is_part, resources_in
 from flux_trio.judge.views.resources import AS_RECEIVED, heard_by
 from flux_trio.judge.views.scheduling import FINAL, LINK, Link, is_refused, link_of
-from flux_trio.messages import topics
-from flux_trio.messages.types import NORESPONSE
+from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
 
 # --- the scheduler's inventory
@@ -146,8 +145,8 @@ def _after_request(known: SchedJob, record: Record, link: Link) -> SchedJob:
         case topics.SCHED_CANCEL:
             return known.but(idle_cancel=n)
     if carried(record) is None:
-        # a request that wants no response gets none (RFC 6)
-        return known if getattr(record.message, "flags", 0) & NORESPONSE else known.but(free=n)
+        is_answered = isinstance(record.message, Request) and record.message.wants_response
+        return known.but(free=n) if is_answered else known
     return known if is_part(record) else known.but(held=0)
 
 
