@@ -5,7 +5,6 @@ lists the rooms that may not import trio, a clock, randomness or I/O: they are m
 
     cli             the command `flux-trio`
     testing         helpers for users' tests: instances, plugin harness, watched blocks
-    explore         every interleaving of a small world of cores
     faults          worlds of cores, or of the whole stack, that fall apart from one seed
     exercise        drives a scheduler or execution service of others, and judges it
     sim             simulated runs of a workload, repeatable from a seed

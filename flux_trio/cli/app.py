@@ -46,7 +46,6 @@ COMMANDS: Final = (
     "exercise",
     "fuzz",
     "replay",
-    "explore",
     "fsck",
     "backup",
     "restore",

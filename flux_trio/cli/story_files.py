@@ -1,4 +1,4 @@
-"""The files of a story, as `flux-trio fuzz` and `flux-trio explore` write them."""
+"""The files of a story, as `flux-trio fuzz` writes them."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ import sys
 import time
 from functools import partial
 
-from flux_trio.explore import WORLDS
 from tests.explore.exploring import explore_all
+from tests.explore.search import WORLDS
 from tests.planter.findings import KEPT, Findings, program_now
 
 

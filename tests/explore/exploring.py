@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import multiprocessing
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Final
 
-from flux_trio.cli.exploring import MIB, report_lines
-from flux_trio.explore import Report, Search
 from flux_trio.faults import Plan
+from flux_trio.views import story_text
+from tests.explore.search import Broken, Report, Search, tell_path
 from tests.planter.findings import Finding, Findings
 
 SECONDS_MAX: Final = 600.0
 """A world that comes with flux-trio is small enough to be explored in this time of a processor."""
 MEMORY_MAX: Final = 4 << 30
 TOLD_EVERY_S: Final = 10.0
+MIB: Final = 1 << 20
 
 
 def explore_all(
@@ -72,7 +73,9 @@ def explore_one(name: str, plan: Plan) -> Finding | None:
     report = Search(plan, with_rules=True).run(tell=tell)
     if not report.is_complete and report.broken is None:
         return None
-    figures = ", ".join(list(report_lines(report, None))[:2])
+    if report.broken is not None:
+        print(broken_text(plan, report.broken), flush=True)
+    figures = ", ".join(count_lines(report))
     return Finding(name, wrong_with(report), figures, report.nstates, round(report.seconds, 1))
 
 
@@ -85,3 +88,22 @@ def wrong_with(report: Report) -> str:
     if report.memory > MEMORY_MAX:
         return f"it takes more than {MEMORY_MAX // MIB:,} MiB"
     return ""
+
+
+def broken_text(plan: Plan, broken: Broken) -> str:
+    """Return what is broken, with the story of the shortest way there."""
+    steps = f"{len(broken.path)} steps" if len(broken.path) != 1 else "1 step"
+    story = story_text(tell_path(plan, broken))
+    return f"{broken.name} is broken after {steps}: {broken.found}\n\n{story}"
+
+
+def count_lines(report: Report) -> Iterator[str]:
+    """Yield how much was met, and what that took."""
+    yield (
+        f"{report.nstates:,} states, {report.ntransitions:,} transitions, depth {report.depth}, "
+        f"{report.nrest:,} states at rest"
+    )
+    yield (
+        f"{report.seconds:.1f} s of the processor, {report.rate:,.0f} transitions/s, "
+        f"{report.memory // MIB:,} MiB"
+    )

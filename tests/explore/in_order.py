@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, Final
 
-from flux_trio.explore import Search
-from flux_trio.explore.identity import identity
-from flux_trio.explore.judging import Stood
-from flux_trio.explore.placed import number_of
-from flux_trio.explore.small_world import WorldState
 from flux_trio.faults import Plan
 from flux_trio.judge import Monitor, Standing
 from flux_trio.judge.engine.knowing import Known
 from flux_trio.judge.engine.place import Place, mover, renumbered
 from flux_trio.judge.rules import ALL_RULES
+from tests.explore.search import Search
+from tests.explore.search.identity import identity
+from tests.explore.search.judging import Stood
+from tests.explore.search.placed import number_of
+from tests.explore.search.small_world import WorldState
 
 _TYPES: Final = {slot: each.type for each, slot in Monitor(ALL_RULES, {}).kept()}
 

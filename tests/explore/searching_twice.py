@@ -1,7 +1,7 @@
 """A process in which one mistake is planted, and which explores a small world with two searches.
 
 `python -m tests.explore.searching_twice` is as `tests.mistakes.searching`, but that it explores the
-first world alone, first as `flux-trio explore` does and then with the order of records.
+first world alone, first as `make explore` does and then with the order of records.
 """
 
 from __future__ import annotations

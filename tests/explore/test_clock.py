@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from flux_trio.explore import WORLDS, Search, SmallWorld, search
-from flux_trio.explore.identity import identity
-from flux_trio.explore.small_world import Choice, Fire, Strike, WorldState
 from flux_trio.faults import Crash, Do, JobPlan, Plan
 from flux_trio.formats import parse_eventlog
 from flux_trio.protocols.alloc import ALLOC, AllocEvent, AllocState
 from flux_trio.protocols.execution import EXECUTION, ExecEvent, ExecState
+from tests.explore.search import WORLDS, Search, SmallWorld, search
+from tests.explore.search.identity import identity
+from tests.explore.search.small_world import Choice, Fire, Strike, WorldState
 
 ONE = Plan(seed=0, nnodes=1, cores=1, jobs=(JobPlan(),))
 PLANS = {

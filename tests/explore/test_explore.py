@@ -12,17 +12,6 @@ import msgspec
 import pytest
 
 from flux_trio.cores.kvs.ops import Put
-from flux_trio.explore import (
-    WORLDS,
-    Broken,
-    Report,
-    Search,
-    SmallWorld,
-    UnsuitablePlan,
-    tell_path,
-)
-from flux_trio.explore.identity import identity
-from flux_trio.explore.small_world import Choice, Fire, Load, Strike, Take, WorldState
 from flux_trio.faults import Crash, Do, Drop, JobPlan, Plan, Return, Which
 from flux_trio.faults.catalogue import GuestFlood, When
 from flux_trio.faults.machines import JobManagerOfWorld
@@ -32,6 +21,17 @@ from flux_trio.protocols.alloc import ALLOC, AllocEvent, AllocState
 from flux_trio.protocols.execution import EXECUTION, ExecEvent, ExecState
 from flux_trio.trace import Kind, Record, record_to_json
 from flux_trio.views import story_text
+from tests.explore.search import (
+    WORLDS,
+    Broken,
+    Report,
+    Search,
+    SmallWorld,
+    UnsuitablePlan,
+    tell_path,
+)
+from tests.explore.search.identity import identity
+from tests.explore.search.small_world import Choice, Fire, Load, Strike, Take, WorldState
 
 ONE = Plan(seed=0, nnodes=1, cores=1, jobs=(JobPlan(),))
 EXEC = msgspec.structs.replace(WORLDS["exec-crash"], jobs=(JobPlan(run=0.0),))
@@ -355,7 +355,7 @@ def test_plan_that_is_not_explored_says_why(plan: Plan, said: str) -> None:
 
 def test_search_is_the_same_in_another_process() -> None:
     script = (
-        "from flux_trio.explore import *; "
+        "from tests.explore.search import *; "
         "r = Search(WORLDS['exec-crash'], with_rules=True).run(1000); "
         "print(r.nstates, r.ntransitions, r.depth, r.nrest)"
     )

@@ -16,13 +16,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from flux_trio.explore import Report, Search
-from flux_trio.explore.identity import identity
-from flux_trio.explore.judging import Stood
-from flux_trio.explore.order import ALL, SAME, Order
-from flux_trio.explore.placed import TEXT, NumberUsed, Placed, Spot, number_of
-from flux_trio.explore.settling import Numbering
-from flux_trio.explore.small_world import Choice, WorldState
 from flux_trio.faults import Crash, Do, JobPlan, Plan
 from flux_trio.judge import Monitor
 from flux_trio.judge.engine.facts import Facts
@@ -33,12 +26,19 @@ from flux_trio.judge.engine.view import Live, View
 from flux_trio.judge.rules import ALL_RULES
 from flux_trio.messages import topics
 from flux_trio.trace import Record
+from tests.explore.search import Report, Search
+from tests.explore.search.identity import identity
+from tests.explore.search.judging import Stood
+from tests.explore.search.order import ALL, SAME, Order
+from tests.explore.search.placed import TEXT, NumberUsed, Placed, Spot, number_of
+from tests.explore.search.settling import Numbering
+from tests.explore.search.small_world import Choice, WorldState
 
 ONE = Plan(seed=0, nnodes=1, cores=1, jobs=(JobPlan(),))
 HOLD = msgspec.structs.replace(ONE, actions=(Do(0.0, "urgency", value=0),))
 CANCEL = msgspec.structs.replace(ONE, actions=(Do(0.0, "cancel"),))
 EXEC = msgspec.structs.replace(ONE, jobs=(JobPlan(run=0.0),), faults=(Crash("job-exec", 1),))
-RULES_OF_JUDGE = "flux_trio.explore.judging.ALL_RULES"
+RULES_OF_JUDGE = "tests.explore.search.judging.ALL_RULES"
 
 
 # --- places that are compared
@@ -211,7 +211,7 @@ def test_signs_tell_the_order_of_what_is_compared_alone() -> None:
 
 
 def test_search_that_has_learned_something_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flux_trio.explore.search.COMPARED", {})
+    monkeypatch.setattr("tests.explore.search.search.COMPARED", {})
     search = Search(ONE, with_rules=True)
     report = search.run()
     assert report.nbegun == 2
@@ -222,8 +222,8 @@ def test_search_that_has_learned_something_begins_again(monkeypatch: pytest.Monk
 def test_search_that_is_interrupted_after_it_began_again_is_not_complete(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("flux_trio.explore.search.COMPARED", {})
-    monkeypatch.setattr("flux_trio.explore.search.TOLD_EVERY", 1)
+    monkeypatch.setattr("tests.explore.search.search.COMPARED", {})
+    monkeypatch.setattr("tests.explore.search.search.TOLD_EVERY", 1)
     interrupted: list[int] = []
 
     def interrupt(report: Report) -> None:

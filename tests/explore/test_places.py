@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from flux_trio.explore import SmallWorld
-from flux_trio.explore.judging import Judge
 from flux_trio.faults import Do, JobPlan, Plan
 from flux_trio.protocols.alloc import ALLOC, AllocEvent, AllocState
 from flux_trio.trace import Record
 from tests.explore.in_order import InOrder, Noting
+from tests.explore.search import SmallWorld
+from tests.explore.search.judging import Judge
 from tests.explore.test_explore import EXEC, SCHED, walk
 from tests.mistakes.entries import mistakes
 from tests.mistakes.exploring import NAMES

@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from flux_trio.explore import Broken, Report, Search, SmallWorld
 from flux_trio.faults import Drop, JobPlan, Plan, Which
 from tests.explore.exploring import MEMORY_MAX, SECONDS_MAX, explore_all, explore_one, wrong_with
+from tests.explore.search import Broken, Report, Search, SmallWorld
 from tests.planter.findings import Finding, Findings
 
 ONE = Plan(seed=0, nnodes=1, cores=1, jobs=(JobPlan(run=0.0),))

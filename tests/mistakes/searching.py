@@ -10,8 +10,8 @@ from tests.mistakes.worker import HANGS, WORLD_S, Hangs, Task, limit_time, main
 
 
 def search_worlds(task: Task) -> tuple[int, str, str]:
-    """Explore small worlds as `flux-trio explore` does."""
-    from flux_trio.explore import Search
+    """Explore small worlds as `make explore` does."""
+    from tests.explore.search import Search
     from tests.mistakes.small_worlds import SMALL_WORLDS, STATES_MAX
 
     worlds = list(SMALL_WORLDS.items())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flux_trio.explore import SmallWorld
+from tests.explore.search import SmallWorld
 from tests.mistakes import exploring, small_worlds
 from tests.mistakes.entries import mistakes
 from tests.mistakes.exploring import NAMES, WORKER, is_alive, page
@@ -38,7 +38,7 @@ def test_worlds_are_explored_with_what_is_planted() -> None:
 
 @pytest.mark.real
 def test_world_that_cannot_begin_is_told() -> None:
-    broken = {"flux_trio/explore/search.py": "raise ValueError('planted')"}
+    broken = {"tests/explore/search/search.py": "raise ValueError('planted')"}
     answer = play(Task(0, 1, broken), WORKER)
     assert (answer.broken, answer.problem) == (BROKEN, "ValueError: planted")
 

@@ -29,7 +29,7 @@ is_on = False
 """Whether cores are replaced in this run."""
 
 NOT_IN_SEARCHES: Final = "a search takes up states in the one core that it keeps for each module"
-"""Why tests of `flux_trio.explore` are skipped in such a run."""
+"""Why tests of `tests.explore.search` are skipped in such a run."""
 
 
 class Buried:

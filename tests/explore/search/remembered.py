@@ -73,7 +73,7 @@ class OfModule:
         for part in parts:
             part.taken_up()
 
-    def mark(self, core: Any, state: bytes) -> Mark:  # noqa: ARG002 - the interface
+    def mark(self, core: Any, state: bytes) -> Mark:
         types = part_of(core).payload_types
         found = [
             self._mark_of(path, part, types)
@@ -133,7 +133,7 @@ class OfClient:
     def load(self, core: Any, state: bytes) -> None:
         vars(core).update(pickle.loads(state))
 
-    def mark(self, core: Any, state: bytes) -> Mark:  # noqa: ARG002 - the interface
+    def mark(self, core: Any, state: bytes) -> Mark:
         return Mark(digest(state), (), ())
 
 

@@ -16,16 +16,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from flux_trio.explore.compared import COMPARED, READ
-from flux_trio.explore.identity import identity
-from flux_trio.explore.judging import Judge, JudgeInOrder, Stood
-from flux_trio.explore.order import Order
-from flux_trio.explore.small_world import Choice, SmallWorld, Strike, WorldState
 from flux_trio.faults.consistency import eventlogs_are_whole
 from flux_trio.faults.plan import Plan
 from flux_trio.faults.properties import no_job_runs_twice
 from flux_trio.faults.running import ERROR
 from flux_trio.formats import format_fluid
+from tests.explore.search.compared import COMPARED, READ
+from tests.explore.search.identity import identity
+from tests.explore.search.judging import Judge, JudgeInOrder, Stood
+from tests.explore.search.order import Order
+from tests.explore.search.small_world import Choice, SmallWorld, Strike, WorldState
 
 TOLD_EVERY: Final = 2_000
 """Transitions after which the progress is told."""

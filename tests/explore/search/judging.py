@@ -9,10 +9,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from flux_trio.explore.order import Order
-from flux_trio.explore.placed import Placed, Spot, number_of
-from flux_trio.explore.remembered import digest
-from flux_trio.explore.settling import (
+from flux_trio.faults.lives import LONG_TEXT, all_clauses
+from flux_trio.judge import Monitor, Standing, Violation
+from flux_trio.judge.engine.causes import Causes
+from flux_trio.judge.engine.view import View
+from flux_trio.judge.rules import ALL_RULES
+from flux_trio.trace import Record
+from tests.explore.search.order import Order
+from tests.explore.search.placed import Placed, Spot, number_of
+from tests.explore.search.remembered import digest
+from tests.explore.search.settling import (
     NOTHING,
     KnowledgeRead,
     Numbering,
@@ -24,13 +30,7 @@ from flux_trio.explore.settling import (
     numbers_of,
     settle_known,
 )
-from flux_trio.explore.small_world import MORTAL, PartyState, WorldState
-from flux_trio.faults.lives import LONG_TEXT, all_clauses
-from flux_trio.judge import Monitor, Standing, Violation
-from flux_trio.judge.engine.causes import Causes
-from flux_trio.judge.engine.view import View
-from flux_trio.judge.rules import ALL_RULES
-from flux_trio.trace import Record
+from tests.explore.search.small_world import MORTAL, PartyState, WorldState
 
 
 class Stood(NamedTuple):
@@ -60,11 +60,11 @@ class Judge:
         self._monitor.finish()
         return self.violations
 
-    def put_down(self, world: WorldState) -> tuple[Stood, bytes]:  # noqa: ARG002 - see JudgeInOrder
+    def put_down(self, world: WorldState) -> tuple[Stood, bytes]:
         """Return all that the judge has in this state of the world, and a digest of it: none."""
         return Stood(self._monitor.put_down()), b""
 
-    def take_up(self, stood: Stood, world: WorldState) -> None:  # noqa: ARG002 - see JudgeInOrder
+    def take_up(self, stood: Stood, world: WorldState) -> None:
         """Go on from what was put down in this state of the world."""
         self._monitor.take_up(stood.standing)
 

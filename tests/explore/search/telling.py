@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flux_trio.explore.judging import Judge
-from flux_trio.explore.search import AT_REST, Broken, at_rest, follow
-from flux_trio.explore.small_world import Choice, Fire, Load, SmallWorld, Strike, Take
 from flux_trio.faults.plan import Plan
 from flux_trio.faults.reached import name_of_fault
 from flux_trio.faults.states import Watch
 from flux_trio.faults.telling import played_lines, sentence_of, story_of
 from flux_trio.trace import Kind, Record
 from flux_trio.views import Story
+from tests.explore.search.judging import Judge
+from tests.explore.search.search import AT_REST, Broken, at_rest, follow
+from tests.explore.search.small_world import Choice, Fire, Load, SmallWorld, Strike, Take
 
 
 def tell_path(plan: Plan, broken: Broken) -> Story:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Final
 
-from flux_trio.explore.placed import Placed, Spot
+from tests.explore.search.placed import Placed, Spot
 
 ALL: Final = "all"
 """Places of the two spots are compared whatever their keys are."""

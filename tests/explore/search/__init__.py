@@ -4,10 +4,10 @@
 timer, or a fault strikes. `WORLDS` are the worlds that come with flux-trio.
 """
 
-from flux_trio.explore.search import Broken, Path, Report, Search
-from flux_trio.explore.small_world import SmallWorld, UnsuitablePlan
-from flux_trio.explore.telling import tell_path
-from flux_trio.explore.worlds import WORLDS
+from tests.explore.search.search import Broken, Path, Report, Search
+from tests.explore.search.small_world import SmallWorld, UnsuitablePlan
+from tests.explore.search.telling import tell_path
+from tests.explore.search.worlds import WORLDS
 
 __all__ = [
     "WORLDS",

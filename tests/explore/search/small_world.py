@@ -18,7 +18,6 @@ import msgspec
 
 from flux_trio.at_once import KVS_MODULE
 from flux_trio.cores.turns import Core, TimerFired
-from flux_trio.explore.remembered import Keeper, Machine, OfClient, OfKvs, OfModule, Remembered
 from flux_trio.faults.catalogue import Crash, Fault, Return, Unload
 from flux_trio.faults.jobs import Jobs
 from flux_trio.faults.parties import OWNER
@@ -31,6 +30,7 @@ from flux_trio.faults.workload import JOB_ACTIONS, Do, JobPlan
 from flux_trio.faults.world import CoresWorld
 from flux_trio.store.stores import MemoryStore, Store
 from flux_trio.trace import Sink
+from tests.explore.search.remembered import Keeper, Machine, OfClient, OfKvs, OfModule, Remembered
 
 INGEST: Final = "job-ingest"
 LEFT_OUT: Final = ("job-list",)

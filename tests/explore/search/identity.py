@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from flux_trio.explore.remembered import Machine, digest
-from flux_trio.explore.small_world import MORTAL, PartyState, WorldState
 from flux_trio.messages import Event, Message, Request, Response
+from tests.explore.search.remembered import Machine, digest
+from tests.explore.search.small_world import MORTAL, PartyState, WorldState
 
 _encode = msgspec.msgpack.encode
 
