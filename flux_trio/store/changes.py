@@ -16,10 +16,9 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from flux_trio.cores.kvs.ops import Append
 from flux_trio.store import journal
-from flux_trio.store.journal import Commit, Progress
-from flux_trio.store.layout import create, key_sum, marks_of, part_sum, transaction
+from flux_trio.store.journal import Progress
+from flux_trio.store.layout import key_sum, marks_of, part_sum, transaction
 from flux_trio.store.pending import Pending, Slice, Some
 from flux_trio.store.statements import filled, rows_prepared
 
@@ -164,25 +163,3 @@ def _execute(db: sqlite3.Connection, statement: tuple[str, str], values: Sequenc
 def _prepared(statement: tuple[str, str], rows: int) -> str:
     text, row = statement
     return text.format(rows=", ".join([row] * rows))
-
-
-# Layout 1
-
-
-def migrate_from_1(db: sqlite3.Connection) -> None:
-    """Rewrite a file of layout 1, which had one table of parts and no checksums.
-
-    All is one transaction: after SIGKILL the file has the old layout or the new one.
-    """
-    with transaction(db):
-        db.execute("DROP INDEX part_by_key")
-        db.execute("ALTER TABLE part RENAME TO part_1")
-        create(db)
-        old = db.execute("SELECT key, text FROM part_1 ORDER BY key, id")
-        number = 0
-        while rows := old.fetchmany(STATEMENT_ROWS_MAX):
-            pending = Pending(number)
-            number += len(rows)
-            pending.add(Commit([Append(*row) for row in rows], number, 0))
-            _write_values(db, pending, pending.next_slice(len(rows)))
-        db.execute("DROP TABLE part_1")

@@ -29,12 +29,12 @@ def pragma(db: sqlite3.Connection, name: str) -> object:
 
 
 def layout_of(db: sqlite3.Connection, path: Path) -> int:
-    """Return the layout of a file, 0 if empty; StoreError if it is newer or another program's."""
+    """Return the layout of a file, 0 if empty; StoreError for another layout or program."""
     owner, found = pragma(db, "application_id"), pragma(db, "user_version")
     if owner == APPLICATION_ID and isinstance(found, int):
-        if 1 <= found <= LAYOUT:
+        if found == LAYOUT:
             return found
-        text = f"written in layout {found}, this version reads layouts 1 to {LAYOUT}"
+        text = f"written in layout {found}, this version reads layout {LAYOUT}"
         raise StoreError(Errno.EIO, f"{path}: {text}")
     is_empty = db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
     if owner != 0 or not is_empty:

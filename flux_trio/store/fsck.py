@@ -101,14 +101,9 @@ def _opened(
         db.execute("PRAGMA locking_mode = EXCLUSIVE")
         if cut:
             db.execute("PRAGMA writable_schema = ON")  # SQLite opens the file only with this
-        found = checks.layout_of(db, path)
-        if found < layout.CHECKED_LAYOUT:
-            text = f"{path}: layout {found} has no checksums: start the instance, which migrates it"
-            raise StoreError(Errno.EINVAL, text)
+        checks.layout_of(db, path)
         with layout.transaction(db):  # fails while another process has the file open
             pass
-        if found != layout.LAYOUT:  # migrate, as a start would
-            layout.add_journal(db)
     except sqlite3.Error as error:
         db.close()
         if not checks.is_damage(error):

@@ -1,4 +1,4 @@
-"""The layout of the state file: its tables, its checksums, and older layouts.
+"""The layout of the state file: its tables, and its checksums.
 
 The text of a value is split into parts in the order of their numbers, so an append is one insert.
 Every change has a number, larger than all earlier ones. Damage can be detected because each fact is
@@ -30,7 +30,6 @@ from typing import Final, TypeAlias
 
 APPLICATION_ID: Final = 0x466C7578  # "Flux", at a fixed place in the file's header
 LAYOUT: Final = 4  # stored as user_version
-CHECKED_LAYOUT: Final = 2  # the first layout with checksums
 INCREMENTAL: Final = 2  # auto_vacuum mode: freed pages can be returned to the file system
 
 Mark: TypeAlias = tuple[int, int]
@@ -38,11 +37,6 @@ Mark: TypeAlias = tuple[int, int]
 
 _LOW_BITS: Final = (1 << 32) - 1
 
-_JOURNAL: Final = (
-    "CREATE TABLE journal (number INTEGER PRIMARY KEY, ops BLOB NOT NULL, sum INTEGER NOT NULL)",
-    "CREATE TABLE progress (first INTEGER PRIMARY KEY, last INTEGER NOT NULL,"
-    " done INTEGER NOT NULL, sum INTEGER NOT NULL)",
-)
 _TABLES: Final = (
     "CREATE TABLE part (number INTEGER PRIMARY KEY, key TEXT NOT NULL, text TEXT NOT NULL,"
     " sum INTEGER NOT NULL, marks TEXT)",
@@ -53,7 +47,9 @@ _TABLES: Final = (
     " parts INTEGER NOT NULL, total INTEGER NOT NULL)",
     "CREATE TRIGGER head_removed AFTER DELETE ON head BEGIN"
     " UPDATE account SET parts = parts - old.parts, total = total - old.total WHERE id = 0; END",
-    *_JOURNAL,
+    "CREATE TABLE journal (number INTEGER PRIMARY KEY, ops BLOB NOT NULL, sum INTEGER NOT NULL)",
+    "CREATE TABLE progress (first INTEGER PRIMARY KEY, last INTEGER NOT NULL,"
+    " done INTEGER NOT NULL, sum INTEGER NOT NULL)",
 )
 
 
@@ -118,26 +114,3 @@ def schema_damage(db: sqlite3.Connection) -> str:
     if altered:
         return f"{altered[0].split('(')[0].strip()[:60]!r} is altered or missing"
     return "" if len(found) == len(_TABLES) else "it has tables of another program"
-
-
-def add_journal(db: sqlite3.Connection) -> None:
-    """Migrate a file of layout 2 or 3, which has no journal and no marks.
-
-    Layout 2 had a view too, whose triggers did the work of `changes.py`.
-    """
-    with transaction(db):
-        for kind in ("put", "append", "unlink", "account"):
-            db.execute(f"DROP TRIGGER IF EXISTS op_{kind}")
-        db.execute("DROP VIEW IF EXISTS op")
-        for statement in _JOURNAL:
-            db.execute(statement)
-        db.execute("ALTER TABLE part ADD COLUMN marks TEXT")
-        db.execute(f"PRAGMA user_version = {LAYOUT}")
-
-
-def vacuum_incrementally(db: sqlite3.Connection) -> None:
-    """Rewrite the whole file once if it cannot return its free pages."""
-    (mode,) = db.execute("PRAGMA auto_vacuum").fetchone()
-    if mode != INCREMENTAL:
-        db.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")
-        db.execute("VACUUM")

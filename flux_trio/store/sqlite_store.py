@@ -28,17 +28,15 @@ from flux_trio.messages import Errno, Level
 from flux_trio.store import checks, journal, layout
 from flux_trio.store.acknowledged import AcknowledgedFile, acknowledged_path
 from flux_trio.store.backup import copy_database
-from flux_trio.store.changes import migrate_from_1, write_slice
+from flux_trio.store.changes import write_slice
 from flux_trio.store.checks import (
     check_schema,
     last_number,
     layout_of,
     missing_changes,
-    pragma,
     read_journal,
     store_error,
 )
-from flux_trio.store.layout import CHECKED_LAYOUT, LAYOUT
 from flux_trio.store.pending import Pending
 from flux_trio.store.reader import Reader
 from flux_trio.store.stores import StoreError
@@ -56,7 +54,7 @@ class SqliteStore:
 
     Raises StoreError if the file belongs to another program, has a newer layout, is in use or
     cannot be written; if acknowledged commits are missing; or if the damage affects the whole file.
-    A file of an older layout is migrated. Several threads may use the store, one at a time.
+    Several threads may use the store, one at a time.
 
     `remarks` are messages for the operator about the state of the file when it was opened.
     """
@@ -131,24 +129,10 @@ class SqliteStore:
         self._db.execute("PRAGMA temp_store = MEMORY")
         self._db.execute("PRAGMA secure_delete = OFF")  # some builds overwrite what is deleted
         with layout.transaction(self._db):  # get the write lock now, not at the first commit
-            if found < CHECKED_LAYOUT and self._acknowledged.number is None:
+            if found == 0 and self._acknowledged.number is None:
                 self._acknowledge(0)
             if found == 0:
                 layout.create(self._db)
-        if found not in (0, LAYOUT):
-            self._migrate(found)
-        layout.vacuum_incrementally(self._db)
-
-    def _migrate(self, found: int) -> None:
-        if found < CHECKED_LAYOUT:
-            damage = pragma(self._db, "quick_check(1)")
-            if damage != "ok":
-                raise StoreError(Errno.EIO, f"{self.path}: the file is damaged: {damage}")
-            migrate_from_1(self._db)
-        else:
-            layout.add_journal(self._db)
-        text = f"{self.path}: migrated from layout {found} to {LAYOUT}"
-        self.remarks.append((Level.NOTICE, text))
 
     def _check_number(self) -> None:
         """Compare the number of the last change with the last acknowledged number."""

@@ -16,7 +16,6 @@ from flux_trio.views.comparison import (
     comparison_page,
 )
 from flux_trio.views.sequence import draw_sequence
-from flux_trio.views.simulation_plot import Steps, draw_simulation
 from flux_trio.views.state_table import draw_states, table_markdown
 from flux_trio.views.story import Change, Story, story_text, telling
 from flux_trio.views.story_page import story_page
@@ -31,13 +30,11 @@ __all__ = [
     "Points",
     "Served",
     "ServedRun",
-    "Steps",
     "Story",
     "Waited",
     "cases_junit",
     "comparison_page",
     "draw_sequence",
-    "draw_simulation",
     "draw_states",
     "story_page",
     "story_text",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.support.instance import ROOT, flux_trio, running_instance
+from tests.support.instance import flux_trio, running_instance
 
 SIMULATED = "[exec]\nsimulate = true\n"
 
@@ -54,26 +53,6 @@ def test_directory_is_checked_damaged_refused_and_repaired(tmp_path: Path) -> No
     assert fsck("--statedir", tmp_path)[0] == 0
     with running_instance(tmp_path, SIMULATED) as instance:
         instance.ok("run", "true")
-
-
-def test_directory_of_the_version_before_goes_on(tmp_path: Path) -> None:
-    "Its finished jobs, their output, a held job, a drained node, and how the queue was left."
-    statedir = tmp_path / "state"
-    statedir.mkdir(mode=0o700)
-    shutil.copy(ROOT / "tests" / "data" / "state" / "layout-1.sqlite", statedir / "state.sqlite")
-    code, _, err = fsck("--statedir", statedir)
-    assert code == 2
-    assert err.endswith("layout 1 has no checksums: start the instance, which migrates it\n")
-    with running_instance(statedir, "[resource]\ntargets = 4\n") as instance:
-        states = instance.ok("jobs", "-an", "-o", "{status_abbrev} {name}").split("\n")
-        assert sorted(filter(None, states)) == sorted(
-            ["S sleep", "F true", "CA sleep", "CD hostname", *["CD true"] * 3, "F false", "CD sh"]
-        )
-        finished = instance.ok("jobs", "-no", "{id}", "--filter=completed").split()
-        assert instance.ok("job", "attach", finished[-1]) == "hello\n"
-        assert "broken fan" in instance.ok("resource", "drain")
-        assert "Scheduling is stopped" in instance.ok("queue", "status")
-    assert fsck("--statedir", statedir)[0] == 0
 
 
 def test_directory_without_a_state_is_told(tmp_path: Path) -> None:

@@ -102,15 +102,6 @@ def test_a_job_that_does_not_fit_is_counted() -> None:
     assert "mean wait              -\n" in result.stdout
 
 
-def test_the_plot_is_a_picture(tmp_path: Path) -> None:
-    plot = tmp_path / "run.svg"
-    result = simulate(WORKLOAD, *MACHINE, "--limit", 10, "--policy", "easy", "--plot", plot)
-    assert result.exit_code == 0
-    assert "lassen-100.csv on 792 nodes, easy" in plot.read_text()
-    result = simulate(WORKLOAD, *MACHINE, "--limit", 1, "--plot", tmp_path)
-    assert result.stderr == f"flux-trio simulate: ERROR: {tmp_path}: Is a directory\n"
-
-
 def test_a_workload_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     workload = tmp_path / "w.csv"
     workload.write_text("JobID\n1\n")

@@ -9,7 +9,6 @@ import pytest
 from flux_trio.config import Config, JobManagerConfig
 from flux_trio.cores.job_index import ACTIVE, ENDED
 from flux_trio.cores.job_manager.jobs.ledger import MAX_JOBID_KEY
-from flux_trio.cores.job_manager.jobs.migration import MIGRATION_KEY
 from flux_trio.cores.job_manager.jobs.purge import PAGE_JOBS
 from flux_trio.messages import ROLE_OWNER, Errno, Event, topics
 from flux_trio.messages.types import PRIVATE
@@ -331,21 +330,6 @@ def test_start_reads_active_jobs_alone(m: ManagerScript) -> None:
         f"{key(6)}.{part}" for part in ("eventlog", "jobspec", "R")
     ]
     assert again.stats()["inactive_jobs"] == 5
-
-
-def test_directory_without_an_index_gets_one(m: ManagerScript) -> None:
-    """One that was written by a version before there was an index; also if a crash ends it."""
-    m.kvs.commit(["unlink", ACTIVE], ["unlink", ENDED])
-    m.kvs.commit(["put", MIGRATION_KEY, "1"], ["put", f"{ACTIVE}.{6:016x}", ""])
-    for each in range(2):
-        if each:
-            m.kvs.commit(["unlink", ACTIVE], ["unlink", ENDED])
-        again = m.restarted(peers=True)
-        assert again.stats()["inactive_jobs"] == 5
-        assert again.state(6) == JobState.SCHED
-        assert again.kvs.value(MIGRATION_KEY) is None
-        assert len(again.kvs.keys(ENDED)) == 5
-        assert len(again.kvs.keys(ACTIVE)) == 1
 
 
 def test_job_that_is_over_and_still_in_the_index_of_active_jobs_is_put_right() -> None:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from random import Random
-from typing import Final
 
 import pytest
 
 from flux_trio.cores.kvs.ops import Append, Damaged, Page, Put, Unlink
 from flux_trio.messages import Errno, Level
 from flux_trio.store.acknowledged import AcknowledgedFile, acknowledged_path
-from flux_trio.store.checks import pragma
 from flux_trio.store.fsck import check_file
-from flux_trio.store.layout import _TABLES
+from flux_trio.store.layout import _TABLES, LAYOUT
 from flux_trio.store.sqlite_store import SqliteStore
 from flux_trio.store.stores import StoreError
 from tests.support.mutations import leaves, mutate, spoil
@@ -221,32 +220,18 @@ def test_note_that_is_missing_or_damaged_is_remarked(
     SqliteStore(copy / NAME).close()
 
 
-OLD_LAYOUTS: Final = Path(__file__).parents[1] / "data" / "state"
-
-
-@pytest.mark.parametrize(("found", "column"), [(1, "id"), (2, "number"), (3, "number")])
-def test_file_of_an_older_layout_is_migrated(tmp_path: Path, found: int, column: str) -> None:
+@pytest.mark.parametrize("other", [LAYOUT - 1, LAYOUT + 1])
+def test_file_of_another_layout_is_refused_and_stays_as_it_is(tmp_path: Path, other: int) -> None:
     path = tmp_path / NAME
-    shutil.copy(OLD_LAYOUTS / f"layout-{found}.sqlite", path)
-    AcknowledgedFile(acknowledged_path(path)).write(0)
-    old = sqlite3.connect(path)
-    expected: dict[str, str] = {}
-    for key, text in old.execute(f"SELECT key, text FROM part ORDER BY {column}"):
-        expected[key] = expected.get(key, "") + text
-    old.close()
-    store = SqliteStore(path)
-    assert contents(store) == expected
-    assert store.remarks == [(Level.NOTICE, f"{path}: migrated from layout {found} to 4")]
-    store.commit([Append("resource.eventlog", "another"), Put("new", "x")])
-    store.close()
-    again = SqliteStore(path)
-    assert again.remarks == []
-    assert again.lookup(["new", "resource.eventlog"]) == [
-        "x",
-        expected["resource.eventlog"] + "another",
-    ]
-    assert pragma(again._db, "auto_vacuum") == 2
-    again.close()
+    SqliteStore(path).close()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(f"PRAGMA user_version = {other}")
+    before = path.read_bytes()
+    with pytest.raises(StoreError) as caught:
+        SqliteStore(path)
+    expected = f"{path}: written in layout {other}, this version reads layout {LAYOUT}"
+    assert caught.value.text == expected
+    assert path.read_bytes() == before
 
 
 def test_file_shrinks_after_much_is_unlinked(tmp_path: Path) -> None:

@@ -299,15 +299,6 @@ def test_database_of_another_program_is_refused(tmp_path: Path) -> None:
     assert "another program" in opening_error(path).text
 
 
-def test_layout_of_a_newer_version_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "kvs.sqlite"
-    SqliteStore(path).close()
-    newer = sqlite3.connect(path)
-    newer.execute("PRAGMA user_version = 5")
-    newer.close()
-    assert "written in layout 5, this version reads layouts 1 to 4" in opening_error(path).text
-
-
 @pytest.mark.parametrize("count", [1, 7, 9, 1023, 1025, 2500])
 def test_commit_of_any_number_of_rows_is_stored_whole(tmp_path: Path, count: int) -> None:
     "Statements are prepared for some numbers of rows, and filled up with rows that count nothing."

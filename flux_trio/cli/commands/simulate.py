@@ -22,7 +22,7 @@ FAILED = 1
 _COUNT = click.IntRange(min=1)
 UNITS_MAX = 1 << 30
 """Cores and GPUs of all nodes together: more take gigabytes and many minutes."""
-_NOT_SHOWN = ("as_json", "plot", "report", "trace")
+_NOT_SHOWN = ("as_json", "report", "trace")
 
 
 class UsersParam(click.ParamType[str]):
@@ -111,12 +111,6 @@ def _check_machine(nodes: int, cores: int, gpus: int) -> None:
     "[default: the cores, unless a plugin may wait]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
-@click.option(
-    "--plot",
-    type=click.Path(path_type=Path),
-    metavar="FILE.svg",
-    help="Draw utilisation and queue length over time.",
-)
 @click.option("--limit", type=_COUNT, metavar="N", help="Take only the first N jobs.")
 @click.option(
     "--config",
@@ -170,7 +164,6 @@ def simulate(
     seed: int,
     depth: Depth | None,
     as_json: bool,
-    plot: Path | None,
     limit: int | None,
     config: Path | None,
     plugins: tuple[tuple[str, ...], ...],
@@ -240,8 +233,6 @@ def simulate(
     for text in incomplete:
         complain(text)
     title = f"{workload.name} on {nodes} nodes, {', '.join(policies)}"
-    if plot is not None and results:
-        _draw(next(iter(results.values())), plot, title)
     if report is not None:
         options = _options(ctx, workload)
         _report(results, failures, report, title, options, machine.ncores)
@@ -323,20 +314,6 @@ def _tracing(trace: Path | None, incomplete: list[str]) -> Iterator[tuple[Sink, 
             yield sinks
     except OSError as error:
         raise CommandError(f"{trace}: {error.strerror}") from None
-
-
-def _draw(result: SimulationResult, plot: Path, title: str) -> None:
-    from flux_trio.views import draw_simulation
-
-    metrics = result.metrics
-    picture = draw_simulation(
-        title,
-        metrics.utilisation_series,
-        metrics.queue_length_series,
-        metrics.t_begin,
-        metrics.t_end,
-    )
-    write_text(plot, picture)
 
 
 def _report(

@@ -128,8 +128,8 @@ class QueuesStored(msgspec.Struct, frozen=True):
 # --- restart
 
 
-class MarksRead(msgspec.Struct, frozen=True):
-    """Answers the lookup of the greatest purged id, and of the mark of an open migration."""
+class MarkRead(msgspec.Struct, frozen=True):
+    """Answers the lookup of the greatest purged id."""
 
 
 class LastRead(msgspec.Struct, frozen=True):
@@ -154,25 +154,7 @@ class EndedCount(msgspec.Struct, frozen=True):
     """Answers the count of finished jobs."""
 
 
-class MigrationPage(msgspec.Struct, frozen=True):
-    """Answers the read of a page of the keys of all jobs."""
-
-
-class MigrationJobs(msgspec.Struct, frozen=True):
-    """Answers the lookup of eventlogs and jobspecs; `after` is None for the last page."""
-
-    jobids: tuple[JobId, ...]
-    after: KvsKey | None
-
-
-class MigrationStored(msgspec.Struct, frozen=True):
-    """Answers the commit of a part of the index; `after` is None for the last part."""
-
-    after: KvsKey | None
-
-
-MigrationStep: TypeAlias = MigrationPage | MigrationJobs | MigrationStored
-ReplayStep: TypeAlias = MarksRead | LastRead | ActiveRead | JobsRead | EndedCount | MigrationStep
+ReplayStep: TypeAlias = MarkRead | LastRead | ActiveRead | JobsRead | EndedCount
 
 
 # --- jobs that are set aside

@@ -17,10 +17,7 @@ from flux_trio.cores.job_manager.calls import (
     KillSent,
     LastRead,
     LastStored,
-    MarksRead,
-    MigrationJobs,
-    MigrationPage,
-    MigrationStored,
+    MarkRead,
     NamedRead,
     NamedStored,
     OtherCall,
@@ -94,9 +91,7 @@ class Replies(Part):
 
     def _take_other_call(self, call: OtherCall, response: Response) -> None:
         match call:
-            case MarksRead() | LastRead() | ActiveRead() | JobsRead() | EndedCount():
-                self._parts.replay.take(call, response)
-            case MigrationPage() | MigrationJobs() | MigrationStored():
+            case MarkRead() | LastRead() | ActiveRead() | JobsRead() | EndedCount():
                 self._parts.replay.take(call, response)
             case RunRead() | RunSized() | RunStored() | NamedRead() | NamedStored():
                 self._parts.purge.take(call, response)

@@ -5,8 +5,7 @@ eventlog and the jobspec are read, and R if the job holds resources. Finished jo
 so the time of a start grows with the number of active jobs only. Requests wait meanwhile.
 
 After a crash between two commits, a finished job may be in the index of active jobs; it is moved to
-that of finished jobs. A state directory of an earlier version has no index: then `migration` makes
-it first, from all eventlogs.
+that of finished jobs.
 """
 
 from __future__ import annotations
@@ -19,14 +18,12 @@ from flux_trio.cores.job_manager.calls import (
     EndedCount,
     JobsRead,
     LastRead,
-    MarksRead,
-    MigrationStep,
+    MarkRead,
     ReplayStep,
 )
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob, ended
 from flux_trio.cores.job_manager.jobs.ledger import MAX_JOBID_KEY, Ledger
 from flux_trio.cores.job_manager.jobs.lost_found import LostAndFound
-from flux_trio.cores.job_manager.jobs.migration import MIGRATION_KEY, Migration
 from flux_trio.cores.job_manager.requests.submission import redacted_bytes
 from flux_trio.cores.kvs_calls import (
     cannot_read,
@@ -62,30 +59,24 @@ EVENTLOG_SMALL_BYTES: Final = 8192  # an eventlog without many events of users
 class Replay(Part):
     """Reads the stored state; `done` is set when everything is read."""
 
-    has_jobs: bool  # whether there is any job directory
-    has_index: bool  # whether there is any active job in the index
-    is_migrating: bool  # a migration has begun and is not done
     done: bool
 
     def __init__(self, ledger: Ledger, lost_found: LostAndFound) -> None:
         self._ledger = ledger
         self._lost_found = lost_found
-        self._migration = Migration(ledger, lost_found)
-        self.has_jobs = False
-        self.has_index = False
-        self.is_migrating = False
         self.done = False
 
     def start(self) -> None:
         """Ask for the first values."""
-        self._ledger.ask(*look_up_all([MAX_JOBID_KEY, MIGRATION_KEY]), MarksRead())
+        self._ledger.ask(*look_up_all([MAX_JOBID_KEY]), MarkRead())
 
     def take(self, step: ReplayStep, response: Response) -> None:
         """Take the answer of one step; go on with the next."""
         try:
             match step:
-                case MarksRead():
-                    self._take_marks(values_in(response))
+                case MarkRead():
+                    (purged,) = values_in(response)
+                    self._take_mark(purged)
                 case LastRead():
                     self._take_last(page_in(response).keys)
                 case ActiveRead():
@@ -93,44 +84,36 @@ class Replay(Part):
                 case JobsRead():
                     self._take_jobs(step, values_in(response))
                 case EndedCount():
-                    self._take_count(count_in(response))
-                case _:
-                    self._migrate(step, response)
+                    self._ledger.ninactive = count_in(response)
+                    self.done = True
         except FluxError as error:
-            if isinstance(step, MarksRead) and error.errnum == Errno.EBADMSG:
-                self._go_on_without_marks(error)
+            if isinstance(step, MarkRead) and error.errnum == Errno.EBADMSG:
+                self._go_on_without_mark(error)
             else:
                 self._ledger.outbox.send(cannot_read("the jobs", error))
 
     # --- the steps, in order
 
-    def _take_marks(self, values: list[str | None]) -> None:
-        purged, migration = values
+    def _take_mark(self, purged: str | None) -> None:
         self._ledger.used(int(purged or 0))
-        self.is_migrating = migration is not None
         self._ledger.ask(*read_last_jobs(), LastRead())
 
-    def _go_on_without_marks(self, error: FluxError) -> None:
-        """Go on without the marks if they are damaged; few state directories have marks."""
-        self._take_marks([None, None])
+    def _go_on_without_mark(self, error: FluxError) -> None:
+        """Go on without the mark if it is damaged; few state directories have one."""
+        self._take_mark(None)
         text = f"the greatest id of a purged job is not known, it may be used again: {error.text}"
         self._ledger.outbox.send(Log(Level.CRIT, text))
 
     def _take_last(self, keys: list[str]) -> None:
         jobid = last_job_in(keys)
         if jobid is not None:
-            self.has_jobs = True
             self._ledger.used(jobid)
-        if self.is_migrating:
-            self._migration.start()
-        else:
-            self._ask_active("")
+        self._ask_active("")
 
     def _take_active(self, page: ActivePage) -> None:
         if not page.jobids:
             self._ledger.ask(*count_below(ENDED), EndedCount())
             return
-        self.has_index = True
         read = JobsRead(page.jobids, page.after)
         self._ledger.ask(*look_up_jobs(page.jobids, _PARTS), read)
 
@@ -143,18 +126,6 @@ class Replay(Part):
             self._ledger.ask(*count_below(ENDED), EndedCount())
         else:
             self._ask_active(read.after)
-
-    def _take_count(self, count: int) -> None:
-        if self.has_jobs and not (count or self.has_index or self._migration.done):
-            self._migration.start()
-            return
-        self._ledger.ninactive = count
-        self.done = True
-
-    def _migrate(self, step: MigrationStep, response: Response) -> None:
-        self._migration.take(step, response)
-        if self._migration.done:
-            self._ask_active("")
 
     def _ask_active(self, after: str) -> None:
         self._ledger.ask(*read_active(after), ActiveRead())
