@@ -11,6 +11,9 @@ import math
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+import trio
+
 Now = Callable[[], float]
 
 STEP_S_MIN: Final = 0.5  # a smaller change of the wall clock is ignored until the sum is larger
@@ -65,3 +68,30 @@ def passing(clock: Now) -> Now:
 def wait_s_max(clock: Now) -> float:
     """Return how long to wait by Trio's clock, which may stand still, before a look at `clock`."""
     return clock.look_s if isinstance(clock, Clock) else math.inf
+
+
+class Durations(msgspec.Struct, frozen=True):
+    """Waits by the monotonic clock `passed`, and looks at it at least every `look_s` seconds.
+
+    The waits include the sleep of the machine and ignore steps of the wall clock. Trio's clock
+    stands still while the machine sleeps: with that clock alone, a limit of one minute would end up
+    to a minute after the user has opened the laptop again.
+    """
+
+    passed: Now
+    look_s: float
+
+    @classmethod
+    def of(cls, clock: Now) -> Durations:
+        return cls(passing(clock), wait_s_max(clock))
+
+    async def sleep(self, seconds: float) -> None:
+        await self.wait(trio.Event(), seconds)
+
+    async def wait(self, event: trio.Event, seconds: float) -> None:
+        """Wait until `event` is set or `seconds` have passed."""
+        await trio.lowlevel.checkpoint()
+        end = self.passed() + seconds
+        while not event.is_set() and (left := end - self.passed()) > 0:
+            with trio.move_on_after(min(left, self.look_s)):
+                await event.wait()

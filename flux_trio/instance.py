@@ -19,8 +19,6 @@ from typing import Final
 import trio
 
 from flux_trio._version import __version__
-from flux_trio.at_once import note_config
-from flux_trio.backup import Mark, take
 from flux_trio.broker import (
     BrokerServices,
     Configuration,
@@ -40,7 +38,6 @@ from flux_trio.broker import (
 )
 from flux_trio.client import SOCKET_FILE, TOKEN_VARIABLE, URI_VARIABLE
 from flux_trio.clock import Clock, Steps, wait_s_max
-from flux_trio.collector import rare_collections
 from flux_trio.config import Config
 from flux_trio.cores.job_manager.requests.admissions import User
 from flux_trio.formats import Idset, ResourceSet
@@ -56,11 +53,19 @@ from flux_trio.messages import (
     Payload,
     topics,
 )
-from flux_trio.module_process import PROCESS_MODULES, main_of, module_command, module_environment
+from flux_trio.process.collector import rare_collections
 from flux_trio.services import ingest, job_list, job_manager, kvs, resource
+from flux_trio.services.at_once import note_config
+from flux_trio.services.module_process import (
+    PROCESS_MODULES,
+    main_of,
+    module_command,
+    module_environment,
+)
 from flux_trio.services.user_database import unix_user
-from flux_trio.state_directory import STATE_FILE, address_files, open_to_guests, tokens_in
+from flux_trio.store.backup import Mark, take
 from flux_trio.store.sqlite_store import SqliteStore
+from flux_trio.store.state_directory import STATE_FILE, address_files, open_to_guests, tokens_in
 from flux_trio.store.stores import MemoryStore, Store
 from flux_trio.trace import Kind, Sink, Trace, TurnSink
 from flux_trio.transports import Connection, Credentials, serve_unix, serve_websocket

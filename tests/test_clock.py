@@ -1,10 +1,15 @@
-"""Steps of the wall clock are told from time that passes."""
+"""Steps of the wall clock are told from time that passes; waits include a sleep of the machine."""
 
 from __future__ import annotations
 
 import math
 
-from flux_trio.clock import LOOK_S, Clock, Steps, passing, wait_s_max
+import trio
+import trio.testing
+from trio.testing import MockClock
+
+from flux_trio.clock import LOOK_S, Clock, Durations, Steps, passing, wait_s_max
+from tests.support.setting import SettableClock
 
 
 class Hands:
@@ -43,3 +48,25 @@ def test_virtual_clock_never_steps_and_is_never_looked_at_again() -> None:
     assert (steps.found(), steps.ahead(), wait_s_max(virtual)) == (0, 0, math.inf)
     assert passing(virtual) is virtual
     assert wait_s_max(Hands().clock) == LOOK_S
+
+
+async def test_wait_ends_by_the_event_or_by_the_time(autojump_clock: MockClock) -> None:
+    durations, event = Durations.of(trio.current_time), trio.Event()
+    await durations.wait(event, 5)
+    assert trio.current_time() == 5
+    event.set()
+    await durations.wait(event, math.inf)
+    assert trio.current_time() == 5
+
+
+async def test_sleep_of_the_machine_counts_and_its_wall_clock_does_not(
+    autojump_clock: MockClock,
+) -> None:
+    clock = SettableClock()
+    durations = Durations.of(clock)
+    clock.step(1000)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(durations.sleep, 100)
+        await trio.testing.wait_all_tasks_blocked()
+        clock.sleep(95)
+    assert 5 <= trio.current_time() <= 5 + LOOK_S

@@ -30,7 +30,7 @@ from flux_trio.jobtap import Job, Plugin, Reject, on
 from flux_trio.messages import Errno, Flag, FluxError, Level, Request, topics
 from flux_trio.protocols import ACTIVE, JobState
 from flux_trio.sim import make_machine
-from flux_trio.state_directory import TOKENS_FILE, write_private
+from flux_trio.store.state_directory import TOKENS_FILE, write_private
 from flux_trio.store.stores import MemoryStore, StoreError
 from flux_trio.trace import Record
 from flux_trio.transports import connect_websocket

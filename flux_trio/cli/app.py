@@ -15,8 +15,8 @@ from typing import Any, Final
 import click
 
 from flux_trio._version import __version__
-from flux_trio.collector import IMPORTING, collecting_at
-from flux_trio.console import fill_standard_descriptors
+from flux_trio.process.collector import IMPORTING, collecting_at
+from flux_trio.process.console import fill_standard_descriptors
 
 COMMANDS: Final = (
     "start",

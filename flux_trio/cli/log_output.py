@@ -20,8 +20,8 @@ import msgspec
 
 from flux_trio.broker import LogEntry
 from flux_trio.cli.dates import local_time
-from flux_trio.console import STDERR
 from flux_trio.messages import Level
+from flux_trio.process.console import STDERR
 
 JOURNAL_VARIABLE: Final = "JOURNAL_STREAM"  # systemd.exec(5): device and inode of standard error
 JOURNAL_SOCKET: Final = Path("/run/systemd/journal/socket")

@@ -12,7 +12,7 @@ import time
 from collections.abc import MutableMapping
 from typing import Final
 
-from flux_trio.console import STDERR
+from flux_trio.process.console import STDERR
 
 NOTIFY_VARIABLE: Final = "NOTIFY_SOCKET"
 SEND_S_MAX: Final = 1.0  # the instance waits for no longer than this

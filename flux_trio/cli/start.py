@@ -38,9 +38,7 @@ from flux_trio.cli.service_manager import ServiceManager
 from flux_trio.cli.starting import StartError
 from flux_trio.cli.traces import written_trace
 from flux_trio.client import STATEDIR_VARIABLE
-from flux_trio.collector import SERVING
 from flux_trio.config import Config, parse_config
-from flux_trio.console import STDERR, STDOUT, fill_standard_descriptors
 from flux_trio.formats import FormatError, Idset, parse_duration
 from flux_trio.instance import (
     Enclosing,
@@ -52,11 +50,13 @@ from flux_trio.instance import (
 )
 from flux_trio.jobtap import search_path
 from flux_trio.messages import USERID_UNKNOWN, FluxError, topics
-from flux_trio.module_process import system_clock
+from flux_trio.process.collector import SERVING
+from flux_trio.process.console import STDERR, STDOUT, fill_standard_descriptors
 from flux_trio.protocols import ACTIVE
 from flux_trio.services.inventory import find_inventory, missing_cores
-from flux_trio.state_directory import STATE_FILE
+from flux_trio.services.module_process import system_clock
 from flux_trio.store.original import inode_path, is_copy
+from flux_trio.store.state_directory import STATE_FILE
 from flux_trio.trace import TurnSink
 
 NOT_FOUND: Final = 127  # exit codes of shells, and of flux start

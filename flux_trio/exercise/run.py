@@ -23,7 +23,7 @@ from flux_trio.instance import MODULES, Instance, Surroundings, open_instance
 from flux_trio.judge import Clause, Judgement, Verdict, judge_trace, load_clauses
 from flux_trio.judge.rules import ALL_RULES
 from flux_trio.messages import FluxError, topics
-from flux_trio.module_process import system_clock
+from flux_trio.services.module_process import system_clock
 from flux_trio.sim import make_machine
 from flux_trio.trace import Record, Shown, Source
 

@@ -14,9 +14,9 @@ from flux_trio.cores.kvs.ops import Damaged, Fetch, Fetched, Stored, StoreOps
 from flux_trio.cores.state import CorePart, Plain
 from flux_trio.cores.turns import SetTimer, TimerFired
 from flux_trio.messages import Errno
-from flux_trio.state_directory import STATE_FILE
 from flux_trio.store.executing import execute
 from flux_trio.store.sqlite_store import SqliteStore
+from flux_trio.store.state_directory import STATE_FILE
 from flux_trio.store.stores import MemoryStore, Store
 
 StoreKind: TypeAlias = Literal["memory", "sqlite"]

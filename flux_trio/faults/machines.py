@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from flux_trio.at_once import JobManagerAtOnce, ModulePlan, module_plans
 from flux_trio.config import Config
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.cores.job_manager.requests.admissions import User
@@ -26,6 +25,7 @@ from flux_trio.formats import Idset, ResourceSet
 from flux_trio.jobtap.calls import note_of
 from flux_trio.jobtap.watchdog import Watchdog
 from flux_trio.protocols import AskHook, HookAnswer, HookAnswered
+from flux_trio.services.at_once import JobManagerAtOnce, ModulePlan, module_plans
 from flux_trio.trace import Kind
 
 USERID: Final = 1000  # the owner of the instance

@@ -16,7 +16,6 @@ from typing import Any, Final
 import msgspec
 
 from flux_trio._version import __version__
-from flux_trio.at_once import PluginTurns
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.cores.kvs.ops import BackedUp, Fetched, Stored
 from flux_trio.cores.recorded import (
@@ -35,6 +34,7 @@ from flux_trio.cores.turns import Exit, Note, NoteAll
 from flux_trio.faults.raised import raised_at
 from flux_trio.messages import USERID_UNKNOWN, Event, Message, Request, Response
 from flux_trio.messages.topics import DISCONNECT
+from flux_trio.services.at_once import PluginTurns
 from flux_trio.trace import Kind, Record
 
 WITHOUT_CORE: Final = ("broker", "config")

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Self
 
-from flux_trio.collector import rare_collections
 from flux_trio.config import Config, ExecConfig, JobManagerConfig, QueueTable, SchedConfig
 from flux_trio.faults.catalogue import (
     AlsoAsked,
@@ -36,6 +35,7 @@ from flux_trio.faults.world import CoresWorld
 from flux_trio.formats import EVENTLOG, Idset, ResourceSet, format_fluid, job_key
 from flux_trio.judge import Violation
 from flux_trio.messages import topics
+from flux_trio.process.collector import rare_collections
 from flux_trio.protocols import Job, JobEvent, JobState
 from flux_trio.protocols.hooks import STATE_TOPICS
 from flux_trio.trace import Kind, Record, Sink

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import trio
 
-from flux_trio.at_once import KVS_MODULE
 from flux_trio.broker import (
     Clock,
     LocalHandle,
@@ -31,6 +30,7 @@ from flux_trio.faults.disk import KvsOnDisk
 from flux_trio.faults.station import Station
 from flux_trio.jobtap.host import REMOVED
 from flux_trio.messages import ROLE_OWNER, Event, Message, Request, Response
+from flux_trio.services.at_once import KVS_MODULE
 from flux_trio.trace import KILLED, Kind
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from math import inf
 from typing import Any, Final, assert_never
 
-from flux_trio.at_once import KVS_MODULE, ModulePlan, note_config
 from flux_trio.broker import Router
 from flux_trio.config import Config
 from flux_trio.cores.turns import (
@@ -58,6 +57,7 @@ from flux_trio.messages import (
     service_of,
 )
 from flux_trio.protocols import AskHook
+from flux_trio.services.at_once import KVS_MODULE, ModulePlan, note_config
 from flux_trio.trace import KILLED, Kind, Sink, Trace
 
 EPOCH: Final = 1_000_000_000.0  # seconds since the Unix epoch; the clock of every world starts here

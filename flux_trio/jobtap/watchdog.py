@@ -24,8 +24,8 @@ from typing import Any, Final
 
 import trio
 
-from flux_trio.console import STDERR
 from flux_trio.jobtap.interrupting import Interrupter, end_process
+from flux_trio.process.console import STDERR
 
 BLOCKED_S: Final = 1.0  # seconds that a handler may hold the whole instance
 LOOP_S: Final = 30.0  # after this time it is interrupted; [job-manager] plugin-loop-limit

@@ -8,7 +8,6 @@ from typing import assert_never
 
 import trio
 
-from flux_trio.at_once import PluginTurns
 from flux_trio.broker import Handle, LocalHandle
 from flux_trio.config import Config
 from flux_trio.cores.job_manager.calls import (
@@ -26,6 +25,7 @@ from flux_trio.formats.meanings import Json
 from flux_trio.jobtap import Given, Loader, Plugin, PluginHost, open_host
 from flux_trio.messages import Request, topics
 from flux_trio.protocols import AskHook, AskJobs, CancelHook, NotifyPlugins, PluginReplayed
+from flux_trio.services.at_once import PluginTurns
 from flux_trio.services.explaining import Explainer
 from flux_trio.services.plugin_methods import PluginMethods, named_directive
 from flux_trio.services.recorded import Made, make_core

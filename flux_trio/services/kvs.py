@@ -11,11 +11,11 @@ from typing import Final
 
 import trio
 
-from flux_trio.at_once import KvsAtOnce
 from flux_trio.broker import Handle
 from flux_trio.cores.kvs.core import KvsCore
 from flux_trio.cores.kvs.ops import MakeBackup
 from flux_trio.messages import Level, topics
+from flux_trio.services.at_once import KvsAtOnce
 from flux_trio.services.kvs_backup import Work, back_up_between_rounds, rounds_of, waiting_in
 from flux_trio.services.kvs_tending import SETTLE_AFTER_S, TEND_AFTER_S, Tending, settle, tend
 from flux_trio.services.recorded import make_core

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import trio
 
 from flux_trio.broker import Handle
+from flux_trio.clock import Durations
 from flux_trio.config import CheckConfig
 from flux_trio.cores.resource.core import ResourceCore
-from flux_trio.durations import Durations
 from flux_trio.editions import CLASSIC, Edition
 from flux_trio.formats import Idset, ResourceSet, parse_duration
 from flux_trio.messages import topics

@@ -13,11 +13,11 @@ from typing import Final
 
 import trio
 
+from flux_trio.clock import Durations
 from flux_trio.config import CheckConfig
 from flux_trio.cores.resource.checks import Checked, NotChecked, RunCheck
-from flux_trio.durations import Durations
 from flux_trio.formats import parse_duration
-from flux_trio.local_process import Ending, open_process, run_to_end
+from flux_trio.process.local import Ending, open_process, run_to_end
 
 KILL_TIMEOUT_S: Final = 5.0  # from SIGTERM, at the time limit, to SIGKILL
 REASON_CHARACTERS_MAX: Final = 200

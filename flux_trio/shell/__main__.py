@@ -6,7 +6,7 @@ import gc
 import sys
 from pathlib import Path
 
-from flux_trio.collector import IMPORTING
+from flux_trio.process.collector import IMPORTING
 
 
 def run() -> int | str:

@@ -21,7 +21,7 @@ from typing import Final
 
 import trio
 
-from flux_trio.console import STDERR, fill_standard_descriptors
+from flux_trio.process.console import STDERR, fill_standard_descriptors
 from flux_trio.shell.job import Process, ShellJob
 from flux_trio.shell.jobs import ShellJobs
 from flux_trio.shell.orphans import become_subreaper

@@ -31,7 +31,7 @@ from typing import Final, NamedTuple
 
 import trio
 
-from flux_trio.console import STDERR
+from flux_trio.process.console import STDERR
 from flux_trio.shell import cgroups
 
 SWITCH: Final = "FLUX_TRIO_CGROUPS"

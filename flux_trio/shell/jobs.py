@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from flux_trio.console import STDERR
+from flux_trio.process.console import STDERR
 from flux_trio.shell.files import open_streams
 from flux_trio.shell.input import JobInputs
 from flux_trio.shell.job import (

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from flux_trio.console import STDERR
+from flux_trio.process.console import STDERR
 from flux_trio.shell.orphans import Orphans, Status, status_of
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ import msgspec
 SOCKET_NAME: Final = "shell.sock"
 LOCK_NAME: Final = "host.lock"
 LOG_NAME: Final = "host.log"
+SHELL_DIRECTORY: Final = "shell"  # of the shell host, in the state directory
 JOBS_NAME: Final = "jobs"
 
 # Limit of one message. The largest one has a job's environment and its tasks; Linux itself limits

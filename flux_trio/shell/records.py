@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
-from flux_trio.console import STDERR
+from flux_trio.process.console import STDERR
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from flux_trio.at_once import InOrder
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.editions.explaining import EXPLAIN, EXPLAINED, Explain, Explained
 from flux_trio.jobtap import PluginHost
@@ -18,6 +17,7 @@ from flux_trio.messages import (
     expect_payload,
     topics,
 )
+from flux_trio.services.at_once import InOrder
 from flux_trio.services.explaining import Explainer
 
 _BUILTIN: Final = "."  # begins the name of a plugin; what one holds a job for is a reason already

@@ -10,16 +10,6 @@ from typing import Any, Final, NoReturn
 
 import trio
 
-from flux_trio.at_once import (
-    InOrder,
-    JobManagerAtOnce,
-    KvsAtOnce,
-    ModuleEnded,
-    Seat,
-    module_plans,
-    note_config,
-)
-from flux_trio.collector import rare_collections
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.cores.kvs.core import KvsCore
 from flux_trio.cores.turns import SetTimer
@@ -29,6 +19,16 @@ from flux_trio.jobtap import PluginError, PluginHost, may_wait, open_host, searc
 from flux_trio.jobtap.builtins import Lifetime, builtin_plugins
 from flux_trio.jobtap.loaded import Loaded
 from flux_trio.messages import Response
+from flux_trio.process.collector import rare_collections
+from flux_trio.services.at_once import (
+    InOrder,
+    JobManagerAtOnce,
+    KvsAtOnce,
+    ModuleEnded,
+    Seat,
+    module_plans,
+    note_config,
+)
 from flux_trio.services.job_manager import load_all
 from flux_trio.sim.asked import SIMULATED, USERID, Asked, Ran, loops_reported, note_depth
 from flux_trio.sim.explaining import explained_at_once, reasons

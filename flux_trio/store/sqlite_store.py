@@ -27,7 +27,6 @@ from flux_trio.cores.kvs.ops import Damaged, Op, Page, PageRead, Swept
 from flux_trio.messages import Errno, Level
 from flux_trio.store import checks, journal, layout
 from flux_trio.store.acknowledged import AcknowledgedFile, acknowledged_path
-from flux_trio.store.backup import copy_database
 from flux_trio.store.changes import write_slice
 from flux_trio.store.checks import (
     check_schema,
@@ -37,6 +36,7 @@ from flux_trio.store.checks import (
     read_journal,
     store_error,
 )
+from flux_trio.store.database_copy import copy_database
 from flux_trio.store.pending import Pending
 from flux_trio.store.reader import Reader
 from flux_trio.store.stores import StoreError

@@ -29,8 +29,8 @@ from flux_trio.formats import (
     job_key,
 )
 from flux_trio.protocols import JobResult, submit_event
-from flux_trio.state_directory import STATE_FILE
 from flux_trio.store.sqlite_store import SqliteStore
+from flux_trio.store.state_directory import STATE_FILE
 from tests.benchmarks.measure import Figure
 from tests.support.instance import environment
 

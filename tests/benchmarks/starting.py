@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from flux_trio.formats import parse_eventlog
-from flux_trio.state_directory import STATE_FILE
 from flux_trio.store.sqlite_store import SqliteStore
+from flux_trio.store.state_directory import STATE_FILE
 from tests.benchmarks.measure import Figure
 from tests.support.instance import environment
 

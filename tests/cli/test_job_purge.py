@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flux_trio.state_directory import STATE_FILE
+from flux_trio.store.state_directory import STATE_FILE
 from tests.support.instance import flux_trio, running_instance
 
 pytestmark = pytest.mark.real

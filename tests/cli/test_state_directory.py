@@ -9,7 +9,7 @@ import pytest
 
 from flux_trio.cli.starting import StartError, state_directory
 from flux_trio.client import AccessDenied, find_instance
-from flux_trio.state_directory import write_private
+from flux_trio.store.state_directory import write_private
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o1777, 0o702])

@@ -15,7 +15,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from flux_trio.at_once import PluginTurns
 from flux_trio.cores.job_manager.jobs.snapshot import JobSnapshot
 from flux_trio.messages import Request, topics
 from flux_trio.protocols import (
@@ -33,6 +32,7 @@ from flux_trio.protocols import (
     PostEvent,
     Reprioritize,
 )
+from flux_trio.services.at_once import PluginTurns
 from tests.support.manager_script import PRIORITIZE
 from tests.support.manager_twins import TwinScript
 

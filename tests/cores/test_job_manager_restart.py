@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from flux_trio.at_once import PluginTurns
 from flux_trio.config import Config, JobManagerConfig, UserLimitsConfig
 from flux_trio.cores.job_index import active_key, submit_op
 from flux_trio.cores.job_manager.core import JobManagerCore
@@ -14,6 +13,7 @@ from flux_trio.cores.turns import Exit
 from flux_trio.formats import format_eventlog
 from flux_trio.messages import Errno, Response
 from flux_trio.protocols import VALIDATE, HookAnswer, JobState
+from flux_trio.services.at_once import PluginTurns
 from tests.support.asking import GUEST_USERID, asked
 from tests.support.eventlogs import event
 from tests.support.instant_kvs import InstantKvs

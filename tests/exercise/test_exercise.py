@@ -19,7 +19,7 @@ from flux_trio.cli import main
 from flux_trio.config import Config
 from flux_trio.exercise import EXEC_ACTS, SCHED_ACTS, SCHED_KIT, SCHED_LIMITED_ACTS, Findings
 from flux_trio.exercise import exercise as run_exercise
-from flux_trio.module_process import CONFIG_VARIABLE
+from flux_trio.services.module_process import CONFIG_VARIABLE
 
 pytestmark = pytest.mark.real
 
@@ -41,7 +41,7 @@ def exercise(*words: str) -> Result:
 def ours(monkeypatch: pytest.MonkeyPatch, name: str) -> list[str]:
     """The command of a module of ours, as a program that somebody starts by hand."""
     monkeypatch.setenv(CONFIG_VARIABLE, msgspec.json.encode(Config()).decode())
-    return [sys.executable, "-m", "flux_trio.module_process", name]
+    return [sys.executable, "-m", "flux_trio.services.module_process", name]
 
 
 def played_by_a_wrong_fifo(directory: Path, right: str, wrong: str, *titles: str) -> Findings:

@@ -18,9 +18,9 @@ from flux_trio.cores.kvs.ops import Op, Put
 from flux_trio.formats import LOST_AND_FOUND, Jobspec, format_fluid, job_key
 from flux_trio.instance import durable_store
 from flux_trio.messages import Errno, Event, FluxError, Request, topics
-from flux_trio.state_directory import STATE_FILE
 from flux_trio.store.fsck import repair_file
 from flux_trio.store.sqlite_store import SqliteStore
+from flux_trio.store.state_directory import STATE_FILE
 from flux_trio.store.stores import MemoryStore, StoreError
 from tests.support.failing import CONFIG, HOUR, Scene, scene
 

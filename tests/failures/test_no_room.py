@@ -13,8 +13,8 @@ from trio.testing import MockClock
 from flux_trio.cores.kvs.ops import Op
 from flux_trio.instance import durable_store
 from flux_trio.messages import Errno, FluxError, Level, topics
-from flux_trio.state_directory import STATE_FILE
 from flux_trio.store.sqlite_store import SqliteStore
+from flux_trio.store.state_directory import STATE_FILE
 from flux_trio.store.stores import MemoryStore, StoreError
 from tests.support.failing import CONFIG, HOUR, Scene, scene, settle
 

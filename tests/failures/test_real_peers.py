@@ -18,7 +18,7 @@ from flux_trio.broker import READY
 from flux_trio.client import TOKEN_VARIABLE, URI_VARIABLE, open_client
 from flux_trio.config import Config
 from flux_trio.messages import topics
-from flux_trio.module_process import CONFIG_VARIABLE, module_command
+from flux_trio.services.module_process import CONFIG_VARIABLE, module_command
 from flux_trio.trace import Kind, read_trace
 from tests.support.instance import DEADLINE_S, RunningInstance, environment, running_instance, until
 from tests.support.wire import Wire, wire_to

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from flux_trio.collector import SERVING
 from flux_trio.faults import (
     ClockJump,
     Crash,
@@ -22,6 +21,7 @@ from flux_trio.faults import (
     run_plan,
 )
 from flux_trio.messages import Errno, Request, Response, topics
+from flux_trio.process.collector import SERVING
 from flux_trio.trace import Kind, Record
 
 SECOND_ALLOC = When(topics.SCHED_ALLOC, nth=2)

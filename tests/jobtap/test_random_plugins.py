@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from flux_trio import jobtap
-from flux_trio.at_once import PluginTurns
 from flux_trio.jobtap import Given, Plugin, PluginHost, open_host
 from flux_trio.jobtap.builtins.priority_default import PriorityDefault
 from flux_trio.protocols import JobState, PluginsChanged, Reprioritize
+from flux_trio.services.at_once import PluginTurns
 from tests.support.manager_twins import TwinScript
 
 TOPICS = ("job.validate", "job.new", "job.state.depend", "job.state.priority", "job.state.sched")

@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 
-from flux_trio.state_directory import STATE_FILE
 from flux_trio.store.fsck import check_file
+from flux_trio.store.state_directory import STATE_FILE
 from flux_trio.store.stores import StoreError
 from tests.support.shell import hosts
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from flux_trio.collector import rare_collections
 from flux_trio.config import Config, ExecConfig
 from flux_trio.cores.exec.core import ExecCore
 from flux_trio.cores.exec.vocabulary import (
@@ -33,6 +32,7 @@ from flux_trio.faults.station import Station
 from flux_trio.faults.user import Owner, jobspec_of
 from flux_trio.faults.workload import JobPlan
 from flux_trio.faults.world import CoresWorld
+from flux_trio.process.collector import rare_collections
 from flux_trio.shell.protocol import ShellNotice, ShellRequest, frame
 from flux_trio.trace import Sink
 from tests.processes.checks import twice_launched, wrong_at_rest

@@ -9,10 +9,10 @@ import pytest
 import trio
 
 from flux_trio.broker import Handle
+from flux_trio.clock import Durations
 from flux_trio.config import CheckConfig, ResourceEntry
 from flux_trio.cores.resource import inventory_from_config
 from flux_trio.cores.resource.checks import Checked, NotChecked, RunCheck
-from flux_trio.durations import Durations
 from flux_trio.formats import Idset
 from flux_trio.services import kvs, resource
 from flux_trio.services.resource_checks import CheckRunner

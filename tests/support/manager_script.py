@@ -20,7 +20,6 @@ from typing import Any
 
 import msgspec
 
-from flux_trio.at_once import PluginTurns
 from flux_trio.config import Config
 from flux_trio.cores.job_index import ACTIVE, ENDED, submit_op
 from flux_trio.cores.job_manager.core import JobManagerCore
@@ -59,6 +58,7 @@ from flux_trio.protocols import (
     replay,
     submit_event,
 )
+from flux_trio.services.at_once import PluginTurns
 from tests.support.asking import OWNER_USERID, asked, gone
 from tests.support.instant_kvs import InstantKvs
 

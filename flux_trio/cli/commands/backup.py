@@ -35,7 +35,7 @@ def backup(*, statedir: Path | None, directory: Path) -> None:
     Exit codes: 0, 1 if there is no complete copy, 2 for wrong usage.
     """
     from flux_trio.client import STATEDIR_VARIABLE, URI_VARIABLE, NoInstance, default_statedir
-    from flux_trio.state_directory import STATE_FILE
+    from flux_trio.store.state_directory import STATE_FILE
 
     environ = dict(os.environ)
     if statedir is not None:
@@ -77,10 +77,10 @@ def _of_stopped(statedir: Path, directory: Path) -> int:
     from contextlib import closing
 
     from flux_trio._version import __version__
-    from flux_trio.backup import Mark, take
     from flux_trio.messages import FluxError
-    from flux_trio.state_directory import STATE_FILE
+    from flux_trio.store.backup import Mark, take
     from flux_trio.store.sqlite_store import SqliteStore
+    from flux_trio.store.state_directory import STATE_FILE
 
     mark = Mark(str(statedir), time.time(), __version__)
     try:

@@ -42,8 +42,8 @@ def fsck(ctx: click.Context, *, statedir: Path | None, repair: bool) -> None:
     another version.
     """
     from flux_trio.client import STATEDIR_VARIABLE, default_statedir
-    from flux_trio.state_directory import STATE_FILE
     from flux_trio.store.fsck import check_file, repair_file
+    from flux_trio.store.state_directory import STATE_FILE
     from flux_trio.store.stores import StoreError
 
     given = os.environ.get(STATEDIR_VARIABLE)

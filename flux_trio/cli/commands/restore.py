@@ -24,8 +24,8 @@ def restore(*, backup: Path, statedir: Path) -> None:
     Exit codes: 0, 1 if STATEDIR could not be made, and then nothing is left of it; 2 for wrong
     usage.
     """
-    from flux_trio.backup import restore as restore_backup
     from flux_trio.messages import FluxError
+    from flux_trio.store.backup import restore as restore_backup
 
     try:
         restored = restore_backup(backup.absolute(), statedir.absolute(), time.time())

@@ -24,7 +24,7 @@ from typing import Any, Final
 import trio
 
 from flux_trio import jobtap
-from flux_trio.durations import Durations
+from flux_trio.clock import Durations
 from flux_trio.editions.rfc21 import is_fatal, is_final_release
 from flux_trio.formats import (
     EVENTLOG,
@@ -43,8 +43,8 @@ from flux_trio.jobtap.builtins.perilog_process import (
     kill_leftovers,
 )
 from flux_trio.jobtap.builtins.perilog_run import Run
-from flux_trio.local_process import Ending, Process, open_process, run_to_end
 from flux_trio.messages import topics
+from flux_trio.process.local import Ending, Process, open_process, run_to_end
 from flux_trio.protocols import JobEvent
 
 PROLOG: Final = "job-manager.prolog"

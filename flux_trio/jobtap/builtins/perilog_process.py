@@ -16,7 +16,7 @@ from typing import Final
 
 import trio
 
-from flux_trio.local_process import marked
+from flux_trio.process.local import marked
 
 OWNER: Final = "FLUX_TRIO_PERILOG"
 """The variable with the pid of the instance that has started a process."""

@@ -10,7 +10,7 @@ import trio
 from flux_trio import jobtap
 from flux_trio.formats import Idset
 from flux_trio.jobtap.builtins.perilog_config import Procedure
-from flux_trio.local_process import Ending
+from flux_trio.process.local import Ending
 
 SIGNALED: Final = 128  # a shell's exit code is this more than the signal
 

@@ -16,7 +16,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from flux_trio.at_once import KVS_MODULE
 from flux_trio.cores.turns import Core, TimerFired
 from flux_trio.faults.catalogue import Crash, Fault, Return, Unload
 from flux_trio.faults.jobs import Jobs
@@ -28,6 +27,7 @@ from flux_trio.faults.station import Station, StationState, Waiting
 from flux_trio.faults.user import Owner
 from flux_trio.faults.workload import JOB_ACTIONS, Do, JobPlan
 from flux_trio.faults.world import CoresWorld
+from flux_trio.services.at_once import KVS_MODULE
 from flux_trio.store.stores import MemoryStore, Store
 from flux_trio.trace import Sink
 from tests.explore.search.remembered import Keeper, Machine, OfClient, OfKvs, OfModule, Remembered

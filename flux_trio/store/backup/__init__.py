@@ -6,9 +6,9 @@ have gone on since. So a state directory that is restored from it starts no job 
 unless an administrator wants it: see `restoring`.
 """
 
-from flux_trio.backup.files import BackupError
-from flux_trio.backup.mark import Mark, read_mark
-from flux_trio.backup.restoring import Restored, restore
-from flux_trio.backup.taking import take
+from flux_trio.store.backup.files import BackupError
+from flux_trio.store.backup.mark import Mark, read_mark
+from flux_trio.store.backup.restoring import Restored, restore
+from flux_trio.store.backup.taking import take
 
 __all__ = ["BackupError", "Mark", "Restored", "read_mark", "restore", "take"]

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from flux_trio.backup import BackupError, Mark, files, restore, take
-from flux_trio.backup.taking import without_processes
 from flux_trio.messages import Errno
 from flux_trio.shell.job import STATUS_LOST
 from flux_trio.shell.records import Accepted, Ended, Failed, Launched, Line
+from flux_trio.store.backup import BackupError, Mark, files, restore, take
+from flux_trio.store.backup.taking import without_processes
 from tests.support.instance import RunningInstance, flux_trio, running_instance, until
 
 pytestmark = pytest.mark.real

@@ -20,7 +20,7 @@ from typing import Final, Protocol
 import msgspec
 import trio
 
-from flux_trio.durations import Durations
+from flux_trio.clock import Durations
 
 LINE_BYTES_MAX: Final = 1000  # of output; a longer line is split
 PIPE_GRACE_S: Final = 1.0  # for a process outside the session that still holds the pipe open

@@ -4,11 +4,11 @@
 the order in which something came for them; worlds with faults draw another order (`faults`).
 """
 
-from flux_trio.at_once.in_order import InOrder, ModuleEnded, Seat
-from flux_trio.at_once.job_manager import JobManagerAtOnce
-from flux_trio.at_once.kvs import KvsAtOnce
-from flux_trio.at_once.modules import KVS_MODULE, ModulePlan, module_plans, note_config
-from flux_trio.at_once.plugin_turns import PluginTurns
+from flux_trio.services.at_once.in_order import InOrder, ModuleEnded, Seat
+from flux_trio.services.at_once.job_manager import JobManagerAtOnce
+from flux_trio.services.at_once.kvs import KvsAtOnce
+from flux_trio.services.at_once.modules import KVS_MODULE, ModulePlan, module_plans, note_config
+from flux_trio.services.at_once.plugin_turns import PluginTurns
 
 __all__ = [
     "KVS_MODULE",

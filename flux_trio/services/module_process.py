@@ -1,4 +1,4 @@
-"""Runs a module in its own process: `python -m flux_trio.module_process NAME`.
+"""Runs a module in its own process: `python -m flux_trio.services.module_process NAME`.
 
 `flux-trio module load --exec NAME` starts it. The environment has the address and token of the
 instance, as for any client, and the configuration. The first line on standard output says that the
@@ -26,10 +26,10 @@ from flux_trio.config import Config
 from flux_trio.messages import FluxError
 from flux_trio.services import exec as exec_service
 from flux_trio.services import sched
+from flux_trio.shell.protocol import SHELL_DIRECTORY
 from flux_trio.transports import TransportError, connect_websocket
 
 CONFIG_VARIABLE: Final = "FLUX_TRIO_MODULE_CONFIG"
-SHELL_DIRECTORY: Final = "shell"  # of the shell host, in the state directory
 PROCESS_MODULES: Final = ("sched", "sched-fifo", "job-exec")  # modules that can run here
 EXPECTED: Final = (TransportError, FluxError, ServiceExit, OSError)  # their text is sufficient
 
@@ -59,7 +59,7 @@ def system_clock() -> Clock:
 
 
 def module_command(name: str) -> list[str]:
-    return [sys.executable, "-m", "flux_trio.module_process", name]
+    return [sys.executable, "-m", "flux_trio.services.module_process", name]
 
 
 def module_environment(config: Config, statedir: Path | None) -> dict[str, str]:

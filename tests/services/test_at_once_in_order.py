@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from flux_trio.at_once import InOrder, ModuleEnded
 from flux_trio.broker.router import BATCH_MAX
 from flux_trio.cores.turns import ClearTimer, Exit, Log, SetTimer, TimerFired
 from flux_trio.messages import ROLE_LOCAL, ROLE_OWNER, ROLE_USER, Request, respond
+from flux_trio.services.at_once import InOrder, ModuleEnded
 from flux_trio.trace import Kind, Record
 
 T0 = 1000.0

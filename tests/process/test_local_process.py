@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from flux_trio.durations import Durations
-from flux_trio.local_process import Ending, open_process, run_to_end
+from flux_trio.clock import Durations
+from flux_trio.process.local import Ending, open_process, run_to_end
 from tests.support.instance import DEADLINE_S
 from tests.support.leaks import children
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import msgspec
 
-from flux_trio.backup.files import BackupError
 from flux_trio.client import BACKUP_FILE
 from flux_trio.formats import FormatError
 from flux_trio.messages import Errno
+from flux_trio.store.backup.files import BackupError
 
 
 class Mark(msgspec.Struct, frozen=True):

@@ -12,20 +12,9 @@ from typing import Final
 
 import msgspec
 
-from flux_trio.backup.files import (
-    check_room,
-    copy_file,
-    copy_tree,
-    new_directory,
-    size_of,
-    sync_directory,
-    write_file,
-)
-from flux_trio.backup.mark import Mark
 from flux_trio.jobtap.loading import PLUGINS_DIRECTORY
-from flux_trio.module_process import SHELL_DIRECTORY
 from flux_trio.shell.job import STATUS_LOST
-from flux_trio.shell.protocol import JOBS_NAME
+from flux_trio.shell.protocol import JOBS_NAME, SHELL_DIRECTORY
 from flux_trio.shell.records import (
     RECORD_SUFFIX,
     Accepted,
@@ -35,7 +24,17 @@ from flux_trio.shell.records import (
     encode_record,
     read_record,
 )
-from flux_trio.state_directory import LOG_FILES, STATE_FILE, TOKENS_FILE
+from flux_trio.store.backup.files import (
+    check_room,
+    copy_file,
+    copy_tree,
+    new_directory,
+    size_of,
+    sync_directory,
+    write_file,
+)
+from flux_trio.store.backup.mark import Mark
+from flux_trio.store.state_directory import LOG_FILES, STATE_FILE, TOKENS_FILE
 
 PLAIN_FILES: Final = (TOKENS_FILE, *LOG_FILES)
 

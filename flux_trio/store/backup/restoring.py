@@ -16,15 +16,6 @@ from typing import Final
 
 import msgspec
 
-from flux_trio.backup.files import (
-    BackupError,
-    check_room,
-    copy_tree,
-    new_directory,
-    size_of,
-    sync_directory,
-)
-from flux_trio.backup.mark import Mark, read_mark
 from flux_trio.client import BACKUP_FILE
 from flux_trio.cores.job_index import ACTIVE, jobid_in
 from flux_trio.cores.job_manager.queues.queues import CHECKPOINT_KEY
@@ -32,8 +23,17 @@ from flux_trio.cores.kvs.ops import Append, Op, Page, Put
 from flux_trio.cores.restored import ending_event, stopped_checkpoint
 from flux_trio.formats import EVENTLOG, job_key
 from flux_trio.messages import Errno
-from flux_trio.state_directory import STATE_FILE
+from flux_trio.store.backup.files import (
+    BackupError,
+    check_room,
+    copy_tree,
+    new_directory,
+    size_of,
+    sync_directory,
+)
+from flux_trio.store.backup.mark import Mark, read_mark
 from flux_trio.store.sqlite_store import SqliteStore
+from flux_trio.store.state_directory import STATE_FILE
 from flux_trio.store.stores import Store, StoreError
 
 PAGE_JOBS: Final = 1000

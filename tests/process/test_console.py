@@ -11,7 +11,7 @@ from typing import IO
 
 import pytest
 
-from flux_trio.console import CHUNK_BYTES, Lines, fill_standard_descriptors
+from flux_trio.process.console import CHUNK_BYTES, Lines, fill_standard_descriptors
 
 
 class Pipe:

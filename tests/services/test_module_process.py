@@ -23,7 +23,7 @@ from flux_trio.config import Config, ExecConfig, parse_config
 from flux_trio.formats import Jobspec, format_fluid, parse_eventlog
 from flux_trio.instance import MODULES, Instance, Surroundings, durable_store, open_instance
 from flux_trio.messages import ROLE_LOCAL, ROLE_OWNER, Errno, FluxError, topics
-from flux_trio.module_process import CONFIG_VARIABLE, main_of, module_environment
+from flux_trio.services.module_process import CONFIG_VARIABLE, main_of, module_environment
 from flux_trio.sim import make_machine
 from flux_trio.transports import Connection, Credentials, connect_websocket, memory_pair
 from tests.support.instance import RunningInstance, running_instance
@@ -205,7 +205,7 @@ def is_running(pid: int) -> bool:
 def module_processes(instance: RunningInstance) -> list[int]:
     """Processes of the instance that are modules: they are told where it is."""
     here = processes_with(f"FLUX_TRIO_STATEDIR={instance.statedir}")
-    return [pid for pid in processes_about("flux_trio.module_process") if pid in here]
+    return [pid for pid in processes_about("flux_trio.services.module_process") if pid in here]
 
 
 # --- what they are told

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from flux_trio.at_once.plugin_turns import PluginTurns
 from flux_trio.cores.job_manager.calls import JobManagerAction, JobManagerInput
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.cores.job_manager.requests.admissions import FindUser, User, UserFound
@@ -13,6 +12,7 @@ from flux_trio.cores.state import CorePart, Plain
 from flux_trio.cores.turns import Log, Note
 from flux_trio.jobtap import Given
 from flux_trio.protocols import PluginReplayed, Plugins
+from flux_trio.services.at_once.plugin_turns import PluginTurns
 
 
 class JobManagerAtOnce:

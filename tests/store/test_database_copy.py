@@ -13,7 +13,7 @@ import pytest
 
 from flux_trio.cores.kvs.ops import Append, Put, Unlink
 from flux_trio.messages import Errno
-from flux_trio.store.backup import SLICE_PAGES
+from flux_trio.store.database_copy import SLICE_PAGES
 from flux_trio.store.fsck import check_file
 from flux_trio.store.sqlite_store import SqliteStore
 from flux_trio.store.stores import MemoryStore, StoreError

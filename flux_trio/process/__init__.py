@@ -1,0 +1,1 @@
+"""Lines that never delay a process, its garbage collector, and commands of the operator."""
