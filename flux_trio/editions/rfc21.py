@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from flux_trio.formats import Event, FormatError
+from flux_trio.formats import Event, FormatError, Idset
 
 
 class JobEvent(StrEnum):
@@ -104,6 +104,9 @@ class Alloc(msgspec.Struct):
     bypass: bool | msgspec.UnsetType = msgspec.UNSET  # flux-core's: no scheduler granted it
 
 
+ALL_RANKS: Final = "all"
+
+
 class Release(msgspec.Struct):
     """Release Event: ranks is an idset or "all"."""
 
@@ -111,7 +114,7 @@ class Release(msgspec.Struct):
     final: bool
 
 
-RELEASE_ALL: Final = Release("all", final=True)
+RELEASE_ALL: Final = Release(ALL_RANKS, final=True)
 
 
 class Finish(msgspec.Struct):
@@ -183,6 +186,14 @@ def read_exception(context: Mapping[str, Any]) -> Raised:
 def is_final_release(name: str, context: Mapping[str, Any] | None) -> bool:
     """Return whether an event is the job's last release."""
     return name == JobEvent.RELEASE and context is not None and bool(context.get("final"))
+
+
+def ranks_in(context: Mapping[str, Any]) -> int:
+    """Return the ranks in the context of a release event, as bits; 0 if they are no idset."""
+    try:
+        return Idset.parse(context.get("ranks")).bits
+    except FormatError:
+        return 0
 
 
 def expiration_in(context: Mapping[str, Any], otherwise: float) -> float:

@@ -20,7 +20,7 @@ from flux_trio.editions.rfc21 import EVENTLOG_VERSION, PRIORITY_MIN, JobEvent
 from flux_trio.formats import Event, FormatError, Words
 from flux_trio.formats.meanings import JobId, Stamp, Time
 from flux_trio.protocols.rare import Rare
-from flux_trio.protocols.table import STORY_OF_ONE_MAX, InvalidTransition, Member, Table
+from flux_trio.protocols.table import InvalidTransition, Member, Table
 
 
 class JobState(IntEnum):
@@ -275,12 +275,16 @@ class Job(JobFacts):
     immutable = Rare(False)
     """The owner has changed the jobspec, so the user may not change it."""
     memo = Rare[dict[str, Any] | None](None)
+    released_ranks = Rare(0)
+    """The ranks of release events that were not final, as bits."""
 
     def __init__(self, jobid: int, submit: Event) -> None:
         """Begin a job; InvalidTransition if the event is not submit (21.events.3)."""
         if submit.name != JobEvent.SUBMIT:
-            state, step, allowed = JOB.initial, step_of(submit), [JobEvent.SUBMIT.value]
-            raise InvalidTransition(JOB.name, state, step, allowed, f"job {jobid}")
+            expected = f"{JobEvent.SUBMIT} first"
+            raise InvalidTransition(
+                JOB.name, JOB.initial, step_of(submit), expected, f"job {jobid}"
+            )
         context = submit.context or {}
         self.rare = None
         self.id = jobid
@@ -360,7 +364,7 @@ def replay_as(kind: type[JobT], jobid: int, events: Sequence[Event]) -> JobT:
             job.apply(event)
     except InvalidTransition as error:
         past = [event.name for event in events[: job.nevents]]
-        raise error.with_story(story=past[-STORY_OF_ONE_MAX:]) from None
+        raise error.with_story(story=past) from None
     return job
 
 
@@ -427,7 +431,10 @@ def _epilog_finish(job: Job, event: Event) -> None:
 
 
 def _release(job: Job, event: Event) -> None:
-    job.released = bool((event.context or {})["final"])
+    context = event.context or {}
+    job.released = bool(context["final"])
+    if not job.released:
+        job.released_ranks |= rfc21.ranks_in(context)
 
 
 def _finish(job: Job, event: Event) -> None:

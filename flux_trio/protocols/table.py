@@ -1,7 +1,7 @@
 """State tables: the only way to change a conversation's state.
 
 A table has states and events and does not know which side of the conversation uses it. A pair that
-is not in the table is an error that names the conversation, the state and the allowed events.
+is not in the table is an error that names the conversation, the state, and those that allow it.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ class Member(Enum):
 STORY_MAX: Final = 64
 """Events kept for an error's text, of all jobs of a conversation together."""
 
-STORY_OF_ONE_MAX: Final = 16
-"""Events in the text of an error about a conversation that keeps its own."""
+STORY_OF_ONE_MAX: Final = 4
+"""Events in the text of an error about one conversation."""
 
 
 class InvalidTransition(ProtocolError):
     """An event that the conversation's table does not allow in this state.
 
-    `who` names the job, peer, group or queue; `story` lists its last events, the oldest first. Both
-    are empty if a `Table` is used by itself.
+    `expected` says what would have been right: a state for this event, or an event for this state.
+    `who` names the job, peer, group or queue; `story` lists its events, the oldest first: the last
+    ones are in the text. Both are empty if a `Table` is used by itself.
     """
 
     def __init__(
@@ -43,27 +44,26 @@ class InvalidTransition(ProtocolError):
         table: str,
         state: Enum,
         event: Enum,
-        allowed: list[str],
+        expected: str,
         who: str = "",
         story: Sequence[str] = (),
     ) -> None:
-        expected = ", ".join(allowed) or "nothing more"
         text = f"{table}: {event.value} in state {state.name}: expected {expected}"
         if who:
             text = f"{who}: {text}"
         if story:
-            text += f" (after {', '.join(story)})"
+            text += f" (after {', '.join(story[-STORY_OF_ONE_MAX:])})"
         super().__init__(text)
         self.table = table
         self.state = state
         self.event = event
-        self.allowed = allowed
+        self.expected = expected
         self.who = who
 
     def with_story(self, who: str = "", story: Sequence[str] = ()) -> InvalidTransition:
         """Return this error with the name of its conversation, or with its last events."""
         return InvalidTransition(
-            self.table, self.state, self.event, self.allowed, who or self.who, story
+            self.table, self.state, self.event, self.expected, who or self.who, story
         )
 
 
@@ -86,8 +86,9 @@ class Table(Generic[S, E]):
         self, state: S, event: E, who: str = "", story: Sequence[str] = ()
     ) -> InvalidTransition:
         """Build the error for a pair without a row."""
-        allowed = [e.value for e in self.rows[state]]
-        return InvalidTransition(self.name, state, event, allowed, who, story)
+        right = " or ".join(each.name for each, row in self.rows.items() if event in row)
+        expected = f"state {right}" if right else "no such event"
+        return InvalidTransition(self.name, state, event, expected, who, story)
 
     def allows(self, state: S, event: E) -> bool:
         """Return whether the table has a row for `event` in `state`."""

@@ -232,7 +232,7 @@ def test_job_without_r_gets_an_exception_and_a_release() -> None:
     """16.schema.9: it is not started."""
     script = ExecScript()
     answers = told(script(start_request(7, simulated())))
-    assert answers == [("exception", 0, "exec", "the job has no R"), ("release", "", True)]
+    assert answers == [("exception", 0, "exec", "the job has no R"), ("release", "all", True)]
 
 
 def test_r_that_cannot_be_read_says_why() -> None:

@@ -70,6 +70,7 @@ def test_takeover_is_refused_while_a_start_is_outstanding(
 ) -> None:
     """32.hello.8, 32.start.38, 32.impl.8: until the final release, by an errnum."""
     m.submit(1)
+    m.store_r(1, {0: [0], 1: [0]})
     m.alloc(1)
     m.execute(1, *said)
     assert m.attach_exec("sim-exec") == [
@@ -87,7 +88,7 @@ def test_takeover_is_refused_while_a_start_is_outstanding(
 
 def test_release_is_recorded_with_its_ranks_and_frees_once(m: ManagerScript) -> None:
     """32.start.23, 32.start.38, 32.start.39: each one an event, free after the final one."""
-    m.running(1)
+    m.running(1, ranks=4)
     assert m.execute(1, "release 2", "finish", "release 0-1") == []
     assert m.execute(1, "release 3 final") == ["sched.free 1"]
     releases = [event.context for event in m.log(1) if event.name == "release"]
@@ -96,6 +97,61 @@ def test_release_is_recorded_with_its_ranks_and_frees_once(m: ManagerScript) -> 
         {"ranks": "0-1", "final": False},
         {"ranks": "3", "final": True},
     ]
+
+
+@pytest.mark.parametrize(
+    ("said", "wrong", "expected"),
+    [
+        ([], "release x", 'ranks: expected an idset such as "0-3,7", got "x"'),
+        ([], "release 2", 'ranks: expected some of the ranks 0-1, got "2"'),
+        ([], "release 1-2 final", 'ranks: expected some of the ranks 0-1, got "1-2"'),
+        (["release 0"], "release 0", 'ranks: expected some of the ranks 1, got "0"'),
+        (["release 0"], "release 0-1 final", 'ranks: expected some of the ranks 1, got "0-1"'),
+        ([], "release 1 final", 'ranks: expected the ranks 0-1 with final true, got "1"'),
+        ([], "release 0-1", "final: expected true with the last ranks, got False"),
+        ([], "release all", "final: expected true with ranks 'all', got False"),
+    ],
+)
+def test_release_of_ranks_that_the_job_does_not_hold_is_malformed(
+    m: ManagerScript, said: list[str], wrong: str, expected: str
+) -> None:
+    """32.start.20, 32.start.21, and readings: Release ranks; it is not logged."""
+    m.running(1, ranks=2)
+    m.execute(1, *said)
+    before = m.names(1)
+    (line,) = m.execute(1, wrong)
+    assert line.endswith(f"job-exec lost: job-exec.start: release of job 1: {expected}")
+    assert m.names(1) == before
+    assert m.attach_exec() == ["job-manager.exec-hello -> {}", "job-exec.start 1 reattach"]
+
+
+def test_release_without_ranks_is_malformed(m: ManagerScript) -> None:
+    """32.start.20"""
+    m.running(1)
+    data = {"ranks": "", "final": True}
+    lines = m.put(Response("job-exec.start", {"id": 1, "type": "release", "data": data}))
+    assert lines[0].endswith('ranks: expected some of the ranks 0, got ""')
+
+
+@pytest.mark.parametrize("told", [["release 1 final"], ["release 0", "release 1 final"]])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_next_service_tells_the_releases_again_or_only_the_rest(
+    m: ManagerScript, told: list[str], *, restarts: bool
+) -> None:
+    """readings: Release ranks."""
+    m.running(1, ranks=2)
+    m.execute(1, "release 0")
+    m.gone("job-exec")
+    m = m.restarted(peers=True) if restarts else m
+    m.attach_exec()
+    assert m.execute(1, "finish", *told) == ["sched.free 1"]
+
+
+def test_release_names_all_ranks_by_a_word(m: ManagerScript) -> None:
+    """readings: Release ranks."""
+    m.running(1, ranks=2)
+    assert m.execute(1, "finish", "release all final") == ["sched.free 1"]
+    assert m.context(1, "release") == {"ranks": "all", "final": True}
 
 
 def test_exception_is_raised_on_the_job(m: ManagerScript) -> None:
@@ -113,7 +169,7 @@ def test_exception_after_the_final_release_breaks_the_protocol(m: ManagerScript)
     m.running(1)
     m.execute(1, "finish", "release final")
     (line,) = m.execute(1, "exception 3")
-    assert "job 1: start: exception in state RELEASED: expected start request, service" in line
+    assert "job 1: start: exception in state RELEASED: expected state STARTING or RUN" in line
     assert m.names(1)[-1] == "release"
 
 

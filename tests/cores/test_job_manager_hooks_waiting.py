@@ -213,7 +213,8 @@ def test_what_has_no_place_names_the_job_and_what_came_before() -> None:
     with pytest.raises(InvalidTransition) as info:
         ledger.step_hook(job, HookEvent.ASK)
     assert str(info.value) == (
-        "job 7: hook: ask in state ASKED: expected answer, a plugin answers later (after ask)"
+        "job 7: hook: ask in state ASKED: "
+        "expected state FREE or ANSWERED or HELD or HELD_ANSWERED (after ask)"
     )
     assert job.hook == HookState.ASKED
 

@@ -84,15 +84,22 @@ def test_hello_needs_the_streaming_flag_and_no_payload(alone: ManagerScript) -> 
 
 
 def test_ready_needs_hello(alone: ManagerScript) -> None:
-    refusal = "job-manager.sched-ready -> EPROTO sched-ready: expected sched-hello first"
-    (told,) = alone.ready(by="one")
-    assert told.startswith(f"{refusal}: peer one: scheduler: sched-ready in state DETACHED: ")
+    refusal = "job-manager.sched-ready -> EPROTO sched-ready: expected sched-hello first, got"
+    assert alone.ready(by="one") == [f"{refusal} it in state DETACHED"]
     alone.hello("one")
-    assert alone.ready(by="another") == [refusal]
+    assert alone.ready(by="another") == [f"{refusal} that of another scheduler"]
     alone.ready(by="one")
-    (told,) = alone.ready(by="one")
-    assert told.startswith(f"{refusal}: peer one: scheduler: sched-ready in state READY: ")
-    assert told.endswith("(after sched-hello, sched-ready)")
+    assert alone.ready(by="one") == [f"{refusal} it in state READY"]
+
+
+def test_limit_without_mode_limited_has_no_effect(alone: ManagerScript) -> None:
+    """27.ready.6, and readings: The limit of ready."""
+    alone.hello()
+    ready = {"mode": "unlimited", "limit": 1}
+    assert alone.ask("job-manager.sched-ready", ready, by="sched") == [
+        "job-manager.sched-ready -> {'count': 0}"
+    ]
+    assert allocs(alone.submit(1, 2)) == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +109,7 @@ def test_ready_needs_hello(alone: ManagerScript) -> None:
         {"mode": "single"},
         {"mode": "limited"},
         {"mode": "limited", "limit": 0},
-        {"mode": "unlimited", "limit": 1},
+        {"mode": "unlimited", "limit": 0},
         {"mode": "limited", "limit": 2**31},
     ],
 )

@@ -26,7 +26,7 @@ WRONG: dict[str, tuple[str, Callable[[FakeScheduler, int, int], None], str]] = {
     "SUCCESS for an id nobody knows": (
         "27.background.1",
         lambda s, _p, _r: s.answer(UNKNOWN, AllocType.SUCCESS),
-        "job 99: sched.alloc: SUCCESS in state IDLE: expected sched.alloc, ",
+        "job 99: sched.alloc: SUCCESS in state IDLE: expected state PENDING or CANCELING",
     ),
     "ANNOTATE for an id nobody knows": (
         "27.background.1",
@@ -253,7 +253,7 @@ async def test_suspended_scheduler_may_go_on_by_saying_hello_again(
         ),
         pytest.param(
             {"mode": "limited"},
-            "limit goes with mode limited",
+            "expected limit with mode limited, got none",
             marks=pytest.mark.breaks("27.ready.9"),
         ),
         pytest.param(

@@ -394,9 +394,11 @@ class ManagerScript:
         """The next job manager over the same store."""
         return ManagerScript(kvs=self.kvs, **how)
 
-    def running(self, jobid: int, **how: Any) -> None:
-        """Bring a new job to RUN, shells started."""
+    def running(self, jobid: int, *, ranks: int = 1, **how: Any) -> None:
+        """Bring a new job to RUN, shells started; it has a core of so many ranks."""
         self.submit(jobid, **how)
+        if ranks > 1:
+            self.store_r(jobid, {rank: [0] for rank in range(ranks)})
         self.alloc(jobid)
         self.execute(jobid, "start")
 

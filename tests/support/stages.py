@@ -52,11 +52,18 @@ class Stage(Enum):
 WAITING: Final = tuple(stage for stage in Stage if stage is not Stage.INACTIVE)
 """Where the job manager keeps the job."""
 
+
+def _grant(m: ManagerScript) -> list[str]:
+    """Give the job a core of each of two ranks."""
+    m.store_r(1, {0: [0], 1: [0]})
+    return m.alloc(1)
+
+
 _ON: Final[dict[Stage, Callable[[ManagerScript], Any]]] = {
     Stage.NEW: lambda m: m.put(UserFound(USERID, User("alice"))),
     Stage.DEPEND: lambda m: m.post(1, "dependency-remove", **DEPENDENCY),
     Stage.PRIORITY: lambda m: m.put(SetPriority(1, 16, PLUGIN)),
-    Stage.SCHED: lambda m: m.alloc(1),
+    Stage.SCHED: _grant,
     Stage.PROLOG: lambda m: m.post(1, "prolog-finish", **PROLOG, status=0) + m.execute(1, "start"),
     Stage.RUN: lambda m: m.execute(1, "finish"),
     Stage.CLEANUP: lambda m: m.execute(1, "release final") + m.freed(1),

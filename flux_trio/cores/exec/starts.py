@@ -15,7 +15,7 @@ from flux_trio.cores.exec.calls import ExecOutbox
 from flux_trio.cores.exec.job import SEVERITY_NOTE, Job, Phase
 from flux_trio.cores.state import Part
 from flux_trio.editions import Edition
-from flux_trio.editions.rfc21 import SEVERITY_FATAL
+from flux_trio.editions.rfc21 import ALL_RANKS, SEVERITY_FATAL
 from flux_trio.editions.rfc32 import Finished, Raised, Released, Report, StartAnswer, Started
 from flux_trio.formats.meanings import JobId
 from flux_trio.messages import Request, respond
@@ -116,7 +116,7 @@ class Starts(Part):
         """Release all resources of the job: the last response."""
         job.phase = Phase.OVER
         self.over.append(job.id)
-        ranks = "" if job.resources is None else str(job.resources.ranks)
+        ranks = ALL_RANKS if job.resources is None else str(job.resources.ranks)
         self._report(job, Released(ranks, final=True))
 
     def fail(self, job: Job, note: str) -> None:

@@ -56,7 +56,7 @@ class Facts:
                 known = replace(self, manager=record.party)
                 return replace(known, scheduler=sender, is_ready=False, limit=None)
             case topics.SCHED_READY if sender == self.scheduler:
-                limit = payload.get("limit")
+                limit = payload.get("limit") if payload.get("mode") == "limited" else None
                 return replace(self, is_ready=True, limit=limit if type(limit) is int else None)
             case topics.EXEC_HELLO:
                 name = payload.get("service")

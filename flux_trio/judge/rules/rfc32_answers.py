@@ -120,16 +120,23 @@ def problems_are_no_errors(saying: Saying, record: Record, _seen: Seen) -> Said:
 # --- releases
 
 
-@RULES.judge("32.start.20", _said("release"), views=(RESOURCES,))
+@RULES.judge("32.start.20", _said("release"), views=(LINK, STARTS, RESOURCES))
 def releases_what_the_job_has(record: Record, seen: Seen) -> Said:
+    """See readings: Release ranks."""
     for what, data in _data("release")(record, seen):
         ranks, resources = data.get("ranks"), seen.at(RESOURCES, job_id(record))
-        if not IDSET.fits(ranks):
+        released = ranks_of(record)
+        if not IDSET.fits(ranks) or not released:
             return Broken(f"{what}: ranks: expected {IDSET.words}, got {ranks!r:.80}")
-        beyond = ranks_of(record) & ~resources.ranks if resources is not None else 0
-        if not beyond:
+        if resources is None:
             return True
-        text = f"expected ranks among {Idset.from_bits(resources.ranks)}, got {ranks}"
+        start = start_of(seen, record)
+        left = resources.ranks
+        if start is not None and not start.place("final"):
+            left &= ~start.released
+        if not released & ~left:
+            return True
+        text = f"expected ranks among {Idset.from_bits(left) or 'none'}, got {ranks}"
         return Broken(f"{what}: {text}", (resources.n,))
     return None
 
@@ -144,7 +151,7 @@ def final_when_all_is_released(record: Record, seen: Seen) -> Said:
         if resources is None or start is None or start.place("final"):
             return None
         left = resources.ranks & ~(start.released | ranks_of(record))
-        if final is not bool(left):
+        if final is not bool(left) or (final and not left & ~start.earlier):
             return True
         text = f"expected final {not left}, since {Idset.from_bits(left) or 'nothing'} is left"
         return Broken(f"{what}: {text}", (resources.n,))

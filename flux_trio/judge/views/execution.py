@@ -32,12 +32,13 @@ from flux_trio.judge.engine.selector import (
 )
 from flux_trio.judge.engine.trait import ERROR, Mark, Trait
 from flux_trio.judge.engine.view import Live, Seen, view
-from flux_trio.judge.views.eventlogs import LOG, Log
+from flux_trio.judge.views.eventlogs import LOG, RESOURCES, Log, Resources
 from flux_trio.messages import Request, Response, topics
 from flux_trio.trace import Kind, Record
 
 START: Final = "<exec>.start"
 SEVERITY: Final = between(0, 7)
+ALL: Final = -1  # all ranks, as a bit set
 EXEC_DISCONNECT: Final = f"<exec>.{topics.DISCONNECT}"
 
 # --- the link
@@ -147,6 +148,11 @@ class Start(Live, frozen=True, gc=False):
     """The responses that the job manager has received."""
     released: int = 0
     """Ranks that the service has released, as a bit set."""
+    earlier: int = 0
+    """Ranks that were released in answer to earlier requests of the job."""
+    misfit: Place = 0
+    """A release whose ranks are not those that the job holds: the job manager may take the service
+    for lost (readings: Release ranks)."""
 
     def place(self, what: str, *, heard: bool = False) -> int:
         """Return the record at which the service sent this, or the manager received it; else 0."""
@@ -174,10 +180,10 @@ def data_of(record: Record) -> dict[str, Any]:
 
 
 def ranks_of(record: Record) -> int:
-    """Return the ranks of a release as a bit set: -1 for RFC 21's "all", 0 if not an idset."""
+    """Return the ranks of a release as a bit set: ALL for RFC 21's "all", 0 if not an idset."""
     ranks = str(data_of(record).get("ranks", ""))
     if ranks == "all":
-        return -1
+        return ALL
     found = idset_of(ranks)
     return found.bits if found is not None else 0
 
@@ -186,7 +192,9 @@ def _fold_start(start: Start | None, _part: None, record: Record, seen: Seen) ->
     is_sent = record.kind == SEND
     if type(record.message) is Request:  # isinstance of a Struct costs several times as much
         if is_sent:
-            return Start(record.n, reattach=payload(record).get("reattach") is True)
+            earlier = start.released | start.earlier if start is not None else 0
+            is_reattach = payload(record).get("reattach") is True
+            return Start(record.n, reattach=is_reattach, earlier=earlier)
         return start and start.but(taken=record.n)
     if start is None or errnum(record):
         return start
@@ -194,11 +202,27 @@ def _fold_start(start: Start | None, _part: None, record: Record, seen: Seen) ->
     if is_sent:
         if seen.facts.exec_peer not in ("", record.party):
             return start  # a service that was replaced speaks late
+        if payload(record).get("type") == "release" and _is_misfit(start, record, seen):
+            start = start.but(misfit=record.n)
         released = start.released | ranks_of(record)
         return start.but(said=_with(start.said, kind, record.n), released=released)
     if kind == "final":  # the request is over: keep only this
         return Start(start.sent, start.taken, said=start.said[-1:], heard=(("final", record.n),))
     return start.but(heard=_with(start.heard, kind, record.n))
+
+
+def _is_misfit(start: Start, record: Record, seen: Seen) -> bool:
+    """Whether a release does not fit what its job still holds."""
+    ranks, final = ranks_of(record), data_of(record).get("final")
+    resources: Resources | None = seen.states[RESOURCES].get(job_id(record))
+    if not ranks or resources is None:
+        return not ranks
+    left = resources.ranks & ~start.released
+    if ranks == ALL:
+        return final is not True
+    still = left & ~ranks
+    is_too_early = still & ~start.earlier if final else not still
+    return bool(ranks & ~left or is_too_early)
 
 
 _ONCE: Final = {"start": ("start", "finish"), "finish": ("finish",)}
@@ -219,6 +243,8 @@ def is_senseless(record: Record, seen: Seen) -> bool:
     for each in _ONCE.get(str(kind), ()):
         if start.place(each, heard=True):
             return True
+    if kind == "release" and start.misfit:
+        return True
     if kind in ("start", "reattached"):
         is_readable = isinstance(payload(record).get("data"), dict)
     else:
@@ -259,6 +285,7 @@ STARTS: Final = view(
     received("response", START),
     key=job_id,
     fold=_fold_start,
+    reads=(RESOURCES,),
     packing=Packing(_pack_start, _unpack_start),
 )
 """By job id; after the final release only that release is kept."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from flux_trio.cores.job_manager.execution.releasing import take_release
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.queues.silence import Silence
@@ -19,6 +20,7 @@ from flux_trio.editions.rfc32 import (
     Start,
     Started,
 )
+from flux_trio.formats import FormatError
 from flux_trio.messages import (
     Errno,
     FluxError,
@@ -130,6 +132,9 @@ class ExecSide(Part):
                 self._answered(job, answer.report)
             except InvalidTransition as error:
                 raise FluxError(Errno.EPROTO, str(error)) from None
+            except FormatError as error:
+                text = f"{response.topic}: release of job {answer.id}: {error}"
+                raise FluxError(Errno.EPROTO, text) from None
         except FluxError as error:
             self.lost(error.text)
 
@@ -154,6 +159,7 @@ class ExecSide(Part):
         if not self.service or not EXECUTION.allows(job.start, ExecEvent.REQUEST):
             return
         self._step(job, ExecEvent.REQUEST)
+        job.released_in_answer = 0
         reattach = job.started and job.status is None
         start = Start(job.id, job.userid, job.current_jobspec(), reattach, job.granted)
         payload = self._ledger.edition.start.write(start)
@@ -182,6 +188,7 @@ class ExecSide(Part):
 
     def _release(self, job: ActiveJob, released: Released) -> None:
         before = job.start
+        take_release(job, released)
         self._step(job, ExecEvent.RELEASE_FINAL if released.final else ExecEvent.RELEASE)
         if released.final and before != ExecState.FINISHED:
             self._omitted(job, "execution service released all resources before finish")

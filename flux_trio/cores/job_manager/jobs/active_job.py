@@ -55,6 +55,8 @@ class ActiveJob(ActiveFacts, Job):
 
     allocating = Rare[int | None](None)
     """The number of the commit of R from a plugin, if one is under way."""
+    released_in_answer = Rare(0)
+    """The ranks that the service has released in answer to the last start request, as bits."""
     stepped = Rare(0.0)
     """Seconds that the wall clock was set by since the job got resources, or since the start."""
     sent_updates = Rare[dict[str, Any] | None](None)

@@ -227,17 +227,23 @@ class SchedulerSide(Part):
         self._ledger.send(end_of_stream(request))
 
     def ready(self, request: Request) -> None:
-        """job-manager.sched-ready: the mode is set, requests may be sent."""
+        """job-manager.sched-ready: the mode is set, requests may be sent.
+
+        A limit without mode limited has no effect (readings: The limit of ready).
+        """
         payload = self._ledger.edition.sched_ready.read(request)
-        if (payload.mode == "limited") != (payload.limit is not None):
-            raise FluxError(Errno.EPROTO, "sched-ready: limit goes with mode limited, and only it")
+        is_limited = payload.mode == "limited"
+        if is_limited and payload.limit is None:
+            raise FluxError(Errno.EPROTO, "sched-ready: expected limit with mode limited, got none")
         if self.sender not in ("", request.sender):  # another scheduler has said hello
-            raise FluxError(Errno.EPROTO, HELLO_FIRST)
+            raise FluxError(Errno.EPROTO, f"{HELLO_FIRST}, got that of another scheduler")
         try:
             self._link.step(LinkEvent.READY, request.sender)
         except InvalidTransition as error:
-            raise FluxError(Errno.EPROTO, f"{HELLO_FIRST}: {error}") from None
-        self.limit = payload.limit
+            raise FluxError(
+                Errno.EPROTO, f"{HELLO_FIRST}, got it in state {error.state.name}"
+            ) from None
+        self.limit = payload.limit if is_limited else None
         waiting = self._ledger.edition.waiting.write(Waiting(self.waiting()))
         self._ledger.send(respond(request, waiting))
         for job in self._in_order():
