@@ -41,7 +41,7 @@ What is written:
 What needs nothing of all this:
 
     shell           the shell host: the program that runs the processes of jobs
-    process         lines that never delay a process, its garbage collector, operator's commands
+    process         lines that never delay a process, private files, operator's commands
     clock           the wall clock and the monotonic clock of an instance, and waits by them
 """
 

@@ -1,1 +1,3 @@
-"""Lines that never delay a process, its garbage collector, and commands of the operator."""
+"""What a process is to its surroundings: lines that never delay it, files of its user alone,
+commands of the operator, and how often the garbage collector works.
+"""

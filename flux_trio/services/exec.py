@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final, assert_never
 
@@ -15,10 +16,11 @@ from flux_trio.cores.exec.core import ExecCore
 from flux_trio.cores.exec.vocabulary import Chunk, FilePart, OutputRead, ReadOutput, ToShell
 from flux_trio.editions import CLASSIC, Edition
 from flux_trio.messages import topics
+from flux_trio.process.private import PrivateDirectory, private_directory
 from flux_trio.services.recorded import make_core
 from flux_trio.services.runner import no_other_actions, run_core
 from flux_trio.services.shell_client import ShellClient
-from flux_trio.shell.protocol import output_name
+from flux_trio.shell.protocol import JOBS_NAME, output_name
 
 # reads that wait for the worker: at most one for each stream of output and each job that ends
 READS_MAX: Final = 1 << 20
@@ -93,21 +95,32 @@ def _nbytes(read: ReadOutput) -> int:
 
 
 def _read_all(directory: Path, reads: Iterable[ReadOutput]) -> list[OutputRead]:
-    return [
-        OutputRead(
-            read.key,
-            read.id,
-            tuple(chunk for part in read.parts for chunk in _read(directory, read.id, part)),
-        )
-        for read in reads
-    ]
+    """Do some reads; without the directory of the jobs, no job has output."""
+    with ExitStack() as left:
+        jobs = None
+        with suppress(FileNotFoundError):
+            jobs = left.enter_context(
+                private_directory(directory.parent, directory.name, JOBS_NAME)
+            )
+        return [
+            OutputRead(
+                read.key,
+                read.id,
+                tuple(chunk for part in read.parts for chunk in _read(jobs, read.id, part)),
+            )
+            for read in reads
+        ]
 
 
-def _read(directory: Path, jobid: int, part: FilePart) -> list[Chunk]:
-    path = directory / output_name(jobid, part.taskid, part.stream)
+def _read(jobs: PrivateDirectory | None, jobid: int, part: FilePart) -> list[Chunk]:
+    if jobs is None:
+        return []
     try:
-        with path.open("rb") as output:
-            data = os.pread(output.fileno(), part.nbytes, part.offset)
+        output = jobs.open(output_name(jobid, part.taskid, part.stream), os.O_RDONLY)
     except FileNotFoundError:  # the task was never launched, or its job is acknowledged
         return []
+    try:
+        data = os.pread(output, part.nbytes, part.offset)
+    finally:
+        os.close(output)
     return [Chunk(part.taskid, part.stream, part.offset, data)] if data else []

@@ -1,6 +1,7 @@
 """The files that a task of the shell host reads and writes: the host's own, or the job's.
 
-The files that a job names are relative to the job's directory. The first task that opens one for
+The host's own files are private. The files that a job names are the user's: relative to the job's
+directory, made with the job's umask, perhaps links. The first task that opens one for
 output truncates it, unless the job appends; every task appends to it. The host does not wait for
 the other end of a FIFO: output to a FIFO without a reader is an error of the job, input from a FIFO
 without a writer is empty.
@@ -14,14 +15,17 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
+from flux_trio.process.private import PrivateDirectory
 from flux_trio.shell.protocol import STREAMS
 
 _OUTPUT_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 _INPUT_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC
+_MODE: Final = 0o666  # less the umask of the job, which is the host's
 
 
 @contextmanager
 def open_streams(
+    directory: PrivateDirectory,
     own: Mapping[str, str],
     asked: Mapping[str, str],
     cwd: str,
@@ -30,16 +34,16 @@ def open_streams(
 ) -> Iterator[tuple[int, int, int]]:
     """Yield descriptors for standard input, output and error, open during the block.
 
-    `own` has the shell host's files, which always exist; `asked` has the files that the job uses
-    instead, by stream. `emptied` has the files that other tasks of the job have truncated; None
-    means that no file is truncated. `pipe` is the standard input if it is not a file. Raises
-    OSError.
+    `own` has the shell host's files in `directory`, which always exist; `asked` has the files that
+    the job uses instead, by stream. `emptied` has the files that other tasks of the job have
+    truncated; None means that no file is truncated. `pipe` is the standard input if it is not a
+    file. Raises OSError.
     """
     with ExitStack() as files:
 
         def opened(path: str, flags: int) -> int:
             # opening a FIFO without a peer would block the host, and with it all jobs
-            descriptor = os.open(path, flags | os.O_NONBLOCK, 0o600)
+            descriptor = os.open(path, flags | os.O_NONBLOCK, _MODE)
             files.callback(os.close, descriptor)
             os.set_blocking(descriptor, True)  # tasks expect blocking files
             return descriptor
@@ -49,7 +53,8 @@ def open_streams(
             pipe = opened(path, _INPUT_FLAGS)
         descriptors = [pipe]
         for stream in STREAMS:
-            descriptor = opened(own[stream], _OUTPUT_FLAGS)
+            descriptor = directory.open(own[stream], _OUTPUT_FLAGS)
+            files.callback(os.close, descriptor)
             if stream in asked:
                 path = _place(cwd, asked[stream])
                 first = emptied is not None and path not in emptied

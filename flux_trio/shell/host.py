@@ -22,6 +22,7 @@ from typing import Final
 import trio
 
 from flux_trio.process.console import STDERR, fill_standard_descriptors
+from flux_trio.process.private import FILE_MODE, PrivateDirectory, private_directory, set_mode
 from flux_trio.shell.job import Process, ShellJob
 from flux_trio.shell.jobs import ShellJobs
 from flux_trio.shell.orphans import become_subreaper
@@ -43,7 +44,7 @@ from flux_trio.shell.protocol import (
     Signal,
     Start,
 )
-from flux_trio.shell.stream import ShellStream, is_same_user, socket_address
+from flux_trio.shell.stream import ShellStream, is_same_user
 
 LOOK_AGAIN_S: Final = 0.1
 IDLE_S: Final = 10.0  # longer than the restart of an instance takes
@@ -152,6 +153,7 @@ class ShellHost:
                 break
             # Only the first: another may be reaped meanwhile, and its id used for a new process.
             await _wait_gone(left[0])
+        await self._jobs.read_outputs(job)
         self._broadcast(self._jobs.cleared(job))
         self._busy_at = trio.current_time()
 
@@ -193,46 +195,48 @@ def main(directory: Path) -> int:
     Raises OSError if a host cannot start there; then nothing of it is left.
     """
     fill_standard_descriptors()  # first, so that 0 to 2 are not used for other files
-    (directory / JOBS_NAME).mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with private_directory(directory.parent) as parent:
+        own = parent.make(directory.name)
+    jobs = own.make(JOBS_NAME)
+    lock = own.open(LOCK_NAME, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return ALREADY_RUNNING
-    listener = _listen(directory)
+    listener = _listen(own)
     if os.fork():
         return 0
     os.setsid()
     become_subreaper()
-    _redirect(directory / LOG_NAME)
+    _redirect(own)
     try:
-        trio.run(_serve_directory, directory, listener)
+        trio.run(_serve_directory, directory, jobs, listener)
     finally:
-        (directory / SOCKET_NAME).unlink(
-            missing_ok=True
-        )  # before the process ends and releases the lock
+        own.unlink(SOCKET_NAME)  # before the process ends and releases the lock
     return 0
 
 
-async def _serve_directory(directory: Path, listener: socket.socket) -> None:
-    await ShellHost(ShellJobs(directory)).run(listener)
+async def _serve_directory(
+    directory: Path, jobs: PrivateDirectory, listener: socket.socket
+) -> None:
+    await ShellHost(ShellJobs(directory, jobs)).run(listener)
 
 
-def _listen(directory: Path) -> socket.socket:
+def _listen(own: PrivateDirectory) -> socket.socket:
     """Return the socket; replaces a stale one (the lock is ours, so no host uses it)."""
-    (directory / SOCKET_NAME).unlink(missing_ok=True)
+    own.unlink(SOCKET_NAME)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    with socket_address(directory) as address:
-        listener.bind(address)
+    listener.bind(f"/proc/self/fd/{own.descriptor}/{SOCKET_NAME}")
+    set_mode(SOCKET_NAME, FILE_MODE, own.descriptor)
     listener.listen()
     return listener
 
 
-def _redirect(log: Path) -> None:
+def _redirect(own: PrivateDirectory) -> None:
     """Replace the caller's terminal and pipes by the log, or by /dev/null if that fails."""
     null = os.open(os.devnull, os.O_RDWR)
     try:
-        out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        out = own.open(LOG_NAME, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     except OSError:
         out = os.dup(null)
     os.dup2(null, 0)

@@ -7,8 +7,16 @@ import subprocess
 from contextlib import suppress
 from typing import Final
 
-from flux_trio.shell.protocol import Failure
-from flux_trio.shell.records import Accepted, Ended, Failed, Launched, Line
+from flux_trio.shell.protocol import STREAMS, Failure, TaskSize
+from flux_trio.shell.records import (
+    Accepted,
+    Ended,
+    Failed,
+    FileSum,
+    Launched,
+    Line,
+    Written,
+)
 
 # wait(2) statuses, with the exit codes of a POSIX shell, and 1 if the status is not known
 STATUS_NOT_FOUND: Final = 127 << 8
@@ -49,6 +57,7 @@ class ShellJob:
     """One job, folded from the lines of its record."""
 
     __slots__ = (
+        "damage",
         "emptied",
         "failure",
         "id",
@@ -60,6 +69,7 @@ class ShellJob:
         "pids",
         "running",
         "statuses",
+        "written",
     )
 
     def __init__(self, jobid: int) -> None:
@@ -74,6 +84,8 @@ class ShellJob:
         self.running: dict[int, Process] = {}
         self.statuses: dict[int, int | None] = {}
         self.failure: Failure | None = None
+        self.written: list[FileSum] | None = None  # set when its last process has ended
+        self.damage: list[str] = []  # what is wrong with its files
 
     def apply(self, line: Line) -> None:
         """Fold in one line of the record."""
@@ -90,6 +102,8 @@ class ShellJob:
             case Ended(taskid, status):
                 self.running.pop(taskid, None)
                 self.statuses[taskid] = status
+            case Written(files):
+                self.written = files
 
     @property
     def is_over(self) -> bool:
@@ -105,6 +119,14 @@ class ShellJob:
     def missing(self) -> list[int]:
         """The tasks that were neither launched nor failed to launch, in ascending order."""
         return sorted(set(range(self.ntasks)) - self.running.keys() - self.statuses.keys())
+
+    def sizes(self) -> list[TaskSize]:
+        """Return how much each task has written, without those that have written nothing."""
+        found = {(each.taskid, each.stream): each.size for each in self.written or ()}
+        return [
+            TaskSize(taskid, *(found.get((taskid, stream), 0) for stream in STREAMS))
+            for taskid in sorted({taskid for taskid, _ in found})
+        ]
 
     @property
     def status(self) -> int:

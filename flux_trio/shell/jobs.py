@@ -1,8 +1,8 @@
 """The shell host's jobs: their processes, and the files with their output and state.
 
-`jobs/` below the host's directory has a file for each stream of each task, and for each job a
-record (`records.py`). If a host starts a process and is killed before it has written the line, the
-record misses it; the task then counts as lost.
+`jobs/` below the host's directory has a file for each stream of each task (`outputs.py`), and for
+each job a record (`records.py`). If a host starts a process and is killed before it has written the
+line, the record misses it; the task then counts as lost.
 
 If a task cannot be launched because the host lacks a resource (`shortage.py`), it waits, and so do
 the tasks after it: the next `Start` of the job goes on there. If no task of the job was launched,
@@ -11,15 +11,14 @@ the job is forgotten until that `Start`.
 
 from __future__ import annotations
 
-import itertools
 import os
 import signal
 import subprocess
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+import trio
 
 from flux_trio.process.console import STDERR
 from flux_trio.shell.files import open_streams
@@ -35,8 +34,8 @@ from flux_trio.shell.job_cgroups import JobCgroups, Place
 from flux_trio.shell.leftovers import Leftovers
 from flux_trio.shell.limits import limiting
 from flux_trio.shell.orphans import Orphans, name_of_host
+from flux_trio.shell.outputs import AT_ONCE_BYTES_MAX, Outputs
 from flux_trio.shell.protocol import (
-    JOBS_NAME,
     STREAMS,
     Done,
     Failure,
@@ -46,7 +45,6 @@ from flux_trio.shell.protocol import (
     Start,
     Started,
     Task,
-    TaskSize,
     Unknown,
     output_name,
 )
@@ -55,28 +53,34 @@ from flux_trio.shell.records import (
     Accepted,
     Ended,
     Failed,
+    FileSum,
     Launched,
     Line,
-    append_record,
-    create_record,
+    Record,
+    Written,
     jobid_of,
-    read_record,
+    record_name,
     remove,
 )
 from flux_trio.shell.shortage import ShortageError, describe_shortage, is_shortage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
+
+    from flux_trio.process.private import PrivateDirectory
 
 
 class ShellJobs:
-    """The jobs of one directory that are not acknowledged."""
+    """The jobs of one `directory` that are not acknowledged; `files` is `jobs/` in it."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, files: PrivateDirectory) -> None:
         self.inputs = JobInputs()
         self.cgroups = JobCgroups(name_of_host(directory))
-        self._directory = str(directory)
+        self._files = files
+        self._outputs = Outputs(files)
         self._jobs: dict[int, ShellJob] = {}
+        self._records: dict[int, Record] = {}  # of these jobs
         self._children: dict[int, Process] = {}
         self._tasks: dict[int, int] = {}  # process id → job, including ended tasks
         self._orphans = Orphans(directory)
@@ -92,17 +96,24 @@ class ShellJobs:
     def recover(self) -> list[Process]:
         """Read every record; return the processes of an earlier host that still run."""
         launched: list[tuple[Place, int]] = []
-        for path in Path(self._directory, JOBS_NAME).glob(f"*{RECORD_SUFFIX}"):
-            jobid = jobid_of(path)
-            try:
-                lines = None if jobid is None else read_record(path)
-            except OSError as error:
-                STDERR.write(f"{path}: {error.strerror}")
-                lines = None
-            if jobid is None or lines is None:
-                STDERR.write(f"ignored {path}: it is not the record of a job")
+        for name in self._files.names():
+            if not name.endswith(RECORD_SUFFIX):
                 continue
+            jobid = jobid_of(name)
+            lines = None
+            try:
+                if jobid is not None:
+                    record = Record(self._files, jobid)
+                    lines = record.read()
+            except OSError as error:
+                STDERR.write(f"{error.filename}: {error.strerror}")
+            if jobid is None or lines is None:
+                STDERR.write(f"ignored {self._files.path}/{name}: it is not the record of a job")
+                continue
+            if record.damage:
+                STDERR.write(record.damage)
             job = self._jobs[jobid] = ShellJob(jobid)
+            self._records[jobid] = record
             job.is_adopted = True
             for line in lines:
                 job.apply(line)
@@ -127,7 +138,8 @@ class ShellJobs:
                     Done(request.id, STATUS_NOT_EXECUTED, len(request.tasks)),
                 ]
             except OSError as error:
-                text = describe_shortage(error, [self._record(request.id)])
+                path = f"{self._files.path}/{record_name(request.id)}"
+                text = describe_shortage(error, [path])
                 return [Postponed(request.id, text)]
         elif not job.is_waiting:
             return self.describe(request.id)
@@ -147,7 +159,13 @@ class ShellJobs:
         if job is None:
             return [Unknown(jobid)]
         started = Started(jobid, job.failure)
-        return [started, self._done(job)] if job.is_over else [started]
+        if not job.is_over:
+            return [started]
+        if self._has_much_output(job):
+            self._clear_later(job)
+            return [started]
+        self._outputs_read(job, *self._read(job))
+        return [started, self._done(job)]
 
     def signal(self, jobid: int, signum: int) -> None:
         """Send a signal to every process group of a job."""
@@ -210,6 +228,13 @@ class ShellJobs:
         """
         return await self.cgroups.kill(job.id) or self._leftovers.kill(job, self._children)
 
+    async def read_outputs(self, job: ShellJob) -> None:
+        """Read the output of a job that has no process left; call `cleared` after it."""
+        if self._has_much_output(job):
+            self._outputs_read(job, *await trio.to_thread.run_sync(self._read, job))
+        else:
+            self._outputs_read(job, *self._read(job))
+
     def cleared(self, job: ShellJob) -> list[ShellNotice]:
         """End a job that has no process left."""
         job.is_clearing = False
@@ -219,7 +244,9 @@ class ShellJobs:
 
     def _clear(self, job: ShellJob) -> list[ShellNotice]:
         with suppress(OSError):
-            if not (self.cgroups.left(job.id) or self._leftovers.kill(job, self._children)):
+            is_left = self.cgroups.left(job.id) or self._leftovers.kill(job, self._children)
+            if not (is_left or self._has_much_output(job)):
+                self._outputs_read(job, *self._read(job))
                 return self.cleared(job)
         self._clear_later(job)
         return []
@@ -244,8 +271,10 @@ class ShellJobs:
     def _accept(self, request: Start) -> ShellJob:
         """Create a job without launched tasks. Raises OSError if its record cannot be created."""
         accepted = Accepted(len(request.tasks))
-        create_record(self._record(request.id), accepted)
+        record = Record(self._files, request.id)
+        record.create(accepted)
         job = self._jobs[request.id] = ShellJob(request.id)
+        self._records[request.id] = record
         job.apply(accepted)
         return job
 
@@ -253,9 +282,10 @@ class ShellJobs:
         del self._jobs[job.id]
         for pid in [pid for pid in job.pids if self._tasks.get(pid) == job.id]:
             del self._tasks[pid]
-        for taskid, stream in itertools.product(range(job.ntasks), STREAMS):
-            remove(self._output_path(job.id, taskid, stream))
-        remove(self._record(job.id))  # last: the job exists as long as its record
+        self._outputs.remove(job.id, job.ntasks)
+        remove(
+            self._files, self._records.pop(job.id).name
+        )  # last: the job exists as long as its record
 
     def _launch_missing(self, job: ShellJob, request: Start) -> list[ShellNotice]:
         """Launch tasks in order until one fails or has to wait; return the job's state."""
@@ -289,12 +319,13 @@ class ShellJobs:
     def _launch(self, job: ShellJob, request: Start, task: Task) -> bool:
         """Launch one task; return False if it failed. Raises ShortageError if it has to wait."""
         argv = task.argv or request.argv
-        own = {stream: self._output_path(job.id, task.taskid, stream) for stream in STREAMS}
+        own = {stream: output_name(job.id, task.taskid, stream) for stream in STREAMS}
+        paths = [f"{self._files.path}/{name}" for name in own.values()]
         emptied = None if request.append else job.emptied
         try:
             with (
                 self.inputs.pipe(job.id, task.taskid, wanted=request.input) as pipe,
-                open_streams(own, task.files, request.cwd, emptied, pipe) as files,
+                open_streams(self._files, own, task.files, request.cwd, emptied, pipe) as files,
                 self._on_cores(task.cores),
             ):
                 stdin, stdout, stderr = files
@@ -309,8 +340,8 @@ class ShellJobs:
                     preexec_fn=limiting(request.limits),
                 )
         except OSError as error:
-            if is_shortage(error, own.values(), argv[0], has_limits=bool(request.limits)):
-                raise ShortageError(describe_shortage(error, own.values())) from None
+            if is_shortage(error, paths, argv[0], has_limits=bool(request.limits)):
+                raise ShortageError(describe_shortage(error, paths)) from None
             is_missing = isinstance(error, FileNotFoundError) and error.filename == argv[0]
             status = STATUS_NOT_FOUND if is_missing else STATUS_NOT_EXECUTED
             self._note(job, Failed(task.taskid, status, f"{error.filename}: {error.strerror}"))
@@ -356,38 +387,34 @@ class ShellJobs:
             for taskid in set(range(max(job.ntasks, 1))) - known:
                 self._note(job, Ended(taskid, None))
 
+    def _has_much_output(self, job: ShellJob) -> bool:
+        return self._outputs.nbytes(job.id, job.ntasks) > AT_ONCE_BYTES_MAX
+
+    def _read(self, job: ShellJob) -> tuple[list[FileSum], list[str]]:
+        """Return what the job has written, and what is wrong with it if that was noted before."""
+        if job.written is None:
+            return self._outputs.sums(job.id, job.ntasks), []
+        return job.written, self._outputs.damage(job.id, job.written)
+
+    def _outputs_read(self, job: ShellJob, written: list[FileSum], damage: list[str]) -> None:
+        if job.written is None:
+            self._note(job, Written(written))
+        if damage:
+            STDERR.write("\n".join(damage))
+        job.damage = damage
+
     def _done(self, job: ShellJob) -> Done:
-        return Done(job.id, job.status, job.ntasks, job.lost, self._sizes(job))
-
-    def _sizes(self, job: ShellJob) -> list[TaskSize]:
-        sizes = []
-        for taskid in range(job.ntasks):
-            stdout, stderr = (self._size(job, taskid, stream) for stream in STREAMS)
-            if stdout or stderr:
-                sizes.append(TaskSize(taskid, stdout, stderr))
-        return sizes
-
-    def _size(self, job: ShellJob, taskid: int, stream: str) -> int:
-        try:
-            return os.stat(self._output_path(job.id, taskid, stream)).st_size  # noqa: PTH116
-        except OSError:  # it is missing or unreadable
-            return 0
+        of_record = self._records[job.id].damage
+        damage = [of_record, *job.damage] if of_record else job.damage
+        return Done(job.id, job.status, job.ntasks, job.lost, job.sizes(), damage)
 
     def _note(self, job: ShellJob, line: Line) -> None:
         """Append `line` to the record, then apply it in memory."""
         try:
-            append_record(self._record(job.id), line)
+            self._records[job.id].append([line])
         except OSError as error:  # a full disk must not end the other jobs
             STDERR.write(f"job {job.id}: cannot record {line}: {error}")
         job.apply(line)
-
-    # Paths are text: a job needs about 15, and each Path takes as long as its file to open.
-
-    def _record(self, jobid: int) -> str:
-        return f"{self._directory}/{JOBS_NAME}/{jobid}{RECORD_SUFFIX}"
-
-    def _output_path(self, jobid: int, taskid: int, stream: str) -> str:
-        return f"{self._directory}/{output_name(jobid, taskid, stream)}"
 
 
 def _ended_child() -> int | None:

@@ -32,8 +32,8 @@ _LENGTH_BYTES: Final = 4
 
 
 def output_name(jobid: int, taskid: int, stream: str) -> str:
-    """Return the path of a task's output below the shell host's directory."""
-    return f"{JOBS_NAME}/{jobid}.{taskid}.{_SUFFIX[stream]}"
+    """Return the name of the file with a task's output, in `JOBS_NAME` of the host's directory."""
+    return f"{jobid}.{taskid}.{_SUFFIX[stream]}"
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -139,7 +139,8 @@ class Done(msgspec.Struct, frozen=True, tag=True):
     """All processes of a job have ended.
 
     `status` is the greatest wait(2) status of its tasks; `lost` are the tasks that ended while no
-    shell host was there to reap them. `sizes` leaves out tasks without output.
+    shell host was there to reap them. `sizes` leaves out tasks without output. `damage` names the
+    files of the job that are not as the host has written them, and says what is wrong.
     """
 
     id: int
@@ -147,6 +148,7 @@ class Done(msgspec.Struct, frozen=True, tag=True):
     ntasks: int
     lost: list[int] = []
     sizes: list[TaskSize] = []
+    damage: list[str] = []
 
 
 class Fed(msgspec.Struct, frozen=True, tag=True):

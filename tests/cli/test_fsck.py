@@ -32,7 +32,9 @@ def test_directory_is_checked_damaged_refused_and_repaired(tmp_path: Path) -> No
         )
     code, out, err = fsck("--statedir", tmp_path)
     assert (code, err) == (0, "")
-    assert out.endswith(" keys, and 0 changes in the journal; nothing is damaged\n")
+    assert out.endswith(
+        " 0 changes in the journal, and 0 jobs of the shell host; nothing is damaged\n"
+    )
 
     before = file.read_bytes()
     at = before.index(b'"name":"clean"')

@@ -393,6 +393,15 @@ def test_end_that_no_shell_host_saw_is_an_exception() -> None:
     assert finish == ("finish", 256)
 
 
+def test_files_that_were_changed_are_an_exception_that_names_them() -> None:
+    script = ExecScript()
+    script.started(7, jobspec())
+    damage = ["/s/jobs/7.record: line 3: expected 5, got 6", "/s/jobs/7.0.out: expected 1 byte"]
+    (exception, finish, _) = told(script(Done(7, 0, 1, damage=damage)))
+    assert exception == ("exception", 0, "exec", f"damaged: {damage[0]}; {damage[1]}")
+    assert finish == ("finish", 0)
+
+
 # The shell host comes and goes
 
 

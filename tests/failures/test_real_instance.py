@@ -12,7 +12,7 @@ from typing import IO
 
 import pytest
 
-from tests.support.instance import RunningInstance, running_instance, until
+from tests.support.instance import RunningInstance, flux_trio, running_instance, until
 from tests.support.shell import hosts
 
 pytestmark = pytest.mark.real
@@ -140,3 +140,37 @@ def test_shell_host_that_is_killed_leaves_its_jobs_and_the_next_one_sees_their_e
         assert [len(re.findall(rf" {name}\b", log)) for name in ("start", "finish")] == [1, 1]
         assert 'severity=0 note="task 0: end not seen: its shell host was killed' in log
     assert started.read_text() == "x\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("{}.record", b'["ended",0,1280]', b'["ended",0,0]'),
+        ("{}.0.out", b"well", b"wall"),
+    ],
+)
+def test_file_of_a_job_that_is_changed_while_all_is_down_is_named_in_an_exception(
+    tmp_path: Path, file: str, old: bytes, new: bytes
+) -> None:
+    statedir, go = tmp_path / "state", tmp_path / "go"
+    wait = f"echo well; until [ -e {go} ]; do sleep 0.02; done; exit 5"
+    with running_instance(statedir) as instance:
+        jobid = instance.ok("submit", "sh", "-c", wait).strip()
+        instance.ok("job", "wait-event", "-q", jobid, "start")
+        number = instance.ok("job", "id", "--to=dec", jobid).strip()
+        path = statedir / "shell" / "jobs" / file.format(number)
+        assert instance.stop(signal.SIGKILL) == -signal.SIGKILL
+        go.touch()
+        record = path.with_name(f"{number}.record")
+        until(lambda: b'["written"' in record.read_bytes())
+        (host,) = hosts(statedir / "shell")
+        os.kill(host, signal.SIGKILL)
+    path.write_bytes(path.read_bytes().replace(old, new))
+    checked = flux_trio("fsck", "--statedir", statedir)
+    assert checked.returncode == 1
+    (damage,) = checked.stdout.splitlines()
+    assert damage.startswith(f"{path}: ")
+    with running_instance(statedir) as instance:
+        instance.ok("job", "wait-event", "-q", jobid, "clean")
+        assert instance.ok("jobs", "-n", "-o", "{result}", jobid).strip() == "FAILED"
+        assert f'note="damaged: {damage}"' in instance.ok("job", "eventlog", jobid)

@@ -34,7 +34,7 @@ from flux_trio.shell.records import (
     Launched,
     Line,
     encode_record,
-    read_record,
+    parse_record,
 )
 from tests.support.cgroups import cgroup_of, limited_to, why_none
 from tests.support.shell import (
@@ -83,7 +83,8 @@ def orphan() -> int:
 
 def cgroups_of(directory: Path, jobid: int) -> list[str]:
     """As the record of the job names them."""
-    lines = read_record(directory / JOBS_NAME / f"{jobid}{RECORD_SUFFIX}")
+    data = (directory / JOBS_NAME / f"{jobid}{RECORD_SUFFIX}").read_bytes()
+    lines = parse_record(jobid, data).lines
     return [line.cgroup for line in lines if isinstance(line, Launched)]
 
 
@@ -350,7 +351,7 @@ def of_earlier_host(directory: Path, home: Path) -> Path:
 
 def record(directory: Path, jobid: int, *lines: Line) -> None:
     (directory / JOBS_NAME).mkdir(parents=True, exist_ok=True)
-    (directory / JOBS_NAME / f"{jobid}{RECORD_SUFFIX}").write_bytes(encode_record(lines))
+    (directory / JOBS_NAME / f"{jobid}{RECORD_SUFFIX}").write_bytes(encode_record(jobid, lines))
 
 
 @pytest.mark.parametrize(("ended", "running"), [(1, 2), (2, 1)])

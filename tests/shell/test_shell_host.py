@@ -591,14 +591,6 @@ async def test_launch_that_was_cut_short_is_not_repeated(directory: Path) -> Non
         assert shell.output(1) == ""
 
 
-async def test_record_that_is_damaged_is_read_as_far_as_it_goes(directory: Path) -> None:
-    (directory / "jobs").mkdir(parents=True)
-    (directory / "jobs" / "1.record").write_text('["accepted",2]\n["ended",0,512]\n["end')
-    async with open_shell(directory) as shell:
-        done = await shell.run(1, "never")
-        assert (done.status, done.lost) == (512, [1])
-
-
 def test_it_is_up_at_once() -> None:
     """The first job waits for it: it imports no jobspecs."""
     code = "import sys, flux_trio.shell.host\nprint('flux_trio.formats' in sys.modules)"

@@ -14,7 +14,16 @@ import trio
 
 from flux_trio.cores.exec.vocabulary import ShellConnected, ShellInput, ShellLost
 from flux_trio.services.shell_client import ShellClient
-from flux_trio.shell.protocol import Ack, Done, ShellRequest, Start, Started, Task, output_name
+from flux_trio.shell.protocol import (
+    JOBS_NAME,
+    Ack,
+    Done,
+    ShellRequest,
+    Start,
+    Started,
+    Task,
+    output_name,
+)
 
 TEST_S_MAX = 300.0  # only what hangs takes so long, however busy the machine is
 MARK = "FLUX_TRIO_TEST_DIRECTORY"  # in the environment of every task
@@ -78,7 +87,7 @@ class Shell:
 
     def output(self, jobid: int, taskid: int = 0, stream: str = "stdout") -> str:
         """What a task has written."""
-        path = self.directory / output_name(jobid, taskid, stream)
+        path = self.directory / JOBS_NAME / output_name(jobid, taskid, stream)
         return path.read_text() if path.exists() else ""
 
     def forget(self, *jobids: int) -> None:

@@ -196,6 +196,8 @@ class RealJobs(Part):
                 job,
                 f"task {tasks}: end not seen: its shell host was killed while it ran",
             )
+        if notice.damage:
+            self._starts.exception(job, f"damaged: {'; '.join(notice.damage)}")
         self._storing.begin(job)
 
     # Time limit and signals

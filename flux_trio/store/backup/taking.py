@@ -7,12 +7,14 @@ is one that the shell host of a restored directory does not know, so that it doe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from flux_trio.jobtap.loading import PLUGINS_DIRECTORY
+from flux_trio.process.private import make_directory, read_private
 from flux_trio.shell.job import STATUS_LOST
 from flux_trio.shell.protocol import JOBS_NAME, SHELL_DIRECTORY
 from flux_trio.shell.records import (
@@ -20,9 +22,12 @@ from flux_trio.shell.records import (
     Accepted,
     Ended,
     Failed,
+    Launched,
     Line,
+    Written,
     encode_record,
-    read_record,
+    jobid_of,
+    parse_record,
 )
 from flux_trio.store.backup.files import (
     check_room,
@@ -79,19 +84,30 @@ def _copy_files(statedir: Path, directory: Path) -> None:
 
 
 def _copy_jobs(jobs: Path, target: Path) -> None:
-    target.parent.mkdir(mode=0o700)
-    target.mkdir(mode=0o700)
-    for path in sorted(jobs.iterdir()):
-        if path.suffix != RECORD_SUFFIX:
-            copy_file(path, target / path.name)
-            continue
-        try:
-            lines = read_record(path)
-        except FileNotFoundError:
-            continue  # the job's end is stored
-        write_file(target / path.name, encode_record(without_processes(lines)))
+    make_directory(target.parent)
+    make_directory(target)
+    # Records first: after a record that says what a job has written, its output does not change.
+    names = sorted(path.name for path in jobs.iterdir())
+    copied = set()
+    for name in names:
+        jobid = jobid_of(name) if name.endswith(RECORD_SUFFIX) else None
+        if jobid is not None:
+            with suppress(FileNotFoundError):  # the job's end is stored
+                data = read_private(jobs / name)
+                write_file(target / name, _record_to_keep(jobid, data))
+                copied.add(str(jobid))
+    for name in names:
+        if name.partition(".")[0] in copied and not name.endswith(RECORD_SUFFIX):
+            copy_file(jobs / name, target / name)
     sync_directory(target)
     sync_directory(target.parent)
+
+
+def _record_to_keep(jobid: int, data: bytes) -> bytes:
+    """Return the record of a job for a backup; what is damaged in it stays damaged."""
+    found = parse_record(jobid, data)
+    rest = data[found.size :] if found.problem else b""
+    return encode_record(jobid, without_processes(found.lines)) + rest
 
 
 def without_processes(lines: Iterable[Line]) -> list[Line]:
@@ -106,6 +122,7 @@ def without_processes(lines: Iterable[Line]) -> list[Line]:
     kept += [line for line in lines if isinstance(line, Failed | Ended)]
     has_failed = any(isinstance(line, Failed) for line in lines)
     known = {line.taskid for line in lines if isinstance(line, Failed | Ended)}
-    launched = {line.taskid for line in lines if not isinstance(line, Accepted)}
+    launched = {line.taskid for line in lines if isinstance(line, Launched)}
     running = launched - known if has_failed else set(range(ntasks)) - known
-    return [*kept, *(Ended(taskid, STATUS_LOST) for taskid in sorted(running))]
+    kept += [Ended(taskid, STATUS_LOST) for taskid in sorted(running)]
+    return [*kept, *(line for line in lines if isinstance(line, Written))]

@@ -58,8 +58,8 @@ def test_copy_that_runs_beside_its_original_starts_no_job_twice(tmp_path: Path) 
         )  # fmt: skip
         checked = flux_trio("fsck", "--statedir", backup).stdout
         found = re.fullmatch(
-            rf"{backup}/state.sqlite: (\d+) keys, and (\d+) changes in the journal; "
-            "nothing is damaged\n",
+            rf"{backup}/state.sqlite: (\d+) keys, (\d+) changes in the journal, "
+            r"and (\d+) jobs of the shell host; nothing is damaged\n",
             checked,
         )
         assert found is not None, checked
