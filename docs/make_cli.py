@@ -29,7 +29,11 @@ INTRODUCTION: Final = """\
 
 Job ids are taken in every form of RFC 19 but emoji: `ƒuZZybuNNy` (or `fuZZybuNNy`), decimal,
 `0x` hexadecimal, dotted hexadecimal, mnemonic words and KVS path. Durations are in Flux Standard
-Duration (RFC 23): `30`, `1.5h`, `100ms`.
+Duration (RFC 23): `30`, `1.5h`, `100ms`. Ids are printed with f in place of ƒ in a
+locale that is not UTF-8, or if FLUX_F58_FORCE_ASCII is set.
+
+Words and names of files are bytes. Those of a jobspec or of a message, such as a reason, have to be
+UTF-8 in any locale, and so has the path of a state directory: others are refused, by name.
 
 What fails is told in one line on standard error, `flux-trio COMMAND: ERROR: text`, with exit
 code 1; wrong usage has exit code 2. Ctrl-C ends a command by SIGINT, which is 130 to a shell,

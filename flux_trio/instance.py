@@ -40,7 +40,7 @@ from flux_trio.client import SOCKET_FILE, TOKEN_VARIABLE, URI_VARIABLE
 from flux_trio.clock import Clock, Steps, wait_s_max
 from flux_trio.config import Config
 from flux_trio.cores.job_manager.requests.admissions import User
-from flux_trio.formats import Idset, ResourceSet
+from flux_trio.formats import Idset, ResourceSet, check_utf8
 from flux_trio.jobtap import Plugin, PluginError, search_path
 from flux_trio.jobtap.builtins import Lifetime, builtin_plugins
 from flux_trio.messages import (
@@ -278,8 +278,11 @@ async def open_instance(config: Config, given: Surroundings) -> AsyncIterator[In
     """Run an instance during the block.
 
     Raises in an exception group: ModuleNotStarted or another error of the start before the block
-    begins; ModuleCrashed if an essential module ends during it.
+    begins; ModuleCrashed if an essential module ends during it. Raises FormatError if the path of
+    the state directory is not UTF-8: jobs have it in their environment.
     """
+    if given.statedir is not None:
+        check_utf8(str(given.statedir), "statedir")
     async with trio.open_nursery() as nursery:
         instance = Instance(config, given, nursery)
         try:

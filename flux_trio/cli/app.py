@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import signal
@@ -16,7 +17,7 @@ import click
 
 from flux_trio._version import __version__
 from flux_trio.process.collector import IMPORTING, collecting_at
-from flux_trio.process.console import fill_standard_descriptors
+from flux_trio.process.console import UTF8_MODE, fill_standard_descriptors
 
 COMMANDS: Final = (
     "start",
@@ -71,10 +72,12 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
-    def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Read the arguments and run the command."""
+    def main(self, args: Any = None, *more: Any, **kwargs: Any) -> Any:
+        """Read the arguments, by default those of this process, and run the command."""
+        if args is None:
+            _begin_again_in_utf8()
         with collecting_at(IMPORTING):
-            return super().main(*args, **kwargs)
+            return super().main(args, *more, **kwargs)
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         """Read the options; `--help` and `--version` write their output here."""
@@ -126,7 +129,19 @@ def _output_refused() -> Iterator[None]:
     except OSError as error:
         from flux_trio.cli.errors import CommandError
 
+        if error.errno == errno.ENOENT and error.filename is None:  # only getcwd(2) says this
+            raise CommandError("the current directory is gone: change to another") from None
         raise CommandError(f"{error.filename or 'standard output'}: {error.strerror}") from None
+
+
+def _begin_again_in_utf8() -> None:
+    """Run this process in UTF-8 mode if its locale has another encoding.
+
+    The words of a job's command and its variables travel as UTF-8, and the files that we read are
+    UTF-8, in each locale. Python's own mode for this can only be chosen before it starts.
+    """
+    if sys.getfilesystemencoding() != "utf-8":
+        os.execv(sys.executable, [sys.executable, *UTF8_MODE, *sys.orig_argv[1:]])
 
 
 def _open_closed_streams() -> None:

@@ -20,10 +20,11 @@ import click
 from flux_trio.cli.endings import exit_code, how_it_ended
 from flux_trio.cli.errors import complain, remark, sole_error
 from flux_trio.cli.events import event_text
+from flux_trio.cli.jobids import shown_id
 from flux_trio.cli.output import Labels, show_output, standard_outputs
 from flux_trio.cli.standard_input import StandardInput
 from flux_trio.cli.status_line import StatusLine, is_interactive
-from flux_trio.formats import Event, format_fluid, parse_event, printable
+from flux_trio.formats import Event, parse_event, printable
 from flux_trio.messages import FluxError, topics
 from flux_trio.protocols import JobEvent
 
@@ -99,7 +100,7 @@ class _Attachment:
     async def follow(self) -> None:
         """Show the job's output and its exceptions until it is over."""
         watch = {"id": self._id, "path": "eventlog"}
-        waits = StatusLine(format_fluid(self._id, "f58")) if is_interactive() else None
+        waits = StatusLine(shown_id(self._id)) if is_interactive() else None
         async with (
             anyio.create_task_group() as outputs,
             self._client.stream(
@@ -137,7 +138,7 @@ class _Attachment:
         elif event.name == JobEvent.EXCEPTION:
             click.echo(
                 f"{event.timestamp - self._begun:.3f}s: job.exception "
-                f"{format_fluid(self._id, 'f58')} type={printable(context['type'])} "
+                f"{shown_id(self._id)} type={printable(context['type'])} "
                 f"severity={context['severity']} {printable(context.get('note', ''))}",
                 err=True,
             )

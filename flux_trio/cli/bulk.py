@@ -17,11 +17,12 @@ import anyio.abc
 import click
 
 from flux_trio.cli.errors import CommandError
+from flux_trio.cli.jobids import shown_id
 from flux_trio.cli.output import Outputs, into, standard_outputs
 from flux_trio.cli.replacing import replaced
 from flux_trio.cli.submit_options import make_jobspec
 from flux_trio.cli.watching import AT_ONCE, Watcher, progress_bar
-from flux_trio.formats import Idset, apply_update, format_fluid
+from flux_trio.formats import Idset, apply_update
 from flux_trio.messages import FluxError
 
 if TYPE_CHECKING:
@@ -195,7 +196,7 @@ class _Bulk:
                 self._refuse(job, error, outputs)
                 continue
             if not self._wishes.quiet:
-                outputs.line(format_fluid(jobid, "f58"))
+                outputs.line(shown_id(jobid))
             if self._wishes.watches:
                 watches.start_soon(self._watch, jobid, outputs, limit)
             elif self._progress is not None:

@@ -8,6 +8,7 @@ from flux_trio.cli.errors import CommandError
 from flux_trio.cli.job_query import JobQuery
 from flux_trio.cli.session import with_client
 from flux_trio.formats import FluidForm, format_fluid
+from flux_trio.process.console import id_form
 from flux_trio.protocols import ACTIVE
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ PATIENCE_S: Final = 1.0  # the user waits at the keyboard
 
 def active_jobids(incomplete: str) -> list[tuple[str, str]]:
     """Return ids that begin with `incomplete` and their jobs' names; [] if no instance answers."""
-    form: FluidForm = "f58" if incomplete[:1] in ("", "ƒ") else "f58plain"
+    form: FluidForm = "f58plain" if incomplete.startswith("f") else id_form()
     query = JobQuery(states=int(ACTIVE), userid=None, count=OFFERED_MAX)
 
     async def fetch(client: Client) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from flux_trio.cli.errors import CommandError, complain
-from flux_trio.formats import format_fluid
+from flux_trio.cli.jobids import shown_id
 from flux_trio.messages import FluxError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ async def call_each(
             calls.start_soon(call, jobid)
     for jobid in jobids:
         if jobid in refused:
-            complain(f"{format_fluid(jobid, 'f58')}: {refused[jobid]}")
+            complain(f"{shown_id(jobid)}: {refused[jobid]}")
     return int(bool(refused))
 
 
@@ -46,4 +46,4 @@ def about(jobid: int) -> Iterator[None]:
     try:
         yield
     except FluxError as error:
-        raise CommandError(f"{format_fluid(jobid, 'f58')}: {error}") from None
+        raise CommandError(f"{shown_id(jobid)}: {error}") from None

@@ -15,6 +15,7 @@ from string import Template
 from typing import Final
 
 from flux_trio.client import TOKEN_VARIABLE, URI_VARIABLE
+from flux_trio.formats import is_utf8
 
 # A job does not inherit how this command reached the instance. A token is a secret, and a jobspec
 # is stored and shown to every user who may see the job. A job finds its instance by
@@ -33,7 +34,7 @@ def job_environment(
     current = {
         name: value
         for name, value in current.items()
-        if name not in PRIVATE and _is_text(f"{name}{value}")
+        if name not in PRIVATE and is_utf8(f"{name}{value}")
     }
     environment, templates = dict(current), {}
     for rule in _all_rules(rules):
@@ -52,15 +53,6 @@ def job_environment(
     return environment, templates
 
 
-def _is_text(text: str) -> bool:
-    """Whether the text is UTF-8: Python decodes any other byte to a lone surrogate."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _all_rules(rules: Iterable[str]) -> Iterator[str]:
     for rule in rules:
         if not rule.startswith("^"):
@@ -68,9 +60,11 @@ def _all_rules(rules: Iterable[str]) -> Iterator[str]:
             continue
         path = Path(rule[1:]).expanduser()
         try:
-            lines = path.read_text().splitlines()
+            lines = path.read_text(encoding="utf-8").splitlines()
         except OSError as error:
             raise ValueError(f"{path}: {error.strerror}") from None
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}: expected UTF-8: {error}") from None
         yield from (line.strip() for line in lines if line.strip() and line[0] != "#")
 
 

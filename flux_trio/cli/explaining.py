@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from flux_trio.cli.dates import local_time
+from flux_trio.cli.jobids import shown_id
 from flux_trio.editions.explaining import Explained, Holder, Place
-from flux_trio.formats import format_fluid
 from flux_trio.messages import Errno, FluxError, Response, expect_payload, topics
 from flux_trio.protocols import URGENCY_EXPEDITE, URGENCY_HOLD, JobState
 
@@ -52,7 +52,7 @@ async def add_explanations(client: Client, records: Iterable[dict[str, Any]], no
 
 def lines(explained: Explained, now: float) -> Iterator[str]:
     """Yield the text about a job; `now` is in seconds since the Unix epoch."""
-    name, state = format_fluid(explained.id, "f58"), explained.state
+    name, state = shown_id(explained.id), explained.state
     is_ranked = JobState[state] & ~(JobState.NEW | JobState.DEPEND | JobState.PRIORITY)
     ranked = f" with priority {explained.priority}" if is_ranked else ""
     yield f"{name} is in {state}{ranked}."
@@ -86,7 +86,7 @@ def _place_text(place: Place) -> str:
     where = f"place {place.place} of {place.pending} in the queue, policy {place.policy}"
     if not place.ahead:
         return where
-    names = ", ".join(format_fluid(jobid, "f58") for jobid in place.ahead)
+    names = ", ".join(shown_id(jobid) for jobid in place.ahead)
     further = place.place - 1 - len(place.ahead)
     return f"{where}, behind {names}" + (f" and {further} more" if further else "")
 
@@ -94,7 +94,7 @@ def _place_text(place: Place) -> str:
 def _holders_text(holders: list[Holder], now: float) -> str:
     if not holders:
         return ""
-    names = [f"{format_fluid(each.id, 'f58')} {_until(each.end, now)}" for each in holders]
+    names = [f"{shown_id(each.id)} {_until(each.end, now)}" for each in holders]
     return f"; they are held by {', '.join(names)}"
 
 

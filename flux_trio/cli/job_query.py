@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from flux_trio.cli.errors import complain
+from flux_trio.cli.jobids import shown_id
 from flux_trio.cli.values import STATES
-from flux_trio.formats import FormatError, Hostlist, Idset, format_fluid
+from flux_trio.formats import FormatError, Hostlist, Idset
 from flux_trio.messages import USERID_UNKNOWN, FluxError, topics
 from flux_trio.protocols import JobState
 
@@ -95,7 +96,7 @@ async def fetch_named(client: Client, jobids: Iterable[int]) -> list[Record]:
         try:
             found.append((await client.call(topics.LIST_ID, {"id": jobid}))["job"])
         except FluxError as error:
-            complain(f"{format_fluid(jobid, 'f58')}: {error}")
+            complain(f"{shown_id(jobid)}: {error}")
     return found
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final, get_args
 from flux_trio.cli.columns import short_duration
 from flux_trio.cli.dates import local_time
 from flux_trio.cli.job_query import RESULTS
+from flux_trio.cli.jobids import shown_id
 from flux_trio.cli.named_formats import NamedFormat
 from flux_trio.cli.nested import address_in
 from flux_trio.formats import FluidForm, format_fluid
@@ -192,7 +193,7 @@ class JobRow(Mapping[str, object]):
             if not key.startswith("exception_") and (key != "expiration" or value)
         }
         computed: dict[str, object] = {
-            "jobid": format_fluid(self.record["id"], "f58"),
+            "jobid": shown_id(self.record["id"]),
             "state": self.state.name,
             "result": self.result(0),
             "username": self["username"],
@@ -237,6 +238,8 @@ def _exit_reason(code: int | str) -> str:
 
 
 def _jobid(form: FluidForm) -> Callable[[JobRow], object]:
+    if form == "f58":
+        return lambda row: shown_id(row.record["id"])
     return lambda row: format_fluid(row.record["id"], form)
 
 

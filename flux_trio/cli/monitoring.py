@@ -7,7 +7,6 @@ come back as entries of the log, possibly some time later.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from fcntl import F_SETPIPE_SZ, fcntl
@@ -18,6 +17,7 @@ import trio
 
 from flux_trio.cli.monitor_process import encode_records
 from flux_trio.messages import Level
+from flux_trio.process.console import own_command
 from flux_trio.trace import Record
 
 WAITING_BYTES_MAX: Final = 1 << 28
@@ -35,7 +35,7 @@ PIPE_BYTES: Final = 1 << 20
 FINISH_S_MAX: Final = 60.0
 """Seconds that the monitor may go on after the instance has ended."""
 
-COMMAND: Final = (sys.executable, "-m", "flux_trio.cli.monitor_process")
+COMMAND: Final = own_command("flux_trio.cli.monitor_process")
 NAME: Final = "monitor"
 
 Report = Callable[[int, str, str], None]

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from flux_trio.cli.errors import CommandError
 from flux_trio.cli.job_query import userid_or_own
+from flux_trio.cli.jobids import shown_id
 from flux_trio.cli.session import with_client
 from flux_trio.client import URI_VARIABLE
-from flux_trio.formats import format_fluid
 from flux_trio.messages import USERID_UNKNOWN
 from flux_trio.protocols import JobState
 
@@ -59,7 +59,7 @@ class Recursion:
             uri = address_in(record)
             mine = self.own in (None, record["userid"])
             if uri and mine and record["state"] == JobState.RUN:
-                yield format_fluid(record["id"], "f58"), uri
+                yield shown_id(record["id"]), uri
 
     def _fetch(self, path: tuple[str, ...], uri: str) -> Nested:
         async def ask(client: Client) -> Nested:

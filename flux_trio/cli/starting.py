@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from flux_trio.client import BACKUP_FILE, INSIDE_VARIABLE, STARTING_FILE, STATEDIR_VARIABLE
+from flux_trio.formats import is_utf8
 
 OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 DEFAULT_SHELL: Final = "/bin/sh"
@@ -54,8 +55,11 @@ def state_directory(given: Path | None, default: Path | None) -> Iterator[tuple[
         with tempfile.TemporaryDirectory(
             prefix="flux-trio-", ignore_cleanup_errors=True
         ) as temporary:  # the shell host may still write in it
+            _check_name(Path(temporary))
             yield Path(temporary), False
         return
+    directory = directory.absolute()
+    _check_name(directory)
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -70,7 +74,16 @@ def state_directory(given: Path | None, default: Path | None) -> Iterator[tuple[
     if (directory / BACKUP_FILE).exists():
         text = f"{directory} is a backup: `flux-trio restore {directory} NEW` makes a copy to start"
         raise StartError(text)
-    yield directory.absolute(), True
+    yield directory, True
+
+
+def _check_name(directory: Path) -> None:
+    """Refuse a name that cannot be told to jobs, in whose environment it is text."""
+    if not is_utf8(str(directory)):
+        raise StartError(
+            f"{directory}: expected a state directory whose path is UTF-8: name another by "
+            f"--statedir or {STATEDIR_VARIABLE}, or if it is temporary by TMPDIR"
+        )
 
 
 @contextmanager

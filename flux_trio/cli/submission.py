@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -16,8 +16,10 @@ from flux_trio.cli.environment import job_environment
 from flux_trio.cli.job_shape import JobShape
 from flux_trio.cli.resource_limits import job_limits
 from flux_trio.cli.values import read_time, read_time_limit, read_urgency, read_warning_signal
-from flux_trio.formats import LESS_DEEP, Jobspec, parse_dependency_uri
+from flux_trio.formats import LESS_DEEP, Jobspec, check_utf8, parse_dependency_uri
 from flux_trio.protocols import JobFlag
+
+_NOT_IN_JOBSPEC: Final = {"command", "debug", "exclusive", "log", "log_stderr"}  # or named apart
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +84,7 @@ class Submission(JobShape):
         """
         if not self.command:
             raise ValueError("job command and arguments are missing")
+        self._check_words(cwd)
         environment, templates = _named("--env", job_environment, self.env, environ)
         given = {
             "env-expand": templates or None,
@@ -97,6 +100,19 @@ class Submission(JobShape):
             queue=self.queue,
             attributes=self._attributes(now, given),
         )
+
+    def _check_words(self, cwd: str) -> None:
+        """Raise a FormatError that names a word that is not UTF-8: a jobspec cannot have it."""
+        words = [(f"argument {number} of the command", w) for number, w in enumerate(self.command)]
+        if self.cwd is None:
+            words.append(("the current directory", cwd))
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name not in _NOT_IN_JOBSPEC:
+                texts = (value,) if isinstance(value, str) else value or ()
+                words += [(f"--{each.name.replace('_', '-')}", text) for text in texts]
+        for where, word in words:
+            check_utf8(word, where)
 
     def _attributes(self, now: float, options: dict[str, Any]) -> dict[str, Any]:
         options |= self._shell_options()

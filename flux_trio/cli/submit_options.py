@@ -247,7 +247,8 @@ def make_jobspec(submission: Submission, path: str | None = None) -> Jobspec:
         submission.urgency_number()
         if path is not None:
             return read_jobspec_file(submission, path)
-        cwd, limits = str(Path.cwd()), current_limits()
+        # the current directory may be gone
+        cwd, limits = submission.cwd or str(Path.cwd()), current_limits()
         return submission.to_jobspec(os.environ, cwd, time.time(), limits)
     except ValueError as error:
         raise CommandError(str(error)) from None

@@ -10,7 +10,6 @@ import json
 import shlex
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -22,8 +21,9 @@ import click
 
 from flux_trio.cli.errors import CommandError
 from flux_trio.client import STATEDIR_VARIABLE, TOKEN_VARIABLE, URI_FILE, URI_VARIABLE
+from flux_trio.process.console import own_command
 
-COMMAND: Final = (sys.executable, "-m", "flux_trio")
+COMMAND: Final = own_command("flux_trio")
 PATIENCE_S: Final = 300.0  # a busy machine is slow: only a command that hangs takes so long
 POLL_S: Final = 0.02
 NODES: Final = 4  # of an instance of the demonstration's own

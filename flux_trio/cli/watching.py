@@ -12,8 +12,9 @@ import anyio
 from flux_trio.cli.endings import exit_code
 from flux_trio.cli.errors import command_name, remark
 from flux_trio.cli.events import event_text
+from flux_trio.cli.jobids import shown_id
 from flux_trio.cli.output import Labels, Outputs, show_output
-from flux_trio.formats import Event, format_fluid, parse_event
+from flux_trio.formats import Event, parse_event
 from flux_trio.messages import FluxError, topics
 from flux_trio.protocols import JobEvent
 
@@ -116,7 +117,7 @@ class _Watched:
     def __init__(self, watcher: Watcher, jobid: int, outputs: Outputs) -> None:
         self._watcher = watcher
         self._outputs = outputs
-        self.name = format_fluid(jobid, "f58")
+        self.name = shown_id(jobid)
         self._begun = 0.0
         self._started = False
         self._status = "pending"

@@ -47,6 +47,7 @@ from flux_trio.formats.taskmap import (
     taskmap_blocks,
     tasks_by_node,
 )
+from flux_trio.formats.utf8 import check_utf8, is_utf8
 
 __all__ = [
     "EVENTLOG",
@@ -76,6 +77,7 @@ __all__ = [
     "apply_update",
     "both",
     "check_property_name",
+    "check_utf8",
     "format_duration",
     "format_event",
     "format_eventlog",
@@ -83,6 +85,7 @@ __all__ = [
     "format_pmi_taskmap",
     "format_r",
     "format_raw_taskmap",
+    "is_utf8",
     "job_directory_of",
     "job_key",
     "parse_constraint",

@@ -11,6 +11,7 @@ import json
 import unicodedata
 from typing import Final
 
+_BYTES: Final = range(0xDC80, 0xDD00)  # for the bytes 0x80 to 0xff (PEP 383)
 _SPACES: Final = "Zs"  # Python calls all of them except U+0020 unprintable
 
 
@@ -19,7 +20,8 @@ def printable(text: str, keep: str = "") -> str:
 
     Unprintable are controls, line and paragraph separators, format characters (for example
     bidirectional controls), surrogates and unassigned characters. Characters in `keep` stay. A
-    backslash is not escaped, so the result cannot be converted back.
+    backslash is not escaped, so the result cannot be converted back. A byte that was not UTF-8,
+    which Python reads as a surrogate, is shown as a byte: `\xff`.
     """
     if text.isprintable():
         return text
@@ -49,4 +51,6 @@ def _shown(character: str, keep: str) -> str:
         return character
     if unicodedata.category(character) == _SPACES:
         return character
+    if ord(character) in _BYTES:
+        return f"\\x{ord(character) - 0xDC00:02x}"
     return character.encode("unicode_escape").decode("ascii")

@@ -47,7 +47,7 @@ from flux_trio.messages.types import (
     Response,
     service_of,
 )
-from flux_trio.messages.values import UnfitError, check_object
+from flux_trio.messages.values import UnfitError, check_object, check_texts
 
 __all__ = [
     "MATCHTAG_NONE",
@@ -75,6 +75,7 @@ __all__ = [
     "check_new_stream",
     "check_object",
     "check_owner",
+    "check_texts",
     "check_user",
     "disconnect_request",
     "end_of_stream",

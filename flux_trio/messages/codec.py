@@ -16,7 +16,7 @@ import cbor2
 
 from flux_trio.messages.errors import LocalProtocolError, RemoteProtocolError
 from flux_trio.messages.types import Control, Event, Flag, Message, Request, Response
-from flux_trio.messages.values import DEPTH_MAX, UnfitError, check_object, kind_of
+from flux_trio.messages.values import DEPTH_MAX, UnfitError, check_object, check_texts, kind_of
 
 FRAME_BYTES_MAX: Final = 16 * 2**20  # a listing of 10,000 jobs is below 4 MiB
 FRAME_BYTES_TARGET: Final = 256 * 2**10  # waiting messages share a frame up to this size
@@ -54,9 +54,9 @@ def encode(message: Message) -> bytes:
     fields = _to_fields(message)
     try:
         _check_fields(fields)
-        data = cbor2.dumps(fields)
+        data = _to_cbor(fields)
         _check_size(data)
-    except (UnfitError, UnicodeEncodeError) as error:
+    except UnfitError as error:
         name = getattr(message, "topic", "control")
         raise LocalProtocolError(f"cannot send {name!r}: {error}") from None
     return data
@@ -115,6 +115,15 @@ def _to_fields(message: Message) -> list[Any]:
     header = [message.flags | parts, message.userid, message.rolemask]
     routes = None if isinstance(message, Event) else message.routes
     return [kind, *header, first, second, message.topic, routes, message.payload]
+
+
+def _to_cbor(fields: list[Any]) -> bytes:
+    try:
+        return cbor2.dumps(fields)
+    except UnicodeEncodeError:
+        for name, value in zip(("topic", "routes", "payload"), fields[-3:], strict=True):
+            check_texts(value, name)
+        raise
 
 
 def _from_fields(fields: Any) -> Message:

@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterable
 from typing import Any, Final
 
+from flux_trio.formats import is_utf8, printable
+
 INT_MIN: Final = -(2**63)  # the minimum of a signed 64-bit integer
 INT_MAX: Final = 2**64 - 1  # the maximum of an unsigned one: job ids, sizes
 DEPTH_MAX: Final = 64  # the deepest real payload, a nested jobspec, is below 20
@@ -44,6 +46,19 @@ def check_object(payload: Any) -> None:
         _check(payload, DEPTH_MAX)
     except _UnfitValueError as unfit:
         raise UnfitError(f"{unfit.where()}: {unfit}") from None
+
+
+def check_texts(value: Any, where: str) -> None:
+    """Raise UnfitError with the path of the first text in `value` that is not UTF-8."""
+    if isinstance(value, str) and not is_utf8(value):
+        raise UnfitError(f"{where}: expected text in UTF-8, got '{printable(value)}'")
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            check_texts(key, f"{where}: key")
+            check_texts(inner, f"{where}.{key}")
+    elif isinstance(value, (list, tuple)):
+        for index, inner in enumerate(value):
+            check_texts(inner, f"{where}[{index}]")
 
 
 def _check(value: Any, depth: int) -> None:

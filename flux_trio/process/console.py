@@ -7,16 +7,22 @@ cannot be written at once is lost; the next line that can be written reports how
 
 from __future__ import annotations
 
+import locale
 import os
 import select
 import sys
 from contextlib import suppress
-from typing import Final
+from typing import Final, Literal
 
 CHUNK_BYTES: Final = select.PIPE_BUF
 """A pipe that poll(2) reports as writable accepts this many bytes without waiting (pipe(7))."""
 
 LAST_STANDARD_DESCRIPTOR: Final = 2
+
+FORCE_ASCII: Final = "FLUX_F58_FORCE_ASCII"
+"""A variable, with any value."""
+
+UTF8_MODE: Final = ("-X", "utf8")  # of Python
 
 
 class Lines:
@@ -74,6 +80,24 @@ def fill_standard_descriptors() -> None:
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= LAST_STANDARD_DESCRIPTOR:
         os.set_inheritable(descriptor, True)
     os.close(descriptor)
+
+
+def id_form() -> Literal["f58", "f58plain"]:
+    """Return the form in which readers of this process's text see job ids (RFC 19).
+
+    As in flux-core: F58 begins with ƒ only in a UTF-8 locale, unless FORCE_ASCII is set.
+    """
+    is_utf8 = locale.nl_langinfo(locale.CODESET).upper() == "UTF-8"
+    return "f58" if is_utf8 and FORCE_ASCII not in os.environ else "f58plain"
+
+
+def own_command(module: str, *words: str) -> list[str]:
+    """Return the command of a module of this package as a process of its own.
+
+    In UTF-8 mode Python reads words, names of files and variables as UTF-8 in each locale, and
+    gives other bytes back as they came (PEP 383, PEP 540).
+    """
+    return [sys.executable, *UTF8_MODE, "-m", module, *words]
 
 
 def _is_writable(descriptor: int) -> bool:

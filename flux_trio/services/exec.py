@@ -15,6 +15,7 @@ from flux_trio.config import ExecConfig
 from flux_trio.cores.exec.core import ExecCore
 from flux_trio.cores.exec.vocabulary import Chunk, FilePart, OutputRead, ReadOutput, ToShell
 from flux_trio.editions import CLASSIC, Edition
+from flux_trio.formats import FluidForm
 from flux_trio.messages import topics
 from flux_trio.process.private import PrivateDirectory, private_directory
 from flux_trio.services.recorded import make_core
@@ -33,6 +34,7 @@ async def run(
     directory: Path | None,
     config: ExecConfig,
     environment: Mapping[str, str] | None = None,
+    id_form: FluidForm = "f58",
     edition: Edition = CLASSIC,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -40,8 +42,8 @@ async def run(
 
     `directory` is the shell host's; without it only simulated jobs can run. `environment` is added
     to a task's environment when the task starts. So FLUX_URI, with which commands in a job reach
-    the instance, may be added later. Jobs that run when the service ends go on, and are found
-    again.
+    the instance, may be added later. `id_form` is the form of the job id in that environment. Jobs
+    that run when the service ends go on, and are found again.
     """
     handle.register(topics.JOB_EXEC)
     handle.subscribe(topics.JOB_EXCEPTION_EVENT)
@@ -53,6 +55,7 @@ async def run(
         ExecCore,
         config,
         environment=environment,
+        id_form=id_form,
         has_shell=directory is not None,
         edition=edition,
     ).turns

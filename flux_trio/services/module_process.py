@@ -24,6 +24,7 @@ from flux_trio.client import STATEDIR_VARIABLE, TOKEN_VARIABLE, URI_VARIABLE
 from flux_trio.clock import Clock
 from flux_trio.config import Config
 from flux_trio.messages import FluxError
+from flux_trio.process.console import id_form, own_command
 from flux_trio.services import exec as exec_service
 from flux_trio.services import sched
 from flux_trio.shell.protocol import SHELL_DIRECTORY
@@ -41,6 +42,7 @@ def execution(config: Config, statedir: Path | None) -> ModuleMain:
         directory=None if statedir is None else statedir / SHELL_DIRECTORY,
         config=config.exec,
         edition=config.edition_value,
+        id_form=id_form(),
         # commands in a job need it to find the instance
         environment={} if statedir is None else {STATEDIR_VARIABLE: str(statedir)},
     )
@@ -59,7 +61,7 @@ def system_clock() -> Clock:
 
 
 def module_command(name: str) -> list[str]:
-    return [sys.executable, "-m", "flux_trio.services.module_process", name]
+    return own_command("flux_trio.services.module_process", name)
 
 
 def module_environment(config: Config, statedir: Path | None) -> dict[str, str]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import socket
 import subprocess
-import sys
 from typing import TYPE_CHECKING, Final
 
 import trio
 
 from flux_trio.cores.exec.vocabulary import ShellConnected, ShellFailed, ShellInput, ShellLost
+from flux_trio.process.console import own_command
 from flux_trio.shell.protocol import (
     ALREADY_RUNNING,
     LOG_NAME,
@@ -132,7 +132,7 @@ class ShellClient:
 
     async def _launch(self) -> int:
         """Start a host, unless one runs; return the exit status. Raises ShellUnavailableError."""
-        command = [sys.executable, "-m", "flux_trio.shell", str(self._directory)]
+        command = own_command("flux_trio.shell", str(self._directory))
         try:
             result = await trio.run_process(
                 command, stdin=subprocess.DEVNULL, capture_stderr=True, check=False

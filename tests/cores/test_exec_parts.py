@@ -23,7 +23,7 @@ from flux_trio.cores.exec.output import (
 from flux_trio.cores.exec.placement import TASKS_MAX, LayoutError, place_tasks
 from flux_trio.cores.exec.tasks import start_request
 from flux_trio.cores.exec.vocabulary import Chunk
-from flux_trio.formats import Jobspec, format_eventlog
+from flux_trio.formats import FluidForm, Jobspec, format_eventlog
 from flux_trio.shell.protocol import (
     REQUESTS,
     Ack,
@@ -98,6 +98,24 @@ def test_number_of_processes_is_bounded() -> None:
     jobspec["tasks"][0]["count"] = {"total": TASKS_MAX + 1}  # type: ignore[index]  # it is JSON
     with pytest.raises(LayoutError, match=f"at most {TASKS_MAX} tasks"):
         place_tasks(Jobspec.parse(jobspec), resources())
+
+
+@pytest.mark.parametrize(
+    ("environment", "form", "name"),
+    [
+        ({}, "f58", "ƒpP"),
+        ({}, "f58plain", "fpP"),
+        ({"FLUX_F58_FORCE_ASCII": "1"}, "f58", "fpP"),
+    ],
+)
+def test_id_that_a_task_reads_has_the_form_of_the_instance_or_that_which_the_job_asks_for(
+    environment: dict[str, str], form: FluidForm, name: str
+) -> None:
+    jobspec = Jobspec.from_command(["echo", "{{id}}", "{{jobid.f58}}"], environment=environment)
+    r = resources()
+    start = start_request(0xABC, jobspec, r, place_tasks(jobspec, r), {}, form)
+    assert start.env["FLUX_JOB_ID"] == name
+    assert start.tasks[0].argv == ["echo", name, name]
 
 
 def test_task_knows_who_and_where_it_is() -> None:

@@ -312,6 +312,11 @@ def broken(**changes: Any) -> dict[str, Any]:
             "jobspec.version: expected the integer 1, got 2",
         ),
         (
+            submission(jobspec=broken(attributes={"system": {"cwd": "/caf\udce9"}})),
+            Errno.EINVAL,
+            r"jobspec.attributes.system.cwd: expected text in UTF-8, got '/caf\xe9'",
+        ),
+        (
             submission(jobspec="true"),
             Errno.EPROTO,
             "job-ingest.submit: payload: Expected `object`, got `str` - at `$.jobspec`",

@@ -24,6 +24,7 @@ from flux_trio.formats import printable
         ("\u202eevil\u2066\u200f\u061c", r"\u202eevil\u2066\u200f\u061c"),
         ("line\u2028paragraph\u2029", r"line\u2028paragraph\u2029"),
         ("\ud800\U000e0041\ufeff", r"\ud800\U000e0041\ufeff"),
+        ("caf\udce9", r"caf\xe9"),
         ("C:\\name", "C:\\name"),
     ],
 )

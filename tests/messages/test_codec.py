@@ -225,7 +225,12 @@ def test_plain_values_in_other_clothes_arrive_plain() -> None:
         (Request("a", {"x": {1}}), "cannot send 'a': payload.x: expected a map"),
         (Request("a", {"x": math.nan}), "payload.x: expected a finite number, got nan"),
         (Request("a", {"x": 2**64}), "payload.x: expected an integer of 64 bits"),
-        (Request("a", {"x": "\ud800"}), "surrogates not allowed"),
+        (
+            Request("a", {"x": ["y", {"z": "\ud800"}]}),
+            r"cannot send 'a': payload.x[1].z: expected text in UTF-8, got '\ud800'",
+        ),
+        (Request("a", {"\udcff": 1}), r"payload: key: expected text in UTF-8, got '\xff'"),
+        (Request("\udcff"), r"topic: expected text in UTF-8, got '\xff'"),
         (Request("a", nested(DEPTH_MAX + 1)), "expected at most 64 levels of maps and arrays"),
         (Request("a", "text"), "payload: expected a map or null (errnum is 0), got text"),
         (Response("a", {}, 5), "payload: expected text or null (errnum is set), got a map"),

@@ -56,7 +56,7 @@ def _of_instance(environ: Mapping[str, str], directory: Path) -> int:
     import anyio
 
     from flux_trio.client import ClientError, NoInstance, await_instance, open_client
-    from flux_trio.messages import FluxError, topics
+    from flux_trio.messages import FluxError, LocalProtocolError, topics
 
     async def ask() -> int:
         async with open_client(*await await_instance(environ)) as client:
@@ -65,8 +65,8 @@ def _of_instance(environ: Mapping[str, str], directory: Path) -> int:
 
     try:
         return anyio.run(ask, backend="asyncio")
-    except (ClientError, FluxError, BaseExceptionGroup) as raised:
-        error = sole_error(raised, (ClientError, FluxError))
+    except (ClientError, FluxError, LocalProtocolError, BaseExceptionGroup) as raised:
+        error = sole_error(raised, (ClientError, FluxError, LocalProtocolError))
         if error is None or isinstance(error, NoInstance):
             raise (error or raised) from None
         raise CommandError(str(error)) from None

@@ -50,7 +50,9 @@ def job_id(form: Any, jobids: tuple[str, ...]) -> None:
     Exit codes: 0, 1 if an argument is not a job id, 2 for wrong usage.
     """
     from flux_trio.formats import format_fluid
+    from flux_trio.process.console import id_form
 
+    form = id_form() if form == "f58" else form
     texts = jobids or (line for line in sys.stdin if line.strip())
     for text in texts:
         click.echo(format_fluid(JOBID.convert(text, None, None), form))

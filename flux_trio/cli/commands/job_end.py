@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from flux_trio.cli.errors import CommandError, remark
+from flux_trio.cli.jobids import shown_id
 from flux_trio.cli.params import JOBID
 from flux_trio.cli.session import with_client
 
@@ -41,11 +42,10 @@ def wait(ctx: click.Context, all_jobs: bool, verbose: bool, jobid: int | None) -
 
 
 async def _wait_for_all(client: Client, verbose: bool) -> int:
-    from flux_trio.formats import format_fluid
 
     code = 0
     while (result := await _next_result(client, None)) is not None:
-        name = format_fluid(result["id"], "f58")
+        name = shown_id(result["id"])
         if not result["success"]:
             click.echo(f"{name}: {_failure(result)}", err=True)
             code = 1
@@ -55,13 +55,12 @@ async def _wait_for_all(client: Client, verbose: bool) -> int:
 
 
 async def _wait(client: Client, jobid: int | None) -> int:
-    from flux_trio.formats import format_fluid
 
     result = await _next_result(client, jobid, complain=True)
     if result is None:
         return NOT_WAITABLE
     if jobid is None:
-        click.echo(format_fluid(result["id"], "f58"))
+        click.echo(shown_id(result["id"]))
     if result["success"]:
         return 0
     remark(_failure(result))
@@ -155,9 +154,8 @@ async def _listed(client: Client, jobid: int) -> dict[str, Any]:
 
 def _status_code(record: dict[str, Any], exception_code: int, verbose: int) -> int:
     from flux_trio.cli.endings import exit_code
-    from flux_trio.formats import format_fluid
 
-    name = format_fluid(record["id"], "f58")
+    name = shown_id(record["id"])
     wait_status = record.get("waitstatus")
     code = 0 if wait_status is None else exit_code(wait_status)
     fatal = record.get("exception_severity") == 0
@@ -178,7 +176,6 @@ def last(which: str) -> None:
 
     Exit codes: 0, 1 if there is no job, 2 for wrong usage.
     """
-    from flux_trio.formats import format_fluid
     from flux_trio.messages import topics
 
     if "[" not in which and not which.isdigit():
@@ -188,7 +185,7 @@ def last(which: str) -> None:
     if not answer["jobs"]:
         raise CommandError("job history is empty")
     for jobid in answer["jobs"]:
-        click.echo(format_fluid(jobid, "f58"))
+        click.echo(shown_id(jobid))
 
 
 @click.command()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from flux_trio.cli.jobids import shown_id
 from flux_trio.cli.params import JOBID
 from flux_trio.cli.session import with_client
 
@@ -27,7 +28,6 @@ def explain(jobids: tuple[int, ...]) -> None:
     from flux_trio.cli.explaining import fetch_explained, lines
     from flux_trio.cli.job_query import fetch_named
     from flux_trio.cli.job_rows import JobRow
-    from flux_trio.formats import format_fluid
     from flux_trio.messages import Errno, FluxError
 
     async def show_one(client: Client, jobid: int) -> bool:
@@ -39,7 +39,7 @@ def explain(jobids: tuple[int, ...]) -> None:
             ended = await fetch_named(client, [jobid])
             for record in ended:
                 reason = JobRow(record, time.time()).inactive_reason or "it has ended"
-                click.echo(f"{format_fluid(jobid, 'f58')} is INACTIVE: {reason}")
+                click.echo(f"{shown_id(jobid)} is INACTIVE: {reason}")
             return bool(ended)
         for line in lines(explained, time.time()):
             click.echo(line)

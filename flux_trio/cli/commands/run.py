@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from flux_trio.cli.jobids import shown_id
 from flux_trio.cli.session import with_client
 from flux_trio.cli.submit_options import (
     SubmitCommand,
@@ -50,7 +51,6 @@ def run(
         return
     from flux_trio.cli.attach import attach
     from flux_trio.cli.standard_input import input_to_forward
-    from flux_trio.formats import format_fluid
 
     stdin = None if jobspec_file == "-" else input_to_forward()
 
@@ -60,7 +60,7 @@ def run(
             sent.to_json(), urgency=submission.urgency_number(), flags=submission.flag_mask()
         )
         if verbose and not quiet:
-            click.echo(f"jobid: {format_fluid(jobid, 'f58')}", err=True)
+            click.echo(f"jobid: {shown_id(jobid)}", err=True)
         return await attach(
             client, jobid, label=label_io, show_events=verbose > 1, until=wait_event, stdin=stdin
         )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from flux_trio.cli.errors import CommandError, remark
+from flux_trio.cli.jobids import shown_id
 from flux_trio.cli.params import JOBID
 from flux_trio.cli.session import with_client
 
@@ -86,7 +87,7 @@ async def _value(client: Client, jobid: int, key: str, text: str) -> Any:
 async def _duration(client: Client, jobid: int, text: str) -> float:
     """Return the new duration in seconds, 0 for no limit; a sign makes `text` relative."""
     from flux_trio.cli.columns import short_duration
-    from flux_trio.formats import format_fluid, parse_duration
+    from flux_trio.formats import parse_duration
     from flux_trio.messages import topics
 
     if text[:1] not in ("+", "-"):
@@ -95,7 +96,7 @@ async def _duration(client: Client, jobid: int, text: str) -> float:
     change = parse_duration(text[1:])
     job = (await client.call(topics.LIST_ID, {"id": jobid}))["job"]
     before: float = job["duration"]
-    name = format_fluid(jobid, "f58")
+    name = shown_id(jobid)
     if not before:
         raise CommandError(f"duration for {name} is unlimited, can't update by {text}")
     after = before + (change if text[0] == "+" else -change)

@@ -68,7 +68,7 @@ from flux_trio.cores.methods import Methods
 from flux_trio.cores.state import CorePart
 from flux_trio.cores.turns import ClockStepped, Core, Log, TimerFired
 from flux_trio.editions import CLASSIC, Edition, exec_requests, job_requests, rfc21, rfc32
-from flux_trio.formats import ResourceSet, format_fluid, parse_duration, parse_size
+from flux_trio.formats import FluidForm, ResourceSet, format_fluid, parse_duration, parse_size
 from flux_trio.messages import (
     ROLE_OWNER,
     Errno,
@@ -89,7 +89,8 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
     """One execution service.
 
     `environment` is added to the environment of every task, with the values that it has when the
-    task starts. Without `has_shell` there is no shell host, and jobs that are not simulated fail.
+    task starts; the job id in it has the form `id_form`. Without `has_shell` there is no shell
+    host, and jobs that are not simulated fail.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         config: ExecConfig,
         *,
         environment: Mapping[str, str] | None = None,
+        id_form: FluidForm = "f58",
         has_shell: bool = False,
         service: str = topics.JOB_EXEC,
         edition: Edition = CLASSIC,
@@ -112,6 +114,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
             starts,
             self._storing,
             {} if environment is None else environment,
+            id_form,
             parse_duration(config.kill_timeout),
             parse_size(config.output_limit),
         )

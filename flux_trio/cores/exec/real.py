@@ -21,7 +21,7 @@ from flux_trio.cores.exec.vocabulary import ToShell
 from flux_trio.cores.exec.warning import warning_of
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
-from flux_trio.formats import FormatError, Idset, parse_jobspec
+from flux_trio.formats import FluidForm, FormatError, Idset, parse_jobspec
 from flux_trio.messages import Level
 from flux_trio.shell.protocol import (
     STREAMS,
@@ -42,7 +42,8 @@ STUCK_NOTE: Final = "SIGKILL has not ended its processes; its resources stay all
 class RealJobs(Part):
     """Runs jobs that have processes.
 
-    `environment` is added to the environment of each task. `kill_grace_s` seconds pass between the
+    `environment` is added to the environment of each task, where the job id has the form `id_form`.
+    `kill_grace_s` seconds pass between the
     first signal and SIGKILL. `output_limit` bytes of output are stored, unless the jobspec sets a
     limit. `storing` takes over a job that has ended.
     """
@@ -56,6 +57,7 @@ class RealJobs(Part):
         starts: Starts,
         storing: Storing,
         environment: Mapping[str, str],
+        id_form: FluidForm,
         kill_grace_s: float,
         output_limit: int,
     ) -> None:
@@ -64,6 +66,7 @@ class RealJobs(Part):
         self._starts = starts
         self._storing = storing
         self._environment = environment
+        self._id_form: FluidForm = id_form
         self._kill_grace_s = kill_grace_s
         self._output_limit = output_limit
         self.is_connected = False  # a shell host answers
@@ -95,7 +98,9 @@ class RealJobs(Part):
         job.output_limit = limit_of(jobspec, self._output_limit)
         placements = place_tasks(jobspec, job.resources)
         job.ntasks = len(placements)
-        job.start = start_request(job.id, jobspec, job.resources, placements, self._environment)
+        job.start = start_request(
+            job.id, jobspec, job.resources, placements, self._environment, self._id_form
+        )
         frame(job.start)  # it refuses a request that is too long
 
     def _hand_over(self, job: Job) -> None:

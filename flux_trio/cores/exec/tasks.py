@@ -28,9 +28,10 @@ from flux_trio.cores.exec.limits import limits_of
 from flux_trio.cores.exec.placement import LayoutError, Placement
 from flux_trio.cores.exec.redirects import appends, redirects_of, takes_input
 from flux_trio.cores.exec.templates import filled_in, has_tags, job_tags, node_tags, task_tags
-from flux_trio.formats import Jobspec, ResourceSet, format_fluid
+from flux_trio.formats import FluidForm, Jobspec, ResourceSet, format_fluid
 from flux_trio.shell.protocol import Start, Task
 
+FORCE_ASCII: Final = "FLUX_F58_FORCE_ASCII"  # a variable of a job that asks for ids in ASCII
 ENV_EXPAND: Final = "system.shell.options.env-expand"
 
 
@@ -40,14 +41,17 @@ def start_request(
     resources: ResourceSet,
     placements: list[Placement],
     environment: Mapping[str, str],
+    id_form: FluidForm = "f58",
 ) -> Start:
     """Return the request to launch a job; the instance adds `environment`.
 
-    Raises LayoutError or FormatError.
+    The job id has the F58 form `id_form`, in ASCII if the job's environment asks for it. Raises
+    LayoutError or FormatError.
     """
     given = {key: value for key, value in jobspec.environment.items() if value is not None}
+    name = format_fluid(jobid, "f58plain" if FORCE_ASCII in given else id_form)
     of_job = {
-        "FLUX_JOB_ID": format_fluid(jobid, "f58"),
+        "FLUX_JOB_ID": name,
         "FLUX_JOB_SIZE": str(len(placements)),
         "FLUX_JOB_NNODES": str(resources.nnodes),
     }
@@ -59,7 +63,7 @@ def start_request(
     command = list(jobspec.tasks[0].command)
     templates = _Templates(jobspec)
     if templates:
-        tasks = templates.fill_in(jobid, resources, placements, tasks)
+        tasks = templates.fill_in(jobid, name, resources, placements, tasks)
     order = {} if affinities.gpus == "off" else GPU_ORDER
     environ = order | given | dict(environment) | of_job
     cwd, limits = jobspec.cwd or "/", limits_of(jobspec)
@@ -111,11 +115,16 @@ class _Templates:
         return bool(self._files or self._command or self._environment)
 
     def fill_in(
-        self, jobid: int, resources: ResourceSet, placements: list[Placement], tasks: list[Task]
+        self,
+        jobid: int,
+        name: str,
+        resources: ResourceSet,
+        placements: list[Placement],
+        tasks: list[Task],
     ) -> list[Task]:
-        """Return the tasks with tags filled in."""
+        """Return the tasks with tags filled in; `name` is the job id in F58."""
         hosts = resources.hosts
-        of_job = job_tags(jobid, self._jobspec, len(placements), resources.nnodes)
+        of_job = job_tags(jobid, name, self._jobspec, len(placements), resources.nnodes)
         of_node = {
             rank: node_tags(node, rank, hosts[rank], resources.cores(rank), resources.gpus(rank))
             for node, rank in enumerate(resources.ranks)

@@ -25,8 +25,8 @@ def has_tags(text: str) -> bool:
     return "{{" in text
 
 
-def job_tags(jobid: int, jobspec: Jobspec, ntasks: int, nnodes: int) -> Tags:
-    """Return the tags that are the same for all tasks."""
+def job_tags(jobid: int, f58: str, jobspec: Jobspec, ntasks: int, nnodes: int) -> Tags:
+    """Return the tags that are the same for all tasks; `f58` is the job id as the job reads it."""
     ids = {
         f"{name}.{form}": partial(format_fluid, jobid, form)
         for name in ("id", "jobid")
@@ -37,8 +37,7 @@ def job_tags(jobid: int, jobspec: Jobspec, ntasks: int, nnodes: int) -> Tags:
     size = str(ntasks)
     return {
         **ids,
-        "id": ids["id.f58"],
-        "jobid": ids["id.f58"],
+        **dict.fromkeys(("id", "id.f58", "jobid", "jobid.f58"), f58),
         "name": name,
         "nnodes": str(nnodes),
         "size": size,

@@ -49,6 +49,8 @@ from flux_trio.messages import (
     Level,
     Request,
     Response,
+    UnfitError,
+    check_texts,
     respond,
     respond_error,
     tells_return_of,
@@ -380,15 +382,24 @@ def _read(request: Request) -> tuple[submission.Submit, bytes]:
     new = submission.SUBMIT.read(request)
     if not request.is_owner:
         _check_guest(new)
-    text = msgspec.json.encode(new.jobspec)
     try:
+        text = _as_json(new.jobspec)
         if len(text) <= CACHED_BYTES_MAX:
             _check_jobspec_cached(text)
         else:
             _check_jobspec(text)
-    except FormatError as error:
+    except (FormatError, UnfitError) as error:
         raise FluxError(Errno.EINVAL, str(error)) from None
     return new, text
+
+
+def _as_json(jobspec: dict[str, Any]) -> bytes:
+    """Return the text to store. Raises UnfitError for words of this process that are no UTF-8."""
+    try:
+        return msgspec.json.encode(jobspec)
+    except UnicodeEncodeError:
+        check_texts(jobspec, "jobspec")
+        raise
 
 
 def _limited_bytes(request: Request) -> int:

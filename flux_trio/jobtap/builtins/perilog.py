@@ -44,6 +44,7 @@ from flux_trio.jobtap.builtins.perilog_process import (
 )
 from flux_trio.jobtap.builtins.perilog_run import Run
 from flux_trio.messages import topics
+from flux_trio.process.console import id_form
 from flux_trio.process.local import Ending, Process, open_process, run_to_end
 from flux_trio.protocols import JobEvent
 
@@ -228,7 +229,7 @@ class Perilog(jobtap.Plugin):
     async def _run(self, run: Run) -> None:
         environment = os.environ | {
             OWNER: str(os.getpid()),
-            JOB_ID: _name(run.job.id),
+            JOB_ID: format_fluid(run.job.id, id_form()),
             "FLUX_JOB_RANKS": str(_ranks(run.job)),
             "FLUX_JOB_USERID": str(run.job.userid),
         }
@@ -236,7 +237,7 @@ class Perilog(jobtap.Plugin):
         # commits
         await self.rpc(topics.KVS_LOOKUP, {"key": job_key(run.job.id, EVENTLOG)})
         if run.is_taken_up and not self._pretends:
-            await trio.to_thread.run_sync(kill_leftovers, environment[JOB_ID])
+            await trio.to_thread.run_sync(kill_leftovers, run.job.id)
         async with trio.open_nursery() as nursery:
             for rank in run.targets:
                 nursery.start_soon(self._run_on, run, rank, environment)

@@ -16,6 +16,7 @@ from typing import Final
 
 import trio
 
+from flux_trio.formats import FluidForm, format_fluid
 from flux_trio.process.local import marked
 
 OWNER: Final = "FLUX_TRIO_PERILOG"
@@ -36,12 +37,14 @@ class PretendedProcess:
         """Do nothing."""
 
 
-def kill_leftovers(jobid: str) -> None:
-    """Kill the processes of a job whose instance has ended; `jobid` as in their environment."""
-    for pid, variables in marked(f"{JOB_ID}={jobid}"):
-        if _is_orphan(variables):
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+def kill_leftovers(jobid: int) -> None:
+    """Kill the processes of a job whose instance has ended, in whichever locale it was."""
+    forms: tuple[FluidForm, ...] = ("f58", "f58plain")
+    for form in forms:
+        for pid, variables in marked(f"{JOB_ID}={format_fluid(jobid, form)}"):
+            if _is_orphan(variables):
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
 
 
 def _is_orphan(variables: Sequence[bytes]) -> bool:

@@ -20,6 +20,7 @@ async def test_process_of_an_instance_that_was_killed_is_ended():
     """And no other: that of another job, or of an instance that runs."""
     processes = {
         "orphan": (DEAD_PID, "ƒ7"),
+        "orphan in ASCII": (DEAD_PID, "f7"),
         "other job": (DEAD_PID, "ƒ8"),
         "other instance": (os.getpid(), "ƒ7"),
     }
@@ -29,9 +30,10 @@ async def test_process_of_an_instance_that_was_killed_is_ended():
         )
         for name, (pid, jobid) in processes.items()
     }
-    kill_leftovers("ƒ7")
+    kill_leftovers(6)  # ƒ7
     with trio.fail_after(DEADLINE_S):
-        assert await started["orphan"].wait() == -signal.SIGKILL
+        for name in ("orphan", "orphan in ASCII"):
+            assert await started[name].wait() == -signal.SIGKILL
     for name in ("other job", "other instance"):
         assert started[name].poll() is None
         started[name].kill()
