@@ -12,7 +12,7 @@ import msgspec
 
 from flux_trio.cli.monitor_process import REPORTED_MAX
 from flux_trio.cli.view_server import Feed, ViewServer, lost_line
-from flux_trio.judge import NotingMonitor, load_clauses
+from flux_trio.judge import Monitor, load_clauses
 from flux_trio.judge.rules import LATE_RULES, NEED_THE_BEGINNING
 from flux_trio.messages import topics
 from flux_trio.trace import Record, record_from_json
@@ -43,7 +43,7 @@ class LiveRows:
     def _begin(self) -> None:
         """Forget what came before, at the start and after a gap."""
         self._rows = Rows()
-        self._monitor = NotingMonitor(LATE_RULES, self._clauses, self._note)
+        self._monitor = Monitor(LATE_RULES, self._clauses, self._note)
 
     def take(self, payload: dict[str, Any]) -> None:
         """Take the payload of a response."""

@@ -27,11 +27,8 @@ from flux_trio.judge.clauses.status import (
     report,
 )
 from flux_trio.judge.engine.causes import Violation
-from flux_trio.judge.engine.judgement import Expected, Judgement, judge_trace, pick_records
-from flux_trio.judge.engine.monitor import Monitor, Verdict
-from flux_trio.judge.engine.noting import NotingMonitor
-from flux_trio.judge.engine.place import Move, mover
-from flux_trio.judge.engine.standing import Standing
+from flux_trio.judge.engine.monitor import Monitor, Standing, Verdict
+from flux_trio.judge.judgement import Expected, Judgement, judge_trace, pick_records
 
 __all__ = [
     "Clause",
@@ -40,8 +37,6 @@ __all__ = [
     "Judgement",
     "Kind",
     "Monitor",
-    "Move",
-    "NotingMonitor",
     "Observable",
     "Standing",
     "Verdict",
@@ -54,7 +49,6 @@ __all__ = [
     "load_clauses",
     "load_reasons",
     "load_unjudged",
-    "mover",
     "parse_clauses",
     "parse_reasons",
     "pick_records",

@@ -13,12 +13,13 @@ from typing import Any, Final
 from flux_trio.faults import Plan
 from flux_trio.judge import Monitor, Standing
 from flux_trio.judge.engine.knowing import Known
-from flux_trio.judge.engine.place import Place, mover, renumbered
+from flux_trio.judge.engine.view import Place
 from flux_trio.judge.rules import ALL_RULES
 from tests.explore.search import Search
 from tests.explore.search.identity import identity
 from tests.explore.search.judging import Stood
 from tests.explore.search.placed import number_of
+from tests.explore.search.places import mover, renumbered
 from tests.explore.search.small_world import WorldState
 
 _TYPES: Final = {slot: each.type for each, slot in Monitor(ALL_RULES, {}).kept()}

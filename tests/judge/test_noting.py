@@ -1,10 +1,11 @@
-"""A NotingMonitor judges as a Monitor does, and tells which clauses judged each record."""
+"""A monitor with a note judges as one without, and tells which clauses judged each record."""
 
 from __future__ import annotations
 
-from flux_trio.judge import Monitor, NotingMonitor, load_clauses
+from flux_trio.judge import Monitor, load_clauses
 from flux_trio.judge.rules import ALL_RULES
 from flux_trio.trace import Record
+from tests.explore.search.places import snapshot
 from tests.support.judged import edit_payload, find_all
 from tests.support.scenarios import trace_of
 
@@ -20,7 +21,7 @@ def test_each_record_is_noted_once_with_what_it_keeps_and_breaks() -> None:
         noted[record.n] = clauses
 
     plain = Monitor(ALL_RULES, load_clauses())
-    noting = NotingMonitor(ALL_RULES, load_clauses(), note)
+    noting = Monitor(ALL_RULES, load_clauses(), note)
     for record in broken:
         assert len(plain.observe(record)) == len(noting.observe(record))
     assert list(noted) == [record.n for record in broken]
@@ -28,4 +29,4 @@ def test_each_record_is_noted_once_with_what_it_keeps_and_breaks() -> None:
     exercised = {id_ for id_, verdict in plain.verdicts().items() if verdict != "not exercised"}
     assert frozenset().union(*noted.values()) == exercised
     assert noting.verdicts() == plain.verdicts()
-    assert noting.snapshot() == plain.snapshot()
+    assert snapshot(noting) == snapshot(plain)

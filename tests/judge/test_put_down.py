@@ -16,6 +16,7 @@ from flux_trio.judge.rules import ALL_RULES
 from flux_trio.messages import Request, Response, topics
 from flux_trio.messages.types import NORESPONSE
 from flux_trio.trace import Kind, Record, read_trace
+from tests.explore.search.places import snapshot
 from tests.judge.test_debts import silent
 from tests.support.judged import CLAUSES, Trace, hand_made, insert, made, made_note
 from tests.support.recorded import RULES, recording
@@ -41,7 +42,7 @@ def follow(trace: Iterable[Record], rules=ALL_RULES, **how: bool) -> Monitor:
         if record.n % 17 == 0:
             one = Monitor(rules, CLAUSES, **how)
             one.take_up(standing)
-            assert one.snapshot() == other.snapshot()
+            assert snapshot(one) == snapshot(other)
     return other
 
 

@@ -9,12 +9,13 @@ import msgspec
 import pytest
 
 from flux_trio.judge import Monitor
-from flux_trio.judge.engine.place import Place, mover, renumbered
 from flux_trio.judge.engine.rule import Rules, received, sent
+from flux_trio.judge.engine.view import Place
 from flux_trio.judge.rules import ALL_RULES
 from flux_trio.judge.views.calls import OPEN
 from flux_trio.messages import Request
 from flux_trio.trace import Record
+from tests.explore.search.places import mover, renumbered, snapshot
 from tests.support.judged import CLAUSES, Trace, hand_made, made
 from tests.support.planted import all_planted
 from tests.support.scenarios import scenario_names, trace_of
@@ -43,7 +44,7 @@ def snapshots_differ_at(trace: Trace, every: int) -> list[int]:
         one.observe(first)
         other.observe(second)
         is_compared = place % every == 0 or place == len(trace)
-        if is_compared and one.snapshot() != other.snapshot():
+        if is_compared and snapshot(one) != snapshot(other):
             found.append(place)
     return found
 
@@ -71,7 +72,7 @@ def test_records_that_leave_nothing_live_leave_no_trace_in_the_snapshot():
         monitor = Monitor(rules.all, CLAUSES)
         for record in hand_made(*records):
             monitor.observe(record)
-        return monitor.snapshot()
+        return snapshot(monitor)
 
     asked, more = [made("x", "y", ask)[0]], [made("x", "y", silent)[0]]
     assert after(asked) == after(more, more, asked)

@@ -25,7 +25,7 @@ BREAKING: Final = {
     # judges its scenarios itself, which break clauses on purpose
     "tests/judge/test_planted.py": ANY,
     "tests/judge/test_snapshot.py": ANY,
-    "tests/judge/test_plans.py": ANY,
+    "tests/judge/test_readers.py": ANY,
     "tests/judge/test_garbage.py": ANY,
     # as flux-core does in the recording
     "tests/recordings/test_eventlogs.py": "27.impl.10 32.impl.5",

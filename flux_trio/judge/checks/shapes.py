@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from flux_trio.formats import FormatError, Idset
 from flux_trio.judge.engine.facts import Facts
-from flux_trio.judge.engine.rule import Broken, Debts, FormOf, Rules
+from flux_trio.judge.engine.rule import Broken, Debts, Rules
 from flux_trio.judge.engine.selector import Selector, errnum, message, received, sent
 from flux_trio.judge.engine.view import Seen, View
 from flux_trio.messages import Event, Request, Response
@@ -128,15 +128,14 @@ def require_key(
     subjects: Objects = object_payload,
     when: Callable[[dict[str, Any]], bool] | None = None,
     required: bool = True,
-    form: FormOf | None = None,
 ) -> None:
     """`clause`: each object has `key`, of `shape`; one that is not `required` may be left out.
 
-    `when` says of an object whether the clause is about it. `form` is as for `Rules.each`.
+    `when` says of an object whether the clause is about it.
     """
     fits = shape.fits
 
-    @rules.each(clause, *selectors, of=subjects, form=form)
+    @rules.each(clause, *selectors, of=subjects)
     def judge(subject: tuple[str, dict[str, Any]]) -> Broken | bool | None:
         what, found = subject
         if key in found:

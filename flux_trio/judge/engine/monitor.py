@@ -1,28 +1,30 @@
 """The monitor: passes each record to the rules that select it, and keeps the verdicts.
 
-A monitor has a hashable state (`snapshot`). It keeps only the records that a violation refers to.
-It can watch a trace as it happens, or read one afterwards.
+A monitor keeps only the records that a violation refers to, and can be put down. It can watch a
+trace as it happens, or read one afterwards.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from flux_trio.judge.clauses.registry import Clause
 from flux_trio.judge.engine.causes import Causes, Violation
-from flux_trio.judge.engine.clock import Clock, slept_of, step_of
-from flux_trio.judge.engine.compiled import Found, States
+from flux_trio.judge.engine.clock import Clock, ClockState, slept_of, step_of
 from flux_trio.judge.engine.facts import Facts
-from flux_trio.judge.engine.knowing import Knowledge
+from flux_trio.judge.engine.knowing import Knowledge, Known
 from flux_trio.judge.engine.packed import Packed
-from flux_trio.judge.engine.plans import PLANS_MAX, Plan, plans_of
-from flux_trio.judge.engine.rule import Broken, Rule
+from flux_trio.judge.engine.readers import Readers, all_readers
+from flux_trio.judge.engine.rule import Broken, Rule, State
 from flux_trio.judge.engine.selector import CLOCK, FAULT, Key, job_id
-from flux_trio.judge.engine.standing import Standing, relative
-from flux_trio.judge.engine.view import View
+from flux_trio.judge.engine.view import View, put
 from flux_trio.trace import Record
+
+States: TypeAlias = dict[Key, State]
+Note: TypeAlias = Callable[[Record, frozenset[str]], object]
+"""Takes a record, and the clauses that it kept or broke."""
 
 _OF_TIME: Final = frozenset({CLOCK, FAULT})
 
@@ -40,39 +42,55 @@ PROMPT_S: Final = 1.0
 has been due for so long when a party leaves, would have been done if it was to be done at all."""
 
 
+class Standing(NamedTuple):
+    """A monitor that is put down. Records and states are shared with it: they do not change."""
+
+    facts: Facts
+    states: tuple[tuple[tuple[Key, State], ...], ...]
+    """By slot: the states with their keys."""
+    known: Known
+    clock: ClockState
+    t: float
+    ahead: float
+    last: Record | None
+    left: tuple[Violation, ...]
+    first: tuple[Violation, ...]
+    kept: frozenset[str]
+    violations: tuple[Violation, ...]
+
+
 class Monitor:
     """Judges one trace by `rules`; `clauses` has the sentences.
 
     All rules are applied. The caller leaves out the rules that need data which the trace does not
     have (`judge_trace` does so). If the trace `is_simulated`, a party has acted on what it received
-    PROMPT_S ago. If it `is_routed`, its receipts say only when a router forwarded a message.
+    PROMPT_S ago. If it `is_routed`, its receipts say only when a router forwarded a message. `note`
+    is called with each record and the clauses that it kept or broke.
     """
 
-    _is_noting = False
     _is_packing = True
 
     def __init__(
         self,
         rules: Iterable[Rule],
         clauses: Mapping[str, Clause],
+        note: Note | None = None,
         *,
         is_simulated: bool = False,
         is_routed: bool = False,
     ) -> None:
         self._clauses = clauses
+        self._note = note
         self._rules = tuple(rules)
-        self._plans = plans_of(self._rules)
-        slots = self._plans.slots
+        self._readers = all_readers(self._rules)
+        slots = self._readers.slots
         no_states = _no_states if self._is_packing else _no_states_unpacked
-        self.slots: list[States] = [{(): True}, *map(no_states, slots)]
+        self.slots: list[States] = [{(): True}, *map(no_states, slots)]  # the first is ALWAYS
         self.states: Mapping[View | Rule, States] = {
             each: self.slots[slot] for each, slot in slots.items()
         }
         self._known = Knowledge(is_routed=is_routed)
         self._kept: set[str] = set()
-        self._kept_now = self._kept
-        """Takes the clauses that a record keeps."""
-        self._used: set[Plan] = set()
         self._last: Record | None = None
         self._t = self._ahead = 0.0
         self._clock = Clock(PROMPT_S)
@@ -90,25 +108,56 @@ class Monitor:
             self._take_time(record)
         else:
             self._t = t
-        plan = self._plans.plan(record, self)
-        if plan not in self._used:
-            self._use(plan)
-        if self._left or plan.is_of_parties:
-            self._note_debts(record, plan)
-        broken = plan.step(record, self, self.slots, self._kept_now)
-        if self._is_noting:
-            self._note_clauses(record, plan, broken)
-        found = [self._found(rule, record, said) for rule, said in broken] if broken else []
-        if plan.is_of_parties:
-            self._change_parties(record, plan)
+        readers = self._readers.of(record, self)
+        if self._left or readers.is_of_parties:
+            self._note_debts(record, readers)
+        found = self._ask(record, readers)
+        self._fold(record, readers)
+        if readers.is_of_parties:
+            self._change_parties(record, readers)
         if found:
             found = self._causes.of_record(found)
             self.violations += found
         self._last = record
         return found
 
-    def _note_clauses(self, record: Record, plan: Plan, broken: Found) -> None:
-        """Called with each record if the monitor `_is_noting`."""
+    def _ask(self, record: Record, readers: Readers) -> list[Violation]:
+        """Ask the rules about a record; return the violations, and add what is kept."""
+        slots = self.slots
+        kept, broken = [], []
+        for live, rule, ask in readers.rules:
+            if slots[live]:
+                said = ask(record, self)
+                if said is True:
+                    kept.append(rule.clause)
+                elif said:
+                    broken.append((rule, said))
+        self._kept.update(kept)
+        if self._note is not None:
+            self._note(record, frozenset([*kept, *(rule.clause for rule, _ in broken)]))
+        return [self._found(rule, record, said) for rule, said in broken]
+
+    def _fold(self, record: Record, readers: Readers) -> None:
+        """Fold a record into the states of the views."""
+        slots = self.slots
+        after = []
+        for live, slot, fold, parts, _ in readers.parted:
+            if slots[live] and parts is not None:
+                states = slots[slot]
+                for key, part in parts(record, self):
+                    was = states.get(key)
+                    state = fold(was, part, record, self)
+                    if state is not was:
+                        after.append((states, key, state))
+        for live, slot, fold, _, key_of in readers.keyed:
+            if slots[live] and key_of is not None and (key := key_of(record)) is not None:
+                states = slots[slot]
+                was = states.get(key)
+                state = fold(was, None, record, self)
+                if state is not was:
+                    put(states, key, state)
+        for states, key, state in after:
+            put(states, key, state)
 
     def debts(self) -> list[Violation]:
         """Return what is due and not done, with what was overdue when the parties left.
@@ -137,17 +186,9 @@ class Monitor:
             | dict.fromkeys(broken, Verdict.BROKEN)
         )
 
-    def snapshot(self) -> Hashable:
-        """Return the state; monitors with equal snapshots judge all later records alike.
-
-        The snapshot keeps the order of the records that states refer to, but not their numbers, and
-        how old they are, but not their times.
-        """
-        return relative(self.put_down(), self._plans.slots)
-
     def kept(self) -> Iterable[tuple[View | Rule, int]]:
         """Return the views and rules that keep states, with their slots in `Standing.states`."""
-        return self._plans.slots.items()
+        return self._readers.slots.items()
 
     def put_down(self) -> Standing:
         """Return all that the monitor has, from which `take_up` goes on."""
@@ -181,7 +222,6 @@ class Monitor:
         self._kept.clear()
         self._kept |= standing.kept
         self.violations = list(standing.violations)
-        self._used.clear()
 
     # --- the interface for rules (Seen)
 
@@ -229,18 +269,11 @@ class Monitor:
         if record.kind == FAULT:
             self._ahead += slept_of(record)
 
-    def _use(self, plan: Plan) -> None:
-        """Note what a plan keeps, once."""
-        if len(self._used) >= PLANS_MAX:
-            self._used.clear()
-        self._used.add(plan)
-        self._kept |= plan.kept
-
-    def _change_parties(self, record: Record, plan: Plan) -> None:
+    def _change_parties(self, record: Record, readers: Readers) -> None:
         """Take it that a party comes, goes or gets a role."""
-        if plan.may_clear:
+        if readers.may_clear:
             self._clear(record)
-        if plan.changes_facts:
+        if readers.changes_facts:
             self.facts = self.facts.after(record)
 
     def _clear(self, record: Record) -> None:
@@ -253,14 +286,14 @@ class Monitor:
         """Return the number of the last record that is PROMPT_S old."""
         return self._clock.old(self._t)
 
-    def _note_debts(self, record: Record, plan: Plan) -> None:
+    def _note_debts(self, record: Record, readers: Readers) -> None:
         """Keep what is overdue before a party leaves; forget it if it comes back or acts after all.
 
         Whoever leaves takes its states along: what it had to do would be forgotten with them.
         """
-        if plan.may_return:
+        if readers.may_return:
             self._left.clear()
-        elif plan.may_leave and self.facts.is_leaving(record):
+        elif readers.may_leave and self.facts.is_leaving(record):
             old = self._old()
             known = {(each.clause, each.jobid) for each in self._left}
             self._left += [
@@ -285,7 +318,7 @@ class Monitor:
             return []
         return [
             self._violation(rule, last, broken, broken.job)
-            for rule in self._plans.with_debts
+            for rule in self._readers.with_debts
             for broken in (self._debts_of(rule) if rule.debts is None else rule.debts(self))
             if not (is_leaving and broken.is_to_leave)
         ]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from flux_trio.judge.engine.selector import ANY_DISCONNECT, noted, received, sent
-from flux_trio.judge.engine.trait import ERROR
+from flux_trio.judge.engine.selector import ANY_DISCONNECT, ERROR, noted, received, sent
 from flux_trio.messages import topics
 from flux_trio.trace import Kind
 

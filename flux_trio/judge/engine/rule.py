@@ -9,9 +9,10 @@ the trace, and judges a party by the messages that the party had sent and receiv
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+import functools
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -33,8 +34,18 @@ from flux_trio.judge.engine.selector import (
     sent,
     while_live,
 )
-from flux_trio.judge.engine.trait import Trait
-from flux_trio.judge.engine.view import Clears, KeyOf, Seen, View, view
+from flux_trio.judge.engine.view import (
+    Clears,
+    KeyOf,
+    Seen,
+    Trait,
+    Value,
+    View,
+    put,
+    seen_once,
+    view,
+    views_marked,
+)
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
 
@@ -67,6 +78,7 @@ __all__ = [
     "while_live",
 ]
 
+T = TypeVar("T")
 State: TypeAlias = Hashable
 
 
@@ -108,12 +120,12 @@ Said: TypeAlias = Broken | bool | None
 """True: kept. None or False: not exercised."""
 
 Apply: TypeAlias = Callable[[State, Record, Facts], Step]
-Judge: TypeAlias = Callable[[Record, Seen], Said]
+Ask: TypeAlias = Callable[[Record, Seen], Said]
+Judge: TypeAlias = Ask
 Check: TypeAlias = Callable[[Record, Facts], Said]
 ByTrait: TypeAlias = Callable[[Any, Record, Seen], Said]
 Subjects: TypeAlias = Callable[[Record, Seen], Iterable[Any]]
 Each: TypeAlias = Callable[[Any], Said]
-FormOf: TypeAlias = Callable[[Any], Hashable | None]
 Debt: TypeAlias = Callable[[State, Facts], Broken | None]
 Debts: TypeAlias = Callable[[Seen], Iterable[Broken]]
 
@@ -125,10 +137,8 @@ class Rule:
     `clause` is its id in the registry, or the name of an invariant. A record that one of the
     `selectors` selects is handled in one of five ways. `apply` updates the state under
     `key(record)`; a key of None skips the record. `judge` judges the record with the states of
-    `views`. `by_trait` judges the value of the record's `trait` (None if it does not have the
-    trait). `each` judges each of the record's `subjects`, which are found once for all rules with
-    the same `subjects`. It says of all subjects of one `form` the same, unless a subject breaks the
-    clause; a subject with the form None is judged by itself.
+    `views`, `check` judges it alone. `by_trait` judges the value of the record's `trait` (None if
+    it does not have the trait). `each` judges each of the record's `subjects`.
 
     `needs_crossing` marks a rule that compares sends with receipts, `needs_headers` a rule about
     matchtags, flags or userids: a recording without these cannot exercise it. `clears` returns True
@@ -150,7 +160,6 @@ class Rule:
     by_trait: ByTrait | None = None
     subjects: Subjects | None = None
     each: Each | None = None
-    form: FormOf | None = None
     views: tuple[View, ...] = ()
     needs_crossing: bool = False
     needs_headers: bool = False
@@ -160,12 +169,65 @@ class Rule:
     is_current: bool = False
     is_routed: bool = False
 
+    def asking(self, value: Value) -> Ask:
+        """Return the function that judges records whose trait, if the rule has one, is `value`."""
+        if self.judge is not None:
+            return self.judge
+        if self.by_trait is not None:
+            return functools.partial(self.by_trait, value)
+        if self.check is not None:
+            check = self.check
+            return lambda record, seen: check(record, seen.facts)
+        if self.subjects is not None and self.each is not None:
+            return _asking_each(_found_once(self.subjects), self.each)
+        return self._step
+
+    def _step(self, record: Record, seen: Seen) -> Said:
+        """Apply the rule to its own state."""
+        assert self.apply is not None
+        key = self.key(record)
+        if key is None:
+            return None
+        states = seen.states[self]
+        step = self.apply(states.get(key), record, seen.facts)
+        put(states, key, step.state)
+        return step.broken or step.kept
+
+    def all_views(self) -> Iterator[View]:
+        """Yield the views that the rule reads, or its trait, or the traits of its selectors."""
+        yield from self.views
+        if self.trait is not None:
+            yield from self.trait.views()
+        yield from views_marked(self.selectors)
+
+
+def _asking_each(subjects_of: Subjects, each: Each) -> Ask:
+    """Return the function that judges each subject; it reports the first violation."""
+
+    def ask(record: Record, seen: Seen) -> Said:
+        is_kept = False
+        for subject in subjects_of(record, seen):
+            said = each(subject)
+            if said is True:
+                is_kept = True
+            elif said:
+                return said
+        return is_kept
+
+    return ask
+
+
+@functools.cache
+def _found_once(subjects_of: Subjects) -> Subjects:
+    """Return a function that finds the subjects once for all rules about them."""
+    return seen_once(lambda record, seen: tuple(subjects_of(record, seen)))
+
 
 class Rules:
     """The rules of one file; its methods are decorators that register a rule.
 
     With `current` the rules read their clauses as the current edition of the RFCs has them; with
-    `routed` they read traces without matchtags.
+    `routed` they read traces without matchtags. The keywords are those of `Rule`.
     """
 
     def __init__(self, *, current: bool = False, routed: bool = False) -> None:
@@ -174,79 +236,26 @@ class Rules:
         self._is_routed = routed
 
     def rule(
-        self,
-        clause: str,
-        *selectors: Iterable[Selector],
-        key: KeyOf,
-        state: Any,
-        needs_crossing: bool = False,
-        needs_headers: bool = False,
-        clears: Clears | None = None,
-        debt: Debt | None = None,
+        self, clause: str, *selectors: Iterable[Selector], key: KeyOf, state: Any, **given: Any
     ) -> Callable[[Apply], Apply]:
-        """Register the decorated function as the rule of `clause`; `state` is its state's type."""
-
-        def register(apply: Apply) -> Apply:
-            self._add(
-                clause,
-                selectors,
-                key=key,
-                apply=apply,
-                type=state,
-                needs_crossing=needs_crossing,
-                needs_headers=needs_headers,
-                clears=clears,
-                debt=debt,
-            )
-            return apply
-
-        return register
+        """Register a function as the rule of `clause`; `state` is the type of its states."""
+        return self._registering("apply", clause, selectors, key=key, type=state, **given)
 
     def check(
-        self,
-        clause: str,
-        *selectors: Iterable[Selector],
-        needs_crossing: bool = False,
-        needs_headers: bool = False,
+        self, clause: str, *selectors: Iterable[Selector], **given: Any
     ) -> Callable[[Check], Check]:
         """Register a rule without state."""
-
-        def register(check: Check) -> Check:
-            self._add(
-                clause,
-                selectors,
-                check=check,
-                needs_crossing=needs_crossing,
-                needs_headers=needs_headers,
-            )
-            return check
-
-        return register
+        return self._registering("check", clause, selectors, **given)
 
     def judge(
         self,
         clause: str,
         *selectors: Iterable[Selector],
         views: Iterable[View] = (),
-        needs_crossing: bool = False,
-        needs_headers: bool = False,
-        debts: Debts | None = None,
+        **given: Any,
     ) -> Callable[[Judge], Judge]:
         """Register a rule whose state is in `views`."""
-
-        def register(judge: Judge) -> Judge:
-            self._add(
-                clause,
-                selectors,
-                judge=judge,
-                views=tuple(views),
-                needs_crossing=needs_crossing,
-                needs_headers=needs_headers,
-                debts=debts,
-            )
-            return judge
-
-        return register
+        return self._registering("judge", clause, selectors, views=tuple(views), **given)
 
     def by(
         self,
@@ -254,75 +263,39 @@ class Rules:
         clause: str,
         *selectors: Iterable[Selector],
         views: Iterable[View] = (),
-        needs_crossing: bool = False,
-        needs_headers: bool = False,
-        debts: Debts | None = None,
+        **given: Any,
     ) -> Callable[[ByTrait], ByTrait]:
-        """Register a rule about the value of a trait, which is its first argument.
-
-        If the rule answers without reading the record or `seen`, the answer holds for all records
-        with that value, and the rule is not called again; only a Broken is made for each record.
-        """
-
-        def register(by_trait: ByTrait) -> ByTrait:
-            self._add(
-                clause,
-                selectors,
-                trait=trait,
-                by_trait=by_trait,
-                views=tuple(views),
-                needs_crossing=needs_crossing,
-                needs_headers=needs_headers,
-                debts=debts,
-            )
-            return by_trait
-
-        return register
+        """Register a rule about the value of a trait, which is its first argument."""
+        given |= {"trait": trait, "views": tuple(views)}
+        return self._registering("by_trait", clause, selectors, **given)
 
     def each(
         self,
         clause: str,
         *selectors: Iterable[Selector],
         of: Subjects,
-        form: FormOf | None = None,
         views: Iterable[View] = (),
-        needs_headers: bool = False,
+        **given: Any,
     ) -> Callable[[Each], Each]:
         """Register a rule about each of the subjects that `of` finds in a record.
 
         Only the first violation in a record is reported. `views` are the views that `of` reads.
-        `form` returns what the answer follows from: what is kept by one subject is kept by all
-        later ones of its form, and the rule is not called again for these. It returns None for a
-        subject that has to be judged by itself.
         """
+        given |= {"subjects": of, "views": tuple(views)}
+        return self._registering("each", clause, selectors, **given)
 
-        def register(each: Each) -> Each:
-            self._add(
-                clause,
-                selectors,
-                subjects=of,
-                each=each,
-                form=form,
-                views=tuple(views),
-                needs_headers=needs_headers,
-            )
-            return each
+    def _registering(
+        self, way: str, clause: str, selectors: Iterable[Iterable[Selector]], **given: Any
+    ) -> Callable[[T], T]:
+        flat = tuple(selector for group in selectors for selector in group)
+        given |= {"is_current": self._is_current, "is_routed": self._is_routed}
+
+        def register(function: T) -> T:
+            declared: dict[str, Any] = {**given, way: function}
+            self.all.append(Rule(clause=clause, selectors=flat, **declared))
+            return function
 
         return register
-
-    def _add(self, clause: str, selectors: Iterable[Iterable[Selector]], **given: Any) -> None:
-        rule = Rule(
-            clause=clause,
-            selectors=_flat(selectors),
-            is_current=self._is_current,
-            is_routed=self._is_routed,
-            **given,
-        )
-        self.all.append(rule)
-
-
-def _flat(selectors: Iterable[Iterable[Selector]]) -> tuple[Selector, ...]:
-    return tuple(selector for group in selectors for selector in group)
 
 
 # --- lost parties

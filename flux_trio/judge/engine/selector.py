@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
-from flux_trio.judge.engine.declared import Key, Mark, Selector
+from flux_trio.judge.engine.view import Key, Mark, Seen, Selector, Trait, Value
 from flux_trio.messages import Message, Request, Response, topics
 from flux_trio.trace import Kind, Record
 
@@ -16,6 +16,8 @@ __all__ = [
     "ANY_TOPIC",
     "CLOCK",
     "COUNTERS",
+    "ERRNUM",
+    "ERROR",
     "EVENT",
     "FAULT",
     "HOOK",
@@ -189,3 +191,21 @@ def once(read: Callable[[Record], T]) -> Callable[[Record], T]:
         return result
 
     return functools.wraps(read)(remembered)
+
+
+# --- errors
+
+
+def _errnum(record: Record, _seen: Seen) -> Value:
+    found: Any = record.message
+    errnum: int = found.errnum
+    return errnum
+
+
+ERRNUM: Final = Trait(
+    "errnum",
+    (*sent("response", ANY_TOPIC), *received("response", ANY_TOPIC)),
+    _errnum,
+)
+ERROR: Final = Mark(ERRNUM, bool)
+"""Responses with an errnum."""

@@ -22,8 +22,8 @@ import msgspec
 
 from flux_trio.formats import FormatError
 from flux_trio.judge.engine.causes import Violation
-from flux_trio.judge.engine.judgement import Expected, Judgement
 from flux_trio.judge.engine.monitor import Verdict
+from flux_trio.judge.judgement import Expected, Judgement
 
 SUFFIX: Final = ".toml"
 

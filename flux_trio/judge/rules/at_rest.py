@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
     OWN,
     Broken,
@@ -24,7 +23,7 @@ from flux_trio.judge.engine.rule import (
     while_live,
 )
 from flux_trio.judge.engine.selector import COUNTERS, STATE, job_id, name_of, once
-from flux_trio.judge.engine.view import seen_once
+from flux_trio.judge.engine.view import Place, seen_once
 from flux_trio.judge.views import execution, scheduling
 from flux_trio.judge.views.execution import STARTS, Start, is_open
 from flux_trio.judge.views.jobs import (

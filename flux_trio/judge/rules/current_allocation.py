@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from flux_trio.judge.checks.shapes import BOOLEAN, JOB_ID, OBJECT
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
     Broken,
     Rules,
@@ -23,6 +22,7 @@ from flux_trio.judge.engine.rule import (
     view,
 )
 from flux_trio.judge.engine.selector import EVENT
+from flux_trio.judge.engine.view import Place
 from flux_trio.judge.views.holding import GRANTS, Grant
 from flux_trio.judge.views.jobs import LIFE, Life
 from flux_trio.judge.views.resource_sets import carried, is_part, resources_in

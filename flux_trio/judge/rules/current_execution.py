@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from flux_trio.judge.checks.shapes import OBJECT, one_of, require_key
 from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, errnum, job_id, payload, sent
-from flux_trio.judge.engine.trait import CARRIES_R
 from flux_trio.judge.rules.rfc32_start import SENT, reattach_is_for_what_should_still_run
 from flux_trio.judge.views.durable import DOUBTS
 from flux_trio.judge.views.eventlogs import LOG
@@ -14,6 +13,7 @@ from flux_trio.judge.views.execution import LINK, START, STARTS, start_of
 from flux_trio.judge.views.expiring import END
 from flux_trio.judge.views.holding import WRITTEN, Written
 from flux_trio.judge.views.resource_sets import carried, number_of, resources_in
+from flux_trio.judge.views.traits import CARRIES_R
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 

@@ -7,7 +7,6 @@ from typing import Any, Final, NamedTuple
 
 from flux_trio.formats import ResourceSet
 from flux_trio.judge.checks.jobspecs import count, known_by_value, part, system, totals, vertices
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
     Broken,
     Rules,
@@ -20,7 +19,7 @@ from flux_trio.judge.engine.rule import (
     view,
 )
 from flux_trio.judge.engine.selector import EVENT
-from flux_trio.judge.engine.view import Live
+from flux_trio.judge.engine.view import Live, Place
 from flux_trio.judge.views.resource_sets import ALLOCATING, allocated, resources_in
 from flux_trio.messages import topics
 from flux_trio.trace import Record

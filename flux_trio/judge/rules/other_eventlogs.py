@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from flux_trio.judge.checks.shapes import OBJECT, STRING, Shape
 from flux_trio.judge.engine.packed import Packing
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, sent, view
-from flux_trio.judge.engine.trait import WITH_EVENTS
+from flux_trio.judge.engine.view import Place
 from flux_trio.judge.views.commits import STORING, Appended, Storing, appended
+from flux_trio.judge.views.traits import WITH_EVENTS
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 

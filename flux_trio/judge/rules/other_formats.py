@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import operator
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
@@ -16,7 +15,6 @@ from typing import Any, Final
 from flux_trio.judge.checks.jobspecs import system
 from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, job_id, payload, sent
 from flux_trio.judge.engine.selector import errnum, once, topic_of
-from flux_trio.judge.engine.trait import says
 from flux_trio.judge.views.execution import START, data_of
 from flux_trio.judge.views.resource_sets import (
     ALLOCATING,
@@ -25,6 +23,7 @@ from flux_trio.judge.views.resource_sets import (
     entries,
     execution,
 )
+from flux_trio.judge.views.traits import says
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 
@@ -40,7 +39,6 @@ _TARGETS: Final = ("targets", "up", "down", "shrink")
 Text = tuple[str, str]
 """What the text is, and the text."""
 
-_text_of: Final = operator.itemgetter(1)
 
 # --- where they are
 
@@ -97,7 +95,7 @@ def _spelled(
 ) -> None:
     """Register `clause`: each of these texts fits; `expected` describes a fitting text."""
 
-    @RULES.each(clause, selectors, of=of, form=_text_of)
+    @RULES.each(clause, selectors, of=of)
     def check(subject: Text) -> Said:
         what, text = subject
         return fits(text) or Broken(f"{what}: expected {expected}, got {text!r:.80}")

@@ -24,7 +24,6 @@ from flux_trio.judge.checks.jobspecs import (
     task,
 )
 from flux_trio.judge.engine.facts import Facts
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
     OWN,
     Broken,
@@ -43,9 +42,9 @@ from flux_trio.judge.engine.rule import (
     while_live,
 )
 from flux_trio.judge.engine.selector import EVENT
-from flux_trio.judge.engine.trait import Trait, says
-from flux_trio.judge.engine.view import Live, view
+from flux_trio.judge.engine.view import Live, Place, Trait, view
 from flux_trio.judge.views.execution import START, STARTS, Start, kind_of_answer
+from flux_trio.judge.views.traits import says
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
 

@@ -29,7 +29,6 @@ from flux_trio.judge.engine.rule import (
     while_live,
 )
 from flux_trio.judge.engine.selector import SEND
-from flux_trio.judge.engine.trait import WITH_R
 from flux_trio.judge.views.expiring import CLOCK, END, RAISING, has_crossed, raised_by, stepped
 from flux_trio.judge.views.jobs import LIFE, context_of
 from flux_trio.judge.views.resource_sets import (
@@ -45,6 +44,7 @@ from flux_trio.judge.views.resource_sets import (
     targets_of,
 )
 from flux_trio.judge.views.resources import AS_RECEIVED, heard_by
+from flux_trio.judge.views.traits import WITH_R
 from flux_trio.messages import topics
 from flux_trio.trace import KILLED, Kind, Record
 

@@ -83,7 +83,7 @@ def starttime_is_a_number(r: Any, _t: float) -> Found:
     return optional(execution(r), "starttime", (int, float), "a number")
 
 
-@each_r(RULES, "20.starttime.3", is_of_form=False)
+@each_r(RULES, "20.starttime.3")
 def starttime_is_since_the_epoch(r: Any, t: float) -> Found:
     return _since_the_epoch(r, "starttime", t)
 
@@ -93,12 +93,12 @@ def expiration_is_a_number(r: Any, _t: float) -> Found:
     return optional(execution(r), "expiration", (int, float), "a number")
 
 
-@each_r(RULES, "20.expiration.4", is_of_form=False)
+@each_r(RULES, "20.expiration.4")
 def expiration_is_since_the_epoch(r: Any, t: float) -> Found:
     return _since_the_epoch(r, "expiration", t)
 
 
-@each_r(RULES, "20.expiration.5", is_of_form=False)
+@each_r(RULES, "20.expiration.5")
 def expiration_is_after_starttime(r: Any, _t: float) -> Found:
     start, end = number_of(r, "starttime"), number_of(r, "expiration")
     if not start or not end:

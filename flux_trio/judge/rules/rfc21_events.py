@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from flux_trio.judge.checks.shapes import INTEGER, STRING
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
     ANY_TOPIC,
     OWN,
@@ -25,7 +24,7 @@ from flux_trio.judge.engine.rule import (
     while_live,
 )
 from flux_trio.judge.engine.selector import EVENT, name_of
-from flux_trio.judge.engine.trait import WITH_EVENTS, WITH_UNLINK
+from flux_trio.judge.engine.view import Place
 from flux_trio.judge.views.commits import stored_events
 from flux_trio.judge.views.durable import DOUBTS
 from flux_trio.judge.views.eventlogs import (
@@ -43,6 +42,7 @@ from flux_trio.judge.views.eventlogs import (
 from flux_trio.judge.views.hook_answers import HOOK_ANSWERS, is_held
 from flux_trio.judge.views.jobs import CLEANUP, LIFE, Life, context_of
 from flux_trio.judge.views.scheduling import ASKED, asked_of, is_pending
+from flux_trio.judge.views.traits import WITH_EVENTS, WITH_UNLINK
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 

@@ -12,7 +12,6 @@ from typing import Any, Final
 import msgspec
 
 from flux_trio.judge.checks.shapes import NUMBER, OBJECT, STRING, Shape, require_key
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
     OWN,
     Broken,
@@ -32,6 +31,7 @@ from flux_trio.judge.engine.rule import (
     while_live,
 )
 from flux_trio.judge.engine.selector import ANY_TOPIC, topic_of
+from flux_trio.judge.engine.view import Place
 from flux_trio.judge.views.commits import NULL, encoded
 from flux_trio.judge.views.eventlogs import LOGGING, Logging
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from flux_trio.judge.checks.shapes import INTEGER, JOB_ID, require_key
 from flux_trio.judge.engine.facts import Facts
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
     OWN,
     Broken,
@@ -30,7 +29,7 @@ from flux_trio.judge.engine.rule import (
     while_live,
 )
 from flux_trio.judge.engine.selector import RECV, name_of, topic_of
-from flux_trio.judge.engine.view import Live
+from flux_trio.judge.engine.view import Live, Place
 from flux_trio.judge.views.granting import INVENTORY, SCHED_JOBS, Inventory, sched_job
 from flux_trio.judge.views.jobs import LIFE, RUN, Life, context_of
 from flux_trio.judge.views.queueing import UNSENT, unsent

@@ -14,7 +14,6 @@ from flux_trio.judge.checks.shapes import (
     require_object,
 )
 from flux_trio.judge.engine.facts import Facts
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
     Broken,
     Key,
@@ -32,6 +31,7 @@ from flux_trio.judge.engine.rule import (
     view,
 )
 from flux_trio.judge.engine.selector import topic_of
+from flux_trio.judge.engine.view import Place
 from flux_trio.judge.views.holding import OVERLAPS, WRITTEN, overlaps
 from flux_trio.judge.views.jobs import LIFE, Life
 from flux_trio.judge.views.scheduling import LINK, SUCCESS, SUCCESSES, link_of

@@ -13,7 +13,6 @@ from flux_trio.judge.checks.shapes import (
     require_key,
     require_object,
 )
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
     Broken,
     Rules,
@@ -28,6 +27,7 @@ from flux_trio.judge.engine.rule import (
     view,
 )
 from flux_trio.judge.engine.selector import topic_of
+from flux_trio.judge.engine.view import Place
 from flux_trio.judge.views.granting import ANSWERING, Answering
 from flux_trio.judge.views.queueing import OVER_LIMIT, UNSENT, over_limit, unsent
 from flux_trio.judge.views.scheduling import LINK, REQUESTING, Requesting, is_refused, link_of

@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from flux_trio.formats import Idset
 from flux_trio.judge.checks.shapes import IDSET, STRING, idset_of, require_key
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
     Broken,
     Rules,
@@ -19,6 +18,7 @@ from flux_trio.judge.engine.rule import (
     sent,
     view,
 )
+from flux_trio.judge.engine.view import Place
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
 from flux_trio.judge.views.resources import AS_RECEIVED, AS_SENT, HELD, NONE, Acquired, heard_by
 from flux_trio.messages import Request, topics

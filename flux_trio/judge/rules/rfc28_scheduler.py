@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from flux_trio.formats import Idset
 from flux_trio.judge.checks.jobspecs import system
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
     OWN,
     Broken,
@@ -27,8 +26,7 @@ from flux_trio.judge.engine.rule import (
     while_live,
 )
 from flux_trio.judge.engine.selector import BROKER, EVENT, RECV, SEND, topic_of
-from flux_trio.judge.engine.trait import WITH_R
-from flux_trio.judge.engine.view import Live
+from flux_trio.judge.engine.view import Live, Place
 from flux_trio.judge.views.granting import (
     ANSWERING,
     SCHED_JOBS,
@@ -40,6 +38,7 @@ from flux_trio.judge.views.jobs import LIFE
 from flux_trio.judge.views.resource_sets import SeenR, allocated, targets_of
 from flux_trio.judge.views.resources import AS_RECEIVED, HELD, NONE, Acquired, heard_by
 from flux_trio.judge.views.scheduling import DENIES, LINK, SUCCESSES, link_of
+from flux_trio.judge.views.traits import WITH_R
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
     OWN,
     Broken,
@@ -24,9 +23,8 @@ from flux_trio.judge.engine.rule import (
     view,
     while_live,
 )
-from flux_trio.judge.engine.selector import BROKER, topic_of
-from flux_trio.judge.engine.trait import ERROR
-from flux_trio.judge.engine.view import Live
+from flux_trio.judge.engine.selector import BROKER, ERROR, topic_of
+from flux_trio.judge.engine.view import Live, Place
 from flux_trio.judge.views.acquiring import change_of
 from flux_trio.judge.views.calls import ENDS
 from flux_trio.judge.views.granting import ANSWERING, Answering

@@ -21,7 +21,6 @@ from flux_trio.judge.checks.shapes import (
 )
 from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, errnum, job_id, payload, sent
 from flux_trio.judge.engine.selector import Selector
-from flux_trio.judge.engine.trait import says
 from flux_trio.judge.views.eventlogs import RESOURCES
 from flux_trio.judge.views.execution import (
     LINK,
@@ -36,6 +35,7 @@ from flux_trio.judge.views.execution import (
     start_of,
 )
 from flux_trio.judge.views.jobs import CLEANUP, LIFE, Life
+from flux_trio.judge.views.traits import says
 from flux_trio.trace import Record
 
 RULES: Final = Rules()
@@ -53,20 +53,12 @@ def _said(type_: str) -> list[Selector]:
 TYPES: Final = one_of("start", "release", "exception", "finish")
 
 
-def _form(subject: tuple[str, dict[str, Any]]) -> str | None:
-    """Return the type of a regular answer, else None."""
-    _, answer = subject
-    type_ = answer.get("type")
-    is_regular = type(type_) is str and TYPES.fits(type_) and OBJECT.fits(answer.get("data"))
-    return type_ if is_regular and JOB_ID.fits(answer.get("id")) else None
-
-
 def _is_known_or_no_type(answer: dict[str, Any]) -> bool:
     return isinstance(answer.get("type"), str)
 
 
 require_object(RULES, "32.start.12", SAID)
-_require: Final = functools.partial(require_key, RULES, form=_form)
+_require: Final = functools.partial(require_key, RULES)
 _require("32.impl.3", SAID, key="id")
 _require("32.start.13", SAID, key="id", shape=JOB_ID)
 _require("32.start.14", SAID, key="type", shape=STRING)

@@ -6,7 +6,6 @@ from typing import Final, cast
 
 from flux_trio.judge.checks.shapes import STRING, require_key, require_object
 from flux_trio.judge.engine.facts import Facts
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
     ANY_TOPIC,
     OWN,
@@ -29,6 +28,7 @@ from flux_trio.judge.engine.rule import (
     while_live,
 )
 from flux_trio.judge.engine.selector import MODULE, RECV, topic_of
+from flux_trio.judge.engine.view import Place
 from flux_trio.judge.views.execution import (
     LINK,
     STARTS,

@@ -11,7 +11,6 @@ from typing import Any, Final
 from flux_trio.formats import apply_update, value_at
 from flux_trio.judge.checks.jobspecs import system
 from flux_trio.judge.engine.facts import Facts
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
     ANY_TOPIC,
     OWN,
@@ -31,6 +30,7 @@ from flux_trio.judge.engine.rule import (
     while_live,
 )
 from flux_trio.judge.engine.selector import EVENT, HOOK, called
+from flux_trio.judge.engine.view import Place
 from flux_trio.judge.views.durable import DOUBTS, DURABLE, is_doubtful, is_durable
 from flux_trio.judge.views.jobs import LIFE, SCHED, Life, context_of
 from flux_trio.judge.views.queues import JOB_QUEUES, QUEUE, QUEUES, queue_of, queue_of_job, stop_of

@@ -10,7 +10,6 @@ import functools
 from collections.abc import Iterable
 from typing import Any, Final
 
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
     ANY_TOPIC,
     Broken,
@@ -24,8 +23,8 @@ from flux_trio.judge.engine.rule import (
     view,
     while_live,
 )
-from flux_trio.judge.engine.selector import ANY_CANCEL, ANY_DISCONNECT, BROKER, once
-from flux_trio.judge.engine.trait import ERROR
+from flux_trio.judge.engine.selector import ANY_CANCEL, ANY_DISCONNECT, BROKER, ERROR, once
+from flux_trio.judge.engine.view import Place
 from flux_trio.judge.views.calls import (
     ANSWER,
     ANSWERS,

@@ -18,8 +18,7 @@ from flux_trio.judge.engine.rule import (
     sent,
     while_live,
 )
-from flux_trio.judge.engine.selector import ANY_CANCEL, ANY_DISCONNECT, BROKER
-from flux_trio.judge.engine.trait import ERROR
+from flux_trio.judge.engine.selector import ANY_CANCEL, ANY_DISCONNECT, BROKER, ERROR
 from flux_trio.judge.views.calls import (
     ANSWER,
     ANSWERS,

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, noted, payload, sent, view
 from flux_trio.judge.engine.selector import ANY_DISCONNECT, Selector, no_key
+from flux_trio.judge.engine.view import Place
 from flux_trio.judge.views.calls import (
     DROP,
     DROPPED,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
     ANY_TOPIC,
     Broken,
@@ -23,7 +22,7 @@ from flux_trio.judge.engine.rule import (
     view,
 )
 from flux_trio.judge.engine.selector import ANY_DISCONNECT, topic_of
-from flux_trio.judge.engine.view import Live
+from flux_trio.judge.engine.view import Live, Place
 from flux_trio.judge.rules.rfc6_answers import MAY_WAIT, SERVICES
 from flux_trio.messages import Request, Response, service_of, topics
 from flux_trio.trace import Record

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, job_id, logged, sent, view
 from flux_trio.judge.engine.selector import payload
-from flux_trio.judge.engine.view import Live
+from flux_trio.judge.engine.view import Live, Place
 from flux_trio.judge.views.jobs import context_of
 from flux_trio.messages import topics
 from flux_trio.trace import Record

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from flux_trio.judge.checks.jobspecs import system
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import (
     Broken,
     Rules,
@@ -24,6 +23,7 @@ from flux_trio.judge.engine.rule import (
     view,
 )
 from flux_trio.judge.engine.selector import name_of, topic_of
+from flux_trio.judge.engine.view import Place
 from flux_trio.judge.views.commits import decoded, encoded
 from flux_trio.judge.views.jobs import LIFE, NEW, Life, context_of
 from flux_trio.judge.views.submitted import ENDS, UPDATES, updated, updates_of

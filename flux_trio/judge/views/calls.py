@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.selector import (
     ANY_CANCEL,
     ANY_DISCONNECT,
     ANY_TOPIC,
+    ERROR,
     OWN,
     RECV,
     Selector,
@@ -24,8 +24,7 @@ from flux_trio.judge.engine.selector import (
     sent,
     while_live,
 )
-from flux_trio.judge.engine.trait import ERROR, Mark, Trait
-from flux_trio.judge.engine.view import Live, Seen, View, view
+from flux_trio.judge.engine.view import Live, Mark, Place, Seen, Trait, View, view
 from flux_trio.messages import NODEID_ANY, Request, Response, service_of, topics
 from flux_trio.messages.types import NORESPONSE, STREAMING
 from flux_trio.trace import Kind, Record

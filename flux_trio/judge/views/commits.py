@@ -9,8 +9,7 @@ import msgspec
 
 from flux_trio.formats import FormatError, parse_fluid
 from flux_trio.judge.engine.selector import once, payload, sent
-from flux_trio.judge.engine.trait import Trait
-from flux_trio.judge.engine.view import Live, Seen
+from flux_trio.judge.engine.view import Live, Seen, Trait
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 

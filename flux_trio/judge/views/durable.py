@@ -6,7 +6,6 @@ import operator
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.selector import (
     ANY_DISCONNECT,
     EVENT,
@@ -21,7 +20,7 @@ from flux_trio.judge.engine.selector import (
     sent,
     while_live,
 )
-from flux_trio.judge.engine.view import Live, Seen, view
+from flux_trio.judge.engine.view import Live, Place, Seen, view
 from flux_trio.judge.views.commits import EVENTLOG, Entry, entries_of, job_of
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Kind, Record

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from flux_trio.judge.engine.packed import Packing
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import Broken
 from flux_trio.judge.engine.selector import (
     ANY_TOPIC,
@@ -20,8 +19,7 @@ from flux_trio.judge.engine.selector import (
     payload,
     sent,
 )
-from flux_trio.judge.engine.trait import WITH_EVENTS, WITH_R, Trait
-from flux_trio.judge.engine.view import Live, Seen, seen_once, view
+from flux_trio.judge.engine.view import Live, Place, Seen, Trait, seen_once, view
 from flux_trio.judge.views.commits import Entry, stored_events
 from flux_trio.judge.views.durable import (
     DOUBTS,
@@ -33,6 +31,7 @@ from flux_trio.judge.views.durable import (
 )
 from flux_trio.judge.views.jobs import LIFE, Life, context_of, is_fatal
 from flux_trio.judge.views.resource_sets import committed, resources_in
+from flux_trio.judge.views.traits import WITH_EVENTS, WITH_R
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 

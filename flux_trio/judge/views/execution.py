@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 
 from flux_trio.judge.checks.shapes import BOOLEAN, INTEGER, STRING, between, idset_of
 from flux_trio.judge.engine.packed import Packing
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.selector import (
+    ERROR,
     EVENT,
     MODULE,
     OWN,
@@ -30,8 +30,7 @@ from flux_trio.judge.engine.selector import (
     sent,
     while_live,
 )
-from flux_trio.judge.engine.trait import ERROR, Mark, Trait
-from flux_trio.judge.engine.view import Live, Seen, view
+from flux_trio.judge.engine.view import Live, Mark, Place, Seen, Trait, view
 from flux_trio.judge.views.eventlogs import LOG, RESOURCES, Log, Resources
 from flux_trio.messages import Request, Response, topics
 from flux_trio.trace import Kind, Record

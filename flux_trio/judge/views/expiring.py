@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.selector import (
     OWN,
     job_id,
@@ -20,11 +19,11 @@ from flux_trio.judge.engine.selector import (
     sent,
     while_live,
 )
-from flux_trio.judge.engine.trait import says
-from flux_trio.judge.engine.view import Live, Seen, view
+from flux_trio.judge.engine.view import Live, Place, Seen, view
 from flux_trio.judge.views.execution import START, STARTS, Start, data_of
 from flux_trio.judge.views.jobs import context_of
 from flux_trio.judge.views.resource_sets import ALLOCATING, allocated, execution, number_of
+from flux_trio.judge.views.traits import says
 from flux_trio.messages import topics
 from flux_trio.trace import Kind, Record
 

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from flux_trio.judge.checks.jobspecs import known_by_value, members, part, system
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.selector import (
     EVENT,
     RECV,
@@ -21,8 +20,7 @@ from flux_trio.judge.engine.selector import (
     sent,
     topic_of,
 )
-from flux_trio.judge.engine.trait import Trait
-from flux_trio.judge.engine.view import Live, Seen, view
+from flux_trio.judge.engine.view import Live, Place, Seen, Trait, view
 from flux_trio.judge.views.acquiring import change_of
 from flux_trio.judge.views.jobs import LIFE
 from flux_trio.judge.views.resource_sets import carried, is_part, resources_in

@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from flux_trio.formats import ResourceSet
 from flux_trio.judge.checks.shapes import idset_of
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.selector import (
     EVENT,
     OWN,
@@ -27,8 +26,7 @@ from flux_trio.judge.engine.selector import (
     topic_of,
     while_live,
 )
-from flux_trio.judge.engine.trait import CARRIES_R, WITH_R
-from flux_trio.judge.engine.view import Live, Seen, View, seen_once, view
+from flux_trio.judge.engine.view import Live, Place, Seen, View, seen_once, view
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
 from flux_trio.judge.views.jobs import LIFE
 from flux_trio.judge.views.resource_sets import (
@@ -39,6 +37,7 @@ from flux_trio.judge.views.resource_sets import (
     resources_in,
 )
 from flux_trio.judge.views.scheduling import LINK, link_of
+from flux_trio.judge.views.traits import CARRIES_R, WITH_R
 from flux_trio.messages import Request, Response, topics
 from flux_trio.trace import Record
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.selector import (
     EVENT,
     OWN,
@@ -17,7 +16,7 @@ from flux_trio.judge.engine.selector import (
     payload,
     while_live,
 )
-from flux_trio.judge.engine.view import Seen, view
+from flux_trio.judge.engine.view import Place, Seen, view
 from flux_trio.judge.views.jobs import CLEANUP, LIFE, RUN, SCHED, Life
 from flux_trio.trace import Record
 

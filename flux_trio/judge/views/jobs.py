@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any, Final
 
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.selector import (
     ANY_DISCONNECT,
     BROKER,
@@ -25,7 +24,7 @@ from flux_trio.judge.engine.selector import (
     sent,
     topic_of,
 )
-from flux_trio.judge.engine.view import Live, Seen, view
+from flux_trio.judge.engine.view import Live, Place, Seen, view
 from flux_trio.judge.views.commits import Entry
 from flux_trio.judge.views.durable import (
     DOUBTS,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.rule import Broken
 from flux_trio.judge.engine.selector import (
+    ERROR,
     EVENT,
     OWN,
     errnum,
@@ -20,8 +20,7 @@ from flux_trio.judge.engine.selector import (
     sent,
     while_live,
 )
-from flux_trio.judge.engine.trait import ERROR
-from flux_trio.judge.engine.view import Seen, view
+from flux_trio.judge.engine.view import Place, Seen, view
 from flux_trio.judge.views.durable import DURABLE, Durable
 from flux_trio.judge.views.hook_answers import HOOK_ANSWERS, is_held
 from flux_trio.judge.views.jobs import LIFE, SCHED, Life

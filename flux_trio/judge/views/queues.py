@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from flux_trio.judge.checks.jobspecs import system
 from flux_trio.judge.checks.queue_tables import ANONYMOUS, Tables, table
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.selector import (
     EVENT,
     MODULE,
@@ -29,11 +28,11 @@ from flux_trio.judge.engine.selector import (
     sent,
     while_live,
 )
-from flux_trio.judge.engine.trait import WITH_JOBSPEC
-from flux_trio.judge.engine.view import Live, Seen, view
+from flux_trio.judge.engine.view import Live, Place, Seen, view
 from flux_trio.judge.views.calls import call_key
 from flux_trio.judge.views.commits import NULL, decoded, encoded, stored
 from flux_trio.judge.views.jobs import context_of
+from flux_trio.judge.views.traits import WITH_JOBSPEC
 from flux_trio.messages import Request, Response, topics
 from flux_trio.trace import Kind, Record
 

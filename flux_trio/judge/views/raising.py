@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.selector import (
+    ERROR,
     EVENT,
     HOOK,
     OWN,
@@ -19,10 +19,10 @@ from flux_trio.judge.engine.selector import (
     received,
     while_live,
 )
-from flux_trio.judge.engine.trait import ERROR, Mark, Trait, says
-from flux_trio.judge.engine.view import Seen, view
+from flux_trio.judge.engine.view import Mark, Place, Seen, Trait, view
 from flux_trio.judge.views.execution import START, STARTS, Start, is_open, kind_of_answer
 from flux_trio.judge.views.jobs import context_of
+from flux_trio.judge.views.traits import says
 from flux_trio.messages import topics
 from flux_trio.trace import Kind, Record
 

@@ -25,9 +25,9 @@ from flux_trio.judge.engine.selector import (
     sent,
     topic_of,
 )
-from flux_trio.judge.engine.trait import BY_SCHEDULER, CARRIES_R, WITH_R
 from flux_trio.judge.engine.view import Seen, seen_once, view
 from flux_trio.judge.views.acquiring import change_of
+from flux_trio.judge.views.traits import BY_SCHEDULER, CARRIES_R, WITH_R
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
 

@@ -7,7 +7,6 @@ from typing import Any, Final, NamedTuple
 
 from flux_trio.formats import Idset
 from flux_trio.judge.checks.shapes import idset_of
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.selector import (
     BROKER,
     EVENT,
@@ -26,8 +25,7 @@ from flux_trio.judge.engine.selector import (
     sent,
     topic_of,
 )
-from flux_trio.judge.engine.trait import BY_SCHEDULER
-from flux_trio.judge.engine.view import Live, Seen, View, view
+from flux_trio.judge.engine.view import Live, Place, Seen, View, view
 from flux_trio.judge.views.acquiring import NONE, change_of
 from flux_trio.judge.views.resource_sets import (
     ALLOCATING,
@@ -48,6 +46,7 @@ from flux_trio.judge.views.resource_sets import (
     targets_of,
 )
 from flux_trio.judge.views.scheduling import CANCELS, DENIES, SUCCESS
+from flux_trio.judge.views.traits import BY_SCHEDULER
 from flux_trio.messages import Request, Response, topics
 from flux_trio.messages.types import STREAMING
 from flux_trio.trace import Kind, Record

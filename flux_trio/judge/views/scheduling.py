@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.selector import (
+    ERROR,
     EVENT,
     MODULE,
     RECV,
@@ -25,9 +25,9 @@ from flux_trio.judge.engine.selector import (
     sent,
     topic_of,
 )
-from flux_trio.judge.engine.trait import ERROR, Trait, says
-from flux_trio.judge.engine.view import Live, Seen, view
+from flux_trio.judge.engine.view import Live, Place, Seen, Trait, view
 from flux_trio.judge.views.jobs import LIFE, PRIORITY, SCHED, Life
+from flux_trio.judge.views.traits import says
 from flux_trio.messages import Errno, Request, Response, service_of, topics
 from flux_trio.trace import Kind, Record
 

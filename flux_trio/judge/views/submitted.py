@@ -6,12 +6,11 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from flux_trio.formats import FormatError, apply_update
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.selector import OWN, job_id, logged, name_of, sent, while_live
-from flux_trio.judge.engine.trait import WITH_JOBSPEC
-from flux_trio.judge.engine.view import Seen, view
+from flux_trio.judge.engine.view import Place, Seen, view
 from flux_trio.judge.views.commits import decoded, encoded, stored
 from flux_trio.judge.views.jobs import context_of
+from flux_trio.judge.views.traits import WITH_JOBSPEC
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 

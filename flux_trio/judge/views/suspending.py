@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from flux_trio.judge.engine.place import Place
 from flux_trio.judge.engine.selector import errnum, job_id, no_key, payload, received, topic_of
-from flux_trio.judge.engine.trait import Mark, Trait
-from flux_trio.judge.engine.view import Seen, view
+from flux_trio.judge.engine.view import Mark, Place, Seen, Trait, view
 from flux_trio.judge.views.scheduling import (
     ANNOTATE,
     ASKED,

@@ -12,10 +12,10 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from flux_trio.judge import Move, mover
 from flux_trio.judge.engine.knowing import Knowledge, Known
 from tests.explore.search.order import Order
 from tests.explore.search.placed import Placed, Spot, number_of
+from tests.explore.search.places import Move, mover
 
 Places = dict[Spot, tuple[Placed, ...]]
 """The places that stand at each spot."""

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from flux_trio.judge.engine.declared import Mark, Seen, Trait, Value
 from flux_trio.judge.engine.selector import (
-    ANY_TOPIC,
     LOOKUP_TOPICS,
     errnum,
     payload,
     received,
     sent,
 )
+from flux_trio.judge.engine.view import Mark, Seen, Trait, Value
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 
 __all__ = [
     "BY_SCHEDULER",
     "CARRIES_R",
-    "ERRNUM",
-    "ERROR",
     "WITH_EVENTS",
     "WITH_JOBSPEC",
     "WITH_R",
@@ -30,24 +27,6 @@ __all__ = [
     "Value",
     "says",
 ]
-
-# --- errors
-
-
-def _errnum(record: Record, _seen: Seen) -> Value:
-    found: Any = record.message
-    errnum: int = found.errnum
-    return errnum
-
-
-ERRNUM: Final = Trait(
-    "errnum",
-    (*sent("response", ANY_TOPIC), *received("response", ANY_TOPIC)),
-    _errnum,
-)
-ERROR: Final = Mark(ERRNUM, bool)
-"""Responses with an errnum."""
-
 
 # --- the type of a response
 

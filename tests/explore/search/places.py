@@ -1,4 +1,4 @@
-"""Record numbers (places) in states, and renumbering of states.
+"""What of a monitor decides later verdicts: its states, without the numbers and times of records.
 
 Rules and views only compare the order of two places; 0 means no place. So two states that differ
 only in the numbers of their records judge all later records alike, and `renumbered` makes them
@@ -10,14 +10,15 @@ from __future__ import annotations
 import functools
 import types
 import typing
-from collections.abc import Callable, Iterable
-from typing import Annotated, Any, Final, TypeAlias
+from bisect import bisect_right
+from collections.abc import Callable, Hashable, Iterable
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
-_PLACE: Final = "place"
-Place: TypeAlias = Annotated[int, _PLACE]
-"""The `n` of a record."""
+from flux_trio.judge import Monitor, Standing, Violation
+from flux_trio.judge.engine.knowing import Known
+from flux_trio.judge.engine.view import PLACE, Place
 
 At: TypeAlias = Callable[[int], int]
 Move: TypeAlias = Callable[[Any, At], Any]
@@ -54,7 +55,7 @@ def mover(type_: Any) -> Move | None:
     """Return a function that replaces the places in values of a type; None without places."""
     origin, args = typing.get_origin(type_), typing.get_args(type_)
     if origin is Annotated:
-        return _move_place if _PLACE in args[1:] else mover(args[0])
+        return _move_place if PLACE in args[1:] else mover(args[0])
     if origin in (typing.Union, types.UnionType):
         return _mover_of_union(args)
     if origin in (tuple, frozenset) and args:
@@ -121,3 +122,46 @@ def _mover_of_fields(type_: type) -> Move | None:
         return value._replace(**changes)
 
     return move_fields
+
+
+# --- a whole monitor
+
+
+_Noted: TypeAlias = tuple[str, str, int | None, bool, bool, Place, tuple[Place, ...]]
+
+
+def _noted(each: Violation) -> _Noted:
+    """Return what of a violation decides later ones: not its words."""
+    about = (each.clause, each.party, each.jobid, each.is_missing, each.may_wait)
+    return (*about, each.record.n, each.because)
+
+
+def snapshot(monitor: Monitor) -> Hashable:
+    """Return what decides later verdicts: monitors with equal snapshots judge all later ones alike.
+
+    It has the order of the records that states refer to, but not their numbers, and how old they
+    are, but not their times.
+    """
+    standing = monitor.put_down()
+    held = [(each, key, state) for each, at in monitor.kept() for key, state in standing.states[at]]
+    typed: list[tuple[Any, Any]] = [(each.type, state) for each, _, state in held]
+    typed.append((Known, standing.known))
+    typed.append((tuple[_Noted, ...], tuple(map(_noted, standing.left))))
+    typed.append((tuple[_Noted, ...], tuple(map(_noted, standing.first))))
+    *live, known, left, first = renumbered(typed)
+    pairs = zip(held, live, strict=True)
+    states = frozenset((each, key, state) for (each, key, _), state in pairs)
+    return (standing.facts, states, known, left, first, _ages(standing, places_of(typed)))
+
+
+def _ages(standing: Standing, places: list[int]) -> Hashable:
+    """Return how many of the `places` are old, when more will be, and when the clock samples."""
+    clock, t = standing.clock, standing.t
+    counts = [bisect_right(places, clock.old)]
+    ages: list[tuple[float, int]] = []
+    for at, n in clock.samples:
+        count = bisect_right(places, n)
+        if count > counts[-1]:
+            counts.append(count)
+            ages.append((at - t, count))
+    return (counts[0], tuple(ages), clock.next_t - t)

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 
 from flux_trio.judge.clauses.registry import Clause
 from flux_trio.judge.engine.causes import Violation
-from flux_trio.judge.engine.monitor import Monitor, Verdict
-from flux_trio.judge.engine.noting import Note, NotingMonitor
+from flux_trio.judge.engine.monitor import Monitor, Note, Verdict
 from flux_trio.judge.engine.rule import Rule
 from flux_trio.judge.engine.selector import EVENT
 from flux_trio.judge.engine.view import View
@@ -107,10 +106,7 @@ def judge_trace(
         if why and rule.clause not in judged
     }
     is_routed = not source.shown.crossings
-    if note is None:
-        monitor = Monitor(used, clauses, is_routed=is_routed)
-    else:
-        monitor = NotingMonitor(used, clauses, note, is_routed=is_routed)
+    monitor = Monitor(used, clauses, note, is_routed=is_routed)
     nrecords, t_end = 0, 0.0
     for record in source.records:
         monitor.observe(record)
