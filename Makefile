@@ -4,7 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test reborn check bench kill fuzz-wire processes mutate-tables explore docs clean edits clause-proofs mutants mutants-needs mutants-explored dist
+.DEFAULT_GOAL := help
+.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' $(MAKEFILE_LIST))
+
+help: ## these targets
+	@echo "make TARGET; each sets up what it needs in $(VENV). Times are for two processors."
+	@sed -n 's/^\([a-z-]*\):[^#]*## *\(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 $(READY): pyproject.toml .ci/constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -12,18 +17,17 @@ $(READY): pyproject.toml .ci/constraints.txt
 		--constraint .ci/constraints.txt --editable '.[test,check]'
 	touch $(READY)
 
-demo: $(READY)
+demo: $(READY) ## an instance at work: jobs run, fail, are canceled (half a minute)
 	$(BIN)/flux-trio demo
 
-# In two processes, for a machine of two cores; `make test ARGS=-n0` is one after the other.
-test: $(READY)
+# In two processes; `make test ARGS=-n0` is one after the other.
+test: $(READY) ## the tests; ARGS for pytest, such as ARGS=tests/formats
 	$(BIN)/python -m pytest -n2 $(ARGS)
 
-# The same tests with every core replaced after every turn by one that has nothing but its state.
-reborn: $(READY)
+reborn: $(READY) ## the tests with every core put down as JSON and taken up after each turn
 	$(BIN)/python -m pytest -n2 -p tests.support.reborn $(ARGS)
 
-check: $(READY)
+check: $(READY) ## formatting, lint, types, layers (half a minute)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -31,71 +35,50 @@ check: $(READY)
 	MYPYPATH=plugins $(BIN)/mypy plugins/*.py
 	$(BIN)/lint-imports
 
-# Timings, memory and growth: less than an hour of one processor; each figure is printed when it is known.
-# BENCH=NAME for one.
-bench: $(READY)
+bench: $(READY) ## benchmarks, a line of JSON each; BENCH=NAME for one (an hour)
 	$(BIN)/python -m tests.benchmarks $(BENCH)
 
-# Kill an instance COUNT times under load: ten minutes for the usual 200. SEED shows a round again, or
-# goes on after Ctrl-C: each round prints the command for it.
-kill: $(READY)
+kill: $(READY) ## kill an instance under load at COUNT moments; SEED shows one again (10 min)
 	$(BIN)/python -m tests.kill $(or $(COUNT),200) $(SEED)
 
-# Bad frames, payloads and bytes at the door: COUNT of them; four minutes for the usual million. SEED
-# shows a round again, or goes on after Ctrl-C: each round prints the command for it.
-fuzz-wire: $(READY)
+fuzz-wire: $(READY) ## COUNT broken frames at the door; SEED shows a round again (4 min)
 	$(BIN)/python -m tests.fuzz $(or $(COUNT),1000000) $(SEED)
 
-# Worlds with faults whose jobs have processes, of a model of the shell host: SEEDS=A:B; about 200 a
-# minute on two processors.
-processes: $(READY)
+processes: $(READY) ## worlds with faults whose jobs have processes; SEEDS=A:B (5 min)
 	$(BIN)/python -m tests.processes $(or $(SEEDS),0:1000)
 
-# Edits of recordings of flux-core, judged: which are not named; about a minute of one processor.
-edits: $(READY)
+edits: $(READY) ## edits of recordings of flux-core, judged: which are not named (1 min)
 	$(BIN)/python -m tests.planter.edits --write
 
-# Each row of the state tables wrong, one at a time: which test notices? At most two hours on two
-# processors; a run that was stopped goes on. TABLE=ALLOC for one table.
-mutate-tables: $(READY)
+mutate-tables: $(READY) ## each row of the state tables wrong: which test notices? TABLE=ALLOC (2 h)
 	$(BIN)/python -m tests.planter tables $(and $(TABLE),--only $(TABLE))
 
-# Each clause broken by an edit of the program: does its test fail? At most two hours on two processors;
-# a run that was stopped goes on. CLAUSE=27.alloc.1 for one.
-clause-proofs: $(READY)
+clause-proofs: $(READY) ## each clause broken: does its test fail? CLAUSE=27.alloc.1 (2 h)
 	$(BIN)/python -m tests.proofs $(and $(CLAUSE),--clause $(CLAUSE))
 
-# Each planted mistake: does fuzz find it within 1,000 seeds, or explore what fuzz leaves alive? Twenty
-# minutes, and as long for FAMILY=actions; at most two hours for FAMILY=rows. MISTAKE=id for one, SEEDS for fewer seeds.
-mutants: $(READY)
+mutants: $(READY) ## planted mistakes: does fuzz find them? MISTAKE=ID, SEEDS=N (20 min)
 	$(BIN)/python -m tests.mistakes $(FAMILY) $(and $(MISTAKE),--only $(MISTAKE)) \
 		$(and $(SEEDS),--seeds $(SEEDS)); found=$$?; $(MAKE) mutants-explored && exit $$found
 
-# The mistakes that are labelled as if they needed a fault, in 300 worlds without faults each: half an
-# hour; none may be found.
-mutants-needs: $(READY)
+mutants-needs: $(READY) ## mistakes that are said to need a fault, without faults (half an hour)
 	$(BIN)/python -m tests.mistakes needs $(and $(MISTAKE),--only $(MISTAKE))
 
-# The second half alone: half a minute of a processor for each mutant that is not found.
-mutants-explored: $(READY)
+mutants-explored: $(READY) ## mistakes that fuzz does not find: does explore? (half a minute each)
 	$(BIN)/python -m tests.mistakes.exploring $(FAMILY) $(and $(MISTAKE),--only $(MISTAKE))
 
-# Every interleaving of the small worlds: seven minutes on two processors; WORLD=NAME for one.
-# A world that was finished is not explored again while the program stays as it is.
-explore: $(READY)
+explore: $(READY) ## every interleaving of four small worlds; WORLD=NAME for one (7 min)
 	$(BIN)/python -m tests.explore $(WORLD)
 
-docs: $(READY)
+docs: $(READY) ## the pages, and a man page of each command
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 		--constraint .ci/constraints.txt --editable '.[docs]'
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going docs docs/_build
 	$(BIN)/python -m docs.make_cli docs/_build/man
 
-# Wheel and source archive, checked, and the same bytes when they are built again.
-dist: $(READY)
+dist: $(READY) ## wheel and source archive, built twice and compared
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 		--constraint .ci/constraints.txt --editable '.[dist]'
 	$(BIN)/python -m tests.dist dist
 
-clean:
+clean: ## take away what the targets have made
 	rm -rf $(VENV) docs/_build docs/reference/judge .mutants
