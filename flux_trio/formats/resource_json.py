@@ -1,8 +1,7 @@
 """R version 1 as JSON (RFC 20, R Format): strict reading and canonical writing.
 
-Unknown keys are ignored, because no sentence forbids them. Unknown keys of `children` are refused:
-ignoring an unknown kind of resource would lose that resource. Of `scheduling` only `writer` is
-read; the rest belongs to the scheduler.
+Keys that RFC 20 does not name are ignored, at every level (readings: RFC 28's grow example). Of
+`scheduling` only `writer` is read; the rest belongs to the scheduler.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from flux_trio.formats.fields import (
     get_object,
     get_seconds,
     get_str,
-    only_keys,
 )
 from flux_trio.formats.hostlist import Hostlist
 from flux_trio.formats.idset import Idset
@@ -46,7 +44,6 @@ CACHED_BITS_MAX: Final = 256
 """The text of a set of ids below this is kept, and of the nodelist of as few hosts as four."""
 
 _WRITER = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*(:.*)?", re.DOTALL)
-_KINDS = ("core", "gpu")
 
 
 class Parts(NamedTuple):
@@ -188,7 +185,28 @@ _nodelist_cached = lru_cache(maxsize=256)(_nodelist)
 def _read_groups(entries: list[object]) -> Groups:
     if not entries:
         raise FormatError("an array that names at least one rank", entries, "R_lite")
-    return canonical(_read_entries(entries))
+    groups = tuple(_read_entries(entries))
+    _check_once(groups)
+    return canonical(groups)
+
+
+def _check_once(groups: Groups) -> None:
+    """Raise FormatError if two entries name the same core or gpu of a rank (20.format.10)."""
+    seen = 0
+    for index, group in enumerate(groups):
+        if seen & group.ranks:
+            for before in groups[:index]:
+                _check_apart(before, group, f"R_lite[{index}]")
+        seen |= group.ranks
+
+
+def _check_apart(before: Group, group: Group, where: str) -> None:
+    ranks = before.ranks & group.ranks
+    both = {"core": before.cores & group.cores, "gpu": before.gpus & group.gpus}
+    for kind, twice in both.items():
+        if ranks and twice:
+            got = Words(f"rank {Idset.from_bits(ranks)} {kind} {Idset.from_bits(twice)} again")
+            raise FormatError(f"each {kind} of a rank once", got, where)
 
 
 def _read_entries(entries: list[object]) -> Iterator[Group]:
@@ -203,7 +221,6 @@ def _read_entries(entries: list[object]) -> Iterator[Group]:
 
 def _read_children(children: Object) -> tuple[int, int]:
     try:
-        only_keys(children, _KINDS)
         return _ids(children, "core"), _ids(children, "gpu") if "gpu" in children else 0
     except FormatError as error:
         raise error.at("children") from None

@@ -216,6 +216,10 @@ class ResourceSet:
     def issubset(self, other: ResourceSet) -> bool:
         return resource_ops.is_subset(self.groups, other.groups)
 
+    def has_same_targets(self, other: ResourceSet) -> bool:
+        """Return whether both have the same cores and gpus on the same hosts."""
+        return self.groups == other.groups and self.hostnames == other.hostnames
+
     # Changed copies
 
     def rerank(self, hosts: Iterable[str] | None = None) -> ResourceSet:

@@ -111,6 +111,25 @@ def test_grant_outside_the_inventory_suspends_scheduling(
 
 
 @pytest.mark.parametrize(
+    ("hosts", "text"),
+    [
+        (("node0", "elsewhere"), "host node1 at rank 1, got elsewhere"),
+        (("node1", "node0"), "host node0 at rank 0, got node1"),
+    ],
+)
+def test_grant_on_other_hosts_suspends_scheduling(
+    m: ManagerScript, hosts: tuple[str, ...], text: str
+) -> None:
+    """27.success.1, and readings: R that is not of the instance."""
+    m.submit(1)
+    r = ResourceSet.build([(0, 1, 0), (1, 1, 0)], lambda rank: hosts[rank])
+    m.store_text(1, msgspec.json.encode(r.to_json()).decode())
+    (line,) = m.alloc(1)
+    assert line == f"{SUSPENDED}job 1: R: expected {text}"
+    assert m.state(1) == JobState.SCHED
+
+
+@pytest.mark.parametrize(
     ("text", "why"),
     [
         ("{", "R: expected a JSON object"),

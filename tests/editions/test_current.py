@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from flux_trio.config import Config
 from flux_trio.cores.resource.core import ResourceCore
 from flux_trio.editions import CLASSIC, CURRENT, EDITIONS, rfc27, rfc28, rfc32
-from flux_trio.formats import FormatError, Idset, ResourceSet
+from flux_trio.formats import FormatError, Idset, ResourceSet, format_r
 from flux_trio.messages import Errno, FluxError, Request, topics
 from flux_trio.protocols import JobState
 from tests.support.asking import asked
@@ -203,6 +204,13 @@ def manager(monkeypatch: pytest.MonkeyPatch) -> ManagerScript:
     return ManagerScript(config=Config(edition="current"), peers=True)
 
 
+def grant(manager: ManagerScript) -> None:
+    """Job 1 is granted PLAIN: in the answer as in the kvs."""
+    manager.submit(1)
+    manager.store_text(1, format_r(R))
+    manager.alloc(1, R=PLAIN)
+
+
 def requests(manager: ManagerScript, topic: str) -> list[Any]:
     """The payloads of the requests with this topic so far."""
     sent = [each for each in manager.messages if isinstance(each, Request)]
@@ -220,9 +228,24 @@ def test_job_manager_sends_the_resources_with_start_and_free(manager: ManagerScr
     assert requests(manager, topics.SCHED_FREE) == [{"id": 1, "R": stored, "final": True}]
 
 
-def test_job_manager_waits_for_no_answer_to_free(manager: ManagerScript) -> None:
+@pytest.mark.parametrize("ranks", [{0: [0, 1]}, {1: [0]}])
+def test_answer_with_other_resources_than_the_kvs_suspends_scheduling(
+    manager: ManagerScript, ranks: dict[int, list[int]]
+) -> None:
+    """readings: R that is not of the instance."""
     manager.submit(1)
-    manager.alloc(1, R=PLAIN)
+    manager.store_r(1, ranks)
+    stored = json.loads(manager.kvs.value(r_key(1)))
+    manager.store_r(1, {0: [0]})
+    (line,) = manager.alloc(1, R=stored)
+    got = ResourceSet.parse(stored).summary()
+    expected = "R: expected in the answer what is in the kvs, rank0/core0 of node0, got "
+    assert f"{expected}{got} of node" in line
+    assert manager.stats()["sched"]["link"] == "detached"
+
+
+def test_job_manager_waits_for_no_answer_to_free(manager: ManagerScript) -> None:
+    grant(manager)
     manager.execute(1, "start", "finish", "release final")
     assert manager.names(1)[-2:] == ["free", "clean"]
     assert manager.state(1) == JobState.INACTIVE
@@ -252,15 +275,13 @@ def test_success_without_resources_suspends_scheduling(manager: ManagerScript) -
 def test_execution_service_may_say_hello_while_a_start_is_outstanding(
     manager: ManagerScript,
 ) -> None:
-    manager.submit(1)
-    manager.alloc(1, R=PLAIN)
+    grant(manager)
     manager.attach_exec("other")
     (start,) = requests(manager, "other.start")
     assert start["id"] == 1
 
 
 def test_reattached_stands_for_start(manager: ManagerScript) -> None:
-    manager.submit(1)
-    manager.alloc(1, R=PLAIN)
+    grant(manager)
     manager.put(start_answer(1, "reattached"))
     assert "start" in manager.names(1)

@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -158,16 +159,19 @@ def test_rank_is_required() -> None:
         ({"core": ""}, 'children.core: expected an idset with at least one id, got ""'),
         ({"core": "0", "gpu": 1}, "children.gpu: expected a string, got 1"),
         ({"core": "0", "gpu": ""}, 'children.gpu: expected an idset with at least one id, got ""'),
-        (
-            {"core": "0", "gpus": "0"},
-            'children: expected only the keys core, gpu, got the key "gpus"',
-        ),
     ],
 )
 def test_children_are_idsets_of_cores_and_gpus(children: object, text: str) -> None:
     """20.format.7, 20.format.8, 20.format.9, 20.overview.1: ids, never counts; core is required."""
     r = r_object({"rank": "0-3", "children": children})
     assert complaint(r) == f"execution.R_lite[0].{text}"
+
+
+def test_keys_that_the_text_does_not_name_are_ignored_at_every_level() -> None:
+    """readings: RFC 28's grow example."""
+    plain = r_object(entry("0-3", "0-1"))
+    other = r_object(entry("0-3", "0-1", memory="0") | {"x": 1}, x=1) | {"x": 1}
+    assert ResourceSet.parse(other) == ResourceSet.parse(plain)
 
 
 def test_gpus_are_optional_and_have_their_own_key() -> None:
@@ -203,11 +207,31 @@ def test_a_target_in_several_entries_holds_their_union() -> None:
     """20.format.10: its cores are not counted twice, and it has one host."""
     r = ResourceSet.parse(
         r_object(
-            entry("0-1", "0-1"), entry("1-2", "1-3", gpu="0"), entry("1", "0"), nodelist=["n[0-2]"]
+            entry("0-1", "0"), entry("1-2", "2-3", gpu="0"), entry("1", "1"), nodelist=["n[0-2]"]
         )
     )
-    assert r.summary() == "rank0/core[0-1] rank1/core[0-3],gpu0 rank2/core[1-3],gpu0"
-    assert (r.nnodes, r.ncores, r.ngpus) == (3, 9, 2)
+    assert r.summary() == "rank0/core0 rank1/core[0-3],gpu0 rank2/core[2-3],gpu0"
+    assert (r.nnodes, r.ncores, r.ngpus) == (3, 7, 2)
+
+
+@pytest.mark.parametrize(
+    ("again", "text"),
+    [
+        (("1-2", "1-3"), "R_lite[1]: expected each core of a rank once, got rank 1 core 1"),
+        (("0-1", "0-1"), "R_lite[1]: expected each core of a rank once, got rank 0-1 core 0-1"),
+        (
+            ("1", "2", {"gpu": "0"}),
+            "R_lite[1]: expected each gpu of a rank once, got rank 1 gpu 0 again",
+        ),
+    ],
+)
+def test_core_or_gpu_of_a_target_is_there_once(again: tuple[Any, ...], text: str) -> None:
+    """20.format.10"""
+    ranks, cores, *gpus = again
+    second = entry(ranks, cores, **(gpus[0] if gpus else {}))
+    r = r_object(entry("0-1", "0-1", gpu="0"), second, nodelist=["n[0-2]"])
+    with pytest.raises(FormatError, match=re.escape(text)):
+        ResourceSet.parse(r)
 
 
 @pytest.mark.parametrize(

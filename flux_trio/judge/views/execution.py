@@ -399,7 +399,7 @@ class Expected(Live, frozen=True, gc=False):
     is_early_or_late: bool = False
     """An exception before start, or after finish."""
     is_doubtful: bool = False
-    """It came after an answer that means nothing: the job manager may ignore it."""
+    """It came after an answer that means nothing, or is one: the job manager may ignore it."""
 
 
 EVENTS: Final = ("start", "release", "finish", "exception")
@@ -428,7 +428,8 @@ def _expected_parts(record: Record, seen: Seen) -> Iterable[tuple[Any, Expected 
     known = CONTEXTS.get(kind, ())
     context = tuple([(k, v) for k, v in data.items() if k in known and isinstance(v, _VALUES)])
     is_early_or_late = "start" not in heard or "finish" in heard
-    is_doubtful = start is not None and start.sent < link_of(seen).doubtful
+    is_misfit = kind == "release" and start is not None and start.misfit != 0
+    is_doubtful = start is not None and (is_misfit or start.sent < link_of(seen).doubtful)
     return [((jobid, kind), Expected(record.n, context, is_early_or_late, is_doubtful))]
 
 

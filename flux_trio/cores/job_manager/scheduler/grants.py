@@ -1,7 +1,9 @@
 """R of each SUCCESS is checked before the job runs on it (27.success.1, RFC 20).
 
-R is looked up in the kvs. It must parse, and each core and gpu in it must belong to the instance
-and be free. The grants of a turn are looked up together, and checked in order.
+R is looked up in the kvs. It must parse, and each host, core and gpu in it must belong to the
+instance (readings: R that is not of the instance); the cores and gpus must be free. R in the
+answer, where the edition has it, must be the same. The grants of a turn are looked up together, and
+checked in order.
 
 The job manager asks the resource service for the inventory at each sched-hello. It asks again
 before it refuses a grant of unknown resources, since no event tells of a changed inventory. Without
@@ -23,7 +25,7 @@ from flux_trio.cores.kvs_calls import LOOKUP_JOBS_MAX, cannot_read, values_in
 from flux_trio.cores.state import Part
 from flux_trio.cores.stored_jobs import look_up_jobs, read_r
 from flux_trio.editions import flux
-from flux_trio.formats import FormatError, ResourceSet
+from flux_trio.formats import FormatError, Hostlist, ResourceSet
 from flux_trio.formats.meanings import JobId
 from flux_trio.messages import FluxError, Response, topics
 
@@ -61,12 +63,12 @@ class Grants(Part):
         self.open = {}
         self.asked = []
         self.last_number = 0
-        self.inventory = None
+        self._take_inventory(None)
 
     def begin(self, jobs: Iterable[ActiveJob]) -> None:
         """At sched-hello, take the resources of `jobs` and ask for the inventory."""
         self.allocated.refill([(job.id, job.granted) for job in jobs if job.granted is not None])
-        self.inventory = None
+        self._take_inventory(None)
         self._ledger.ask(topics.RESOURCE_STATUS, None, InventoryRead())
 
     def judge(self, jobid: int, annotations: dict[str, Any], granted: ResourceSet | None) -> None:
@@ -107,7 +109,11 @@ class Grants(Part):
 
     def inventory_read(self, response: Response) -> None:
         """Take the answer to resource.status; an error leaves the inventory unknown."""
-        self.inventory = _inventory_in(response)
+        self._take_inventory(_inventory_in(response))
+
+    def _take_inventory(self, inventory: ResourceSet | None) -> None:
+        self.inventory = inventory
+        self._hosts: dict[int, str] | None = None  # derived: of the inventory, by rank
 
     def inventory_read_again(self, call: InventoryReadAgain, response: Response) -> None:
         """Take the same answer, for the grant that `call` names."""
@@ -141,7 +147,7 @@ class Grants(Part):
 
     def _check(self, jobid: int, resources: ResourceSet, *, inventory_is_fresh: bool) -> None:
         """Accept or refuse a grant; ask for the inventory first if it may have changed."""
-        wrong = self._held_by_another(resources)
+        wrong = self._told_otherwise(jobid, resources) or self._held_by_another(resources)
         if not wrong and (wrong := self._outside(resources)) and not inventory_is_fresh:
             again = InventoryReadAgain(jobid, self.open[jobid].number, resources)
             self._ledger.ask(topics.RESOURCE_STATUS, None, again)
@@ -152,6 +158,12 @@ class Grants(Part):
             judged = self.open.pop(jobid)
             self.verdicts.accepted(jobid, judged.annotations, resources)
 
+    def _told_otherwise(self, jobid: int, resources: ResourceSet) -> str:
+        told = self.open[jobid].granted
+        if told is None or told.has_same_targets(resources):
+            return ""
+        return f"in the answer what is in the kvs, {_named(resources)}, got {_named(told)}"
+
     def _held_by_another(self, resources: ResourceSet) -> str:
         found = self.allocated.shared(resources)
         if found is None:
@@ -161,11 +173,26 @@ class Grants(Part):
 
     def _outside(self, resources: ResourceSet) -> str:
         inventory = self.inventory
-        if inventory is None or resources.issubset(inventory):
+        if inventory is None:
             return ""
+        if resources.issubset(inventory):
+            return self._with_other_hosts(resources)
         outside = resources.difference(inventory)
         there = inventory.restrict(outside.ranks).summary() or f"ranks {inventory.ranks}"
         return f"what the instance has, {there}, got {outside.summary()}"
+
+    def _with_other_hosts(self, resources: ResourceSet) -> str:
+        assert self.inventory is not None
+        if self._hosts is None:
+            self._hosts = self.inventory.hosts
+        for rank, host in resources.hosts.items():
+            if self._hosts[rank] != host:
+                return f"host {self._hosts[rank]} at rank {rank}, got {host}"
+        return ""
+
+
+def _named(resources: ResourceSet) -> str:
+    return f"{resources.summary()} of {Hostlist.of(resources.hostnames)}"
 
 
 def _inventory_in(response: Response) -> ResourceSet | None:
