@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from flux_trio.faults import BREACHES, UNBREAKABLE, Breach, Which
+from flux_trio.lab import BREACHES, UNBREAKABLE, Breach, Which
 
 _FIRST: Final = (27, 32, 28, 20)
 """The protocols come first, then R, then what else binds a party."""

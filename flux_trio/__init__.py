@@ -8,8 +8,7 @@ The command, and what holds up the rest:
 
     cli             the command `flux-trio`
     testing         helpers for users' tests: instances, plugin harness, watched blocks
-    faults          worlds of cores, or of the whole stack, that fall apart from one seed
-    exercise        drives a scheduler or execution service of others, and judges it
+    lab             worlds that fall apart from one seed; exercises for programs of others
     sim             simulated runs of a workload, repeatable from a seed
     views           traces, judgements and tables as text and pictures
     judge           pure: the RFCs' clauses as rules over a trace; reads trace, messages, formats

@@ -17,7 +17,7 @@ import click
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from flux_trio.faults import PluginFile
+    from flux_trio.lab import PluginFile
 
 _MAKERS: Final = "@over_trace(name), @after_each_step(name) or @at_rest(name)"
 _PACKAGE: Final = Path(__file__).parents[1]
@@ -152,13 +152,13 @@ class PropertyParam(ImportParam):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the text."""
-        from flux_trio.faults import Property
-        from flux_trio.faults.telling import name_refusal
+        from flux_trio.lab import Property
+        from flux_trio.lab.stories.telling import name_refusal
 
         found = self.load(value, param, ctx)
         if not isinstance(found, Property):
             self.fail(
-                f"{value}: expected a flux_trio.faults.Property, which is made by {_MAKERS}, got "
+                f"{value}: expected a flux_trio.lab.Property, which is made by {_MAKERS}, got "
                 f"{found!r}",
                 param,
                 ctx,
@@ -198,8 +198,8 @@ class PluginConfigParam(click.ParamType["list[PluginFile]"]):
         A file that cannot be read, and a plugin that cannot be in a world, is a usage error.
         """
         from flux_trio.cli.simulating import read_config_file
-        from flux_trio.faults import PluginFile
         from flux_trio.jobtap import Loader, PluginError, search_path
+        from flux_trio.lab import PluginFile
 
         loader = Loader(search_path(os.environ))
         try:
@@ -266,7 +266,7 @@ def _refusal(directory: Path) -> str:
 
 
 def _check(files: Sequence[str | PluginFile], ctx: click.Context | None) -> None:
-    from flux_trio.faults.plugin_files import check_files
+    from flux_trio.lab.world.plugin_files import check_files
 
     check_files(files, ctx.params.get("depth") or "cores" if ctx else "cores")
 
@@ -280,5 +280,5 @@ PROPERTY_OPTION: Final = click.option(
     type=PropertyParam(),
     multiple=True,
     metavar="MODULE:NAME",
-    help="Check this flux_trio.faults.Property as well. May be given several times.",
+    help="Check this flux_trio.lab.Property as well. May be given several times.",
 )

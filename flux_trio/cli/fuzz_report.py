@@ -9,8 +9,8 @@ from typing import Any, Final
 from flux_trio.cli.errors import print_text, write_text
 from flux_trio.cli.events import json_text
 from flux_trio.cli.fuzzing import Campaign
-from flux_trio.faults import SeedResult, all_faults, all_transitions
-from flux_trio.faults.running import property_of
+from flux_trio.lab import SeedResult, all_faults, all_transitions
+from flux_trio.lab.stories.running import property_of
 from flux_trio.views import Case, cases_junit, story_text
 
 CHARS_MAX: Final = 100

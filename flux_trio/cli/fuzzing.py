@@ -17,7 +17,8 @@ from flux_trio.cli.errors import CommandError
 from flux_trio.cli.fuzz_params import Seeds
 from flux_trio.cli.fuzz_workers import interrupts_noted
 from flux_trio.cli.story_files import near_to, write_story_files
-from flux_trio.faults import (
+from flux_trio.jobtap import PluginError
+from flux_trio.lab import (
     Plan,
     PropertyRaised,
     Reached,
@@ -30,9 +31,8 @@ from flux_trio.faults import (
     tell_story,
     untold_story,
 )
-from flux_trio.faults.campaign import plan_breaks, submitted
-from flux_trio.faults.running import property_of
-from flux_trio.jobtap import PluginError
+from flux_trio.lab.stories.campaign import plan_breaks, submitted
+from flux_trio.lab.stories.running import property_of
 from flux_trio.views import Story
 
 _TEST: Final = '''\
@@ -41,7 +41,7 @@ _TEST: Final = '''\
 import sys
 from pathlib import Path
 
-from flux_trio.faults import Setup, plan_of_file, run_plan
+from flux_trio.lab import Setup, plan_of_file, run_plan
 
 HERE = Path(__file__).parent
 PROPERTIES = {properties!r}

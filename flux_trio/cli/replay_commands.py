@@ -14,9 +14,9 @@ from typing import Any, Final, Protocol
 import click
 
 from flux_trio.cli.replaying import MARGIN, HandReplay
-from flux_trio.faults import When
-from flux_trio.faults.by_hand import At, InState, Logged, NeverReached, Stopped, Until
-from flux_trio.faults.world import EPOCH
+from flux_trio.lab import When
+from flux_trio.lab.stories.by_hand import At, InState, Logged, NeverReached, Stopped, Until
+from flux_trio.lab.world.cores_world import EPOCH
 from flux_trio.protocols import JobState
 
 QUIT: Final = "q"

@@ -21,10 +21,10 @@ from flux_trio.cli.replay_commands import (
     show_state,
 )
 from flux_trio.cli.replaying import UNREADABLE, Ended, HandReplay
-from flux_trio.faults.by_hand import NeverReached, Stopped
+from flux_trio.lab.stories.by_hand import NeverReached, Stopped
 
 if TYPE_CHECKING:
-    from flux_trio.faults import Outcome
+    from flux_trio.lab import Outcome
 
 PUT_RIGHT: Final = "--- from here on everything is put right"
 

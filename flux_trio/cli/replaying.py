@@ -11,7 +11,9 @@ import msgspec
 
 from flux_trio._version import __version__
 from flux_trio.cli.errors import CommandError
-from flux_trio.faults import (
+from flux_trio.formats import FormatError
+from flux_trio.jobtap import PluginError
+from flux_trio.lab import (
     Plan,
     Property,
     PropertyRaised,
@@ -19,15 +21,13 @@ from flux_trio.faults import (
     plan_of_file,
     property_errors,
 )
-from flux_trio.faults.by_hand import ByHand
-from flux_trio.faults.disk import StoreKind
-from flux_trio.faults.lives import Lives
-from flux_trio.faults.plan import Depth, program_of
-from flux_trio.faults.plugin_files import check_files
-from flux_trio.faults.states import GONE, WatchedGame
-from flux_trio.faults.telling import place_of_break
-from flux_trio.formats import FormatError
-from flux_trio.jobtap import PluginError
+from flux_trio.lab.plans.plan import Depth, program_of
+from flux_trio.lab.properties.lives import Lives
+from flux_trio.lab.stories.by_hand import ByHand
+from flux_trio.lab.stories.states import GONE, WatchedGame
+from flux_trio.lab.stories.telling import place_of_break
+from flux_trio.lab.world.disk import StoreKind
+from flux_trio.lab.world.plugin_files import check_files
 from flux_trio.trace import Record, Sink
 from flux_trio.views import telling
 

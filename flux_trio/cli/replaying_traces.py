@@ -15,11 +15,11 @@ from typing import Any, BinaryIO, Final
 import msgspec
 
 from flux_trio.cli.replaying import MARGIN, NoPlan
-from flux_trio.faults.recorded import CoreNotMade, Difference, RecordedInstance, Unreplayable
-from flux_trio.faults.states import changed_lines, state_lines
 from flux_trio.formats import FormatError
 from flux_trio.judge import Monitor, load_clauses
 from flux_trio.judge.rules import ALL_RULES
+from flux_trio.lab.stories.states import changed_lines, state_lines
+from flux_trio.lab.world.recorded import CoreNotMade, Difference, RecordedInstance, Unreplayable
 from flux_trio.trace import Kind, Record, read_trace, text_lines
 from flux_trio.views import telling
 

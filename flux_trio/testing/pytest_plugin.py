@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 import pytest
 
 if TYPE_CHECKING:
-    from flux_trio.faults import Fault
+    from flux_trio.lab import Fault
     from flux_trio.testing.harness import PluginHarness
     from flux_trio.testing.instance_harness import InstanceHarness, PlayedExec, PlayedScheduler
     from flux_trio.testing.plugins import PluginSource

@@ -6,8 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from flux_trio.faults import JobPlan, Plan, draw_plan
 from flux_trio.formats import Jobspec, ResourceSet
+from flux_trio.lab import JobPlan, Plan, draw_plan
 
 _SEEDS = st.integers(0, 2**31)
 
@@ -76,7 +76,7 @@ def workloads(njobs_max: int = 10) -> st.SearchStrategy[tuple[JobPlan, ...]]:
 def fault_plans(njobs_max: int = 5, nfaults_max: int = 2) -> st.SearchStrategy[Plan]:
     """Plans with jobs, requests and faults, as `flux-trio fuzz` draws them from seeds.
 
-    Hypothesis makes the seed, and the numbers of jobs and faults, small; `flux_trio.faults.shrink`
+    Hypothesis makes the seed, and the numbers of jobs and faults, small; `flux_trio.lab.shrink`
     makes the rest of a plan small.
     """
     return st.builds(

@@ -1,6 +1,6 @@
 """A world for a test: the test says which jobs there are and which faults strike, and plays it.
 
-A world has no processes: see `flux_trio.faults`. A sync test uses it as it is, and so does an async
+A world has no processes: see `flux_trio.lab`. A sync test uses it as it is, and so does an async
 one.
 """
 
@@ -13,7 +13,9 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from flux_trio.faults import (
+from flux_trio.formats import FormatError
+from flux_trio.jobtap import reporting_failures
+from flux_trio.lab import (
     Do,
     Fault,
     JobPlan,
@@ -27,14 +29,12 @@ from flux_trio.faults import (
     shrink,
     tell_story,
 )
-from flux_trio.faults.campaign import plan_breaks
-from flux_trio.faults.catalogue.plugins import FAULTY
-from flux_trio.faults.missed import missed, missed_text
-from flux_trio.faults.plan import Depth, PluginFile, plan_to_toml
-from flux_trio.faults.plugin_files import check_files
-from flux_trio.faults.telling import name_refusal
-from flux_trio.formats import FormatError
-from flux_trio.jobtap import reporting_failures
+from flux_trio.lab.catalogue.plugins import FAULTY
+from flux_trio.lab.plans.missed import missed, missed_text
+from flux_trio.lab.plans.plan import Depth, PluginFile, plan_to_toml
+from flux_trio.lab.stories.campaign import plan_breaks
+from flux_trio.lab.stories.telling import name_refusal
+from flux_trio.lab.world.plugin_files import check_files
 from flux_trio.messages import Event, Request, Response
 from flux_trio.testing.breaking import PLUGIN, unknown_text
 from flux_trio.testing.trio_thread import beside_trio
@@ -172,7 +172,7 @@ class WorldHarness:
         for each in properties:
             if not isinstance(each, Property):
                 raise TypeError(
-                    "expected properties, which flux_trio.faults.over_trace makes of functions, "
+                    "expected properties, which flux_trio.lab.over_trace makes of functions, "
                     f"got {each!r}"
                 )
             if refusal := name_refusal(each.name):

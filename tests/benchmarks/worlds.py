@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from flux_trio.faults import Plan, draw_plan, run_plan
-from flux_trio.faults.plan import Depth
+from flux_trio.lab import Plan, draw_plan, run_plan
+from flux_trio.lab.plans.plan import Depth
 from tests.benchmarks.measure import Figure
 
 WORLDS = 40

@@ -14,8 +14,8 @@ import click.testing
 import pytest
 
 from flux_trio.cli import main
-from flux_trio.faults import all_transitions, play_seed, run_plan
-from flux_trio.faults.plan import PluginFile, plan_from_toml
+from flux_trio.lab import all_transitions, play_seed, run_plan
+from flux_trio.lab.plans.plan import PluginFile, plan_from_toml
 from flux_trio.protocols.alloc import ALLOC, AllocEvent, AllocState
 from tests.support.fuzzing import HERE, fuzz
 from tests.support.instance import ROOT, flux_trio
@@ -110,7 +110,7 @@ def test_test_of_a_story_passes_once_the_mistake_is_mended(tmp_path: Path, break
 
 
 LIMIT = """\
-from flux_trio.faults import over_trace
+from flux_trio.lab import over_trace
 import limits  # beside this module
 
 
@@ -282,9 +282,12 @@ def test_time_budget_ends_the_run_after_the_first_seed() -> None:
         (("--executor", "concurrent.futures:Cloud"), "no attribute 'Cloud'"),
         (("--executor", "sys:maxsize"), f"returns an Executor, got {sys.maxsize}"),
         (("--executor", "sys:getrecursionlimit"), "returns an Executor; it returned 1"),
-        (("--property", "sys:maxsize"), "expected a flux_trio.faults.Property"),
+        (("--property", "sys:maxsize"), "expected a flux_trio.lab.Property"),
         (("--property", "tests.cli.test_fuzz:fuzz"), "which is made by @over_trace(name), "),
-        (("--property", "flux_trio.faults.properties:no_job_runs_twice"), "the name once is that"),
+        (
+            ("--property", "flux_trio.lab.properties.property:no_job_runs_twice"),
+            "the name once is that",
+        ),
         (("--plugin", "nowhere.py"), "there is no such file"),
         (
             ("--plugin", str(ROOT / "LICENSE")),
@@ -324,14 +327,14 @@ def test_error_of_a_world_is_not_one_of_the_executor(monkeypatch: pytest.MonkeyP
     def raising(*_: object, **__: object) -> None:
         raise RuntimeError("a mistake of flux-trio")
 
-    monkeypatch.setattr("flux_trio.faults.campaign.run_plan", raising)
+    monkeypatch.setattr("flux_trio.lab.stories.campaign.run_plan", raising)
     assert isinstance(fuzz("--seeds", "3:5", *HERE).exception, RuntimeError)
 
 
 def test_limit_of_shrinking_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, breaking: int
 ) -> None:
-    monkeypatch.setattr("flux_trio.faults.shrinking.RUNS_MAX", 2)
+    monkeypatch.setattr("flux_trio.lab.stories.shrinking.RUNS_MAX", 2)
     seeds = f"{breaking}:{breaking + 1}"
     result = fuzz("--seeds", seeds, *HERE, "-o", tmp_path / "found")
     said = f"2 plans were tried: the plan of seed {breaking} may not be the smallest"

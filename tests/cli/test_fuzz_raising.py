@@ -11,11 +11,11 @@ import click.testing
 import pytest
 
 from flux_trio.cli import main
-from flux_trio.faults.plan import plan_from_toml
+from flux_trio.lab.plans.plan import plan_from_toml
 from tests.support.fuzzing import HERE, fuzz
 
 CLASHING = """\
-from flux_trio.faults import over_trace
+from flux_trio.lab import over_trace
 
 
 @over_trace("a:b")
@@ -59,7 +59,7 @@ def test_executor_that_raises_is_wrong_usage(
 
 
 CARELESS = """\
-from flux_trio.faults import over_trace
+from flux_trio.lab import over_trace
 
 
 @over_trace("careless")
@@ -108,7 +108,7 @@ def test_property_that_raises_does_not_end_a_run_that_keeps_going(
 
 
 HALF_CAREFUL = """\
-from flux_trio.faults import over_trace
+from flux_trio.lab import over_trace
 
 
 @over_trace("half-careful")

@@ -15,13 +15,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-from flux_trio.faults import draw_plan, plan_of_file
+from flux_trio.lab import draw_plan, plan_of_file
 
 PATIENCE_S = 300.0  # a process that never ends fails the test
 
 TELLING = """\
 import os
-from flux_trio.faults import at_rest
+from flux_trio.lab import at_rest
 
 
 @at_rest("tells")
@@ -98,7 +98,7 @@ def test_signal_ends_a_campaign_with_its_report(
 INTERRUPTED = """\
 import multiprocessing
 import signal
-from flux_trio.faults import after_each_step
+from flux_trio.lab import after_each_step
 
 worlds = [None]
 

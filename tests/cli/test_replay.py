@@ -14,7 +14,7 @@ from flux_trio._version import __version__
 from flux_trio.cli import main
 from flux_trio.cli.commands.replay import outcome_lines
 from flux_trio.cli.replaying import read_plan
-from flux_trio.faults import (
+from flux_trio.lab import (
     Crash,
     Do,
     JobPlan,
@@ -27,13 +27,13 @@ from flux_trio.faults import (
     over_trace,
     run_plan,
 )
-from flux_trio.faults.plan import plan_from_toml, plan_to_toml
+from flux_trio.lab.plans.plan import plan_from_toml, plan_to_toml
 from flux_trio.messages import topics
 from flux_trio.protocols.alloc import ALLOC, AllocEvent, AllocState
 from flux_trio.trace import Kind, Record
 
 DOCS = Path(__file__).parents[2] / "docs"
-PLANS = Path(__file__).parents[1] / "faults" / "plans"
+PLANS = Path(__file__).parents[1] / "lab" / "plans"
 NOT_ASKED = "27.ready.6"  # known at the pause after it
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from flux_trio.cli import main
 from flux_trio.cli.replay_commands import COMMANDS
-from flux_trio.faults import CoresWorld, JobPlan, Plan, Setup, after_each_step, run_plan
-from flux_trio.faults.plan import Depth, plan_to_toml
+from flux_trio.lab import CoresWorld, JobPlan, Plan, Setup, after_each_step, run_plan
+from flux_trio.lab.plans.plan import Depth, plan_to_toml
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "reference" / "faults.md"

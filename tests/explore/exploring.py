@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Final
 
-from flux_trio.faults import Plan
+from flux_trio.lab import Plan
 from flux_trio.views import story_text
 from tests.explore.search import Broken, Report, Search, tell_path
 from tests.planter.findings import Finding, Findings

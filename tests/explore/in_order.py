@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, Final
 
-from flux_trio.faults import Plan
 from flux_trio.judge import Monitor, Standing
 from flux_trio.judge.engine.knowing import Known
 from flux_trio.judge.engine.view import Place
 from flux_trio.judge.rules import ALL_RULES
+from flux_trio.lab import Plan
 from tests.explore.search import Search
 from tests.explore.search.identity import identity
 from tests.explore.search.judging import Stood

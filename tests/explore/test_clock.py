@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from flux_trio.faults import Crash, Do, JobPlan, Plan
 from flux_trio.formats import parse_eventlog
+from flux_trio.lab import Crash, Do, JobPlan, Plan
 from flux_trio.protocols.alloc import ALLOC, AllocEvent, AllocState
 from flux_trio.protocols.execution import EXECUTION, ExecEvent, ExecState
 from tests.explore.search import WORLDS, Search, SmallWorld, search

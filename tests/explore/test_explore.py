@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from flux_trio.cores.kvs.ops import Put
-from flux_trio.faults import Crash, Do, Drop, JobPlan, Plan, Return, Which
-from flux_trio.faults.catalogue import GuestFlood, When
-from flux_trio.faults.machines import JobManagerOfWorld
 from flux_trio.judge.engine.selector import payload
+from flux_trio.lab import Crash, Do, Drop, JobPlan, Plan, Return, Which
+from flux_trio.lab.catalogue import GuestFlood, When
+from flux_trio.lab.world.machines import JobManagerOfWorld
 from flux_trio.messages import Request, Response, topics
 from flux_trio.protocols.alloc import ALLOC, AllocEvent, AllocState
 from flux_trio.protocols.execution import EXECUTION, ExecEvent, ExecState

@@ -16,13 +16,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from flux_trio.faults import Crash, Do, JobPlan, Plan
 from flux_trio.judge import Monitor
 from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.rule import Broken, Rules, Step, job_id, logged, no_key, received
 from flux_trio.judge.engine.selector import ANY_TOPIC, topic_of
 from flux_trio.judge.engine.view import Live, Place, View
 from flux_trio.judge.rules import ALL_RULES
+from flux_trio.lab import Crash, Do, JobPlan, Plan
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 from tests.explore.search import Report, Search

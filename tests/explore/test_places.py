@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from flux_trio.faults import Do, JobPlan, Plan
+from flux_trio.lab import Do, JobPlan, Plan
 from flux_trio.protocols.alloc import ALLOC, AllocEvent, AllocState
 from flux_trio.trace import Record
 from tests.explore.in_order import InOrder, Noting

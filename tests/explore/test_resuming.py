@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from flux_trio.faults import Drop, JobPlan, Plan, Which
+from flux_trio.lab import Drop, JobPlan, Plan, Which
 from tests.explore.exploring import MEMORY_MAX, SECONDS_MAX, explore_all, explore_one, wrong_with
 from tests.explore.search import Broken, Report, Search, SmallWorld
 from tests.planter.findings import Finding, Findings

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from flux_trio.faults import Sleep
 from flux_trio.judge.engine.monitor import PROMPT_S, Monitor
+from flux_trio.lab import Sleep
 from flux_trio.trace import SLEEP, Kind, Record
 
 

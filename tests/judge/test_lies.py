@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flux_trio.faults import run_plan
-from flux_trio.faults.catalogue import (
+from flux_trio.lab import run_plan
+from flux_trio.lab.catalogue import (
     ChangedKey,
     Crash,
     NoObject,
@@ -16,8 +16,8 @@ from flux_trio.faults.catalogue import (
     Withheld,
     WrongType,
 )
-from flux_trio.faults.catalogue.base import Lie, When, Which
-from flux_trio.faults.plan import JobPlan, Plan
+from flux_trio.lab.catalogue.base import Lie, When, Which
+from flux_trio.lab.plans.plan import JobPlan, Plan
 
 START = "job-exec.start"
 KINDS = range(1, 4)

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 import msgspec
 import pytest
 
-from flux_trio.faults import draw_plan
-from flux_trio.faults.running import play
 from flux_trio.judge.engine.clock import Clock
 from flux_trio.judge.engine.monitor import PROMPT_S, Monitor
 from flux_trio.judge.engine.rule import Broken, Rule, Rules, sent
 from flux_trio.judge.rules import ALL_RULES
+from flux_trio.lab import draw_plan
+from flux_trio.lab.stories.running import play
 from flux_trio.messages import Request, Response, topics
 from flux_trio.messages.types import NORESPONSE
 from flux_trio.trace import Kind, Record, read_trace

@@ -31,9 +31,9 @@ class Shrunk:
 
 def shrunk(task: Task) -> Shrunk | None:
     """Return what is left of the first seed that breaks a property."""
-    from flux_trio.faults import shrink, tell_story
-    from flux_trio.faults.campaign import Setup, breaks
-    from flux_trio.faults.plan import Plan
+    from flux_trio.lab import shrink, tell_story
+    from flux_trio.lab.plans.plan import Plan
+    from flux_trio.lab.stories.campaign import Setup, breaks
 
     with open_worlds(task.worlds, task.files) as play:
         results = map(play, range(task.first, task.end))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from flux_trio.faults import Crash, Do, JobPlan, Plan
+from flux_trio.lab import Crash, Do, JobPlan, Plan
 
 STATES_MAX: Final = 3500
 """Some seconds of a processor. The worlds before cancel-nowhere have fewer states."""

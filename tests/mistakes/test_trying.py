@@ -19,7 +19,7 @@ from tests.mistakes.worker import BROKEN, Task
 from tests.mistakes.worlds import Worlds
 from tests.planter.findings import ROOT, Finding, Findings
 
-DRAWING = "flux_trio/faults/drawing.py"
+DRAWING = "flux_trio/lab/plans/drawing.py"
 ALLOC = "flux_trio/cores/job_manager/scheduler/allocs.py:_send: "
 
 

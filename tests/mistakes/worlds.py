@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from flux_trio.faults.campaign import SeedResult, Setup
+    from flux_trio.lab.stories.campaign import SeedResult, Setup
 
 ROOT: Final = Path(__file__).parents[2]
 PLUGINS: Final = "plugins"
@@ -108,13 +108,13 @@ def _accounts_in(directory: Path) -> str:
 
 
 def _play(worlds: Worlds, directory: Path, conf: dict[str, Any], seed: int) -> SeedResult:
-    from flux_trio.faults.campaign import play_seed
+    from flux_trio.lab.stories.campaign import play_seed
 
     return play_seed(seed, _setup_of(worlds, directory, conf, seed))
 
 
 def _setup_of(worlds: Worlds, directory: Path, conf: dict[str, Any], seed: int) -> Setup:
-    from flux_trio.faults.plan import PluginFile
+    from flux_trio.lab.plans.plan import PluginFile
     from tests.mistakes.site import PROPERTIES, make_setup
 
     if not worlds.plugin:

@@ -8,8 +8,8 @@ import accounts
 import click.testing
 import pytest
 
-from flux_trio.faults import PluginFile, Setup, run_plan
-from flux_trio.faults.machines import USERID
+from flux_trio.lab import PluginFile, Setup, run_plan
+from flux_trio.lab.world.machines import USERID
 from tests.support import reborn
 
 PLUGINS = Path(__file__).parents[2] / "plugins"

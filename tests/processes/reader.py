@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, Final
 
 from flux_trio.cores.turns import SetTimer, TimerFired
-from flux_trio.faults.clients import Client
+from flux_trio.lab.world.clients import Client
 from flux_trio.messages import Errno, Flag, Request, Response, topics
 
 WITHIN_S: Final = 20.0  # most worlds have their faults in this time

@@ -21,17 +21,20 @@ from flux_trio.cores.exec.vocabulary import (
     ToShell,
 )
 from flux_trio.cores.turns import Core
-from flux_trio.faults.catalogue import Holds
-from flux_trio.faults.consistency import OURS
-from flux_trio.faults.drawing import draw_plan
-from flux_trio.faults.lives import Lives
-from flux_trio.faults.pauses import no_job_runs_beyond_its_time_limit, no_job_runs_on_lost_nodes
-from flux_trio.faults.plan import Plan
-from flux_trio.faults.running import Game, surroundings_of
-from flux_trio.faults.station import Station
-from flux_trio.faults.user import Owner, jobspec_of
-from flux_trio.faults.workload import JobPlan
-from flux_trio.faults.world import CoresWorld
+from flux_trio.lab.catalogue import Holds
+from flux_trio.lab.plans.drawing import draw_plan
+from flux_trio.lab.plans.plan import Plan
+from flux_trio.lab.plans.workload import JobPlan
+from flux_trio.lab.properties.consistency import OURS
+from flux_trio.lab.properties.lives import Lives
+from flux_trio.lab.properties.pauses import (
+    no_job_runs_beyond_its_time_limit,
+    no_job_runs_on_lost_nodes,
+)
+from flux_trio.lab.stories.running import Game, surroundings_of
+from flux_trio.lab.world.cores_world import CoresWorld
+from flux_trio.lab.world.station import Station
+from flux_trio.lab.world.user import Owner, jobspec_of
 from flux_trio.process.collector import rare_collections
 from flux_trio.shell.protocol import ShellNotice, ShellRequest, frame
 from flux_trio.trace import Sink

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from flux_trio.faults.recorded import Difference, RecordedInstance
 from flux_trio.instance import Instance
+from flux_trio.lab.world.recorded import Difference, RecordedInstance
 from flux_trio.trace import JsonLines, read_trace
 
 BYTES_MAX = 20_000_000

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from flux_trio.faults import JobPlan, Plan, run_plan
+from flux_trio.lab import JobPlan, Plan, run_plan
 from flux_trio.trace import Kind, Record
 from tests.support.browser import Browser
 

@@ -7,10 +7,10 @@ from textwrap import dedent
 
 import pytest
 
-from flux_trio.faults import Crash, JobPlan, over_trace
-from flux_trio.faults.plan import Depth
 from flux_trio.formats import Jobspec
 from flux_trio.jobtap import PluginError
+from flux_trio.lab import Crash, JobPlan, over_trace
+from flux_trio.lab.plans.plan import Depth
 from flux_trio.testing import InstanceHarness, PlayedScheduler, PluginHarness, WorldHarness
 
 pytest_plugins = ["pytester"]
@@ -61,7 +61,7 @@ def test_property_of_the_user_is_known_where_it_is_played(pytester: pytest.Pytes
         pytester,
         """
         import pytest
-        from flux_trio.faults import over_trace
+        from flux_trio.lab import over_trace
 
         @over_trace("calm")
         def calm(trace):

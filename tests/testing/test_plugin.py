@@ -19,7 +19,7 @@ def test_world_is_played_without_any_setting(pytester: pytest.Pytester) -> None:
     run(
         pytester,
         """
-        from flux_trio.faults import Crash, When
+        from flux_trio.lab import Crash, When
 
         def test_scheduler_dies_before_it_answers(world, faults):
             world.submit(count=2, run=5.0)
@@ -36,7 +36,7 @@ def test_fault_that_never_strikes_is_a_warning(pytester: pytest.Pytester) -> Non
     result = run(
         pytester,
         """
-        from flux_trio.faults import Crash, Plan, When
+        from flux_trio.lab import Crash, Plan, When
 
         def test_in_vain(world, faults):
             world.submit()
@@ -100,7 +100,7 @@ def test_world_of_a_test_that_fails_or_plays_in_vain_says_no_more(
 
 BROKEN = """
     import pytest
-    from flux_trio.faults import Crash, When
+    from flux_trio.lab import Crash, When
     from flux_trio.protocols.alloc import ALLOC, AllocEvent, AllocState
 
     @pytest.fixture(autouse=True)
@@ -321,7 +321,7 @@ def test_fixtures_serve_an_async_test(pytester: pytest.Pytester) -> None:
         pytester,
         """
         import asyncio
-        from flux_trio.faults import JobPlan
+        from flux_trio.lab import JobPlan
 
         def test_in_asyncio(instance, world):
             async def main():
@@ -357,8 +357,8 @@ def test_strategies_make_what_flux_trio_reads(pytester: pytest.Pytester) -> None
         pytester,
         """
         from hypothesis import given, settings
-        from flux_trio.faults import Plan, run_plan
-        from flux_trio.faults.plan import plan_from_toml, plan_to_toml
+        from flux_trio.lab import Plan, run_plan
+        from flux_trio.lab.plans.plan import plan_from_toml, plan_to_toml
         from flux_trio.formats import Jobspec, format_r, parse_r
         from flux_trio.testing import strategies
 

@@ -145,7 +145,7 @@ def test_plugin_that_ends_the_program_fails_the_test(pytester: pytest.Pytester) 
 
 def test_fault_of_a_plugin_is_no_failure(pytester: pytest.Pytester) -> None:
     test = """
-    from flux_trio.faults import PluginRaises
+    from flux_trio.lab import PluginRaises
 
     def test_mine(world, faults):
         world.configure(plugins=["mine.py"])

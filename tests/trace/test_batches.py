@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flux_trio.faults.lives import Lives
+from flux_trio.lab.properties.lives import Lives
 from flux_trio.trace import Batches, Kind, Record
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from flux_trio.faults import Crash, Do, JobPlan, Plan, Reload, When, run_plan
 from flux_trio.formats import format_fluid
+from flux_trio.lab import Crash, Do, JobPlan, Plan, Reload, When, run_plan
 from flux_trio.messages import topics
 from flux_trio.trace import Kind, Record
 from flux_trio.views import Change, Story, story_page, story_text

@@ -1,7 +1,7 @@
 """A property of a user: no limit lets a job wait for ever."""
 
-from flux_trio.faults import CoresWorld, at_rest
 from flux_trio.formats import parse_eventlog
+from flux_trio.lab import CoresWorld, at_rest
 
 
 @at_rest("every-job-ends")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from flux_trio.faults import over_trace
+from flux_trio.lab import over_trace
 from flux_trio.trace import Kind, Record
 
 SOON_S = 5.0

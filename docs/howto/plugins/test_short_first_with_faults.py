@@ -2,7 +2,7 @@
 
 import short_first
 
-from flux_trio.faults import Crash, When
+from flux_trio.lab import Crash, When
 
 
 def test_shorter_job_starts_first_after_the_scheduler_has_died(world, faults):

@@ -11,7 +11,7 @@ from flux_trio.cli.errors import CommandError, sole_error
 from flux_trio.cli.params import DURATION
 
 if TYPE_CHECKING:
-    from flux_trio.exercise import Act, Findings, Kit
+    from flux_trio.lab.exercise import Act, Findings, Kit
 
 BROKEN = 1
 
@@ -56,7 +56,7 @@ def sched(
     Exit codes: 0 if every act came to its end and no clause is broken, 1 otherwise, 2 if COMMAND
     cannot be run or for wrong usage.
     """
-    from flux_trio.exercise import SCHED_ACTS, SCHED_KIT, SCHED_LIMITED_ACTS
+    from flux_trio.lab.exercise import SCHED_ACTS, SCHED_KIT, SCHED_LIMITED_ACTS
 
     try:
         words = tuple(shlex.split(limited or ""))
@@ -78,7 +78,7 @@ def exec(ctx: click.Context, *, command: tuple[str, ...], deadline: float) -> No
     Exit codes: 0 if every act came to its end and no clause is broken, 1 otherwise, 2 if COMMAND
     cannot be run or for wrong usage.
     """
-    from flux_trio.exercise import EXEC_ACTS, EXEC_KIT
+    from flux_trio.lab.exercise import EXEC_ACTS, EXEC_KIT
 
     _report(ctx, _run(EXEC_KIT, command, EXEC_ACTS, deadline))
 
@@ -95,7 +95,7 @@ def _run(
 
     import trio
 
-    from flux_trio.exercise import ProgramNotStarted, Stuck, exercise
+    from flux_trio.lab.exercise import ProgramNotStarted, Stuck, exercise
 
     width = max(len(act.title) for act in (*acts, *limited_acts))
 

@@ -26,9 +26,9 @@ from flux_trio.cli.fuzz_params import (
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from flux_trio.faults import PluginFile
-    from flux_trio.faults.disk import StoreKind
-    from flux_trio.faults.plan import Depth
+    from flux_trio.lab import PluginFile
+    from flux_trio.lab.plans.plan import Depth
+    from flux_trio.lab.world.disk import StoreKind
 
 BROKEN = 1
 INCOMPLETE = 2
@@ -166,7 +166,7 @@ def fuzz(
     from flux_trio.cli.fuzz_report import write_report
     from flux_trio.cli.fuzz_workers import new_process, processes, workers_of
     from flux_trio.cli.fuzzing import NotPlayed, progress_bar, run_campaign
-    from flux_trio.faults import Setup
+    from flux_trio.lab import Setup
 
     chosen = seeds or (_DEFAULT if time_budget is None else Seeds(0, None))
     if chosen.end is None and time_budget is None:

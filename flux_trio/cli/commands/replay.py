@@ -13,9 +13,9 @@ from flux_trio.cli.fuzz_params import DEPTHS, PROPERTY_OPTION, STORES
 if TYPE_CHECKING:
     from flux_trio.cli.replay_commands import Shown
     from flux_trio.cli.replaying import HandReplay
-    from flux_trio.faults import Outcome, Plan, Property
-    from flux_trio.faults.disk import StoreKind
-    from flux_trio.faults.plan import Depth
+    from flux_trio.lab import Outcome, Plan, Property
+    from flux_trio.lab.plans.plan import Depth
+    from flux_trio.lab.world.disk import StoreKind
 
 BROKEN = 1
 
@@ -88,8 +88,8 @@ def replay(
         reporting_raised,
     )
     from flux_trio.cli.replaying_traces import open_trace
-    from flux_trio.faults import Setup
-    from flux_trio.faults.telling import PROPERTIES
+    from flux_trio.lab import Setup
+    from flux_trio.lab.stories.telling import PROPERTIES
 
     if story and by_step:
         raise click.UsageError("--story tells no single turns: expected it without --step")
@@ -154,7 +154,7 @@ def outcome_lines(
 
 
 def _never_came(outcome: Outcome) -> list[str]:
-    from flux_trio.faults.missed import missed_text, unprompted_text
+    from flux_trio.lab.plans.missed import missed_text, unprompted_text
 
     faults, requests = outcome.missed, outcome.unprompted
     return [*map(missed_text, faults), *map(unprompted_text, requests)]
@@ -172,7 +172,7 @@ def _check_name(until: str | None, *properties: str) -> None:
     """Raise UsageError if `until` is the name of no clause, no invariant and no property."""
     if until is None:
         return
-    from flux_trio.faults.telling import clause_names
+    from flux_trio.lab.stories.telling import clause_names
 
     if until not in clause_names().union(properties):
         words = ", ".join(sorted(set(properties)))
@@ -207,7 +207,7 @@ def _print_story(
     plan: Plan, until: str | None, properties: tuple[Property, ...], *, is_drawn: bool, program: str
 ) -> bool:
     """Print the story; without one, print what became of the plan. Return whether it broke."""
-    from flux_trio.faults import run_plan, tell_story
+    from flux_trio.lab import run_plan, tell_story
     from flux_trio.views import story_text
 
     story = tell_story(plan, until or "", properties)

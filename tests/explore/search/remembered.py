@@ -17,7 +17,7 @@ from flux_trio.cores.fingerprint import PayloadTypes, marked
 from flux_trio.cores.methods import Methods
 from flux_trio.cores.state import CorePart, Part, parts_of
 from flux_trio.cores.turns import Core, TimerFired
-from flux_trio.faults.disk import KvsOnDisk
+from flux_trio.lab.world.disk import KvsOnDisk
 from flux_trio.store.stores import MemoryStore
 
 DIGEST_BYTES: Final = 16

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flux_trio.faults.plan import Plan
-from flux_trio.faults.reached import name_of_fault
-from flux_trio.faults.states import Watch
-from flux_trio.faults.telling import played_lines, sentence_of, story_of
+from flux_trio.lab.plans.plan import Plan
+from flux_trio.lab.plans.reached import name_of_fault
+from flux_trio.lab.stories.states import Watch
+from flux_trio.lab.stories.telling import played_lines, sentence_of, story_of
 from flux_trio.trace import Kind, Record
 from flux_trio.views import Story
 from tests.explore.search.judging import Judge

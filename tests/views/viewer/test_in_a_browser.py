@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from flux_trio.faults import Crash, Drop, JobPlan, Plan, When, Which, run_plan
 from flux_trio.judge import Judgement, judge_trace, load_clauses
 from flux_trio.judge.rules import ALL_RULES
+from flux_trio.lab import Crash, Drop, JobPlan, Plan, When, Which, run_plan
 from flux_trio.messages import Event, Request, Response, topics
 from flux_trio.trace import Kind, Record, Shown, Source
 from flux_trio.views import Change, Story, story_page

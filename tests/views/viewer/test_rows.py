@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flux_trio.faults import JobPlan, Plan, run_plan
 from flux_trio.formats import format_fluid
+from flux_trio.lab import JobPlan, Plan, run_plan
 from flux_trio.messages import Errno, Event, Request, Response, topics
 from flux_trio.trace import Kind, Record
 from flux_trio.views.viewer import Row, Rows

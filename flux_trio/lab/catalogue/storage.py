@@ -1,0 +1,112 @@
+"""Faults of the disk, and of the instance as a whole."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from flux_trio.lab.catalogue.base import BusySeconds, Count, Holds, Moment, Seconds, Strike
+from flux_trio.lab.world import parties
+from flux_trio.messages import Errno
+
+if TYPE_CHECKING:
+    from flux_trio.lab.world.cores_world import CoresWorld
+
+
+Stored = Literal["eventlog", "jobspec", "R"]
+"""What the kvs has of a job."""
+
+
+class SlowDisk(Strike, frozen=True):
+    """For `seconds` each transaction of the kvs takes `takes` seconds: commits are delayed."""
+
+    when: Moment
+    takes: Seconds = 0.5
+    seconds: Seconds = 5.0
+
+    def strike(self, world: CoresWorld) -> None:
+        world.disk.delay_s = self.takes
+        world.later(self.seconds, self._end, world)
+
+    def _end(self, world: CoresWorld) -> None:
+        world.disk.delay_s = 0.0
+
+
+class DiskFull(Strike, frozen=True):
+    """For `seconds` no commit can be stored, since there is no space left (ENOSPC)."""
+
+    when: Moment
+    seconds: BusySeconds = 3.0
+
+    def strike(self, world: CoresWorld) -> None:
+        world.disk.errnum = Errno.ENOSPC
+        world.later(self.seconds, self._end, world)
+
+    def _end(self, world: CoresWorld) -> None:
+        world.disk.errnum = 0
+
+
+class DiskFails(Strike, frozen=True):
+    """Commits are refused (EIO); after `back` seconds the instance is restarted on a good disk."""
+
+    when: Moment
+    back: BusySeconds = 1.0
+
+    def strike(self, world: CoresWorld) -> None:
+        world.disk.errnum = Errno.EIO
+        world.later(self.back, self._end, world)
+
+    def _end(self, world: CoresWorld) -> None:
+        world.disk.errnum = 0
+        parties.end_instance(world, 0.0)
+
+
+class TornCommit(Strike, frozen=True):
+    """The instance is killed during the next transaction of the kvs after `when`.
+
+    The transaction is lost, or if it `is_stored` only its answer. The instance is started again
+    after `back` seconds.
+    """
+
+    when: Moment
+    is_stored: bool = False
+    back: Seconds = 0.0
+
+    def strike(self, world: CoresWorld) -> None:
+        world.disk.is_stored = self.is_stored
+        world.disk.torn = lambda: world.at_once(lambda: parties.kill_instance(world, self.back))
+
+
+class KillInstance(Strike, frozen=True):
+    """The whole instance is killed; it is started again from its store after `back` seconds."""
+
+    when: Moment
+    back: Seconds = 0.0
+
+    def strike(self, world: CoresWorld) -> None:
+        parties.kill_instance(world, self.back)
+
+
+class RestartInstance(Strike, frozen=True):
+    """The instance ends in order; it is started again from its store after `back` seconds."""
+
+    when: Moment
+    back: Seconds = 0.0
+
+    def strike(self, world: CoresWorld) -> None:
+        parties.end_instance(world, self.back)
+
+
+class DamagedValue(Strike, frozen=True):
+    """The value `what` of the `nth` stored job is damaged: reads of it fail from now on (EBADMSG).
+
+    What the instance knows of the job does not change; after a restart it is set aside.
+    """
+
+    holds: ClassVar[Holds] = Holds.NO_ERROR
+
+    when: Moment
+    what: Stored = "eventlog"
+    nth: Count = 1
+
+    def strike(self, world: CoresWorld) -> None:
+        world.disk.damage(self.what, self.nth)

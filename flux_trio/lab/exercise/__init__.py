@@ -1,0 +1,30 @@
+"""Exercises: drive a scheduler or execution service of somebody else, and judge what it says.
+
+The program runs in a process of its own and connects to a real instance that lacks this service. An
+exercise is a list of acts: it is started, gets work, is killed, comes back. Then each clause that
+binds the program is kept, broken or not exercised.
+"""
+
+from flux_trio.lab.exercise.acts import Act
+from flux_trio.lab.exercise.execution import EXEC_ACTS
+from flux_trio.lab.exercise.findings import Findings
+from flux_trio.lab.exercise.program import Program, ProgramNotStarted
+from flux_trio.lab.exercise.run import EXEC_KIT, SCHED_KIT, Kit, ReportAct, exercise
+from flux_trio.lab.exercise.scheduling import SCHED_ACTS, SCHED_LIMITED_ACTS
+from flux_trio.lab.exercise.stage import Stuck
+
+__all__ = [
+    "EXEC_ACTS",
+    "EXEC_KIT",
+    "SCHED_ACTS",
+    "SCHED_KIT",
+    "SCHED_LIMITED_ACTS",
+    "Act",
+    "Findings",
+    "Kit",
+    "Program",
+    "ProgramNotStarted",
+    "ReportAct",
+    "Stuck",
+    "exercise",
+]

@@ -1,0 +1,117 @@
+"""Draws rarer requests of the owner: new durations, with faults that meet them, requests that stay
+open for long, and subscriptions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Final
+
+from flux_trio.lab import catalogue as c
+from flux_trio.lab.catalogue import Fault, When
+from flux_trio.lab.catalogue.base import Module, Type
+from flux_trio.lab.plans.meetings import AWAY_S, Meeting, Table
+from flux_trio.lab.plans.workload import Action, Do, JobPlan
+from flux_trio.messages import topics
+
+DURATIONS_S: Final = (0.0, 0.5, 2.0, 10.0, 60.0, 300.0)
+_LONG: Final[tuple[Action, ...]] = ("watch", "watch", "queue-drain", "queue-idle")
+
+
+def draw_new_durations(
+    draw: Random, jobs: Sequence[JobPlan], nnodes: int, queues: int, span_s: float
+) -> Meeting:
+    """Return requests for new durations, and faults that meet them; in two of three cases nothing.
+
+    A running job's duration is the expiration that the scheduler has to accept, and that the
+    execution service learns of from the journal: the faults end or delay one of the three.
+    """
+    if not jobs or draw.random() < 2 / 3:
+        return (), ()
+    table = Table(draw, jobs, nnodes, queues, span_s)
+    asked = [_new_duration(table) for _ in range(draw.randint(1, 4))]
+    if draw.random() < 0.5:
+        return (), tuple(asked)
+    topic, type_ = draw.choice(_OF_DURATIONS)
+    when = When(topic, draw.choice((1, 1, 2)), draw.choice(("send", "recv")), type_)
+    if draw.random() < 0.3:  # the scheduler goes while the request to it waits for a commit
+        asked_of = When(topics.JOB_UPDATE, 1, "recv", "request")
+        slow = c.SlowDisk(asked[0].when or asked_of, draw.choice((0.1, 1.0)), 5.0)
+        lost = c.Crash("sched", asked_of, draw.choice(AWAY_S))
+        return (slow, lost), tuple(asked)
+    module: Module = draw.choice(("sched", "job-exec", "job-manager"))
+    fault: Fault = draw.choice(
+        (
+            c.Crash(module, when, draw.choice(AWAY_S)),
+            c.Reload(module, when),
+            c.Linger(module, when, draw.choice((0.5, 2.0))),
+            c.SlowDisk(when, draw.choice((0.1, 1.0)), 5.0),
+        )
+    )
+    return (fault,), tuple(asked)
+
+
+def _new_duration(table: Table) -> Do:
+    """Return a request: often when a job starts, and now and then so that it ends soon."""
+    draw = table.draw
+    at, place = round(draw.uniform(0, table.span_s), 1), draw.randrange(len(table.jobs))
+    when = None
+    if draw.random() < 0.6:
+        topic, type_ = draw.choice(_WHILE_A_JOB_STARTS)
+        when = When(topic, table.some(), draw.choice(("send", "recv")), type_)
+    return Do(at, "duration", job=place, seconds=draw.choice(DURATIONS_S), when=when)
+
+
+_OF_DURATIONS: Final[tuple[tuple[str, Type], ...]] = (
+    (topics.JOB_UPDATE, "request"),
+    (topics.SCHED_EXPIRATION, "request"),
+    (topics.SCHED_EXPIRATION, "response"),
+    (topics.JOB_UPDATE, "response"),
+)
+_WHILE_A_JOB_STARTS: Final[tuple[tuple[str, Type], ...]] = (
+    (topics.SCHED_ALLOC, "request"),
+    (topics.SCHED_ALLOC, "response"),
+    ("job-exec.start", "request"),
+    ("job-exec.start", "response"),
+    ("job-exec.start", "response"),
+)
+
+
+def draw_long_requests(
+    draw: Random, jobs: Sequence[JobPlan], nnodes: int, queues: int, span_s: float
+) -> tuple[Do, ...]:
+    """Return requests that are answered when jobs have ended; in three of four cases nothing."""
+    if not jobs or draw.random() < 0.75:
+        return ()
+    table = Table(draw, jobs, nnodes, queues, span_s)
+    return tuple(_long_request(table, queues) for _ in range(draw.randint(1, 4)))
+
+
+def _long_request(table: Table, queues: int) -> Do:
+    draw = table.draw
+    at, what = round(draw.uniform(0, table.span_s), 1), draw.choice(_LONG)
+    when = table.aim.when() if draw.random() < 0.5 else None
+    if what == "watch":
+        return Do(at, what, job=draw.randrange(len(table.jobs)), when=when)
+    queue = draw.randrange(queues) if queues and draw.random() < 0.5 else None
+    return Do(at, what, queue=queue, when=when)
+
+
+def draw_subscription(draw: Random, span_s: float) -> tuple[Do, ...]:
+    """Return a request for all events, often after the first of some kind; mostly nothing."""
+    if draw.random() < 0.8:
+        return ()
+    at = round(draw.uniform(0, span_s), 1)
+    when = None
+    if draw.random() < 0.7:
+        topic = draw.choice(_EVENTS)
+        when = When(topic, 1, draw.choice(("send", "recv")), "event")
+    return (Do(at, "subscribe", when=when),)
+
+
+_EVENTS: Final = (
+    topics.JOB_EXCEPTION_EVENT,
+    topics.JOB_EXCEPTION_EVENT,
+    topics.RESOURCE_OFFLINE_EVENT,
+)

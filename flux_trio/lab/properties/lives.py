@@ -1,0 +1,91 @@
+"""Judges the trace of a world in which the instance may be killed and started again."""
+
+from __future__ import annotations
+
+import functools
+from typing import Final
+
+from flux_trio.judge import Clause, Monitor, Violation, load_clauses
+from flux_trio.judge.rules import ALL_RULES
+from flux_trio.lab.world.cores_world import CoresWorld
+from flux_trio.trace import Batches, Kind, Record
+
+_CONFIG: Final[str] = Kind.CONFIG.value
+LONG_TEXT: Final = "6.response.4"  # it recommends short error texts; longer ones are wanted here
+
+
+class Lives:
+    """Judges a trace; with each life of the instance a new trace begins, as in a file of its own.
+
+    What a killed instance was about to do is not due any more.
+    """
+
+    def __init__(self) -> None:
+        self._earlier: list[Violation] = []
+        self.owed: tuple[Violation, ...] = ()
+        """What parties that lie owed when everything was put right, and were reloaded."""
+        self._is_over = False
+        self._is_broken = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self._monitor = Monitor(ALL_RULES, all_clauses(), is_simulated=True)
+        self._batches = Batches(self._monitor.observe)
+
+    def observe(self, record: Record) -> None:
+        """Take the next record; a Sink. After the end nothing is judged any more."""
+        if self._is_over:
+            return
+        if record.kind == _CONFIG:  # the first record of a life
+            self._batches.flush()
+            self._earlier += self._monitor.violations
+            self._begin()
+        self._batches.append(record)
+
+    def pause(self, world: CoresWorld) -> None:
+        """Nobody has anything to do before time passes: what is due now is a violation.
+
+        This holds in the first life: a trace does not tell what the next one has read.
+        """
+        if world.life == 0 and not self._is_broken:
+            self._batches.flush()
+            self._is_broken = bool(self._monitor.finish())
+
+    def hold_to_account(self, world: CoresWorld) -> None:
+        """Note what is due from parties that lie, which are reloaded now; see `pause`."""
+        if world.liars and world.life == 0:
+            self._batches.flush()
+            due = [each for each in self._monitor.debts() if not each.may_wait]
+            self.owed = tuple(each for each in due if each.party in world.liars)
+
+    def finish(self) -> None:
+        """The trace ends at rest: what is due now is a violation."""
+        self._batches.flush()
+        self._monitor.finish()
+        self._is_over = True
+
+    @property
+    def violations(self) -> list[Violation]:
+        """What was broken in all lives."""
+        self._batches.flush()
+        found = [*self._earlier, *self._monitor.violations]
+        return [each for each in found if each.clause != LONG_TEXT]
+
+
+@functools.cache
+def all_clauses() -> dict[str, Clause]:
+    """Return the registry of clauses, which is read once."""
+    return load_clauses()
+
+
+def described(violation: Violation) -> str:
+    """Return what was broken, where and how, as in `Outcome.problems`."""
+    return f"{violation.clause}: record {violation.record.n}: {violation.text}"
+
+
+def violator(violation: Violation) -> str:
+    """Return who broke a clause, or the one from which this follows; of a message its sender."""
+    while violation.cause is not None:
+        violation = violation.cause
+    record = violation.record
+    return record.party if record.kind == Kind.SEND else violation.party

@@ -1,0 +1,1 @@
+"""Plans that are played: once, by hand, in campaigns; shrunk, and told."""

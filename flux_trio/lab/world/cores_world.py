@@ -1,0 +1,543 @@
+"""A world: the cores of all modules on one router, in virtual time, ordered by one generator.
+
+A step is one turn of one module, or the next moment when nobody has anything to do. Which module
+takes its turn, which of the waiting messages have reached it, and whether time passes meanwhile is
+drawn. Messages between two parties keep their order.
+
+A turn has three parts: messages are taken, the core decides, and its actions are performed one by
+one. `stop` interrupts a turn after the message or action that is being dealt with; the next step
+goes on from there.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from math import inf
+from typing import Any, Final, assert_never
+
+from flux_trio.broker import Router
+from flux_trio.config import Config
+from flux_trio.cores.turns import (
+    ClearTimer,
+    ClockStepped,
+    CommonAction,
+    Core,
+    Exit,
+    Log,
+    Note,
+    NoteAll,
+    Outgoing,
+    RunnerAction,
+    SetTimer,
+    TimerFired,
+)
+from flux_trio.lab.world.agenda import Agenda
+from flux_trio.lab.world.clients import Subscribe
+from flux_trio.lab.world.disk import Disk
+from flux_trio.lab.world.machines import (
+    USERID,
+    JobManagerOfWorld,
+    Surroundings,
+    is_late_answer,
+    plans_of_world,
+)
+from flux_trio.lab.world.plugin_files import watchdog_of_world
+from flux_trio.lab.world.plugins import Answering
+from flux_trio.lab.world.station import Station
+from flux_trio.messages import (
+    ROLE_LOCAL,
+    ROLE_OWNER,
+    Event,
+    Level,
+    Message,
+    Request,
+    Response,
+    service_of,
+)
+from flux_trio.protocols import AskHook
+from flux_trio.services.at_once import KVS_MODULE, ModulePlan, note_config
+from flux_trio.trace import KILLED, Kind, Sink, Trace
+
+EPOCH: Final = 1_000_000_000.0  # seconds since the Unix epoch; the clock of every world starts here
+BATCHES: Final = (1, 2, 3, 4)  # how many messages a module takes in one turn, at most
+PROMPT_S: Final = 1.0  # a timer that fires sooner is of something that goes on
+LATE_S_MAX: Final = 2.0  # how much time passes at most while messages wait
+_MESSAGES: Final = frozenset({Request, Response, Event})
+OWNERS_ROLES: Final = ROLE_LOCAL | ROLE_OWNER
+
+
+class CoresWorld:
+    """A running world. `late` is how often time passes while messages wait, from 0 to 1."""
+
+    def __init__(
+        self,
+        seed: int,
+        config: Config,
+        given: Surroundings,
+        *,
+        late: float = 0.0,
+        sinks: Iterable[Sink] = (),
+    ) -> None:
+        self.passed = EPOCH  # seconds, which no setting of the wall clock changes
+        self.ahead = 0.0  # by how much the wall clock was set
+        self.nsteps = 0
+        self.life = 0  # how often the instance has ended
+        self.is_up = False
+        self.stations: dict[str, Station] = {}
+        self.disk = Disk(given.store)
+        self.liars: dict[str, None] = {}  # parties that have broken a clause on purpose
+        self.errors: list[str] = []  # what cores raised, with the name of the module
+        self.log: list[tuple[float, str, int, str]] = []  # time, module, level, text
+        self.trace = Trace(lambda: self.passed + self.ahead)  # `now`, with one call less
+        self.records_max = inf
+        for sink in sinks:
+            self.trace.add_sink(sink)
+        self.says: Callable[[str, Outgoing], list[Outgoing] | None] | None = None
+        """Returns what a party says in place of a message; None: it says the message itself."""
+        self.answers: Callable[[AskHook], Answering | None] = lambda _: None
+        self.began: Callable[[], None] = lambda: None  # called when the instance begins anew
+        self.pauses: Callable[[], None] = lambda: None
+        """Called when nobody has anything to do for a while."""
+        self.router = Router(self.trace)
+        self.inventory = given.inventory
+        self.excluded = given.exclude  # the targets that are excluded from the start of each life
+        self.missing = given.missing or {}  # those that are down from the start of each, and why
+        self.plugins = given.plugins  # files
+        self._given = given
+        self.config = config
+        self._draw = random.Random(seed)
+        self._late = late
+        self._sender = ""
+        self.agenda = Agenda()
+        self._strikes: deque[Callable[[], object]] = deque()
+        self._next_life: deque[Callable[[], object]] = deque()  # what is to be done then
+        self._away: dict[str, float] = {}  # modules that take nothing in, until when
+        self._slow: dict[str, tuple[float, float]] = {}  # pause after each turn, until when
+        self._taken: tuple[Station, list[Any]] | None = None  # inputs of the turn under way
+        self._todo: deque[tuple[Station, CommonAction[Hashable]]] = deque()  # its actions
+        self._is_stopping = False
+        self._watchdog = watchdog_of_world()
+        self._plans: dict[str, ModulePlan] = plans_of_world(
+            config, given, self.disk, lambda question: self.answers(question), self._watchdog
+        )
+        self._nbefore: Counter[str] = Counter()  # by name: parties in this life
+        self._holders = {
+            service: name for name, plan in self._plans.items() for service in plan.services
+        }
+        self._note_config()
+
+    def _note_config(self) -> None:
+        """Put the configuration into the trace; a life of the instance begins."""
+        note_config(self.trace, self.config)
+
+    @property
+    def now(self) -> float:
+        """The wall clock, in seconds since the Unix epoch."""
+        return self.passed + self.ahead
+
+    @property
+    def has_too_many_records(self) -> bool:
+        """Whether the trace has more records than `records_max`: it will not come to rest."""
+        return self.trace.nrecords > self.records_max
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """The names of all modules, in the order of their start."""
+        return tuple(self._plans)
+
+    def is_essential(self, name: str) -> bool:
+        """Whether the instance ends with this module."""
+        return name == KVS_MODULE
+
+    # --- modules
+
+    def boot(self) -> None:
+        """Load all modules; a fault may end the instance meanwhile."""
+        self.is_up = True
+        life = self.life
+        for name in self._plans:
+            if self.life == life:
+                self.load(name)
+
+    def let_take(self, station: Station, inputs: list[Any]) -> None:
+        """Let a party have a turn with these inputs, to its end."""
+        self._taken = (station, inputs)
+        self._is_stopping = False
+        self._go_on()
+
+    def load(self, name: str) -> None:
+        """Start a module, unless it runs or the instance is not there."""
+        if not self.is_up or name in self.stations:
+            return
+        plan = self._plans[name]
+        station = self.add(name, self.make(name))
+        for service in plan.services:
+            self.router.register(station.peer, service)
+        for event in plan.events:
+            station.subscribe(event)
+        self.start(station)
+        if self.is_loaded(station):
+            self._note_module(name, "started")
+
+    def make(self, name: str) -> Core[Any, Any, Any]:
+        """Return the core of a module as it is when the module starts."""
+        return self._plans[name].make()
+
+    def add(
+        self,
+        name: str,
+        core: Core[Any, Any, Any],
+        userid: int = USERID,
+        rolemask: int = OWNERS_ROLES,
+    ) -> Station:
+        """Add a party that has no service; by default it has the owner's rights."""
+        station = Station(name, core, userid, rolemask, self.sender_of, self._nbefore[name])
+        self._nbefore[name] += 1
+        self._sender = name
+        self.router.add(station.peer)
+        self.stations[name] = station
+        return station
+
+    def start(self, station: Station) -> None:
+        """Start the core of an added party."""
+        self.perform(station, station.core.start(self.now))
+
+    def perform(self, station: Station, actions: Iterable[CommonAction[Hashable]]) -> None:
+        """Perform the actions of a party at once, as long as it is there."""
+        for action in actions:
+            if self.is_loaded(station):
+                self._do(station, action)
+                self.strike()
+
+    def unload(self, name: str, *, is_ending: bool = False) -> bool:
+        """Remove a module in order; return False if it does not run or others depend on it.
+
+        When the instance `is_ending`, nobody depends on a module any more.
+        """
+        if self.is_essential(name) and not is_ending:
+            text = f"module {name} is not removed: other modules depend on it"
+            self.log.append((self.now, "broker", Level.ERR, text))
+            return False
+        if not self.remove(name, ""):
+            return False
+        self._note_module(name, "removed")
+        return True
+
+    def crash(self, name: str, reason: str = KILLED) -> None:
+        """End a module with an error, if it runs."""
+        if self.remove(name, f"{name} ended: {reason}"):
+            self._note_module(name, "crashed", reason=reason)
+
+    def let_return(self, name: str) -> None:
+        """Let a module return without being asked to, if it runs."""
+        reason = f"returned without being asked to, {KILLED}"
+        if self.remove(name, f"{name} ended: {reason}"):
+            self._note_module(name, "returned", reason=reason)
+
+    def remove(self, name: str, reason: str) -> bool:
+        """Remove a party; return whether it was there. `reason` says why it ended by itself."""
+        station = self.stations.pop(name, None)
+        if station is None:
+            return False
+        self._away.pop(name, None)
+        self._slow.pop(name, None)
+        self._sender = name
+        if isinstance(station.core, JobManagerOfWorld):
+            for action in station.core.end(self.now):
+                self._do(station, action)
+        self.router.remove(station.peer, station.undelivered(), reason)
+        return True
+
+    def linger(self, name: str, seconds: float) -> None:
+        """Let a module take nothing in for so many seconds."""
+        self._away[name] = self.passed + seconds
+        self.later(seconds, lambda: None)
+
+    def away_until(self, name: str) -> float:
+        """Return until when a module takes nothing in."""
+        return self._away.get(name, 0.0)
+
+    def slow_down(self, name: str, pause: float, seconds: float) -> None:
+        """Let a module take one message a turn and pause after it, for so many seconds."""
+        self._slow[name] = (pause, self.passed + seconds)
+
+    def fill_inbox(self, name: str, seconds: float) -> None:
+        """Refuse requests to a module for so many seconds."""
+        station = self.stations.get(name)
+        if station is not None:
+            station.is_full = True
+            self.later(seconds, setattr, station, "is_full", False)
+
+    def is_loaded(self, station: Station) -> bool:
+        """Whether a party is there still."""
+        return self.stations.get(station.name) is station
+
+    def taken_by(self, station: Station) -> list[Any]:
+        """Return the inputs of the turn under way, if it is the turn of `station`."""
+        return self._taken[1] if self._taken is not None and self._taken[0] is station else []
+
+    def _note_module(self, name: str, what: str, **more: Any) -> None:
+        self.trace.note(Kind.MODULE, "broker", {"module": name, "what": what, **more})
+
+    def sender_of(self, message: Message) -> str:
+        """Return the sender; a response of the broker in place of a service counts as its own."""
+        if type(message) is Response:  # isinstance of a Struct costs several times as much
+            return self._holders.get(service_of(message.topic), self._sender)
+        return self._sender
+
+    # --- the instance
+
+    def end_in_order(self, then: Callable[[], object]) -> None:
+        """End the instance in order, and call `then`."""
+        self.trace.note(Kind.INSTANCE, "broker", {"what": "ending"})
+        for name in reversed(self.modules):
+            self.unload(name, is_ending=True)
+        then()
+
+    def close(self) -> None:
+        """End what the world holds of this process; nothing can happen in it any more."""
+        self._watchdog.stop()
+        self.disk.close()
+
+    def end_life(self) -> list[Station]:
+        """Forget all parties, as when the instance is killed; return the clients."""
+        self.is_up = False
+        self.life += 1
+        clients = [each for name, each in self.stations.items() if name not in self._plans]
+        self.stations.clear()
+        self._away.clear()
+        self._slow.clear()
+        self._todo.clear()
+        self._taken = None
+        self._nbefore.clear()
+        self.router = Router(self.trace)
+        return clients
+
+    def begin_life(self) -> None:
+        """Start the instance again, from what is stored."""
+        self.disk.reopen()
+        self.began()
+        self._note_config()
+        self.boot()
+        while self.is_up and self._next_life:
+            self._next_life.popleft()()
+
+    def when_up(self, do: Callable[[], object]) -> None:
+        """Call `do` now, or at the start of the next life if the instance is not there.
+
+        Between two lives nobody can connect, and nobody speaks.
+        """
+        if self.is_up:
+            do()
+        else:
+            self._next_life.append(do)
+
+    # --- time
+
+    def set_clock(self, by: float) -> None:
+        """Set the wall clock `by` seconds ahead; every core is told before its next turn."""
+        self.ahead += by
+        self.trace.note(Kind.CLOCK, "broker", {"by": by})
+        for station in self.stations.values():
+            station.stepped += by
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass although messages wait and timers are due."""
+        self.passed += seconds
+
+    def later(self, seconds: float, do: Callable[..., object], *args: Any) -> None:
+        """Call `do(*args)` after so many seconds."""
+        self.agenda.add(self.passed + seconds, do, args)
+
+    def load_later(self, name: str, seconds: float) -> None:
+        """Load a module after so many seconds, if the instance still lives the same life."""
+        self.later(seconds, self._load_in, self.life, name)
+
+    def _load_in(self, life: int, name: str) -> None:
+        if self.life == life:
+            self.load(name)
+
+    def at_once(self, do: Callable[[], object]) -> None:
+        """Call `do` before anything else happens: even before the turn for which a message came."""
+        self._strikes.append(do)
+
+    def strike(self) -> None:
+        """Do what is to happen at once."""
+        while self._strikes:
+            self._strikes.popleft()()
+
+    # --- steps
+
+    @property
+    def is_in_turn(self) -> bool:
+        """Whether a turn was interrupted by `stop`."""
+        return self._taken is not None or bool(self._todo)
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the turn under way is to be interrupted."""
+        return self._is_stopping
+
+    def stop(self) -> None:
+        """Interrupt the turn under way; the next step goes on with it."""
+        self._is_stopping = True
+
+    def step(self) -> bool:
+        """Let one thing happen; False if nothing is left to happen."""
+        self._is_stopping = False
+        if self.is_in_turn:
+            self._go_on()
+            return True
+        self.nsteps += 1
+        self.agenda.do_due(self.passed)
+        self.strike()
+        if self._is_spent:
+            return True
+        ready, at = self._look()
+        is_late = at is not None and at <= self.passed + LATE_S_MAX
+        if ready and not (self._late and is_late and self._draw.random() < self._late):
+            self._begin_turn(self._draw.choice(ready))
+            return True
+        if not ready and (at is None or at > self.passed + PROMPT_S):
+            self.pauses()
+        if at is None:
+            return False
+        self.passed = max(self.passed, at)
+        return True
+
+    @property
+    def _is_spent(self) -> bool:
+        """Whether the step that has begun ends before anybody has a turn."""
+        return self._is_stopping
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether no fault is at work: all are there, nobody hangs or lies, the disk is well."""
+        return (
+            not self.liars
+            and self.are_calm(self.modules)
+            and not any(each.nwaiting or each.is_full for each in self.stations.values())
+            and not self.disk.is_troubled
+            and not self.stations[KVS_MODULE].peer.inflight
+        )
+
+    def are_calm(self, names: Iterable[str]) -> bool:
+        """Whether these parties are there, none hangs or lies, and all have read their messages."""
+        found = [self.stations.get(name) for name in names]
+        return all(
+            each is not None
+            and not each.nwaiting
+            and not each.is_full
+            and each.name not in self.liars
+            and self._away.get(each.name, 0.0) <= self.passed
+            and self._slow.get(each.name, (0.0, 0.0))[1] <= self.passed
+            and not any(is_late_answer(key) for key in each.timers)
+            for each in found
+        )
+
+    def release_all(self) -> bool:
+        """Release all messages that are held; return whether there was one."""
+        released = [station.release_all() for station in self.stations.values()]
+        return any(released)
+
+    def _look(self) -> tuple[list[Station], float | None]:
+        """Return who can have a turn, and the next moment.
+
+        Then the next timer fires, or the next thing of the agenda is due; None: never.
+        """
+        passed, away = self.passed, self._away
+        ready: list[Station] = []
+        moment = self.agenda.next_at
+        for name, station in self.stations.items():
+            if away and away.get(name, 0.0) > passed:
+                continue
+            at = station.next_timer
+            if at is not None and at > passed:
+                if moment is None or at < moment:
+                    moment = at
+                at = None
+            if at is not None or (station.nwaiting and station.has_message):
+                ready.append(station)
+        return ready, moment
+
+    def _begin_turn(self, station: Station) -> None:
+        """Take messages that reached the module, or the timers that are due."""
+        at = station.next_timer
+        is_due = at is not None and at <= self.passed
+        pause, until = self._slow.get(station.name, (0.0, 0.0))
+        is_slow = until > self.passed
+        if is_slow:
+            self.linger(station.name, pause)
+        if station.has_message and not (is_due and self._draw.random() < 0.5):
+            count = self._draw.choice(BATCHES)
+            taken = station.take(1 if is_slow else count, self._draw)
+            station.peer.guests.clear()
+            self._taken = (station, [message for _, message in taken])
+            self.trace.received_all(station.name, taken)
+            self.strike()
+        else:
+            self._taken = (station, [TimerFired(key) for key in station.pop_due(self.passed)])
+        if not self._is_stopping:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Go on with the turn under way, to its end or until `stop`."""
+        if self._taken is not None:
+            station, inputs = self._taken
+            self._taken = None
+            if self.is_loaded(station):  # else a fault at this moment has ended it
+                self._decide(station, inputs)
+                self.strike()
+        stations = self.stations
+        while self._todo and not self._is_stopping:
+            station, action = self._todo.popleft()
+            if stations.get(station.name) is station:  # it is loaded
+                self._do(station, action)
+                if self._strikes:
+                    self.strike()
+
+    def _decide(self, station: Station, inputs: Sequence[Any]) -> None:
+        if station.stepped:
+            inputs = [ClockStepped(station.stepped), *inputs]
+            station.stepped = 0.0
+        try:
+            actions = station.core.turn(self.now, inputs)
+        except Exception as error:  # noqa: BLE001 - like the supervisor's: it ends this module only
+            self.errors.append(f"{station.name} raised {type(error).__name__}: {error}")
+            self.crash(station.name, str(error))
+        else:
+            self._todo.extend([(station, action) for action in actions])
+
+    def _do(self, station: Station, action: CommonAction[Hashable]) -> None:
+        if type(action) in _MESSAGES:  # isinstance of a Struct costs several times as much
+            self._send(station, action)  # type: ignore[arg-type]
+        else:
+            self._do_here(station, action)  # type: ignore[arg-type]
+
+    def _send(self, station: Station, message: Outgoing) -> None:
+        said = None if self.says is None else self.says(station.name, message)
+        for each in (message,) if said is None else said:
+            self._sender = station.name
+            self.router.route(station.peer, each)
+
+    def _do_here(self, station: Station, action: RunnerAction[Hashable] | Subscribe) -> None:
+        match action:
+            case SetTimer(key, at):
+                # the core does not know yet how far the clock was set since its turn
+                station.set_timer(key, at - (self.ahead - station.stepped))
+            case ClearTimer(key):
+                station.clear_timer(key)
+            case Log(level, text):
+                self.log.append((self.now, station.name, level, text))
+            case Note(kind, data):
+                self.trace.note(kind, station.name, data)
+            case NoteAll(notes):
+                self.trace.note_all(station.name, notes)
+            case Exit(reason):
+                self.crash(station.name, reason)
+            case Subscribe(pattern):
+                station.subscribe(pattern)
+            case _:
+                assert_never(action)

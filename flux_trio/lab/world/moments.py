@@ -1,0 +1,188 @@
+"""Finds the moments of a plan's faults, and lets each strike: the nth message that matches, a step,
+or the nth question to a plugin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from flux_trio.cores.turns import Outgoing
+from flux_trio.formats.glob import Glob
+from flux_trio.lab.catalogue import Fault, HeldUntil, Lie, OnTheWay, PluginFault, When, Which
+from flux_trio.lab.catalogue.flight import Flight
+from flux_trio.lab.world.cores_world import CoresWorld
+from flux_trio.lab.world.parties import prompt_owner
+from flux_trio.messages import Event, Request, Response
+from flux_trio.protocols import AskHook
+from flux_trio.trace import Kind, Record
+
+_TYPES: Final[dict[str, type]] = {"request": Request, "response": Response, "event": Event}
+PARTY: Final = "faults"
+
+
+class Nth:
+    """Finds the nth message that matches; with `fits`, only messages that fit count."""
+
+    def __init__(self, sought: When | Which, fits: Callable[[Any], bool] = lambda _: True) -> None:
+        self._fits = fits
+        self._kind: str = sought.side if isinstance(sought, When) else Kind.SEND.value
+        self._type = _TYPES[sought.type]
+        self._party = sought.party
+        self._topics = Glob(sought.topic)
+        self._left = sought.nth
+
+    def may_be(self, kind: str, type_: type, topic: str) -> bool:
+        """Whether such a message of some party is sought."""
+        return kind == self._kind and type_ is self._type and self._topics.matches(topic)
+
+    def is_it(self, kind: str, party: str, message: Any) -> bool:
+        """Whether this is the message that is sought; count it if it matches."""
+        if not self.may_be(kind, type(message), getattr(message, "topic", "")) or (
+            self._party and party != self._party
+        ):
+            return False
+        if not self._fits(message):
+            return False
+        self._left -= 1
+        return self._left == 0
+
+
+_Awaited: TypeAlias = tuple[Nth, Callable[[Record], None]]
+"""A message that is sought, and what strikes at it."""
+
+
+class Moments:
+    """Strikes with each fault of a plan at its moment; `struck` are those that have happened.
+
+    `prompts` are the messages at which the owner makes a request, by the place of the request.
+    """
+
+    def __init__(
+        self, faults: tuple[Fault, ...], world: CoresWorld, prompts: Mapping[int, When]
+    ) -> None:
+        self._world = world
+        self._at_step: dict[int, list[Fault]] = {}
+        self._awaited: list[_Awaited] = []
+        self._found: dict[tuple[str, type, str], list[_Awaited]] = {}
+        """Those that such a message may be, by kind, type and topic; computed from `_awaited`."""
+        self._lies: list[tuple[Nth, Lie]] = []
+        self._plugin: list[tuple[PluginFault, int]] = []  # and how often it is asked before
+        self.struck: list[Fault] = []
+        for fault in faults:
+            self._expect(fault)
+        self.prompted: set[int] = set()
+        """The places of the requests whose message has come."""
+        for place, when in prompts.items():
+            self._await(when, self._prompting(place))
+        world.trace.add_sink(self.observe)
+        world.answers = self._fault_of
+        if self._lies:
+            world.says = self._said
+
+    def _expect(self, fault: Fault) -> None:
+        if isinstance(fault, OnTheWay):
+            self._await(fault.which, lambda record: self._befall(fault, record))
+        elif isinstance(fault, Lie):
+            self._lies.append((Nth(fault.sought, fault.fits), fault))
+        elif isinstance(fault, PluginFault):
+            self._plugin.append((fault, fault.nth - 1))
+        elif isinstance(fault.when, When):
+            self._await(fault.when, lambda _: self._strike(fault))
+        else:
+            self._at_step.setdefault(fault.when, []).append(fault)
+
+    def _await(self, sought: When | Which, strike: Callable[[Record], None]) -> None:
+        self._awaited.append((Nth(sought), strike))
+        self._found.clear()
+
+    def end(self) -> None:
+        """Let nothing more strike, and let messages that are held arrive."""
+        self._world.disk.torn = None  # no transaction came since TornCommit
+        self._world.trace.remove_sink(self.observe)
+        self._world.answers = lambda _: None
+        self._world.says = None
+        self._world.release_all()
+
+    def step(self) -> None:
+        """Strike with the faults of the step that comes."""
+        for fault in self._at_step.pop(self._world.nsteps, ()):
+            self._strike(fault)
+
+    def observe(self, record: Record) -> None:
+        """Take the next record of the trace; a Sink."""
+        message = record.message
+        if message is None:
+            return
+        what = (record.kind, type(message), getattr(message, "topic", ""))
+        found = self._found.get(what)
+        if found is None:
+            found = [each for each in self._awaited if each[0].may_be(*what)]
+            self._found[what] = found
+        for sought, strike in found:
+            if sought.is_it(record.kind, record.party, message):
+                self._world.at_once(_with(strike, record))
+
+    def _prompting(self, place: int) -> Callable[[Record], None]:
+        def prompt(_: Record) -> None:
+            self.prompted.add(place)
+            prompt_owner(self._world, place)
+
+        return prompt
+
+    def _strike(self, fault: Any) -> None:
+        self.note(fault)
+        fault.strike(self._world)
+
+    def _befall(self, fault: OnTheWay, record: Record) -> None:
+        for flight in flights_of(self._world, record):
+            self.note(fault)
+            fault.befall(flight)
+            if isinstance(fault, HeldUntil):
+                self._await(fault.until, _releasing(flight))
+
+    def _said(self, party: str, message: Outgoing) -> list[Outgoing] | None:
+        """Return what `party` says in place of `message`; None: the message itself."""
+        for sought, lie in self._lies:
+            if sought.is_it(Kind.SEND, party, message):
+                self.note(lie)
+                self._world.liars[party] = None
+                return lie.said(message)
+        return None
+
+    def _fault_of(self, question: AskHook) -> PluginFault | None:
+        """Return the fault that answers a question to a plugin, or None."""
+        found = None
+        for place, (fault, nbefore) in enumerate(self._plugin):
+            if fault.hook == question.topic:
+                self._plugin[place] = (fault, nbefore - 1)
+                if nbefore == 0:
+                    self.note(fault)
+                    found = fault
+        return found
+
+    def note(self, fault: Any) -> None:
+        """Put a fault that strikes into the trace."""
+        self.struck.append(fault)
+        self._world.trace.note(Kind.FAULT, PARTY, msgspec.to_builtins(fault))
+
+
+def flights_of(world: CoresWorld, record: Record) -> list[Flight]:
+    """Return the message that was just sent, for each receiver that has not taken it."""
+    if record.message is None:
+        return []
+    return [
+        Flight(world, station, record.n, record.message)
+        for station in world.stations.values()
+        if station.has(record.n)
+    ]
+
+
+def _releasing(flight: Flight) -> Callable[[Record], None]:
+    return lambda _: flight.release()
+
+
+def _with(strike: Callable[[Record], None], record: Record) -> Callable[[], None]:
+    return lambda: strike(record)

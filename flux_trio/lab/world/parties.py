@@ -1,0 +1,250 @@
+"""What faults do to the parties of a world: connections, clients, and the instance as a whole."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from flux_trio.broker import Peer
+from flux_trio.cores.turns import TimerFired
+from flux_trio.formats import Idset, Jobspec
+from flux_trio.lab.world.clients import GUEST, Asker, Client, Insister
+from flux_trio.lab.world.station import Station
+from flux_trio.messages import (
+    ROLE_LOCAL,
+    ROLE_USER,
+    Level,
+    Message,
+    Request,
+    Response,
+    topics,
+)
+from flux_trio.messages.types import STREAMING
+from flux_trio.trace import KILLED, Kind, Record
+from flux_trio.transports.base import QUEUE_MESSAGES_MAX, UNREAD
+
+if TYPE_CHECKING:
+    from flux_trio.lab.world.cores_world import CoresWorld
+
+OWNER: Final = "owner"
+LATE_OWNER: Final = "late-owner"
+LATE_OWNER_S: Final = 1.0
+
+
+# --- connections
+
+
+def cut_off(world: CoresWorld, name: str) -> tuple[Station, list[Any]] | None:
+    """Lose the connection of a module; return it and what it has just taken, if it was there."""
+    station = world.stations.get(name)
+    if station is None:
+        return None
+    taken = world.taken_by(station)
+    world.crash(name, f"its connection is lost, {KILLED}")
+    return station, taken
+
+
+def speak_again(world: CoresWorld, station: Station, taken: list[Any]) -> None:
+    """Connect a module that was cut off under another name; it sends the answers that it has.
+
+    It acts on what it had `taken` and on its timers. It takes its commits as done.
+    """
+    name = world.router.unique_name(station.name)
+    peer = Peer(name, station.peer.userid, station.peer.rolemask, lambda *_: None, lambda: 0)
+    world.router.add(peer)
+    world.liars[name] = None
+    inputs = [*taken, *(TimerFired(key) for key in station.pop_due(world.passed))]
+    while inputs:
+        actions, inputs = station.core.turn(world.now, inputs), []
+        for action in actions:
+            match action:
+                case Response():
+                    world.router.route(peer, action)
+                case Request(topic=topics.KVS_COMMIT):
+                    inputs.append(Response(action.topic, {}, matchtag=action.matchtag))
+    world.router.remove(peer)
+
+
+def add_second(world: CoresWorld, name: str) -> None:
+    """Add another module of a kind beside the first, if that is there; it has no service name.
+
+    It goes when the first one goes, and when it acquires resources, which the first one has lost:
+    a scheduler without the service name cannot take the place of the first one.
+    """
+    if name not in world.stations:
+        return
+    second = world.router.unique_name(name)
+
+    def goes(record: Record) -> None:
+        if _has_ended(record, name) or _gives_resources(record, second):
+            world.at_once(lambda: world.remove(second, ""))
+
+    world.trace.add_sink(goes)
+    world.start(world.add(second, world.make(name)))
+
+
+def _has_ended(record: Record, name: str) -> bool:
+    data = record.data or {}
+    return record.kind == Kind.MODULE and data["module"] == name and data["what"] != "started"
+
+
+def _gives_resources(record: Record, name: str) -> bool:
+    """Whether a record is the answer that lets `name` acquire resources."""
+    match record.message:
+        case Response(topic=topics.RESOURCE_ACQUIRE, errnum=0):
+            return record.kind == Kind.SEND and record.peer == name
+    return False
+
+
+# --- clients
+
+
+def lose_client(world: CoresWorld, back: float, late: float | None) -> None:
+    """Lose the owner's connection; the owner connects again after `back` seconds.
+
+    If `late` is not None, the old connection speaks again after so many seconds.
+    """
+    for name, station in list(world.stations.items()):
+        if name.startswith(OWNER):
+            asked = _open_requests(world, name)
+            world.remove(name, "")
+            _reconnect_later(world, station, world.router.unique_name(OWNER), back)
+            if late is not None:
+                world.later(late, world.when_up, functools.partial(_ask_again, world, asked))
+
+
+def _open_requests(world: CoresWorld, name: str) -> list[Request]:
+    """Return the requests of a party that no service has answered."""
+    peers = world.router.peers.values()
+    return [each for peer in peers for each in peer.inflight.get(name, {}).values()]
+
+
+def _ask_again(world: CoresWorld, requests: list[Request]) -> None:
+    """Let an old connection of the owner, which has another name by now, send its requests again.
+
+    It reads no answer, and is gone a second later.
+    """
+    name = _new_name(world, LATE_OWNER)
+    late = world.add(name, Asker(requests))
+    world.linger(name, LATE_OWNER_S)
+    world.start(late)
+    world.later(LATE_OWNER_S, world.remove, name, "")
+
+
+def prompt_owner(world: CoresWorld, place: int) -> None:
+    """Let the owner make its request at `place` now, if the owner is connected."""
+    for name, station in world.stations.items():
+        if name.startswith(OWNER):
+            station.set_timer(place, world.passed)
+
+
+def follow_journal(world: CoresWorld, seconds: float, room: int) -> None:
+    """Let a client follow the journal, read nothing, and be gone after so many seconds.
+
+    It is dropped before if more than `room` messages come.
+    """
+    asker = Asker([Request(topics.JOB_JOURNAL, {}, flags=STREAMING)])
+
+    def come() -> None:
+        name = _new_name(world, "reader")
+        reader = world.add(name, asker)
+        _bound_queue(world, reader, room)
+        world.linger(name, seconds)
+        world.start(reader)
+        world.later(seconds, world.remove, name, "")
+
+    world.when_up(come)
+
+
+def _bound_queue(world: CoresWorld, station: Station, room: int) -> None:
+    """Let the queue of a client that reads nothing be full but for `room` messages.
+
+    When it is full, the client is dropped as the broker drops one: the log names it.
+    """
+    deliver = station.peer.deliver
+    reason = f"{QUEUE_MESSAGES_MAX} messages {UNREAD}"
+    name = station.name
+    is_dropped = False
+
+    def deliver_or_drop(ref: int, message: Message) -> None:
+        nonlocal is_dropped
+        if not is_dropped and station.nwaiting < room:
+            deliver(ref, message)
+            return
+        world.trace.dropped(name, message, ref, reason)
+        if not is_dropped:
+            is_dropped = True
+            world.log.append((world.now, name, Level.ERR, f"dropped: {reason}"))
+            world.at_once(lambda: world.remove(name, ""))
+
+    station.peer.deliver = deliver_or_drop
+
+
+def flood(world: CoresWorld, count: int, seconds: float) -> None:
+    """Let a guest submit `count` jobs at once, and be gone after so many seconds."""
+    attributes = {"system.exec.test.run_duration": 0.1}
+    jobspec = Jobspec.from_command(["true"], ntasks=1, attributes=attributes).to_json()
+    requests = [Request(topics.INGEST_SUBMIT, {"jobspec": jobspec})] * count
+
+    def come() -> None:
+        name = _new_name(world, "guest")
+        world.start(world.add(name, Asker(requests), GUEST, ROLE_LOCAL | ROLE_USER))
+        world.later(seconds, world.remove, name, "")
+
+    world.when_up(come)
+
+
+def ask_once(world: CoresWorld, topic: str, payload: dict[str, Any]) -> None:
+    """Let a client send one request."""
+    asker = Asker([Request(topic, payload)])
+    world.when_up(lambda: world.start(world.add(_new_name(world, "client"), asker)))
+
+
+def ask_for_nodes(world: CoresWorld, topic: str, ranks: Iterable[int]) -> None:
+    """Let the operator send a request about some nodes, until a service has answered it."""
+    targets = Idset.of(rank for rank in ranks if rank in world.inventory.ranks)
+    operator = Insister(topic, {"targets": str(targets)})
+    world.when_up(lambda: world.start(world.add(_new_name(world, "operator"), operator)))
+
+
+# --- the instance
+
+
+def kill_instance(world: CoresWorld, back: float | None) -> None:
+    """Kill the instance; start it again from what is stored after `back` seconds.
+
+    If `back` is None, nobody starts it again.
+    """
+    if not world.is_up:
+        return
+    for station in world.end_life():
+        if isinstance(station.core, Client) and station.core.comes_back:
+            _reconnect_later(world, station, station.name, 0.0)
+    if back is not None:
+        world.later(back, world.begin_life)
+
+
+def end_instance(world: CoresWorld, back: float) -> None:
+    """End the instance in order; start it again from what is stored after `back` seconds."""
+    if not world.is_up:
+        return
+    world.end_in_order(lambda: kill_instance(world, back))
+
+
+def _reconnect_later(world: CoresWorld, station: Station, name: str, back: float) -> None:
+    assert isinstance(station.core, Client)
+    station.core.connection_lost()
+    world.later(back, world.when_up, lambda: _reconnect(world, station, name))
+
+
+def _reconnect(world: CoresWorld, station: Station, name: str) -> None:
+    again = world.add(name, station.core)
+    again.take_timers_of(station)
+    if isinstance(station.core, Client):
+        world.perform(again, station.core.reconnected(world.now))
+
+
+def _new_name(world: CoresWorld, what: str) -> str:
+    """Return a name that no party has, nor one that comes back from an earlier life."""
+    return world.router.unique_name(f"{what}-{world.life}" if world.life else what)

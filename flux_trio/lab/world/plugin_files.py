@@ -1,0 +1,147 @@
+"""Plugins of files in a world of cores: the host of an instance, without anything that waits.
+
+In a world nothing runs beside the turns of the cores. So a plugin whose handlers answer at once
+behaves as in an instance; one with an async handler is refused, and one that starts a task, or
+sends a request, gets an error from that call.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Coroutine, Iterable
+from math import inf
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import trio
+
+from flux_trio.config import Config
+from flux_trio.jobtap import (
+    CANCELED,
+    Given,
+    NotAllowed,
+    Plugin,
+    PluginError,
+    PluginHost,
+    PluginLoop,
+    load_file,
+)
+from flux_trio.jobtap.builtins import PriorityDefault, UpdateDuration
+from flux_trio.jobtap.watchdog import BLOCKED_S, Watchdog
+from flux_trio.lab.catalogue.plugins import FAULTY
+from flux_trio.lab.plans.plan import PluginFile, plugin_file
+from flux_trio.lab.properties.property import over_trace
+from flux_trio.trace import Kind, Record
+
+LOOP_S: Final = 3
+"""Seconds after which a handler that does not return is interrupted, which ends the world. No
+handler waits in a world, so it has to be shorter than in an instance: a campaign stands still
+meanwhile."""
+
+
+class _NothingToEnd(Exception):
+    """A plugin that failed while it was loaded has no tasks that end."""
+
+
+class _NoTasks:
+    """The tasks of the host and of each of its plugins."""
+
+    @property
+    def cancel_scope(self) -> trio.CancelScope:
+        """Raise: the host ends a plugin only when its load has failed."""
+        raise _NothingToEnd
+
+    async def start(self, *_: object) -> _NoTasks:
+        return self
+
+    def start_soon(self, *_: object) -> NoReturn:
+        raise NotAllowed("a plugin in a world of cores cannot start a task")
+
+
+def host_of(
+    files: Iterable[PluginFile], config: Config, given: Given, watchdog: Watchdog | None = None
+) -> PluginHost:
+    """Return a host with the plugins of `files` behind priority-default and update-duration.
+
+    `watchdog`, which is the world's, interrupts endless loops. Raises PluginError for a file that
+    has no plugin, or a plugin that cannot be in a world.
+    """
+    host = PluginHost(_NoTasks(), given, config, blocked_s=inf)
+    host.ends_with_loop = True
+    if watchdog is not None:
+        host.watchdog = watchdog
+    for builtin in (PriorityDefault(), UpdateDuration()):
+        _load(host, builtin, "builtin")
+    for file in files:
+        _load(host, load_file(Path(file.load)), file.load, file.conf)
+    return host
+
+
+def watchdog_of_world() -> Watchdog:
+    """Return what interrupts endless loops of plugins in a world, if it runs in the main thread.
+
+    Whoever makes it has to stop it. It starts with the first plugin that is loaded.
+    """
+    return Watchdog(BLOCKED_S, lambda *_: None, LOOP_S)
+
+
+def _load(host: PluginHost, plugin: Plugin, path: str, conf: dict[str, Any] | None = None) -> None:
+    _at_once(host.load(plugin, conf, path), plugin)
+    for topic, function in host.find(plugin.name).handlers.topics:
+        if inspect.iscoroutinefunction(function):
+            raise PluginError(
+                f"plugin {plugin.name}: {function.__name__} of {topic} is async: at depth cores "
+                "handlers answer at once. At depth stack they may wait: --depth stack, in a test "
+                '@pytest.mark.flux_depth("stack") or WorldHarness(depth="stack")'
+            )
+
+
+def _at_once(loading: Coroutine[Any, Any, object], plugin: Plugin) -> None:
+    """Run a coroutine that does not wait."""
+    try:
+        loading.send(None)
+    except StopIteration:
+        return
+    except _NothingToEnd as ending:
+        raise ending.__context__ or ending from None
+    loading.close()
+    raise PluginError(f"plugin {plugin.name} waits while it is loaded")
+
+
+def check_files(plugins: Iterable[str | PluginFile], depth: str = "cores") -> None:
+    """Raise PluginError if one of the plugins cannot be in a world of this depth."""
+    files = [plugin_file(each) for each in plugins]
+    if depth == "stack":
+        for file in files:
+            load_file(Path(file.load))
+        return
+    given = Given(
+        post=lambda _: None,
+        note_all=lambda *_: None,
+        is_traced=lambda: False,
+        now=lambda: 0.0,
+        log=lambda *_: None,
+    )
+    host_of(files, Config(), given)
+
+
+@over_trace("plugin")
+def no_plugin_fails(trace: Iterable[Record]) -> str:
+    """No handler of a plugin raises, or answers with what its hook does not take."""
+    return next(filter(None, map(_failure_in, trace)), "")
+
+
+def _failure_in(record: Record) -> str:
+    """Return how the call of a plugin failed that the record is about; "" if it is about none."""
+    data = record.data
+    if record.kind != Kind.HOOK or data is None or data["plugin"] == FAULTY:
+        return ""  # what is planned is no failure
+    if data["error"] in (None, CANCELED):
+        return ""
+    return f"{data['plugin']} failed in {data['hook']}: {data['error']}"
+
+
+def loop_in(record: Record) -> str:
+    """Return which plugin was interrupted in an endless loop, if the record tells it; else ""."""
+    error = (record.data or {}).get("error") if record.kind == Kind.HOOK else None
+    return _failure_in(record) if (error or "").startswith(PluginLoop.__name__) else ""

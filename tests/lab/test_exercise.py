@@ -1,0 +1,191 @@
+"""Schedulers and an execution service in processes of their own are driven and judged."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+from click.testing import CliRunner, Result
+
+from flux_trio.cli import main
+from flux_trio.config import Config
+from flux_trio.lab.exercise import EXEC_ACTS, SCHED_ACTS, SCHED_KIT, SCHED_LIMITED_ACTS, Findings
+from flux_trio.lab.exercise import exercise as run_exercise
+from flux_trio.services.module_process import CONFIG_VARIABLE
+
+pytestmark = pytest.mark.real
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = ROOT / "docs" / "howto" / "any-language"
+NODE = shutil.which("node")
+PATIENCE_S = 300.0  # only what hangs takes so long, however busy the machine is
+PATIENCE = ("--deadline", f"{PATIENCE_S}s")
+
+needs_node = pytest.mark.skipif(NODE is None, reason="node is not installed")
+
+
+def exercise(*words: str) -> Result:
+    done = CliRunner().invoke(main, ["exercise", *words], prog_name="flux-trio")
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done
+
+
+def ours(monkeypatch: pytest.MonkeyPatch, name: str) -> list[str]:
+    """The command of a module of ours, as a program that somebody starts by hand."""
+    monkeypatch.setenv(CONFIG_VARIABLE, msgspec.json.encode(Config()).decode())
+    return [sys.executable, "-m", "flux_trio.services.module_process", name]
+
+
+def played_by_a_wrong_fifo(directory: Path, right: str, wrong: str, *titles: str) -> Findings:
+    """Acts, played by the scheduler of the page with a mistake; node starts in half a second."""
+    for name in ("fifo.js", "flux.js"):
+        text = (SCRIPTS / name).read_text()
+        assert name == "flux.js" or text.count(right) == 1
+        (directory / name).write_text(text.replace(right, wrong))
+    acts = [act for title in titles for act in SCHED_ACTS if act.title == title]
+    play = partial(run_exercise, deadline_s=5.0)
+    command = ["node", str(directory / "fifo.js")]
+    return trio.run(play, SCHED_KIT, command, acts, lambda _act, _stuck: None)
+
+
+@needs_node
+@pytest.mark.breaks("27.ready.11", "28.release.4")  # by the exercise, and not held against anybody
+def test_scheduler_of_the_page_keeps_every_clause_in_both_modes() -> None:
+    script = str(SCRIPTS / "fifo.js")
+    done = exercise("sched", *PATIENCE, "--limited", f"node {script} 2", "--", "node", script)
+    assert done.exit_code == 0, done.output
+    for act in (*SCHED_ACTS, *SCHED_LIMITED_ACTS):
+        assert f"{act.title} " in done.output
+    assert " broken " not in done.output
+    assert "stuck" not in done.output
+    for clause in (
+        "27.hello.12",
+        "27.alloccancel.1",
+        "27.deny.1",
+        "27.ready.10",
+        "27.hello.17",
+        "27.ready.15",
+        "28.error.2",
+        "28.release.10",
+        "28.shrink.4",
+    ):
+        assert f"\n{clause} " in done.output
+        line = next(each for each in done.output.splitlines() if each.startswith(f"{clause} "))
+        assert " kept " in line, line
+
+
+@needs_node
+@pytest.mark.breaks("27.success.8")
+def test_scheduler_that_answers_twice_is_named(tmp_path: Path) -> None:
+    once = "      answer(job, SUCCESS);\n"
+    # scheduling is suspended then, so the act takes this long
+    found = played_by_a_wrong_fifo(tmp_path, once, 2 * once, "one job")
+    assert not found.is_clean
+    assert "27.success.8 broken by " in found.text()
+    assert "another response after SUCCESS" in found.text()
+
+
+@needs_node
+def test_scheduler_that_never_frees_is_named_as_the_cause(tmp_path: Path) -> None:
+    found = played_by_a_wrong_fifo(tmp_path, "    flux.respond(request, { id });\n", "", "one job")
+    (what,) = found.stuck.values()
+    assert re.fullmatch(
+        r"event clean of job ƒ\w+: not within 5 s; "
+        r"the program has not answered sched\.free of this job",
+        what,
+    )
+    title = "three times as many jobs as fit"
+    found = played_by_a_wrong_fifo(
+        tmp_path, "    free(id);\n    flux.respond(request, { id });\n", "", title
+    )
+    (what,) = found.stuck.values()
+    assert "has not answered sched.free of this job" in what
+
+
+@needs_node
+@pytest.mark.parametrize(
+    ("title", "topic"),
+    [
+        pytest.param("the program is refused the resources", "resource.acquire"),
+        pytest.param(
+            "the release of a node is refused",
+            "resource.release",
+            marks=pytest.mark.breaks(
+                "28.release.4"
+            ),  # by the exercise, which refuses what is right
+        ),
+    ],
+)
+def test_scheduler_that_stays_when_it_is_refused_something_is_named(
+    tmp_path: Path, title: str, topic: str
+) -> None:
+    leaving = "function leave(error) {\n"
+    found = played_by_a_wrong_fifo(tmp_path, leaving, f"{leaving}  return;\n", title)
+    assert found.stuck == {title: f"{topic} was refused, and the program runs on for 5 s"}
+
+
+@needs_node
+@pytest.mark.breaks("27.ready.11")  # by the exercise
+def test_service_is_back_after_a_client_has_stood_in_for_it(tmp_path: Path) -> None:
+    leaving = "function leave(error) {\n"
+    title = "the program's ready is refused"
+    found = played_by_a_wrong_fifo(tmp_path, leaving, f"{leaving}  return;\n", title, "one job")
+    assert list(found.stuck) == [title]
+
+
+def test_our_execution_service_keeps_every_clause(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = exercise("exec", *PATIENCE, "--", *ours(monkeypatch, "job-exec"))
+    assert done.exit_code == 0, done.output
+    for act in EXEC_ACTS:
+        assert f"{act.title} " in done.output
+    for clause in ("32.start.36", "32.hello.9"):
+        line = next(each for each in done.output.splitlines() if each.startswith(f"{clause} "))
+        assert " kept " in line, line
+
+
+def test_program_behind_a_script_is_killed_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the scheduler that is started next could not register its service."""
+    script = f"{shlex.join(ours(monkeypatch, 'sched'))}; exit 7"
+    play = partial(run_exercise, deadline_s=PATIENCE_S)
+    killed = [act for act in SCHED_ACTS if act.title == "the program is killed as it is asked"]
+    found = trio.run(play, SCHED_KIT, ["sh", "-c", script], killed, lambda _act, _stuck: None)
+    assert found.is_clean, found.text()
+
+
+def test_program_that_is_not_there_is_wrong_usage() -> None:
+    done = exercise("sched", "/nonexistent/program")
+    assert done.exit_code == 2
+    assert "/nonexistent/program: No such file or directory" in done.output
+
+
+def test_command_in_limited_mode_that_is_no_command() -> None:
+    done = exercise("sched", "--limited", "node 'x", "true")
+    assert done.exit_code == 2
+    assert "Invalid value for '--limited': node 'x: No closing quotation" in done.output
+
+
+def test_program_that_ends_at_once_is_an_error() -> None:
+    done = exercise("sched", *PATIENCE, "sh", "-c", "exit 3")
+    assert done.exit_code == 1
+    expected = "job-manager.sched-ready of the program: the program has ended, with 3"
+    assert expected in done.output
+
+
+def test_program_that_never_serves_is_an_error_and_is_ended(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    script = f'echo $$ > {pid}; trap "" TERM; while :; do sleep 0.1; done'
+    done = exercise("exec", "--deadline", "1s", "sh", "-c", script)
+    assert done.exit_code == 1
+    assert "job-manager.exec-hello of the program: not within 1 s" in done.output
+    alive = subprocess.run(
+        ["kill", "-0", pid.read_text().strip()], check=False, capture_output=True
+    )
+    assert alive.returncode == 1

@@ -1,0 +1,169 @@
+"""What goes wrong together is drawn as a whole: each kind of meeting, and what it makes happen."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+import pytest
+
+from flux_trio.cores.sched.granting import Grantings
+from flux_trio.lab import (
+    Crash,
+    DiskFull,
+    Do,
+    JobPlan,
+    Linger,
+    NodesDown,
+    Plan,
+    Shrink,
+    Slow,
+    When,
+    draw_plan,
+    run_plan,
+)
+from flux_trio.lab.plans.asking import draw_long_requests, draw_new_durations
+from flux_trio.lab.plans.drawing import SPAN_S
+from flux_trio.lab.plans.meetings import Meeting, draw_lost_manager, draw_meeting
+from flux_trio.lab.properties.consistency import OURS
+from flux_trio.lab.stories.running import play
+from flux_trio.messages import topics
+from flux_trio.trace import Kind, Record
+
+JOBS = tuple(JobPlan(at=float(place), urgency=16) for place in range(6))
+
+
+def drawn(seed: int) -> Meeting:
+    return draw_meeting(Random(seed), JOBS, 4, 2, SPAN_S)
+
+
+def test_two_thirds_of_the_seeds_have_a_meeting_and_a_world_without_jobs_has_none() -> None:
+    found = [drawn(seed) for seed in range(400)]
+    assert 100 < sum(each == ((), ()) for each in found) < 170
+    assert all(draw_meeting(Random(seed), (), 4, 0, SPAN_S) == ((), ()) for seed in range(20))
+
+
+def test_every_kind_of_meeting_is_drawn() -> None:
+    """Each is known by what it has and no other one has."""
+    seen: Counter[str] = Counter()
+    for seed in range(400):
+        faults, asked = drawn(seed)
+        kinds = {type(each).__name__ for each in faults}
+        places = {getattr(getattr(each, "when", None), "topic", "") for each in faults}
+        wanted = [each.what for each in asked]
+        if "DiskFull" in kinds:
+            seen["the disk is full"] += 1
+        elif "purge" in wanted:
+            seen["purged"] += 1
+        elif not faults and wanted:
+            seen["there and back"] += wanted == ["urgency", "urgency"]
+        elif topics.KVS_COMMIT in places and any(
+            getattr(each, "module", "") == "sched" for each in faults
+        ):
+            seen["resources are stored"] += 1
+        elif places & {topics.SCHED_HELLO, topics.SCHED_READY, topics.KVS_LOOKUP_ALL}:
+            seen["hello is answered"] += 1
+        elif "Shrink" in kinds:
+            seen["shrunk and back"] += 1
+        elif asked:
+            seen["a module is away"] += 1
+    assert len(seen) == 7
+    assert min(seen.values()) >= 10
+
+
+def test_drawn_plan_has_a_meeting_only_if_the_number_of_its_faults_is_free() -> None:
+    assert all(len(draw_plan(seed, nfaults=2).faults) == 2 for seed in range(50))
+    assert any(isinstance(each, DiskFull) for seed in range(90) for each in draw_plan(seed).faults)
+
+
+@pytest.mark.parametrize("lost", ["down", "shrink"])
+def test_grant_is_taken_back_while_its_resources_are_stored(
+    monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    """What one meeting makes happen in some of the orders, and faults on their own nearly never."""
+    when = When(topics.KVS_COMMIT, 1, "send", party="sched")
+    nodes = NodesDown((0,), when) if lost == "down" else Shrink((0,), when)
+    revoked: list[int] = []
+    revoke = Grantings.revoke
+    monkeypatch.setattr(
+        Grantings, "revoke", lambda self, one: revoked.append(one.job.id) or revoke(self, one)
+    )
+    for seed in range(20):
+        plan = Plan(seed, 2, jobs=(JobPlan(),), faults=(Linger("sched", when, 0.5), nodes))
+        assert run_plan(plan, properties=OURS).problems == ()
+    assert revoked
+
+
+def test_purge_of_the_owner_removes_finished_jobs_and_a_restart_does_not_miss_them() -> None:
+    trace: list[Record] = []
+    plan = Plan(1, jobs=(JobPlan(), JobPlan(at=9.0)), actions=(Do(5.0, "purge"),))
+    world = play(plan, [trace.append]).world
+    assert len(world.disk.store.dir("ended")) == 1
+    sent = [each for each in trace if each.kind == Kind.SEND]
+    assert any(getattr(each.message, "topic", "") == topics.JOB_PURGE_EVENT for each in sent)
+
+
+def test_new_durations_are_drawn_in_a_third_of_the_worlds_and_half_of_these_have_a_fault() -> None:
+    drawn = [draw_new_durations(Random(seed), JOBS, 2, 0, 30.0) for seed in range(600)]
+    asked = [(faults, actions) for faults, actions in drawn if actions]
+    assert 150 < len(asked) < 250
+    assert all(each.what == "duration" for _, actions in asked for each in actions)
+    assert {each.job for _, actions in asked for each in actions} == set(range(len(JOBS)))
+    with_fault = [faults for faults, _ in asked if faults]
+    assert len(asked) / 3 < len(with_fault) < len(asked) * 2 / 3
+    assert not any(faults for faults, actions in drawn if not actions)
+    assert draw_new_durations(Random(0), (), 2, 0, 30.0) == ((), ())
+
+
+def test_long_requests_are_drawn_in_a_quarter_of_the_worlds() -> None:
+    drawn = [draw_long_requests(Random(seed), JOBS, 2, 2, 30.0) for seed in range(600)]
+    asked = [each for each in drawn if each]
+    assert 100 < len(asked) < 200
+    kinds = Counter(each.what for actions in asked for each in actions)
+    assert set(kinds) == {"watch", "queue-drain", "queue-idle"}
+    assert {each.queue for actions in asked for each in actions} == {None, 0, 1}
+    assert draw_long_requests(Random(0), (), 2, 2, 30.0) == ()
+
+
+def test_ends_of_the_job_manager_between_two_steps_are_drawn_in_a_fifth_of_the_worlds() -> None:
+    drawn = [draw_lost_manager(Random(seed), JOBS, 2, 0, 30.0) for seed in range(600)]
+    kinds = Counter(type(faults[0]) for faults in drawn if faults)
+    assert set(kinds) == {Linger, Slow}
+    assert all(30 < count < 90 for count in kinds.values())
+    assert draw_lost_manager(Random(0), (), 2, 0, 30.0) == ()
+
+
+def test_job_manager_reads_a_job_back_that_is_not_submitted_yet() -> None:
+    stores = When(topics.KVS_COMMIT, 1, "send", party="job-ingest")
+    faults = (Linger("job-ingest", stores, 2.0), Crash("job-manager", stores, 0.5))
+    events = [each for each in _told(faults) if each != "job-manager.submit"]
+    assert events[:2] == ["crashed", "started"]
+    assert _told(faults).index("job-manager.submit") > _told(faults).index("started")
+    assert run_plan(Plan(1, jobs=(JobPlan(),), faults=faults), properties=OURS).problems == ()
+
+
+def test_job_manager_ends_between_the_finish_of_a_job_and_its_release() -> None:
+    finished = When("job-exec.start", 2, "send", "response")
+    released = When("job-exec.start", 3, "recv", "response")
+    faults = (Slow("job-manager", finished, 0.1, 5.0), Crash("job-manager", released))
+    told = _told(faults)
+    assert told.index("finish") < told.index("crashed") < told.index("release")
+    assert told.count("finish") == 1
+    assert run_plan(Plan(1, jobs=(JobPlan(),), faults=faults), properties=OURS).problems == ()
+
+
+def _told(faults: tuple[Any, ...]) -> list[str]:
+    """The events of one job, what becomes of the job manager, and the submissions of ingest."""
+    trace: list[Record] = []
+    play(Plan(1, jobs=(JobPlan(),), faults=faults), [trace.append])
+    told = []
+    for each in trace:
+        data = each.data or {}
+        if each.kind == Kind.EVENT:
+            told.append(data["name"])
+        elif each.kind == Kind.MODULE and data["module"] == "job-manager":
+            told.append(data["what"])
+        elif each.kind == Kind.SEND and getattr(each.message, "topic", "") == topics.JOB_SUBMIT:
+            told.append(topics.JOB_SUBMIT)
+    return told[told.index("started") + 1 :]
