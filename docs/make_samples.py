@@ -19,7 +19,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from docs import make_breaches, make_conversation, make_plugins, make_tables
+from docs import make_breaches, make_conversation, make_keys, make_plugins, make_tables
 
 DOCS = Path(__file__).parent
 _SAMPLE = re.compile(
@@ -47,7 +47,14 @@ def made() -> dict[str, str]:
     parts |= {f"testing/{name}": text for name, text in make_plugins.harness_parts().items()}
     tables = {f"tables/{name}": text for name, text in make_tables.tables().items()}
     tables |= {f"faults/{name}": text for name, text in make_breaches.tables().items()}
-    return parts | tables | {"conversation": make_conversation.markdown()}
+    return (
+        parts
+        | tables
+        | {
+            "conversation": make_conversation.markdown(),
+            "keys": make_keys.markdown(),
+        }
+    )
 
 
 def filled(path: Path, text: str, tables: dict[str, str]) -> str:

@@ -82,7 +82,7 @@ def queue_row(
     return {
         "queue": name or "",
         "queuem": f"{name or ''}{'*' if default else ''}",
-        "parent": "",
+        "parent": "" if name is None else config.parents.get(name, ""),
         "color_enabled": "",
         "color_started": "",
         "color_off": "",
@@ -124,7 +124,7 @@ def _limits(policy: Policy, resources: ResourceSet) -> dict[str, object]:
 
 def _parts(name: str | None, config: Config, resources: Resources) -> dict[str, ResourceSet]:
     """Return the resources that the queue may use, by state."""
-    constraint = None if name is None else config.queues[name].constraint
+    constraint = config.constraint_for(name)
     every = resources.all
     if constraint is not None:
         every = every.restrict(constraint.select(every))

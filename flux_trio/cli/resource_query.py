@@ -27,8 +27,8 @@ async def fetch_with_queues(client: Client) -> Resources:
     _, resources = await fetch_resources(client)
     config = read_config((await client.call(topics.CONFIG_GET))["config"])
     queues = {}
-    for name, queue in config.queues.items():
-        constraint = queue.constraint
+    for name in config.queues:
+        constraint = config.constraint_for(name)
         every = resources.all
         queues[name] = every.ranks if constraint is None else constraint.select(every)
     return replace(resources, queues=queues)

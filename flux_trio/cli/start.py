@@ -53,7 +53,7 @@ from flux_trio.messages import USERID_UNKNOWN, FluxError, topics
 from flux_trio.process.collector import SERVING
 from flux_trio.process.console import STDERR, STDOUT, fill_standard_descriptors
 from flux_trio.protocols import ACTIVE
-from flux_trio.services.inventory import find_inventory, missing_cores
+from flux_trio.services.inventory import core_differences, find_inventory
 from flux_trio.services.module_process import system_clock
 from flux_trio.store.original import inode_path, is_copy
 from flux_trio.store.state_directory import STATE_FILE
@@ -81,8 +81,8 @@ class ConfigSource(msgspec.Struct, frozen=True):
         config = Config() if self.path is None else self._parse(self.path)
         if self.targets is None:
             return config
-        if config.resource.config:
-            raise StartError(f"expected --test-size or [[resource.config]], got both: {self.path}")
+        if config.names_resources:
+            raise StartError(f"expected --test-size or resources in {self.path}, got both")
         resource = msgspec.structs.replace(config.resource, targets=self.targets)
         return msgspec.structs.replace(config, resource=resource)
 
@@ -188,7 +188,9 @@ async def _run_instance(
 ) -> int:
     allocation = await find_allocation(os.environ)
     inventory, exclude = find_inventory(
-        startup.config.resource, allocation.resources if allocation else None
+        startup.config.resource,
+        startup.config.fake_resources,
+        allocation.resources if allocation else None,
     )
     enclosing = allocation.enclosing if allocation else None
     given = Surroundings(
@@ -197,7 +199,7 @@ async def _run_instance(
         epoch=time.time(),
         clock=system_clock(),
         exclude=exclude,
-        missing=missing_cores(
+        missing=core_differences(
             startup.config.resource,
             inventory,
             socket.gethostname(),
@@ -285,7 +287,7 @@ async def _following(
         if allocation is not None:
             where = str(startup.statedir)
             nursery.start_soon(write_address, os.environ, allocation, instance, where)
-            if not startup.config.resource.config:
+            if not startup.config.names_resources:
                 nursery.start_soon(follow_expiration, os.environ, allocation, instance)
         yield
         nursery.cancel_scope.cancel()

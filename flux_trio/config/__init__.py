@@ -36,6 +36,7 @@ from flux_trio.config.tables import (
     BrokerConfig,
     CheckConfig,
     ExecConfig,
+    FakeResourcesConfig,
     JobManagerConfig,
     KvsConfig,
     PerilogConfig,
@@ -45,6 +46,8 @@ from flux_trio.config.tables import (
     ResourceEntry,
     SchedConfig,
     UserLimitsConfig,
+    VerifyConfig,
+    VerifyMode,
 )
 
 __all__ = [
@@ -60,6 +63,7 @@ __all__ = [
     "Config",
     "DefaultsTable",
     "ExecConfig",
+    "FakeResourcesConfig",
     "JobManagerConfig",
     "JobSize",
     "JobSizeTable",
@@ -80,6 +84,8 @@ __all__ = [
     "SizeTable",
     "SystemDefaults",
     "UserLimitsConfig",
+    "VerifyConfig",
+    "VerifyMode",
     "access_refusal",
     "assign",
     "check_queue",

@@ -80,7 +80,7 @@ def access_refusal(
 
 def required_by(config: Config, queue: str | None, constraints: Any) -> Any:
     """Return the conjunction of a job's constraints (RFC 31) and its queue's; FormatError."""
-    required = None if queue is None else config.queues[queue].constraint
+    required = config.constraint_for(queue)
     if required is None:
         return constraints
     if constraints is None:

@@ -1,79 +1,78 @@
-"""Tables and keys of flux-core's configuration that have no meaning in this project.
+"""Take out of a configuration what flux-core documents and this project has no use for.
 
-A site can use its existing file. Settings of the overlay network, systemd, the IMP or another
-scheduler are ignored, and a warning names them. The names come from flux-config(5) and its pages,
-and from the schedulers and services of the framework's other projects.
+`documented` says which keys these are. All other keys are left to the types of the tables, which
+refuse a key that they do not know.
 """
 
 from __future__ import annotations
 
+import difflib
 from typing import Any, Final
 
-TABLES: Final = frozenset(
-    {
-        "accounting",
-        "archive",
-        "bootstrap",
-        "content",
-        "content-sqlite",
-        "cron",
-        "fluxion",
-        "fluxion-qmanager",
-        "fluxion-resource",
-        "heartbeat",
-        "ingest",
-        "job-list",
-        "sched-fluxion-feasibility",
-        "sched-fluxion-qmanager",
-        "sched-fluxion-resource",
-        "sched-simple",
-        "systemd",
-        "tbon",
-    }
+from flux_trio.config.documented import DOCUMENTED, Ignored, Refused
+from flux_trio.formats import FormatError, Words, printable
+
+_NO_COMMAND: Final = (
+    "without command there is nothing to run: the IMP, whose it would be, is not here"
 )
-KEYS: Final = {
-    "exec": frozenset(
-        {
-            "barrier-timeout",
-            "imp",
-            "job-shell",
-            "kill-signal",
-            "max-kill-count",
-            "max-kill-timeout",
-            "max-start-delay-percent",
-            "sdexec-properties",
-            "sdexec-stop-timer-sec",
-            "sdexec-stop-timer-signal",
-            "service",
-            "service-override",
-            "term-signal",
-            "testexec",
-        }
-    ),
-    "job-manager": frozenset({"housekeeping", "journal-size-limit"}),
-    "kvs": frozenset({"checkpoint-period", "gc-threshold"}),
-    "resource": frozenset({"norestrict", "path", "rediscover", "reserve", "scheduling"}),
-}
-"""Keys that only flux-core has, by table, in tables that this project also has."""
+_BY_PATH: Final = {tuple(path.split(".")): meaning for path, meaning in DOCUMENTED.items()}
+
+Reasons = dict[str, list[str]]
+"""What is ignored, by the reason: names of the form `[tbon]` or `exec.imp`."""
 
 
-def without_foreign(raw: object) -> tuple[object, list[str]]:
-    """Return the configuration without flux-core's own parts, and the names of those parts.
+def without_foreign(raw: object) -> tuple[object, Reasons]:
+    """Return the configuration without flux-core's own parts, and what these parts are.
 
-    The names have the form `[tbon]` or `exec.imp`. A value that is not a table stays unchanged; the
-    caller refuses it.
+    A value that is not a table stays unchanged; the caller refuses it. Raises FormatError for a key
+    that is refused, and for an unknown key of a table that is ignored.
     """
     if not isinstance(raw, dict):
-        return raw, []
-    kept: dict[str, Any] = {}
-    ignored = []
-    for name, table in raw.items():
-        if name in TABLES and isinstance(table, dict):
-            ignored.append(f"[{name}]")
-        elif name in KEYS and isinstance(table, dict):
-            foreign = KEYS[name] & set(table)
-            ignored += [f"{name}.{key}" for key in sorted(foreign)]
-            kept[name] = {key: value for key, value in table.items() if key not in foreign}
-        else:
-            kept[name] = table
+        return raw, {}
+    ignored: Reasons = {}
+    kept = _kept(raw, (), ignored)
+    for name in _without_command(kept):
+        ignored.setdefault(_NO_COMMAND, []).append(name)
     return kept, ignored
+
+
+def unknown_key(key: object, keys: list[str], where: str) -> FormatError:
+    """Return the error for a key that a table does not have; it names a similar one."""
+    close = difflib.get_close_matches(str(key), keys, n=1)
+    got = Words(f'"{printable(str(key))}"; did you mean {close[0]}?') if close else key
+    return FormatError(f"the keys {', '.join(keys)}", got, where)
+
+
+def _kept(table: dict[str, Any], path: tuple[str, ...], ignored: Reasons) -> dict[str, Any]:
+    """Return what is left of the table at `path`."""
+    kept: dict[str, Any] = {}
+    for key, value in table.items():
+        place = (*path, key)
+        where = ".".join(place)
+        match _BY_PATH.get(place):
+            case Refused(why):
+                raise FormatError(why, value, where)
+            case Ignored(why, keys) if path or isinstance(value, dict):
+                _check_keys(value, keys, where)
+                ignored.setdefault(why, []).append(where if path else f"[{where}]")
+            case _:
+                kept[key] = _kept(value, place, ignored) if isinstance(value, dict) else value
+    return kept
+
+
+def _check_keys(value: object, keys: tuple[str, ...] | None, where: str) -> None:
+    if isinstance(value, dict) and keys is not None:
+        for key in value:
+            if key not in keys:
+                raise unknown_key(key, list(keys), where)
+
+
+def _without_command(raw: dict[str, Any]) -> list[str]:
+    """Return the names of the tables of perilog that leave the command to the IMP."""
+    manager = raw.get("job-manager")
+    tables = manager if isinstance(manager, dict) else {}
+    return [
+        f"job-manager.{name}"
+        for name in ("prolog", "epilog")
+        if isinstance(tables.get(name), dict) and "command" not in tables[name]
+    ]

@@ -1,28 +1,29 @@
 """The whole file: decode it from TOML, check it and explain errors.
 
-An unknown key is an error, since a misspelled key would have no effect. Keys that only flux-core
-has (`foreign`) are ignored with a warning. The caller reads the file; this module gets its text.
+An unknown key is an error, since a misspelled key would have no effect. What flux-core documents
+and has no meaning here (`documented`) is ignored with a warning. The caller reads the file; this
+module gets its text.
 """
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import inspect
 
-from flux_trio.config.foreign import without_foreign
+from flux_trio.config.foreign import Reasons, unknown_key, without_foreign
 from flux_trio.config.policy import Policy, PolicyTable, QueueTable, override, resolve
 from flux_trio.config.tables import (
     AccessConfig,
     BrokerConfig,
     CheckConfig,
     ExecConfig,
+    FakeResourcesConfig,
     JobManagerConfig,
     KvsConfig,
     ResourceConfig,
@@ -31,12 +32,11 @@ from flux_trio.config.tables import (
 from flux_trio.editions import CLASSIC, EDITIONS, Edition
 from flux_trio.formats import (
     MISSING,
+    Constraint,
     FormatError,
     Words,
-    parse_constraint,
     parse_duration,
     parse_size,
-    printable,
 )
 from flux_trio.messages import UnfitError, check_object
 
@@ -46,6 +46,11 @@ V = TypeVar("V")
 T = TypeVar("T")
 
 
+_NO_QUEUE: Final = QueueTable()
+_DEFAULT_QUEUE: Final = "policy.jobspec.defaults.system.queue"
+_NO_DEFAULT: Final = "no default queue"
+
+
 class Config(msgspec.Struct, forbid_unknown_fields=True, frozen=True, dict=True):
     """The whole file; every table is optional."""
 
@@ -53,6 +58,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, frozen=True, dict=True)
     access: AccessConfig = AccessConfig()
     broker: BrokerConfig = BrokerConfig()
     resource: ResourceConfig = ResourceConfig()
+    fake_resources: FakeResourcesConfig | None = msgspec.field(default=None, name="fake-resources")
     sched: SchedConfig = SchedConfig()
     exec: ExecConfig = ExecConfig()
     kvs: KvsConfig = KvsConfig()
@@ -69,16 +75,36 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, frozen=True, dict=True)
         """Return the queue of jobs that name no queue."""
         return self.policy.jobspec.defaults.system.queue
 
+    @property
+    def names_resources(self) -> bool:
+        """Return whether the file says which resources there are."""
+        resource = self.resource
+        return bool(resource.config or resource.path or self.fake_resources)
+
     def policy_for(self, queue: str | None) -> Policy:
         """Return the policy of `queue`, None for the anonymous queue; KeyError if unknown."""
         return self._policies[queue]
+
+    def constraint_for(self, queue: str | None) -> Constraint | None:
+        """Return which execution targets `queue` accepts; None for all. KeyError if unknown."""
+        return None if queue is None else self.queues[self.parents.get(queue, queue)].constraint
+
+    @cached_property
+    def parents(self) -> dict[str, str]:
+        """Return the parent of each virtual queue."""
+        return {name: each.parent for name, each in self.queues.items() if each.parent is not None}
+
+    def with_virtual(self, queue: str) -> frozenset[str]:
+        """Return `queue`, and the virtual queues whose parent it is."""
+        return frozenset({queue, *(name for name, each in self.parents.items() if each == queue)})
 
     @cached_property
     def _policies(self) -> dict[str | None, Policy]:
         """Return the policy of each queue; the anonymous queue has the general policy."""
         policies: dict[str | None, Policy] = {None: resolve(self.policy)}
         for name, queue in self.queues.items():
-            policies[name] = resolve(override(self.policy, queue.policy))
+            parent = self.queues.get(queue.parent or "", _NO_QUEUE)
+            policies[name] = resolve(override(override(self.policy, parent.policy), queue.policy))
         return policies
 
     def to_json(self) -> dict[str, Any]:
@@ -92,8 +118,8 @@ def parse_config(
 ) -> Config:
     """Decode a TOML configuration.
 
-    `warn` gets a line that names the tables and keys without a meaning here. Raises FormatError
-    that names the table and key, what was expected and what came.
+    `warn` gets a line about what is ignored, and one about several queues without a default. Raises
+    FormatError that names the table and key, what was expected and what came.
     """
     try:
         raw = msgspec.toml.decode(text)
@@ -106,9 +132,10 @@ def read_config(
     raw: object, where: str = "config", warn: Callable[[str], None] | None = None
 ) -> Config:
     """Return a configuration from decoded tables; `warn` and FormatError as in `parse_config`."""
-    raw, ignored = without_foreign(raw)
-    if ignored and warn is not None:
-        warn(f"{where}: these have no meaning here and are ignored: {', '.join(ignored)}")
+    try:
+        raw, ignored = without_foreign(raw)
+    except FormatError as error:
+        raise error.at(where) from None
     try:
         config = msgspec.convert(raw, Config)
     except msgspec.ValidationError as error:
@@ -121,6 +148,9 @@ def read_config(
         _check(config)
     except FormatError as error:
         raise error.at(where) from None
+    if warn is not None:
+        for remark in _remarks(config, ignored):
+            warn(f"{where}: {remark}")
     return config
 
 
@@ -146,6 +176,7 @@ def _check(config: Config) -> None:
     _check_policy(config.policy, "policy")
     for name, queue in config.queues.items():
         _check_queue(queue, f"queues.{name}")
+        _check_parent(config, name, queue)
     _check_default_queue(config)
 
 
@@ -174,8 +205,10 @@ def _check_policy(table: PolicyTable, where: str) -> None:
 
 
 def _check_queue(queue: QueueTable, where: str) -> None:
-    if queue.requires is not None:
-        parse_constraint(queue.requires, f"{where}.requires")
+    try:
+        _ = queue.constraint
+    except FormatError as error:
+        raise error.at(f"{where}.requires") from None
     _check_policy(queue.policy, f"{where}.policy")
     default = queue.policy.jobspec.defaults.system.queue
     if default is not None:
@@ -183,14 +216,36 @@ def _check_queue(queue: QueueTable, where: str) -> None:
         raise FormatError("a default queue only in the general policy", default, place)
 
 
-def _check_default_queue(config: Config) -> None:
-    """Several queues need a default, and it must be one of them (RFC 33, Implementation)."""
-    name = config.default_queue
-    if name in config.queues or (name is None and len(config.queues) < 2):
+def _check_parent(config: Config, name: str, queue: QueueTable) -> None:
+    """Check a virtual queue, as flux-config-queues(5) defines it."""
+    if queue.parent is None:
         return
-    known = f"one of the queues {', '.join(config.queues)}" if config.queues else "no default queue"
-    got = MISSING if name is None else name
-    raise FormatError(known, got, "policy.jobspec.defaults.system.queue")
+    real = [each for each in config.queues if each not in config.parents]
+    if queue.parent not in real:
+        words = Words(f"a queue without a parent: {', '.join(real) or 'there is none'}")
+        raise FormatError(words, queue.parent, f"queues.{name}.parent")
+    taken = (("requires", queue.requires), ("policy.scheduler", queue.policy.scheduler or None))
+    for key, value in taken:
+        if value is not None:
+            expected = f"no {key} beside parent, whose resources and scheduler it has"
+            raise FormatError(expected, value, f"queues.{name}.{key}")
+
+
+def _check_default_queue(config: Config) -> None:
+    """Check that the default queue is one of the queues."""
+    name = config.default_queue
+    if name is not None and name not in config.queues:
+        known = f"one of the queues {', '.join(config.queues)}" if config.queues else _NO_DEFAULT
+        raise FormatError(known, name, _DEFAULT_QUEUE)
+
+
+def _remarks(config: Config, ignored: Reasons) -> Iterator[str]:
+    """Yield what a site should know of a configuration that is taken."""
+    if ignored:
+        names = "; ".join(f"{', '.join(each)} ({why})" for why, each in ignored.items())
+        yield f"these have no meaning here and are ignored: {names}"
+    if config.default_queue is None and len(config.queues) > 1:
+        yield f"{_NO_DEFAULT} in {_DEFAULT_QUEUE}: a job that names no queue is refused"
 
 
 # a key or an index of a path such as resource.config[0]; [] stands for a key of a table of names
@@ -210,15 +265,13 @@ def _explain(error: FormatError, raw: Any) -> FormatError:
             shape = shape.value_type
             name = _invalid_name(shape, value)
             where, value = where.replace("[]", f".{name}", 1), value[name]
-        if isinstance(shape, inspect.UnionType):  # a union with null: the key is optional
-            shape = next(each for each in shape.types if not isinstance(each, inspect.NoneType))
+        if isinstance(shape, inspect.UnionType):
+            shape = _member(shape, value)
     if isinstance(shape, inspect.StructType) and isinstance(value, dict):
         keys = [field.encode_name for field in shape.fields]
         for key in value:
             if key not in keys:
-                return FormatError(
-                    f"the keys {', '.join(keys)}", _with_suggestion(key, keys), where
-                )
+                return unknown_key(key, keys, where)
         return error
     if isinstance(shape, inspect.LiteralType):
         words = ", ".join(str(word) for word in shape.values)
@@ -226,10 +279,12 @@ def _explain(error: FormatError, raw: Any) -> FormatError:
     return FormatError(error.expected, value, where)
 
 
-def _with_suggestion(key: object, keys: list[str]) -> object:
-    """Return the unknown key, with a suggestion if a known key is similar."""
-    close = difflib.get_close_matches(str(key), keys, n=1)
-    return Words(f'"{printable(str(key))}"; did you mean {close[0]}?') if close else key
+def _member(union: inspect.UnionType, value: object) -> inspect.Type:
+    """Return the type of the union that `value` was read as; null means that it is optional."""
+    types = [each for each in union.types if not isinstance(each, inspect.NoneType)]
+    tables, lists = (inspect.StructType, inspect.DictType), (inspect.ListType,)
+    wanted = tables if isinstance(value, dict) else lists if isinstance(value, list) else ()
+    return next((each for each in types if isinstance(each, wanted)), types[0])
 
 
 def _invalid_name(shape: inspect.Type, named: dict[str, Any]) -> str:

@@ -71,16 +71,23 @@ class PolicyTable(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class QueueTable(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """`[queues.NAME]`: `requires` is an RFC 31 constraint; `started` is the initial state."""
+    """`[queues.NAME]`: `started` is the initial state.
 
-    requires: dict[str, Any] | None = None
+    `requires` is a constraint (RFC 31) or a list of properties, which means all of them. A queue
+    with a `parent` is virtual: its jobs are scheduled as jobs of the parent, on its resources.
+    """
+
+    requires: dict[str, Any] | list[str] | None = None
+    parent: str | None = None
     policy: PolicyTable = PolicyTable()
     started: bool = True
 
     @property
     def constraint(self) -> Constraint | None:
-        """Return which execution targets the queue accepts; None for all."""
-        return None if self.requires is None else parse_constraint(self.requires)
+        """Return which execution targets `requires` allows; None for all. FormatError."""
+        if not isinstance(self.requires, list):
+            return None if self.requires is None else parse_constraint(self.requires)
+        return parse_constraint({"properties": self.requires}) if self.requires else None
 
 
 class JobSize(msgspec.Struct, frozen=True):

@@ -1,5 +1,5 @@
-"""The tables of the instance's services: `[access]`, `[broker]`, `[resource]`, `[sched]`,
-`[exec]`, `[kvs]`, `[job-manager]`.
+"""The tables of the instance's services: `[access]`, `[broker]`, `[resource]`,
+`[fake-resources]`, `[sched]`, `[exec]`, `[kvs]`, `[job-manager]`.
 
 Tables and keys have flux-core's names if flux-core has them.
 """
@@ -37,18 +37,57 @@ class CheckConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     )
 
 
-class ResourceConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """`[resource]`: the inventory. Without `config`, this machine acts as `targets` targets.
+VerifyMode = Literal["strict", "allow-extra", "allow-missing", "ignore"]
 
-    Unless `noverify` is set, a target with the name of this machine must not have cores that the
-    machine lacks.
+
+class VerifyConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """`[resource.verify]`: which differences of a machine from its configuration count.
+
+    `default` is the mode of a key that is not set. Only cores are compared here.
+    """
+
+    default: VerifyMode = "strict"
+    hostname: VerifyMode | None = None
+    core: VerifyMode | None = None
+    gpu: VerifyMode | None = None
+
+
+class ResourceConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """`[resource]`: the inventory is `config`, or else the R (RFC 20) in the file `path`.
+
+    Without both, this instance has the resources of the job that it runs in; outside of a job, or
+    with `rediscover`, this machine acts as `targets` targets. A target of `config` with the name of
+    this machine is compared with it as `verify` says, unless `noverify` is set.
     """
 
     config: list[ResourceEntry] = []
+    path: str | None = None
+    rediscover: bool = False
     targets: Positive = 1
     exclude: str = ""  # an idset or a hostlist
     noverify: bool = False
+    verify: bool | VerifyConfig = VerifyConfig(default="allow-extra")
     check: CheckConfig | None = None
+
+    @property
+    def core_mode(self) -> VerifyMode:
+        """Return which differences in cores make a target unfit."""
+        if self.noverify or self.verify is False:
+            return "ignore"
+        if isinstance(self.verify, VerifyConfig):
+            return self.verify.core or self.verify.default
+        return "strict"
+
+
+class FakeResourcesConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """`[fake-resources]`: an inventory of equal targets, named by their number."""
+
+    nnodes: Positive
+    cores_per_node: Positive = msgspec.field(default=64, name="cores-per-node")
+    gpus_per_node: Annotated[int, msgspec.Meta(ge=0)] = msgspec.field(
+        default=0, name="gpus-per-node"
+    )
+    host_prefix: str = msgspec.field(default="fake", name="host-prefix")
 
 
 class SchedConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -78,10 +117,14 @@ class KvsConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class AccessConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """`[access]`: which other users may use the Unix socket (flux-config-access(5))."""
+    """`[access]`: which other users may use the Unix socket (flux-config-access(5)).
+
+    With `private-mode`, job-list tells them only of their own jobs.
+    """
 
     allow_guest_user: bool = msgspec.field(default=False, name="allow-guest-user")
     allow_root_owner: bool = msgspec.field(default=False, name="allow-root-owner")
+    private_mode: bool = msgspec.field(default=False, name="private-mode")
 
 
 class BrokerConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -107,10 +150,10 @@ class PerilogConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     `timeout` is an FSD (0: no limit); the default is 30m for a prolog and no limit for an epilog.
     `kill-timeout` is in seconds from SIGTERM to SIGKILL. `cancel-on-exception` is true by default
-    for a prolog, false for an epilog.
+    for a prolog, false for an epilog. Without `command` nothing is run.
     """
 
-    command: Annotated[list[str], msgspec.Meta(min_length=1)]
+    command: Annotated[list[str], msgspec.Meta(min_length=1)] | None = None
     timeout: str | None = None
     kill_timeout: Annotated[float, msgspec.Meta(gt=0)] = msgspec.field(
         default=60.0, name="kill-timeout"
@@ -155,7 +198,8 @@ class JobManagerConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """`[job-manager]`: `plugins` adds plugins to the builtin ones, in the order of the directives.
 
     Finished jobs beyond one of the limits, an FSD and a number, are purged. Code of a plugin that
-    holds the instance for `plugin-loop-limit` (FSD, at least 1s) is interrupted.
+    holds the instance for `plugin-loop-limit` (FSD, at least 1s) is interrupted. With
+    `stop-queues-on-restart`, started queues are stopped when the job manager starts again.
     """
 
     plugins: list[PluginDirective] = []
@@ -164,6 +208,7 @@ class JobManagerConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     perilog: PerilogOutputConfig = PerilogOutputConfig()
     plugin_loop_limit: str = msgspec.field(default="30s", name="plugin-loop-limit")
     user_limits: UserLimitsConfig = msgspec.field(default=UserLimitsConfig(), name="user-limits")
+    stop_queues_on_restart: bool = msgspec.field(default=False, name="stop-queues-on-restart")
     inactive_age_limit: str | None = msgspec.field(default=None, name="inactive-age-limit")
     inactive_num_limit: Annotated[int, msgspec.Meta(ge=0)] | None = msgspec.field(
         default=None, name="inactive-num-limit"

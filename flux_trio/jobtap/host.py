@@ -27,7 +27,7 @@ from flux_trio.jobtap.errors import NotAllowed, PluginError
 from flux_trio.jobtap.failures import attempt, describe
 from flux_trio.jobtap.handlers import read_handlers
 from flux_trio.jobtap.loaded import Entry, HostTasks, Loaded, PluginMethod
-from flux_trio.jobtap.loading import Loader
+from flux_trio.jobtap.loading import Loader, name_meant
 from flux_trio.jobtap.plain import ANSWER_BYTES_MAX, plain, readable
 from flux_trio.jobtap.plugin import Plugin
 from flux_trio.jobtap.reach import Reach
@@ -195,7 +195,8 @@ class PluginHost(Dispatcher):
 
     def _meant(self, pattern: str) -> list[Loaded]:
         """Return the plugins that match. Raises PluginError if no plugin does."""
-        found = [each for each in self.plugins if _is_meant(each, pattern)]
+        name = name_meant(pattern)
+        found = [each for each in self.plugins if _is_meant(each, name)]
         if not found and pattern != ALL:
             raise PluginError(f"no plugin matches {pattern}")
         return found

@@ -34,6 +34,11 @@ _OF_FILE: Final = "flux_trio_jobtap_"  # begins the name of a module that is run
 _PACKAGE: Final = Path(__file__).parent.parent
 
 
+def name_meant(what: str) -> str:
+    """Return the name of a plugin that flux-core has as a file: perilog for perilog.so."""
+    return what if "/" in what else what.removesuffix(".so")
+
+
 def search_path(environ: Mapping[str, str], statedir: Path | None = None) -> list[Path]:
     """Return the directories of plugins: the variable's, the instance's, those of flux-trio.
 
@@ -56,6 +61,7 @@ class Loader:
         """Return a new plugin and its origin. Raises PluginError, naming the searched places."""
         if what in self._builtins:
             return self._builtins[what], "builtin"
+        what = name_meant(what)
         if "/" in what or what.endswith(".py"):
             self._check_there_is(Path(what))
             return load_file(Path(what)), str(Path(what).resolve())

@@ -32,5 +32,12 @@ async def run(
         raise FluxError(Errno.EINVAL, str(error)) from None
     handle.register(topics.SCHED)
     handle.subscribe(topics.SERVICE_BACK_EVENT)
-    turns = make_core(handle, SchedCore, sched, edition=config.edition_value, queues=queues).turns
+    turns = make_core(
+        handle,
+        SchedCore,
+        sched,
+        edition=config.edition_value,
+        queues=queues,
+        parents=config.parents,
+    ).turns
     await run_core(handle, turns, task_status=task_status)

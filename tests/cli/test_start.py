@@ -191,7 +191,7 @@ def test_the_machine_poses_as_many_targets_if_told_to() -> None:
 def test_targets_are_told_in_one_way_only(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_text('[[resource.config]]\nhosts = "a"\ncores = "0"\n')
-    assert_refused("expected --test-size or [[resource.config]], got both", "-s2", "-c", path)
+    assert_refused(f"expected --test-size or resources in {path}, got both", "-s2", "-c", path)
 
 
 def test_a_configuration_that_cannot_be_read_is_named(tmp_path: Path) -> None:

@@ -139,10 +139,6 @@ TWO = "[queues.a]\n[queues.b]\n"
     ("text", "complaint"),
     [
         (
-            TWO,
-            "policy.jobspec.defaults.system.queue: expected one of the queues a, b, got nothing",
-        ),
-        (
             f"{TWO}[policy.jobspec.defaults.system]\nqueue = 'c'",
             'policy.jobspec.defaults.system.queue: expected one of the queues a, b, got "c"',
         ),
@@ -198,12 +194,21 @@ TWO = "[queues.a]\n[queues.b]\n"
         ("queues.a = 'string'", 'queues.a: expected object, got "string"'),
         (
             "[queues.b]\n[queues.a]\nrequire = {}",
-            "queues.a: expected the keys requires, policy, started, "
+            "queues.a: expected the keys requires, parent, policy, started, "
             'got "require"; did you mean requires?',
         ),
         (
-            "[queues.a]\nrequires = ['debug']",
-            "queues.a.requires: expected object | null, got ['debug']",
+            "[queues.a]\nrequires = 'debug'",
+            'queues.a.requires: expected object | array | null, got "debug"',
+        ),
+        (
+            "[queues.a]\nrequires = ['debug', 1]",
+            "queues.a.requires[1]: expected str, got 1",
+        ),
+        (
+            "[queues.a]\nrequires = ['debug', 'a|b']",
+            "queues.a.requires.properties[1]: "
+            """expected a property name in UTF-8 without any of ! & ' " ^ ` | ( ), got "a|b\"""",
         ),
         (
             "[queues.a]\nrequires = { property = ['debug'] }",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from flux_trio.config import CONSTRAINTS_KEY, QUEUE_KEY, Config, parse_config
 from flux_trio.messages import Errno, topics
 from flux_trio.protocols import JobState
-from tests.support.asking import asked_by_guest
+from tests.support.asking import GUEST_USERID, asked_by_guest
 from tests.support.eventlogs import event, inactive, pending, running
 from tests.support.listing import ListedJobs
 
@@ -72,6 +74,30 @@ def test_without_a_default_queue_all_are_listed(listed: ListedJobs) -> None:
     payload = {"config": Config().to_json()}
     assert listed.ask("job-list.config-reload", payload) == [(0, None)]
     assert ids(listed) == [1, 2, 3]
+
+
+def test_in_private_mode_guests_see_their_own_jobs_only() -> None:
+    """flux-config-access(5): and no counts."""
+    listed = ListedJobs(parse_config("[access]\nprivate-mode = true"))
+    for jobid, userid in ((1, 1000), (2, GUEST_USERID)):
+        submit, *others = pending()
+        submit = event("submit", **{**(submit.context or {}), "userid": userid})
+        listed.store_log(jobid, [submit, *others])
+        listed.store_jobspec(jobid)
+    listed.start()
+
+    def guest(topic: str, payload: object = None) -> tuple[int, Any]:
+        (answer,) = listed.request(asked_by_guest(topic, payload))
+        return answer
+
+    refusal = (Errno.EPERM, "guests see only their own jobs (access.private-mode)")
+    assert [job["id"] for job in guest(topics.LIST_LIST, {})[1]["jobs"]] == [2]
+    assert guest(topics.LIST_LIST, {"userid": 1000}) == refusal
+    assert guest(topics.LIST_ID, {"id": 2})[0] == 0
+    assert guest(topics.LIST_ID, {"id": 1}) == guest(topics.LIST_ID, {"id": 9}) == refusal
+    assert guest(topics.LIST_STATS, {}) == refusal
+    assert ids(listed) == [1, 2]
+    assert listed.ask(topics.LIST_STATS, {})[0][0] == 0
 
 
 def test_new_configuration_is_the_owners_to_give(listed: ListedJobs) -> None:

@@ -447,6 +447,23 @@ def test_checkpoint_that_cannot_be_read_stops_all_queues(two: ManagerScript) -> 
     assert status(again, "batch")["stop_reason"] == "what was kept of the queues cannot be read"
 
 
+def test_restart_stops_the_queues_that_were_started_if_the_site_wants_it() -> None:
+    """flux-config-job-manager(5), stop-queues-on-restart: also at the first restart."""
+    config = parse_config("[job-manager]\nstop-queues-on-restart = true\n[queues.a]\n[queues.b]")
+    m = ManagerScript(config=config, peers=True)
+    assert status(m, "a")["start"] is True
+    again = m.restarted(config=config, peers=True)
+    restarted = "Automatically stopped due to restart"
+    assert status(again, "a") == {"enable": True, "start": False, "stop_reason": restarted}
+    again.queue("a", start=True)
+    again.queue("b", start=False, reason="by hand")
+    third = again.restarted(config=config, peers=True)
+    assert status(third, "a")["stop_reason"] == restarted
+    assert status(third, "b")["stop_reason"] == "by hand"
+    without = third.restarted(config=parse_config("[queues.a]\n[queues.b]"), peers=True)
+    assert status(without, "a")["stop_reason"] == restarted
+
+
 def test_queue_configured_no_more_is_forgotten(two: ManagerScript) -> None:
     two.queue("debug", start=False)
     two.restarted(config=Config()).queue(start=False)
@@ -500,7 +517,8 @@ def test_plugin_may_think_about_a_configuration() -> None:
 
 def test_invalid_configuration_is_refused_by_its_key(two: ManagerScript) -> None:
     """33.impl.5"""
-    payload = {"config": {"queues": {"a": {}, "b": {}}}}
+    nosuch = {"jobspec": {"defaults": {"system": {"queue": "c"}}}}
+    payload = {"config": {"queues": {"a": {}, "b": {}}, "policy": nosuch}}
     (line,) = two.ask(topics.config_reload_of(topics.JOB_MANAGER), payload)
     assert "EINVAL config.policy.jobspec.defaults.system.queue: expected one of" in line
 

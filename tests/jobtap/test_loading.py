@@ -191,6 +191,16 @@ def test_name_is_looked_for_on_the_search_path_in_order(write: Any, tmp_path: Pa
     )
 
 
+def test_name_of_a_file_of_flux_core_means_the_plugin_of_this_name(tmp_path: Path) -> None:
+    """The administrator's guide has plugins = [{ load = "perilog.so" }]."""
+    plugin, path = Loader(search_path({})).find("perilog.so")
+    assert (plugin.name, Path(path).name) == ("perilog", "perilog.py")
+    with pytest.raises(PluginError, match=r"^no plugin custom: looked for custom\.py in"):
+        Loader().find("custom.so")
+    with pytest.raises(PluginError, match="there is no such file"):
+        Loader().find(str(tmp_path / "perilog.so"))
+
+
 def test_builtin_that_was_removed_is_found_by_its_name() -> None:
     plugin = Plugin()
     plugin.name = ".priority"

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from flux_trio.config import ResourceConfig, ResourceEntry
+from flux_trio.config import ResourceConfig, ResourceEntry, parse_config
 from flux_trio.cores.resource import ResourceCore, inventory_from_config
 from flux_trio.cores.resource.checks import Checked, NotChecked, RunCheck
 from flux_trio.cores.turns import Log, Note, SetTimer, TimerFired
 from flux_trio.formats import Idset, parse_eventlog
 from flux_trio.messages import Errno, Request, Response, topics
 from flux_trio.messages import Event as EventMessage
-from flux_trio.services.inventory import missing_cores
+from flux_trio.services.inventory import core_differences
 from tests.support.asking import asked, asked_by_guest
 
 INVENTORY = inventory_from_config([ResourceEntry("node[0-3]", cores="0-3")])
@@ -253,8 +253,34 @@ def test_only_what_bears_the_name_of_this_machine_is_verified(
     entry = ResourceEntry(hosts, cores="0-3")
     config = ResourceConfig(config=[entry], noverify=noverify)
     inventory = inventory_from_config([entry])
-    assert missing_cores(config, inventory, "here", Idset.parse("0-1,7")) == missing
+    assert core_differences(config, inventory, "here", Idset.parse("0-1,7")) == missing
+
+
+MISSING, EXTRA = "missing resources: cores 2-3", "extra resources: core 7"
+
+
+@pytest.mark.parametrize(
+    ("verify", "text"),
+    [
+        ("true", f"{MISSING}, {EXTRA}"),
+        ("false", ""),
+        ("{}", f"{MISSING}, {EXTRA}"),
+        ("{ core = 'strict' }", f"{MISSING}, {EXTRA}"),
+        ("{ core = 'allow-extra' }", MISSING),
+        ("{ core = 'allow-missing' }", EXTRA),
+        ("{ core = 'ignore' }", ""),
+        ("{ default = 'allow-missing', gpu = 'strict' }", EXTRA),
+    ],
+)
+def test_verify_says_which_differences_make_a_target_unfit(verify: str, text: str) -> None:
+    """flux-config-resource(5)"""
+    config = parse_config(
+        f"[resource]\nverify = {verify}\nconfig = [{{ hosts = 'here', cores = '0-3' }}]"
+    ).resource
+    inventory = inventory_from_config(config.config)
+    found = core_differences(config, inventory, "here", Idset.parse("0-1,7"))
+    assert found == ({0: text} if text else {})
 
 
 def test_machine_that_poses_as_targets_has_what_it_says() -> None:
-    assert missing_cores(ResourceConfig(), INVENTORY, "node1", Idset()) == {}
+    assert core_differences(ResourceConfig(), INVENTORY, "node1", Idset()) == {}

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
-from flux_trio.config import ResourceConfig, ResourceEntry
+from flux_trio.config import FakeResourcesConfig, ResourceConfig, ResourceEntry
 from flux_trio.cores.resource import (
     inventory_from_config,
     inventory_of_machine,
     parse_targets,
 )
-from flux_trio.formats import FormatError, Idset, ResourceSet
+from flux_trio.formats import FormatError, Idset, ResourceSet, format_r
 from flux_trio.messages import Errno, FluxError
 from flux_trio.services.inventory import find_inventory
 
@@ -89,6 +90,55 @@ def test_configured_inventory_and_exclude() -> None:
     inventory, exclude = find_inventory(ResourceConfig(config=[entry], exclude="n[1,3]"))
     assert inventory == inventory_from_config([entry])
     assert exclude == Idset.parse("1,3")
+
+
+def test_inventory_may_be_r_in_a_file(tmp_path: Path) -> None:
+    """flux-config-resource(5), path; `config` comes before it. The times of R say nothing here."""
+    path = tmp_path / "R"
+    stored = inventory_from_config([ResourceEntry("n[0-3]", cores="0-1", properties=["fast"])])
+    path.write_text(format_r(stored.with_times(10.0, 20.0)))
+    config = ResourceConfig(path=str(path), exclude="n3")
+    assert find_inventory(config) == (stored, Idset.parse("3"))
+    entry = ResourceEntry("other", cores="0")
+    inventory, _ = find_inventory(ResourceConfig(path=str(path), config=[entry]))
+    assert inventory.hostnames == ("other",)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (None, "resource.path: expected R (RFC 20) in {}, got No such file or directory"),
+        ('{"version": 1}', "{}.execution: expected an object, got nothing"),
+        ("hosts", "{}: expected a JSON object, got bytes that are not JSON"),
+    ],
+)
+def test_file_without_r_is_named(tmp_path: Path, text: str | None, problem: str) -> None:
+    path = tmp_path / "R"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(FormatError) as caught:
+        find_inventory(ResourceConfig(path=str(path)))
+    assert str(caught.value).startswith(problem.format(path))
+
+
+def test_fake_resources_are_equal_nodes_named_by_their_number() -> None:
+    """flux-config-fake-resources(5)"""
+    fake = FakeResourcesConfig(nnodes=3, cores_per_node=2, gpus_per_node=1, host_prefix="node")
+    inventory, _ = find_inventory(ResourceConfig(), fake)
+    assert execution(inventory)["R_lite"] == [
+        {"rank": "0-2", "children": {"core": "0-1", "gpu": "0"}}
+    ]
+    assert execution(inventory)["nodelist"] == ["node[0-2]"]
+    inventory, _ = find_inventory(ResourceConfig(), FakeResourcesConfig(nnodes=1))
+    assert (inventory.ncores, inventory.ngpus, inventory.hostnames) == (64, 0, ("fake0",))
+
+
+def test_resources_of_the_enclosing_job_are_taken_unless_they_are_rediscovered() -> None:
+    allocated = inventory_from_config([ResourceEntry("n[0-3]", cores="7")]).with_nslots(4)
+    inventory, _ = find_inventory(ResourceConfig(), allocated=allocated)
+    assert inventory == inventory_from_config([ResourceEntry("n[0-3]", cores="7")])
+    inventory, _ = find_inventory(ResourceConfig(rediscover=True), allocated=allocated)
+    assert set(inventory.cores(0)) == os.sched_getaffinity(0)
 
 
 def test_wrong_exclude_is_named() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from flux_trio.config import SchedConfig
@@ -54,8 +55,17 @@ def r_key(jobid: int) -> str:
 class SchedScript:
     """Feeds a core; KVS requests are answered at once unless `kvs_waits`."""
 
-    def __init__(self, policy: str = "fifo", *, edition: Edition = CLASSIC, **config: Any) -> None:
-        self.core = SchedCore(SchedConfig(policy=policy, **config), edition)  # type: ignore[arg-type]
+    def __init__(
+        self,
+        policy: str = "fifo",
+        *,
+        edition: Edition = CLASSIC,
+        parents: Mapping[str, str] | None = None,
+        queues: Mapping[str, str] | None = None,
+        **config: Any,
+    ) -> None:
+        settings = SchedConfig(policy=policy, **config)  # type: ignore[arg-type]
+        self.core = SchedCore(settings, edition, queues, parents)
         self.now = START
         self.kvs: dict[str, str] = {}
         self.kvs_waits = False

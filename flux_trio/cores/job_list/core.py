@@ -81,7 +81,7 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
         self._listings = Listings(
             self._exchange, self._records, self._finished, self._details, self._asked
         )
-        self._listings.default_queue = (config or Config()).default_queue
+        self._listings.config = config or Config()
         self._watches = Watches(self._exchange)
         self._info = Info(self._exchange, self._records, self._watches)
         self._backlog = Backlog()  # until all active jobs have been read
@@ -256,7 +256,7 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
             self._finished.purge(place)
 
     def _configure(self, request: Request) -> None:
-        self._listings.default_queue = configuration_in(request).default_queue
+        self._listings.config = configuration_in(request)
         self._exchange.send(respond(request))
 
     def _stats(self) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """job-list.list and job-list.list-id: what everybody may read about every job.
 
+With `access.private-mode`, guests read only about their own jobs.
+
 A list is a stream of pages, or one response if its request does not have the streaming flag. It is
 made in slices, one a turn, so that a long list delays neither the kvs nor this service; it goes on
 as long as its reader has credit. The lists of one user are made one after another, so hundreds of
@@ -13,6 +15,9 @@ from collections import deque
 from itertools import takewhile
 from typing import Final
 
+import msgspec
+
+from flux_trio.config import Config
 from flux_trio.cores.job_list.asked import Asked
 from flux_trio.cores.job_list.choosing import SLICE_JOBS, Chooser
 from flux_trio.cores.job_list.details import Details
@@ -29,6 +34,8 @@ from flux_trio.cores.streams import Credit, Streams
 from flux_trio.editions import job_list
 from flux_trio.editions.job_list import Facts
 from flux_trio.messages import (
+    ROLE_OWNER,
+    USERID_UNKNOWN,
     Errno,
     FluxError,
     Request,
@@ -48,6 +55,7 @@ LIST_BYTES_MAX: Final = 12 << 20  # of the same, as JSON: a frame holds 16 MiB
 STREAMS_OF_USER_MAX: Final = 64  # lists with credit open at once; beyond it EAGAIN
 
 UNKNOWN_JOB: Final = "unknown job id"
+OWN_JOBS: Final = "guests see only their own jobs (access.private-mode)"
 
 
 class Listings(Part):
@@ -59,7 +67,7 @@ class Listings(Part):
     _counting: list[Request]
     _streams: Allowance
     _taken: int
-    default_queue: str | None
+    config: Config
 
     def __init__(
         self,
@@ -81,13 +89,13 @@ class Listings(Part):
         self._counting = []  # requests that need all of it
         self._streams = Allowance(STREAMS_OF_USER_MAX, "lists with credit")
         self._taken = 0  # jobs taken into lists in this turn, or as much work
-        self.default_queue = None
+        self.config = Config()
 
     # --- requests
 
     def list_jobs(self, request: Request) -> None:
         """job-list.list: begin a list."""
-        wanted = job_list.LIST.read(request)
+        wanted = self._wanted(request)
         if (request.sender, request.matchtag) in self._open:
             raise FluxError(Errno.EPROTO, f"{request.topic}: expected a matchtag not in use")
         if wanted.credit is not None:
@@ -123,6 +131,8 @@ class Listings(Part):
     def list_id(self, request: Request) -> None:
         """job-list.list-id: one job."""
         record = self._records.find(job_list.id_in(request))
+        if self._is_restricted(request) and (record is None or record.userid != request.userid):
+            raise FluxError(Errno.EPERM, OWN_JOBS)
         if record is None:
             raise FluxError(Errno.ENOENT, UNKNOWN_JOB)
         keys = tuple(self._details.keys_of([record]))
@@ -133,6 +143,8 @@ class Listings(Part):
 
     def stats(self, request: Request) -> None:
         """job-list.job-stats: answer once all finished jobs have been counted."""
+        if self._is_restricted(request):
+            raise FluxError(Errno.EPERM, OWN_JOBS)
         if self._finished.is_complete:
             counted = job_stats(self._records.counts, self._finished)
             self._exchange.send(respond(request, job_list.JOB_STATS.write(counted)))
@@ -340,7 +352,21 @@ class Listings(Part):
         if listing.credit.left is not None:
             self._streams.give_back(listing.request.userid)
 
+    def _is_restricted(self, request: Request) -> bool:
+        """Return whether the sender may see only its own jobs."""
+        return self.config.access.private_mode and not request.rolemask & ROLE_OWNER
+
+    def _wanted(self, request: Request) -> job_list.List:
+        """Return what a list is about; with private-mode, a guest's is about its own jobs."""
+        wanted = job_list.LIST.read(request)
+        if not self._is_restricted(request):
+            return wanted
+        if wanted.userid not in (USERID_UNKNOWN, request.userid):
+            raise FluxError(Errno.EPERM, OWN_JOBS)
+        return msgspec.structs.replace(wanted, userid=request.userid)
+
     def _queues(self, wanted: job_list.List) -> frozenset[str]:
-        if wanted.queues is not None:
-            return frozenset(wanted.queues)
-        return frozenset() if self.default_queue is None else frozenset([self.default_queue])
+        """Return the queues that a list is about; with a queue also its virtual queues."""
+        default = self.config.default_queue
+        names = wanted.queues if wanted.queues is not None else filter(None, [default])
+        return frozenset().union(*map(self.config.with_virtual, names))

@@ -125,6 +125,10 @@ class QueuesStored(msgspec.Struct, frozen=True):
     request: Request
 
 
+class RestartStored(msgspec.Struct, frozen=True):
+    """Answers the commit of the queues as a start has left them (stop-queues-on-restart)."""
+
+
 # --- restart
 
 
@@ -295,6 +299,7 @@ OtherCall: TypeAlias = (
     | HistoryRead
     | QueuesRead
     | QueuesStored
+    | RestartStored
     | ReplayStep
     | AsideStep
     | PurgeStep

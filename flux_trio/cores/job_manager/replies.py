@@ -24,6 +24,7 @@ from flux_trio.cores.job_manager.calls import (
     QueuesRead,
     QueuesStored,
     Refusal,
+    RestartStored,
     RowsRead,
     RunRead,
     RunSized,
@@ -97,10 +98,8 @@ class Replies(Part):
                 self._parts.purge.take(call, response)
             case ValuesRead() | ValuesCopied() | RowsRead() | SetAside():
                 self._parts.lost_found.take(call, response)
-            case QueuesRead():
-                self._parts.queue_methods.found(response)
-            case QueuesStored(request):
-                self._parts.queue_methods.stored(request, response)
+            case QueuesRead() | QueuesStored() | RestartStored():
+                self._parts.queue_methods.take(call, response)
             case HistoryRead():
                 self._parts.history.take_page(response)
             case LastStored(request):

@@ -74,7 +74,8 @@ _CANCEL_ANSWER: Final = AllocType.CANCEL
 class SchedCore(CorePart, Core[SchedTimer, Never, Never]):
     """The whole state of the scheduler.
 
-    `config` names the policy and the mode, `queues` the policy of each named queue.
+    `config` names the policy and the mode, `queues` the policy of each named queue, `parents` the
+    parent of each virtual one.
     """
 
     _manager: tuple[str, ...]
@@ -85,12 +86,15 @@ class SchedCore(CorePart, Core[SchedTimer, Never, Never]):
         config: SchedConfig,
         edition: Edition = CLASSIC,
         queues: Mapping[str, str] | None = None,
+        parents: Mapping[str, str] | None = None,
     ) -> None:
         self._config = config
         self._queues = dict(queues or {})
         self._edition = edition
         self._context = Context(Schedule(config.policy, queues), edition)
-        self._shapes = Shapes()  # derived from requests: parsed again if it is empty
+        self._shapes = Shapes(
+            dict(parents or {})
+        )  # derived from requests: parsed again if it is empty
         self._annotator = Annotator(self._context)
         self._acquisition = Acquisition(self._context)
         self._greeter = Greeter(self._context, config)

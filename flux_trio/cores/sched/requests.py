@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -17,9 +18,13 @@ SHAPES_MAX: Final = 10_000
 
 
 class Shapes:
-    """Finds the shape of a jobspec; equal resource requests share a shape, which is parsed once."""
+    """Finds the shape of a jobspec; equal resource requests share a shape, which is parsed once.
 
-    def __init__(self) -> None:
+    `parents` names the queue in whose lane the jobs of a virtual queue wait.
+    """
+
+    def __init__(self, parents: Mapping[str, str]) -> None:
+        self._parents = parents
         self._shapes: dict[bytes, Shape] = {}
 
     def job(self, asked: Alloc) -> Job:
@@ -35,9 +40,8 @@ class Shapes:
                 self._shapes.clear()
             shape = self._shapes[key] = _shape_of(asked.jobspec)
         duration = wanted.duration or math.inf  # 0 means no limit (RFC 25)
-        return Job(
-            asked.id, shape, duration, asked.priority, asked.t_submit, sys.intern(wanted.queue)
-        )
+        queue = sys.intern(self._parents.get(wanted.queue, wanted.queue))
+        return Job(asked.id, shape, duration, asked.priority, asked.t_submit, queue)
 
 
 def _shape_of(jobspec: dict[str, Any]) -> Shape:

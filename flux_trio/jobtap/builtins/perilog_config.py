@@ -74,7 +74,7 @@ def read_procedures(config: Config) -> Procedures:
 def _procedure(
     name: str, table: PerilogConfig | None, timeout: str, *, cancel_on_exception: bool
 ) -> Procedure | None:
-    if table is None:
+    if table is None or table.command is None:
         return None
     try:
         limit = parse_duration(table.timeout or timeout)

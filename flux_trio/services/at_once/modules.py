@@ -87,4 +87,4 @@ def note_config(trace: Trace, config: Config) -> None:
 
 def _sched(config: Config) -> Core[Any, Any, Any]:
     sched, queues = scheduler_policies(config)
-    return SchedCore(sched, config.edition_value, queues)
+    return SchedCore(sched, config.edition_value, queues, config.parents)

@@ -11,7 +11,7 @@ import msgspec
 
 from flux_trio.config import Config
 from flux_trio.cores.configuring import configuration_in
-from flux_trio.cores.job_manager.calls import QueuesRead, QueuesStored
+from flux_trio.cores.job_manager.calls import QueuesRead, QueuesStored, RestartStored
 from flux_trio.cores.job_manager.execution.side import ExecSide
 from flux_trio.cores.job_manager.hooks.hooks import Hooks
 from flux_trio.cores.job_manager.hooks.waiting import Configured, ConfiguredAgain
@@ -107,8 +107,9 @@ class QueueMethods(Part):
         """
         queue = self._queues.find(rfc33.QUEUE_STATUS_REQUEST.read(request).name)
         online = self._scheduler.link == LinkState.READY
-        started = queue.state.is_started
-        stop_reason = queue.stop_reason if online else "Scheduler is offline"
+        stopped = self._queues.stopped_by(queue)
+        stop_reason = stopped.stop_reason if stopped else None
+        blocker = "scheduler" if not online else "parent" if stopped else None
         silent = [
             silence.text(self._ledger.now)
             for sender, silence in self._silences()
@@ -117,12 +118,13 @@ class QueueMethods(Part):
         waits = [*self._hindrances.texts, *filter(None, [self._execution.absence, *silent])]
         status = rfc33.QueueStatus(
             enable=queue.state.is_enabled,
-            start=started and online,
+            start=online and stopped is None,
             disable_reason=queue.disable_reason,
-            stop_reason=None if started and online else stop_reason,
-            blocked="scheduler" if started and not online else None,
+            stop_reason=stop_reason if online else "Scheduler is offline",
+            blocked=blocker if queue.state.is_started else None,
             silent=waits or None,
             held=self._ledger.tally.reasons(queue.name) or None,
+            parent=self._queues.parent(queue),
         )
         payload = self._ledger.edition.queue_status.write(status)
         self._ledger.answer_at_once(respond(request, payload))
@@ -172,10 +174,23 @@ class QueueMethods(Part):
         if asked.nocheckpoint:
             self._ledger.send(respond(request))
             return
-        ops = [["put", CHECKPOINT_KEY, self._queues.checkpoint()]]
-        self._ledger.ask_when_durable(*commit_ops(ops), QueuesStored(request))
+        self._store(QueuesStored(request))
 
-    def stored(self, request: Request, response: Response) -> None:
+    def _store(self, call: QueuesStored | RestartStored) -> None:
+        ops = [["put", CHECKPOINT_KEY, self._queues.checkpoint()]]
+        self._ledger.ask_when_durable(*commit_ops(ops), call)
+
+    def take(self, call: QueuesRead | QueuesStored | RestartStored, response: Response) -> None:
+        """Take the answer of the store."""
+        match call:
+            case QueuesRead():
+                self._found(response)
+            case QueuesStored(request):
+                self._stored(request, response)
+            case RestartStored():
+                self._restart_stored(response)
+
+    def _stored(self, request: Request, response: Response) -> None:
         """Answer `request`, whose change is stored or could not be stored."""
         if response.errnum:
             text = f"done, but not kept for the next start: {response.error_text}"
@@ -184,16 +199,30 @@ class QueueMethods(Part):
             answer = respond(request)
         self._ledger.outbox.send(answer)
 
-    def found(self, response: Response) -> None:
-        """Take the stored state of the queues."""
+    def _restart_stored(self, response: Response) -> None:
+        """Log that the next start may not know of this one."""
+        if response.errnum:
+            text = f"{CHECKPOINT_KEY} could not be stored: {response.error_text}"
+            self._ledger.outbox.send(Log(Level.ERR, text))
+
+    def _found(self, response: Response) -> None:
+        """Take the stored state of the queues.
+
+        With `stop-queues-on-restart` the state is stored at every start: so a start is known to be
+        the first, and a queue that was stopped stays so.
+        """
         self.restored = True
         try:
             checkpoint = value_in(response)
         except FluxError as error:
             self._ledger.outbox.send(cannot_read(CHECKPOINT_KEY, error))
             return
-        if checkpoint is None:
-            return
+        readable = checkpoint is None or self._restore(checkpoint)
+        if readable and self._queues.config.job_manager.stop_queues_on_restart:
+            self._store(RestartStored())
+
+    def _restore(self, checkpoint: str) -> bool:
+        """Take the state of the queues; return False if the text cannot be read."""
         try:
             self._queues.restore(checkpoint)
         except msgspec.MsgspecError as error:
@@ -201,3 +230,5 @@ class QueueMethods(Part):
             self._queues.stop_all("what was kept of the queues cannot be read")
             text = f"{CHECKPOINT_KEY}: {error}: all queues are stopped"
             self._ledger.outbox.send(Log(Level.CRIT, text))
+            return False
+        return True

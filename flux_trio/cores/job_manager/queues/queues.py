@@ -17,6 +17,7 @@ from flux_trio.messages import Errno, FluxError
 from flux_trio.protocols import QueueEvent, QueueState, Switches
 
 CHECKPOINT_KEY: Final = "checkpoint.job-manager"
+RESTARTED: Final = "Automatically stopped due to restart"  # flux-config-job-manager(5)
 
 Name = str | None  # of a queue; None: the anonymous queue
 
@@ -117,7 +118,17 @@ class Queues(Part):
     def schedules(self, name: Name) -> bool:
         """Return whether requests for jobs of a queue may be sent; False for an unknown queue."""
         queue = self.by_name.get(name)
-        return queue is not None and queue.state.is_started
+        return queue is not None and self.stopped_by(queue) is None
+
+    def stopped_by(self, queue: Queue) -> Queue | None:
+        """Return the queue that keeps jobs of `queue` waiting: itself or its parent; or None."""
+        parent = self.parent(queue)
+        along = [queue] if parent is None else [queue, self.by_name[parent]]
+        return next((each for each in along if not each.state.is_started), None)
+
+    def parent(self, queue: Queue) -> str | None:
+        """Return the parent of a virtual queue."""
+        return None if queue.name is None else self.config.parents.get(queue.name)
 
     def refusal(self, name: Name) -> str | None:
         """Return why a queue refuses jobs, in flux-core's words; None if it accepts. KeyError."""
@@ -134,13 +145,18 @@ class Queues(Part):
     def restore(self, text: str) -> None:
         """Take a checkpoint; ignore queues that are no longer configured.
 
-        Raises msgspec.MsgspecError for an invalid text.
+        With `job-manager.stop-queues-on-restart`, the queues that were started are stopped. Raises
+        msgspec.MsgspecError for an invalid text.
         """
         checkpoint = read_checkpoint(text)
         for saved in checkpoint.queues:
             queue = self.by_name.get(saved.name)
             if queue is not None:
                 queue.restore(saved)
+        if self.config.job_manager.stop_queues_on_restart:
+            for queue in self.by_name.values():
+                if queue.state.is_started:
+                    queue.change(QueueEvent.STOP, RESTARTED)
         if checkpoint.all_stopped is not UNSET:
             for queue in self.by_name.values():
                 queue.change(QueueEvent.STOP, checkpoint.all_stopped)

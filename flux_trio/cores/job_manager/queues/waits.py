@@ -47,7 +47,7 @@ class Waits(Part):
     def end_turn(self) -> None:
         """Answer the requests whose condition holds."""
         for states, name in list(self.open):
-            if not self._ledger.tally.jobs(states, name):
+            if not self._jobs(states, name):
                 for requests in self.open.pop((states, name)).values():
                     for request in requests:
                         self._answer(request, states, name)
@@ -63,6 +63,13 @@ class Waits(Part):
         if states == ACTIVE:
             self._ledger.send(respond(request))
             return
-        pending = self._ledger.tally.jobs(JobState.NEW | PENDING, name)
+        pending = self._jobs(JobState.NEW | PENDING, name)
         answer = rfc33.QUEUE_IDLE.write(rfc33.QueueIdle(pending))
         self._ledger.send(respond(request, answer))
+
+    def _jobs(self, states: int, name: str | None) -> int:
+        """Return the number of jobs in a queue, those of its virtual queues included."""
+        tally = self._ledger.tally
+        if name is None:
+            return tally.jobs(states)
+        return sum(tally.jobs(states, each) for each in self._queues.config.with_virtual(name))

@@ -107,7 +107,8 @@ class Explaining(Part):
         queue = self._queues.by_name.get(name)
         if queue is None:
             return f"its queue {name} is not configured"
-        which = "the queue is stopped" if name is None else f"queue {name} is stopped"
+        queue = self._queues.stopped_by(queue) or queue
+        which = "the queue is stopped" if name is None else f"queue {queue.name} is stopped"
         return which if queue.stop_reason is None else f"{which}: {queue.stop_reason}"
 
     def _not_started(self, job: ActiveJob) -> Iterator[str]:
