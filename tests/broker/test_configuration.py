@@ -131,9 +131,11 @@ async def test_one_that_the_job_manager_refuses_changes_nothing(world: ConfigWor
 
 
 async def test_invalid_one_is_asked_of_nobody(world: ConfigWorld) -> None:
-    """33.impl.5"""
+    """33.impl.5: a default queue is one of the queues."""
     await world.start("job-manager")
-    answer = await world.call("config.load", {"config": {"queues": {"a": {}, "b": {}}}})
+    policy = {"jobspec": {"defaults": {"system": {"queue": "c"}}}}
+    config = {"queues": {"a": {}, "b": {}}, "policy": policy}
+    answer = await world.call("config.load", {"config": config})
     assert answer.get("refusal", "").startswith(
         "config.policy.jobspec.defaults.system.queue: expected one"
     )

@@ -146,7 +146,7 @@ async def test_access_is_enforced_where_flux_core_does_not(
 ) -> None:
     """36, 33.access.1, 33.impl.5: 0.88 takes the jobs of owner and guest; RFC 33 has both refused.
 
-    0.88 takes two queues without a default queue as well.
+    0.88 takes two queues without a default queue without a word.
     """
     recording = load_recording("36")
     theirs = recording.config | {"policy": {"jobspec": {"defaults": {"system": {"queue": "open"}}}}}
