@@ -139,13 +139,14 @@ class _Watched:
                 self._becomes("running")
             case JobEvent.START:
                 self._started = True
-            case JobEvent.EXCEPTION if context["severity"] == 0 and not self._started:
-                self._worst(FAILED_TO_START)
-                self._becomes("failed")
+            case JobEvent.EXCEPTION if context["severity"] == 0:
                 note = f" {context['note']}" if context.get("note") else ""
                 self._outputs.remark(
                     f"{self.name}: job.exception: type={context['type']} severity=0{note}"
                 )
+                if not self._started:  # otherwise finish tells the exit code
+                    self._worst(FAILED_TO_START)
+                    self._becomes("failed")
             case JobEvent.FINISH:
                 self._finished(event, context["status"])
 
