@@ -77,6 +77,9 @@ opens instances itself (`flux_trio.testing.watched`)."""
 # The modules in the order of their start; they stop in reverse. Each needs those before it.
 MODULES: Final = ("kvs", "resource", "job-manager", "job-exec", "sched", "job-ingest", "job-list")
 
+TAKE_DOWN_S: Final = 30.0
+"""Seconds for all modules to end one after the other; then what is left is cancelled at once."""
+
 
 @dataclass(frozen=True)
 class Enclosing:
@@ -264,6 +267,12 @@ class Instance:
                 text = f"the wall clock was set {way} by {abs(by):.3f} s"
                 self.write_log(Level.WARNING, "broker", text)
 
+    def name_who_stays(self) -> None:
+        """Log the modules that have not ended."""
+        names = ", ".join(module.name for module in self.supervisor.list())
+        text = f"modules that have not ended after {TAKE_DOWN_S:g} s: {names}"
+        self.write_log(Level.ERR, "broker", text)
+
     def write_log(self, level: int, party: str, text: str) -> None:
         """Write to the instance's log in the name of `party`."""
         self.log.write(LogEntry(self.now(), level, party, text))
@@ -293,8 +302,10 @@ async def open_instance(config: Config, given: Surroundings) -> AsyncIterator[In
                 with address_files(given.statedir, instance.uri, instance.owner_token):
                     yield instance
         finally:
-            with trio.CancelScope(shield=True):
+            with trio.move_on_after(TAKE_DOWN_S, shield=True) as limit:
                 await _take_down(instance)
+            if limit.cancelled_caught:
+                instance.name_who_stays()
             nursery.cancel_scope.cancel()
             instance.log.close()
 

@@ -188,6 +188,7 @@ class LocalHandle(Handle):
     ) -> None:
         super().__init__(name, userid, clock)
         self.process: trio.Process | None = None  # the module's own process, if it has one
+        self.abandoned: list[str] = []  # names of what goes on when the module has ended
         self._router = router
         self._log = log
         self.peer = Peer(name, userid, rolemask, self._take_in, self._inbox.__len__, nbefore)

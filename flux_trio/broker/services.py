@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 import trio
@@ -38,6 +38,8 @@ from flux_trio.messages import (
     topics,
     unknown_method,
 )
+
+T = TypeVar("T")
 
 # These methods take long, because a module takes time to start and stop: each runs in a task.
 SLOW: Final = (
@@ -367,14 +369,12 @@ class BrokerServices:
     async def _reload(self, request: Request) -> Payload:
         wanted = expect_payload(request, ModuleStart)
         self.supervisor.check_removable(wanted.name)
-        await self._start(self.supervisor.reload, wanted)
-        return None
+        return _told(await self._start(self.supervisor.reload, wanted))
 
     async def _remove(self, request: Request) -> Payload:
         name = expect_payload(request, ModuleName).name
         self.supervisor.check_removable(name)
-        await self.supervisor.remove(name)
-        return None
+        return _told(await self.supervisor.remove(name))
 
     async def _kill(self, request: Request) -> Payload:
         name = expect_payload(request, ModuleName).name
@@ -382,9 +382,9 @@ class BrokerServices:
         await self.supervisor.kill(name)
         return None
 
-    async def _start(self, do: Callable[..., Awaitable[None]], wanted: ModuleStart) -> None:
+    async def _start(self, do: Callable[..., Awaitable[T]], wanted: ModuleStart) -> T:
         try:
-            await do(wanted.name, as_process=wanted.exec)
+            return await do(wanted.name, as_process=wanted.exec)
         except ModuleNotStarted as error:
             raise FluxError(Errno.EINVAL, str(error)) from error
 
@@ -406,3 +406,8 @@ class BrokerServices:
             if client == request.sender:
                 scope.cancel()
         return None
+
+
+def _told(abandoned: list[str]) -> Payload:
+    """Return the answer about a module that has ended; None if nothing of it goes on."""
+    return {"abandoned": abandoned} if abandoned else None

@@ -133,16 +133,22 @@ class Supervisor:
         if spec is not None and spec.essential:
             raise FluxError(Errno.EBUSY, f"module {name} is needed as long as the instance runs")
 
-    async def remove(self, name: str) -> None:
-        """Stop a module and wait until it has ended; FluxError(ENOENT)."""
+    async def remove(self, name: str) -> list[str]:
+        """Stop a module and wait until it has ended; return the names of what it has abandoned.
+
+        Raises FluxError(ENOENT).
+        """
         loaded = self._loaded_one(name)
         loaded.removing = True
         loaded.scope.cancel()
         await loaded.gone.wait()
+        return loaded.handle.abandoned
 
-    async def reload(self, name: str, *, as_process: bool = False) -> None:
-        await self.remove(name)
+    async def reload(self, name: str, *, as_process: bool = False) -> list[str]:
+        """Stop a module and start it again; see `remove` and `load`."""
+        abandoned = await self.remove(name)
         await self.load(name, as_process=as_process)
+        return abandoned
 
     async def kill(self, name: str) -> None:
         """Make a module crash, its process by SIGKILL; wait until it has ended.

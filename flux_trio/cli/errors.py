@@ -45,6 +45,12 @@ def remark(message: str) -> None:
         click.echo(f"{command_name()}: {printable(message)}", err=True)
 
 
+def tell_abandoned(answer: dict[str, Any]) -> None:
+    """Write a line for each task of a plugin that goes on though its plugin was removed."""
+    for name in answer.get("abandoned", ()):
+        remark(f"{name} goes on, and was abandoned")
+
+
 def write_text(path: Path, text: str, error: type[CommandError] = CommandError) -> None:
     """Write a file that the user has named, in UTF-8. Raises `error`."""
     try:

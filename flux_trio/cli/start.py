@@ -14,7 +14,7 @@ import signal
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +22,7 @@ import msgspec
 import trio
 
 from flux_trio.broker import ConfigRefused, LogEntry, ModuleCrashed, ModuleNotStarted
+from flux_trio.broker.supervisor import describe
 from flux_trio.cli.enclosing import (
     Allocation,
     EnclosingError,
@@ -30,9 +31,10 @@ from flux_trio.cli.enclosing import (
     follow_expiration,
     write_address,
 )
-from flux_trio.cli.errors import remark, sole_error
+from flux_trio.cli.ending import FORCED, INSTANCE_S, Ending
+from flux_trio.cli.errors import complain, remark, sole_error
 from flux_trio.cli.log_output import LogOptions, open_log_sink
-from flux_trio.cli.monitoring import Monitoring, open_monitor
+from flux_trio.cli.monitoring import FINISH_S_MAX, Monitoring, open_monitor
 from flux_trio.cli.reloading import Hangups, open_hangups, reload_at
 from flux_trio.cli.service_manager import ServiceManager
 from flux_trio.cli.starting import StartError
@@ -49,6 +51,7 @@ from flux_trio.instance import (
     open_instance,
 )
 from flux_trio.jobtap import search_path
+from flux_trio.jobtap.tasks import going_on
 from flux_trio.messages import USERID_UNKNOWN, FluxError, topics
 from flux_trio.process.collector import SERVING
 from flux_trio.process.console import STDERR, STDOUT, fill_standard_descriptors
@@ -62,12 +65,13 @@ from flux_trio.trace import TurnSink
 NOT_FOUND: Final = 127  # exit codes of shells, and of flux start
 NOT_EXECUTABLE: Final = 126
 ENDED_AT_START: Final = 1  # the instance was told to end before it was ready
-IDLE_POLL_S: Final = 0.02
 # Errors that are not bugs: only their text is printed.
 EXPECTED: Final = (
     FluxError, FormatError, OSError, ModuleNotStarted, ModuleCrashed, EnclosingError, ListenError,
 )  # fmt: skip
 IDLE_S_MAX: Final = 30.0  # wait for canceled jobs to end: kill-timeout and a little more
+SPARE_S: Final = 5.0  # from the end of a wait that gives up to the end of the process
+RECORDED_S_MAX: Final = FINISH_S_MAX + SPARE_S
 
 
 class ConfigSource(msgspec.Struct, frozen=True):
@@ -110,6 +114,7 @@ class Startup(msgspec.Struct, frozen=True):
     log: LogOptions = msgspec.field(default_factory=LogOptions)
     manager: ServiceManager = msgspec.field(default_factory=ServiceManager)
     started: Callable[[], None] = lambda: None  # called when commands can reach the instance
+    ending: Ending = msgspec.field(default_factory=Ending)
 
 
 def reread(source: ConfigSource) -> Callable[[], Awaitable[Config]] | None:
@@ -121,7 +126,7 @@ def reread(source: ConfigSource) -> Callable[[], Awaitable[Config]] | None:
 
     async def read() -> Config:
         try:
-            return await trio.to_thread.run_sync(source.read)
+            return await trio.to_thread.run_sync(source.read, abandon_on_cancel=True)
         except StartError as error:
             raise ConfigRefused(str(error)) from None
 
@@ -135,12 +140,19 @@ def run(startup: Startup) -> int:
         _refuse_a_copy(startup.statedir)
         gc.freeze()  # what was imported stays: no collection looks through it while requests wait
         gc.set_threshold(*SERVING)
-        return trio.run(_run, startup)
+        with startup.ending.taking(_ending_signals(startup.manager)):
+            return trio.run(_run, startup)
     except (*EXPECTED, BaseExceptionGroup) as raised:
-        error = sole_error(raised, EXPECTED)
+        error = _as_start_error(raised)
         if error is None:
             raise
-        raise StartError(_explain(error)) from None
+        raise error from None
+
+
+def _as_start_error(raised: BaseException) -> StartError | None:
+    """Return the error for the user, with its text alone; None for a bug."""
+    error = sole_error(raised, EXPECTED)
+    return None if error is None else StartError(_explain(error))
 
 
 def _refuse_a_copy(statedir: Path) -> None:
@@ -175,9 +187,22 @@ async def _monitoring(wanted: bool) -> AsyncIterator[Monitoring | None]:
 
 
 async def _run(startup: Startup) -> int:
-    with written_trace(startup.trace) as turn_sinks, open_log_sink(startup.log, os.environ) as log:
-        async with _monitoring(startup.monitor) as monitoring:
-            return await _run_instance(startup, turn_sinks, log, monitoring)
+    code = FORCED
+    try:
+        with (
+            written_trace(startup.trace) as turn_sinks,
+            open_log_sink(startup.log, os.environ) as log,
+        ):
+            async with _monitoring(startup.monitor) as monitoring:
+                code = await _run_instance(startup, turn_sinks, log, monitoring)
+                startup.ending.step(lambda: "the judge and the trace", RECORDED_S_MAX)
+    except BaseException as raised:
+        if going_on():  # this function does not return then
+            complain(str(_as_start_error(raised) or describe(raised)))
+        raise
+    finally:
+        startup.ending.all_has_ended(code)
+    return code
 
 
 async def _run_instance(
@@ -215,11 +240,8 @@ async def _run_instance(
         reread=reread(startup.source),
         plugin_path=tuple(search_path(os.environ, startup.statedir)),
     )
-    manager = startup.manager
-    with (
-        open_hangups(manager) as hangups,
-        trio.open_signal_receiver(*_ending_signals(manager)) as signals,
-    ):
+    manager, signals = startup.manager, startup.ending.signals()
+    with open_hangups(manager) as hangups:
         config = (
             _with_shorter_kill_timeout(allocation, startup.config) if allocation else startup.config
         )
@@ -236,8 +258,14 @@ async def _run_instance(
                     "the instance ends; jobs that run go on" if startup.lasting else ""
                 )
                 if not startup.lasting:
-                    await _cancel_jobs(instance)
+                    await _end_jobs(instance, startup.ending)
+            startup.ending.step(lambda: _modules_left(instance), INSTANCE_S)
     return code
+
+
+def _modules_left(instance: Instance) -> str:
+    """Return a text that names the modules that have not ended."""
+    return f"the modules {', '.join(each.name for each in instance.supervisor.list())}"
 
 
 @asynccontextmanager
@@ -306,7 +334,11 @@ async def _serve(
         return 0
     environment = environment_inside(os.environ, str(startup.statedir), enclosing)
     cancels = enclosing is not None and not startup.lasting
-    return await _run_command(instance, startup.command, environment, signals, cancels=cancels)
+    startup.ending.forwards = True
+    try:
+        return await _run_command(instance, startup.command, environment, signals, cancels=cancels)
+    finally:
+        startup.ending.forwards = False
 
 
 def _ending_signals(manager: ServiceManager) -> list[int]:
@@ -387,13 +419,33 @@ def _refuse(command: tuple[str, ...], reason: str, code: int) -> int:
     return code
 
 
-async def _cancel_jobs(instance: Instance) -> None:
-    """Cancel all jobs, and wait until they are gone: a temporary instance has no successor."""
-    everybodys = {"states": ACTIVE, "userid": USERID_UNKNOWN}
-    cancel = {"severity": 0, "type": "cancel", "note": "the instance ends", **everybodys}
-    with trio.move_on_after(IDLE_S_MAX):
+async def _cancel_jobs(instance: Instance) -> int:
+    """Cancel all jobs; return how many there were. Raises FluxError without a job manager."""
+    asked = {
+        "states": ACTIVE,
+        "userid": USERID_UNKNOWN,  # everybody's
+        "severity": 0,
+        "type": "cancel",
+        "note": "the instance ends",
+    }
+    async with instance.connect("start") as handle:
+        return int((await handle.call(topics.JOB_RAISEALL, asked))["count"])
+
+
+async def _end_jobs(instance: Instance, ending: Ending) -> None:
+    """Cancel all jobs, and wait until they are gone: a temporary instance has no successor.
+
+    The command may have removed modules that jobs need to end, or a scheduler of its own is gone:
+    these modules are loaded again.
+    """
+    limit_s = IDLE_S_MAX + SPARE_S
+    ending.step(lambda: "the job manager, which is to cancel the jobs", limit_s)
+    with suppress(FluxError, ModuleNotStarted), trio.move_on_after(IDLE_S_MAX):
+        njobs = await _cancel_jobs(instance)
+        ending.step(lambda: f"the end of {njobs} jobs, which were canceled", limit_s)
+        if njobs:
+            for name in ("resource", "sched", "job-exec"):
+                if name not in instance.supervisor and name not in instance.router.services:
+                    await instance.supervisor.load(name)
         async with instance.connect("start") as handle:
-            answer = await handle.call(topics.JOB_RAISEALL, cancel)
-            while answer["count"]:
-                await trio.sleep(IDLE_POLL_S)
-                answer = await handle.call(topics.JOB_RAISEALL, {**cancel, "dry_run": True})
+            await handle.call(topics.JOB_DRAIN, {})

@@ -23,11 +23,15 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Changed(msgspec.Struct, frozen=True):
-    """The job-manager.jobtap response: names of removed plugins; name and path of a loaded one."""
+    """The job-manager.jobtap response: names of removed plugins; name and path of a loaded one.
+
+    `abandoned` names the tasks of removed plugins that go on though they were cancelled.
+    """
 
     removed: list[str]
     name: str | None = None
     path: str | None = None
+    abandoned: list[str] | None = None
 
 
 class Listing(msgspec.Struct, frozen=True):

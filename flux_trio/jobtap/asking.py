@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-import trio
-
 from flux_trio.jobtap.catalogue import Hook, Returns
 from flux_trio.jobtap.loaded import Entry
 from flux_trio.jobtap.plain import plain, readable
 from flux_trio.jobtap.results import is_priority
+from flux_trio.jobtap.tasks import Work
 from flux_trio.jobtap.values import Dependency, UpdateAllowed
 from flux_trio.protocols import (
     AskHook,
@@ -43,7 +42,7 @@ class Asking:
     allowed: UpdateAllowed | None = None  # the last one
     said: Any = None  # the last value of a query or a custom topic
     closed = False  # answered or canceled
-    scope: trio.CancelScope  # of the async handler that runs
+    work: Work  # the task of the async handler that runs
 
     def __init__(
         self,

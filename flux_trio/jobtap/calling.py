@@ -25,16 +25,13 @@ from flux_trio.jobtap.failures import (
 from flux_trio.jobtap.loaded import Entry, Loaded
 from flux_trio.jobtap.places import place_of
 from flux_trio.jobtap.plain import STACK_CHARS_MAX, readable
+from flux_trio.jobtap.tasks import Work, thinking
 from flux_trio.jobtap.watchdog import BLOCKED_S, Watchdog, stepped
 from flux_trio.messages import Level
 from flux_trio.protocols import Jobs, JobView
 from flux_trio.trace import Kind
 
 HOOK: Final[str] = Kind.HOOK.value  # looked up once: every call is traced
-
-# Operations that an async handler calls go into the answer of the question of its task.
-thinking: ContextVar[Asking | None] = ContextVar("thinking", default=None)
-
 
 failure_listeners: Final[ContextVar[tuple[Callable[[BaseException], object], ...]]] = ContextVar(
     "failure_listeners", default=()
@@ -59,15 +56,13 @@ ends_with_loop: Final[ContextVar[bool]] = ContextVar("ends_with_loop", default=F
 class Caller:
     """Calls functions of plugins.
 
-    `jobs` is set to the jobs of the job manager before the first question. `is_ending` is set when
-    the instance ends and the tasks of plugins have been cancelled.
+    `jobs` is set to the jobs of the job manager before the first question.
     """
 
     def __init__(self, given: Given, blocked_s: float = BLOCKED_S) -> None:
         self.given = given
         self.jobs: Jobs = NoJobs()
         self.watchdog = Watchdog(blocked_s, self._blocked)
-        self.is_ending = False
         self.plugins: list[Loaded] = []  # in the order in which they are asked
         self.ends_with_loop = ends_with_loop.get()
         self._now, self._note_all = given.now, given.note_all
@@ -79,8 +74,8 @@ class Caller:
         """The question whose handler runs now in this task, if any."""
         if self._asking is not None:
             return self._asking
-        asking = thinking.get()
-        return None if asking is None or asking.closed else asking
+        work = thinking.get()
+        return None if work is None else work.asking
 
     def timed(self, entry: Entry, view: JobView | None, arg: Any) -> Any:
         """Call a handler outside a question, trace the call and re-raise its error."""
@@ -108,52 +103,53 @@ class Caller:
         entry: Entry,
         view: JobView | None,
         awaitable: Awaitable[Any],
-        is_over: Callable[[], bool] = lambda: False,
+        work: Work,
     ) -> Any:
-        """Await an awaitable of a plugin while the watchdog watches each step."""
+        """Await an awaitable of a plugin, in its task, while the watchdog watches each step."""
 
         def step(begins: bool) -> None:
             self.watchdog.running = (entry, view) if begins else None
 
-        def is_over_now() -> bool:
-            return entry.owner.is_removed or self.is_ending or is_over()
+        return await stepped(awaitable, step, lambda: work.is_canceled)
 
-        return await stepped(awaitable, step, is_over_now)
+    async def answer_of(self, work: Work, limit_s: float) -> tuple[Any, BaseException | None]:
+        """Return the value and the error of a task; after `limit_s` seconds there is no answer."""
+        with trio.move_on_after(limit_s):
+            await work.settled.wait()
+        if work.settled.is_set():
+            return work.value, work.error
+        work.end()
+        return None, NoAnswer(f"no answer in {limit_s:g} s")
 
     async def outcome(self, entry: Entry, arg: Any) -> tuple[Any, BaseException | None]:
         """Call a handler that may be async, with the plugin's deadline; return result and error."""
-        thinking.set(None)
-        limit_s = entry.owner.deadline
+        owner = entry.owner
         began, t_began = self._now(), perf_counter()
         said, error = attempt(self.watched, entry, None, arg)
         if error is None and is_awaitable(said):
-            with trio.move_on_after(limit_s) as limit:
-                said, error = await self.ended(entry, said)
-            if limit.cancelled_caught:
-                error = NoAnswer(f"no answer in {limit_s:g} s")
+            work = owner.tasks.new(entry.label)
+            work.start(self.awaited(entry, None, said, work))
+            said, error = await self.answer_of(work, owner.deadline)
         problem = None if error is None else describe(error)
         self._record(entry, entry.label, None, None, problem, began, t_began)
         return said, error
 
-    async def ended(
-        self, entry: Entry, awaitable: Awaitable[Any]
-    ) -> tuple[Any, BaseException | None]:
-        """Await an awaitable of a plugin outside a question; return result and error."""
-        thinking.set(None)
-        try:
-            return await self.awaited(entry, None, awaitable), None
-        except BaseException as raised:  # noqa: BLE001 - as above
-            return None, failure_in(raised)
-
-    async def run_task(self, loaded: Loaded, function: Callable[..., Any], args: Any) -> None:
+    def start_task(self, loaded: Loaded, function: Callable[..., Any], args: Any) -> None:
         """Run a background task of a plugin; log its error, which ends only this task."""
         entry = Entry(loaded, f"task {getattr(function, '__name__', function)}", function, CUSTOM)
-        began = self.given.now()
-        awaitable, error = attempt(function, *args)
+        work = loaded.tasks.new(entry.label)
+        work.start(self._run_task(entry, args, work))
+
+    async def _run_task(self, entry: Entry, args: Any, work: Work) -> None:
+        loaded, began = entry.owner, self.given.now()
+        awaitable, error = attempt(entry.function, *args)
         if error is None and not is_awaitable(awaitable):
             error = TypeError(f"expected an async function, got one that returned {awaitable!r}")
         if error is None:
-            _, error = await self.ended(entry, awaitable)
+            try:
+                await self.awaited(entry, None, awaitable, work)
+            except BaseException as raised:  # noqa: BLE001 - as above
+                error = failure_in(raised)
         if error is not None:
             text = f"plugin {loaded.name}: {entry.label} ended: {describe(error)}"
             stack = "".join(traceback.format_exception(error))

@@ -26,7 +26,8 @@ class Given(msgspec.Struct, frozen=True):
 
     `post` sends an input to the job manager; `note_all` puts records into the trace, and
     `is_traced` says whether somebody reads them; `now` is the instance's clock; `owner` is the
-    instance owner's userid and `users` the user database.
+    instance owner's userid and `users` the user database. `abandon` is told the names of the tasks
+    that went on when the host ended.
     """
 
     post: Callable[[Any], None]
@@ -37,6 +38,7 @@ class Given(msgspec.Struct, frozen=True):
     rpc: Callable[[str, dict[str, Any] | None], Awaitable[dict[str, Any]]] = _no_rpc
     owner: int = 0
     users: Any = None
+    abandon: Callable[[list[str]], None] = lambda _names: None
 
 
 class NoJobs:
@@ -92,5 +94,9 @@ def notes_of_many(
 
 def blame(entry: Entry, hook: str, view: JobView | None, problem: str) -> str:
     """Return a text that names plugin, hook, job and problem."""
-    job = "" if view is None else f" for job {format_fluid(view.id, 'f58')}"
-    return f"plugin {entry.owner.name} failed in {hook}{job}: {problem}"
+    return f"plugin {entry.owner.name} failed in {hook}{of_job(view)}: {problem}"
+
+
+def of_job(view: JobView | None) -> str:
+    """Return a text that names the job behind what is done for it, if there is one."""
+    return "" if view is None else f" for job {format_fluid(view.id, 'f58')}"

@@ -13,20 +13,17 @@ from itertools import repeat, takewhile
 from time import perf_counter
 from typing import Any, Final
 
-import trio
-
 from flux_trio.config import Config
 from flux_trio.jobtap.asking import NOTHING_SAID, Asking
-from flux_trio.jobtap.calling import HOOK, Caller, thinking
-from flux_trio.jobtap.calls import CANCELED, Call, Given, blame, note_of, notes_of_many
+from flux_trio.jobtap.calling import HOOK, Caller
+from flux_trio.jobtap.calls import CANCELED, Call, Given, blame, note_of, notes_of_many, of_job
 from flux_trio.jobtap.catalogue import CUSTOM, HOOKS, hook_of
-from flux_trio.jobtap.errors import PluginError, PluginLoop
+from flux_trio.jobtap.errors import PluginError
 from flux_trio.jobtap.failures import (
-    NoAnswer,
     attempt,
     describe,
-    failure_in,
     is_awaitable,
+    is_interrupt,
     refusal_in,
 )
 from flux_trio.jobtap.job import Job
@@ -181,7 +178,7 @@ class Dispatcher(Caller):
         asking = self._thinking.pop(ticket, None)
         if asking is not None:
             asking.closed = True
-            asking.scope.cancel()
+            asking.work.end()
 
     def notify(self, topic: str, job: JobView, args: HookArgs = None) -> None:
         chain = self._chain(topic)
@@ -305,9 +302,9 @@ class Dispatcher(Caller):
                         said = entry.function(args()) if entry.extra else entry.function()
                     if said is not None:
                         taken = asking.takes(said)
-                except KeyboardInterrupt:
-                    raise
-                except BaseException as raised:  # noqa: BLE001 - must not end the host
+                except BaseException as raised:
+                    if is_interrupt(raised):
+                        raise
                     error = raised
                 if taken and error is None:
                     t_ended = perf_counter()
@@ -346,40 +343,26 @@ class Dispatcher(Caller):
         series.notes, series.began = [], now
 
     def _start_thinking(self, asking: Asking, call: Call, said: Awaitable[Any]) -> None:
-        asking.scope = trio.CancelScope()
+        entry, view = call.entry, asking.question.job
+        work = asking.work = entry.owner.tasks.new(f"{asking.question.topic}{of_job(view)}", asking)
+        work.start(self.awaited(entry, view, said, work))
         if asking.question.ticket:
             self._thinking[asking.question.ticket] = asking
-        call.entry.owner.nursery.start_soon(self._think, asking, call, said)
+        entry.owner.tasks.start_soon(self._think, asking, call)
 
-    async def _think(self, asking: Asking, call: Call, said: Awaitable[Any]) -> None:
+    async def _think(self, asking: Asking, call: Call) -> None:
         """Wait for an async handler, then go on with the others."""
-        entry, view = call.entry, asking.question.job
-        limit_s = entry.owner.deadline
-        thinking.set(asking)
-
-        def is_over() -> bool:
-            return asking.scope.cancel_called or limit.cancel_called
-
-        value: Any = None
-        error: BaseException | None = None
-        try:
-            with asking.scope, trio.move_on_after(limit_s) as limit:
-                value = await self.awaited(entry, view, said, is_over)
-        except BaseException as raised:  # noqa: BLE001 - as above
-            error = failure_in(raised)
-        finally:
-            self._thinking.pop(asking.question.ticket, None)
-            if entry.owner.is_removed and not asking.scope.cancel_called:
-                asking.forget_since(call.mark)
-                self._go_on(asking)
+        entry, question = call.entry, asking.question
+        value, error = await self.answer_of(asking.work, entry.owner.deadline)
+        self._thinking.pop(question.ticket, None)
+        if asking.closed:
+            if not entry.owner.is_removed:
+                self._record(entry, question.topic, question.job, None, CANCELED, *call.times)
+            return
         if entry.owner.is_removed:
-            return
-        if asking.scope.cancel_called:
-            self._record(entry, asking.question.topic, view, None, CANCELED, *call.times)
-            return
-        if limit.cancelled_caught:
-            error = NoAnswer(f"no answer in {limit_s:g} s")
-        self._conclude(asking, call, value, error)
+            asking.forget_since(call.mark)
+        else:
+            self._conclude(asking, call, value, error)
         self._go_on(asking)
 
     def _go_on(self, asking: Asking) -> None:
@@ -418,12 +401,14 @@ class Dispatcher(Caller):
 
 def _taken(asking: Asking, said: Any) -> tuple[Any, str | None]:
     """Return the trace's form of a value, and None or what is wrong with the value."""
-    try:
+
+    def take() -> tuple[Any, str | None]:
         if asking.takes(said):
             return shown(said), None
         return None, problem_with(asking.hook, said)
-    except (Exception, PluginLoop) as error:  # noqa: BLE001 - a value may have code of its own
-        return None, describe(error)
+
+    taken, error = attempt(take)  # a value may have code of its own
+    return taken if error is None else (None, describe(error))
 
 
 def _refusal(entry: Entry, topic: str, reason: str) -> str:

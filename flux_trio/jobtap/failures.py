@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import reprlib
+import signal
 from collections.abc import Callable
 from math import inf
 from types import CoroutineType
@@ -11,7 +12,7 @@ from typing import Any
 import trio
 
 from flux_trio.jobtap.catalogue import Hook
-from flux_trio.jobtap.errors import PluginLoop, Reject
+from flux_trio.jobtap.errors import Reject
 from flux_trio.jobtap.plain import readable
 
 
@@ -23,10 +24,22 @@ def attempt(function: Callable[..., Any], *args: Any) -> tuple[Any, BaseExceptio
     """Call code of a plugin; return what it returned, and what it raised."""
     try:
         return function(*args), None
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # noqa: BLE001 - a plugin must not end the host
+    except BaseException as error:
+        if is_interrupt(error):
+            raise
         return None, error
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Return whether `error` is the user's ctrl-C, which ends the whole run.
+
+    Where flux_trio takes SIGINT itself, as `flux-trio start` does, ctrl-C raises nothing: there the
+    plugin has raised KeyboardInterrupt.
+    """
+    if not isinstance(error, KeyboardInterrupt):
+        return False
+    handler = signal.getsignal(signal.SIGINT)
+    return not str(getattr(handler, "__module__", "")).startswith("flux_trio.")
 
 
 def is_awaitable(said: Any) -> bool:
@@ -37,11 +50,11 @@ def is_awaitable(said: Any) -> bool:
 def failure_in(raised: BaseException) -> BaseException:
     """Return the error of an async function of a plugin, without a Cancelled in the same group.
 
-    A mere Cancelled or KeyboardInterrupt is raised again. A Cancelled of no surrounding scope is a
-    failure: the plugin has kept it and raised it again.
+    A mere Cancelled is raised again. A Cancelled of no surrounding scope is a failure: the plugin
+    has kept it and raised it again. So is a KeyboardInterrupt: Trio raises none in a system task.
     """
     failure = raised.split(trio.Cancelled)[1] if isinstance(raised, BaseExceptionGroup) else raised
-    if failure is None or isinstance(failure, KeyboardInterrupt):
+    if failure is None:
         raise raised
     if isinstance(failure, trio.Cancelled) and trio.current_effective_deadline() == -inf:
         raise raised
@@ -59,7 +72,9 @@ def describe(error: BaseException) -> str:
         text = str(error)
         if isinstance(error, Reject) and _reason_of(error) is None:
             text = f"expected a reason in words, got {reprlib.repr(_given_reason(error))}"
-    except (Exception, PluginLoop) as another:  # noqa: BLE001 - the plugin's own code
+    except BaseException as another:
+        if is_interrupt(another):
+            raise
         text = f"(its text cannot be told: {type(another).__name__})"
     return text if isinstance(error, NoAnswer) else readable(f"{type(error).__name__}: {text}")
 

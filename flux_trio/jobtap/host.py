@@ -1,17 +1,18 @@
 """The plugin host: the loaded plugins, and what ends with each of them.
 
 A plugin is loaded completely or not at all: first its handlers are checked, then its conf.update
-may refuse. After a plugin is removed, nothing of it is called again: its tasks have ended, its
-leave handlers have been called, and its data is deleted.
+may refuse. After a plugin is removed, nothing of it is called again: its tasks have ended or were
+abandoned, its leave handlers have been called, and its data is deleted.
 """
 
 from __future__ import annotations
 
 import re
 import reprlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 import trio
 
@@ -26,12 +27,13 @@ from flux_trio.jobtap.dispatch import Dispatcher
 from flux_trio.jobtap.errors import NotAllowed, PluginError
 from flux_trio.jobtap.failures import attempt, describe
 from flux_trio.jobtap.handlers import read_handlers
-from flux_trio.jobtap.loaded import Entry, HostTasks, Loaded, PluginMethod
+from flux_trio.jobtap.loaded import Entry, Loaded, PluginMethod
 from flux_trio.jobtap.loading import Loader, name_meant
 from flux_trio.jobtap.plain import ANSWER_BYTES_MAX, plain, readable
 from flux_trio.jobtap.plugin import Plugin
 from flux_trio.jobtap.reach import Reach
 from flux_trio.jobtap.recounting import recount
+from flux_trio.jobtap.tasks import HostTasks, PluginTasks, TasksOfPlugin, Work, end_all
 from flux_trio.jobtap.tracking import Tracker
 from flux_trio.jobtap.values import ServiceRequest
 from flux_trio.jobtap.watchdog import BLOCKED_S
@@ -52,7 +54,6 @@ from flux_trio.protocols import (
 
 REMOVED: Final = "removed"
 """In the trace, the hook of a call of `Plugin.removed` that has failed."""
-END_S: Final = 5.0  # seconds for the tasks of a removed plugin to end
 RECOUNT_S: Final = 60.0
 RECOUNT_JOBS_MAX: Final = 1000  # about 5 ms
 ALL: Final = "all"  # as a pattern: every plugin that is not builtin
@@ -60,11 +61,18 @@ ORDERS: Final = ("none", "state", "-state")
 """The orders in which active jobs are presented: oldest first, by state, by state in reverse."""
 
 
+class Removed(NamedTuple):
+    """Plugins that were removed, and which of their tasks were abandoned, each by name."""
+
+    plugins: list[str]
+    abandoned: list[str]
+
+
 class PluginHost(Dispatcher):
     """The loaded plugins, in the order in which they are asked.
 
-    Their tasks run in `nursery` (see `open_host`). The watchdog names a handler that holds the
-    whole instance for longer than `blocked_s` seconds.
+    What the host does meanwhile runs in `nursery` (see `open_host`). The watchdog names a handler
+    that holds the whole instance for longer than `blocked_s` seconds.
     """
 
     def __init__(
@@ -73,9 +81,11 @@ class PluginHost(Dispatcher):
         given: Given,
         config: Config | None = None,
         blocked_s: float = BLOCKED_S,
+        make_tasks: Callable[[str, HostTasks, Callable[[str], None]], PluginTasks] = TasksOfPlugin,
     ) -> None:
         super().__init__(given, config or Config(), blocked_s)
         self.nursery = nursery
+        self._make_tasks = make_tasks
         self._methods: dict[str, PluginMethod] = {}  # by topic
         self._tickets = 0
         self._recounted = given.now()
@@ -91,24 +101,23 @@ class PluginHost(Dispatcher):
         path: str = "",
         *,
         remove: str | None = None,
-    ) -> list[str]:
+    ) -> Removed:
         """Add `plugin` behind those that are loaded. Raises PluginError, naming the rule.
 
         Without `conf` the plugin keeps the conf that it was made with. Plugins that match the
-        pattern `remove` are removed when the new one has accepted its configuration; returns their
-        names. `replay` presents the active jobs to the new plugin.
+        pattern `remove` are removed when the new one has accepted its configuration. `replay`
+        presents the active jobs to the new plugin.
         """
         gone = [] if remove is None else self._meant(remove)
         if any(each.plugin is plugin for each in gone):  # the object cannot be loaded twice
-            await self._remove(gone)
+            removed = await self._remove(gone)
             await self._enter(plugin, conf, path, [])
-        else:
-            await self._enter(plugin, conf, path, gone)
-        return [each.name for each in gone]
+            return removed
+        return await self._enter(plugin, conf, path, gone)
 
     async def _enter(
         self, plugin: Plugin, conf: dict[str, Any] | None, path: str, gone: list[Loaded]
-    ) -> None:
+    ) -> Removed:
         """Configure `plugin`, then put it in the place of the plugins in `gone`."""
         loaded, error = attempt(self._make, plugin, conf, path)
         if isinstance(error, PluginError):
@@ -119,20 +128,20 @@ class PluginHost(Dispatcher):
             raise PluginError(f"plugin {plugin.name} is already loaded")
         if not loaded.is_builtin:
             self.watchdog.start()
-        loaded.nursery = await self.nursery.start(self._live, loaded)
         try:
             config = await self._configure(loaded)
-            await self._remove(gone)
+            removed = await self._remove(gone)
             if config is not self.config:  # it has changed while tasks of `gone` ended
                 await self._configure(loaded)
             self._call_loaded(loaded)
         except BaseException:
-            await self._end(loaded)
+            await self._end([loaded])
             if any(each.is_removed for each in gone):
                 self.announce()
             raise
         self.plugins.append(loaded)
         self._changed()
+        return removed
 
     @property
     def is_asking(self) -> bool:
@@ -160,6 +169,8 @@ class PluginHost(Dispatcher):
         loaded = Loaded(plugin, read_handlers(plugin), path)
         reach = Reach(self, loaded)
         loaded.keeper = reach
+        say = partial(self.given.log, Level.ERR)
+        loaded.tasks = self._make_tasks(plugin.name, self.nursery, say)
         follows = loaded.handlers.follows_states
         loaded.tracker = Tracker(loaded.handlers, reach) if follows else None
         plugin.conf = dict(plugin.conf if conf is None else conf)
@@ -182,16 +193,14 @@ class PluginHost(Dispatcher):
         if done is not None:
             done.set()
 
-    async def remove(self, pattern: str) -> list[str]:
-        """Remove the plugins that match a name or glob; return their names.
+    async def remove(self, pattern: str) -> Removed:
+        """Remove the plugins that match a name or glob.
 
         A builtin matches only a pattern that begins with a period. `all` means every plugin that is
         not builtin, and never fails; any other pattern without a match raises PluginError. The
         caller then calls `announce`, or loads a plugin in their place.
         """
-        gone = self._meant(pattern)
-        await self._remove(gone)
-        return [loaded.name for loaded in gone]
+        return await self._remove(self._meant(pattern))
 
     def _meant(self, pattern: str) -> list[Loaded]:
         """Return the plugins that match. Raises PluginError if no plugin does."""
@@ -201,12 +210,11 @@ class PluginHost(Dispatcher):
             raise PluginError(f"no plugin matches {pattern}")
         return found
 
-    async def _remove(self, gone: list[Loaded]) -> None:
+    async def _remove(self, gone: list[Loaded]) -> Removed:
         for loaded in gone:
             self.plugins.remove(loaded)
         self._changed()
-        for loaded in gone:
-            await self._end(loaded)
+        return Removed([loaded.name for loaded in gone], await self._end(gone))
 
     def announce(self) -> None:
         """Tell the job manager that plugins were removed: it asks again about held jobs."""
@@ -280,23 +288,11 @@ class PluginHost(Dispatcher):
     async def serve(self, method: PluginMethod, request: ServiceRequest) -> dict[str, Any]:
         """Call a plugin's method and return its answer. Raises FluxError."""
         owner = method.owner
+        entry = owner.entry(f"service {method.name}", method.function, CUSTOM)
+        if not owner.is_removed:
+            said, error = await self.outcome(entry, request)
         if owner.is_removed:
             raise FluxError(Errno.ENOSYS, f"plugin {owner.name} was removed")
-        answers: list[tuple[Any, BaseException | None]] = []
-        ended = trio.Event()
-        entry = owner.entry(f"service {method.name}", method.function, CUSTOM)
-
-        async def run() -> None:
-            try:
-                answers.append(await self.outcome(entry, request))
-            finally:
-                ended.set()
-
-        owner.nursery.start_soon(run)
-        await ended.wait()
-        if not answers:
-            raise FluxError(Errno.ENOSYS, f"plugin {owner.name} was removed")
-        said, error = answers[0]
         if isinstance(error, FluxError) and _is_sendable(error):
             raise FluxError(error.errnum, readable(error.text))
         try:
@@ -337,39 +333,19 @@ class PluginHost(Dispatcher):
             if loaded.tracker is not None and loaded.tracker.counters
         )
 
-    async def name_who_stays(self) -> None:
-        """Log the plugins whose tasks keep the instance from ending."""
-        with trio.move_on_after(END_S) as limit:
-            limit.shield = True
-            for loaded in self.plugins:
-                await loaded.ended.wait()
-        if limit.cancelled_caught:
-            for loaded in self.plugins:
-                if not loaded.ended.is_set():
-                    self._name_as_staying(loaded)
-
-    def _name_as_staying(self, loaded: Loaded) -> None:
-        text = f"plugin {loaded.name}: its tasks go on {END_S:g} s after they were cancelled"
-        self.given.log(Level.ERR, text)
-
-    def close(self) -> None:
-        """Tell all plugins that they are removed; call this when their tasks have ended."""
-        self.watchdog.stop()
-        self.call_removed()
+    async def close(self) -> None:
+        """End the tasks of all plugins, and tell the plugins that they are removed."""
+        try:
+            if names := await end_all(_tasks_of(self.plugins)):
+                self.given.abandon(names)
+        finally:
+            self.watchdog.stop()
+            self.call_removed()
 
     def call_removed(self) -> None:
         """Tell all plugins that they are removed; their watchdog goes on, if others share it."""
         for loaded in self.plugins:
             self._call_removed(loaded)
-
-    async def _live(self, loaded: Loaded, *, task_status: trio.TaskStatus[trio.Nursery]) -> None:
-        """Open the nursery of one plugin."""
-        try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(trio.sleep_forever)
-                task_status.started(nursery)
-        finally:
-            loaded.ended.set()
 
     async def _configure(self, loaded: Loaded) -> Config:
         """Ask conf.update, again if the configuration changes meanwhile; return the last one."""
@@ -402,17 +378,18 @@ class PluginHost(Dispatcher):
         self.config = config
         self.watchdog.loop_s = parse_duration(config.job_manager.plugin_loop_limit)
 
-    async def _end(self, loaded: Loaded) -> None:
-        """End a plugin; nothing of it is called afterwards."""
-        loaded.is_removed = True
-        loaded.nursery.cancel_scope.cancel()
-        with trio.move_on_after(END_S) as limit:
-            limit.shield = True
-            await loaded.ended.wait()
-        if limit.cancelled_caught:
-            self._name_as_staying(loaded)
-        self.forget(loaded)
-        self._call_removed(loaded)
+    async def _end(self, gone: list[Loaded]) -> list[str]:
+        """End plugins; nothing of them is called afterwards.
+
+        Returns the names of their tasks that were abandoned.
+        """
+        for loaded in gone:
+            loaded.is_removed = True
+        abandoned = await end_all(_tasks_of(gone))
+        for loaded in gone:
+            self.forget(loaded)
+            self._call_removed(loaded)
+        return abandoned
 
     def _call_removed(self, loaded: Loaded) -> None:
         entry = Entry(loaded, REMOVED, loaded.plugin.removed, CUSTOM)
@@ -423,6 +400,7 @@ class PluginHost(Dispatcher):
             self.failed(entry, text, error)
             self.note_failure(entry, error, began)
         loaded.plugin._jobtap = None
+        loaded.is_gone = True
 
     async def _put(
         self, loaded: Loaded, topic: str, args: HookArgs, view: JobView | None = None
@@ -446,20 +424,20 @@ class PluginHost(Dispatcher):
 async def open_host(
     given: Given, config: Config | None = None, blocked_s: float = BLOCKED_S
 ) -> AsyncIterator[PluginHost]:
-    """Open a host without plugins; at the end of the block the tasks of plugins are cancelled."""
+    """Open a host without plugins; at the end of the block their tasks end or are abandoned."""
     host = None
     try:
         async with trio.open_nursery() as nursery:
             host = PluginHost(nursery, given, config, blocked_s)
-            try:
-                yield host
-            finally:
-                host.is_ending = True
-                nursery.start_soon(host.name_who_stays)
+            yield host
             nursery.cancel_scope.cancel()
     finally:
         if host is not None:
-            host.close()
+            await host.close()
+
+
+def _tasks_of(plugins: Iterable[Loaded]) -> list[Work]:
+    return [work for loaded in plugins for work in loaded.tasks.running]
 
 
 def _is_meant(loaded: Loaded, pattern: str) -> bool:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, Final, Protocol
+from collections.abc import Iterator
+from typing import Any, Final
 
 import msgspec
-import trio
 
 from flux_trio.formats.glob import is_glob
 from flux_trio.jobtap.catalogue import Hook, hook_of, takes
 from flux_trio.jobtap.handlers import Function, Handlers, ModulePlugin
 from flux_trio.jobtap.job import Keeper
 from flux_trio.jobtap.plugin import Plugin
+from flux_trio.jobtap.tasks import PluginTasks
 from flux_trio.jobtap.tracking import Tracker
 from flux_trio.protocols import (
     NEW,
@@ -91,28 +91,10 @@ def _files_of(plugin: Plugin) -> frozenset[str]:
     return frozenset(str(getattr(each, "__file__", "")) for each in modules)
 
 
-class PluginTasks(Protocol):
-    """The tasks of one plugin: its nursery, or a substitute where no task can start."""
-
-    @property
-    def cancel_scope(self) -> trio.CancelScope: ...
-
-    def start_soon(self, function: Callable[..., Awaitable[object]], /, *args: Any) -> None: ...
-
-
-class HostTasks(Protocol):
-    """The tasks of the plugin host, which owns those of its plugins: a nursery or a substitute."""
-
-    def start_soon(self, function: Callable[..., Awaitable[object]], /, *args: Any) -> None: ...
-
-    async def start(self, function: Callable[..., Awaitable[object]], /, *args: Any) -> Any:
-        """Return what `function` gives to its `task_status`: here the tasks of a plugin."""
-
-
 class Loaded:
-    """`nursery`, `keeper` and `tracker` are set while the plugin is loaded, before it is asked."""
+    """`tasks`, `keeper` and `tracker` are set while the plugin is loaded, before it is asked."""
 
-    nursery: PluginTasks
+    tasks: PluginTasks
     keeper: Keeper
     tracker: Tracker | None  # if it follows the states of jobs
 
@@ -121,8 +103,8 @@ class Loaded:
         self.name = plugin.name
         self.path = path
         self.handlers = handlers
-        self.ended = trio.Event()  # set when its nursery has ended
         self.is_removed = False
+        self.is_gone = False  # and has been told
         self.deadline = plugin.deadline
         self.data: dict[int, dict[str, Any]] = {}  # the plugin's own data, by job
         self.files = _files_of(plugin)

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from flux_trio.jobtap.errors import PluginError, PluginLoop
-from flux_trio.jobtap.failures import describe
+from flux_trio.jobtap.errors import PluginError
+from flux_trio.jobtap.failures import attempt, describe, is_interrupt
 from flux_trio.jobtap.handlers import ModulePlugin, is_plugin_module
 from flux_trio.jobtap.plugin import Plugin
 
@@ -112,10 +112,10 @@ def load_file(path: Path) -> Plugin:
     sys.path.insert(0, str(path.parent))
     try:
         spec.loader.exec_module(module)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # noqa: BLE001 - whatever a file does when it is run
+    except BaseException as error:
         sys.modules.pop(name, None)
+        if is_interrupt(error):
+            raise
         raise PluginError(f"{path}{_problem(error, path)}") from None
     finally:
         sys.path.remove(str(path.parent))
@@ -137,10 +137,9 @@ def may_wait(plugin: Plugin) -> bool:
 
 def _of_entry_point(entry_point: importlib.metadata.EntryPoint) -> tuple[Plugin, str]:
     where = f"{GROUP} {entry_point.name} = {entry_point.value}"
-    try:
-        found: Any = entry_point.load()
-    except (Exception, SystemExit, PluginLoop) as error:  # noqa: BLE001 - whatever a module does
-        raise PluginError(f"{where}: {describe(error)}") from None
+    found, error = attempt(entry_point.load)
+    if error is not None:
+        raise PluginError(f"{where}: {describe(error)}")
     if isinstance(found, types.ModuleType):
         return _of_module(found, entry_point.name, where), where
     return _of_class(found, entry_point.name, where), where
@@ -169,11 +168,16 @@ def _of_module(module: types.ModuleType, name: str, where: str) -> Plugin:
 def _of_class(found: Any, name: str, where: str) -> Plugin:
     if not (isinstance(found, type) and issubclass(found, Plugin)):
         raise PluginError(f"{where}: expected a jobtap.Plugin, got {found!r}")
-    try:
+
+    def make() -> Plugin:
         plugin = found()
         plugin.name = plugin.name or name
-    except (Exception, SystemExit, PluginLoop) as error:  # noqa: BLE001 - its own code
-        raise PluginError(f"{where}: {describe(error)}") from None
+        return plugin
+
+    plugin, error = attempt(make)
+    if error is not None:
+        raise PluginError(f"{where}: {describe(error)}")
+    assert isinstance(plugin, Plugin)
     return plugin
 
 

@@ -46,11 +46,17 @@ class Reach:
         return self._loaded.plugin
 
     def do(self, operation: Operation) -> None:
+        self._check_is_there()
         asking = self._host.asking
         if asking is None:
             self._host.given.post(operation)
         else:
             asking.do(operation)
+
+    def _check_is_there(self) -> None:
+        """Raise NotAllowed for a plugin that is gone: a task of it was abandoned and goes on."""
+        if self._loaded.is_gone:
+            raise NotAllowed(f"plugin {self._loaded.name} is removed")
 
     def current(self, view: JobView) -> JobView | None:
         found = self._host.jobs.get(view.id)
@@ -85,6 +91,7 @@ class Reach:
         return data
 
     def subscribe(self, view: JobView) -> None:
+        self._check_is_there()
         if not self._is_active(view):
             raise NotAllowed("an inactive job has no more events")
         self._host.subscribe(view.id, self._loaded.name)
@@ -144,7 +151,7 @@ class Reach:
             raise NotAllowed(f"plugin {self._loaded.name} is removed")
         if not callable(function):
             raise TypeError(f"start_soon expected an async function, not called, got {function!r}")
-        self._loaded.nursery.start_soon(self._host.run_task, self._loaded, function, args)
+        self._host.start_task(self._loaded, function, args)
 
     def call(self, topic: str, args: Any = None) -> Any:
         return self._host.call(topic, args)

@@ -65,6 +65,7 @@ async def run(
             rpc=asker.call,
             owner=handle.userid,
             users=users,
+            abandon=handle.abandoned.extend,
         )
         async with open_host(given, config) as host:
             made = make_core(handle, JobManagerCore, handle.userid, config)

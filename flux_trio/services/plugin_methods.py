@@ -157,15 +157,21 @@ class PluginMethods:
         change = plugin_requests.CHANGE.read(request)
         async with self._changing:
             if change.load is None:
-                pattern = change.remove
-                removed = [] if pattern is None else await self._host.remove(pattern)
-                if removed:
+                if change.remove is None:
+                    return plugin_requests.CHANGED.write(plugin_requests.Changed([]))
+                removed = await self._host.remove(change.remove)
+                if removed.plugins:
                     self._host.announce()
-                return plugin_requests.CHANGED.write(plugin_requests.Changed(removed))
+                changed = plugin_requests.Changed(
+                    removed.plugins, abandoned=removed.abandoned or None
+                )
+                return plugin_requests.CHANGED.write(changed)
             plugin, path = self._find(change.load, change.order)
             removed = await self._host.load(plugin, change.conf, path, remove=change.remove)
             await self._host.replay(plugin.name, change.order)
-            changed = plugin_requests.Changed(removed, plugin.name, path)
+            changed = plugin_requests.Changed(
+                removed.plugins, plugin.name, path, removed.abandoned or None
+            )
         return plugin_requests.CHANGED.write(changed)
 
     def _find(self, what: str, order: str) -> tuple[Plugin, str]:

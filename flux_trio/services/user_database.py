@@ -13,7 +13,7 @@ from flux_trio.cores.job_manager.requests.admissions import User
 
 async def unix_user(userid: int) -> User:
     """Return the name and groups of a user; in a thread, since the name service may be remote."""
-    return await trio.to_thread.run_sync(_look_up, userid)
+    return await trio.to_thread.run_sync(_look_up, userid, abandon_on_cancel=True)
 
 
 def _look_up(userid: int) -> User:

@@ -120,24 +120,21 @@ async def _load_plugins(
     except PluginError as error:
         raise NeedsTrio(str(error)) from error
     for loaded in host.plugins:
-        if loaded.plugin not in builtins and (_has_tasks(loaded) or may_wait(loaded.plugin)):
+        if loaded.plugin not in builtins and (loaded.tasks.running or may_wait(loaded.plugin)):
             raise NeedsTrio(f"plugin {loaded.name} may wait")
-        loaded.nursery = _NoTasks(loaded, report)
-
-
-def _has_tasks(loaded: Loaded) -> bool:
-    """Return whether the plugin has a task beside the one that keeps its nursery open."""
-    nursery = loaded.nursery
-    return isinstance(nursery, trio.Nursery) and len(nursery.child_tasks) > 1
+        loaded.tasks = _NoTasks(loaded, report)
 
 
 class _NoTasks:
     """The tasks of a plugin, none of which can start any more."""
 
     def __init__(self, loaded: Loaded, report: Callable[[Exception], object]) -> None:
-        self.cancel_scope = loaded.nursery.cancel_scope
+        self.running = loaded.tasks.running  # those of builtin plugins
         self._name = loaded.name
         self._report = report
+
+    def new(self, *_: object) -> NoReturn:
+        self.start_soon()
 
     def start_soon(self, *_: object) -> NoReturn:
         text = f"plugin {self._name} waits: simulate it at the depth stack"

@@ -55,6 +55,7 @@ class Rig:
         self.notes: list[dict[str, Any]] = []
         self.recounts: list[dict[str, Any]] = []
         self.logged: list[str] = []
+        self.abandoned: list[str] = []
         self.is_traced = True
         self.called: list[tuple[str, Any]] = []
         self._interests = Interests()
@@ -70,6 +71,7 @@ class Rig:
             rpc=self._rpc,
             owner=OWNER,
             users="users",
+            abandon=self.abandoned.extend,
         )
 
     def jobs(self, *jobs: SeenJob) -> None:

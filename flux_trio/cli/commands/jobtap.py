@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import click
 
-from flux_trio.cli.errors import CommandError
+from flux_trio.cli.errors import CommandError, tell_abandoned
 from flux_trio.cli.session import with_client
 
 _NAME: Final = r"[a-z][a-z0-9]*([-_][a-z0-9]+)*"
@@ -45,7 +45,7 @@ def load(plugin: str, conf: tuple[str, ...], remove: str | None, order: str) -> 
     payload: dict[str, Any] = {"load": plugin, "conf": _conf(conf), "order": order}
     if remove is not None:
         payload["remove"] = remove
-    with_client(lambda client: client.call(topics.JOB_JOBTAP, payload))
+    tell_abandoned(with_client(lambda client: client.call(topics.JOB_JOBTAP, payload)))
 
 
 @jobtap.command()
@@ -54,13 +54,14 @@ def remove(plugin: str) -> None:
     """Remove the plugins that match GLOB; `all` matches every plugin that is not builtin.
 
     The name of a builtin plugin begins with a period; only a GLOB that begins with a period
-    matches it.
+    matches it. A task of a plugin that goes on 5 seconds after it was cancelled is abandoned, and
+    named on standard error.
 
     Exit codes: 0, 1 if no plugin matches, 2 for wrong usage.
     """
     from flux_trio.messages import topics
 
-    with_client(lambda client: client.call(topics.JOB_JOBTAP, {"remove": plugin}))
+    tell_abandoned(with_client(lambda client: client.call(topics.JOB_JOBTAP, {"remove": plugin})))
 
 
 @jobtap.command("list")

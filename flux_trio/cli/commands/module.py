@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from flux_trio.cli.errors import CommandError
+from flux_trio.cli.errors import CommandError, tell_abandoned
 from flux_trio.cli.session import with_client
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def load(name: str, as_process: bool) -> None:
 @click.option("-f", "--force", is_flag=True, help="Start the module if it is not loaded.")
 @click.argument("name")
 def reload(name: str, as_process: bool, force: bool) -> None:
-    """Stop a module and start it again.
+    """Stop a module and start it again; see `module remove`.
 
     Exit codes: 0, 1 if the module is not loaded or does not start, 2 for wrong usage.
     """
@@ -82,7 +82,10 @@ def reload(name: str, as_process: bool, force: bool) -> None:
 @click.option("-f", "--force", is_flag=True, help="Succeed if the module is not loaded.")
 @click.argument("name")
 def remove(name: str, force: bool) -> None:
-    """Stop a module, and wait until all its tasks have ended.
+    """Stop a module, and wait until its tasks have ended or were abandoned.
+
+    Only a task of a plugin is abandoned: if it goes on 5 seconds after it was cancelled. It is
+    named on standard error.
 
     Exit codes: 0, 1 if the module is not loaded, 2 for wrong usage.
     """
@@ -188,4 +191,4 @@ async def _trace(
 
 
 def _change(topic: str, payload: dict[str, Any]) -> None:
-    with_client(lambda client: client.call(topic, payload))
+    tell_abandoned(with_client(lambda client: client.call(topic, payload)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -117,10 +118,11 @@ def start(
     try:
         # the default directory is that of the enclosing instance
         default = None if command or in_job else default_statedir(os.environ)
-        with (
-            state_directory(named, default) as (directory, lasting),
-            sign_of_start(directory) as started,
-        ):
+        with ExitStack() as opened:
+            directory, lasting = opened.enter_context(state_directory(named, default))
+            started = opened.enter_context(sign_of_start(directory))
+
+            from flux_trio.cli.ending import Ending
             from flux_trio.cli.log_output import LogFormat, LogOptions
             from flux_trio.cli.service_manager import service_manager
             from flux_trio.cli.start import ConfigSource, Startup, run
@@ -141,6 +143,7 @@ def start(
                 ),
                 manager=service_manager(os.environ),
                 started=started,
+                ending=Ending(opened.close),
             )
             ctx.exit(run(startup))
     except StartError as error:

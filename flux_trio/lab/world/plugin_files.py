@@ -13,8 +13,6 @@ from math import inf
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-import trio
-
 from flux_trio.config import Config
 from flux_trio.jobtap import (
     CANCELED,
@@ -39,20 +37,13 @@ handler waits in a world, so it has to be shorter than in an instance: a campaig
 meanwhile."""
 
 
-class _NothingToEnd(Exception):
-    """A plugin that failed while it was loaded has no tasks that end."""
-
-
 class _NoTasks:
     """The tasks of the host and of each of its plugins."""
 
-    @property
-    def cancel_scope(self) -> trio.CancelScope:
-        """Raise: the host ends a plugin only when its load has failed."""
-        raise _NothingToEnd
+    running: tuple[()] = ()
 
-    async def start(self, *_: object) -> _NoTasks:
-        return self
+    def new(self, *_: object) -> NoReturn:
+        self.start_soon()
 
     def start_soon(self, *_: object) -> NoReturn:
         raise NotAllowed("a plugin in a world of cores cannot start a task")
@@ -66,7 +57,8 @@ def host_of(
     `watchdog`, which is the world's, interrupts endless loops. Raises PluginError for a file that
     has no plugin, or a plugin that cannot be in a world.
     """
-    host = PluginHost(_NoTasks(), given, config, blocked_s=inf)
+    none = _NoTasks()
+    host = PluginHost(none, given, config, blocked_s=inf, make_tasks=lambda *_: none)
     host.ends_with_loop = True
     if watchdog is not None:
         host.watchdog = watchdog
@@ -102,8 +94,6 @@ def _at_once(loading: Coroutine[Any, Any, object], plugin: Plugin) -> None:
         loading.send(None)
     except StopIteration:
         return
-    except _NothingToEnd as ending:
-        raise ending.__context__ or ending from None
     loading.close()
     raise PluginError(f"plugin {plugin.name} waits while it is loaded")
 

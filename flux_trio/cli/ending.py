@@ -1,0 +1,161 @@
+"""How a process that runs an instance ends, whatever holds it up.
+
+An instance ends in steps, and each has a limit (`Ending.step`). A thread watches: after SAY_S it
+says what the process waits for, and at the limit it ends the process. So does a second signal, at
+once. What was acknowledged to somebody is durable, so that such an end loses no more than SIGKILL
+does: nothing. The thread needs Python's lock: code in C that keeps the lock holds up even this.
+
+Tasks of plugins that were abandoned (`jobtap.tasks`) do not end, and Trio waits for them: when all
+else has ended, the process ends without them.
+"""
+
+from __future__ import annotations
+
+import atexit
+import faulthandler
+import math
+import os
+import signal
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Final, NamedTuple, NoReturn
+
+import trio
+
+from flux_trio.console import STDERR
+from flux_trio.jobtap.interrupting import is_plugins
+from flux_trio.jobtap.tasks import going_on
+
+SAY_S: Final = 1.0  # a step that takes longer is named
+INSTANCE_S: Final = 40.0  # for an instance to end its modules; it gives up after TAKE_DOWN_S
+LEFT_S: Final = 5.0  # for what plugins have left behind, when all else has ended
+FORCED: Final = 1  # exit code of a process that was ended before it had ended by itself
+
+
+class Step(NamedTuple):
+    """What the process waits for, and for how many seconds at most."""
+
+    what: Callable[[], str]
+    limit_s: float
+    code: int = FORCED
+
+
+class Ending:
+    """The signals of the process and the steps of its end.
+
+    `clean_up` removes what must not stay when the process is ended, such as a temporary directory.
+    While `forwards` is set, signals are for somebody else, and do not end anything by themselves.
+    """
+
+    def __init__(self, clean_up: Callable[[], None] = lambda: None) -> None:
+        self.forwards = False
+        self._clean_up = clean_up
+        self._step: Step | None = None
+        self._changed = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._is_told = False  # a signal to end has come
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._early: list[int] = []  # signals that came before Trio ran
+        self._send, self._receive = trio.open_memory_channel[int](math.inf)  # two at most count
+
+    @contextmanager
+    def taking(self, signums: Iterable[int]) -> Iterator[None]:
+        """Take these signals in this block, in the main thread."""
+        threads = set(threading.enumerate())
+        before = {signum: signal.signal(signum, self._on_signal) for signum in signums}
+        try:
+            yield
+            self._leave_threads(set(threading.enumerate()) - threads)
+        finally:
+            self._step = None
+            self._changed.set()
+            for signum, handler in before.items():
+                signal.signal(signum, handler)
+
+    def signals(self) -> AsyncIterator[int]:
+        """Return the signals that come; called once, when Trio runs."""
+        self._token = trio.lowlevel.current_trio_token()
+        for signum in self._early:
+            self._send.send_nowait(signum)
+        return self._receive
+
+    def step(self, what: Callable[[], str], limit_s: float, code: int = FORCED) -> None:
+        """Wait for `what` from now on; after the limit the process ends with `code`."""
+        self._step = Step(what, limit_s, code)
+        self._changed.set()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._watch, name="ending", daemon=True)
+            self._thread.start()
+
+    def all_has_ended(self, code: int) -> None:
+        """Leave what plugins have left behind: all else has ended, in order."""
+        if names := going_on():
+            self.leave(code, f"has ended; left behind: {'; '.join(names)}")
+        self.step(lambda: "tasks and generators of plugins", LEFT_S, code)
+
+    def leave(self, code: int, text: str) -> NoReturn:
+        """End the process at once, from any thread."""
+        with suppress(Exception):
+            STDERR.write(f"flux-trio: {text}")
+            self._clean_up()
+            sys.stdout.flush()
+        os._exit(code)
+
+    # --- in the main thread
+
+    def _on_signal(self, signum: int, frame: FrameType | None) -> None:
+        if self._is_told and self._step is not None and not self.forwards:
+            waits = f"ended at once by a second signal; it waited for {_told(self._step)}"
+            where = f"; a plugin runs: {_place(frame)}" if is_plugins(frame) else ""
+            self.leave(FORCED, waits + where)
+        self._is_told = self._is_told or not (self.forwards and signum == signal.SIGINT)
+        if self._step is not None:
+            self._say(self._step)
+        elif not self.forwards:
+            self.step(lambda: "the instance", INSTANCE_S)
+        if self._token is None:
+            self._early.append(signum)
+        else:
+            with suppress(trio.RunFinishedError):
+                self._token.run_sync_soon(self._send.send_nowait, signum)
+
+    def _leave_threads(self, threads: set[threading.Thread]) -> None:
+        """Leave the threads for which Python would wait, and limit what runs at its exit."""
+        names = sorted(each.name for each in threads if each.is_alive() and not each.daemon)
+        if names and self._step is not None:
+            self.leave(self._step.code, f"has ended; left behind: the threads {', '.join(names)}")
+        atexit.register(faulthandler.dump_traceback_later, LEFT_S, exit=True)
+
+    def _say(self, step: Step) -> None:
+        which = "another" if self._is_told else "a second"
+        with suppress(Exception):  # it may interrupt another line
+            STDERR.write(
+                f"flux-trio: waits for {_told(step)}, at most {step.limit_s:g} s; "
+                f"{which} signal ends it at once"
+            )
+
+    # --- in the thread
+
+    def _watch(self) -> None:
+        while (step := self._step) is not None:
+            self._changed.clear()
+            if self._step is not step or self._changed.wait(SAY_S):
+                continue
+            self._say(step)
+            if not self._changed.wait(step.limit_s - SAY_S):
+                text = f"ended after {step.limit_s:g} s: it waited for {_told(step)}"
+                self.leave(step.code, text)
+
+
+def _told(step: Step) -> str:
+    """Return what a step waits for, and the tasks of plugins that may be the reason."""
+    return "; ".join([step.what(), *going_on()])
+
+
+def _place(frame: FrameType | None) -> str:
+    """Return the place of the code that was interrupted."""
+    assert frame is not None
+    return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"

@@ -1,0 +1,161 @@
+"""The tasks of plugins, for whose end nobody has to wait.
+
+A function of a plugin may go on after it was cancelled: it waits in a thread, or in a shielded
+scope, or it catches every exception. In a nursery of the job manager it would keep the job manager,
+and with it the instance. So it runs as a system task of Trio (`Work`). Who has started it waits for
+`settled`, which a cancel sets at once. A task that goes on END_S seconds after its cancel is
+abandoned: nobody waits for its end, and the log names it. A run of Trio does not return before its
+system tasks have ended: a process that is to end asks `going_on`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextvars import ContextVar, copy_context
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import trio
+
+from flux_trio.jobtap.failures import failure_in
+
+if TYPE_CHECKING:
+    from flux_trio.jobtap.asking import Asking
+
+END_S: Final = 5.0
+"""Seconds that a task of a plugin has to end after it was cancelled; then it is abandoned."""
+
+_canceled: Final[set[Work]] = set()  # in this process: cancelled, and not ended
+
+
+def going_on() -> list[str]:
+    """Return the names of the tasks of this process that were cancelled and have not ended."""
+    return sorted(work.name for work in _canceled)
+
+
+class Work:
+    """One async function of a plugin.
+
+    `settled` is set when it has ended or was cancelled. `value` and `error` say how it ended; both
+    are None after a cancel. What it calls belongs to the question `asking`, until it is settled.
+    """
+
+    def __init__(self, name: str, tasks: TasksOfPlugin, asking: Asking | None) -> None:
+        self.name = name
+        self.settled = trio.Event()
+        self.ended = trio.Event()
+        self.value: Any = None
+        self.error: BaseException | None = None
+        self.is_abandoned = False
+        self._asking = asking
+        self._tasks = tasks
+        self._scope = trio.CancelScope()
+
+    @property
+    def asking(self) -> Asking | None:
+        """The question that it answers, if it still does."""
+        asking = self._asking
+        return None if asking is None or asking.closed or self.settled.is_set() else asking
+
+    @property
+    def is_canceled(self) -> bool:
+        """Whether it was cancelled; it may go on."""
+        return self._scope.cancel_called
+
+    def start(self, running: Coroutine[Any, Any, Any]) -> None:
+        """Run it in a task of its own."""
+        self._tasks.running.add(self)
+        context = copy_context()  # the plugin sees what the asking task has set
+        trio.lowlevel.spawn_system_task(self._run, running, name=self.name, context=context)
+
+    async def _run(self, running: Awaitable[Any]) -> None:
+        thinking.set(self)
+        try:
+            with self._scope:
+                self.value = await running
+        except BaseException as raised:  # noqa: BLE001 - a plugin must not end the instance
+            self.error = failure_in(raised)
+        finally:
+            self._tasks.running.discard(self)
+            _canceled.discard(self)
+            self.settled.set()
+            self.ended.set()
+
+    def end(self) -> None:
+        """Cancel it, and name it if it goes on."""
+        self.cancel()
+        self._tasks.start_soon(end_all, [self])
+
+    def cancel(self) -> None:
+        """Cancel it; nobody waits for its answer any more."""
+        if not self.ended.is_set():
+            _canceled.add(self)
+            self._scope.cancel()
+            self.settled.set()
+
+    def abandon(self) -> None:
+        """Wait for its end no longer."""
+        if not self.is_abandoned:
+            self.is_abandoned = True
+            self._tasks.say(
+                f"{self.name} goes on {END_S:g} s after it was cancelled, and is abandoned"
+            )
+
+
+thinking: ContextVar[Work | None] = ContextVar("thinking", default=None)
+"""The task of a plugin in which this context is. Operations that an async handler calls go into the
+answer of its question."""
+
+
+class PluginTasks(Protocol):
+    """The tasks of one plugin, or a substitute where no task can start."""
+
+    @property
+    def running(self) -> Iterable[Work]:
+        """Those that have not ended."""
+
+    def new(self, what: str, asking: Asking | None = None) -> Work:
+        """Return a task for `what` that has not started."""
+
+    def start_soon(self, function: Callable[..., Awaitable[object]], /, *args: Any) -> None:
+        """Run a function of the host on behalf of the plugin; it ends with the host."""
+
+
+class HostTasks(Protocol):
+    """The tasks of the plugin host: a nursery, or a substitute where no task can start."""
+
+    def start_soon(self, function: Callable[..., Awaitable[object]], /, *args: Any) -> None: ...
+
+
+class TasksOfPlugin:
+    """The tasks of the plugin `name`; `say` writes an error to the log."""
+
+    def __init__(self, name: str, host: HostTasks, say: Callable[[str], None]) -> None:
+        self.running: set[Work] = set()
+        self.say = say
+        self._name = name
+        self._host = host
+
+    def new(self, what: str, asking: Asking | None = None) -> Work:
+        """Return a task for `what` that has not started."""
+        return Work(f"plugin {self._name}: {what}", self, asking)
+
+    def start_soon(self, function: Callable[..., Awaitable[object]], /, *args: Any) -> None:
+        """Run a function of the host on behalf of the plugin; it ends with the host."""
+        self._host.start_soon(function, *args)
+
+
+async def end_all(works: Iterable[Work]) -> list[str]:
+    """Cancel tasks and wait at most END_S seconds; abandon the rest, and return its names."""
+    works = list(works)
+    if not works:  # outside of Trio there are none
+        return []
+    for work in works:
+        work.cancel()
+    with trio.move_on_after(END_S, shield=True):
+        for work in works:
+            if not work.is_abandoned:
+                await work.ended.wait()
+    going_on = [work for work in works if not work.ended.is_set()]
+    for work in going_on:
+        work.abandon()
+    return [work.name for work in going_on]
