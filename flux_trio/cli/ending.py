@@ -25,9 +25,9 @@ from typing import Final, NamedTuple, NoReturn
 
 import trio
 
-from flux_trio.console import STDERR
 from flux_trio.jobtap.interrupting import is_plugins
 from flux_trio.jobtap.tasks import going_on
+from flux_trio.process.console import STDERR
 
 SAY_S: Final = 1.0  # a step that takes longer is named
 INSTANCE_S: Final = 40.0  # for an instance to end its modules; it gives up after TAKE_DOWN_S
