@@ -75,7 +75,8 @@ class Caller:
         if self._asking is not None:
             return self._asking
         work = thinking.get()
-        return None if work is None else work.asking
+        asking: Asking | None = None if work is None else work.asking
+        return asking
 
     def timed(self, entry: Entry, view: JobView | None, arg: Any) -> Any:
         """Call a handler outside a question, trace the call and re-raise its error."""

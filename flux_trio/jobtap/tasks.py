@@ -12,14 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextvars import ContextVar, copy_context
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import trio
 
 from flux_trio.jobtap.failures import failure_in
-
-if TYPE_CHECKING:
-    from flux_trio.jobtap.asking import Asking
 
 END_S: Final = 5.0
 """Seconds that a task of a plugin has to end after it was cancelled; then it is abandoned."""
@@ -36,10 +33,11 @@ class Work:
     """One async function of a plugin.
 
     `settled` is set when it has ended or was cancelled. `value` and `error` say how it ended; both
-    are None after a cancel. What it calls belongs to the question `asking`, until it is settled.
+    are None after a cancel. What it calls belongs to the question `asking` (an Asking, or None),
+    until it is settled.
     """
 
-    def __init__(self, name: str, tasks: TasksOfPlugin, asking: Asking | None) -> None:
+    def __init__(self, name: str, tasks: TasksOfPlugin, asking: Any) -> None:
         self.name = name
         self.settled = trio.Event()
         self.ended = trio.Event()
@@ -51,8 +49,8 @@ class Work:
         self._scope = trio.CancelScope()
 
     @property
-    def asking(self) -> Asking | None:
-        """The question that it answers, if it still does."""
+    def asking(self) -> Any:
+        """The question that it answers, None if it does not any more."""
         asking = self._asking
         return None if asking is None or asking.closed or self.settled.is_set() else asking
 
@@ -113,7 +111,7 @@ class PluginTasks(Protocol):
     def running(self) -> Iterable[Work]:
         """Those that have not ended."""
 
-    def new(self, what: str, asking: Asking | None = None) -> Work:
+    def new(self, what: str, asking: Any = None) -> Work:
         """Return a task for `what` that has not started."""
 
     def start_soon(self, function: Callable[..., Awaitable[object]], /, *args: Any) -> None:
@@ -135,7 +133,7 @@ class TasksOfPlugin:
         self._name = name
         self._host = host
 
-    def new(self, what: str, asking: Asking | None = None) -> Work:
+    def new(self, what: str, asking: Any = None) -> Work:
         """Return a task for `what` that has not started."""
         return Work(f"plugin {self._name}: {what}", self, asking)
 
