@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from flux_trio.broker.log_entry import LOG_RING_SIZE, LogEntry
+from flux_trio.process.private import open_private, read_private
 
 LOG_FILE: Final = "log"
 OLDER_LOG_FILE: Final = "log.1"
@@ -50,8 +51,8 @@ class LogFile:
             if self._nentries >= LOG_RING_SIZE or self._nbytes + len(line) > FILE_BYTES_MAX:
                 self._begin_another()
             if self._descriptor is None:
-                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-                self._descriptor = os.open(self._path, flags, 0o600)
+                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+                self._descriptor = open_private(self._path, flags)
             written = os.write(self._descriptor, line)
         except OSError:
             self._is_torn = True
@@ -83,7 +84,7 @@ class LogFile:
 def _entries(path: Path) -> Iterator[LogEntry]:
     """Yield the entries of a file, without those that a full disk has cut."""
     try:
-        lines = path.read_bytes().split(b"\n")
+        lines = read_private(path).split(b"\n")
     except OSError:
         return
     for line in lines:

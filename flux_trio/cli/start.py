@@ -55,11 +55,12 @@ from flux_trio.jobtap.tasks import going_on
 from flux_trio.messages import USERID_UNKNOWN, FluxError, topics
 from flux_trio.process.collector import SERVING
 from flux_trio.process.console import STDERR, STDOUT, fill_standard_descriptors
+from flux_trio.process.private import untrusted
 from flux_trio.protocols import ACTIVE
 from flux_trio.services.inventory import core_differences, find_inventory
 from flux_trio.services.module_process import system_clock
 from flux_trio.store.original import inode_path, is_copy
-from flux_trio.store.state_directory import STATE_FILE
+from flux_trio.store.state_directory import STATE_FILE, foreign_file
 from flux_trio.trace import TurnSink
 
 NOT_FOUND: Final = 127  # exit codes of shells, and of flux start
@@ -92,6 +93,8 @@ class ConfigSource(msgspec.Struct, frozen=True):
 
     def _parse(self, path: Path) -> Config:
         try:
+            if reason := untrusted(path):  # it names commands and plugins
+                raise StartError(reason)
             return parse_config(path.read_text(), str(path), warn=remark)
         except OSError as error:
             raise StartError(f"{path}: {error.strerror}") from None
@@ -137,6 +140,8 @@ def run(startup: Startup) -> int:
     """Run the instance, and return the exit code of the command, or 0. Raises StartError."""
     fill_standard_descriptors()
     try:
+        if found := foreign_file(startup.statedir):
+            raise StartError(found)
         _refuse_a_copy(startup.statedir)
         gc.freeze()  # what was imported stays: no collection looks through it while requests wait
         gc.set_threshold(*SERVING)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -17,8 +16,8 @@ from typing import Final
 
 from flux_trio.client import BACKUP_FILE, INSIDE_VARIABLE, STARTING_FILE, STATEDIR_VARIABLE
 from flux_trio.formats import is_utf8
+from flux_trio.process.private import DIRECTORY_MODE, foreign, make_directory, opener
 
-OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 DEFAULT_SHELL: Final = "/bin/sh"
 
 
@@ -56,21 +55,20 @@ def state_directory(given: Path | None, default: Path | None) -> Iterator[tuple[
             prefix="flux-trio-", ignore_cleanup_errors=True
         ) as temporary:  # the shell host may still write in it
             _check_name(Path(temporary))
+            Path(temporary).chmod(DIRECTORY_MODE)
             yield Path(temporary), False
         return
     directory = directory.absolute()
     _check_name(directory)
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(directory)
+        reason = foreign(directory.resolve())  # in /tmp any user could have created it
     except OSError as error:
         raise StartError(f"{directory}: {error.strerror}") from None
     if given is None and directory.is_symlink():
         raise StartError(f"{directory} is a link: remove it, or name a directory by --statedir")
-    status = directory.stat()
-    if status.st_uid != os.getuid():  # in /tmp any user could have created it
-        raise StartError(f"{directory} belongs to another user")
-    if status.st_mode & OTHERS_WRITE:
-        raise StartError(f"{directory}: others may write in it: chmod go-w")
+    if reason:
+        raise StartError(f"{directory}: {reason}")
     if (directory / BACKUP_FILE).exists():
         text = f"{directory} is a backup: `flux-trio restore {directory} NEW` makes a copy to start"
         raise StartError(text)
@@ -95,12 +93,8 @@ def sign_of_start(statedir: Path) -> Iterator[Callable[[], None]]:
     """
     with ExitStack() as shown:
         try:
-            file = shown.enter_context(open(statedir / STARTING_FILE, "w", opener=_open_private))
+            file = shown.enter_context(open(statedir / STARTING_FILE, "w", opener=opener))
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             shown.close()
         yield shown.close
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, mode=0o600)

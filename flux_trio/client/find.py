@@ -19,6 +19,7 @@ import anyio
 
 from flux_trio.client.errors import AccessDenied, InstanceStarting, NoInstance
 from flux_trio.messages.address import socket_path, uri_of_socket
+from flux_trio.process.private import opener, read_private
 
 URI_VARIABLE: Final = "FLUX_TRIO_URI"
 TOKEN_VARIABLE: Final = "FLUX_TRIO_TOKEN"
@@ -121,21 +122,23 @@ def _read_statedir(statedir: Path) -> Address:
     try:
         if local.is_socket():
             return Address(uri_of_socket(str(local.absolute())), "")
-        uri = (statedir / URI_FILE).read_text().strip()
-        token = (statedir / TOKEN_FILE).read_text().strip()
+        uri = read_private(statedir / URI_FILE).decode().strip()
+        token = read_private(statedir / TOKEN_FILE).decode().strip()
     except (FileNotFoundError, NotADirectoryError):
         if _is_starting(statedir):
             raise InstanceStarting(f"the instance in {statedir} is still starting") from None
         raise NoInstance(f"no instance runs in {statedir}: {HOW_TO_START}") from None
     except PermissionError as error:
         raise AccessDenied(f"{error.filename} may not be read: it is another user's") from None
+    except OSError as error:  # a link: its target would be sent to the address
+        raise AccessDenied(f"{error.filename}: {error.strerror}") from None
     return Address(uri, token)
 
 
 def _is_starting(statedir: Path) -> bool:
     """Whether a process holds the lock that shows an instance which is starting."""
     try:
-        with (statedir / STARTING_FILE).open() as file:
+        with open(statedir / STARTING_FILE, opener=opener) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

@@ -20,6 +20,7 @@ from flux_trio.jobtap.errors import PluginError
 from flux_trio.jobtap.failures import attempt, describe, is_interrupt
 from flux_trio.jobtap.handlers import ModulePlugin, is_plugin_module
 from flux_trio.jobtap.plugin import Plugin
+from flux_trio.process.private import untrusted
 
 GROUP: Final = "flux_trio.jobtap"
 """The entry point group: each names a Plugin class or a module that is a plugin."""
@@ -102,6 +103,12 @@ def load_file(path: Path) -> Plugin:
     if not _is_file(path):
         raise PluginError(_no_file(path))
     path = path.resolve()
+    try:
+        reason = untrusted(path, imports=True)
+    except OSError as error:
+        raise PluginError(f"no plugin {path}: {error.strerror}") from None
+    if reason:
+        raise PluginError(f"no plugin {path}: {reason}")
     name = f"{_OF_FILE}{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:  # Python tells by the suffix what a file is

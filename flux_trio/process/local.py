@@ -8,7 +8,9 @@ itself may leave a daemon.
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -21,6 +23,7 @@ import msgspec
 import trio
 
 from flux_trio.clock import Durations
+from flux_trio.process.private import untrusted
 
 LINE_BYTES_MAX: Final = 1000  # of output; a longer line is split
 PIPE_GRACE_S: Final = 1.0  # for a process outside the session that still holds the pipe open
@@ -65,9 +68,11 @@ async def open_process(
 ) -> AsyncIterator[LocalProcess]:
     """Run `command` during the block; `write` gets its output line by line.
 
-    Raises OSError if it cannot be started. After the block no process of its session is left; if
-    the command had to be killed, none of its other processes is left either.
+    Raises OSError if it cannot be started, or if others can change its program. After the block no
+    process of its session is left; if the command had to be killed, none of its other processes is
+    left either.
     """
+    _check_program(command[0], environment)
     mark = f"{os.getpid()}.{time.monotonic_ns()}"
     pipe = subprocess.PIPE
     started = await trio.lowlevel.open_process(
@@ -91,6 +96,13 @@ async def open_process(
                 if process.was_signaled:
                     await trio.to_thread.run_sync(_kill_marked, mark)
             nursery.cancel_scope.deadline = trio.current_time() + PIPE_GRACE_S
+
+
+def _check_program(name: str, environment: Mapping[str, str]) -> None:
+    """Raise PermissionError if `name` is a program that this user should not execute."""
+    found = shutil.which(name, path=environment.get("PATH"))
+    if found is not None and (reason := untrusted(Path(found))):
+        raise PermissionError(errno.EPERM, reason, name)
 
 
 class Ending(msgspec.Struct):

@@ -22,6 +22,7 @@ DIRECTORY_MODE: Final = 0o700
 PARENT_MODE: Final = 0o755  # less the umask; of a directory above one that this user has named
 
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _OTHERS_ENTER: Final = stat.S_IXGRP | stat.S_IXOTH
 _DIRECTORY: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _CHUNK_BYTES: Final = 1 << 20
@@ -168,14 +169,40 @@ def foreign(path: Path) -> str:
     return _reason(path.lstat(), (os.getuid(),))
 
 
+def foreign_below(path: Path, *, named_by_user: bool = False) -> str:
+    """Return which file is not this user's alone to write, and why: `path` or one below it; or "".
+
+    Modes that let others only read are taken away. If the user has put files there, nothing is
+    taken away, and they may be links. Raises OSError.
+    """
+    try:
+        status = path.lstat()
+    except FileNotFoundError:  # somebody has removed it meanwhile
+        return ""
+    if stat.S_ISLNK(status.st_mode) and named_by_user:
+        return ""
+    if reason := _reason(status, (os.getuid(),)):
+        return f"{path}: {reason}"
+    is_socket = stat.S_ISSOCK(status.st_mode)
+    if status.st_mode & _OTHERS and not (is_socket or named_by_user):
+        path.chmod(stat.S_IMODE(status.st_mode) & ~_OTHERS)
+    if stat.S_ISDIR(status.st_mode):
+        for each in sorted(path.iterdir()):
+            if found := foreign_below(each, named_by_user=named_by_user):
+                return found
+    return ""
+
+
 def untrusted(path: Path, *, imports: bool = False) -> str:
     """Return why this user should not execute or obey the file at `path`; "" for no reason.
 
     The file, and the directory that it is in, belong to this user, to root, or to the owner of this
     program; and nobody else may write to them, or can reach them to do so. In a directory like /tmp
     others can put new files, so that one will not do for a file that `imports` what is beside it.
-    Raises OSError.
+    A pipe or device is what the user has made of it. Raises OSError.
     """
+    if not stat.S_ISREG(path.stat().st_mode):
+        return ""
     path = path.resolve()
     owners = (os.getuid(), _ROOT, Path(__file__).stat().st_uid)
     for each in (path, path.parent):
@@ -183,7 +210,7 @@ def untrusted(path: Path, *, imports: bool = False) -> str:
         is_kept = not imports and each != path and bool(status.st_mode & stat.S_ISVTX)
         reason = _reason(status, owners)
         if reason and not (status.st_uid in owners and (is_kept or _is_out_of_reach(each))):
-            return f"{each} {reason}"
+            return f"{each}: {reason}"
     return ""
 
 
@@ -197,9 +224,9 @@ def _is_out_of_reach(path: Path) -> bool:
 
 def _reason(status: os.stat_result, owners: Collection[int]) -> str:
     if status.st_uid not in owners:
-        return f"belongs to another user, with the id {status.st_uid}"
+        return "belongs to another user"
     if stat.S_ISLNK(status.st_mode):
         return "is a link: remove it"
     if status.st_mode & _OTHERS_WRITE and not stat.S_ISSOCK(status.st_mode):
-        return "may be written by others: chmod go-w"
+        return "others may write in it: chmod go-w"
     return ""

@@ -15,6 +15,8 @@ import zlib
 from pathlib import Path
 from typing import Final
 
+from flux_trio.process.private import open_private, read_private
+
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _LINE = re.compile(r"(\d{20}) (\S+) +([0-9a-f]{8})\n")
 _BYTES_MAX: Final = 256
@@ -34,7 +36,7 @@ class AcknowledgedFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._fd = open_private(path, os.O_RDWR | os.O_CREAT)
         self._boot = _boot_id()
         self.number, boot = _parsed(os.pread(self._fd, _BYTES_MAX, 0))
         self.same_boot = boot == self._boot
@@ -51,7 +53,7 @@ class AcknowledgedFile:
 def acknowledged_number(path: Path) -> int | None:
     """Return the number in the file at `path`; None if the file is missing or damaged."""
     try:
-        return _parsed(path.read_bytes())[0]
+        return _parsed(read_private(path))[0]
     except FileNotFoundError:
         return None
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from flux_trio.messages import Errno
+from flux_trio.process.private import open_private
 from flux_trio.store.acknowledged import AcknowledgedFile, acknowledged_path
 from flux_trio.store.checks import store_error
 from flux_trio.store.stores import StoreError
@@ -32,7 +33,7 @@ def copy_database(
     left of the copy.
     """
     try:
-        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        os.close(open_private(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
     except OSError as error:
         raise _error(target, error) from error
     try:

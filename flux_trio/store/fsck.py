@@ -12,6 +12,7 @@ from typing import Final
 from flux_trio.cores.kvs.ops import Damaged, Put
 from flux_trio.formats import LOST_AND_FOUND, job_directory_of
 from flux_trio.messages import Errno
+from flux_trio.process.private import foreign
 from flux_trio.store import checks, layout
 from flux_trio.store.acknowledged import acknowledged_number, acknowledged_path
 from flux_trio.store.original import is_copy, note_copy, note_inode
@@ -59,6 +60,8 @@ def repair_file(path: Path) -> list[str]:
     The old file stays beside it. A job with missing data goes to job-lost+found with all data that
     can be read. Missing acknowledged changes are given up.
     """
+    if reason := foreign(path.parent.resolve()):
+        raise StoreError(Errno.EPERM, f"{path.parent}: {reason}")
     was_copied = is_copy(path)
     new, old = path.with_name(f"{path.name}-repaired"), path.with_name(f"{path.name}-damaged")
     for stale in (new, acknowledged_path(new)):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from flux_trio.messages import Errno
+from flux_trio.process.private import open_private, read_private
 from flux_trio.store.stores import StoreError
 
 _NO_INODE: Final = 0
@@ -53,7 +54,7 @@ def is_copy(path: Path) -> bool:
 def _noted(path: Path) -> int | None:
     """Return the inode in the note; None if it is missing or damaged."""
     try:
-        text = inode_path(path).read_bytes()
+        text = read_private(inode_path(path))
     except FileNotFoundError:
         return None
     digits = text.removesuffix(b"\n")
@@ -63,9 +64,7 @@ def _noted(path: Path) -> int | None:
 def _note(path: Path, inode: int) -> None:
     """Write the note; one that is torn by a power loss counts as missing."""
     try:
-        descriptor = os.open(
-            inode_path(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600
-        )
+        descriptor = open_private(inode_path(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
             os.write(descriptor, f"{inode}\n".encode())
         finally:

@@ -11,6 +11,8 @@ import os
 from pathlib import Path
 from typing import Final
 
+from flux_trio.process.private import open_private
+
 _NO_ROOM: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _PROBE: Final = bytes(1 << 16)
 
@@ -20,7 +22,7 @@ def lacks_room(path: Path) -> bool:
     probe = path.with_name(f"{path.name}-room")
     sizes = [_size(path), _size(path.with_name(f"{path.name}-wal"))]
     try:
-        file = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        file = open_private(probe, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
             return os.pwrite(file, _PROBE, max(sizes)) < len(_PROBE)
         finally:

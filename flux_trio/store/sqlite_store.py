@@ -17,6 +17,8 @@ waits for the interpreter, up to 5 ms when the instance is busy.
 
 from __future__ import annotations
 
+import errno
+import os
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -25,6 +27,7 @@ from typing import ClassVar, Final, Literal
 
 from flux_trio.cores.kvs.ops import Damaged, Op, Page, PageRead, Swept
 from flux_trio.messages import Errno, Level
+from flux_trio.process.private import open_private
 from flux_trio.store import checks, journal, layout
 from flux_trio.store.acknowledged import AcknowledgedFile, acknowledged_path
 from flux_trio.store.changes import write_slice
@@ -67,8 +70,12 @@ class SqliteStore:
         self._pending = self._settling = Pending(0)
         self._failed: StoreError | None = None  # set once the tables could not be written
         self._synchronous = synchronous
-        with suppress(OSError):  # SQLite's error is clearer
-            path.touch(mode=0o600)  # jobspecs contain environments, which are private
+        try:
+            os.close(open_private(path, os.O_RDWR | os.O_CREAT))
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.EPERM):  # SQLite would open it nevertheless
+                text = f"{path}: cannot be opened: {error.strerror}"
+                raise StoreError(Errno.EIO, text) from error
         try:
             self._db = sqlite3.connect(
                 path,

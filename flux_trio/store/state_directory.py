@@ -6,7 +6,6 @@ instance listens.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,10 +14,13 @@ from typing import Final
 import msgspec
 
 from flux_trio.broker import LOG_FILE, OLDER_LOG_FILE, TokenEntry, Tokens
-from flux_trio.client import SOCKET_FILE, TOKEN_FILE, URI_FILE
+from flux_trio.client import SOCKET_FILE, STARTING_FILE, TOKEN_FILE, URI_FILE
 from flux_trio.config import Config
 from flux_trio.formats import FormatError
+from flux_trio.jobtap.loading import PLUGINS_DIRECTORY
 from flux_trio.messages import ROLE_OWNER
+from flux_trio.process.private import foreign_below, opener, read_private
+from flux_trio.shell.protocol import SHELL_DIRECTORY
 from flux_trio.store.original import note_inode
 
 STATE_FILE: Final = "state.sqlite"
@@ -27,6 +29,28 @@ LOG_FILES: Final = (LOG_FILE, OLDER_LOG_FILE)
 SOCKET_MODE_OWNER: Final = 0o600
 SOCKET_MODE_ALL: Final = 0o666  # access is checked for each connection
 STATEDIR_MODE_ALL: Final = 0o711  # gives access to the socket by name; other files are private
+
+_OWN: Final = (
+    STATE_FILE, TOKENS_FILE, LOG_FILE, URI_FILE, TOKEN_FILE, STARTING_FILE, SOCKET_FILE,
+    SHELL_DIRECTORY, PLUGINS_DIRECTORY,
+)  # fmt: skip
+"""The files and directories of an instance. Others of it have such a name, and more after - or ."""
+
+_OWN_BEGIN: Final = tuple(f"{name}{mark}" for name in _OWN for mark in "-.")
+
+
+def foreign_file(statedir: Path) -> str:
+    """Return which file of an instance in `statedir` is not its user's alone, and why; else "".
+
+    Other files may be there: no instance opens them. Modes that let others read its files are taken
+    away. Plugins may be links: they are checked when they are loaded. Raises OSError.
+    """
+    for path in sorted(statedir.iterdir()):
+        if path.name in _OWN or path.name.startswith(_OWN_BEGIN):
+            found = foreign_below(path, named_by_user=path.name == PLUGINS_DIRECTORY)
+            if found:
+                return found
+    return ""
 
 
 @contextmanager
@@ -78,7 +102,7 @@ def _stored_tokens(path: Path) -> list[TokenEntry]:
     if not path.exists():
         return []
     try:
-        return msgspec.json.decode(path.read_bytes(), type=list[TokenEntry])
+        return msgspec.json.decode(read_private(path), type=list[TokenEntry])
     except msgspec.DecodeError as error:
         raise FormatError.of_msgspec(error).at(str(path)) from None
 
@@ -91,14 +115,10 @@ def write_private(path: Path, text: str) -> None:
     draft = path.with_name(path.name + ".new")
     try:
         draft.unlink(missing_ok=True)
-        with open(draft, "x", opener=_open_private) as file:
+        with open(draft, "x", opener=opener) as file:
             file.write(text)
         draft.replace(path)
     except OSError as error:
         with suppress(OSError):
             draft.unlink()
         raise OSError(error.errno, error.strerror, str(path)) from error
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, mode=0o600)

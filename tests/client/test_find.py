@@ -98,9 +98,13 @@ def test_a_token_that_may_not_be_read_is_somebody_elses(
 ) -> None:
     statedir = make_statedir(tmp_path / "a")
 
-    def refuse(path: Path) -> str:
-        raise PermissionError(13, "Permission denied", str(path))
+    open_file = os.open
 
-    monkeypatch.setattr(Path, "read_text", refuse)
+    def refuse(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if path == TOKEN_FILE:
+            raise PermissionError(13, "Permission denied")
+        return open_file(path, flags, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(AccessDenied, match="may not be read: it is another user's"):
         find_instance({"FLUX_TRIO_STATEDIR": str(statedir)})

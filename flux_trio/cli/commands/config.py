@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -136,9 +137,12 @@ def _read(file: str) -> Config:
 
     from flux_trio.config import parse_config, read_config
     from flux_trio.formats import FormatError
+    from flux_trio.process.private import untrusted
 
     where = "standard input" if file == "-" else file
     try:
+        if file != "-" and (reason := untrusted(Path(file))):  # it names commands and plugins
+            raise CommandError(reason)
         with click.open_file(file) as opened:
             text = opened.read()
         if text.lstrip().startswith("{"):

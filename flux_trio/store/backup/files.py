@@ -11,6 +11,7 @@ from typing import Final
 
 from flux_trio.client import BACKUP_FILE
 from flux_trio.messages import Errno, FluxError
+from flux_trio.process.private import foreign, make_directory, open_private, opener
 
 CHUNK_BYTES: Final = 1 << 20
 
@@ -62,12 +63,12 @@ def new_directory(directory: Path, source: Path) -> Iterator[Path]:
 
 def _make(directory: Path) -> bool:
     try:
-        directory.mkdir(mode=0o700, parents=True)
+        made = make_directory(directory)
     except FileExistsError:
-        if not directory.is_dir():
-            raise BackupError(Errno.EEXIST, f"{directory}: expected a directory") from None
-        return False
-    return True
+        raise BackupError(Errno.EEXIST, f"{directory}: expected a directory") from None
+    if reason := foreign(directory.resolve()):  # others could put files into it meanwhile
+        raise BackupError(Errno.EPERM, f"{directory}: {reason}")
+    return made
 
 
 def _not_empty(directory: Path) -> BackupError:
@@ -107,10 +108,10 @@ def size_of(path: Path) -> int:
 def copy_file(source: Path, target: Path) -> None:
     """Copy the file as long as it is now; copy nothing if it has gone meanwhile."""
     try:
-        reading = source.open("rb")
+        reading = open(source, "rb", opener=opener)  # noqa: SIM115
     except FileNotFoundError:
         return
-    with reading, open_private(target) as writing:
+    with reading, _new_file(target) as writing:
         left = os.fstat(reading.fileno()).st_size
         while left > 0 and (chunk := reading.read(min(left, CHUNK_BYTES))):
             _write(writing, chunk, target)
@@ -120,21 +121,21 @@ def copy_file(source: Path, target: Path) -> None:
 
 def write_file(target: Path, data: bytes) -> None:
     """Write a new file."""
-    with open_private(target) as writing:
+    with _new_file(target) as writing:
         _write(writing, data, target)
         os.fsync(writing)
 
 
 def copy_tree(source: Path, target: Path, without: tuple[str, ...] = ()) -> None:
     """Copy the regular files of a directory and of those beneath it, but those named `without`."""
-    target.mkdir(mode=0o700, exist_ok=True)
+    make_directory(target)
     for path in sorted(source.iterdir()):
         if path.name in without:
             continue
         if path.is_dir():
             copy_tree(path, target / path.name)
         elif path.is_file():
-            copy_file(path, target / path.name)
+            copy_file(path.resolve(), target / path.name)  # a plugin may be a link
     sync_directory(target)
 
 
@@ -148,9 +149,9 @@ def sync_directory(directory: Path) -> None:
 
 
 @contextmanager
-def open_private(target: Path) -> Iterator[int]:
+def _new_file(target: Path) -> Iterator[int]:
     """Open a new file that only this user can read, as a descriptor."""
-    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    descriptor = open_private(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     try:
         yield descriptor
     finally:

@@ -23,10 +23,12 @@ from flux_trio.cores.kvs.ops import Append, Op, Page, Put
 from flux_trio.cores.restored import ending_event, stopped_checkpoint
 from flux_trio.formats import EVENTLOG, job_key
 from flux_trio.messages import Errno
+from flux_trio.process.private import foreign_below
 from flux_trio.store.backup.files import (
     BackupError,
     check_room,
     copy_tree,
+    naming_files,
     new_directory,
     size_of,
     sync_directory,
@@ -53,6 +55,10 @@ def restore(backup: Path, statedir: Path, now: float) -> Restored:
     `now` is in seconds since the Unix epoch. Raises BackupError and StoreError; then nothing is
     left of it. Until all is durable, no instance starts in `statedir`.
     """
+    with naming_files():
+        found = foreign_below(backup.resolve(), named_by_user=True)
+    if found:  # it has plugins, and jobs that would run as this user
+        raise BackupError(Errno.EPERM, found)
     mark = read_mark(backup)
     state = backup / STATE_FILE
     if not state.exists():
