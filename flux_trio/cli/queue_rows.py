@@ -127,7 +127,7 @@ def _parts(name: str | None, config: Config, resources: Resources) -> dict[str, 
     constraint = config.constraint_for(name)
     every = resources.all
     if constraint is not None:
-        every = every.restrict(constraint.select(every))
+        every = every.restrict(constraint.select(every.targets))
     ranks = every.ranks
     return {
         "all": every,

@@ -30,5 +30,5 @@ async def fetch_with_queues(client: Client) -> Resources:
     for name in config.queues:
         constraint = config.constraint_for(name)
         every = resources.all
-        queues[name] = every.ranks if constraint is None else constraint.select(every)
+        queues[name] = every.ranks if constraint is None else constraint.select(every.targets)
     return replace(resources, queues=queues)

@@ -171,14 +171,18 @@ class PerilogOutputConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=Tru
 class UserLimitsConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """`[job-manager.user-limits]`: limits for one user; 0 means no limit.
 
-    `jobs` (active jobs) and `jobspec-bytes` (of active jobs, as JSON, without the environment)
-    apply to each guest. `memo-bytes` and `eventlog-bytes` (events that users requested) apply to
-    each active job; with `-sum` they apply to all active jobs of a guest together.
+    `jobs` (active jobs), `jobspec-bytes` (of active jobs, as JSON, without the environment) and
+    `jobspec-cost` (`formats.jobspec_cost`, of active jobs) apply to each guest. `memo-bytes` and
+    `eventlog-bytes` (events that users requested) apply to each active job; with `-sum` they apply
+    to all active jobs of a guest together.
     """
 
     jobs: Annotated[int, msgspec.Meta(ge=0)] = 20_000
     jobspec_bytes: Annotated[int, msgspec.Meta(ge=0)] = msgspec.field(
         default=64 * 2**20, name="jobspec-bytes"
+    )
+    jobspec_cost: Annotated[int, msgspec.Meta(ge=0)] = msgspec.field(
+        default=64 * 2**20, name="jobspec-cost"
     )
     memo_bytes: Annotated[int, msgspec.Meta(ge=0)] = msgspec.field(
         default=16_384, name="memo-bytes"

@@ -53,11 +53,20 @@ class Refusals(msgspec.Struct):
     full: list[int] | None = None
 
 
+class Demand(msgspec.Struct, frozen=True):
+    """What a jobspec takes of its user's limits."""
+
+    size: int
+    """Bytes as JSON, without the environment."""
+    costs: dict[str, int]
+    """The cost of each key of `attributes.system` that has one: see `formats.jobspec_cost`."""
+
+
 class RoomWanted(msgspec.Struct):
-    """The job-manager.submit-room request: a user, and the sizes of jobspecs in bytes."""
+    """The job-manager.submit-room request: a user, and what each of the jobspecs takes."""
 
     userid: int
-    sizes: list[int]
+    jobspecs: list[Demand]
 
 
 class Room(msgspec.Struct):
@@ -87,6 +96,13 @@ def _write_new_jobs(new: NewJobs) -> Payload:
     return {"jobs": [msgspec.structs.asdict(job) for job in new.jobs]}
 
 
+def _write_room_wanted(wanted: RoomWanted) -> Payload:
+    return {
+        "userid": wanted.userid,
+        "jobspecs": [msgspec.structs.asdict(each) for each in wanted.jobspecs],
+    }
+
+
 def _write_refusals(refusals: Refusals) -> Payload:
     payload: dict[str, Any] = {"errors": [list(each) for each in refusals.errors]}
     return payload | {"full": refusals.full} if refusals.full else payload
@@ -109,6 +125,6 @@ SUBMIT: Final = codec(Submit)
 SUBMITTED: Final = codec(Submitted)
 NEW_JOBS: Final[Codec[NewJobs]] = Codec(_write_new_jobs, codec(NewJobs).read)
 REFUSALS: Final[Codec[Refusals]] = Codec(_write_refusals, codec(Refusals).read)
-ROOM_WANTED: Final = codec(RoomWanted)
+ROOM_WANTED: Final[Codec[RoomWanted]] = Codec(_write_room_wanted, codec(RoomWanted).read)
 ROOM: Final = codec(Room)
 INFO: Final = codec(Info)

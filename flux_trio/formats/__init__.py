@@ -15,6 +15,7 @@ from flux_trio.formats.eventlog import (
     parse_event,
     parse_eventlog,
 )
+from flux_trio.formats.fields import document
 from flux_trio.formats.fluid import (
     EVENTLOG,
     FLUID_MAX,
@@ -29,16 +30,18 @@ from flux_trio.formats.fluid import (
     parse_fluid,
     timestamp_of,
 )
-from flux_trio.formats.hostlist import HOSTS_MAX, Hostlist
+from flux_trio.formats.hostlist import HOSTS_MAX, Hostlist, HostRange
 from flux_trio.formats.idset import IDS_MAX, Idset
 from flux_trio.formats.jobspec import Jobspec, apply_update, parse_jobspec, value_at
+from flux_trio.formats.jobspec_cost import COSTING, KEY_COST_MAX, check_costs, cost_of, costs_of
 from flux_trio.formats.jobspec_resources import ResourceRequest
 from flux_trio.formats.jobspec_tasks import Task
 from flux_trio.formats.jobspec_wanted import Wanted
 from flux_trio.formats.printable import printable, printable_json, shortened
 from flux_trio.formats.properties import check_property_name
 from flux_trio.formats.resource_ops import Group
-from flux_trio.formats.resource_set import ResourceSet, format_r, parse_r
+from flux_trio.formats.resource_set import IndexedTargets, ResourceSet, format_r, parse_r
+from flux_trio.formats.short_texts import SHORT_MAX, cached_for_short
 from flux_trio.formats.size import parse_size
 from flux_trio.formats.taskmap import (
     format_pmi_taskmap,
@@ -50,23 +53,28 @@ from flux_trio.formats.taskmap import (
 from flux_trio.formats.utf8 import check_utf8, is_utf8
 
 __all__ = [
+    "COSTING",
     "EVENTLOG",
     "FLUID_MAX",
     "FLUID_SPAN_S",
     "GENERATORS_MAX",
     "HOSTS_MAX",
     "IDS_MAX",
+    "KEY_COST_MAX",
     "LESS_DEEP",
     "LOST_AND_FOUND",
     "MISSING",
+    "SHORT_MAX",
     "Constraint",
     "Event",
     "FluidForm",
     "FluidGenerator",
     "FormatError",
     "Group",
+    "HostRange",
     "Hostlist",
     "Idset",
+    "IndexedTargets",
     "Jobspec",
     "ResourceRequest",
     "ResourceSet",
@@ -76,8 +84,13 @@ __all__ = [
     "Words",
     "apply_update",
     "both",
+    "cached_for_short",
+    "check_costs",
     "check_property_name",
     "check_utf8",
+    "cost_of",
+    "costs_of",
+    "document",
     "format_duration",
     "format_event",
     "format_eventlog",

@@ -4,24 +4,24 @@ A constraint is parsed once; `select` then returns the matching targets as a set
 leaves the meaning of an empty list of values to the implementation. Here an empty `properties` list
 matches every target; an empty `hostlist` or `ranks` list matches no target. `not` takes at most one
 value, as the RFC requires.
+
+A text of a few characters can name very many hosts or ranks. So a constraint keeps its hostlists
+and idsets as texts, and `select` cuts them to the targets before it expands anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, Protocol, TypeVar, final
 
 import msgspec
 
 from flux_trio.formats.errors import FormatError, Words
-from flux_trio.formats.hostlist import HOSTS_MAX, Hostlist
+from flux_trio.formats.hostlist import HostRange, host_parts
 from flux_trio.formats.idset import Idset
 from flux_trio.formats.properties import check_property_name
 
 _DEPTH_MAX: Final = 64  # nested operators; parsing recurses, and real constraints nest far less
-OPERATOR_HOSTS: Final = 64
-"""Size of one operator, in hosts: parsing and matching it cost about as much as that many hosts."""
-
 _T = TypeVar("_T")
 
 
@@ -34,7 +34,8 @@ class Targets(Protocol):
     def ranks_with_property(self, name: str) -> Idset:
         """Return the ranks with the property; an empty set if no rank has it."""
 
-    def ranks_of_hosts(self, hosts: Hostlist) -> Idset: ...
+    def ranks_of_hosts(self, hosts: Iterable[str | HostRange]) -> Idset:
+        """Return the ranks of the hosts; unknown hosts are ignored."""
 
 
 class Constraint(msgspec.Struct, frozen=True):
@@ -113,24 +114,33 @@ class Properties(Constraint, frozen=True):
 
 @final
 class Hosts(Constraint, frozen=True):
-    hosts: Hostlist
+    """Matches the targets on any of the hosts."""
+
+    values: tuple[str, ...]
+    """Hostlists (RFC 29)."""
 
     def _select(self, targets: Targets) -> Idset:
-        return targets.ranks_of_hosts(self.hosts)
+        return targets.ranks_of_hosts(part for value in self.values for part in host_parts(value))
 
     def _to_json(self) -> dict[str, object]:
-        return {"hostlist": [str(self.hosts)] if self.hosts else []}
+        return {"hostlist": list(self.values)}
 
 
 @final
 class Ranks(Constraint, frozen=True):
-    ranks: Idset
+    """Matches the targets with any of the ranks."""
 
-    def _select(self, _targets: Targets) -> Idset:
-        return self.ranks
+    values: tuple[str, ...]
+    """Idsets (RFC 22)."""
+
+    def _select(self, targets: Targets) -> Idset:
+        end, ranks = targets.ranks.bits.bit_length(), Idset()
+        for value in self.values:
+            ranks |= Idset.parse_below(value, end)
+        return ranks
 
     def _to_json(self) -> dict[str, object]:
-        return {"ranks": [str(self.ranks)] if self.ranks else []}
+        return {"ranks": list(self.values)}
 
 
 @final
@@ -221,31 +231,22 @@ def _property(value: object) -> str:
 
 
 def _read_hostlist(values: list[object], _depth: int) -> Constraint:
-    hosts: list[str] = []
+    return Hosts(tuple(_each(values, _hostlist)))
 
-    def add(value: object) -> None:
-        hosts.extend(Hostlist.parse(value))
-        if len(hosts) > HOSTS_MAX:
-            raise FormatError(f"at most {HOSTS_MAX} hosts", value)
 
-    _each(values, add)
-    return Hosts(Hostlist.of(hosts))
+def _hostlist(value: object) -> str:
+    for _ in host_parts(value):
+        pass  # it is read only to find errors
+    return str(value)
 
 
 def _read_ranks(values: list[object], _depth: int) -> Constraint:
-    ranks = Idset()
-    size = 0
+    return Ranks(tuple(_each(values, _idset)))
 
-    def add(value: object) -> None:
-        nonlocal ranks, size  # unite at once: a list of wide sets would need much memory
-        more = Idset.parse(value)
-        size += _width(more)
-        if size > HOSTS_MAX:
-            raise FormatError("fewer wide sets of ranks", value)
-        ranks |= more
 
-    _each(values, add)
-    return Ranks(ranks)
+def _idset(value: object) -> str:
+    Idset.parse_below(value, 0)  # it is read only to find errors
+    return str(value)
 
 
 def _read_not(values: list[object], depth: int) -> Constraint:
@@ -264,45 +265,7 @@ def _read_or(values: list[object], depth: int) -> Constraint:
 
 
 def _operands(values: list[object], depth: int) -> tuple[Constraint, ...]:
-    """Parse the operands of `and` or `or`, at most HOSTS_MAX hosts in total.
-
-    A host list of a few characters can stand for HOSTS_MAX hosts. Without this limit, thousands of
-    such lists in one jobspec would block the parsing process.
-    """
-    size = 0
-
-    def read(value: object) -> Constraint:
-        nonlocal size
-        operand = _parse(value, depth)
-        size += _size_of(operand)
-        if size > HOSTS_MAX:
-            what = (
-                f"at most {HOSTS_MAX} hosts in total, where an operator counts as {OPERATOR_HOSTS}"
-            )
-            raise FormatError(what, Words("more"))
-        return operand
-
-    return tuple(_each(values, read))
-
-
-def _width(ranks: Idset) -> int:
-    """Return the size of a set in hosts: a bit set costs memory by its highest rank."""
-    return ranks.bits.bit_length() >> 10
-
-
-def _size_of(constraint: Constraint) -> int:
-    """Return the size in hosts; each operator adds OPERATOR_HOSTS."""
-    match constraint:
-        case Hosts(hosts):
-            return OPERATOR_HOSTS + len(hosts)
-        case Ranks(ranks):
-            return OPERATOR_HOSTS + _width(ranks)
-        case And(values) | Or(values):
-            return OPERATOR_HOSTS + sum(map(_size_of, values))
-        case Not(value) if value is not None:
-            return OPERATOR_HOSTS + _size_of(value)
-        case _:
-            return OPERATOR_HOSTS
+    return tuple(_each(values, lambda value: _parse(value, depth)))
 
 
 _READERS: Final[dict[str, Callable[[list[object], int], Constraint]]] = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, final, overload
+from typing import Final, NamedTuple, final, overload
 
 from flux_trio.formats.errors import FormatError
 
@@ -23,6 +23,49 @@ _DIGITS_MAX = 18  # of an id; more digits at the end of a host name are part of 
 _NAME = r"[!-+\--Z\\^-~]"  # printable ASCII other than blank , [ ]
 _EXPRESSION = re.compile(rf"({_NAME}*)(?:\[([0-9,\-]*)\]({_NAME}*))?(?:,|\Z)")
 _NAMES = re.compile(rf"(?:{_NAME}+\n)*")
+
+
+class HostRange(NamedTuple):
+    """The hosts `prefix`, id, `suffix` for the ids from `first` to `last`."""
+
+    prefix: str
+    first: int
+    last: int
+    width: int
+    """Digits of an id at least: shorter ones get leading zeros; 1 without leading zeros."""
+    suffix: str
+
+    @property
+    def nhosts(self) -> int:
+        return self.last - self.first + 1
+
+    def names(self) -> list[str]:
+        """Return the names of all `nhosts` hosts, which may be very many."""
+        prefix, suffix, run = self.prefix, self.suffix, range(self.first, self.last + 1)
+        ids = map(str, run) if self.width == 1 else [str(each).zfill(self.width) for each in run]
+        return f"{prefix}{f'{suffix},{prefix}'.join(ids)}{suffix}".split(",")  # faster than a loop
+
+
+def host_parts(text: object) -> Iterator[str | HostRange]:
+    """Yield the hosts of a hostlist as names and ranges; a part costs no more than its text.
+
+    FormatError.
+    """
+    if not isinstance(text, str):
+        raise FormatError(_HOSTLIST, text)
+    position = 0
+    while position < len(text):
+        match = _EXPRESSION.match(text, position)
+        if match is None:
+            raise FormatError(_HOSTLIST, text[position:])
+        prefix, idlist, suffix = match.groups()
+        if len(prefix) + len(suffix or "") > _NAME_CHARS_MAX:
+            raise FormatError(f"host names of at most {_NAME_CHARS_MAX} characters", match[0])
+        if idlist is not None:
+            yield from _ranges(prefix, idlist, suffix)
+        elif prefix:  # an empty expression adds no host
+            yield prefix
+        position = match.end()
 
 
 @final
@@ -51,17 +94,13 @@ class Hostlist(Sequence[str]):
         if "[" not in text:
             return cls.of([name for name in text.split(",") if name])
         hosts: list[str] = []
-        position = 0
-        while position < len(text):
-            match = _EXPRESSION.match(text, position)
-            if match is None:
-                raise FormatError(_HOSTLIST, text[position:])
-            prefix, idlist, suffix = match.groups()
-            if idlist is not None:
-                hosts += _expand(prefix, idlist, suffix, HOSTS_MAX - len(hosts))
-            elif prefix:  # an empty expression adds no host
-                hosts.append(prefix)
-            position = match.end()
+        for part in host_parts(text):
+            if isinstance(part, str):
+                hosts.append(part)
+            elif part.nhosts > HOSTS_MAX - len(hosts):
+                raise FormatError(f"at most {HOSTS_MAX} hosts", text)
+            else:
+                hosts += part.names()
         return _checked(tuple(hosts))
 
     @overload
@@ -108,26 +147,20 @@ def _checked(hosts: tuple[str, ...]) -> Hostlist:
     return _wrap(hosts)
 
 
-def _expand(prefix: str, idlist: str, suffix: str, room: int) -> list[str]:
-    """Return the hosts of `prefix[idlist]suffix`; FormatError if there are more than `room`."""
+def _ranges(prefix: str, idlist: str, suffix: str) -> Iterator[str | HostRange]:
+    """Yield the hosts of `prefix[idlist]suffix`."""
     whole = f"{prefix}[{idlist}]{suffix}"
-    if len(prefix) + len(suffix) > _NAME_CHARS_MAX:
-        raise FormatError(f"host names of at most {_NAME_CHARS_MAX} characters", whole)
-    ids: list[str] = []
     width = 0
     for element in idlist.split(","):
         first, dash, last = element.partition("-")
         own_width = _width(first, whole)
         width = width or own_width  # the first element's zeros apply to all (29.hostlist.8)
         pad = max(width, own_width)
-        if not dash:
-            ids.append(first.zfill(pad))
-            continue
-        run = _range(first, last, whole)
-        if len(run) > room - len(ids):
-            raise FormatError(f"at most {HOSTS_MAX} hosts", whole)
-        ids += map(str, run) if pad == 1 else [str(id_).zfill(pad) for id_ in run]
-    return f"{prefix}{f'{suffix},{prefix}'.join(ids)}{suffix}".split(",")  # faster than a loop
+        if dash:
+            run = _range(first, last, whole)
+            yield HostRange(prefix, run.start, run.stop - 1, pad, suffix)
+        else:
+            yield f"{prefix}{first.zfill(pad)}{suffix}"
 
 
 def _range(first: str, last: str, whole: str) -> range:

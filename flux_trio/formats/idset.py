@@ -55,15 +55,15 @@ class Idset:
     @classmethod
     def parse(cls, text: object) -> Idset:
         """Parse `text` strictly as RFC 22 requires; FormatError."""
-        edges = _edges(text)
-        if len(edges) == 1 and edges[0] < IDS_MAX:
-            return _wrap(1 << edges[0])
-        ids = [abs(edge) for edge in edges]
-        if not all(map(lt, ids, ids[1:])):
-            raise FormatError("an idset in ascending order, each id once", text)
-        if ids and ids[-1] >= IDS_MAX:
-            raise FormatError(_BOUND, text)
-        return _wrap(_bits_of(ids) if ids == edges else _bits_of_ranges(edges))
+        return _wrap(_bits_of_edges(_checked_edges(text)))
+
+    @classmethod
+    def parse_below(cls, text: object, end: int) -> Idset:
+        """Parse `text` as `parse` does, and leave out the ids from `end` on.
+
+        A set takes memory by its greatest id, however short its text is.
+        """
+        return _wrap(_bits_of_edges(_cut(_checked_edges(text), end)))
 
     @property
     def bits(self) -> int:
@@ -158,6 +158,34 @@ def _edges(text: object) -> list[int]:
         return _decode(f"[{inner.replace('-', ',-')}]")
     except msgspec.DecodeError:
         raise FormatError(_IDSET, text) from None
+
+
+def _checked_edges(text: object) -> list[int]:
+    """Return the edges of an idset string, which ascend and are below `IDS_MAX`."""
+    edges = _edges(text)
+    if len(edges) == 1 and edges[0] < IDS_MAX:
+        return edges
+    ids = [abs(edge) for edge in edges]
+    if not all(map(lt, ids, ids[1:])):
+        raise FormatError("an idset in ascending order, each id once", text)
+    if ids and ids[-1] >= IDS_MAX:
+        raise FormatError(_BOUND, text)
+    return edges
+
+
+def _cut(edges: list[int], end: int) -> list[int]:
+    """Return the edges below `end`; a range that goes further ends before it."""
+    kept = [edge for edge in edges if abs(edge) < end]
+    following = edges[len(kept) : len(kept) + 1]
+    if following and following[0] < 0 and kept and kept[-1] < end - 1:
+        kept.append(1 - end)
+    return kept
+
+
+def _bits_of_edges(edges: list[int]) -> int:
+    if len(edges) == 1:
+        return 1 << edges[0]
+    return _bits_of_ranges(edges) if min(edges, default=0) < 0 else _bits_of(edges)
 
 
 def _bits_of_ranges(edges: list[int]) -> int:

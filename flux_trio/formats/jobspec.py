@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Final
 
 from flux_trio.formats.constraint import Constraint
@@ -24,6 +23,7 @@ from flux_trio.formats.jobspec_resources import (
     read_resources_v1,
 )
 from flux_trio.formats.jobspec_tasks import Task, read_tasks_general, read_tasks_v1
+from flux_trio.formats.short_texts import cached_for_short
 
 VERSION: Final = 1
 SLOT_LABEL: Final = "task"  # the label that flux submit writes
@@ -190,18 +190,19 @@ class Jobspec:
         return apply_update(self.json, "attributes.system", system)
 
 
-CACHED_BYTES_MAX: Final = 1 << 14  # of the text of a jobspec that is kept as it was parsed
-
-
 def parse_jobspec(text: bytes) -> Jobspec:
     """Parse version 1 as `Jobspec.parse`; the last few texts are not parsed again.
 
     Many jobs that are submitted together have equal jobspecs.
     """
-    return _parse_cached(text) if len(text) <= CACHED_BYTES_MAX else Jobspec.parse(text)
+    return _parse_cached(text)
 
 
-_parse_cached = lru_cache(maxsize=16)(Jobspec.parse)
+def _parse(text: bytes) -> Jobspec:
+    return Jobspec.parse(text)
+
+
+_parse_cached = cached_for_short(_parse, maxsize=16)
 
 
 def value_at(json: object, path: str) -> object:

@@ -15,6 +15,7 @@ from flux_trio.formats.fields import (
     get_str,
     only_keys,
 )
+from flux_trio.formats.jobspec_cost import check_costs
 
 
 def read_attributes(attributes: Object, *, v1: bool) -> Constraint | None:
@@ -31,6 +32,7 @@ def read_attributes(attributes: Object, *, v1: bool) -> Constraint | None:
     try:
         if v1:
             get_seconds(system, "duration")
+        check_costs(system)
         for key in system:
             if key in _CHECKS:
                 _CHECKS[key](system, key)

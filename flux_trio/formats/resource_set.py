@@ -15,7 +15,8 @@ import msgspec
 
 from flux_trio.formats import resource_json, resource_ops
 from flux_trio.formats.errors import FormatError
-from flux_trio.formats.hostlist import Hostlist
+from flux_trio.formats.host_index import HostIndex
+from flux_trio.formats.hostlist import Hostlist, HostRange
 from flux_trio.formats.idset import Idset
 from flux_trio.formats.meanings import Time
 from flux_trio.formats.resource_ops import Group, Groups
@@ -174,6 +175,11 @@ class ResourceSet:
         """Return the ranks with the literal property `name`; empty if no rank has it."""
         return self.properties.get(name, _NONE)
 
+    @property
+    def targets(self) -> IndexedTargets:
+        """Return the execution targets for constraints (RFC 31); a new index on each access."""
+        return IndexedTargets(self)
+
     # Set operations
 
     def union(self, other: ResourceSet) -> ResourceSet:
@@ -290,6 +296,23 @@ class ResourceSet:
         except (KeyError, IndexError):
             expected = Hostlist.of(self.hostnames)
             raise ValueError(f"expected the hosts {expected} in any order") from None
+
+
+class IndexedTargets:
+    """The execution targets of a resource set, for any number of constraints."""
+
+    def __init__(self, resources: ResourceSet) -> None:
+        self.ranks = resources.ranks
+        self._properties = resources.properties
+        self._index = HostIndex(resources.hosts)
+
+    def ranks_with_property(self, name: str) -> Idset:
+        """Return the ranks with the literal property `name`; empty if no rank has it."""
+        return self._properties.get(name, _NONE)
+
+    def ranks_of_hosts(self, hosts: Iterable[str | HostRange]) -> Idset:
+        """Return the ranks of the hosts; unknown hosts are ignored."""
+        return Idset.from_bits(self._index.ranks(hosts))
 
 
 _parsed: WeakValueDictionary[str, ResourceSet] = WeakValueDictionary()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import copy
-import functools
 from typing import Any, Final
 
 import msgspec
 
-from flux_trio.formats import Event, Jobspec, format_fluid
+from flux_trio.formats import Event, Jobspec, cached_for_short, format_fluid
 from flux_trio.jobtap.plain import read_only
 from flux_trio.protocols import AskHook, JobState, JobView
 
@@ -131,9 +130,11 @@ class JobValue(msgspec.Struct, frozen=True, eq=False):
         return copy.deepcopy(args) if isinstance(args, Event) else None
 
 
-@functools.lru_cache(maxsize=_JOBSPECS_KEPT)
-def _parse(jobspec: bytes) -> Jobspec:
+def _read(jobspec: bytes) -> Jobspec:
     return read_only(Jobspec.parse_general(jobspec))
+
+
+_parse = cached_for_short(_read, maxsize=_JOBSPECS_KEPT)
 
 
 def _result_of(view: JobView) -> str | None:

@@ -11,13 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import reduce
 from operator import or_
-from typing import Protocol
+from typing import Final, Protocol
 
-from flux_trio.formats import Constraint, Group, Idset, ResourceSet
+from flux_trio.formats import Constraint, Group, Idset, IndexedTargets, ResourceSet
 from flux_trio.policies.bits import lowest_cached
 from flux_trio.policies.free_index import FULL, Counts, FreeIndex, counts_of
 from flux_trio.policies.placement import Row, pick, pick_with_preference, rows_of, units_in
 from flux_trio.policies.shape import NOTHING, Allocation, Children, Shape
+
+CANDIDATES_BYTES_MAX: Final = 64 << 20
+"""Bytes of the ranks that satisfy constraints, beyond which the oldest are found again."""
+
+_ENTRY_BYTES: Final = 128  # of a constraint that is kept, beside its ranks
 
 
 class PoolError(Exception):
@@ -54,7 +59,7 @@ class Pool:
         self._ranks = 0
         self._up = 0
         self._index = FreeIndex()
-        self._candidates: dict[Constraint, int] = {}  # found once for each inventory
+        self._candidates = _Candidates(None)
 
     def __getstate__(self) -> tuple[ResourceSet | None, int]:
         return self.inventory, self._up
@@ -157,7 +162,7 @@ class Pool:
         self.inventory = inventory
         self.hosts = inventory.hosts if inventory else {}
         self._ranks = inventory.ranks.bits if inventory else 0
-        self._candidates = {}
+        self._candidates = _Candidates(inventory)
 
     def _known(self, ranks: int) -> list[tuple[int, Children, Children]]:
         """Split `ranks` into (ranks, total, free); a new rank is added with nothing in it."""
@@ -184,10 +189,7 @@ class Pool:
         """Return the ranks that satisfy `constraint`, up or down, as a bit set."""
         if constraint is None or self.inventory is None:
             return self._ranks
-        ranks = self._candidates.get(constraint)
-        if ranks is None:
-            ranks = self._candidates[constraint] = constraint.select(self.inventory).bits
-        return ranks
+        return self._candidates.of(constraint)
 
     def find(self, shape: Shape) -> Allocation | None:
         """Return where `shape` fits now, without taking it; None if it does not fit."""
@@ -285,6 +287,28 @@ class Pool:
     def _move(self, moves: list[tuple[int, Children, Children]]) -> None:
         for ranks, free, now_free in moves:
             self._index.move(ranks, free, now_free)
+
+
+class _Candidates:
+    """The ranks of an inventory that satisfy constraints; as many are kept as have room."""
+
+    def __init__(self, inventory: ResourceSet | None) -> None:
+        self._inventory = inventory
+        self._targets: IndexedTargets | None = None  # made for the first constraint
+        self._ranks: dict[Constraint, int] = {}  # the oldest first
+        size = _ENTRY_BYTES + (inventory.ranks.bits.bit_length() // 8 if inventory else 0)
+        self._most = CANDIDATES_BYTES_MAX // size
+
+    def of(self, constraint: Constraint) -> int:
+        ranks = self._ranks.get(constraint)
+        if ranks is None:
+            if self._targets is None:
+                assert self._inventory is not None, "constraints of a pool without an inventory"
+                self._targets = self._inventory.targets
+            if len(self._ranks) >= self._most:
+                del self._ranks[next(iter(self._ranks))]
+            ranks = self._ranks[constraint] = constraint.select(self._targets).bits
+        return ranks
 
 
 def _plus(a: Children, b: Children) -> Children:

@@ -102,7 +102,7 @@ def _run(asked: Asked, depth: Depth | None) -> tuple[Ran, Depth]:
 def _simulated(config: Config, policy: PolicyName) -> Config:
     """Return the configuration of a run: no processes, and no limits of users."""
     no_limits = UserLimitsConfig(
-        jobs=0, jobspec_bytes=0
+        jobs=0, jobspec_bytes=0, jobspec_cost=0
     )  # the jobs of a log passed the limits of their own site
     return msgspec.structs.replace(
         config,

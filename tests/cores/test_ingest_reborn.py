@@ -64,7 +64,7 @@ class Reborn(RuleBasedStateMachine):
             case topics.JOB_SUBMIT_ROOM:
                 assert request.payload is not None
                 full = st.sampled_from([None, "too many"])
-                return {"refusals": [data.draw(full) for _ in request.payload["sizes"]]}
+                return {"refusals": [data.draw(full) for _ in request.payload["jobspecs"]]}
             case topics.JOB_SUBMIT:
                 assert request.payload is not None
                 refused = [job["id"] for job in request.payload["jobs"] if data.draw(st.booleans())]

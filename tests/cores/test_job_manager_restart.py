@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from flux_trio.config import Config, JobManagerConfig, UserLimitsConfig
@@ -11,10 +12,10 @@ from flux_trio.cores.job_index import active_key, submit_op
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.cores.turns import Exit
 from flux_trio.formats import format_eventlog
-from flux_trio.messages import Errno, Response
+from flux_trio.messages import Errno, Response, topics
 from flux_trio.protocols import VALIDATE, HookAnswer, JobState
 from flux_trio.services.at_once import PluginTurns
-from tests.support.asking import GUEST_USERID, asked
+from tests.support.asking import GUEST_USERID, OWNER_USERID, asked
 from tests.support.eventlogs import event
 from tests.support.instant_kvs import InstantKvs
 from tests.support.manager_script import (
@@ -330,3 +331,55 @@ def test_old_eventlog_without_a_version_is_taken(m: ManagerScript) -> None:
     old = [event("submit", userid=1, urgency=16, flags=0), *m.log(1)[1:]]
     m.kvs.commit(["put", f"{key(1)}.eventlog", format_eventlog(old)])
     assert m.restarted(peers=True).last("sched.alloc").payload["id"] == 1
+
+
+def stored(m: ManagerScript, jobid: int, constraints: Any) -> None:
+    """Change what is stored of a job's jobspec, as an earlier version may have accepted it."""
+    place = f"{key(jobid)}.jobspec"
+    jobspec = msgspec.json.decode(m.kvs.value(place) or "")
+    jobspec["attributes"]["system"]["constraints"] = constraints
+    m.kvs.commit(["put", place, msgspec.json.encode(jobspec).decode()])
+
+
+def test_pending_jobs_whose_jobspecs_cost_too_much_end_with_an_exception_at_a_start() -> None:
+    m = ManagerScript(peers=True)
+    m.running(1)
+    m.submit(2)
+    m.submit(3, userid=GUEST_USERID)
+    for jobid in (1, 2, 3):
+        stored(m, jobid, {"or": [{}] * 20_000})
+    again = m.restarted(peers=True)
+    assert again.state(1) == JobState.RUN  # it has its resources
+    for jobid in (2, 3):
+        assert again.state(jobid) == JobState.INACTIVE
+        exception = again.context(jobid, "exception")
+        assert exception["type"] == "jobspec"
+        assert exception["note"] == (
+            "attributes.system.constraints: expected a cost of at most 1048576, got 1280194"
+        )
+    assert not [each for each in again.messages if each.topic == topics.SCHED_ALLOC]
+
+
+def test_pending_jobs_of_a_guest_beyond_its_cost_end_at_a_start_and_the_oldest_stay() -> None:
+    m = ManagerScript(peers=True)
+    m.submit(1, userid=OWNER_USERID)
+    for jobid in (2, 3, 4):
+        m.submit(jobid, userid=GUEST_USERID)
+    for jobid in (1, 2, 3, 4):
+        stored(m, jobid, {"properties": ["ssd"]})  # 4 values and keys: 64 each, and 13 characters
+    limits = UserLimitsConfig(jobspec_cost=600)
+    again = m.restarted(peers=True, config=Config(job_manager=JobManagerConfig(user_limits=limits)))
+    states = [again.state(jobid) for jobid in (1, 2, 3, 4)]
+    assert states == [JobState.SCHED, JobState.SCHED, JobState.SCHED, JobState.INACTIVE]
+
+
+def test_stored_jobspec_that_is_no_json_is_set_aside(m: ManagerScript) -> None:
+    m.submit(1)
+    m.submit(2)
+    m.kvs.commit(["put", f"{key(1)}.jobspec", "[1]"])
+    again = m.restarted(peers=True)
+    assert again.state(2) == JobState.SCHED
+    assert again.core.get(1) is None
+    reason = f"{key(1)}.jobspec: expected an object, got [1]"
+    aside = key(1).replace("job.", "job-lost+found.", 1)
+    assert again.kvs.value(f"{aside}.reason") == reason

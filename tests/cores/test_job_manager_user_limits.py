@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 
 from flux_trio.config import Config, JobManagerConfig, UserLimitsConfig
+from flux_trio.cores.job_manager.jobs import ledger
 from flux_trio.cores.job_manager.requests.user_limits import NOTE_BYTES_MAX, UPDATE_KEY_CHARS_MAX
 from flux_trio.formats import format_eventlog
 from flux_trio.messages import Errno, Request, Response, topics
@@ -63,6 +65,34 @@ def test_bytes_of_the_jobspecs_of_a_guest_are_bounded() -> None:
     assert "exceed user-limits.jobspec-bytes, 4000" in refusal
     m.raise_(2)
     assert refusals(m, 4, GUEST_USERID, **big) == []
+
+
+def test_costs_of_the_jobspecs_of_a_guest_are_bounded() -> None:
+    m = script(jobspec_cost=1000)
+    wanted = {"attributes": {"system.constraints": {"properties": ["ssd", "gpu"]}}}
+    assert [refusals(m, jobid, GUEST_USERID, **wanted) for jobid in (2, 3)] == [[], []]
+    assert refusals(m, 4, GUEST_USERID, **wanted) == [
+        f"attributes.system.constraints costs 336: the jobspecs of the active jobs of user "
+        f"{GUEST_USERID} cost 672, and with this one they exceed user-limits.jobspec-cost, 1000"
+    ]
+    assert refusals(m, 5, GUEST_USERID) == []  # it costs nothing
+    assert refusals(m, 6, GUEST_USERID + 1, **wanted) == []
+    assert [refusals(m, 10 + n, OWNER_USERID, **wanted) for n in range(5)] == [[]] * 5
+    m.raise_(2)
+    assert refusals(m, 7, GUEST_USERID, **wanted) == []
+
+
+def test_jobspecs_of_inactive_jobs_are_forgotten_before_they_take_much_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ledger, "RECENT_BYTES_MAX", 50_000)
+    m = script()
+    for jobid in range(10, 20):
+        noise = "".join(map(chr, random.Random(jobid).choices(range(33, 127), k=10_000)))
+        assert refusals(m, jobid, GUEST_USERID, attributes={"system.note": noise}) == []
+        m.raise_(jobid)
+    known = [jobid for jobid in range(10, 20) if m.core.get(jobid) is not None]
+    assert known == [16, 17, 18, 19]
 
 
 def test_events_that_users_ask_for_are_bounded_in_bytes_for_each_job() -> None:
@@ -167,7 +197,8 @@ def test_a_key_of_an_update_is_bounded() -> None:
 
 def test_room_is_told_for_several_jobs_as_if_they_were_submitted_in_order() -> None:
     m = script(jobs=2)
-    request = asked(topics.JOB_SUBMIT_ROOM, {"userid": GUEST_USERID, "sizes": [10, 10]})
+    two = [{"size": 10, "costs": {}}] * 2
+    request = asked(topics.JOB_SUBMIT_ROOM, {"userid": GUEST_USERID, "jobspecs": two})
     _, payload = answer(m, request)
     first, second = payload["refusals"]
     assert first is None

@@ -149,3 +149,15 @@ def test_sets_are_values() -> None:
 def test_brackets_are_left_out_where_they_say_nothing() -> None:
     assert Idset.parse("[7]").brackets() == "7"
     assert Idset.parse("7-8").brackets() == "[7-8]"
+
+
+@given(ids, st.integers(0, 2100))
+def test_ids_from_an_end_on_are_left_out(ids: set[int], end: int) -> None:
+    text = str(Idset.of(ids))
+    assert Idset.parse_below(text, end) == Idset.of(id_ for id_ in ids if id_ < end)
+
+
+def test_ids_that_are_left_out_are_checked() -> None:
+    for text in ("0,4194304", "3-1", "1,1", "x"):
+        with pytest.raises(FormatError):
+            Idset.parse_below(text, 0)

@@ -9,7 +9,6 @@ submitted again. Left out: signatures (RFC 15); the broker guarantees the userid
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, Final, Literal, Never, TypeAlias, assert_never
 
 import msgspec
@@ -36,6 +35,8 @@ from flux_trio.formats import (
     FluidGenerator,
     FormatError,
     Jobspec,
+    cached_for_short,
+    costs_of,
     format_event,
     job_key,
     timestamp_of,
@@ -71,8 +72,6 @@ BATCH_JOBS_MAX = 1024
 UNHEARD_MS_MAX = 60_000
 
 AGAIN_S: Final = 1.0  # before a batch is submitted again to a job manager whose inbox is full
-
-CACHED_BYTES_MAX: Final = 1 << 14  # of a jobspec whose check is cached by its text
 
 UNDECIDED: Final = (Errno.ENOSYS, Errno.EAGAIN)
 """Errors of the broker: the job manager has ended, or its inbox is full; it has not answered."""
@@ -254,8 +253,8 @@ class IngestCore(CorePart, Core[IngestTimer, Never, Never]):
         """Ask about submissions of users who have met a limit, before they are stored."""
         unchecked, self._unchecked = self._unchecked, {}
         for userid, requests in unchecked.items():
-            sizes = [_limited_bytes(request) for request in requests]
-            payload = submission.ROOM_WANTED.write(submission.RoomWanted(userid, sizes))
+            demands = [_demand(request) for request in requests]
+            payload = submission.ROOM_WANTED.write(submission.RoomWanted(userid, demands))
             call = RoomAsked(userid, requests)
             self._outbox.ask(topics.JOB_SUBMIT_ROOM, payload, call)
 
@@ -384,10 +383,7 @@ def _read(request: Request) -> tuple[submission.Submit, bytes]:
         _check_guest(new)
     try:
         text = _as_json(new.jobspec)
-        if len(text) <= CACHED_BYTES_MAX:
-            _check_jobspec_cached(text)
-        else:
-            _check_jobspec(text)
+        _check_jobspec_cached(text)
     except (FormatError, UnfitError) as error:
         raise FluxError(Errno.EINVAL, str(error)) from None
     return new, text
@@ -402,10 +398,11 @@ def _as_json(jobspec: dict[str, Any]) -> bytes:
         raise
 
 
-def _limited_bytes(request: Request) -> int:
-    """Return the bytes that count for the user's limit: the jobspec without the environment."""
-    new = submission.SUBMIT.read(request)
-    return len(msgspec.json.encode(Jobspec.parse(new.jobspec).without_environment()))
+def _demand(request: Request) -> submission.Demand:
+    """Return what counts for the user's limits."""
+    jobspec = Jobspec.parse(submission.SUBMIT.read(request).jobspec)
+    size = len(msgspec.json.encode(jobspec.without_environment()))
+    return submission.Demand(size, costs_of(jobspec.system))
 
 
 def _check_guest(new: submission.Submit) -> None:
@@ -431,4 +428,5 @@ def _check_jobspec(text: bytes) -> None:
             raise FormatError(f"at most {most} bytes", value, where)
 
 
-_check_jobspec_cached = lru_cache(maxsize=16)(_check_jobspec)  # jobspecs of a batch are often equal
+# jobspecs of a batch are often equal
+_check_jobspec_cached = cached_for_short(_check_jobspec, maxsize=16)

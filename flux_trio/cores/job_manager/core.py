@@ -256,7 +256,7 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
         for job in resumed:
             parts.scheduler.resumed(job)
             parts.exec.resumed(job)
-        parts.plugin_replays.present_resumed(resumed)
+        parts.plugin_replays.present_resumed(resumed, parts.limits.beyond_cost(resumed))
 
     def _go_on(self) -> None:
         """Go on with the active jobs, then with the inputs that waited: plugins know all jobs."""

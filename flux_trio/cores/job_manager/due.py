@@ -66,7 +66,7 @@ class Due(Part):
         job.introduced = False  # plugins hear no more of it
         self._hooks.notify(INACTIVE_ADD, job)
         self._hooks.notify(DESTROY, job)
-        if (oldest := self._ledger.forget_oldest()) is not None:
+        while (oldest := self._ledger.forget_oldest()) is not None:
             self.forgotten(oldest)
 
     def forgotten(self, job: ActiveJob) -> None:

@@ -10,11 +10,13 @@ from typing import Any, Final
 import msgspec
 
 from flux_trio.editions.rfc27 import Alloc
-from flux_trio.formats import FormatError, Jobspec, Wanted
+from flux_trio.formats import FormatError, Jobspec, Wanted, cost_of
 from flux_trio.policies import Job, Shape
 
-SHAPES_MAX: Final = 10_000
-"""Different shapes that are kept. At this number all are dropped; waiting jobs keep theirs."""
+SHAPES_COST_MAX: Final = 32 << 20
+"""What the shapes that are kept may cost. Beyond it all are dropped; waiting jobs keep theirs."""
+
+_SHAPE_COST: Final = 512  # of a shape without a constraint
 
 
 class Shapes:
@@ -26,6 +28,7 @@ class Shapes:
     def __init__(self, parents: Mapping[str, str]) -> None:
         self._parents = parents
         self._shapes: dict[bytes, Shape] = {}
+        self._cost = 0  # of `_shapes`
 
     def job(self, asked: Alloc) -> Job:
         """Return the request as a waiting job. Raises FormatError with the place in the jobspec."""
@@ -36,12 +39,17 @@ class Shapes:
         key = msgspec.json.encode((wanted.resources, wanted.constraints))
         shape = self._shapes.get(key)
         if shape is None:
-            if len(self._shapes) >= SHAPES_MAX:
-                self._shapes.clear()
-            shape = self._shapes[key] = _shape_of(asked.jobspec)
+            shape = _shape_of(asked.jobspec)
+            self._keep(key, shape, _SHAPE_COST + len(key) + cost_of(wanted.constraints))
         duration = wanted.duration or math.inf  # 0 means no limit (RFC 25)
         queue = sys.intern(self._parents.get(wanted.queue, wanted.queue))
         return Job(asked.id, shape, duration, asked.priority, asked.t_submit, queue)
+
+    def _keep(self, key: bytes, shape: Shape, cost: int) -> None:
+        if self._cost + cost > SHAPES_COST_MAX:
+            self._shapes, self._cost = {}, 0
+        self._shapes[key] = shape
+        self._cost += cost
 
 
 def _shape_of(jobspec: dict[str, Any]) -> Shape:

@@ -33,6 +33,7 @@ from flux_trio.cores.job_manager.scheduler.priorities import Priorities
 from flux_trio.cores.state import Part
 from flux_trio.formats.meanings import JobId
 from flux_trio.protocols import (
+    PENDING,
     JobEvent,
     JobState,
     PluginReplayed,
@@ -54,6 +55,8 @@ class PluginReplays(Part):
     """The jobs that were read back, the oldest first, until all of them have been presented."""
     presented_early: set[JobId]
     """Those of them that every plugin has seen."""
+    too_costly: dict[JobId, str]
+    """Jobs that were read back and shall not go on, since their jobspecs cost too much: why."""
     open: dict[int, Arrival]
     last_arrival: int
 
@@ -78,14 +81,16 @@ class PluginReplays(Part):
         self._sweeps = sweeps
         self.resuming = []
         self.presented_early = set()
+        self.too_costly = {}
         self.open = {}
         self.last_arrival = 0
 
     # --- jobs
 
-    def present_resumed(self, jobs: list[ActiveJob]) -> None:
+    def present_resumed(self, jobs: list[ActiveJob], too_costly: dict[JobId, str]) -> None:
         """Present the jobs that were read back. Jobs in NEW are presented when they go on."""
         self.resuming = jobs
+        self.too_costly = too_costly
         for job in jobs:
             if job.state != JobState.NEW:
                 self._orphans.note(job)
@@ -104,14 +109,17 @@ class PluginReplays(Part):
         presented, self.presented_early = self.presented_early, set()
         for job in jobs:
             if job.state == JobState.NEW:
-                self._submission.revalidate(job)
+                self._submission.revalidate(job, self.too_costly.pop(job.id, None))
             elif job.id in presented:
                 self._hooks.when_free(job, GoOn())
 
     def go_on(self, job: ActiveJob) -> None:
         """Go on where the job was; ask its state's hook again if the answer may be lost."""
         self._ledger.dirty[job.id] = job
-        if job.state == JobState.SCHED:
+        note = self.too_costly.pop(job.id, None)
+        if note is not None and job.state & PENDING:
+            self._ledger.raise_exception(job, "jobspec", 0, note)
+        elif job.state == JobState.SCHED:
             self._ledger.log(job, JobEvent.FLUX_RESTART)
         elif _is_to_be_asked(job):
             self._hooks.ask_state(job, None, None)

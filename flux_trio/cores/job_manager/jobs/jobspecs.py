@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import zlib
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ import msgspec
 
 from flux_trio.cores.job_index import name_mark
 from flux_trio.cores.state import Part
+from flux_trio.formats import COSTING, SHORT_MAX, cached_for_short, costs_of
 
 _WINDOW_BITS: Final = -13  # 8 kB, about two jobspecs; negative: without a header
 _MEMORY_LEVEL: Final = 4
@@ -47,11 +49,17 @@ class KeptJobspec(msgspec.Struct, frozen=True, gc=False):
     like: Whole
     packed: bytes  # the mark of its name, then the difference from `like`, if there is one
     queue: str | None  # the queue in it
+    cost: int  # while its job is active: see `formats.jobspec_cost`
 
     @property
     def name(self) -> int:
         """Return the mark of its name: see `job_index`."""
         return int.from_bytes(self.packed[:_MARK_BYTES], "big")
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes that it keeps, with those that it may share with other jobspecs."""
+        return len(self.like.text) + len(self.packed)
 
     @property
     def text(self) -> bytes:
@@ -71,22 +79,35 @@ class Jobspecs(Part):
 
     def __init__(self) -> None:
         self.like = {}
-        self.keep = lru_cache(maxsize=SHARED_MAX)(self._keep)  # derived: equal ones are one object
+        self._shared = lru_cache(maxsize=SHARED_MAX)(self._keep)  # derived: equal ones, one object
+
+    def keep(self, userid: int, jobspec: bytes) -> KeptJobspec:
+        """Keep `jobspec`, JSON, of a job of the user; short ones that are equal are one object."""
+        is_short = len(jobspec) <= SHORT_MAX
+        return self._shared(userid, jobspec) if is_short else self._keep(userid, jobspec)
 
     def _keep(self, userid: int, jobspec: bytes) -> KeptJobspec:
-        """Keep `jobspec`, JSON, of a job of the user."""
-        queue, mark = _queue_in(jobspec), name_mark(jobspec).to_bytes(_MARK_BYTES, "big")
+        (queue, cost), mark = _read(jobspec), name_mark(jobspec).to_bytes(_MARK_BYTES, "big")
         like = self.like.get(userid)
         if like is not None:
             difference = _difference(jobspec, like.text) if jobspec != like.text else b""
             if len(difference) * GAIN_MIN <= len(jobspec):
-                return KeptJobspec(like, mark + difference, queue)
+                return KeptJobspec(like, mark + difference, queue, cost)
         like = self.like[userid] = Whole(jobspec)
-        return KeptJobspec(like, mark, queue)
+        return KeptJobspec(like, mark, queue, cost)
+
+
+def system_of(jobspec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `attributes.system`; empty for an invalid jobspec, which ingest refuses."""
+    attributes = jobspec.get("attributes")
+    system = attributes.get("system") if isinstance(attributes, dict) else None
+    return system if isinstance(system, dict) else {}
 
 
 class _System(msgspec.Struct, frozen=True):
     queue: str | None = None
+    constraints: Any = None
+    dependencies: Any = None
 
 
 class _Attributes(msgspec.Struct, frozen=True):
@@ -97,13 +118,15 @@ class _Jobspec(msgspec.Struct):
     attributes: _Attributes = _Attributes()
 
 
-def _queue_in(jobspec: bytes) -> str | None:
-    """Return the queue; None also for an invalid jobspec, which ingest refuses."""
+def _read(jobspec: bytes) -> tuple[str | None, int]:
+    """Return the queue and the cost; None and 0 for an invalid jobspec, which ingest refuses."""
     try:
-        queue = msgspec.json.decode(jobspec, type=_Jobspec).attributes.system.queue
+        system = msgspec.json.decode(jobspec, type=_Jobspec).attributes.system
     except msgspec.MsgspecError:
-        return None
-    return None if queue is None else sys.intern(queue)
+        return None, 0
+    read = {key: value for key in COSTING if (value := getattr(system, key)) is not None}
+    cost = sum(costs_of(read).values()) if read else 0
+    return None if system.queue is None else sys.intern(system.queue), cost
 
 
 @lru_cache(maxsize=TEXTS_MAX)
@@ -111,9 +134,11 @@ def _applied(like: bytes, packed: bytes) -> bytes:
     return zlib.decompressobj(_WINDOW_BITS, like).decompress(packed[_MARK_BYTES:])
 
 
-@lru_cache(maxsize=TEXTS_MAX)
-def _decoded(text: bytes) -> dict[str, Any]:
+def _decode(text: bytes) -> dict[str, Any]:
     return msgspec.json.decode(text, type=dict[str, Any])
+
+
+_decoded = cached_for_short(_decode, maxsize=TEXTS_MAX)
 
 
 def _difference(jobspec: bytes, like: bytes) -> bytes:

@@ -55,6 +55,9 @@ MAX_JOBID_KEY: Final = "job-manager.max-jobid"
 RECENT_MAX: Final = 10_000
 """Inactive jobs that plugins may still look up."""
 
+RECENT_BYTES_MAX: Final = 64 << 20
+"""Bytes of their jobspecs, which no limit of a user counts any more."""
+
 
 EventListener = Callable[[ActiveJob, Event], None]
 
@@ -71,6 +74,7 @@ class Ledger(Commits):
     unheard: set[JobId]  # ids up to `last_stored` whose jobs ingest submits only now
     last_stored: JobId  # the greatest id from before this start
     recent: OrderedDict[JobId, ActiveJob]  # jobs that became inactive last; a dict seeks its oldest
+    recent_bytes: int  # of their jobspecs, at most
     max_jobid: JobId
     resumed: list[ActiveJob]  # jobs that were read back, until all are
     dirty: dict[JobId, ActiveJob]  # jobs for which an action may be due
@@ -85,15 +89,18 @@ class Ledger(Commits):
         self.jobs = {}
         self.tally = Tally()  # of `jobs`
         self.users = UserJobs(owner)  # of `jobs`
+        self.jobspec_costs = JobBytes()  # of `jobs`
         self.asked_bytes = JobBytes()  # of events that users requested
         self.posted_bytes = JobBytes()  # of events that plugins posted
         self.memo_bytes = JobBytes()  # of memos, as JSON
+        self._counted = (self.jobspec_costs, self.asked_bytes, self.posted_bytes, self.memo_bytes)
         self.running = {}
         self.jobspecs = Jobspecs()
         self.ninactive = 0
         self.unheard = set()
         self.last_stored = 0
         self.recent = OrderedDict()
+        self.recent_bytes = 0
         self.max_jobid = 0
         self.resumed = []
         self.dirty = {}
@@ -280,13 +287,15 @@ class Ledger(Commits):
             self.running[job.id] = job
         self.tally.came(job.queue, job.state)
         self.users.came(job.userid, job.id, job.kept_jobspec)
+        if cost := job.kept_jobspec.cost:
+            self.jobspec_costs.put(job.userid, job.id, cost)
         self._count_memos(job)
         self.max_jobid = max(self.max_jobid, job.id)
 
     def _remove(self, job: ActiveJob) -> None:
         del self.jobs[job.id]
         self.running.pop(job.id, None)
-        for counted in (self.asked_bytes, self.posted_bytes, self.memo_bytes):
+        for counted in self._counted:
             if job.id in counted.sizes:
                 counted.put(job.userid, job.id, 0)
         self.users.went(job.userid, job.id)
@@ -314,6 +323,7 @@ class Ledger(Commits):
         self._remove(job)
         self.ninactive += 1
         self.recent[job.id] = job
+        self.recent_bytes += job.kept_jobspec.nbytes
         self.over.append(ended(job, event.timestamp))
 
     def _raised(self, job: ActiveJob, event: Event) -> None:
@@ -331,13 +341,16 @@ class Ledger(Commits):
 
     def forget_oldest(self) -> ActiveJob | None:
         """Drop and return the oldest job of `recent`, if there are too many."""
-        if len(self.recent) <= RECENT_MAX:
+        if len(self.recent) <= RECENT_MAX and self.recent_bytes <= RECENT_BYTES_MAX:
             return None
-        return self.recent.popitem(last=False)[1]
+        return self.forget_inactive(next(iter(self.recent)))
 
     def forget_inactive(self, jobid: int) -> ActiveJob | None:
         """Drop a purged job; return it if plugins could still look it up."""
-        return self.recent.pop(jobid, None)
+        job = self.recent.pop(jobid, None)
+        if job is not None:
+            self.recent_bytes -= job.kept_jobspec.nbytes
+        return job
 
     # --- lookups of plugins and users
 

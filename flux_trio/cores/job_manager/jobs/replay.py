@@ -24,7 +24,7 @@ from flux_trio.cores.job_manager.calls import (
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob, ended
 from flux_trio.cores.job_manager.jobs.ledger import MAX_JOBID_KEY, Ledger
 from flux_trio.cores.job_manager.jobs.lost_found import LostAndFound
-from flux_trio.cores.job_manager.requests.submission import redacted_bytes
+from flux_trio.cores.job_manager.requests.submission import redacted_text
 from flux_trio.cores.kvs_calls import (
     cannot_read,
     count_below,
@@ -144,7 +144,12 @@ class Replay(Part):
         if jobspec is None:
             self._ledger.outbox.send(Exit(f"cannot read {job_key(jobid, 'jobspec')}: no such key"))
             return
-        kept = self._ledger.jobspecs.keep(job.userid, redacted_bytes(jobspec.encode()))
+        try:
+            kept = self._ledger.jobspecs.keep(job.userid, redacted_text(jobspec))
+        except FormatError as error:
+            jobspec_key = job_key(jobid, "jobspec")
+            self._lost_found.begin(jobid, jobspec_key, str(error.at(jobspec_key)))
+            return
         active = ActiveJob(job, kept)
         if not job.is_active:
             self._ledger.over.append(ended(active, events[-1].timestamp))

@@ -18,12 +18,14 @@ from flux_trio.cores.job_manager.hooks.hooks import Hooks
 from flux_trio.cores.job_manager.hooks.presenting import JobPresentation
 from flux_trio.cores.job_manager.hooks.waiting import Admit, Readmit
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
+from flux_trio.cores.job_manager.jobs.jobspecs import system_of
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.requests.admissions import Admission, Admissions, UserFound
 from flux_trio.cores.job_manager.requests.user_limits import UserLimits
 from flux_trio.cores.state import Part
 from flux_trio.editions import submission as payloads
 from flux_trio.editions.submission import NewJob
+from flux_trio.formats import costs_of, document
 from flux_trio.formats.meanings import JobId
 from flux_trio.messages import FluxError, Request, respond, topics, unanswered
 from flux_trio.protocols import (
@@ -111,12 +113,18 @@ class Submission(Part):
     def room(self, request: Request) -> None:
         """job-manager.submit-room: for each jobspec why there is no room, null if there is."""
         asked = payloads.ROOM_WANTED.read(request)
-        refusals = self._limits.refusals(asked.userid, asked.sizes)
+        refusals = self._limits.refusals(asked.userid, asked.jobspecs)
         self._ledger.answer_at_once(respond(request, payloads.ROOM.write(payloads.Room(refusals))))
 
-    def revalidate(self, job: ActiveJob) -> None:
-        """Validate a job again: its submission was not answered when the job manager stopped."""
-        self._decide(Again(job.id), job.userid, job.kept_jobspec.json)
+    def revalidate(self, job: ActiveJob, refusal: str | None) -> None:
+        """Validate a job again, or refuse it, if there is a reason already.
+
+        Its submission was not answered when the job manager stopped.
+        """
+        if refusal is None:
+            self._decide(Again(job.id), job.userid, job.kept_jobspec.json)
+        else:
+            self.decided_again(job, refusal)
 
     def _decide(self, candidate: Candidate, userid: int, jobspec: dict[str, Any]) -> None:
         admission = self._admissions.decide(candidate, userid, system_of(jobspec))
@@ -190,7 +198,8 @@ class Submission(Part):
             self._count(batch, (new.id, _in_use(new.id)))
             return
         jobspec = redacted(new.jobspec)
-        refusal = self._limits.refusal(new.userid, len(jobspec))
+        demand = payloads.Demand(len(jobspec), costs_of(system_of(new.jobspec)))
+        refusal = self._limits.refusal(new.userid, demand)
         if refusal is not None:
             self.batches[batch].full.add(new.userid)
             self._ledger.unstore(new.id)
@@ -244,13 +253,6 @@ def _was_used(jobid: int) -> str:
     return f"job id {jobid} was used before, by a job that was refused or purged"
 
 
-def system_of(jobspec: dict[str, Any]) -> dict[str, Any]:
-    """Return `attributes.system`; empty for an invalid jobspec, which ingest refuses."""
-    attributes = jobspec.get("attributes")
-    system = attributes.get("system") if isinstance(attributes, dict) else None
-    return system if isinstance(system, dict) else {}
-
-
 def redacted(jobspec: dict[str, Any]) -> bytes:
     """Return a jobspec as JSON, without the environment, which only shells need (RFC 27, Alloc)."""
     system = system_of(jobspec)
@@ -260,9 +262,9 @@ def redacted(jobspec: dict[str, Any]) -> bytes:
     return msgspec.json.encode(jobspec)
 
 
-def redacted_bytes(jobspec: bytes) -> bytes:
-    """Return the same for a jobspec that is JSON."""
-    return redacted(msgspec.json.decode(jobspec))
+def redacted_text(jobspec: str) -> bytes:
+    """Return the same for a jobspec that is stored. Raises FormatError if it is no JSON object."""
+    return redacted(document(jobspec.encode()))
 
 
 def submitted_in(messages: Iterable[Any]) -> set[int]:

@@ -1,4 +1,4 @@
-"""Limits of one user: active jobs, bytes of their jobspecs, bytes of events.
+"""Limits of one user: active jobs, bytes and cost of their jobspecs, bytes of events.
 
 `[job-manager.user-limits]` sets the limits. The instance owner may have any number of jobs, and
 twice the bytes of events, so that the owner can still log events of a job whose user is at the
@@ -7,17 +7,21 @@ limit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
+from flux_trio.cores.job_manager.jobs.jobspecs import system_of
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.queues.queues import Queues
 from flux_trio.cores.state import Part
+from flux_trio.editions.submission import Demand
+from flux_trio.formats import FormatError, check_costs, costs_of
+from flux_trio.formats.meanings import JobId
 from flux_trio.messages import Errno, FluxError, Request
-from flux_trio.protocols import JobEvent
+from flux_trio.protocols import PENDING, JobEvent, JobState
 
 NOTE_BYTES_MAX: Final = 4096  # of the note, or the type, of an exception
 UPDATE_KEY_CHARS_MAX: Final = 255  # of a key path, which is part of a hook's topic
@@ -32,31 +36,64 @@ class UserLimits(Part):
         self._ledger = ledger
         self._queues = queues
 
-    def refusal(self, userid: int, jobspec_bytes: int) -> str | None:
+    def refusal(self, userid: int, jobspec: Demand) -> str | None:
         """Return why the user may not have one more active job; None if there is room."""
-        return self.refusals(userid, [jobspec_bytes])[0]
+        return self.refusals(userid, [jobspec])[0]
 
-    def refusals(self, userid: int, sizes: Iterable[int]) -> list[str | None]:
+    def refusals(self, userid: int, jobspecs: Iterable[Demand]) -> list[str | None]:
         """Return the same for several jobs; each counts for the jobs after it."""
-        jobs, size = self._ledger.users.of(userid)
+        ledger = self._ledger
+        jobs, size = ledger.users.of(userid)
+        cost = 0 if userid == ledger.owner else ledger.jobspec_costs.of_user(userid)
         refusals = []
-        for jobspec_bytes in sizes:
-            refusal = self._refusal(userid, jobs, size, jobspec_bytes)
+        for jobspec in jobspecs:
+            refusal = self._refusal(userid, jobs, size, jobspec) or self._too_costly(
+                userid, cost, jobspec.costs
+            )
             refusals.append(refusal)
             if refusal is None:
-                jobs, size = jobs + 1, size + jobspec_bytes
+                jobs, size = jobs + 1, size + jobspec.size
+                cost += sum(jobspec.costs.values())
         return refusals
 
-    def _refusal(self, userid: int, jobs: int, size: int, jobspec_bytes: int) -> str | None:
+    def beyond_cost(self, jobs: Iterable[ActiveJob]) -> dict[JobId, str]:
+        """Return the jobs that were read back and whose jobspecs cost too much, and why.
+
+        An earlier version, or another configuration, has accepted them. The oldest jobs of a user
+        stay, and those that have resources.
+        """
+        before: dict[int, int] = {}
+        found = {}
+        for job in jobs:
+            if job.kept_jobspec.cost:
+                system, cost = system_of(job.kept_jobspec.json), before.get(job.userid, 0)
+                reason = _costly_key(system) or self._too_costly(job.userid, cost, costs_of(system))
+                if reason is not None and job.state & (JobState.NEW | PENDING):
+                    found[job.id] = reason
+                else:
+                    before[job.userid] = cost + job.kept_jobspec.cost
+        return found
+
+    def _refusal(self, userid: int, jobs: int, size: int, jobspec: Demand) -> str | None:
         limits = self._queues.config.job_manager.user_limits
         if limits.jobs and jobs >= limits.jobs:
             return f"user {userid} has {jobs} active jobs, the most that user-limits.jobs allows"
-        if limits.jobspec_bytes and size + jobspec_bytes > limits.jobspec_bytes:
+        if limits.jobspec_bytes and size + jobspec.size > limits.jobspec_bytes:
             return (
                 f"user {userid} has active jobs with {size} bytes of jobspecs: with this one they "
                 f"exceed user-limits.jobspec-bytes, {limits.jobspec_bytes}"
             )
         return None
+
+    def _too_costly(self, userid: int, before: int, costs: Mapping[str, int]) -> str | None:
+        most = self._queues.config.job_manager.user_limits.jobspec_cost
+        if not most or before + sum(costs.values()) <= most or userid == self._ledger.owner:
+            return None
+        keys = ", ".join(f"attributes.system.{key} costs {cost}" for key, cost in costs.items())
+        return (
+            f"{keys}: the jobspecs of the active jobs of user {userid} cost {before}, and with "
+            f"this one they exceed user-limits.jobspec-cost, {most}"
+        )
 
     def check_event(
         self, request: Request, job: ActiveJob, size: int, *, is_fatal: bool = False
@@ -112,6 +149,15 @@ class UserLimits(Part):
             )
             raise FluxError(Errno.ENOSPC, text)
         return size
+
+
+def _costly_key(system: dict[str, Any]) -> str | None:
+    """Return which key costs more than any jobspec may; None if there is no such key."""
+    try:
+        check_costs(system)
+    except FormatError as error:
+        return str(error.at("attributes.system"))
+    return None
 
 
 def check_note(kind: str, note: str) -> None:
