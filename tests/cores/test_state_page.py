@@ -1,4 +1,4 @@
-"""The examples of docs/reference/state.md say what happens."""
+"""The examples of docs/how-we-know/state.md say what happens."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tests.support import reborn
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "reference" / "state.md"
+PAGE = ROOT / "docs" / "how-we-know" / "state.md"
 
 
 def test_examples_of_the_page() -> None:

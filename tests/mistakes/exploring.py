@@ -25,7 +25,7 @@ from tests.mistakes.trying import NOT_REACHED, Target, Trial
 from tests.mistakes.worlds import PLAIN
 from tests.planter.findings import KEPT, ROOT, Finding, Findings
 
-PAGE: Final = ROOT / "docs" / "reference" / "mistakes-explored.md"
+PAGE: Final = ROOT / "docs" / "how-we-know" / "mistakes-explored.md"
 WORKER: Final = "tests.mistakes.searching"
 NAMES: Final = list(SMALL_WORLDS)
 PROGRAM: Final = Target("the program without a mutant", dict)

@@ -14,7 +14,7 @@ from tests.mistakes.survivors import WOULD_FIND
 from tests.mistakes.trying import NOT_REACHED
 from tests.planter.findings import ROOT, Finding, Findings
 
-PAGE: Final = ROOT / "docs" / "reference" / "mistakes-found.md"
+PAGE: Final = ROOT / "docs" / "how-we-know" / "mistakes-found.md"
 FOUND_MIN: Final = 0.95  # of the mistakes made by hand
 
 _HEAD: Final = """\

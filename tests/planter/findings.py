@@ -15,7 +15,7 @@ from tests.planter.mutants import Mutant
 
 ROOT: Final = Path(__file__).parents[2]
 KEPT: Final = ROOT / ".mutants"
-PAGE: Final = ROOT / "docs" / "reference" / "mutants.md"
+PAGE: Final = ROOT / "docs" / "how-we-know" / "mutants.md"
 """Lists the mutants that no behaviour can tell from the program."""
 NOTICED_MIN: Final = 0.98
 

@@ -2,7 +2,7 @@
 
 Left out is what decides nothing: the numbers of records and events, the texts for people, and the
 order of things that nobody compares. The matchtags of modules that live as long as the world are
-replaced by their places among all that are known of the same sender. `docs/reference/explore.md`
+replaced by their places among all that are known of the same sender. `docs/how-we-know/explore.md`
 says why two states with the same identity go on alike.
 """
 

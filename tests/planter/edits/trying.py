@@ -15,7 +15,7 @@ from tests.planter.findings import ROOT, Finding, Findings
 from tests.support.recorded import broken, recording
 
 OWN, OTHERWISE, SILENT, HARMLESS = "own clause", "otherwise", "silent", "harmless"
-PAGE: Final = ROOT / "docs" / "reference" / "edits.md"
+PAGE: Final = ROOT / "docs" / "how-we-know" / "edits.md"
 OWN_MIN: Final = 0.85
 SILENT_MAX: Final = 0.03
 HARMLESS_MAX: Final = 0.30
