@@ -11,13 +11,23 @@ from trio.testing import MockClock
 
 from flux_trio.editions.rfc27 import AllocType
 from flux_trio.jobtap import Job, Plugin, on
-from flux_trio.messages import Errno, FluxError, Level, Request, Response, topics
+from flux_trio.messages import (
+    Errno,
+    FluxError,
+    Level,
+    Request,
+    Response,
+    respond,
+    respond_error,
+    topics,
+)
 from flux_trio.testing.fakes import FakeExec, FakeScheduler
 from flux_trio.trace import Kind
 from tests.support.failing import ENDS, EPOCH, HOUR, Scene, scene, settle
 from tests.support.leaks import nothing_left
 
 ALLOC, FREE = topics.SCHED_ALLOC, topics.SCHED_FREE
+STATS = topics.stats_of(topics.SCHED)
 WITHOUT = ("sched", "job-exec")
 RUN = ["submit", "validate", "depend", "priority", "alloc", "start"]
 
@@ -459,9 +469,46 @@ async def test_silence_of_the_scheduler_is_counted_and_nothing_times_out(
 async def test_scheduler_that_waits_for_resources_is_not_silent(autojump_clock: MockClock) -> None:
     async with scene() as s:
         await s.submit(run_s=10 * HOUR, ncores=4)
+        for _ in range(3):  # the policy says nothing about jobs behind the first that waits
+            await s.submit()
+            await trio.sleep(HOUR)
+            assert await s.status() == {"enable": True, "start": True}
+
+
+@pytest.mark.parametrize("errnum", [0, Errno.ENOSYS, Errno.EPROTO])
+async def test_any_answer_of_a_silent_scheduler_is_a_sign_of_life(
+    autojump_clock: MockClock, errnum: int
+) -> None:
+    async with scene(WITHOUT) as s:
+        sched = FakeScheduler()
+        await s.load("sched", sched)
         await s.submit()
+        await trio.sleep(2.5)
+        assert (await s.status())["silent"] == ["scheduler has not answered for 2 s"]
+        (asked,) = [m for m in sched.came if isinstance(m, Request) and m.topic == STATS]
+        answer = respond_error(asked, errnum) if errnum else respond(asked, {})
+        assert answer is not None
+        sched.handle.send(answer)
         await trio.sleep(HOUR)
-        assert await s.status() == {"enable": True, "start": True}
+        assert "silent" not in await s.status()
+        assert len([m for m in sched.came if getattr(m, "topic", "") == STATS]) == 1
+        await s.submit()
+        await trio.sleep(30)
+        assert (await s.status())["silent"] == ["scheduler has not answered for 30 s"]
+
+
+async def test_scheduler_that_is_lost_answers_no_sign_of_life_of_the_next(
+    autojump_clock: MockClock,
+) -> None:
+    async with scene(WITHOUT) as s:
+        old, new = FakeScheduler(), FakeScheduler()
+        await s.load("sched", old)
+        await s.submit()
+        await trio.sleep(10)
+        await s.end("sched", "raises", old)
+        await s.load("sched", new)
+        await trio.sleep(20)
+        assert (await s.status())["silent"] == ["scheduler has not answered for 20 s"]
 
 
 # --- a scheduler that was replaced

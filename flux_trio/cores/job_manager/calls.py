@@ -93,6 +93,10 @@ class ExpirationSent(msgspec.Struct, frozen=True):
     jobid: JobId
 
 
+class SignOfLife(msgspec.Struct, frozen=True):
+    """Answers the sched.stats-get that asks a silent scheduler whether it is alive."""
+
+
 # --- users
 
 
@@ -300,6 +304,7 @@ OtherCall: TypeAlias = (
     | QueuesRead
     | QueuesStored
     | RestartStored
+    | SignOfLife
     | ReplayStep
     | AsideStep
     | PurgeStep
@@ -307,7 +312,7 @@ OtherCall: TypeAlias = (
 """Calls for users, queues and the kvs."""
 
 JobManagerCall: TypeAlias = JobCall | OtherCall
-JobManagerTimer: TypeAlias = Literal["purge", "sweep"]
+JobManagerTimer: TypeAlias = Literal["purge", "sweep", "sign-of-life"]
 JobManagerOwnInput: TypeAlias = (
     Operation | PluginInterests | PluginReply | PluginsChanged | UserFound
 )

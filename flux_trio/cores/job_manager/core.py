@@ -313,6 +313,8 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
                 self._parts.purge.look()
             case "sweep":
                 pass  # each turn does a part of the open sweeps
+            case "sign-of-life":
+                self._parts.scheduler.signs_of_life.ask()
             case _:
                 assert_never(key)
 

@@ -30,6 +30,7 @@ from flux_trio.cores.job_manager.calls import (
     RunSized,
     RunStored,
     SetAside,
+    SignOfLife,
     SubmittedAgain,
     ValuesCopied,
     ValuesRead,
@@ -100,6 +101,8 @@ class Replies(Part):
                 self._parts.lost_found.take(call, response)
             case QueuesRead() | QueuesStored() | RestartStored():
                 self._parts.queue_methods.take(call, response)
+            case SignOfLife():
+                self._parts.scheduler.silence.broken()  # any answer, of any kind
             case HistoryRead():
                 self._parts.history.take_page(response)
             case LastStored(request):

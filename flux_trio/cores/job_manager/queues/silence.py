@@ -1,4 +1,4 @@
-"""How long a service has owed an answer. Users see it; no decision depends on it."""
+"""How long a service has owed an answer. Users see it; no job depends on it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,24 @@ from flux_trio.cores.state import Part
 from flux_trio.formats.meanings import Time
 
 SILENCE_S_MIN: Final = 1.0
-"""Seconds that an answer may take before `queue status` shows it."""
+"""Seconds that an answer may take before `queue status` shows it, or a sign of life is wanted."""
 
 
 class Silence(Part):
-    """The time from the first request after a service's last message to its next message."""
+    """The time from the first request after a service's last message to its next message.
+
+    A service that `may_wait` owes its answer at no time, but a sign of life when it is asked for
+    one: without that question its silence says nothing.
+    """
 
     since: Time | None
+    doubted: Time | None  # when the service was asked for a sign of life in this silence
 
-    def __init__(self, who: str) -> None:
+    def __init__(self, who: str, *, may_wait: bool = False) -> None:
         self._who = who
+        self._may_wait = may_wait
         self.since = None
+        self.doubted = None
 
     def asked(self, now: float) -> None:
         """Start measuring at a message to be answered, unless an answer is due already."""
@@ -27,7 +34,7 @@ class Silence(Part):
 
     def broken(self) -> None:
         """Stop measuring: the service has sent a message, or is gone."""
-        self.since = None
+        self.since = self.doubted = None
 
     def excused(self, now: float) -> None:
         """Measure from now: the service has given a reason, or withdrawn it."""
@@ -38,10 +45,17 @@ class Silence(Part):
         """Keep the length of the silence when the wall clock was set by `by` seconds."""
         if self.since is not None:
             self.since += by
+        if self.doubted is not None:
+            self.doubted += by
+
+    def is_long(self, now: float) -> bool:
+        """Return whether an answer takes longer than it may."""
+        return self.since is not None and now - self.since >= SILENCE_S_MIN
 
     def text(self, now: float) -> str:
         """Return a text for users; "" if no answer is due."""
-        silent_s = 0.0 if self.since is None else now - self.since
-        if silent_s < SILENCE_S_MIN:
+        if self.since is None or not self.is_long(now):
             return ""
-        return f"{self._who} has not answered for {int(silent_s)} s"
+        if self._may_wait and (self.doubted is None or now - self.doubted < SILENCE_S_MIN):
+            return ""
+        return f"{self._who} has not answered for {int(now - self.since)} s"

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 from msgspec import UNSET
 
 from flux_trio.cores.histogram import LONG_S, Durations
-from flux_trio.cores.job_manager.calls import ExpirationSent
+from flux_trio.cores.job_manager.calls import ExpirationSent, SignOfLife
 from flux_trio.cores.job_manager.hooks.waiting import (
     ApplyExpiration,
     ApplyUpdate,
@@ -25,6 +25,7 @@ from flux_trio.cores.job_manager.queues.queues import Queues
 from flux_trio.cores.job_manager.queues.silence import Silence
 from flux_trio.cores.job_manager.scheduler.allocs import Requests
 from flux_trio.cores.job_manager.scheduler.grants import Grants
+from flux_trio.cores.job_manager.scheduler.sign_of_life import SignsOfLife
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.editions import Codec, flux, rfc21, rfc27
@@ -72,7 +73,8 @@ _DENY: Final = AllocType.DENY
 _SCHED: Final = JobState.SCHED
 _CLEANUP: Final = JobState.CLEANUP
 
-_ABOUT_EXPIRATIONS: Final = (UpdateProposed, LifetimeProposed, ExpirationSent)
+_QUESTIONS: Final = (UpdateProposed, LifetimeProposed, ExpirationSent, SignOfLife)
+"""Calls to the scheduler that end with the conversation."""
 
 HELLO_FIRST: Final = "sched-ready: expected sched-hello first"
 
@@ -92,7 +94,8 @@ class SchedulerSide(Part):
     def __init__(self, ledger: Ledger, queues: Queues) -> None:
         self._ledger = ledger
         self._queues = queues
-        self.silence = Silence("scheduler")
+        self.silence = Silence("scheduler", may_wait=True)
+        self.signs_of_life = SignsOfLife(ledger, self.silence)
         self.requests = Requests(ledger, self.silence)
         self.grants = Grants(ledger)
         self.grants.verdicts = self
@@ -190,6 +193,7 @@ class SchedulerSide(Part):
         self.grants.end_turn()
         if self.link == LinkState.READY:
             self.requests.end_turn(self.limit)
+        self.signs_of_life.end_turn()
 
     def queues_changed(self) -> None:
         """Cancel the requests of stopped queues: queues were started, stopped or configured."""
@@ -266,7 +270,7 @@ class SchedulerSide(Part):
         """Step the alloc state of every job by the loss; the table has the next state."""
         self._ledger.send(Log(level, f"scheduling suspended: {reason}"))
         self._ledger.unsend(topics.SCHED)
-        for call in self._ledger.close_calls(_ABOUT_EXPIRATIONS, is_gone=is_gone):
+        for call in self._ledger.close_calls(_QUESTIONS, is_gone=is_gone):
             if isinstance(call, UpdateProposed | LifetimeProposed):
                 self.unasked.append(call)  # `ready` tells the next scheduler
         self.requests.reranked.clear()
