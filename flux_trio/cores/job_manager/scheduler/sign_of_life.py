@@ -30,7 +30,6 @@ class SignsOfLife(Part):
             outbox.set_timer("sign-of-life", since + SILENCE_S_MIN)
 
     def ask(self) -> None:
-        """Ask, when the timer fires; not if the request of that time is answered meanwhile."""
-        if self._silence.is_long(self._ledger.now):
-            self._silence.doubted = self._ledger.now
-            self._ledger.ask(topics.stats_of(topics.SCHED), {}, SignOfLife())
+        """Ask, when the timer fires; it is cleared when the scheduler says anything."""
+        self._silence.doubted = self._ledger.now
+        self._ledger.ask(topics.stats_of(topics.SCHED), {}, SignOfLife())
