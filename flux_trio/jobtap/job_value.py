@@ -97,6 +97,11 @@ class JobValue(msgspec.Struct, frozen=True, eq=False):
         return _parse(self.view.current_jobspec_bytes())
 
     @property
+    def submitted_jobspec(self) -> Jobspec:
+        """The jobspec as it was submitted, without updates. Raises FormatError as `jobspec`."""
+        return _parse(self.view.submitted_jobspec_bytes())
+
+    @property
     def R(self) -> dict[str, Any] | None:  # noqa: N802 - RFC 20's name for it
         """R (RFC 20) without `scheduling`, from RUN on; None before."""
         return self.view.resource_set()

@@ -124,6 +124,9 @@ class JobView(Protocol):
     def current_jobspec_bytes(self) -> bytes:
         """Return the jobspec as JSON, without environment, with updates applied."""
 
+    def submitted_jobspec_bytes(self) -> bytes:
+        """Return the jobspec as JSON, without environment, as it was submitted."""
+
     def resource_set(self) -> dict[str, Any] | None:
         """Return R (RFC 20) without its scheduling key; None before RUN."""
 

@@ -9,6 +9,7 @@ import pytest
 from flux_trio.config import CONSTRAINTS_KEY, DURATION_KEY, QUEUE_KEY, Config, parse_config
 from flux_trio.cores.job_manager.queues.queues import CHECKPOINT_KEY
 from flux_trio.cores.job_manager.requests.admissions import User, UserFound
+from flux_trio.cores.restored import stopped_checkpoint
 from flux_trio.messages import topics
 from flux_trio.protocols import CONF_UPDATE, VALIDATE, AskHook, HookAnswer, JobState
 from tests.support.asking import asked, asked_by_guest, gone
@@ -24,6 +25,13 @@ requires = { properties = ["batch"] }
 
 [queues.debug]
 policy.jobspec.defaults.system.duration = "1m"
+""")
+CHANGED = parse_config("""
+[policy.jobspec.defaults.system]
+queue = "batch"
+
+[queues.batch]
+requires = { properties = ["other"] }
 """)
 ONE = parse_config("[queues.only]")
 CLOSED = parse_config("""
@@ -137,12 +145,17 @@ def test_rejected_by_a_plugin_after_its_queue_was_assigned_leaves_no_job() -> No
 
 
 def test_job_not_acknowledged_before_a_restart_is_assigned_once() -> None:
-    """33.assignment.2: by the configuration of the next life, if that is another."""
+    """33.assignment.2: what its queue required then is what it keeps."""
     m = ManagerScript(config=TWO, hooks=[VALIDATE])
     m.submit(1)
     again = m.restarted(config=TWO)
     assert again.names(1).count("jobspec-update") == 1
     assert again.state(1) == JobState.SCHED
+    m = ManagerScript(config=TWO, hooks=[VALIDATE])
+    m.submit(1)
+    changed = m.restarted(config=CHANGED)
+    assert changed.names(1).count("jobspec-update") == 1
+    assert changed.context(1, "jobspec-update")[CONSTRAINTS_KEY] == BATCH
     m = ManagerScript(config=TWO, hooks=[VALIDATE])
     m.submit(1)
     other = m.restarted(config=parse_config("[queues.other]"))
@@ -394,10 +407,22 @@ def test_change_that_is_not_to_be_kept_ends_with_the_instance(two: ManagerScript
     two.queue("batch", start=False, nocheckpoint=True)
     two.enable("batch", enable=False, reason="today", nocheckpoint=True)
     two.queue("debug", start=True, nocheckpoint=True)
-    two.enable("debug", enable=True)  # is kept, and keeps nothing of batch
+    two.enable("debug", enable=True)  # is kept, and keeps nothing else
     again = two.restarted(config=TWO, peers=True)
     assert status(again, "batch") == {"enable": True, "start": True}
-    assert status(again, "debug") == {"enable": True, "start": True}
+    stopped = {"enable": True, "start": False, "stop_reason": "for good"}
+    assert status(again, "debug") == stopped
+
+
+def test_switch_that_is_not_to_be_kept_is_not_kept_by_the_other_one(two: ManagerScript) -> None:
+    two.queue("batch", start=False, nocheckpoint=True)
+    two.enable("batch", enable=False, reason="for good")
+    two.enable("debug", enable=False, reason="today", nocheckpoint=True)
+    two.queue("debug", start=False, reason="for good")
+    again = two.restarted(config=TWO, peers=True)
+    kept = {"enable": False, "start": True, "disable_reason": "for good"}
+    assert status(again, "batch") == kept
+    assert status(again, "debug") == {"enable": True, "start": False, "stop_reason": "for good"}
 
 
 def test_started_is_only_how_a_queue_begins(two: ManagerScript) -> None:
@@ -464,11 +489,63 @@ def test_restart_stops_the_queues_that_were_started_if_the_site_wants_it() -> No
     assert status(without, "a")["stop_reason"] == restarted
 
 
-def test_queue_configured_no_more_is_forgotten(two: ManagerScript) -> None:
-    two.queue("debug", start=False)
-    two.restarted(config=Config()).queue(start=False)
-    again = two.restarted(config=TWO, peers=True)
-    assert status(again, "debug")["start"] is True
+BATCH_ALONE = parse_config("[queues.batch]")
+STOPPED_AT_FIRST = parse_config("[queues.batch]\nstarted = false")
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["loaded", "restarted"])
+def test_queue_that_comes_back_is_as_it_was(two: ManagerScript, restarts: bool) -> None:
+    """The anonymous queue likewise."""
+
+    def with_config(m: ManagerScript, config: Config) -> ManagerScript:
+        if restarts:
+            return m.restarted(config=config, peers=True)
+        m.configure(config)
+        return m
+
+    two.queue("debug", start=False, reason="stopped")
+    two.enable("debug", enable=False, reason="disabled")
+    anonymous = with_config(two, Config())
+    assert status(anonymous) == {"enable": True, "start": True}
+    anonymous.queue(start=False, reason="all of it")
+    again = with_config(anonymous, TWO)
+    assert status(again, "batch") == {"enable": True, "start": True}
+    assert status(again, "debug") == {
+        "enable": False,
+        "start": False,
+        "disable_reason": "disabled",
+        "stop_reason": "stopped",
+    }
+    assert status(with_config(again, Config()))["stop_reason"] == "all of it"
+
+
+@pytest.mark.parametrize("first", [BATCH_ALONE, STOPPED_AT_FIRST], ids=["started", "stopped"])
+@pytest.mark.parametrize("restarts", [False, True], ids=["loaded", "restarted"])
+def test_queue_that_comes_back_is_not_as_the_configuration_begins_it(
+    first: Config, restarts: bool
+) -> None:
+    m = ManagerScript(config=first, peers=True)
+    m.configure(Config())
+    other = STOPPED_AT_FIRST if first is BATCH_ALONE else BATCH_ALONE
+    if restarts:
+        m = m.restarted(config=other, peers=True)
+    else:
+        m.configure(other)
+    assert status(m, "batch")["start"] is (first is BATCH_ALONE)
+
+
+def test_queue_that_the_configuration_began_as_stopped_stays_so() -> None:
+    m = ManagerScript(config=STOPPED_AT_FIRST, peers=True)
+    assert status(m.restarted(config=BATCH_ALONE, peers=True), "batch")["start"] is False
+
+
+def test_queue_that_comes_back_in_a_copy_is_stopped(two: ManagerScript) -> None:
+    two.queue("debug", start=True)
+    text = stopped_checkpoint(two.kvs.value(CHECKPOINT_KEY), "a copy")
+    two.kvs.commit(["put", CHECKPOINT_KEY, text])
+    copy = two.restarted(config=BATCH_ALONE, peers=True)
+    copy.configure(TWO)
+    assert status(copy, "debug")["stop_reason"] == "a copy"
 
 
 # --- a new configuration

@@ -42,6 +42,9 @@ class SeenJob:
     def current_jobspec_bytes(self) -> bytes:
         return self.jobspec
 
+    def submitted_jobspec_bytes(self) -> bytes:
+        return self.jobspec
+
     def resource_set(self) -> dict[str, Any] | None:
         return self.resources
 

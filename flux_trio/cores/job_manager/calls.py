@@ -129,8 +129,8 @@ class QueuesStored(msgspec.Struct, frozen=True):
     request: Request
 
 
-class RestartStored(msgspec.Struct, frozen=True):
-    """Answers the commit of the queues as a start has left them (stop-queues-on-restart)."""
+class QueuesNoted(msgspec.Struct, frozen=True):
+    """Answers the commit of queues as a start or a configuration has left them."""
 
 
 # --- restart
@@ -303,7 +303,7 @@ OtherCall: TypeAlias = (
     | HistoryRead
     | QueuesRead
     | QueuesStored
-    | RestartStored
+    | QueuesNoted
     | SignOfLife
     | ReplayStep
     | AsideStep

@@ -21,10 +21,10 @@ from flux_trio.cores.job_manager.calls import (
     NamedRead,
     NamedStored,
     OtherCall,
+    QueuesNoted,
     QueuesRead,
     QueuesStored,
     Refusal,
-    RestartStored,
     RowsRead,
     RunRead,
     RunSized,
@@ -99,7 +99,7 @@ class Replies(Part):
                 self._parts.purge.take(call, response)
             case ValuesRead() | ValuesCopied() | RowsRead() | SetAside():
                 self._parts.lost_found.take(call, response)
-            case QueuesRead() | QueuesStored() | RestartStored():
+            case QueuesRead() | QueuesStored() | QueuesNoted():
                 self._parts.queue_methods.take(call, response)
             case SignOfLife():
                 self._parts.scheduler.silence.broken()  # any answer, of any kind

@@ -1,8 +1,9 @@
 """update-queue: moving a pending job to another queue (RFC 33, Queue Configuration).
 
-The job loses the constraints of its queue and gets those of the new one. A job with other
-constraints cannot be moved, since the two kinds cannot be told apart. The job's user needs access
-to the new queue, unless the instance owner requests the move.
+The job loses the constraints that its queue gave it, whatever that queue requires now and whether
+it is still there, and gets those of the new one. A job that was submitted with constraints cannot
+be moved, as in flux-core. The job's user needs access to the new queue, unless the instance owner
+requests the move.
 """
 
 from __future__ import annotations
@@ -53,9 +54,9 @@ class UpdateQueue(jobtap.Plugin):
 
     def _constraints(self, job: jobtap.Job, name: str) -> dict[str, Any]:
         """Return the update of the job's constraints that the new queue needs, if any."""
-        now = job.jobspec.attribute("system.constraints")
-        if (now or None) != required_by(self.config, job.jobspec.queue, None):
+        if job.submitted_jobspec.attribute("system.constraints"):
             text = f"job appears to have non-queue constraints, unable to update queue to {name}"
             raise jobtap.Reject(text)
+        now = job.jobspec.attribute("system.constraints")
         wanted = required_by(self.config, name, None)
         return {} if wanted == (now or None) else {CONSTRAINTS_KEY: wanted or {}}

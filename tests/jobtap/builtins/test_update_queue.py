@@ -79,6 +79,41 @@ async def test_why_a_job_cannot_change_its_queue(autojump_clock):
         assert await jobs.update(picky, queue="others") == text
 
 
+CHANGED = parse_config("""
+[[resource.config]]
+hosts = "node[0-3]"
+cores = "0-3"
+[policy.jobspec.defaults.system]
+queue = "batch"
+[queues.batch]
+requires = { hostlist = ["node3"] }
+[queues.others]
+requires = { not = [{ hostlist = ["node0"] }] }
+""")  # first is gone
+
+
+async def test_job_stays_and_moves_whatever_its_queue_requires_by_now(autojump_clock):
+    async with simulated_instance(config=CONFIG) as instance, instance.connect() as client:
+        jobs = Jobs(client)
+        of_gone, of_changed = [
+            await jobs.submit(urgency=0, queue=queue) for queue in ("first", "batch")
+        ]
+        await client.call(topics.CONFIG_LOAD, {"config": CHANGED.to_json()})
+        for module in ("sched", "job-manager"):
+            await instance.supervisor.reload(module)
+        before = {"hostlist": ["node0"]}
+        updates = [each for each in await jobs.so_far(of_gone) if each.name == "jobspec-update"]
+        assert [each.context for each in updates] == [{"attributes.system.constraints": before}]
+        assert await jobs.update(of_gone, queue="batch") == ""
+        assert await jobs.update(of_changed, queue="others") == ""
+        for jobid, queue in ((of_gone, "batch"), (of_changed, "others")):
+            updates = [each for each in await jobs.so_far(jobid) if each.name == "jobspec-update"]
+            assert updates[-1].context == {
+                "attributes.system.queue": queue,
+                "attributes.system.constraints": CHANGED.to_json()["queues"][queue]["requires"],
+            }
+
+
 CLOSED = parse_config("""
 [policy.jobspec.defaults.system]
 queue = "open"

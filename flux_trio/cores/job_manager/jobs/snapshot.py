@@ -61,6 +61,10 @@ class ActiveFacts(JobFacts):
             return self.kept_jobspec.text
         return _updated_text(self.kept_jobspec, msgspec.json.encode(self.jobspec_updates))
 
+    def submitted_jobspec_bytes(self) -> bytes:
+        """Return the jobspec as JSON, as it was submitted."""
+        return self.kept_jobspec.text
+
     def resource_set(self) -> dict[str, Any] | None:
         """Return R without its scheduling key; None before RUN."""
         if self.granted is None or not self.was_posted(JobEvent.ALLOC):

@@ -11,7 +11,7 @@ import msgspec
 
 from flux_trio.config import Config
 from flux_trio.cores.configuring import configuration_in
-from flux_trio.cores.job_manager.calls import QueuesRead, QueuesStored, RestartStored
+from flux_trio.cores.job_manager.calls import QueuesNoted, QueuesRead, QueuesStored
 from flux_trio.cores.job_manager.execution.side import ExecSide
 from flux_trio.cores.job_manager.hooks.hooks import Hooks
 from flux_trio.cores.job_manager.hooks.waiting import Configured, ConfiguredAgain
@@ -160,6 +160,8 @@ class QueueMethods(Part):
         self._queues.configure(config)
         self._purge.configure(config.job_manager)
         self._scheduler.queues_changed()
+        if self._queues.has_unstored:
+            self._store(QueuesNoted())  # nobody waits for it: the disk may be full
         self._ledger.send(respond(request))
 
     def _change(
@@ -176,19 +178,19 @@ class QueueMethods(Part):
             return
         self._store(QueuesStored(request))
 
-    def _store(self, call: QueuesStored | RestartStored) -> None:
+    def _store(self, call: QueuesStored | QueuesNoted) -> None:
         ops = [["put", CHECKPOINT_KEY, self._queues.checkpoint()]]
         self._ledger.ask_when_durable(*commit_ops(ops), call)
 
-    def take(self, call: QueuesRead | QueuesStored | RestartStored, response: Response) -> None:
+    def take(self, call: QueuesRead | QueuesStored | QueuesNoted, response: Response) -> None:
         """Take the answer of the store."""
         match call:
             case QueuesRead():
                 self._found(response)
             case QueuesStored(request):
                 self._stored(request, response)
-            case RestartStored():
-                self._restart_stored(response)
+            case QueuesNoted():
+                self._noted(response)
 
     def _stored(self, request: Request, response: Response) -> None:
         """Answer `request`, whose change is stored or could not be stored."""
@@ -199,8 +201,8 @@ class QueueMethods(Part):
             answer = respond(request)
         self._ledger.outbox.send(answer)
 
-    def _restart_stored(self, response: Response) -> None:
-        """Log that the next start may not know of this one."""
+    def _noted(self, response: Response) -> None:
+        """Log that the next start may not know how queues were."""
         if response.errnum:
             text = f"{CHECKPOINT_KEY} could not be stored: {response.error_text}"
             self._ledger.outbox.send(Log(Level.ERR, text))
@@ -217,9 +219,10 @@ class QueueMethods(Part):
         except FluxError as error:
             self._ledger.outbox.send(cannot_read(CHECKPOINT_KEY, error))
             return
-        readable = checkpoint is None or self._restore(checkpoint)
-        if readable and self._queues.config.job_manager.stop_queues_on_restart:
-            self._store(RestartStored())
+        if checkpoint is not None and not self._restore(checkpoint):
+            return
+        if self._queues.config.job_manager.stop_queues_on_restart or self._queues.has_unstored:
+            self._store(QueuesNoted())
 
     def _restore(self, checkpoint: str) -> bool:
         """Take the state of the queues; return False if the text cannot be read."""

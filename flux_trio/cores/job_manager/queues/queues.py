@@ -1,13 +1,18 @@
 """RFC 33: the queues, whether each accepts and schedules jobs, and why not.
 
-If the configuration has named queues, there is no anonymous queue. The state that survives a
-restart is one text in the kvs (`CHECKPOINT_KEY`). Left out: the jobs in a queue, and the requests.
+If the configuration has named queues, there is no anonymous queue. A queue that is not configured
+any more keeps its state for the time when it is configured again (readings: Queues that come back).
+The state that survives a restart is one text in the kvs (`CHECKPOINT_KEY`). Left out: the jobs in a
+queue, and the requests.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
 from typing import Final
 
+import msgspec
 from msgspec import UNSET
 
 from flux_trio.config import Config
@@ -38,21 +43,27 @@ class Queue:
         self.stop_reason: str | None = None
         if not started:
             self._step(QueueEvent.STOP)
-        self.saved = self._as_it_is()
+        self.saved = SavedQueue(self.state.is_enabled, self.state.is_started, name)
 
     @property
     def state(self) -> QueueState:
         return self.switches.state
 
     def change(self, event: QueueEvent, reason: str | None = None, *, keep: bool = True) -> None:
-        """Enable, disable, start or stop the queue; with `keep` also after a restart."""
+        """Enable, disable, start or stop the queue; with `keep` also after a restart.
+
+        Of the two switches only the one that is set is kept, since the other one may have been set
+        until the next start.
+        """
         self._step(event)
         if event in (QueueEvent.ENABLE, QueueEvent.DISABLE):
             self.disable_reason = reason
+            kept = {"enable": self.state.is_enabled, "disable_reason": reason}
         else:
             self.stop_reason = reason
+            kept = {"start": self.state.is_started, "stop_reason": reason}
         if keep:
-            self.saved = self._as_it_is()
+            self.saved = msgspec.structs.replace(self.saved, **kept)
 
     def restore(self, saved: SavedQueue) -> None:
         """Take the state from before this start."""
@@ -62,25 +73,20 @@ class Queue:
     def _step(self, event: QueueEvent) -> None:
         self.switches.step(event, self.name or "(anonymous)")
 
-    def _as_it_is(self) -> SavedQueue:
-        return SavedQueue(
-            self.state.is_enabled,
-            self.state.is_started,
-            self.name,
-            self.disable_reason,
-            self.stop_reason,
-        )
-
 
 class Queues(Part):
     """The queues by name, in the order of the configuration."""
 
     config: Config
     by_name: dict[Name, Queue]
+    removed: dict[Name, Queue]  # those that were configured before
+    stored: set[str]  # the named ones whose state the stored checkpoint has
 
     def __init__(self, config: Config) -> None:
         self.config = config
         self.by_name = {}
+        self.removed = {}
+        self.stored = set()
         self.configure(config)
 
     @property
@@ -89,14 +95,27 @@ class Queues(Part):
         return [name for name in self.by_name if name is not None]
 
     def configure(self, config: Config) -> None:
-        """Take the queues of `config`; queues that stay keep their state."""
+        """Take the queues of `config`; queues that stay, or come back, keep their state."""
         self.config = config
         wanted: dict[Name, bool] = {name: each.started for name, each in config.queues.items()}
         if not wanted:
             wanted = {None: True}
+        known = self.removed | self.by_name
         self.by_name = {
-            name: self.by_name.get(name) or Queue(name, started) for name, started in wanted.items()
+            name: known.get(name) or Queue(name, started) for name, started in wanted.items()
         }
+        self.removed = {name: queue for name, queue in known.items() if name not in wanted}
+
+    @property
+    def has_unstored(self) -> bool:
+        """Return whether a queue would come back otherwise than it is, after a restart.
+
+        That is a queue which the configuration has begun as stopped, or does not have any more, and
+        which is not in the stored checkpoint. The anonymous queue always begins in the same way.
+        """
+        begun_stopped = (each for each in self.by_name.values() if not each.saved.start)
+        names = {each.name for each in chain(self.removed.values(), begun_stopped)} - {None}
+        return not names <= self.stored
 
     def find(self, name: Name) -> Queue:
         """Return a queue. Raises FluxError(EINVAL), with flux-core's text, for an unknown one."""
@@ -139,11 +158,13 @@ class Queues(Part):
         return f"job submission{where} is disabled: {queue.disable_reason}"
 
     def checkpoint(self) -> str:
-        """Return the text that survives a restart."""
-        return write_checkpoint(queue.saved for queue in self.by_name.values())
+        """Return the text that survives a restart, to be stored."""
+        saved = [queue.saved for queue in self._all()]
+        self.stored = {each.name for each in saved if each.name is not None}
+        return write_checkpoint(saved)
 
     def restore(self, text: str) -> None:
-        """Take a checkpoint; ignore queues that are no longer configured.
+        """Take a checkpoint.
 
         With `job-manager.stop-queues-on-restart`, the queues that were started are stopped. Raises
         msgspec.MsgspecError for an invalid text.
@@ -151,17 +172,22 @@ class Queues(Part):
         checkpoint = read_checkpoint(text)
         for saved in checkpoint.queues:
             queue = self.by_name.get(saved.name)
-            if queue is not None:
-                queue.restore(saved)
+            if queue is None:
+                queue = self.removed[saved.name] = Queue(saved.name, started=True)
+            queue.restore(saved)
+        self.stored = {each.name for each in checkpoint.queues if each.name is not None}
         if self.config.job_manager.stop_queues_on_restart:
-            for queue in self.by_name.values():
+            for queue in self._all():
                 if queue.state.is_started:
                     queue.change(QueueEvent.STOP, RESTARTED)
         if checkpoint.all_stopped is not UNSET:
-            for queue in self.by_name.values():
+            for queue in self._all():
                 queue.change(QueueEvent.STOP, checkpoint.all_stopped)
 
     def stop_all(self, reason: str) -> None:
         """Stop every queue, until the next start."""
         for queue in self.by_name.values():
             queue.change(QueueEvent.STOP, reason, keep=False)
+
+    def _all(self) -> Iterator[Queue]:
+        return chain(self.by_name.values(), self.removed.values())

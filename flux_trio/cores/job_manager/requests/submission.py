@@ -148,7 +148,8 @@ class Submission(Part):
         if admission.refusal is not None:
             self.decided_again(job, admission.refusal)
             return
-        self._update(job, admission.updates)
+        if not job.jobspec_updates:  # otherwise it has its queue, with what that required then
+            self._update(job, admission.updates)
         self._presentation.admit(job, Readmit())
 
     def decided_again(self, job: ActiveJob, refusal: str | None) -> None:
@@ -187,7 +188,7 @@ class Submission(Part):
 
     def _update(self, job: ActiveJob, updates: dict[str, Any]) -> None:
         """Log what the queue adds to the jobspec, before plugins see it (33.assignment.3)."""
-        if updates and updates != job.jobspec_updates:
+        if updates:
             self._ledger.log_now(job, JobEvent.JOBSPEC_UPDATE, updates)
 
     def _admit(self, new: NewJob, batch: int, admission: Admission) -> None:
