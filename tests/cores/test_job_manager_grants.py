@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from flux_trio.editions.rfc27 import AllocType
 from flux_trio.formats import ResourceSet
 from flux_trio.messages import Response, topics
 from flux_trio.protocols import JobState
@@ -265,18 +266,26 @@ def test_scheduler_that_goes_during_the_lookup_is_forgotten_and_the_next_is_aske
     assert allocs(m.attach_sched()) == [1]
 
 
-@pytest.mark.parametrize("kind", [ANNOTATE, CANCEL])
-def test_late_answers_during_the_lookup_are_ignored(kind: object) -> None:
+@pytest.mark.parametrize("kind", [ANNOTATE, DENY, CANCEL])
+def test_answers_that_cross_the_lookup_of_a_request_that_was_canceled_are_ignored(
+    kind: AllocType,
+) -> None:
+    """readings: Late and stray answers. The queue has stopped: the request was canceled."""
+    m = ManagerScript(peers=True, lookups_wait=True, inventory=SMALL)
+    m.submit(1)
+    m.queue(start=False)
+    m.alloc(1)
+    assert m.alloc(1, kind, annotations={}) == []
+    assert m.looked_up() == ["job-exec.start 1"]
+    assert m.alloc(1, kind, annotations={}) == []
+
+
+@pytest.mark.parametrize("kind", [ANNOTATE, DENY, CANCEL])
+def test_answer_after_success_breaks_the_protocol(kind: AllocType) -> None:
     """readings: Late and stray answers."""
     m = waiting()
-    assert m.alloc(1, kind, annotations={}) == []  # type: ignore[arg-type]
-    assert m.looked_up() == ["job-exec.start 1"]
-
-
-def test_second_terminal_answer_during_the_lookup_breaks_the_protocol() -> None:
-    m = waiting()
-    (line,) = m.alloc(1, DENY)
-    assert "DENY in state ALLOCATED" in line
+    (line,) = m.alloc(1, kind, annotations={})
+    assert "in state ALLOCATED" in line
     assert m.looked_up() == []
     assert m.state(1) == JobState.SCHED
 

@@ -54,9 +54,22 @@ def test_other_answers_for_a_canceled_job_are_ignored(m: ManagerScript, kind: An
     }
 
 
-@pytest.mark.parametrize("kind", [ANNOTATE, CANCEL])
-def test_answers_for_a_job_that_is_done_are_ignored(m: ManagerScript, kind: Any) -> None:
+@pytest.mark.parametrize("kind", [ANNOTATE, DENY, CANCEL])
+def test_answers_for_a_job_that_runs_break_the_protocol(m: ManagerScript, kind: Any) -> None:
+    """readings: Late and stray answers."""
     m.running(1)
+    m.submit(2)
+    (line,) = m.alloc(1, kind, annotations={"a": 1})
+    assert "in state ALLOCATED" in line
+    assert (m.state(1), m.state(2)) == (JobState.RUN, JobState.SCHED)
+    assert "annotations" not in m.context(1, "alloc")
+
+
+@pytest.mark.parametrize("kind", [ANNOTATE, CANCEL])
+def test_answers_for_a_job_that_is_over_are_ignored(m: ManagerScript, kind: Any) -> None:
+    m.running(1)
+    m.execute(1, "finish", "release final")
+    m.freed(1)
     assert m.alloc(1, kind, annotations={"a": 1}) == []
 
 

@@ -11,9 +11,9 @@ from flux_trio.judge.views.scheduling import (
     ANNOTATE,
     ASKED,
     CANCEL,
+    DENY,
     FINAL,
     LINK,
-    NOTHING_ASKED,
     Asked,
     asked_of,
     has_grant,
@@ -28,7 +28,7 @@ from flux_trio.trace import Record
 def _is_wrong(record: Record, seen: Seen) -> bool:
     """Whether RFC 27 has no place for an answer without errnum (readings: Late and stray answers).
 
-    A late ANNOTATE or CANCEL is about a job of which something was asked.
+    After the final answer, others but SUCCESS may still come if the request was canceled.
     """
     if errnum(record):
         return False
@@ -37,7 +37,7 @@ def _is_wrong(record: Record, seen: Seen) -> bool:
         return not is_freeing(asked, seen)
     kind = answer.get("type")
     if not is_pending(asked, seen):
-        return kind not in (ANNOTATE, CANCEL) or asked == NOTHING_ASKED
+        return kind not in (ANNOTATE, DENY, CANCEL) or not asked.cancel
     annotations, note = answer.get("annotations"), answer.get("note")
     if not isinstance(annotations, dict | None) or not isinstance(note, str | None):
         return True

@@ -39,6 +39,7 @@ Rank: TypeAlias = tuple[int, Stamp, JobId]
 # Looked up once: all jobs pass here.
 _CANCEL: Final = AllocEvent.CANCEL
 _PRIORITIZE: Final = AllocEvent.PRIORITIZE
+_CANCELING: Final = AllocState.CANCELING
 
 _OUT: Final = frozenset({AllocState.PENDING, AllocState.CANCELING})
 
@@ -111,6 +112,7 @@ class Requests(Part):
     allocs: Allocs
     queued: Ranked
     sent: dict[JobId, int]  # of requests at the scheduler: the priority that it knows
+    answered: set[JobId]  # active jobs whose last request was canceled and has its final answer
     over: dict[JobId, Stamp]  # of `sent` requests whose job is over: its submit time
     reranked: dict[JobId, int]  # new priorities, for the next sched.prioritize
     holds_prioritize: bool  # set while many jobs are reranked, for one sched.prioritize in the end
@@ -122,6 +124,7 @@ class Requests(Part):
         self.allocs = Allocs()
         self.queued = Ranked()
         self.sent = {}
+        self.answered = set()
         self.over = {}
         self._lowest: Rank | None = None  # derived: of `sent`; None if it is not known
         self.reranked = {}
@@ -142,10 +145,25 @@ class Requests(Part):
 
     def take_step(self, jobid: int, event: AllocEvent) -> None:
         """Take a step that the scheduler makes. Raises FluxError(EPROTO) that names the job."""
+        was_canceled = self.allocs.of(jobid) is _CANCELING
         try:
             self.step(jobid, event)
         except InvalidTransition as error:
             raise FluxError(Errno.EPROTO, str(error)) from None
+        if was_canceled and jobid not in self.sent and jobid in self._ledger.jobs:
+            self.answered.add(jobid)
+
+    def may_say_more(self, jobid: int) -> bool:
+        """Return whether the scheduler may answer a request again that had its final answer.
+
+        It may have answered the cancel, too; and what it says of a job that is over is late
+        (readings: Late and stray answers).
+        """
+        if jobid in self.sent:
+            return False
+        return (
+            jobid in self.answered if jobid in self._ledger.jobs else self._ledger.was_used(jobid)
+        )
 
     # --- about one job
 
@@ -192,6 +210,7 @@ class Requests(Part):
     def _send_alloc(self, job: ActiveJob) -> None:
         job.sent_updates = job.jobspec_updates
         self.step(job.id, AllocEvent.ALLOC)
+        self.answered.discard(job.id)
         self.sent[job.id] = job.priority
         if self._lowest is not None:
             self._lowest = max(self._lowest, rank_of(job))
@@ -224,6 +243,7 @@ class Requests(Part):
             yield _rank(priority, self.over[jobid] if job is None else job.t_submit, jobid)
 
     def _is_over(self, job: ActiveJob, _event: Event) -> None:
+        self.answered.discard(job.id)
         if job.id in self.sent:
             self.over[job.id] = job.t_submit
 

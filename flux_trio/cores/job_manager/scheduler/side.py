@@ -274,6 +274,7 @@ class SchedulerSide(Part):
             if isinstance(call, UpdateProposed | LifetimeProposed):
                 self.unasked.append(call)  # `ready` tells the next scheduler
         self.requests.reranked.clear()
+        self.requests.answered.clear()
         self.silence.broken()
         self.sender = ""
         self.held.clear()
@@ -331,7 +332,7 @@ class SchedulerSide(Part):
         try:
             self.requests.take_step(answer.id, ALLOC_ANSWERS[kind])
         except FluxError:
-            if self._is_late(answer.id, kind):
+            if kind is not _SUCCESS and self.requests.may_say_more(answer.id):
                 return
             raise
         if kind is _SUCCESS and (job is None or not job.state & MAY_BE_GRANTED):
@@ -342,12 +343,6 @@ class SchedulerSide(Part):
             self.grants.judge(answer.id, answer.annotations or {}, answer.R)
         elif job is not None and (job.state is _SCHED or denies):
             self._not_granted(answer, kind, job)  # DENY also in PRIORITY, but not after a cancel
-
-    def _is_late(self, jobid: int, kind: AllocType) -> bool:
-        """Return whether an answer without a row is ignored (readings: Late and stray answers)."""
-        if jobid in self.requests.sent or not self._ledger.was_used(jobid):
-            return False
-        return kind in (AllocType.ANNOTATE, AllocType.CANCEL)
 
     def _not_granted(self, answer: AllocAnswer, kind: AllocType, job: ActiveJob) -> None:
         if kind == AllocType.ANNOTATE:
