@@ -24,6 +24,7 @@ class Edition(msgspec.Struct, frozen=True):
     alloc: Codec[rfc27.Alloc]
     alloc_answer: Codec[rfc27.AllocAnswer]
     annotations: Callable[[rfc27.SchedAnnotations], dict[str, Any]]
+    keeps_empty_annotations: bool  # Annotate: an object that is left empty stays
     cancel: Codec[rfc27.Cancel]
     prioritize: Codec[rfc27.Prioritize]
     expiration: Codec[rfc27.Expiration]
@@ -40,6 +41,7 @@ class Edition(msgspec.Struct, frozen=True):
     # RFC 32
     exec_hello: Codec[rfc32.Hello]
     start: Codec[rfc32.Start]
+    start_streams: bool  # Start Request: it has RFC 6's flag of a streaming RPC
     start_answer: Codec[rfc32.StartAnswer]
     hello_needs_no_start_outstanding: bool  # Hello: refused while a start is outstanding
 

@@ -146,19 +146,23 @@ class Link(Standing[LinkState, LinkEvent]):
 
 
 def merge_annotations(
-    current: Mapping[str, object], update: Mapping[str, object]
+    current: Mapping[str, object], update: Mapping[str, object], *, keeps_empty: bool = True
 ) -> dict[str, object]:
     """Return the annotations after `update` (RFC 27, Alloc Annotate): null removes, objects merge.
 
-    A null for an absent key has no effect; an object that becomes empty stays.
+    A null for an absent key has no effect, also inside a new object. An object that is left empty
+    stays with `keeps_empty` and is removed without (readings: Annotations).
     """
     merged = dict(current)
     for key, value in update.items():
+        if isinstance(value, dict):
+            old = merged.get(key)
+            old = old if isinstance(old, dict) else {}
+            value = merge_annotations(old, value, keeps_empty=keeps_empty)
+            if not value and not keeps_empty:
+                value = None
         if value is None:
             merged.pop(key, None)
-        elif isinstance(value, dict):
-            old = merged.get(key)
-            merged[key] = merge_annotations(old if isinstance(old, dict) else {}, value)
         else:
             merged[key] = value
     return merged

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from tests.support.manager_script import JOBSPEC, USERID, ManagerScript
+from flux_trio.config import Config
+from flux_trio.editions import CURRENT, EDITIONS
+from tests.support.manager_script import JOBSPEC, USERID, ManagerScript, key
 
 START = "job-exec.start"
 
@@ -30,6 +33,19 @@ def starts(m: ManagerScript) -> list[Any]:
 def test_matchtag_of_a_start_is_0(start: Any) -> None:
     """32.impl.1"""
     assert start.matchtag == 0
+
+
+def test_start_has_the_streaming_flag_in_the_classic_edition_alone(
+    start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """32.start.3, 6.streaming.4, and readings: Streaming flag of start."""
+    assert start.is_streaming
+    monkeypatch.setitem(EDITIONS, "current", CURRENT)
+    m = ManagerScript(config=Config(edition="current"), peers=True)
+    m.submit(1)
+    m.store_r(1, {0: [0]})
+    m.alloc(1, R=json.loads(m.kvs.value(f"{key(1)}.R") or ""))
+    assert not m.last(START).is_streaming
 
 
 def test_payload_of_a_start_has_the_four_keys_and_no_other(start: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from flux_trio.config import ExecConfig
@@ -226,6 +227,15 @@ def test_wrong_simulation_fails_the_job_and_says_where(test: dict[str, Any], wor
 
 
 # R
+
+
+@pytest.mark.parametrize("flags", [Flag.STREAMING, 0])
+def test_answers_to_a_start_have_the_flag_of_a_stream_if_the_start_has(flags: int) -> None:
+    """6.streaming.4, and readings: Streaming flag of start."""
+    script = ExecScript()
+    actions = script(msgspec.structs.replace(start_request(7, simulated()), flags=flags))
+    answers = [each for each in actions if isinstance(each, Response)]
+    assert [each.flags for each in answers if each.topic == "job-exec.start"] == [flags, flags]
 
 
 def test_job_without_r_gets_an_exception_and_a_release() -> None:

@@ -46,6 +46,29 @@ def test_null_removes_a_key_at_every_depth():
     assert merge_annotations({}, {"sched": {"b": None}}) == {"sched": {}}
 
 
+@pytest.mark.parametrize("keeps_empty", [True, False])
+def test_null_inside_a_new_value_is_left_out(*, keeps_empty: bool):
+    """27.annotate.8, and readings: Annotations."""
+    update = {"sched": {"a": None, "b": 1, "c": {"d": None, "e": 2}}}
+    merged = merge_annotations({}, update, keeps_empty=keeps_empty)
+    assert merged == {"sched": {"b": 1, "c": {"e": 2}}}
+
+
+@pytest.mark.parametrize(
+    ("current", "update"),
+    [
+        ({"sched": {"b": 2}}, {"sched": {"b": None}}),
+        ({"sched": {"deep": {"b": 2}}}, {"sched": {"deep": {"b": None}}}),
+        ({}, {"sched": {"deep": {"b": None}}}),
+        ({"sched": 1}, {"sched": {}}),
+    ],
+)
+def test_object_that_is_left_empty_goes_in_the_current_edition(current: Any, update: Any):
+    """readings: Annotations."""
+    assert merge_annotations({"a": 1} | current, update, keeps_empty=False) == {"a": 1}
+    assert merge_annotations({"a": 1} | current, update).keys() == {"a", "sched"}
+
+
 @pytest.mark.parametrize("value", [0, False, "", "text", 1.5, [1, [2]], {"deep": {"er": 1}}])
 def test_a_key_that_is_not_there_is_added_whatever_its_value(value: Any):
     """27.annotate.9, 27.annotate.17"""
@@ -55,6 +78,7 @@ def test_a_key_that_is_not_there_is_added_whatever_its_value(value: Any):
 @given(ANNOTATIONS, ANNOTATIONS)
 def test_a_merge_changes_neither_side_and_a_second_one_changes_nothing(current: Any, update: Any):
     before = copy.deepcopy((current, update))
-    once = merge_annotations(current, update)
-    assert merge_annotations(once, update) == once
+    for keeps_empty in (True, False):
+        once = merge_annotations(current, update, keeps_empty=keeps_empty)
+        assert merge_annotations(once, update, keeps_empty=keeps_empty) == once
     assert (current, update) == before

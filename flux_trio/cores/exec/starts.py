@@ -18,7 +18,7 @@ from flux_trio.editions import Edition
 from flux_trio.editions.rfc21 import ALL_RANKS, SEVERITY_FATAL
 from flux_trio.editions.rfc32 import Finished, Raised, Released, Report, StartAnswer, Started
 from flux_trio.formats.meanings import JobId
-from flux_trio.messages import Request, respond
+from flux_trio.messages import Request, respond, respond_stream
 from flux_trio.protocols import EXECUTION, ExecEvent, ExecState, Standings
 
 _EVENTS: Final[dict[type[Report], ExecEvent]] = {
@@ -134,4 +134,5 @@ class Starts(Part):
         if self.streams.step(job.id, _EVENTS[type(report)]) is ExecState.RELEASED:
             del self._requests[job.id]
         payload = self._edition.start_answer.write(StartAnswer(job.id, report))
-        self._outbox.send(respond(request, payload))  # errnum is 0 in every response (32.impl.5)
+        answer = respond_stream if request.is_streaming else respond
+        self._outbox.send(answer(request, payload))  # errnum is 0 in every response (32.impl.5)

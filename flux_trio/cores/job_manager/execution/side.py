@@ -30,6 +30,7 @@ from flux_trio.messages import (
     respond,
     topics,
 )
+from flux_trio.messages.types import STREAMING
 from flux_trio.protocols import (
     EXECUTION,
     ExecEvent,
@@ -164,7 +165,8 @@ class ExecSide(Part):
         start = Start(job.id, job.userid, job.current_jobspec(), reattach, job.granted)
         payload = self._ledger.edition.start.write(start)
         self.silence.asked(self._ledger.now)
-        self._ledger.send(Request(f"{self.service}.{topics.START_METHOD}", payload))
+        flags = STREAMING if self._ledger.edition.start_streams else 0
+        self._ledger.send(Request(f"{self.service}.{topics.START_METHOD}", payload, flags=flags))
 
     def _answered(self, job: ActiveJob, report: Report) -> None:
         match report:

@@ -37,7 +37,6 @@ from flux_trio.protocols import (
     SetPriority,
     is_done,
     is_repeat,
-    merge_annotations,
     refusal,
 )
 
@@ -83,12 +82,12 @@ class Operations(Part):
                 self._annotate(job, operation)
 
     def _annotate(self, job: ActiveJob, operation: Annotate) -> None:
-        merged = merge_annotations(job.annotations or {}, operation.annotations)
+        merged = self._ledger.merged_annotations(job, operation.annotations)
         size = len(msgspec.json.encode(merged))
         if size > ANNOTATION_BYTES_MAX:
             self._refuse(operation, f"it would have {size} bytes: at most {ANNOTATION_BYTES_MAX}")
             return
-        self._ledger.merge_annotations(job, operation.annotations)
+        self._ledger.annotate(job, merged)
 
     def _post(self, job: ActiveJob, post: PostEvent) -> None:
         if is_repeat(job, post.name, post.context):

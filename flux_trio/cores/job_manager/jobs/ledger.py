@@ -7,7 +7,7 @@ commit; messages that may reveal them wait for that commit.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Final
 
@@ -256,10 +256,15 @@ class Ledger(Commits):
             for listener in self.on_annotated:
                 listener(job)
 
-    def merge_annotations(self, job: ActiveJob, update: dict[str, Any]) -> None:
+    def merge_annotations(self, job: ActiveJob, update: Mapping[str, Any]) -> None:
         """Change some annotations of a job; None removes a key (RFC 27, Alloc Annotate)."""
         if job.is_active:
-            self.annotate(job, merge_annotations(job.annotations or {}, update))
+            self.annotate(job, self.merged_annotations(job, update))
+
+    def merged_annotations(self, job: ActiveJob, update: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the annotations of a job after `update`."""
+        keeps_empty = self.edition.keeps_empty_annotations
+        return merge_annotations(job.annotations or {}, update, keeps_empty=keeps_empty)
 
     def hold(self, job: ActiveJob, reason: str) -> None:
         """Let a plugin hold `job` in its state, for `reason`."""

@@ -55,7 +55,6 @@ from flux_trio.protocols import (
     Link,
     LinkEvent,
     LinkState,
-    merge_annotations,
 )
 
 # a job in any other state was canceled after its request
@@ -348,7 +347,7 @@ class SchedulerSide(Part):
         if kind == AllocType.ANNOTATE:
             if answer.annotations is None:
                 raise FluxError(Errno.EPROTO, "sched.alloc: expected annotations in ANNOTATE")
-            merged = merge_annotations(job.annotations or {}, answer.annotations)
+            merged = self._ledger.merged_annotations(job, answer.annotations)
             self._ledger.annotate(job, merged)
         elif kind == AllocType.CANCEL:
             self._drop_sched_annotations(job)
@@ -359,8 +358,7 @@ class SchedulerSide(Part):
 
     def _drop_sched_annotations(self, job: ActiveJob) -> None:
         if job.annotations is not None:
-            merged = merge_annotations(job.annotations, rfc27.NO_SCHED)
-            self._ledger.annotate(job, merged)
+            self._ledger.merge_annotations(job, rfc27.NO_SCHED)
 
     # --- checked grants
 
@@ -386,7 +384,7 @@ class SchedulerSide(Part):
 
     def _allocate(self, job: ActiveJob, annotations: dict[str, Any]) -> None:
         if annotations:
-            job.annotations = merge_annotations(job.annotations or {}, annotations)
+            job.annotations = self._ledger.merged_annotations(job, annotations)
         self.latency.add(self._ledger.now - job.t_submit)
         if job.jobspec_updates is not job.sent_updates:  # SUCCESS has crossed the cancel
             self.outdated.append(job.id)
