@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from flux_trio.formats import ResourceSet
+from flux_trio.formats import ResourceSet, format_r
 from flux_trio.messages import Errno, Response, topics
 from flux_trio.protocols import VALIDATE, AskHook, HookAnswer, JobState
 from tests.support.asking import asked_by_guest
@@ -92,6 +92,40 @@ def test_running_job_gets_a_new_expiration_from_its_start(m: ManagerScript) -> N
     assert m.names(1)[-2:] == ["jobspec-update", "resource-update"]
     assert m.context(1, "resource-update") == {"expiration": START + 61}
     assert m.state(1) == JobState.RUN
+
+
+def without_starttime(cores: int = 1) -> str:
+    """R of a core, with no times."""
+    return format_r(ResourceSet.build([(0, cores, 0)], "node{}".format))
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_time_limit_counts_from_start_if_r_has_no_starttime(
+    m: ManagerScript, *, restarts: bool
+) -> None:
+    """readings: R without starttime."""
+    m.submit(1)
+    m.store_text(1, without_starttime())
+    m.alloc(1)
+    m.now += 10
+    m.execute(1, "start")
+    m = m.restarted(peers=True, answers=ALLOWED) if restarts else m
+    m.now = START + 20
+    update(m, 1, 60)
+    assert m.last(topics.SCHED_EXPIRATION).payload == {"id": 1, "expiration": START + 70}
+
+
+def test_time_limit_counts_from_alloc_before_the_start() -> None:
+    """readings: R without starttime."""
+    m = ManagerScript(answers=ALLOWED, hooks=["job.state.run"], peers=True)
+    m.submit(1)
+    m.now += 5
+    m.store_text(1, without_starttime())
+    m.alloc(1)
+    m.answer("job.state.run", [("prolog-start", {"description": "p"})])
+    m.now += 10
+    update(m, 1, 60)
+    assert m.last(topics.SCHED_EXPIRATION).payload == {"id": 1, "expiration": START + 65}
 
 
 def test_running_job_is_not_given_an_end_that_is_past(m: ManagerScript) -> None:

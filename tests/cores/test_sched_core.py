@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -261,6 +262,19 @@ class TestAlloc:
             1060.0,
         )
         assert (script.r(2).nslots, script.r(2).expiration) == (1, 0.0)
+
+    @pytest.mark.parametrize("duration", [1e-9, 0.1, 60.0])
+    def test_times_of_r_have_at_most_six_decimals(
+        self, script: SchedScript, duration: float
+    ) -> None:
+        """20.starttime.3, 20.expiration.4, 20.expiration.5: microseconds."""
+        script.now = 1700000000.1234567
+        script.turn(alloc(1, jobspec(duration=duration)))
+        text = script.kvs[r_key(1)]
+        times = json.loads(text, parse_float=str)["execution"]
+        for name in ("starttime", "expiration"):
+            assert len(times[name].partition(".")[2]) <= 6
+        assert float(times["starttime"]) < float(times["expiration"])
 
     def test_no_job_outlives_the_instance(self) -> None:
         script = SchedScript()

@@ -135,7 +135,7 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
         for job in self._parts.ledger.running.values():
             if job.granted is not None:
                 duration = job.current_jobspec()["attributes"]["system"].get("duration", 0)
-                ends[job.id] = job.granted.starttime + duration if duration else 0.0
+                ends[job.id] = job.end_after(duration) if duration else 0.0
         return ends
 
     @property

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
@@ -18,6 +19,9 @@ from flux_trio.formats import ResourceSet, format_r, job_key
 from flux_trio.formats.meanings import JobId, KvsOp, Last
 from flux_trio.messages import Response
 from flux_trio.policies import Grant, Job
+
+SHORTEST_S: Final = 1e-6
+"""R of a job with an end is valid for at least that time: its times have no finer step."""
 
 
 class Granting(msgspec.Struct, frozen=True, eq=False):
@@ -60,10 +64,9 @@ class Grantings(Part):
         """Write R of `grant`; `outdated` are the annotations of the job from when it waited."""
         pool = self._context.schedule.state.pool
         properties = pool.inventory.properties if pool.inventory else {}
-        expiration = grant.end if grant.end < math.inf else 0.0
-        resources = grant.allocation.resource_set(
-            pool.hosts, properties, self._context.now, expiration
-        )
+        start = _microseconds(self._context.now)
+        end = _microseconds(max(grant.end, start + SHORTEST_S)) if grant.end < math.inf else 0.0
+        resources = grant.allocation.resource_set(pool.hosts, properties, start, end)
         self._ops.append(["put", job_key(job.id, "R"), format_r(resources)])
         self._last_number += 1
         granting = Granting(self._last_number, job, grant, resources, outdated)
@@ -101,3 +104,8 @@ class Grantings(Part):
                 del self._by_id[jobid]
                 durable.append(one)
         return durable
+
+
+def _microseconds(time: float) -> float:
+    """Return a time as RFC 20 has it: seconds with at most six decimals (20.starttime.3)."""
+    return round(time, 6)

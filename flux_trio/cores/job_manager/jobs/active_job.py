@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -16,10 +16,12 @@ from flux_trio.cores.job_manager.jobs.snapshot import ActiveFacts, JobSnapshot
 from flux_trio.editions import rfc21
 from flux_trio.editions.journal import Ended
 from flux_trio.formats import (
+    Event,
     FormatError,
     apply_update,
     parse_eventlog,
 )
+from flux_trio.formats.meanings import Stamp
 from flux_trio.protocols import (
     ASKING,
     EXECUTION,
@@ -31,6 +33,9 @@ from flux_trio.protocols import (
     JobState,
     Rare,
 )
+
+BEGINNINGS: Final = (JobEvent.ALLOC, JobEvent.START)
+"""Events from which a time limit counts, if R does not say from when (`ActiveJob.note_begin`)."""
 
 _LEFT_BY_NO_EXCEPTION = (JobState.NEW, JobState.CLEANUP, JobState.INACTIVE)
 
@@ -53,6 +58,8 @@ class ActiveJob(ActiveFacts, Job):
     jobspec_updates: dict[str, Any] | None
     start: ExecState
 
+    began = Rare[Stamp](0.0)
+    """When its time limit began, if R does not say: at its event start, before that at alloc."""
     allocating = Rare[int | None](None)
     """The number of the commit of R from a plugin, if one is under way."""
     released_in_answer = Rare(0)
@@ -98,6 +105,16 @@ class ActiveJob(ActiveFacts, Job):
         for path, value in updates.items():
             updated = apply_update(updated, path, value)
         return updated == self.current_jobspec()
+
+    def note_begin(self, event: Event) -> None:
+        """Take an event alloc or start (readings: R without starttime)."""
+        if self.granted is not None and not self.granted.starttime:
+            self.began = event.timestamp
+
+    def end_after(self, duration: float) -> float:
+        """Return when a job with a known R reaches a time limit, in seconds since the epoch."""
+        assert self.granted is not None
+        return (self.granted.starttime or self.began) + duration
 
     def snapshot(self) -> JobSnapshot:
         """Return the job as it is now, for plugins."""

@@ -16,7 +16,7 @@ from flux_trio.cores.job_manager.hooks.waiting import (
     LifetimeProposed,
     ProposeExpiration,
 )
-from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
+from flux_trio.cores.job_manager.jobs.active_job import BEGINNINGS, ActiveJob
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide, agreed_expiration
 from flux_trio.cores.state import Part
@@ -30,6 +30,8 @@ class Lifetime(Part):
     """Gives running jobs new expirations."""
 
     def __init__(self, ledger: Ledger, hooks: Hooks, scheduler: SchedulerSide) -> None:
+        for name in BEGINNINGS:
+            ledger.listen(name, ActiveJob.note_begin)
         self._ledger = ledger
         self._hooks = hooks
         self._scheduler = scheduler
@@ -62,7 +64,7 @@ class Lifetime(Part):
         agreed = agreed_expiration(job)
         before = resources.expiration if agreed is None else agreed
         duration = job.current_jobspec()["attributes"]["system"].get("duration", 0)
-        ends = [each for each in (duration and resources.starttime + duration, end) if each]
+        ends = [each for each in (duration and job.end_after(duration), end) if each]
         expiration = math.ceil(min(ends, default=0))
         if expiration != math.ceil(before):
             proposal = LifetimeProposed(job.id, expiration, end)

@@ -21,7 +21,7 @@ from flux_trio.cores.job_manager.calls import (
     MarkRead,
     ReplayStep,
 )
-from flux_trio.cores.job_manager.jobs.active_job import ActiveJob, ended
+from flux_trio.cores.job_manager.jobs.active_job import BEGINNINGS, ActiveJob, ended
 from flux_trio.cores.job_manager.jobs.ledger import MAX_JOBID_KEY, Ledger
 from flux_trio.cores.job_manager.jobs.lost_found import LostAndFound
 from flux_trio.cores.job_manager.requests.submission import redacted_text
@@ -161,6 +161,9 @@ class Replay(Part):
             self._ledger.posted_bytes.put(job.userid, jobid, size)
         if job.has_resources:
             self._take_resources(active, r)
+            for event in events:
+                if event.name in BEGINNINGS:
+                    active.note_begin(event)
 
     def _take_resources(self, job: ActiveJob, r: str | None) -> None:
         """Take R of a job with resources, so that a second grant of them is detected."""

@@ -176,12 +176,12 @@ class Updates(Part):
             self.apply(job, updating, None)
             return
         if job.granted is None:
-            self._refuse(updating, "unable to get job starttime")
+            self._refuse(updating, "unable to get job starttime: R cannot be read")
             return
         duration = updating.updates[DURATION_KEY]
         assert isinstance(duration, (int, float))  # the jobspec with it is valid
         # whole seconds, so that all three parties use the same number
-        expiration = math.ceil(job.granted.starttime + duration) if duration else 0
+        expiration = math.ceil(job.end_after(duration)) if duration else 0
         if duration and expiration + job.stepped <= self._ledger.now:
             self._refuse(updating, "requested duration places job expiration in the past")
             return
