@@ -29,6 +29,7 @@ from flux_trio import jobtap
 NOT_YET: Final = 75
 NOT_RUN: Final = 127  # exit code of shells
 LINGER_S: Final = 1.0  # for its last output: another process may hold the pipe open
+KILLED_S: Final = 5.0  # for the end of a killed command, which may wait for a disk that hangs
 ERROR_BYTES_MAX: Final = 200  # of standard error in the job's exception
 
 
@@ -120,10 +121,10 @@ async def _ended(process: trio.Process) -> AsyncIterator[None]:
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        with trio.CancelScope(shield=True):
+        with trio.move_on_after(KILLED_S, shield=True):
             await process.wait()
-            if process.stderr is not None:
-                await process.stderr.aclose()
+        if process.stderr is not None:
+            await process.stderr.aclose()
 
 
 async def _read_beginning(stream: trio.abc.ReceiveStream, said: bytearray) -> None:

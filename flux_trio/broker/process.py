@@ -28,6 +28,7 @@ from flux_trio.messages import (
     Response,
     respond_error,
 )
+from flux_trio.process.local import reap
 from flux_trio.transports import (
     Connection,
     ConnectionClosed,
@@ -234,14 +235,13 @@ async def _exit_text(process: trio.Process) -> str:
 
 
 async def _end(process: trio.Process, grace_s: float) -> None:
-    """Send SIGTERM, wait, send SIGKILL; the process has ended when this returns."""
-    with trio.CancelScope(shield=True):
-        if process.returncode is None:
-            process.terminate()
-        with trio.move_on_after(grace_s):
-            await process.wait()
-        if process.returncode is None:
-            process.kill()
+    """Send SIGTERM, wait, send SIGKILL."""
+    if process.returncode is None:
+        process.terminate()
+    with trio.move_on_after(grace_s, shield=True):
         await process.wait()
-        assert process.stdout is not None
-        await process.stdout.aclose()
+    if process.returncode is None:
+        process.kill()
+    await reap(process)
+    assert process.stdout is not None
+    await process.stdout.aclose()

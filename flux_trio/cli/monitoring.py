@@ -18,6 +18,7 @@ import trio
 from flux_trio.cli.monitor_process import encode_records
 from flux_trio.messages import Level
 from flux_trio.process.console import own_command
+from flux_trio.process.local import reap
 from flux_trio.trace import Record
 
 WAITING_BYTES_MAX: Final = 1 << 28
@@ -159,11 +160,9 @@ async def open_monitor() -> AsyncIterator[Monitoring]:
                 yield monitoring
             finally:
                 monitoring.close()
-                with trio.move_on_after(FINISH_S_MAX) as patience:
-                    patience.shield = True
+                with trio.move_on_after(FINISH_S_MAX, shield=True):
                     await monitoring.finished.wait()
                 nursery.cancel_scope.cancel()
     finally:
         process.kill()
-        with trio.CancelScope(shield=True):
-            await process.wait()
+        await reap(process)

@@ -33,6 +33,10 @@ MARK: Final = "FLUX_TRIO_COMMAND"
 
 SEARCHES_MAX: Final = 10  # repeated because processes start others during a search
 
+KILLED_S_MAX: Final = 5.0
+"""Seconds to wait for the end of a process that got SIGKILL. One that does not end by then waits in
+the kernel for a disk or a file system that hangs; it ends when that answers."""
+
 WriteLine = Callable[[str, str], None]  # stream, line
 
 
@@ -91,10 +95,10 @@ async def open_process(
             yield process
         finally:
             process.signal(signal.SIGKILL)
-            with trio.CancelScope(shield=True):
-                await process.wait()
-                if process.was_signaled:
-                    await trio.to_thread.run_sync(_kill_marked, mark)
+            await reap(started)
+            if process.was_signaled:
+                with trio.move_on_after(KILLED_S_MAX, shield=True):
+                    await trio.to_thread.run_sync(_kill_marked, mark, abandon_on_cancel=True)
             nursery.cancel_scope.deadline = trio.current_time() + PIPE_GRACE_S
 
 
@@ -103,6 +107,12 @@ def _check_program(name: str, environment: Mapping[str, str]) -> None:
     found = shutil.which(name, path=environment.get("PATH"))
     if found is not None and (reason := untrusted(Path(found))):
         raise PermissionError(errno.EPERM, reason, name)
+
+
+async def reap(process: trio.Process) -> None:
+    """Wait at most KILLED_S_MAX for the end of a process that got SIGKILL, even if cancelled."""
+    with trio.move_on_after(KILLED_S_MAX, shield=True):
+        await process.wait()
 
 
 class Ending(msgspec.Struct):

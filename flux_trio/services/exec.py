@@ -89,7 +89,9 @@ async def _read_outputs(
         while nbytes < BATCH_BYTES_MAX and reads.statistics().current_buffer_used:
             waiting.append(reads.receive_nowait())
             nbytes += _nbytes(waiting[-1])
-        for read in await trio.to_thread.run_sync(_read_all, directory, waiting):
+        for read in await trio.to_thread.run_sync(
+            _read_all, directory, waiting, abandon_on_cancel=True
+        ):
             handle.post(read)
 
 

@@ -12,6 +12,7 @@ from typing import Final
 import trio
 
 from flux_trio.client import TOKEN_VARIABLE, URI_VARIABLE
+from flux_trio.process.local import reap
 
 TERM_S: Final = 5.0
 """Seconds that the program has to end by itself after SIGTERM; then it gets SIGKILL."""
@@ -66,7 +67,7 @@ class Program:
         """End the process, and those that it has started, by SIGKILL."""
         if self._process is not None:
             self._signal(signal.SIGKILL)
-            await self._process.wait()
+            await reap(self._process)
             self._process = None
 
     def _signal(self, signum: int) -> None:
@@ -79,7 +80,6 @@ class Program:
         if self._process is None:
             return
         self._signal(signal.SIGTERM)
-        with trio.CancelScope(shield=True):
-            with trio.move_on_after(TERM_S):
-                await self._process.wait()
-            await self.kill()
+        with trio.move_on_after(TERM_S, shield=True):
+            await self._process.wait()
+        await self.kill()
