@@ -20,6 +20,7 @@ import trio
 
 from flux_trio._version import __version__
 from flux_trio.broker import (
+    TOKEN_REVOKED,
     BrokerServices,
     Configuration,
     Handle,
@@ -234,8 +235,12 @@ class Instance:
 
     async def serve(self, connection: Connection, credentials: Credentials) -> None:
         """Serve a connection from outside until it ends."""
-        if not await self.processes.take(connection, credentials):
+        if await self.processes.take(connection, credentials):
+            return
+        if self.tokens.are_valid(credentials):
             await serve_connection(self.router, self.write_log, connection, credentials)
+        else:  # it was revoked during the handshake
+            await connection.aclose(TOKEN_REVOKED)
 
     async def back_up(self, directory: str) -> Payload:
         """Make a backup of the state directory, and return its size in bytes. Raises FluxError."""

@@ -33,7 +33,13 @@ from flux_trio.sim import make_machine
 from flux_trio.store.state_directory import TOKENS_FILE, write_private
 from flux_trio.store.stores import MemoryStore, StoreError
 from flux_trio.trace import Record
-from flux_trio.transports import connect_websocket
+from flux_trio.transports import (
+    Connection,
+    Credentials,
+    EndOfConnection,
+    connect_websocket,
+    memory_pair,
+)
 
 HOUR = 3600.0
 CONFIG = Config(exec=ExecConfig(simulate=True))
@@ -390,3 +396,41 @@ async def test_plugins_that_are_given_are_asked(autojump_clock: MockClock) -> No
         listed = await user.call("kvs.dir", {"prefix": "job"})
         directories = {key.rpartition(".")[0] for key in listed["keys"] if key.endswith("jobspec")}
         assert len(directories) == 1, "what was refused has left nothing"
+
+
+async def test_revoking_a_token_ends_the_connections_that_came_with_it(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    """Those of the same user by the socket, and of others, go on."""
+    given = surroundings(make_token=iter(["ann", "bob"]).__next__)
+    async with open_instance(CONFIG, given) as instance, instance.connect() as owner:
+
+        async def come(token: str) -> tuple[Connection, Credentials]:
+            credentials = instance.tokens.authenticate(token)
+            assert credentials is not None
+            return connect(credentials), credentials
+
+        def connect(credentials: Credentials) -> Connection:
+            ours, theirs = memory_pair(1000)
+            nursery.start_soon(instance.serve, ours, credentials)
+            return theirs
+
+        for userid, name in ((500, "ann"), (501, "bob")):
+            await owner.call(topics.BROKER_TOKEN, {"userid": userid, "name": name})
+        (ann, anns), (bob, _) = await come("ann"), await come("bob")
+        local = connect(Credentials(500, anns.rolemask, "ann"))
+        for each in (ann, bob, local):
+            each.send_nowait(Request(topics.BROKER_INFO, None, 1))
+            (answer,) = await each.receive()
+            assert answer.errnum == 0  # type: ignore[union-attr]
+        assert await owner.call(topics.BROKER_REVOKE, {"userid": 500}) == {"count": 1}
+        with pytest.raises(EndOfConnection, match="the token of this connection was revoked"):
+            await ann.receive()
+        for each in (bob, local):
+            each.send_nowait(Request(topics.BROKER_INFO, None, 2))
+            await each.receive()
+        late = connect(anns)  # its handshake was under way
+        with pytest.raises(EndOfConnection, match="the token of this connection was revoked"):
+            await late.receive()
+        for each in (bob, local):
+            await each.aclose()

@@ -28,12 +28,13 @@ from flux_trio.broker.supervisor import (
     ServiceExit,
     Supervisor,
 )
-from flux_trio.broker.tokens import TokenEntry, Tokens
+from flux_trio.broker.tokens import TOKEN_REVOKED, TokenEntry, Tokens
 
 __all__ = [
     "LOG_FILE",
     "OLDER_LOG_FILE",
     "READY",
+    "TOKEN_REVOKED",
     "BrokerServices",
     "Clock",
     "ConfigRefused",

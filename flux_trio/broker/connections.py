@@ -62,10 +62,11 @@ async def _serve(
 ) -> None:
     name = outgoing.name
     peer = Peer(name, credentials.userid, credentials.rolemask, outgoing.deliver, outgoing.waiting)
+    peer.drop, peer.token = outgoing.drop, credentials.token
     router.add(peer)
     try:
         with outgoing.scope:
-            while True:
+            while not outgoing.dropped:
                 for message in await connection.receive():
                     refusal = outgoing.refusal(message) if isinstance(message, Request) else ""
                     if refusal and isinstance(message, Request):
@@ -132,9 +133,7 @@ class _Outgoing:
             while self._connection.is_behind:  # noqa: ASYNC110 - rare, and then it takes long
                 await trio.sleep(POLL_S)
         if scope.cancelled_caught:
-            self._drop_peer(
-                f"it sends requests and has not read its answers for {BEHIND_S_MAX:g} s"
-            )
+            self.drop(f"it sends requests and has not read its answers for {BEHIND_S_MAX:g} s")
 
     def waiting(self) -> int:
         """Return 1 if the peer is behind; otherwise the queued messages are on their way."""
@@ -151,7 +150,7 @@ class _Outgoing:
             self._connection.send_nowait(message)
         except ConnectionOverflow as error:
             self._trace.dropped(self.name, message, ref, str(error))
-            self._drop_peer(str(error))
+            self.drop(str(error))
         except ConnectionClosed as error:
             self._trace.dropped(self.name, message, ref, str(error))
         except LocalProtocolError as error:
@@ -161,7 +160,8 @@ class _Outgoing:
         else:
             self._trace.received(self.name, "", message, ref)
 
-    def _drop_peer(self, reason: str) -> None:
+    def drop(self, reason: str) -> None:
+        """End the connection; nothing more is sent, and nothing that comes is routed."""
         self.dropped = reason
         self.write_log(Level.ERR, self.name, f"dropped: {reason}")
         self.scope.cancel()

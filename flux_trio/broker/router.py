@@ -6,7 +6,7 @@ Messages between two peers arrive in the order sent. The router traces every mes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 import msgspec
@@ -78,6 +78,8 @@ class Peer:
         # Requests delivered to this peer and not answered: sender -> matchtag -> request.
         self.inflight: dict[str, dict[int, Request]] = {}
         self.guests = GuestQueue()
+        self.drop: Callable[[str], None] | None = None  # ends its connection for a reason
+        self.token = ""  # the digest of the token that it came with
 
     def answered(self, sender: str, matchtag: int) -> None:
         """Forget a request of `sender` after its last response, if it is still open."""
@@ -113,6 +115,12 @@ class Router:
         self.peers[peer.name] = peer
         peer.subscriptions.changed = self._subscribers.clear
         self._subscribers.clear()
+
+    def drop_tokens(self, tokens: Collection[str], reason: str) -> None:
+        """End the connections of the peers that came with one of `tokens`, by their digests."""
+        for peer in list(self.peers.values()):
+            if peer.drop is not None and peer.token in tokens:
+                peer.drop(reason)
 
     def register(self, peer: Peer, service: str) -> None:
         """Give `peer` the service name; FluxError(EEXIST) names the current holder.

@@ -20,7 +20,7 @@ from flux_trio.broker.log import LogBook
 from flux_trio.broker.router import Peer, Router
 from flux_trio.broker.subscriptions import Subscriptions
 from flux_trio.broker.supervisor import ModuleNotStarted, Supervisor
-from flux_trio.broker.tokens import Tokens
+from flux_trio.broker.tokens import TOKEN_REVOKED, Tokens
 from flux_trio.broker.tracing import TraceStreams
 from flux_trio.formats import FormatError
 from flux_trio.messages import (
@@ -332,9 +332,11 @@ class BrokerServices:
     async def _revoke(self, request: Request) -> Payload:
         userid = expect_payload(request, TokensOf).userid
         try:
-            return {"count": self.tokens.revoke(userid)}
+            revoked = self.tokens.revoke(userid)
         except OSError as error:
             raise FluxError(Errno.EIO, f"cannot revoke the tokens: {error}") from error
+        self.router.drop_tokens(revoked, TOKEN_REVOKED)
+        return {"count": len(revoked)}
 
     async def _shutdown(self, _request: Request) -> Payload:
         self.shutdown.set()

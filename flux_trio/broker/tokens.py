@@ -1,7 +1,7 @@
 """Tokens identify connections. Each token has a userid and a role; only digests are stored.
 
 Tokens do not expire. A token is valid until it is revoked; a token lent to a module's process is
-valid as long as the module runs. A connection stays open after its token becomes invalid.
+valid as long as the module runs. Whoever revokes tokens ends the connections that came with them.
 """
 
 from __future__ import annotations
@@ -9,11 +9,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 import msgspec
 
 from flux_trio.messages import ROLE_LOCAL, ROLE_OWNER, ROLE_USER
 from flux_trio.transports import Credentials
+
+TOKEN_REVOKED: Final = "the token of this connection was revoked"
 
 
 class TokenEntry(msgspec.Struct, frozen=True):
@@ -54,8 +57,8 @@ class Tokens:
         self._entries[entry.digest] = entry
         return token
 
-    def revoke(self, userid: int) -> int:
-        """Revoke all tokens of guest `userid`; return how many there were.
+    def revoke(self, userid: int) -> list[str]:
+        """Revoke all tokens of guest `userid`; return their digests.
 
         Raises the errors of `save`; then all of them stay valid.
         """
@@ -64,22 +67,23 @@ class Tokens:
             for digest, entry in self._entries.items()
             if entry.userid != userid or entry.rolemask & ROLE_OWNER
         }
-        count = len(self._entries) - len(left)
-        if count:
+        revoked = [digest for digest in self._entries if digest not in left]
+        if revoked:
             self._save(list(left.values()))
             self._entries = left
-        return count
+        return revoked
 
     @contextmanager
     def lend(self, userid: int, name: str) -> Iterator[tuple[str, Credentials]]:
         """Yield a token with the owner's role, valid during the block only, and its credentials."""
         token = self._make()
-        credentials = Credentials(userid, ROLE_OWNER | ROLE_LOCAL, name)
-        self._lent[_digest(token)] = credentials
+        digest = _digest(token)
+        credentials = Credentials(userid, ROLE_OWNER | ROLE_LOCAL, name, digest)
+        self._lent[digest] = credentials
         try:
             yield token, credentials
         finally:
-            del self._lent[_digest(token)]
+            del self._lent[digest]
 
     def authenticate(self, token: str) -> Credentials | None:
         """Return the credentials of a token; None if it is not valid."""
@@ -87,7 +91,12 @@ class Tokens:
         entry = self._entries.get(digest)
         if entry is None:
             return self._lent.get(digest)
-        return Credentials(entry.userid, entry.rolemask, entry.name)
+        return Credentials(entry.userid, entry.rolemask, entry.name, digest)
+
+    def are_valid(self, credentials: Credentials) -> bool:
+        """Return whether a peer with these credentials may be served: its token is still valid."""
+        token = credentials.token
+        return not token or token in self._entries or token in self._lent
 
 
 def _digest(token: str) -> str:

@@ -24,11 +24,15 @@ BEHIND_BYTES: Final = 2**20
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """The identity of the peer: a userid, the RFC 12 role bits, and a name for the log."""
+    """The identity of the peer: a userid, the RFC 12 role bits, and a name for the log.
+
+    `token` is the digest of the token that identifies the peer, "" if something else does.
+    """
 
     userid: int
     rolemask: int
     name: str
+    token: str = ""
 
 
 class TransportError(Exception):

@@ -18,7 +18,7 @@ from flux_trio.broker import (
     Processes,
     Tokens,
 )
-from flux_trio.messages import ROLE_LOCAL, ROLE_OWNER, Errno, FluxError, Level, Request
+from flux_trio.messages import Errno, FluxError, Level, Request
 from flux_trio.messages.codec import FRAME_BYTES_MAX
 from flux_trio.transports import Connection, Credentials, memory_pair, serve_websocket
 from tests.support.modules import ModuleWorld, echo
@@ -177,7 +177,8 @@ async def test_process_that_reads_slowly_gets_everything_in_order(
     ours, theirs = memory_pair(bound=2)
     with trio.fail_after(TEST_S_MAX):
         await world.spawn("print('ready', flush=True); import time; time.sleep(1000)")
-        who = Credentials(0, ROLE_OWNER | ROLE_LOCAL, "module echo")
+        who = world.tokens.authenticate("secret")
+        assert who is not None
         nursery.start_soon(world.processes.take, ours, who)
         theirs.send_nowait(Request("nobody.x", matchtag=1))
         (refusal,) = await theirs.receive()
@@ -229,6 +230,10 @@ def test_lent_token_is_good_for_the_block_and_never_saved() -> None:
     saved: list[object] = []
     tokens = Tokens(lambda: "secret", saved.append)
     with tokens.lend(7, "module sched") as (token, credentials):
-        assert tokens.authenticate(token) == credentials == Credentials(7, 5, "module sched")
+        assert (
+            tokens.authenticate(token)
+            == credentials
+            == Credentials(7, 5, "module sched", credentials.token)
+        )
     assert tokens.authenticate(token) is None
     assert saved == []

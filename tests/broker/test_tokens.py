@@ -39,7 +39,8 @@ def test_token_means_a_userid_and_the_role_it_was_issued_for(
     kept: Kept, owner: bool, rolemask: int
 ) -> None:
     token = kept.tokens.issue(500, "ann", owner=owner)
-    assert kept.tokens.authenticate(token) == Credentials(500, rolemask, "ann")
+    (entry,) = kept.saved
+    assert kept.tokens.authenticate(token) == Credentials(500, rolemask, "ann", entry.digest)
 
 
 @pytest.mark.parametrize("token", ["", "secret-2", "SECRET-1", "secret-1 "])
@@ -68,8 +69,10 @@ def test_revoked_tokens_of_a_guest_are_nobodys_and_stay_so(kept: Kept) -> None:
         kept.tokens.revoke(500)
     assert kept.tokens.authenticate(ann)
     kept.full = False
-    assert kept.tokens.revoke(500) == 2
-    assert kept.tokens.revoke(500) == 0
+    before = [kept.tokens.authenticate(each) for each in (ann, again, bob)]
+    assert kept.tokens.revoke(500) == [who.token for who in before[:2] if who is not None]
+    assert kept.tokens.revoke(500) == []
+    assert [kept.tokens.are_valid(who) for who in before if who] == [False, False, True]
     for tokens in (kept.tokens, Tokens(lambda: "unused", kept.save, kept.saved)):
         assert [bool(tokens.authenticate(each)) for each in (ann, again, bob, owner)] == [
             False,

@@ -23,8 +23,8 @@ def token(userid: int, *, revoke: bool) -> None:
     """Print a new token, with which a user connects to this instance as a guest.
 
     The user puts the token into FLUX_TRIO_TOKEN, and the instance's address into FLUX_TRIO_URI. The
-    instance never prints a token again. A token is valid until --revoke; connections that exist
-    then stay open.
+    instance never prints a token again. A token is valid until --revoke, which ends the connections
+    that were made with it, too.
 
     Exit codes: 0, 1 if there is no such user or you are not the owner, 2 for wrong usage.
     """
