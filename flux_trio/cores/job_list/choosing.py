@@ -29,7 +29,7 @@ class Chooser(Part):
     def __init__(self, records: Records, finished: Finished) -> None:
         self._records = records
         self._finished = finished
-        # Begun lists that show finished jobs: at most one of each user, and those with credit.
+        # Begun lists that show finished jobs: those of each user that take turns, and with credit.
         self._begun = {}
 
     def ended(self, jobid: int) -> None:

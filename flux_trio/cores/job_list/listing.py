@@ -4,14 +4,13 @@ With `access.private-mode`, guests read only about their own jobs.
 
 A list is a stream of pages, or one response if its request does not have the streaming flag. It is
 made in slices, one a turn, so that a long list delays neither the kvs nor this service; it goes on
-as long as its reader has credit. The lists of one user are made one after another, so hundreds of
-them delay other users no more than one does. A list reads the jobs that it shows, and jobs whose
+as long as its reader has credit. The lists of one user take turns, so hundreds of them delay other
+users no more than one does, and a long one does not delay the others. A list reads the jobs that it shows, and jobs whose
 name or queue is not known yet. A row leaves out the keys whose values are not known.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from itertools import takewhile
 from typing import Final
 
@@ -23,6 +22,7 @@ from flux_trio.cores.job_list.choosing import SLICE_JOBS, Chooser
 from flux_trio.cores.job_list.details import Details
 from flux_trio.cores.job_list.exchange import Exchange, IdRead, SliceRead
 from flux_trio.cores.job_list.finished import Finished
+from flux_trio.cores.job_list.line import Line
 from flux_trio.cores.job_list.one_list import Listing
 from flux_trio.cores.job_list.records import Record, Records
 from flux_trio.cores.job_list.rows import Sized, in_pages, row_of
@@ -62,7 +62,6 @@ class Listings(Part):
     """Answers list requests."""
 
     _open: Streams[Listing]
-    _of_user: dict[int, deque[Listing]]
     _unfilled: list[Listing]
     _counting: list[Request]
     _streams: Allowance
@@ -84,7 +83,7 @@ class Listings(Part):
         self._asked = asked
         self.chooser = Chooser(records, finished)
         self._open = Streams()
-        self._of_user = {}  # the first of each user is being made
+        self._line = Line()
         self._unfilled = []  # lists that need more of the index of finished jobs
         self._counting = []  # requests that need all of it
         self._streams = Allowance(STREAMS_OF_USER_MAX, "lists with credit")
@@ -187,7 +186,7 @@ class Listings(Part):
             self._unread(listing, read, error)
         else:
             self._take_values(listing, read, values)
-        self._go_on_soon(listing.request.userid)
+        self._next(listing)
 
     def _take_values(self, listing: Listing, read: SliceRead, values: list[str | None]) -> None:
         """Add the jobs whose values have come; the kvs may have left out the last ones."""
@@ -218,32 +217,22 @@ class Listings(Part):
     # --- making a list
 
     def _queue(self, listing: Listing) -> None:
-        """Put `listing` after the other lists of its user."""
-        if listing.is_queued:
-            return
-        listing.is_queued = True
-        userid = listing.request.userid
-        lists = self._of_user.setdefault(userid, deque())
-        lists.append(listing)
-        if len(lists) == 1:
-            self._go_on_soon(userid)
+        """Let `listing` take turns with the other lists of its user."""
+        if not listing.is_queued and self._line.join(listing):
+            self._go_on_soon(listing.request.userid)
 
     def go_on(self, userid: int) -> None:
         """Make the next slice for a user."""
-        lists = self._of_user.get(userid, deque())
-        while lists:
-            listing = lists[0]
+        while (listing := self._line.first(userid)) is not None:
             if listing.read:
                 return
             if self._open.is_open(listing) and self._has_room(listing):
                 self._slice(listing)
                 return
-            lists.popleft()  # it is closed, or its reader has no credit
-            listing.is_queued = False
-            if lists and self._taken >= SLICE_JOBS:
+            others = self._line.leave(userid)  # it is closed, or its reader has no credit
+            if others and self._taken >= SLICE_JOBS:
                 self._go_on_soon(userid)
                 return
-        self._of_user.pop(userid, None)
 
     def _has_room(self, listing: Listing) -> bool:
         """Send the pages that are ready; return whether more may be made."""
@@ -271,14 +260,14 @@ class Listings(Part):
                 listing.read = self._details.ask(keys, SliceRead(listing.stream, jobs, keys))
             else:
                 self._add(listing, self._details.known(jobs, (), []))
-                self._go_on_soon(userid)
+                self._next(listing)
         elif listing.is_over:
             self.go_on(userid)
-        elif is_filled:
+        elif is_filled:  # it has looked at many jobs
+            self._line.take_turns(userid)
             self._exchange.set_timer(userid, self._exchange.now)
         else:
-            self._of_user[userid].popleft()
-            listing.is_queued = False
+            self._line.leave(userid)
             self._unfilled.append(listing)
             self.go_on(userid)
 
@@ -319,6 +308,13 @@ class Listings(Part):
             middle = len(read.jobs) // 2
             listing.retried.extendleft([read.jobs[middle:], read.jobs[:middle]])
 
+    def _next(self, listing: Listing) -> None:
+        """Go on after a slice of `listing`: end it, or let the next list have its turn."""
+        userid = listing.request.userid
+        if not listing.is_over:
+            self._line.take_turns(userid)
+        self._go_on_soon(userid)
+
     def _go_on_soon(self, userid: int) -> None:
         """Go on in this turn after few jobs, else in a later turn.
 
@@ -327,8 +323,8 @@ class Listings(Part):
         if self._taken < SLICE_JOBS:
             self.go_on(userid)
             return
-        lists = self._of_user.get(userid)
-        rest = 0.0 if not lists or lists[0].request.is_owner else GUEST_REST_S
+        first = self._line.first(userid)
+        rest = 0.0 if first is None or first.request.is_owner else GUEST_REST_S
         self._exchange.set_timer(userid, self._exchange.now + rest)
 
     def _end(self, listing: Listing) -> None:
