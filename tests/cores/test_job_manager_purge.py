@@ -343,3 +343,52 @@ def test_job_that_is_over_and_still_in_the_index_of_active_jobs_is_put_right() -
     assert again.kvs.keys(ENDED) == [ended]
     assert again.kvs.keys(ACTIVE) == []
     assert again.stats()["inactive_jobs"] == 1
+
+
+def many_ended(pages: int) -> ManagerScript:
+    """A job manager with so many pages of finished jobs, and one more; its commits wait."""
+    m = ManagerScript(peers=True)
+    m.submit(*range(1, pages * PAGE_JOBS + 2))
+    m.ask(topics.JOB_RAISEALL, {"severity": 0, "type": "cancel", "states": 0x7F})
+    m.commits_wait = True
+    return m
+
+
+def answers(lines: list[str]) -> list[str]:
+    return [line for line in lines if line.startswith(topics.JOB_PURGE) and "->" in line]
+
+
+def test_purge_of_one_job_does_not_wait_for_the_end_of_a_long_one() -> None:
+    m = many_ended(10)
+    last = 10 * PAGE_JOBS + 1
+    m.ask(topics.JOB_PURGE, {"num_limit": 0, "batch": 10_000, "force": True})
+    m.ask(topics.JOB_PURGE_ID, {"id": last, "force": True})
+    said = [answers(m.commit()) for _ in range(11)]
+    assert said[:2] == [[], ["job-manager.purge-id -> {'count': 1}"]]
+    assert said[2:] == [[]] * 8 + [["job-manager.purge -> {'count': 2000}"]]
+    assert m.kvs.keys(ENDED) == []
+
+
+def test_long_purges_take_turns_and_count_no_job_twice() -> None:
+    m = many_ended(6)
+    for by in ("one", "two"):
+        asked = {"num_limit": 0, "batch": 3 * PAGE_JOBS, "force": True}
+        m.ask(topics.JOB_PURGE, asked, by=by)
+    said = [answers(m.commit()) for _ in range(6)]
+    each = ["job-manager.purge -> {'count': 600}"]
+    assert said == [[], [], [], [], each, each]
+    assert len(m.kvs.keys(ENDED)) == 1
+
+
+def test_long_purge_that_has_begun_goes_on_when_its_sender_is_gone_between_its_turns() -> None:
+    m = many_ended(3)
+    asked = {"num_limit": 0, "batch": 10_000, "force": True}
+    m.ask(topics.JOB_PURGE, asked, by="shortlived")
+    m.ask(topics.JOB_PURGE, asked | {"batch": 1}, by="other")
+    m.commit()
+    m.gone("shortlived")
+    said = []
+    while m.commits:
+        said += answers(m.commit())
+    assert said == ["job-manager.purge -> {'count': 1}"]
+    assert m.kvs.keys(ENDED) == []

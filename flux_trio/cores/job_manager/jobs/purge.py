@@ -7,9 +7,9 @@ commit stores the greatest job id, so that no id is used again. When it is durab
 `job-purge-inactive` tells of it.
 
 A commit removes at most one job with long output, since others wait for the commit: a gigabyte
-takes seconds. One purge is under way at a time, so that no job is counted twice; the others wait,
-as many as their senders may have open. A purge by the configuration uses the present limits at
-every page: when they are lifted, it ends.
+takes seconds. Purges take turns, a page or a commit each, so that no job is counted twice and a long
+purge delays no other by much; as many wait as their senders may have open. A purge by the
+configuration uses the present limits at every page: when they are lifted, it ends.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Purge(Part):
 
     age_limit: float
     num_limit: int
-    purges: deque[Run | Named]  # the first is under way
+    purges: deque[Run | Named]  # the first has its turn
 
     def __init__(
         self,
@@ -114,17 +114,19 @@ class Purge(Part):
         self._begin(Named(request, wanted.id, wanted.force))
 
     def forget(self, sender: str) -> None:
-        """Drop the purges of a peer that is gone; one that is under way ends after its commit.
+        """Drop the purges of a peer that is gone; those that have begun go on to their end.
 
-        It is not answered (6.disconnect.2).
+        They are not answered (6.disconnect.2).
         """
-        if not self.purges:
-            return
-        first, *others = self.purges
-        if first.request is not None:
-            first = msgspec.structs.replace(first, request=unanswered(first.request, sender))
-        left = [each for each in others if each.request is None or each.request.sender != sender]
-        self.purges = deque([first, *left])
+        left: deque[Run | Named] = deque()
+        for place, purge in enumerate(self.purges):
+            request = purge.request
+            if request is None or request.sender != sender:
+                left.append(purge)
+            elif place == 0 or (isinstance(purge, Run) and purge.count):
+                request = unanswered(request, sender)
+                left.append(msgspec.structs.replace(purge, request=request))
+        self.purges = left
 
     # --- limits
 
@@ -151,7 +153,7 @@ class Purge(Part):
     def _before(self, age_limit: float) -> int:
         return 0 if age_limit < 0 else ended_at(self._ledger.now - age_limit)
 
-    # --- one after another
+    # --- in turns
 
     def _begin(self, purge: Run | Named) -> None:
         self.purges.append(purge)
@@ -184,6 +186,12 @@ class Purge(Part):
                     self._end(1)
         except FluxError as error:
             self._failed(error)
+
+    def _end_turn(self, run: Run) -> None:
+        """Let the next purge have its turn; `run` goes on after the others."""
+        first = self.purges.popleft()  # its sender may have gone meanwhile
+        self.purges.append(msgspec.structs.replace(run, request=first.request))
+        self._go_on(self.purges[0])
 
     def _end(self, count: int) -> None:
         request = self.purges[0].request
@@ -229,7 +237,7 @@ class Purge(Part):
             return
         run = _counted(run, number)
         if goes_on:
-            self._go_on(msgspec.structs.replace(run, after=page.keys[-1]))
+            self._end_turn(msgspec.structs.replace(run, after=page.keys[-1]))
         else:
             self._end(run.count)
 
@@ -250,7 +258,7 @@ class Purge(Part):
         check(response)
         self._announce(stored.jobs)
         if stored.goes_on:
-            self._go_on(stored.run)
+            self._end_turn(stored.run)
         else:
             self._end(stored.run.count)
 
