@@ -28,7 +28,7 @@ from flux_trio.cores.kvs.ops import (
     checked_bytes,
 )
 from flux_trio.cores.kvs.room import ROUND_OPS_MAX
-from flux_trio.cores.kvs.waiting import ROUND_BYTES_MAX
+from flux_trio.cores.kvs.waiting import KEYS_OF_SENDER_MAX, ROUND_BYTES_MAX
 from flux_trio.cores.turns import Log
 from flux_trio.messages import Errno, Event, FluxError, Level, Request, Response, topics
 from tests.support.asking import asked, asked_by_guest, gone
@@ -591,3 +591,47 @@ def test_backup_stops_when_its_client_goes() -> None:
 def test_guest_gets_no_backup() -> None:
     refused = turn(KvsCore(), asked_by_guest("kvs.backup", {"path": "/b"}))
     assert [each[1] for each in answers(refused)] == [Errno.EPERM]
+
+
+def look_up_many(first: int, count: int, by: str, tag: int) -> Request:
+    keys = [f"k{number}" for number in range(first, first + count)]
+    return asked("kvs.lookup-all", {"keys": keys}, by=by, tag=tag)
+
+
+def rounds(core: KvsCore, actions: list[Any]) -> list[list[int]]:
+    """The matchtags that each round of the store answers, until it has nothing to do."""
+    found = []
+    while actions:
+        replies: list[Any] = []
+        for action in actions:
+            match action:
+                case StoreOps():
+                    replies.append(Stored())
+                case Fetch(keys=keys):
+                    replies.append(Fetched([None] * len(keys), []))
+        actions = turn(core, *replies) if replies else []
+        if said := [tag for tag, _, _ in answers(actions)]:
+            found.append(said)
+    return found
+
+
+def test_reads_of_one_sender_take_turns_with_those_of_others() -> None:
+    core = KvsCore()
+    many = [look_up_many(n, KEYS_OF_SENDER_MAX, "alice", 10 + n) for n in range(5)]
+    actions = turn(core, *many, lookup("a", by="bob", tag=1), lookup("b", by="bob", tag=2))
+    assert rounds(core, actions) == [[10, 1, 2], [11], [12], [13], [14]]
+
+
+def test_what_a_sender_asks_after_reads_that_wait_waits_with_them() -> None:
+    """It must not see its own later commit, and commits stay in order."""
+    core = KvsCore()
+    many = [look_up_many(n, KEYS_OF_SENDER_MAX, "alice", 10 + n) for n in range(3)]
+    actions = turn(
+        core,
+        *many,
+        commit(PUT, tag=20),
+        lookup("a", tag=21),
+        commit(["put", "b", "2"], by="bob", tag=1),
+        lookup("a", by="carol", tag=2),
+    )
+    assert rounds(core, actions) == [[10, 2], [11], [12], [20, 1, 21]]

@@ -5,8 +5,9 @@ With `access.private-mode`, guests read only about their own jobs.
 A list is a stream of pages, or one response if its request does not have the streaming flag. It is
 made in slices, one a turn, so that a long list delays neither the kvs nor this service; it goes on
 as long as its reader has credit. The lists of one user take turns, so hundreds of them delay other
-users no more than one does, and a long one does not delay the others. A list reads the jobs that it shows, and jobs whose
-name or queue is not known yet. A row leaves out the keys whose values are not known.
+users no more than one does, and a long one does not delay the others. A list reads the jobs that it
+shows, and jobs whose name or queue is not known yet. A row leaves out the keys whose values are not
+known.
 """
 
 from __future__ import annotations

@@ -30,6 +30,12 @@ ROUND_BYTES_MAX: Final = 4 << 20
 """Bytes of commits beyond which a round takes no further commit: a small commit need not wait for
 more than that."""
 
+KEYS_OF_SENDER_MAX: Final = 8192
+"""Keys that one sender reads in a round, beyond which its next reads wait for the next round: reads
+of others need not wait for all that one sender has asked for."""
+
+_LISTING_KEYS: Final = 1024  # that a listing counts as; how many it finds is not known before
+
 PROBE: Final[tuple[Op, ...]] = (Put("kvs-room", " " * 16_384), Unlink("kvs-room"))
 """Written to find out whether there is room while no commit waits; it leaves no key."""
 
@@ -76,29 +82,48 @@ class Round(msgspec.Struct):
     is_probe: bool = False  # it writes PROBE instead of commits
 
     def take_from(self, queue: deque[Waiting], ops_max: int) -> None:
-        """Take requests, up to a commit whose sender has a read before it.
+        """Take requests; those that must wait for the next round stay first in `queue`, in order.
 
-        That read must not see the commit.
+        A commit waits if its sender has a read before it, which must not see the commit, or if
+        another commit waits. A read waits if its sender reads KEYS_OF_SENDER_MAX keys already. What
+        a sender has asked for after something that waits, waits too.
         """
-        readers: set[str] = set()
+        keys: dict[str, int] = {}  # how many each sender reads
+        later: list[Waiting] = []
+        behind: set[str] = set()  # the senders of `later`
+        commit_waits = False
         while queue:
             waiting = queue[0]
+            sender = waiting.request.sender
             if isinstance(waiting, Commit):
-                is_full = self.n_ops >= ops_max or self.nbytes >= ROUND_BYTES_MAX
-                if is_full or waiting.request.sender in readers:
+                if self.n_ops >= ops_max or self.nbytes >= ROUND_BYTES_MAX:
                     break
-                self.commits.append(waiting)
-                self.n_ops += len(waiting.ops)
-                self.nbytes += waiting.nbytes
+                waits = commit_waits = commit_waits or sender in keys or sender in behind
             else:
-                readers.add(waiting.request.sender)
-                if isinstance(waiting, Read):  # the most frequent one
-                    self._take_read(waiting)
-                elif isinstance(waiting, Watch):
-                    self.watches.append(waiting)
-                else:
-                    self.pages.append(waiting)
+                waits = sender in behind or keys.get(sender, 0) >= KEYS_OF_SENDER_MAX
             queue.popleft()
+            if waits:
+                later.append(waiting)
+                behind.add(sender)
+            elif isinstance(waiting, Commit):
+                self._take_commit(waiting)
+            else:
+                keys[sender] = keys.get(sender, 0) + _nkeys(waiting)
+                self._take_reading(waiting)
+        queue.extendleft(reversed(later))
+
+    def _take_commit(self, commit: Commit) -> None:
+        self.commits.append(commit)
+        self.n_ops += len(commit.ops)
+        self.nbytes += commit.nbytes
+
+    def _take_reading(self, reading: Reading) -> None:
+        if isinstance(reading, Read):  # the most frequent one
+            self._take_read(reading)
+        elif isinstance(reading, Watch):
+            self.watches.append(reading)
+        else:
+            self.pages.append(reading)
 
     def _take_read(self, read: Read) -> None:
         if read.request.topic == topics.KVS_DIR:
@@ -216,6 +241,15 @@ def without_answers(queue: Iterable[Waiting], gone: str) -> deque[Waiting]:
         for each in queue
         if isinstance(each, Commit) or each.request.sender != gone
     )
+
+
+def _nkeys(read: Reading) -> int:
+    """Return about how many keys the store looks at."""
+    if isinstance(read, PageAsked):
+        return read.page.limit
+    if isinstance(read, Read) and read.request.topic == topics.KVS_DIR:
+        return _LISTING_KEYS
+    return len(read.names) if isinstance(read, Read) else 1
 
 
 def _and_above(key: str) -> Iterable[str]:

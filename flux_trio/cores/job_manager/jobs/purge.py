@@ -7,9 +7,9 @@ commit stores the greatest job id, so that no id is used again. When it is durab
 `job-purge-inactive` tells of it.
 
 A commit removes at most one job with long output, since others wait for the commit: a gigabyte
-takes seconds. Purges take turns, a page or a commit each, so that no job is counted twice and a long
-purge delays no other by much; as many wait as their senders may have open. A purge by the
-configuration uses the present limits at every page: when they are lifted, it ends.
+takes seconds. Purges take turns, a page or a commit each: no job is counted twice, and a long purge
+does not delay the others. As many wait as their senders may have open. A purge by the configuration
+uses the present limits at every page: when they are lifted, it ends.
 """
 
 from __future__ import annotations
