@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import msgspec
@@ -26,6 +27,9 @@ SCHEDULER_S: Final = 2.0
 AT_ONCE_MAX: Final = 8
 """Jobs that are explained at a time; further requests wait."""
 
+AT_ONCE_OF_USER_MAX: Final = 4
+"""Of these, and of those that are next: jobs that one user asks about."""
+
 Rpc = Callable[[str, Payload], Awaitable[dict[str, Any]]]
 
 
@@ -37,11 +41,12 @@ class Explainer:
         self._host = host
         self._rpc = rpc
         self._turns = trio.CapacityLimiter(AT_ONCE_MAX)
+        self._of_user: dict[int, trio.CapacityLimiter] = {}  # of users with open requests
 
     async def answer(self, request: Request) -> Payload:
         """Answer job-manager.explain. Raises FluxError."""
         jobid = explaining.EXPLAIN.read(request).id
-        async with self._turns:
+        async with self._turn_of(request.userid):
             found = self._core.look(request, jobid)
             job = found.job.snapshot()
             said = await self._host.explain(job)
@@ -55,6 +60,17 @@ class Explainer:
             jobid, job.state.name, job.urgency, job.priority, said, reasons, place
         )
         return explaining.EXPLAINED.write(explained)
+
+    @asynccontextmanager
+    async def _turn_of(self, userid: int) -> AsyncIterator[None]:
+        """Wait until one more of the user's requests may be worked on."""
+        mine = self._of_user.setdefault(userid, trio.CapacityLimiter(AT_ONCE_OF_USER_MAX))
+        try:
+            async with mine, self._turns:
+                yield
+        finally:
+            if not mine.borrowed_tokens and not mine.statistics().tasks_waiting:
+                self._of_user.pop(userid, None)
 
     async def _place(self, jobid: int) -> tuple[explaining.Place | None, str]:
         """Return the scheduler's answer, and ""; without an answer None, and the reason."""

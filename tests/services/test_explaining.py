@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from trio.testing import MockClock
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from flux_trio import jobtap
 from flux_trio.broker import ModuleSpec
 from flux_trio.formats import Jobspec, format_fluid
 from flux_trio.messages import Errno, FluxError, Request, Response, topics
+from flux_trio.services.explaining import AT_ONCE_OF_USER_MAX, SCHEDULER_S
 from flux_trio.testing import FakeScheduler, InstanceHarness, InstanceJob, simulated_instance
 from flux_trio.testing.pytest_plugin import StartHarness
 
@@ -319,6 +321,31 @@ async def test_scheduler_that_does_not_answer_or_not_so_is_named(
         found = await user.call(topics.JOB_EXPLAIN, {"id": job["id"]})
         start = "the scheduler has its request, and cannot say why it waits: "
         assert found["waits"][0].startswith(start + why)
+
+
+async def test_requests_of_one_user_take_at_most_half_of_the_turns(
+    autojump_clock: MockClock,
+) -> None:
+    """Each takes 2 s here, since the scheduler does not answer."""
+    async with (
+        simulated_instance() as instance,
+        instance.connect() as user,
+        instance.connect(userid=GUEST) as guest,
+    ):
+        supervisor = instance.supervisor
+        await supervisor.remove("sched")
+        supervisor.specs["sched"] = ModuleSpec("sched", Deaf().run)
+        await supervisor.load("sched")
+        jobspec = Jobspec.from_command(["true"], cwd="/").to_json()
+        job = await guest.call(topics.INGEST_SUBMIT, {"jobspec": jobspec})
+        async with trio.open_nursery() as nursery:
+            for _ in range(40):
+                nursery.start_soon(guest.call, topics.JOB_EXPLAIN, {"id": job["id"]})
+            await wait_all_tasks_blocked()
+            begin = trio.current_time()
+            await user.call(topics.JOB_EXPLAIN, {"id": job["id"]})
+            assert trio.current_time() - begin == pytest.approx(SCHEDULER_S)
+        assert trio.current_time() - begin == pytest.approx(40 / AT_ONCE_OF_USER_MAX * SCHEDULER_S)
 
 
 def test_limited_scheduler_has_not_been_asked_yet(instance: InstanceHarness) -> None:
