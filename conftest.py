@@ -9,12 +9,13 @@ from hypothesis import HealthCheck, settings
 from flux_trio.testing import watched
 from tests.support.breaking import broken_on_purpose, is_judged
 from tests.support.refusals import none_but_expected, watch_processes
+from tests.support.surroundings import set_surroundings
 
 # A slow machine fails no test.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
-
+set_surroundings()
 watch_processes()
 
 
