@@ -76,8 +76,11 @@ class LazyGroup(click.Group):
         """Read the arguments, by default those of this process, and run the command."""
         if args is None:
             _begin_again_in_utf8()
-        with collecting_at(IMPORTING):
-            return super().main(args, *more, **kwargs)
+        try:
+            with collecting_at(IMPORTING):
+                return super().main(args, *more, **kwargs)
+        finally:
+            _drop_what_cannot_be_written()
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         """Read the options; `--help` and `--version` write their output here."""
@@ -142,6 +145,17 @@ def _begin_again_in_utf8() -> None:
     """
     if sys.getfilesystemencoding() != "utf-8":
         os.execv(sys.executable, [sys.executable, *UTF8_MODE, *sys.orig_argv[1:]])
+
+
+def _drop_what_cannot_be_written() -> None:
+    """Let text that a full disk has refused go nowhere: Python would try again, and exit by 120."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
 
 
 def _open_closed_streams() -> None:

@@ -83,18 +83,6 @@ def test_run_takes_the_environment_and_directory_along(
     assert told == f"b c\n{tmp_path}\n"
 
 
-@pytest.mark.parametrize(
-    "command", ["run echo", "submit", "queue status", "resource drain 0", "module reload"]
-)
-def test_an_argument_that_is_not_utf_8_is_an_error_and_no_traceback(
-    instance: RunningInstance, command: str
-) -> None:
-    result = instance.invoke(*command.split(), "caf\udce9")
-    assert result.exit_code == 1
-    assert "ERROR: cannot send" in result.stderr
-    assert r"'\udce9'" in result.stderr
-
-
 def test_a_command_that_is_not_there_ends_with_127(instance: RunningInstance) -> None:
     done = instance.invoke("run", "no-such-command")
     assert done.exit_code == 127
