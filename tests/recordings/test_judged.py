@@ -48,7 +48,7 @@ EXPLAINED = (
 
 @functools.cache
 def judged(number: str) -> Judgement:
-    return recorded.judged(recorded.recording(number))
+    return recorded.judged(recorded.recording(number), at_rest=True)
 
 
 def explained() -> Iterator[tuple[str, str]]:

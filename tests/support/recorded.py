@@ -27,7 +27,7 @@ Told = dict[str, Any]
 
 def numbers() -> list[str]:
     """The numbers of the recordings, as the files are named."""
-    return sorted(path.name[:2] for path in DATA.glob("*.json"))
+    return sorted(path.name.partition("-")[0] for path in DATA.glob("*.json"))
 
 
 @functools.cache

@@ -232,11 +232,6 @@ def _is_full(seen: Seen) -> bool:
     return limit is not None and (seen.at(OUTSTANDING) or 0) >= limit
 
 
-def _is_stopped(seen: Seen) -> bool:
-    queues = seen.at(QUEUES)
-    return queues is not None and queues.may_be_stopped
-
-
 # --- counters equal a recount
 
 
@@ -244,7 +239,7 @@ def _is_stopped(seen: Seen) -> bool:
     "invariant.counters",
     noted(Kind.STATE),
     noted(Kind.COUNTERS),
-    views=[LIFE, ASKED, QUEUES, scheduling.LINK],
+    views=[LIFE, ASKED, QUEUES, JOB_QUEUES, scheduling.LINK],
 )
 def counters_equal_a_recount(record: Record, seen: Seen) -> Said:
     """Check the job manager's counters by messages and eventlogs, a plugin's by its own recount."""
@@ -283,12 +278,14 @@ def _wrong_in_account(record: Record, seen: Seen) -> Iterator[str]:
     if account.get("outstanding") != pending:
         count = account.get("outstanding")
         yield f"{count} open sched.alloc requests in the job manager's account, {pending} were sent"
-    waiting = 0
-    for jobid, life in _others(record, seen):
-        is_held = known.get(jobid, NOT_TOLD)[1]
-        if is_eligible(life) and not is_held and _is_unasked(jobid, lost, seen):
-            waiting += 1
-    if account.get("waiting") != waiting and not _is_stopped(seen):
+    stops = [
+        stop_of(seen, queue_of_job(seen, jobid))
+        for jobid, life in _others(record, seen)
+        if is_eligible(life) and not known.get(jobid, NOT_TOLD)[1]
+        if _is_unasked(jobid, lost, seen)
+    ]
+    waiting = stops.count(None)
+    if account.get("waiting") != waiting and 0 not in stops:
         count = account.get("waiting")
         yield f"{count} jobs to ask for in the job manager's account, {waiting} by the messages"
 

@@ -30,7 +30,14 @@ from flux_trio.judge.views.acquiring import NONE, change_of
 from flux_trio.judge.views.granting import SCHED_JOBS
 from flux_trio.judge.views.jobs import LIFE
 from flux_trio.judge.views.resource_sets import ALLOCATING, allocated
-from flux_trio.judge.views.resources import AS_RECEIVED, AS_SENT, HELD, Acquired, heard_by
+from flux_trio.judge.views.resources import (
+    AS_RECEIVED,
+    AS_SENT,
+    HELD,
+    Acquired,
+    heard_by,
+    is_first_response,
+)
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 
@@ -48,7 +55,7 @@ def acquire_has_no_payload(record: Record, _seen: Seen) -> Said:
 def _is_first(record: Record, seen: Seen) -> bool | None:
     """Whether a response is the first to its acquire; None for an error, or an unknown acquire."""
     had = told_to(record, seen)
-    return None if had is None or errnum(record) else not had.grown
+    return None if had is None or errnum(record) else is_first_response(had, record.message)
 
 
 @RULES.judge("28.grow.2", TELL, views=[AS_SENT])
@@ -92,7 +99,7 @@ def _changes(clause: str, key: str, before: Callable[[Acquired, Any], Idset], wh
     @RULES.judge(clause, TELL, views=[AS_SENT])
     def judge(record: Record, seen: Seen) -> Said:
         had, told = told_to(record, seen), payload(record)
-        if had is None or not had.grown or key not in told or errnum(record):
+        if had is None or key not in told or _is_first(record, seen) is not False:
             return None
         targets = idset_of(told[key])
         if not targets:

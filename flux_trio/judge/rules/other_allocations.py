@@ -186,7 +186,7 @@ def exclusive_nodes_are_whole(
 def it_ends_after_its_duration(
     wanted: Wanted, got: ResourceSet, there: Inventory
 ) -> bool | str | None:
-    if not wanted.duration:
+    if not wanted.duration or not got.starttime:
         return None
     end = got.starttime + wanted.duration
     if there.expiration:

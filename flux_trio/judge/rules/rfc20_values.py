@@ -66,15 +66,15 @@ def property_names_are_legal(r: Any, _t: float) -> Found:
 
 # --- times
 
-_EARLIEST_S: Final = 1e8  # 1973: a time before it is a duration, or no time at all
+_EARLY_S: Final = 1e8  # 1973: a time of a trace before it counts from another beginning
 
 
-def _since_the_epoch(r: Any, key: str, t: float) -> Found:
+def _since_the_epoch(r: Any, key: str, t: float, earliest: float) -> Found:
     value = number_of(r, key)
     if value == 0:
         return None
-    latest = 100 * max(t, _EARLIEST_S)  # milliseconds are a thousand times too many
-    fits = _EARLIEST_S <= value <= latest or t < _EARLIEST_S
+    latest = 100 * max(t, _EARLY_S)  # milliseconds are a thousand times too many
+    fits = earliest <= value <= latest
     return fits or f"execution.{key}: {wanted('seconds since the Unix epoch', value)}"
 
 
@@ -85,7 +85,7 @@ def starttime_is_a_number(r: Any, _t: float) -> Found:
 
 @each_r(RULES, "20.starttime.3")
 def starttime_is_since_the_epoch(r: Any, t: float) -> Found:
-    return _since_the_epoch(r, "starttime", t)
+    return _since_the_epoch(r, "starttime", t, 0.0)
 
 
 @each_r(RULES, "20.expiration.1")
@@ -95,7 +95,9 @@ def expiration_is_a_number(r: Any, _t: float) -> Found:
 
 @each_r(RULES, "20.expiration.4")
 def expiration_is_since_the_epoch(r: Any, t: float) -> Found:
-    return _since_the_epoch(r, "expiration", t)
+    """One that is so early that it looks like a duration follows an early starttime."""
+    start = number_of(r, "starttime")
+    return _since_the_epoch(r, "expiration", t, min(start or _EARLY_S, t, _EARLY_S))
 
 
 @each_r(RULES, "20.expiration.5")

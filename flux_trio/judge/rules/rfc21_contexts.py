@@ -16,10 +16,11 @@ from flux_trio.judge.checks.shapes import (
     between,
     list_of,
     one_of,
-    require_key,
 )
 from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, job_id, logged, payload
+from flux_trio.judge.engine.selector import name_of
+from flux_trio.judge.views.execution import EVENTS, EXPECTED, Expected, is_told
 from flux_trio.judge.views.jobs import context_of
 from flux_trio.trace import Record
 
@@ -32,52 +33,54 @@ RANKS: Final = Shape(
 )
 
 
-def _context(record: Record, _seen: Seen) -> list[tuple[str, dict[str, Any]]]:
-    name, job = payload(record).get("name"), job_id(record)
-    return [(f"{name} event of job {job}: context", context_of(record))]
+def _require(clause: str, event: str, *, required: bool = True, **shapes: Shape) -> None:
+    """`clause`: the context of the event has these keys; one not `required` may be left out."""
+    views = (EXPECTED,) if event in EVENTS else ()
 
-
-def _require(clause: str, event: str, key: str, shape: Shape, *, required: bool = True) -> None:
-    """`clause`: the context of the event has `key`."""
-    selectors = logged(event)
-    require_key(
-        RULES, clause, selectors, key=key, shape=shape, subjects=_context, required=required
-    )
-
-
-_require("21.events.4", "submit", "urgency", URGENCY)
-_require("21.events.5", "submit", "userid", USERID)
-_require("21.events.6", "submit", "flags", INTEGER)
-_require("21.events.7", "submit", "version", one_of(1))
-_require("21.events.11", "resource-update", "expiration", INTEGER)
-_require("21.events.14", "set-flags", "flags", list_of(STRING))
-_require("21.events.15", "dependency-add", "description", STRING)
-_require("21.events.18", "priority", "priority", PRIORITY)
-_require("21.events.21", "alloc", "annotations", OBJECT, required=False)
-_require("21.events.23", "prolog-start", "description", STRING)
-_require("21.events.30", "finish", "status", INTEGER)
-_require("21.events.32", "exception", "type", STRING)
-_require("21.exceptions.1", "exception", "severity", SEVERITY)
-_require("21.events.33", "exception", "severity", SEVERITY)
-_require("21.events.34", "exception", "note", STRING)
-_require("21.events.35", "exception", "userid", USERID, required=False)
-
-
-def _require_all(clause: str, event: str, **shapes: Shape) -> None:
-    """`clause`: the context of the event has all of these keys."""
-
-    @RULES.each(clause, logged(event), of=_context)
-    def check(subject: tuple[str, dict[str, Any]]) -> Said:
-        what, context = subject
+    @RULES.judge(clause, logged(event), views=views)
+    def check(record: Record, seen: Seen) -> Said:
+        context = context_of(record)
         for key, shape in shapes.items():
-            if key not in context or not shape.fits(context[key]):
-                got = repr(context[key]) if key in context else "nothing"
-                return Broken(f"{what}: {key}: expected {shape.words}, got {got:.80}")
-        return True
+            wrong = _wrong_key(context, key, shape, required=required)
+            if wrong:
+                text = f"{event} event of job {job_id(record)}: context: {wrong}"
+                return Broken(text, party=_who_said(record, seen) if views else "")
+        return required or not shapes.keys().isdisjoint(context)
 
 
-_require_all("21.events.20", "urgency", urgency=URGENCY, userid=USERID)
-_require_all("21.events.29", "release", ranks=RANKS, final=BOOLEAN)
+def _wrong_key(context: dict[str, Any], key: str, shape: Shape, *, required: bool) -> str:
+    if key not in context:
+        return f"expected key {key}, {shape.words}; it is missing" if required else ""
+    if shape.fits(context[key]):
+        return ""
+    return f"{key}: expected {shape.words}, got {context[key]!r:.80}"
+
+
+def _who_said(record: Record, seen: Seen) -> str:
+    """Return the execution service if the event is its answer; "" for the job manager."""
+    expected: tuple[Expected, ...] = seen.at(EXPECTED, (job_id(record), name_of(record))) or ()
+    is_its = any(is_told(each, record) for each in expected)
+    return seen.facts.exec_peer or seen.facts.exec_service if is_its else ""
+
+
+_require("21.events.4", "submit", urgency=URGENCY)
+_require("21.events.5", "submit", userid=USERID)
+_require("21.events.6", "submit", flags=INTEGER)
+_require("21.events.7", "submit", version=one_of(1))
+_require("21.events.11", "resource-update", expiration=INTEGER)
+_require("21.events.14", "set-flags", flags=list_of(STRING))
+_require("21.events.15", "dependency-add", description=STRING)
+_require("21.events.18", "priority", priority=PRIORITY)
+_require("21.events.21", "alloc", required=False, annotations=OBJECT)
+_require("21.events.23", "prolog-start", description=STRING)
+_require("21.events.30", "finish", status=INTEGER)
+_require("21.events.32", "exception", type=STRING)
+_require("21.exceptions.1", "exception", severity=SEVERITY)
+_require("21.events.33", "exception", severity=SEVERITY)
+_require("21.events.34", "exception", note=STRING)
+_require("21.events.35", "exception", required=False, userid=USERID)
+_require("21.events.20", "urgency", urgency=URGENCY, userid=USERID)
+_require("21.events.29", "release", ranks=RANKS, final=BOOLEAN)
 
 
 def _require_empty(clause: str, event: str) -> None:

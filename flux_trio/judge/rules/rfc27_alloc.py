@@ -25,12 +25,9 @@ from flux_trio.judge.views.jobs import LIFE, Life
 from flux_trio.judge.views.queueing import UNSENT, unsent
 from flux_trio.judge.views.resources import AS_RECEIVED, heard_by
 from flux_trio.judge.views.scheduling import (
-    ANNOTATE,
     ASKED,
     CANCEL,
-    DENY,
     LINK,
-    SUCCESS,
     asked_of,
     is_pending,
     link_of,
@@ -43,8 +40,6 @@ RULES: Final = Rules()
 ALLOC: Final = topics.SCHED_ALLOC
 ASKED_FOR: Final = sent("request", ALLOC)
 ANSWERED: Final = sent("response", ALLOC)
-
-TYPES: Final = {SUCCESS: "SUCCESS", ANNOTATE: "ANNOTATE", DENY: "DENY", CANCEL: "CANCEL"}
 
 
 def _not_asked_for(seen: Seen) -> Iterable[Broken]:
@@ -103,25 +98,16 @@ def environment_is_not_needed(answering: Answering, record: Record, seen: Seen) 
 require_key(RULES, "27.alloc.9", ANSWERED, key="id", shape=JOB_ID)
 require_key(RULES, "27.alloc.10", ANSWERED, key="type", shape=between(0, 3))
 
-# The keys that only an answer of some other type may have.
-FOREIGN: Final = {
-    SUCCESS: ("note",),
-    ANNOTATE: ("note",),
-    DENY: ("annotations",),
-}
 
-
-@RULES.check("27.alloc.11", ANSWERED)
-def a_type_means_what_it_says(record: Record, _facts: object) -> Said:
-    content = payload(record)
-    kind = content.get("type")
-    if type(kind) is not int or kind not in FOREIGN:
+@RULES.by(ANSWERING, "27.alloc.11", ANSWERED, views=[SCHED_JOBS])
+def a_type_means_what_it_says(answering: Answering, record: Record, _seen: Seen) -> Said:
+    """CANCEL answers a request that was canceled; the meaning of the others is in other clauses."""
+    if not answering.is_of_job or not answering.is_open or answering.type < 0:
         return None
-    for key in FOREIGN[kind]:
-        if key in content:
-            text = f"job {job_id(record)}: type {kind} is {TYPES[kind]}, which has no {key}"
-            return Broken(f"{text}: 0 is SUCCESS, 1 ANNOTATE, 2 DENY, 3 CANCEL")
-    return True
+    if answering.type != CANCEL or answering.is_canceled:
+        return True
+    text = f"job {job_id(record)}: type 3 is CANCEL, and no sched.cancel of the request had come"
+    return Broken(text)
 
 
 def _unanswered(seen: Seen) -> Iterable[Broken]:

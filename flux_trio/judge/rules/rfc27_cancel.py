@@ -43,6 +43,7 @@ from flux_trio.judge.views.scheduling import (
     is_pending,
     link_of,
 )
+from flux_trio.judge.views.submitted import UPDATES, updates_of
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 
@@ -180,9 +181,9 @@ def a_success_that_crosses_is_honoured(
     return asked_of(seen, job_id(record)).crossed
 
 
-@RULES.by(ANSWERING, "27.cancel.8", ANSWERED, views=[SCHED_JOBS, INVENTORY])
+@RULES.by(ANSWERING, "27.cancel.8", ANSWERED, views=[SCHED_JOBS, INVENTORY, UPDATES])
 def a_canceled_request_may_come_again(answering: Answering, record: Record, seen: Seen) -> Said:
-    """A shrink since, or a request for more than there is, is reason enough to deny."""
+    """It may be denied for another jobspec, for fewer resources, and for more than there are."""
     kind = answering.type
     if not answering.is_of_job or not answering.is_open or not answering.was_canceled:
         return None
@@ -190,7 +191,9 @@ def a_canceled_request_may_come_again(answering: Answering, record: Record, seen
         return True if kind in FINAL else None
     known = sched_job(seen, job_id(record))
     inventory: Inventory = seen.at(INVENTORY) or Inventory()
-    if inventory.shrunk > known.canceled or known.cores_min > inventory.ncores:
+    if inventory.lessened > known.canceled or known.cores_min > inventory.ncores:
+        return None
+    if any(each.n > known.was_asked for each in updates_of(seen, job_id(record))):
         return None
     text = f"job {job_id(record)}: is denied what was only canceled before"
     return Broken(text, (known.canceled,))

@@ -111,7 +111,7 @@ def _release_of_its_own(record: Record, seen: Seen) -> bool:
     if is_left:
         return not _is_known(record, seen)
     link = link_of(seen)
-    return bool(seen.at(STARTS, job_id(record)).sent < max(link.lost, link.doubtful))
+    return bool(seen.at(STARTS, job_id(record)).sent < link.ended)
 
 
 _require_event("32.start.17", "start", unasked=_no_event)

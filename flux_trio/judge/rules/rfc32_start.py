@@ -83,7 +83,7 @@ def matched_by_job_id(record: Record, _facts: Facts) -> Said:
 @RULES.judge("32.impl.4", SENT, views=(LINK, STARTS))
 def one_at_a_time(record: Record, seen: Seen) -> Said:
     start = start_of(seen, record)
-    if start is None or not is_open(start):
+    if start is None or not is_open(start) or start.sent < link_of(seen).ended:
         return True
     text = "a second start request before the final release of the first"
     return Broken(f"job {job_id(record)}: {text}", (start.sent,))
@@ -146,7 +146,7 @@ def reattach_is_for_what_should_still_run(record: Record, seen: Seen) -> Said:
 @RULES.judge("32.start.39", sent("request", topics.SCHED_FREE), views=(LINK, STARTS))
 def nothing_is_freed_under_an_open_start(record: Record, seen: Seen) -> Said:
     start = start_of(seen, record)
-    if start is None or start.sent < link_of(seen).doubtful:
+    if start is None or start.sent < link_of(seen).ended:
         return None
     if not is_open(start):
         return True

@@ -21,9 +21,10 @@ from flux_trio.judge.engine.rule import (
     sent,
     view,
 )
-from flux_trio.judge.engine.selector import ANY_DISCONNECT, topic_of
+from flux_trio.judge.engine.selector import ANY_DISCONNECT, payload, topic_of
 from flux_trio.judge.engine.view import Live, Place
 from flux_trio.judge.rules.rfc6_answers import MAY_WAIT, SERVICES
+from flux_trio.judge.views.acquiring import change_of
 from flux_trio.messages import Request, Response, service_of, topics
 from flux_trio.trace import Record
 
@@ -51,6 +52,8 @@ class Calls(Live, frozen=True, gc=False):
 
     open: tuple[Place, ...] = ()
     had: bool = False
+    served: Place = 0
+    """Where a stream last began anew: with all resources, in the current edition."""
     void: Place = 0
     """Where the service left: what it was asked before needs no answer, and may get one."""
 
@@ -63,6 +66,10 @@ class Calls(Live, frozen=True, gc=False):
         """Return the calls after a last response, which is the next one's that is due."""
         done = next(iter(self.due or self.open), 0)
         return self.but(open=tuple([n for n in self.open if n != done]))
+
+    def begun_anew(self, n: Place) -> Calls:
+        """Return the calls after a stream has begun: the one before it has ended."""
+        return self.but(open=tuple([each for each in self.open if each > self.served]), served=n)
 
 
 def _is_call(topic: str) -> bool:
@@ -85,8 +92,9 @@ def _fold(calls: Calls | None, part: str | None, record: Record, _seen: Seen) ->
     if isinstance(found, Request):
         return calls.but(open=(*calls.open, record.n), had=True)
     assert isinstance(found, Response)
-    goes_on = found.topic in STREAMS and not found.errnum
-    return calls if goes_on else calls.answered()
+    if found.topic not in STREAMS or found.errnum:
+        return calls.answered()
+    return calls.begun_anew(record.n) if change_of(payload(record)).is_whole else calls
 
 
 CLIENT, SERVER = "client", "server"

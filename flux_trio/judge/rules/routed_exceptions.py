@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, job_id, logged, sent, view
-from flux_trio.judge.engine.selector import payload
+from flux_trio.judge.engine.selector import payload, topic_of
 from flux_trio.judge.engine.view import Live, Place
 from flux_trio.judge.views.jobs import context_of
 from flux_trio.messages import topics
@@ -30,7 +30,16 @@ def _what(found: dict[str, Any]) -> What:
     return str(found.get("type")), str(found.get("severity"))
 
 
-def _fold(raised: Raised | None, _part: None, record: Record, _seen: Seen) -> Raised:
+def _refused(record: Record, _seen: Seen) -> list[tuple[Any, None]]:
+    """Return the jobs that were refused at submit: they have no eventlog."""
+    errors = payload(record).get("errors")
+    pairs = [each for each in (errors if isinstance(errors, list) else ()) if each]
+    return [(each[0], None) for each in pairs if isinstance(each, list) and type(each[0]) is int]
+
+
+def _fold(raised: Raised | None, _part: None, record: Record, _seen: Seen) -> Raised | None:
+    if topic_of(record) == topics.JOB_SUBMIT:
+        return None
     raised = raised or Raised()
     if record.message is not None:
         what = _what(payload(record))
@@ -46,7 +55,15 @@ def _fold(raised: Raised | None, _part: None, record: Record, _seen: Seen) -> Ra
     return raised.but(logged=(*raised.logged, what))
 
 
-RAISED: Final = view("raised", PUBLISHED, logged("exception"), key=job_id, fold=_fold)
+RAISED: Final = view(
+    "raised",
+    PUBLISHED,
+    logged("exception"),
+    key=job_id,
+    parts=_refused,
+    many=sent("response", topics.JOB_SUBMIT),
+    fold=_fold,
+)
 """By job id."""
 
 

@@ -24,6 +24,8 @@ class Change(NamedTuple):
     shrunk: Idset = NONE
     expiration: float | None = None
     """Of the inventory, seconds since the Unix epoch; None if it stays."""
+    is_whole: bool = False
+    """Its resources are all that there are, as in the first response of the current edition."""
 
 
 NO_CHANGE: Final = Change()
@@ -39,6 +41,7 @@ def change_of(told: dict[str, Any]) -> Change:
                 _targets(told, "down"),
                 _targets(told, "shrink"),
                 _time(told.get("expiration")),
+                "resources" in told,
             )
         case "grow":
             return Change(told.get("resources"), up=_targets(told, "online"))

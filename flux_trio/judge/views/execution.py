@@ -63,8 +63,8 @@ class ExecLink(Live, frozen=True, gc=False):
     """The job manager took up the service's disconnect or an error in answer to start, accepted
     the same service again, or is gone itself."""
     doubtful: Place = 0
-    """The job manager took up an answer to start that means nothing (`is_senseless`): it may take
-    the service for lost, or go on."""
+    """The job manager took up an answer to start that means nothing (`is_senseless`). The starts
+    before it are over (readings: Exec override); a job manager may still log what else is said."""
     disconnected: Place = 0
     """The former."""
     departed: str = ""
@@ -82,6 +82,11 @@ class ExecLink(Live, frozen=True, gc=False):
     def is_up(self) -> bool:
         """Whether the job manager may send requests."""
         return self.accepted > self.lost
+
+    @property
+    def ended(self) -> Place:
+        """Where all starts that were sent before have ended."""
+        return max(self.lost, self.doubtful)
 
 
 NO_LINK: Final = ExecLink()
@@ -327,9 +332,9 @@ def is_open(start: Start | None) -> bool:
 
 def outstanding(seen: Seen) -> int:
     """Return a job with a start request that is not finally released and not void, or 0."""
-    lost = link_of(seen).lost
+    ended = link_of(seen).ended
     starts: Mapping[Any, Start] = seen.all(STARTS)
-    found = (job for job, start in starts.items() if start.sent > lost and is_open(start))
+    found = (job for job, start in starts.items() if start.sent > ended and is_open(start))
     return next(found, 0)
 
 
@@ -399,7 +404,7 @@ class Expected(Live, frozen=True, gc=False):
     is_early_or_late: bool = False
     """An exception before start, or after finish."""
     is_doubtful: bool = False
-    """It came after an answer that means nothing, or is one: the job manager may ignore it."""
+    """It means nothing, or came after such an answer: the job manager may ignore it."""
 
 
 EVENTS: Final = ("start", "release", "finish", "exception")
@@ -422,14 +427,14 @@ def _expected_parts(record: Record, seen: Seen) -> Iterable[tuple[Any, Expected 
         return [((jobid, kind), None) for kind in (EVENTS if name == "clean" else (name,))]
     kind, data = str(payload(record).get("type")), data_of(record)
     start = start_of(seen, record)
-    if errnum(record) or not is_well_formed(kind, data) or not _is_due(kind, start, record, seen):
+    if errnum(record) or kind not in EVENTS or not _is_due(kind, start, record, seen):
         return []
     heard = dict(start.heard) if start is not None else {}
     known = CONTEXTS.get(kind, ())
     context = tuple([(k, v) for k, v in data.items() if k in known and isinstance(v, _VALUES)])
     is_early_or_late = "start" not in heard or "finish" in heard
-    is_misfit = kind == "release" and start is not None and start.misfit != 0
-    is_doubtful = start is not None and (is_misfit or start.sent < link_of(seen).doubtful)
+    is_late = start is not None and start.sent < link_of(seen).doubtful
+    is_doubtful = is_late or not is_well_formed(kind, data)
     return [((jobid, kind), Expected(record.n, context, is_early_or_late, is_doubtful))]
 
 
@@ -441,11 +446,16 @@ def is_well_formed(kind: Any, data: dict[str, Any]) -> bool:
         case "finish":
             return INTEGER.fits(data.get("status"))
         case "release":
-            return STRING.fits(data.get("ranks")) and BOOLEAN.fits(data.get("final"))
+            return is_release(data.get("ranks")) and BOOLEAN.fits(data.get("final"))
         case "exception":
             is_named = STRING.fits(data.get("type")) and STRING.fits(data.get("note", ""))
             return is_named and SEVERITY.fits(data.get("severity"))
     return False
+
+
+def is_release(ranks: Any) -> bool:
+    """Whether ranks can be released: an idset that is not empty, or RFC 21's "all"."""
+    return ranks == "all" or bool(idset_of(ranks))
 
 
 def _is_due(kind: str, start: Start | None, record: Record, seen: Seen) -> bool:
@@ -463,9 +473,9 @@ def _fold_expected(
         return None if new is None else (new,)
     gone = link_of(seen).gone
     left = tuple([each for each in left if each.n > gone])
-    if new is not None:  # the next service says anew what the one that was lost has said in vain
-        lost = link_of(seen).lost
-        return (*[each for each in left if each.n > lost], new)
+    if new is not None:  # what was said in answer to an earlier request was said in vain
+        asked = seen.states[STARTS][job_id(record)].sent
+        return (*[each for each in left if each.n > asked], new)
     if name_of(record) == "clean":
         return None
     # other parties raise exceptions too, but only the service sends start, release and finish

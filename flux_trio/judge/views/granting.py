@@ -39,8 +39,8 @@ class Inventory(Live, frozen=True, gc=False):
     """All that it ever had."""
     expiration: float = 0.0
     """Of the instance; 0.0 for none."""
-    shrunk: Place = 0
-    """The record at which it last received a shrink."""
+    lessened: Place = 0
+    """The record at which it last received a shrink, or another end of the instance."""
 
 
 def _fold_inventory(had: Inventory | None, _part: None, record: Record, _seen: Seen) -> Inventory:
@@ -48,13 +48,14 @@ def _fold_inventory(had: Inventory | None, _part: None, record: Record, _seen: S
     if topic_of(record) == topics.SCHED_HELLO:
         return had
     change = change_of(payload(record))
-    if change.shrunk:
-        had = had.but(shrunk=record.n)
     resources = resources_in(change.resources)
+    expiration = change.expiration
     if resources is not None:
-        ncores = had.ncores + resources.ncores
-        had = had.but(ncores=ncores, expiration=resources.expiration)
-    return had if change.expiration is None else had.but(expiration=change.expiration)
+        had, expiration = had.but(ncores=had.ncores + resources.ncores), resources.expiration
+    is_same = expiration is None or expiration == had.expiration
+    if change.shrunk or not is_same:
+        had = had.but(lessened=record.n)
+    return had if is_same else had.but(expiration=expiration)
 
 
 def _to_scheduler(record: Record, seen: Seen) -> Iterable[tuple[tuple[()], None]]:
@@ -94,6 +95,8 @@ class SchedJob(Live, frozen=True, gc=False):
     how: int = -1
     canceled: Place = 0
     """The sched.cancel that the last CANCEL has answered."""
+    was_asked: Place = 0
+    """The sched.alloc that this CANCEL has answered."""
     held: Place = 0
     """It has resources: SUCCESS was sent or hello told of it, and no free was answered; in the
     current edition, no final free was taken up."""
@@ -161,6 +164,7 @@ def _after_answer(known: SchedJob, record: Record, seen: Seen) -> SchedJob | Non
         ended=n,
         how=how,
         canceled=known.cancel or n if how == 3 else known.canceled,
+        was_asked=known.alloc if how == 3 else known.was_asked,
         held=n if how == 0 else known.held,
     )
 

@@ -70,11 +70,23 @@ def _is_schedulers(record: Record, seen: Seen) -> bool:
     return record.party == scheduler or (not scheduler and record.party != seen.facts.manager)
 
 
+def _is_for_scheduler(record: Record, jobid: int, seen: Seen) -> bool:
+    """Whether R may be stored for the scheduler: by itself, or as it has to decide about the job.
+
+    It may have another connection for that.
+    """
+    if _is_schedulers(record, seen):
+        return True
+    return record.party != seen.facts.manager and sched_job(seen, jobid).alloc > 0
+
+
 def _written(record: Record, seen: Seen) -> Iterable[tuple[int, Any]]:
     if topic_of(record) == topics.KVS_COMMIT:
-        if not _is_schedulers(record, seen):
-            return []
-        return [(jobid, None if r is None else r.value) for jobid, r in committed(record)]
+        return [
+            (jobid, None if r is None else r.value)
+            for jobid, r in committed(record)
+            if _is_for_scheduler(record, jobid, seen)
+        ]
     found = job_id(record)
     if found is None:
         return []
@@ -107,7 +119,12 @@ WRITTEN: Final = view(
 
 
 def _commits(record: Record, seen: Seen) -> Iterable[tuple[Rpc, None]]:
-    return [(_rpc(record), None)] if _is_schedulers(record, seen) else []
+    """A commit, or the answer to one that the view knows."""
+    rpc = _rpc(record)
+    if record.kind != SEND:
+        return [(rpc, None)]
+    is_its = any(_is_for_scheduler(record, jobid, seen) for jobid, _ in committed(record))
+    return [(rpc, None)] if is_its else []
 
 
 def _fold_commits(_n: int | None, _part: None, record: Record, _seen: Seen) -> Place | None:
@@ -120,8 +137,9 @@ COMMITS: Final = view(
     while_live(OWN, received("response", topics.KVS_COMMIT)),
     parts=_commits,
     fold=_fold_commits,
+    reads=(LINK, SCHED_JOBS),
 )
-"""Open commits in which the scheduler writes R."""
+"""Open commits in which R is written for the scheduler."""
 
 
 class Grant(Live, frozen=True, gc=False):

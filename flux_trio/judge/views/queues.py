@@ -26,6 +26,7 @@ from flux_trio.judge.engine.selector import (
     payload,
     received,
     sent,
+    topic_of,
     while_live,
 )
 from flux_trio.judge.engine.view import Live, Place, Seen, view
@@ -65,7 +66,11 @@ def _fold_configured(
         return Configured(record.n, "", asked) if was is None else was.but(asked=asked)
     if was is None or not was.asked:
         return was
-    return was.but(asked="") if errnum(record) else Configured(record.n, was.asked)
+    return was.but(asked="") if _is_refusal(record) else Configured(record.n, was.asked)
+
+
+def _is_refusal(record: Record) -> bool:
+    return errnum(record) != 0 or "refusal" in payload(record)
 
 
 def _text(tables: Any) -> str:
@@ -94,6 +99,19 @@ def tables_of(seen: Seen) -> tuple[int, Tables] | None:
 @functools.lru_cache(maxsize=16)
 def _tables(text: str) -> Tables:
     return Tables(decoded(text))
+
+
+def _new_tables(record: Record, seen: Seen) -> Tables | None:
+    """Return the tables that are in force with this record; None if they stay as they were."""
+    if record.message is None:
+        return Tables(payload(record))
+    found: Configured | None = seen.at(CONFIGURED)  # as it was before this record
+    if _is_refusal(record) or found is None or found.asked in ("", NULL):
+        return None
+    return _tables(found.asked)
+
+
+NEW_TABLES: Final = (*noted(Kind.CONFIG), *sent("response", RELOAD))
 
 
 # --- the queue of a job
@@ -156,27 +174,30 @@ class Queues(Live, frozen=True, gc=False):
     """The stopped and the configured queues."""
 
     stopped: tuple[tuple[str, Place], ...] = ()
-    """Stopped queues, each with the record that stopped it; 0 if it may have been started since."""
+    """Stopped queues, each with the record that stopped it; 0 if it may have been started since.
+
+    The RFC does not say how a queue is that leaves the configuration and comes back: from when it
+    leaves, it is uncertain until somebody stops or starts it."""
     names: tuple[str, ...] | None = None
-    """The configured queues; None if unknown."""
+    """The configured queues, ANONYMOUS if none has a name; None if unknown."""
     t: float = 0.0
     """When it was last asked that one be stopped or started."""
     n: Place = 0
     """Where that was."""
     asked: tuple[Asking, ...] = ()
+    is_reloading: bool = False
+    """The job manager has yet to answer whether it takes another configuration."""
 
     def stop_of(self, queue: str) -> int | None:
-        """Return the record of the stop, 0 if it is uncertain, None if the queue is not stopped."""
-        if self.names and queue not in self.names:
+        """Return the record of the stop, 0 if it is uncertain, None if the queue is not stopped.
+
+        Nothing is asked for a job of a queue that is not configured.
+        """
+        if self.is_reloading or (self.names is not None and queue not in self.names):
             return 0
         if self.asked and any(queue in each.queues for each in self.asked):
             return 0
         return dict(self.stopped).get(queue)
-
-    @property
-    def may_be_stopped(self) -> bool:
-        """Whether any queue is stopped, or may be."""
-        return bool(self.stopped or self.asked)
 
 
 STARTED: Final = Queues()
@@ -192,13 +213,18 @@ def _fold_queues(queues: Queues | None, _part: None, record: Record, seen: Seen)
         names = [name for name, _ in queues.stopped]
         names += [name for each in queues.asked for name in each.queues]
         unsure = tuple((name, 0) for name in dict.fromkeys(names))
-        is_known = unsure == queues.stopped and not queues.asked
-        return queues if is_known else queues.but(stopped=unsure, asked=())
+        is_known = unsure == queues.stopped and not queues.asked and not queues.is_reloading
+        return queues if is_known else queues.but(stopped=unsure, asked=(), is_reloading=False)
     if record.message is None:
-        return _configured(queues, Tables(payload(record)), record)
-    if isinstance(record.message, Response):
-        is_read = record.message.topic == topics.KVS_LOOKUP
-        return _restored(queues, record, seen) if is_read else _answered(queues, record)
+        return _configured(queues, record, seen)
+    match topic_of(record), isinstance(record.message, Response):
+        case topics.KVS_LOOKUP, _:
+            return _restored(queues, record, seen)
+        case topic, is_answer if topic == RELOAD:
+            queues = _configured(queues, record, seen) if is_answer else queues
+            return queues.but(is_reloading=not is_answer)
+        case _, True:
+            return _answered(queues, record)
     meant = _meant(payload(record), queues)
     asking = Asking(call_key(record), record.n, payload(record).get("start") is False, meant)
     return queues.but(asked=(*queues.asked, asking), t=record.t, n=record.n)
@@ -245,24 +271,29 @@ def _meant(asked: dict[str, Any], queues: Queues) -> tuple[str, ...]:
     return (queues.names or (ANONYMOUS,)) if everyone else (str(name),)
 
 
-def _configured(queues: Queues, tables: Tables, record: Record) -> Queues:
+def _configured(queues: Queues, record: Record, seen: Seen) -> Queues:
+    tables = _new_tables(record, seen)
+    if tables is None:
+        return queues
+    names, stopped = tables.names or (ANONYMOUS,), dict(queues.stopped)
     known = queues.names or ()
-    kept = tuple(each for each in queues.stopped if each[0] in (tables.names or (ANONYMOUS,)))
-    new = (name for name in tables.names if name not in known and tables.starts_stopped(name))
-    stopped = (*kept, *((name, record.n) for name in new))
-    return queues.but(stopped=stopped, names=tables.names, t=record.t, n=record.n)
+    new = (name for name in names if name not in known and tables.starts_stopped(name))
+    stopped = dict.fromkeys(new, record.n) | stopped
+    stopped |= dict.fromkeys((name for name in known if name not in names), 0)
+    return queues.but(stopped=tuple(stopped.items()), names=names, t=record.t, n=record.n)
 
 
 QUEUES: Final = view(
     "queues",
-    received("request", topics.JOB_QUEUE_START),
+    received("request", topics.JOB_QUEUE_START, RELOAD),
     sent("response", topics.JOB_QUEUE_START),
     received("response", topics.KVS_LOOKUP),
-    noted(Kind.CONFIG),
+    NEW_TABLES,
     noted(Kind.MODULE),
     logged("flux-restart"),
     key=no_key,
     fold=_fold_queues,
+    reads=(CONFIGURED,),
 )
 """One state; none before the first word."""
 
@@ -292,6 +323,9 @@ def _fold_disabled(
     if record.kind == MODULE:
         is_end = seen.facts.is_manager_gone(record)
         return None if is_end else was  # what the next one remembers is not said
+    if record.message is None or topic_of(record) == RELOAD:
+        tables = _new_tables(record, seen)
+        return was if tables is None else _of_configured(was, tables)
     if isinstance(record.message, Request):
         meant = _meant(payload(record), seen.at(QUEUES) or STARTED)
         if payload(record).get("enable") is False:
@@ -305,6 +339,13 @@ def _fold_disabled(
     return Disabled(asked, (*was.since, *since))
 
 
+def _of_configured(was: Disabled, tables: Tables) -> Disabled:
+    """Forget queues that are not configured: how they come back is not said."""
+    names = tables.names or (ANONYMOUS,)
+    asked = tuple([(rpc, tuple(n for n in each if n in names)) for rpc, each in was.asked])
+    return Disabled(asked, tuple(each for each in was.since if each[0] in names))
+
+
 def _without(names: tuple[str, ...], gone: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(each for each in names if each not in gone)
 
@@ -313,10 +354,10 @@ DISABLED: Final = view(
     "disabled queues",
     received("request", topics.JOB_QUEUE_ENABLE),
     sent("response", topics.JOB_QUEUE_ENABLE),
-    while_live(OWN, noted(Kind.MODULE)),
+    while_live(OWN, noted(Kind.MODULE), NEW_TABLES),
     key=no_key,
     fold=_fold_disabled,
-    reads=(QUEUES,),
+    reads=(QUEUES, CONFIGURED),
 )
 """One state."""
 

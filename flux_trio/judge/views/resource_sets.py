@@ -65,6 +65,7 @@ def commit_ops(record: Record) -> Iterator[tuple[str, str, Any]]:
 
 
 @once
+@once
 def committed(record: Record) -> list[tuple[int, SeenR | None]]:
     """Each job whose R a kvs.commit writes, or removes (None)."""
     return [

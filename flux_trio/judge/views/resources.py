@@ -55,13 +55,24 @@ RESOURCE_DISCONNECT: Final = topics.disconnect_of(topics.RESOURCE)
 ENDS: Final = ("removed", "crashed", "returned")  # what happened to a module that is gone
 
 
+class Acquiring(NamedTuple):
+    """An acquire of a peer."""
+
+    n: Place
+    matchtag: int
+    """0 in a trace without headers."""
+    group: str
+    is_streaming: bool
+
+
 class Acquired(Live, frozen=True, gc=False):
     """What a peer has acquired. Places of records are 0 for what has not happened."""
 
-    n: Place
-    """Its acquire."""
-    is_streaming: bool
-    groups: tuple[str, ...]
+    first: Acquiring
+    more: tuple[Acquiring, ...] = ()
+    """Its other acquires that were granted."""
+    asked: tuple[Acquiring, ...] = ()
+    """Those that were not answered; `first` is not among them."""
     granted: Idset = NONE
     """Grown, or of the first response, and not shrunk."""
     online: Idset = NONE
@@ -91,6 +102,21 @@ class Acquired(Live, frozen=True, gc=False):
     said_hello: Place = 0
     gone: Place = 0
     """Its disconnect was sent."""
+
+    @property
+    def n(self) -> Place:
+        """Return its first acquire."""
+        return self.first.n
+
+    @property
+    def is_streaming(self) -> bool:
+        """Return whether its first acquire asks for a stream."""
+        return self.first.is_streaming
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Return the groups that it has acquired, or has asked for."""
+        return tuple([each.group for each in (self.first, *self.more, *self.asked)])
 
     @property
     def offline(self) -> Idset:
@@ -152,6 +178,13 @@ def _fold(had: Acquired | None, _part: None, record: Record, _seen: Seen) -> Acq
         return None
     if topic_of(record) == topics.RESOURCE_RELEASE:
         return had.but(release_failed=record.n) if errnum(record) else had
+    answered = _answered_later(had, found)
+    if answered is not None:
+        had = had.but(asked=tuple([each for each in had.asked if each is not answered]))
+        if errnum(record):
+            return had  # what it has acquired before it keeps
+        is_anew = change_of(payload(record)).is_whole
+        had = Acquired(answered) if is_anew else had.but(more=(*had.more, answered))
     if errnum(record):
         return had.but(failed=record.n, changed=record.n)
     if isinstance(found, Response) and not isinstance(found.payload, dict):
@@ -163,14 +196,30 @@ def _fold(had: Acquired | None, _part: None, record: Record, _seen: Seen) -> Acq
     return had
 
 
+def _answered_later(had: Acquired, response: Any) -> Acquiring | None:
+    """Return the acquire that a response answers for the first time, unless it is the peer's first.
+
+    Without a matchtag, it is the oldest after the first, once the first was answered.
+    """
+    if response.matchtag:
+        return next((each for each in had.asked if each.matchtag == response.matchtag), None)
+    return had.asked[0] if had.asked and had.grown else None
+
+
+def is_first_response(had: Acquired, response: Any) -> bool:
+    """Return whether a response is the first to an acquire of a peer."""
+    return not had.grown or _answered_later(had, response) is not None
+
+
 def _after_request(had: Acquired | None, request: Request, record: Record) -> Acquired | None:
     match request.topic:
         case topics.RESOURCE_ACQUIRE:
-            groups = (str(payload(record).get("group", "")),)
+            group = str(payload(record).get("group", ""))
             is_streaming = bool(request.flags & STREAMING)
+            acquiring = Acquiring(record.n, request.matchtag, group, is_streaming)
             if had is None or had.gone or had.failed:
-                return Acquired(record.n, is_streaming, groups)
-            return had.but(groups=had.groups + groups)
+                return Acquired(acquiring)
+            return had.but(asked=(*had.asked, acquiring))
         case topics.RESOURCE_RELEASE if had is not None:
             released = idset_of(payload(record).get("targets")) or NONE
             return had.but(unreleased=had.unreleased - released)

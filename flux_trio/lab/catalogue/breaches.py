@@ -117,7 +117,7 @@ _ALLOCATION: Final = {
     "27.alloc.7": Breach(ChangedKey(ANSWER, "note", "the jobspec has no environment"), DENY),
     "27.alloc.9": Breach(ChangedKey(ANSWER, "id", "f1")),
     "27.alloc.10": Breach(WrongType(ANSWER)),
-    "27.alloc.11": Breach(ChangedKey(ANSWER, "note", "granted"), SUCCESS),
+    "27.alloc.11": Breach(ChangedKey(ANSWER, "type", 3), DENY),
     "27.success.1": Breach(ChangedKey(STORED, "ops.0.1", "job.0000.0000.0000.0001.R")),
     "27.success.2": Breach(ChangedKey(ANSWER, "annotations", "rank0/core0"), SUCCESS),
     "27.success.8": Breach(Repeated(ANSWER), SUCCESS),

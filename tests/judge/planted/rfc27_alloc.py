@@ -72,14 +72,10 @@ def answer_of_type_seven(trace: Trace) -> Trace:
     return more(trace, answer, payload={**answer.message.payload, "type": 7})
 
 
-@PLANTED.violation("27.alloc.11", "answers_by_hand")
-def annotate_with_a_note(trace: Trace) -> Trace:
-    return edit_payload(trace, annotated(trace), note="cannot be had")
-
-
-@PLANTED.violation("27.alloc.11", "everyday")
-def deny_with_annotations(trace: Trace) -> Trace:
-    return edit_payload(trace, denied(trace), annotations={"sched": {}})
+@PLANTED.violation("27.alloc.11", "everyday", cut=True)
+def what_nobody_canceled_is_answered_cancel(trace: Trace) -> Trace:
+    answer = denied(trace)
+    return edit_payload(trace, answer, type=3, note=REMOVED)[: answer.n]
 
 
 @PLANTED.violation("27.alloc.12", "answers_by_hand")

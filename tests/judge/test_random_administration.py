@@ -1,0 +1,32 @@
+"""Whatever an administrator does, and whatever lies are told, the judge accuses only those who lie.
+
+Each hour is drawn from one seed, the test's parameter. ADMINISTRATION_SEEDS=0:200 in the
+environment plays others than the usual.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+
+from flux_trio.judge.rules import ALL_RULES
+from tests.support.administration import LIARS, Administrator, draw_config, machine
+from tests.support.judged import judge
+from tests.support.scenarios import Stage, play_on
+
+FIRST, _, LAST = os.environ.get("ADMINISTRATION_SEEDS", "0:6").partition(":")
+
+
+@pytest.mark.parametrize("seed", range(int(FIRST), int(LAST)))
+def test_nobody_is_accused_of_what_others_do(seed: int) -> None:
+    draw = random.Random(seed)
+
+    async def play(stage: Stage) -> None:
+        await Administrator(stage, draw).work()
+
+    trace = play_on(play, draw_config(draw), seed, machine())
+    found = judge(trace, ALL_RULES).violations
+    false = [each for each in found if not each.party.startswith(LIARS)]
+    assert [f"{v.clause} of {v.party} at {v.record.n}: {v.text}" for v in false] == []
