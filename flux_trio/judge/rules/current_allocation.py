@@ -81,9 +81,9 @@ UNFREED: Final = view(
 
 def _unfreed(seen: Seen) -> Iterable[Broken]:
     """A scheduler that has said hello since knows nothing of the job."""
-    lost = link_of(seen).lost
+    hello = link_of(seen).hello
     for jobid, n in seen.all(UNFREED).items():
-        if n > lost:
+        if n > hello:
             text = f"job {jobid}: free event, and no final sched.free follows"
             yield Broken(text, (n,), job=jobid)
 
