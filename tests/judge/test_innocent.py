@@ -39,8 +39,13 @@ def accused(play: Callable[[Stage], Awaitable[None]], config: Config = PLAIN) ->
     return judge(play_on(play, config, 1, machine()), ALL_RULES).violations
 
 
-def told(violations: list[Violation]) -> list[str]:
-    return [f"{each.clause} of {each.party}: {each.text}" for each in violations]
+PRODUCERS = ("idset-producer", "R-producer")
+"""The parties whose texts are bad, wherever they come from."""
+
+
+def told(violations: list[Violation], liars: tuple[str, ...] = ()) -> list[str]:
+    found = [each for each in violations if not (liars and each.party.startswith(liars))]
+    return [f"{each.clause} of {each.party}: {each.text}" for each in found]
 
 
 # --- queues that change
@@ -86,6 +91,8 @@ MALFORMED = {
     "no data": {"type": "start"},
     "no such type": {"type": "begun", "data": {}},
     "status": {"type": "finish", "data": {"status": "well"}},
+    "ranks": {"type": "release", "data": {"ranks": "some", "final": True}},
+    "foreign ranks": {"type": "release", "data": {"ranks": "3", "final": True}},
     "no ranks": {"type": "release", "data": {"final": True}},
     "severity": {"type": "exception", "data": {"type": "exec", "severity": "all"}},
 }
@@ -111,8 +118,7 @@ def test_after_a_malformed_answer_another_service_takes_over(name: str) -> None:
                 good.end(job)
             await stage.settle()
 
-    found = [each for each in accused(play) if not each.party.startswith("bad-exec")]
-    assert told(found) == []
+    assert told(accused(play), liars=("bad-exec", *PRODUCERS)) == []
 
 
 # --- who acquires what another one has

@@ -193,11 +193,13 @@ class Administrator:
         queue = self._queue()
         asked = {"max_entries": 100, "attrs": ["queue"], "constraint": {"states": ["pending"]}}
         pending = (await self.stage.call(topics.LIST_LIST, **asked))["jobs"]
-        others = [each["id"] for each in pending if each.get("queue") != queue]
-        jobid = self.random.choice(others) if others else self._job()
-        await self.stage.call(
-            topics.JOB_UPDATE, id=jobid, updates={"attributes.system.queue": queue}
-        )
+        there = {*self.queues} - {queue}
+        others = [each["id"] for each in pending if each.get("queue") in there]
+        if not others:
+            raise FluxError(Errno.ENOENT, "no job waits in another queue")
+        updates = {"attributes.system.queue": queue}
+        jobid = self.random.choice(others)
+        await self.stage.call(topics.JOB_UPDATE, id=jobid, updates=updates)
 
     async def set_duration(self) -> None:
         updates = {"attributes.system.duration": self.random.choice((5.0, 50.0))}

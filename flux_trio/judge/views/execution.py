@@ -434,7 +434,7 @@ def _expected_parts(record: Record, seen: Seen) -> Iterable[tuple[Any, Expected 
     context = tuple([(k, v) for k, v in data.items() if k in known and isinstance(v, _VALUES)])
     is_early_or_late = "start" not in heard or "finish" in heard
     is_late = start is not None and start.sent < link_of(seen).doubtful
-    is_doubtful = is_late or not is_well_formed(kind, data)
+    is_doubtful = is_late or is_senseless(record, seen)
     return [((jobid, kind), Expected(record.n, context, is_early_or_late, is_doubtful))]
 
 

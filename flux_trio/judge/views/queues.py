@@ -212,6 +212,7 @@ def _fold_queues(queues: Queues | None, _part: None, record: Record, seen: Seen)
     if record.kind in (EVENT, MODULE):  # the memory of a restarted job manager is unknown
         names = [name for name, _ in queues.stopped]
         names += [name for each in queues.asked for name in each.queues]
+        names += _stopped_at_start(seen)
         unsure = tuple((name, 0) for name in dict.fromkeys(names))
         is_known = unsure == queues.stopped and not queues.asked and not queues.is_reloading
         return queues if is_known else queues.but(stopped=unsure, asked=(), is_reloading=False)
@@ -228,6 +229,14 @@ def _fold_queues(queues: Queues | None, _part: None, record: Record, seen: Seen)
     meant = _meant(payload(record), queues)
     asking = Asking(call_key(record), record.n, payload(record).get("start") is False, meant)
     return queues.but(asked=(*queues.asked, asking), t=record.t, n=record.n)
+
+
+def _stopped_at_start(seen: Seen) -> list[str]:
+    """Return the queues that a job manager finds stopped unless it remembers them otherwise."""
+    found: Configured | None = seen.at(CONFIGURED)
+    texts = (found.text, found.asked) if found is not None else ()
+    tables = [_tables(text) for text in texts if text not in ("", NULL)]
+    return [name for each in tables for name in each.names if each.starts_stopped(name)]
 
 
 def _answered(queues: Queues, record: Record) -> Queues:
