@@ -100,7 +100,7 @@ MALFORMED = {
 
 @pytest.mark.parametrize("name", MALFORMED)
 def test_after_a_malformed_answer_another_service_takes_over(name: str) -> None:
-    """32.hello.8, 32.impl.4: the starts that were outstanding have ended (readings: Exec override)."""
+    """32.hello.8, 32.impl.4: the outstanding starts have ended (readings: Exec override)."""
 
     async def play(stage: Stage) -> None:
         await stage.remove(topics.JOB_EXEC)

@@ -12,22 +12,27 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from typing import Any, Final
 
 import trio
 
-from flux_trio.broker import Handle
 from flux_trio.config import Config, read_config
-from flux_trio.formats import Idset, ResourceSet, job_key, parse_r
-from flux_trio.messages import Errno, FluxError, Request, Response, topics
+from flux_trio.formats import Idset, ResourceSet
+from flux_trio.messages import Errno, FluxError, topics
 from tests.support.scenarios import Stage
+from tests.support.strange_services import (
+    EXEC_LIES,
+    RUNS_S,
+    SCHED_LIES,
+    ExecutionService,
+    schedule_badly,
+)
 
 HOUR_S: Final = 3600.0
 END_S: Final = 20_000.0
 """Longer than all jobs that are left at the end take."""
 PAUSES_S: Final = (0.0, 0.0, 0.001, 0.3, 1.0, 5.0, 20.0, 60.0)
-RUNS_S: Final = (0.0, 0.5, 2.0, 15.0, 60.0, 200.0)
 NNODES, CORES = 4, 2
 PROPERTIES: Final = {"fast": Idset.parse("0-1"), "big": Idset.parse("1-3")}
 QUEUES: Final = ("batch", "debug", "night")
@@ -193,8 +198,7 @@ class Administrator:
         queue = self._queue()
         asked = {"max_entries": 100, "attrs": ["queue"], "constraint": {"states": ["pending"]}}
         pending = (await self.stage.call(topics.LIST_LIST, **asked))["jobs"]
-        there = {*self.queues} - {queue}
-        others = [each["id"] for each in pending if each.get("queue") in there]
+        others = [each["id"] for each in pending if each.get("queue") != queue]
         if not others:
             raise FluxError(Errno.ENOENT, "no job waits in another queue")
         updates = {"attributes.system.queue": queue}
@@ -313,13 +317,11 @@ class Administrator:
         self._others = others = AsyncExitStack()
         handle = await others.enter_async_context(self.stage.instance.connect(name))
         lie = self.random.choice(EXEC_LIES) if name == BAD_EXEC else None
-        service = ExecutionService(handle, self.random, lie)
+        service = ExecutionService(handle, name, self.random, lie)
         scope = trio.CancelScope()
         others.callback(scope.cancel)
         self._nursery.start_soon(service.run, scope)
         try:
-            handle.register(name)
-            handle.subscribe(topics.JOB_EXCEPTION_EVENT)
             await service.hello()
         except FluxError:
             self._others = None
@@ -332,7 +334,7 @@ class Administrator:
         await self._pause()
         async with self.stage.instance.connect(BAD_SCHED) as handle:
             with trio.move_on_after(self.random.choice((0.5, 10.0))):
-                await _schedule_badly(handle, self.random.choice(SCHED_LIES))
+                await schedule_badly(handle, self.random.choice(SCHED_LIES))
         await self._pause()
         await self.stage.instance.supervisor.load("sched")
 
@@ -343,101 +345,3 @@ class Administrator:
                 async for _ in told:
                     break
             await self._pause()
-
-
-Lie = Callable[[int], dict[str, Any] | str | None]
-EXEC_LIES: Final[tuple[Lie, ...]] = (
-    lambda jobid: {"id": jobid, "type": "start"},
-    lambda jobid: {"id": jobid, "type": "begun", "data": {}},
-    lambda jobid: {"id": jobid, "type": "finish", "data": {"status": "well"}},
-    lambda jobid: {"id": jobid, "type": "release", "data": {"final": True}},
-    lambda jobid: {"id": jobid, "type": "release", "data": {"ranks": "some", "final": True}},
-    lambda jobid: {"id": jobid + 1, "type": "start", "data": {}},
-    lambda jobid: {"id": jobid, "type": "exception", "data": {"type": "exec", "note": 7}},
-    lambda _jobid: None,
-)
-SCHED_LIES: Final[tuple[Lie, ...]] = (
-    lambda jobid: {"id": jobid},
-    lambda jobid: {"id": jobid, "type": 7},
-    lambda jobid: {"id": jobid, "type": 0},
-    lambda jobid: {"id": jobid, "type": "SUCCESS"},
-    lambda jobid: {"id": jobid + 1, "type": 2, "note": "no"},
-    lambda jobid: {"id": jobid, "type": 1, "annotations": "soon"},
-    lambda _jobid: None,
-)
-
-
-class ExecutionService:
-    """An execution service that pretends to run jobs; with a lie, it answers each start so."""
-
-    def __init__(self, handle: Handle, draw: random.Random, lie: Lie | None) -> None:
-        self._handle = handle
-        self._random = draw
-        self._lie = lie
-        self._running: dict[int, trio.CancelScope] = {}
-        self._hello: trio.Event = trio.Event()
-        self._refusal: FluxError | None = None
-
-    async def hello(self) -> None:
-        """Say hello. Raises FluxError if it is refused."""
-        await self._handle.call(topics.EXEC_HELLO, {"service": self._handle.name})
-
-    async def run(self, scope: trio.CancelScope) -> None:
-        """Serve until `scope` is cancelled."""
-        with scope:
-            async with trio.open_nursery() as nursery:
-                with suppress(trio.EndOfChannel):  # the handle was closed first
-                    while True:
-                        for message in await self._handle.receive():
-                            self._take(message, nursery)
-
-    def _take(self, message: Any, nursery: trio.Nursery) -> None:
-        if isinstance(message, Request):
-            if message.topic != f"{self._handle.name}.{topics.START_METHOD}":
-                return
-            if self._lie is not None:
-                self._handle.send(_answer(message, self._lie(message.payload["id"])))
-            else:
-                nursery.start_soon(self._execute, message)
-        elif message.topic == topics.JOB_EXCEPTION_EVENT and message.payload["severity"] == 0:
-            scope = self._running.get(message.payload["id"])
-            if scope is not None:
-                scope.cancel()
-
-    async def _execute(self, start: Request) -> None:
-        jobid = start.payload["id"]
-        self._running[jobid] = scope = trio.CancelScope()
-        with scope:
-            if not start.payload["reattach"]:
-                self._say(start, "start")
-            await trio.sleep(self._random.choice(RUNS_S))
-        del self._running[jobid]
-        text = (await self._handle.call(topics.KVS_LOOKUP, {"key": job_key(jobid, "R")}))["value"]
-        self._say(start, "finish", status=0)
-        left = list(parse_r(text).ranks)
-        if len(left) > 1 and self._random.random() < 0.5:
-            self._say(start, "release", ranks=str(left.pop()), final=False)
-            await trio.sleep(self._random.choice((0.0, 1.0)))
-        self._say(start, "release", ranks=str(Idset.of(left)), final=True)
-
-    def _say(self, start: Request, kind: str, **data: Any) -> None:
-        self._handle.send(_answer(start, {"id": start.payload["id"], "type": kind, "data": data}))
-
-
-async def _schedule_badly(handle: Handle, lie: Lie) -> None:
-    handle.register(topics.SCHED)
-    async with handle.stream(topics.RESOURCE_ACQUIRE, {"group": "default"}) as told:
-        await anext(told)
-        async with handle.stream(topics.SCHED_HELLO) as jobs:
-            async for _ in jobs:
-                pass
-        await handle.call(topics.SCHED_READY, {"mode": "unlimited"})
-        while True:
-            for request in await handle.receive():
-                if isinstance(request, Request) and request.topic == topics.SCHED_ALLOC:
-                    handle.send(_answer(request, lie(request.payload["id"])))
-                    await trio.sleep_forever()
-
-
-def _answer(request: Request, payload: Any) -> Response:
-    return Response(request.topic, payload, matchtag=request.matchtag, routes=request.routes)

@@ -84,7 +84,7 @@ def a_new_scheduler_knows_what_runs(record: Record, seen: Seen) -> Said:
     for other, grant in overlaps(record, seen):
         if grant.since < link.hello_ended:
             text = f"job {jobid}: is granted what job {other} had before this scheduler came"
-            return Broken(text, (grant.since,))
+            return Broken(text, (grant.since,), party=record.party)
     return seen.at(WRITTEN, jobid) is not None
 
 

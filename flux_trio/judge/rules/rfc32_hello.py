@@ -93,7 +93,7 @@ _Open = tuple[tuple[int, Place, tuple[str, ...]], ...]
 
 @RULES.rule(
     "32.impl.8",
-    received("request", topics.EXEC_HELLO),
+    received("request", topics.EXEC_HELLO, topics.JOB_MANAGER_DISCONNECT),
     ANSWERED,
     key=_client,
     state=_Open,
@@ -104,6 +104,8 @@ def hello_is_an_ordinary_rpc(state: State, record: Record, facts: Facts) -> Step
     found, open_ = message(record), cast(_Open, state or ())
     matchtag = getattr(found, "matchtag", 0)
     if isinstance(found, Request):
+        if found.topic == topics.JOB_MANAGER_DISCONNECT:
+            return Step()  # nobody waits for an answer
         if not found.wants_response:
             return Step(open_ or None)
         # nobody waits for an answer to one that had the client's name before
