@@ -82,7 +82,7 @@ def _draw_queue(draw: random.Random) -> dict[str, Any]:
 def draw_config(draw: random.Random) -> Config:
     """Draw the configuration at the start, with a scheduler of any kind."""
     if draw.random() < 0.6:
-        sched = {"policy": draw.choice(("fifo", "easy", "conservative"))}
+        sched: dict[str, Any] = {"policy": draw.choice(("fifo", "easy", "conservative"))}
     else:
         sched = {"mode": "limited", "limit": draw.choice((1, 2, 4))}
     return read_config({**draw_tables(draw), "sched": sched})
@@ -173,7 +173,10 @@ class Administrator:
             attributes["system.constraints"] = draw.choice(CONSTRAINTS)
         if draw.random() < 0.5:
             attributes["system.queue"] = self._queue()
-        shapes = ({"ntasks": draw.choice((1, 1, 2, 4))}, {"nnodes": draw.choice((1, 2, 4))})
+        shapes: tuple[dict[str, Any], ...] = (
+            {"ntasks": draw.choice((1, 1, 2, 4))},
+            {"nnodes": draw.choice((1, 2, 4))},
+        )
         jobid = await self.stage.submit_test(
             {"run_duration": draw.choice(RUNS_S)},
             urgency=draw.choice((0, 5, 16, 16, 30)),
@@ -239,7 +242,7 @@ class Administrator:
         await self._tell_queues(topics.JOB_QUEUE_ENABLE, enable=True)
 
     async def _tell_queues(self, topic: str, **what: Any) -> None:
-        which = {"all": True} if self.random.random() < 0.4 else {}
+        which: dict[str, Any] = {"all": True} if self.random.random() < 0.4 else {}
         named = which or {"name": self.random.choice(QUEUES)}
         kept = {"nocheckpoint": True} if self.random.random() < 0.3 else {}
         await self.stage.call(topic, **what, **named, **kept)

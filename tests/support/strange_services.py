@@ -73,7 +73,7 @@ class ExecutionService:
                 if self._lie is None:
                     nursery.start_soon(self._execute, message, self._life)
                 else:
-                    self._handle.send(answer_to(message, self._lie(message.payload["id"])))
+                    self._handle.send(answer_to(message, self._lie(_job_of(message))))
             case Event(topic=topics.SERVICE_BACK_EVENT, payload={"service": topics.JOB_MANAGER}):
                 nursery.start_soon(self._hello_again)
             case Event(topic=topics.JOB_EXCEPTION_EVENT, payload={"severity": 0, "id": jobid}):
@@ -91,8 +91,8 @@ class ExecutionService:
             await self._handle.call(topics.EXEC_HELLO, {"service": self._name})
 
     async def _execute(self, start: Request, life: int) -> None:
-        jobid = start.payload["id"]
-        if not start.payload["reattach"]:
+        jobid = _job_of(start)
+        if not _payload_of(start)["reattach"]:
             self._say(start, life, "start")
         self._running[jobid] = scope = trio.CancelScope()
         with scope:
@@ -109,7 +109,7 @@ class ExecutionService:
 
     def _say(self, start: Request, life: int, kind: str, **data: Any) -> None:
         if life == self._life:
-            told = {"id": start.payload["id"], "type": kind, "data": data}
+            told = {"id": _job_of(start), "type": kind, "data": data}
             self._handle.send(answer_to(start, told))
 
 
@@ -125,8 +125,17 @@ async def schedule_badly(handle: Handle, lie: Lie) -> None:
         while True:
             for request in await handle.receive():
                 if isinstance(request, Request) and request.topic == topics.SCHED_ALLOC:
-                    handle.send(answer_to(request, lie(request.payload["id"])))
+                    handle.send(answer_to(request, lie(_job_of(request))))
                     await trio.sleep_forever()
+
+
+def _payload_of(request: Request) -> dict[str, Any]:
+    assert isinstance(request.payload, dict)
+    return request.payload
+
+
+def _job_of(request: Request) -> int:
+    return int(_payload_of(request)["id"])
 
 
 def answer_to(request: Request, payload: Any) -> Response:
