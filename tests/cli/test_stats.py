@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from flux_trio.cli.metrics import metrics
 from flux_trio.cores.histogram import SHORT_S, Durations
-from tests.support.instance import DEADLINE_S, RunningInstance, running_instance
+from tests.support.instance import DEADLINE_S, RunningInstance, running_instance, until
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -96,9 +96,9 @@ def test_metrics_are_served_whether_or_not_the_instance_runs(tmp_path: Path) -> 
             first = scrape(url)
             assert of(first, "up") == 1
             instance.invoke("run", "true")
-            assert of(scrape(url), "alloc_seconds_count") == 1
+            until(lambda: of(scrape(url), "alloc_seconds_count") == 1)
             assert instance.stop() == 0
-            assert scrape(url) == {("flux_trio_up", ()): 0}
+            until(lambda: scrape(url) == {("flux_trio_up", ()): 0})
             serving.send_signal(signal.SIGTERM)
             assert serving.wait(DEADLINE_S) == 0
         finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, NamedTuple
 
 import anyio
@@ -15,13 +15,12 @@ import trio.testing
 from anyio.streams.stapled import StapledObjectStream
 
 from flux_trio.cli.live_view import LiveRows
+from flux_trio.cli.loopback import HEADER_BYTES_MAX, REQUEST_S_MAX, STRANGERS_MAX
 from flux_trio.cli.monitor_process import REPORTED_MAX
 from flux_trio.cli.view_server import (
     BACKLOG_BYTES_MAX,
-    HEADER_BYTES_MAX,
     READER_BYTES_MAX,
     READERS_MAX,
-    REQUEST_S_MAX,
     Feed,
     Reader,
     ViewServer,
@@ -185,6 +184,24 @@ async def test_who_sends_no_request_is_cut_off(served: Served, autojump_clock: A
     async with await served.connect() as stream:
         assert await stream.receive_some() == b""
     assert 10 <= trio.current_time() < 11
+
+
+async def test_connections_that_send_nothing_keep_nobody_out(
+    served: Served, autojump_clock: Any
+) -> None:
+    """One more than there may be ends the oldest of them, and no stream."""
+    session = await served.session()
+    async with AsyncExitStack() as left, served.reading(session) as lines:
+        idle = [
+            await left.enter_async_context(await served.connect()) for _ in range(STRANGERS_MAX)
+        ]
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        for _ in range(3):
+            assert (await served.ask("GET", "/")).status == 200
+        assert trio.current_time() < REQUEST_S_MAX
+        assert await idle[0].receive_some() == b""
+        served.feed.put(b"on\n")
+        assert await lines.until("on\n")
 
 
 async def test_new_reader_gets_the_last_lines_first(served: Served) -> None:
