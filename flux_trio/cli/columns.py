@@ -4,11 +4,12 @@ A format is a Python format string with more conversions: `!F` (duration), `!H`
 (hours:minutes:seconds), `!D` (ISO time), `!d:TIME::` (strftime) and `!P` (percentage). The suffix
 `h` shows a hyphen for an empty value, `+` a plus where text was cut. The prefix `?:` drops the
 column if all its values are empty, `+:` makes it as wide as its longest value. The prefix
-`sort:FIELD,-FIELD,... ` sorts the rows.
+`sort:FIELD,-FIELD,... ` sorts the rows. Objects and arrays are shown as JSON.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,21 +17,30 @@ from copy import copy
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from string import Formatter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from flux_trio.cli.dates import local_time
+from flux_trio.cli.errors import CommandError
 from flux_trio.formats import printable
 
-_SPEC: Final = re.compile(
-    r"(?P<align>(?:.?[<>=^])?)(?P<width>\d*)(?:\.(?P<cut>\d+))?(?P<type>[bcdeEfFgGnosxX%]?)"
-    r"(?P<hyphen>h?)(?P<plus>\+?)"
+_SPEC: Final = re.compile(  # Python's format specification, then Flux's suffixes
+    r"(?P<align>(?:.?[<>=^])?)(?P<sign>[-+ ]?z?#?)(?P<zero>0?)(?P<width>\d*)(?P<group>[_,]?)"
+    r"(?P<point>(?:\.(?P<cut>\d+))?)(?P<type>[bcdeEfFgGnosxX%]?)(?P<hyphen>h?)(?P<plus>\+?)"
 )
 _NOTHING: Final = ("", "0s", "0.0", "0:00:00")
 _MARKS: Final = ("?+:", "?:", "+:")
-_CONVERSIONS: Final = "FHDdP"
+_CONVERSIONS: Final = "FHDdPrsa"
+_NUMBERS: Final = (int, float)
 _SORT: Final = re.compile(r"sort:(?P<keys>\S*)\s*")
 
 Row = Mapping[str, object]
+
+
+class Cell(NamedTuple):
+    """The text of a value, and how it is aligned."""
+
+    text: str
+    align: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +54,38 @@ class Column:
     time_format: str  # for the conversion `d`
     align: str
     width: int
-    cut: int | None  # maximum characters of a text, or digits after a number's point
+    cut: int | None  # maximum characters of a text
+    number: str  # the specification for a number; with the width if it is filled after the sign
     type: str
     hyphen: bool
     plus: bool
     drops: bool  # the column is dropped if it is empty in all rows
     widens: bool
 
-    def text(self, value: object) -> str:
-        """Return the text of a value, without padding."""
+    def cell(self, value: object) -> Cell:
+        """Return a value as text. Raises CommandError if the format is for another type."""
         shown = _converted(value, self.conversion, self.time_format)
-        if self.type and isinstance(shown, (int, float)):
-            point = "" if self.cut is None else f".{self.cut}"
-            return format(shown, f"{point}{self.type}")
+        is_number = isinstance(shown, (int, float))
+        if is_number and self.number and not (isinstance(shown, int) and self._only_cuts):
+            return Cell(self._formatted(shown), self.align or ">")
+        if not is_number and self.type not in ("", "s") and shown != "":
+            self._formatted(str(shown))
+        # a job's id is a number with a text of its own; True is aligned as a text, too
+        return Cell(self._text(shown), self.align or (">" if type(shown) in _NUMBERS else "<"))
+
+    @property
+    def _only_cuts(self) -> bool:
+        return self.number.startswith(".") and not self.type
+
+    def _formatted(self, value: object) -> str:
+        try:
+            return format(value, self.number)
+        except (ValueError, OverflowError) as error:
+            raise CommandError(f"Invalid format of field {self.field}: {error}") from None
+
+    def _text(self, shown: object) -> str:
+        if isinstance(shown, (dict, list)):
+            shown = json.dumps(shown)
         text = printable(str(shown))
         if self.hyphen and text in _NOTHING:
             return "-"
@@ -64,8 +93,9 @@ class Column:
             return f"{text[: self.cut - 1]}+" if self.plus else text[: self.cut]
         return text
 
-    def padded(self, text: str) -> str:
-        return f"{text:{self.align}{self.width or ''}}"
+    def padded(self, text: str, align: str) -> str:
+        align = f"{align[:-1]}>" if align.endswith("=") else align  # texts have no sign
+        return f"{text:{align}{self.width or ''}}"
 
 
 class Layout:
@@ -89,9 +119,9 @@ class Layout:
         """Yield the header, then one line per row, without newlines or trailing blanks."""
         columns, cells = self._fit(rows)
         if header:
-            yield self._line(columns, [column.heading for column in columns])
+            yield self._line(columns, [Cell(column.heading, column.align) for column in columns])
         for index in range(len(rows)):
-            yield self._line(columns, [texts[index] for texts in cells])
+            yield self._line(columns, [each[index] for each in cells])
 
     def fitted(self, rows: Sequence[Row]) -> Layout:
         """Return this layout with the columns and widths that these rows have, for more rows."""
@@ -100,19 +130,20 @@ class Layout:
         fitted._columns = [replace(column, drops=False, widens=False) for column in columns]
         return fitted
 
-    def _fit(self, rows: Sequence[Row]) -> tuple[list[Column], list[list[str]]]:
-        """Return the columns that are shown, with their final widths, and the texts of each."""
+    def _fit(self, rows: Sequence[Row]) -> tuple[list[Column], list[list[Cell]]]:
+        """Return the columns that are shown, with their final widths, and the cells of each."""
         columns = []
         cells = []
         for column in self._columns:
-            texts = [column.text(row[column.field]) for row in rows]
+            column_cells = [column.cell(row[column.field]) for row in rows]
+            texts = [each.text for each in column_cells]
             if column.drops and all(text in (*_NOTHING, "0", "-") for text in texts):
                 continue
             if column.widens:
                 width = max([column.width, *map(len, texts), len(column.heading)])
                 column = replace(column, width=width)
             columns.append(column)
-            cells.append(texts)
+            cells.append(column_cells)
         return columns, cells
 
     @property
@@ -120,9 +151,10 @@ class Layout:
         """The names of the fields of the format."""
         return [column.field for column in self._columns]
 
-    def _line(self, columns: list[Column], texts: Sequence[str]) -> str:
+    def _line(self, columns: list[Column], cells: Sequence[Cell]) -> str:
         parts = [
-            column.before + column.padded(text) for column, text in zip(columns, texts, strict=True)
+            column.before + column.padded(*cell)
+            for column, cell in zip(columns, cells, strict=True)
         ]
         return ("".join(parts) + self._after).rstrip()
 
@@ -180,6 +212,8 @@ def _column(
     match = _SPEC.fullmatch(spec)
     if match is None:
         raise ValueError(f"Invalid format {spec!r} of field {field}")
+    whole = match["zero"] or match["align"].endswith("=")
+    width = f"{match['zero']}{match['width']}"
     mark = next((mark for mark in _MARKS if before.endswith(mark)), "")
     return Column(
         before.removesuffix(mark),
@@ -190,6 +224,12 @@ def _column(
         match["align"],
         int(match["width"] or 0),
         int(match["cut"]) if match["cut"] else None,
+        "".join(
+            [
+                f"{match['align']}{match['sign']}{width}" if whole else match["sign"],
+                match["group"] + match["point"] + match["type"],
+            ]
+        ),
         match["type"],
         bool(match["hyphen"]),
         bool(match["plus"]),
@@ -213,6 +253,8 @@ def _percentage(value: float) -> str:
 
 
 def _converted(value: object, conversion: str, time_format: str) -> object:
+    if conversion in ("r", "s", "a"):  # those of Python
+        return Formatter().convert_field(value, conversion)
     if not conversion or not isinstance(value, (int, float)):
         return value
     match conversion:

@@ -104,6 +104,13 @@ class JobRow(Mapping[str, object]):
         return max(0.0, expiration + self._clock_step - self.now)
 
     @property
+    def priority(self) -> int | str:
+        """The priority, "" while the job waits for its first one."""
+        priority: int = self.record["priority"]
+        is_given = priority or self.state not in (JobState.DEPEND, JobState.PRIORITY)
+        return priority if is_given else ""
+
+    @property
     def returncode(self) -> int | str:
         """Exit code, minus the signal's number, or -128 if canceled before start; "" if active."""
         status = self.record.get("waitstatus")
@@ -190,7 +197,9 @@ class JobRow(Mapping[str, object]):
         plain = {
             key: value
             for key, value in self.record.items()
-            if not key.startswith("exception_") and (key != "expiration" or value)
+            if not key.startswith("exception_")
+            and key != "priority"
+            and (key != "expiration" or value)
         }
         computed: dict[str, object] = {
             "jobid": shown_id(self.record["id"]),
@@ -198,6 +207,7 @@ class JobRow(Mapping[str, object]):
             "result": self.result(0),
             "username": self["username"],
             "status": self.status(0),
+            "priority": self.priority,
             "returncode": self.returncode,
             "runtime": self.runtime or "",
             "t_remaining": self.t_remaining or "",
@@ -237,6 +247,13 @@ def _exit_reason(code: int | str) -> str:
     return _SHELL_REASONS.get(code, f"Exit {code}")
 
 
+class ShownId(int):
+    """A job id that is shown in F58, or as the number that a format asks for."""
+
+    def __str__(self) -> str:
+        return shown_id(int(self))
+
+
 def _jobid(form: FluidForm) -> Callable[[JobRow], object]:
     if form == "f58":
         return lambda row: shown_id(row.record["id"])
@@ -244,10 +261,11 @@ def _jobid(form: FluidForm) -> Callable[[JobRow], object]:
 
 
 _COMPUTED: Final[Mapping[str, tuple[str, Callable[[JobRow], object]]]] = {
-    "id": ("JOBID", _jobid("f58")),
+    "id": ("JOBID", lambda row: ShownId(row.record["id"])),
     **{f"id.{form}": ("JOBID", _jobid(form)) for form in get_args(FluidForm)},
     "uri": ("URI", lambda row: address_in(row.record)),
     "username": ("USER", lambda row: user_name(row.record["userid"])),
+    "priority": ("PRI", lambda row: row.priority),
     "state": ("STATE", lambda row: row.state.name),
     "state_single": ("S", lambda row: row.state.name[0]),
     "result": ("RESULT", lambda row: row.result(0)),
@@ -290,7 +308,6 @@ _SAME_NAME: Final = (
 _PLAIN: Final = {
     "userid": "UID",
     "urgency": "URG",
-    "priority": "PRI",
     "waitstatus": "WSTATUS",
     **{name: name.upper().replace(".", "-") for name in _SAME_NAME},
 }

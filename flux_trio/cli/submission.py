@@ -15,7 +15,14 @@ from flux_trio.cli.constraint_query import parse_constraint_query
 from flux_trio.cli.environment import job_environment
 from flux_trio.cli.job_shape import JobShape
 from flux_trio.cli.resource_limits import job_limits
-from flux_trio.cli.values import read_time, read_time_limit, read_urgency, read_warning_signal
+from flux_trio.cli.values import (
+    check_dotted_key,
+    read_json_or_text,
+    read_time,
+    read_time_limit,
+    read_urgency,
+    read_warning_signal,
+)
 from flux_trio.formats import LESS_DEEP, Jobspec, check_utf8, parse_dependency_uri
 from flux_trio.protocols import JobFlag
 
@@ -206,16 +213,8 @@ def _taskmap(text: str) -> dict[str, str]:
 
 def _key_value(text: str) -> tuple[str, Any]:
     key, has_value, value = text.partition("=")
-    if "" in key.removeprefix(".").split("."):
-        raise ValueError(f"expected KEY=VALUE with a dotted key, got {text!r}")
-    if not has_value:
-        return key, 1
-    try:
-        return key, msgspec.json.decode(value)
-    except msgspec.DecodeError:
-        return key, value
-    except RecursionError:
-        raise ValueError(f"{key}: expected {LESS_DEEP}") from None
+    check_dotted_key(key.removeprefix("."), text)
+    return key, read_json_or_text(key, value) if has_value else 1
 
 
 def _read_json(path: str) -> Any:

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import math
 import pwd
+import re
 import signal
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
-from flux_trio.formats import parse_duration
+import msgspec
+
+from flux_trio.formats import LESS_DEEP, parse_duration
 from flux_trio.messages import USERID_UNKNOWN
 from flux_trio.protocols import (
     ACTIVE,
@@ -31,6 +34,7 @@ _URGENCIES: Final = {
     "hold": URGENCY_HOLD,
     "expedite": URGENCY_EXPEDITE,
 }
+_TIMESTAMP: Final = re.compile(r"[0-9]+(\.[0-9]*)?")
 STATES: Final = {
     **{state.name: int(state) for state in JobState if state is not JobState.NEW},
     "PENDING": int(PENDING),
@@ -100,10 +104,27 @@ def read_warning_signal(text: str) -> dict[str, float]:
     return {"signum": read_signal(name or "USR1"), "timeleft": before_s}
 
 
+def check_dotted_key(key: str, text: str) -> None:
+    """Raise ValueError if a name in `key` is empty; `text` is what the user typed."""
+    if "" in key.split("."):
+        raise ValueError(f"expected KEY=VALUE with a dotted key, got {text!r}")
+
+
+def read_json_or_text(key: str, text: str) -> Any:
+    """Return the value of `key`: JSON, or else the text itself."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+    except RecursionError:
+        raise ValueError(f"{key}: expected {LESS_DEEP}") from None
+
+
 def read_time(text: str, now: float) -> float:
     """Return a time in seconds since the Unix epoch.
 
-    The text is `now`, `+FSD` or `-FSD` from now, ISO 8601, or words such as `3pm` or `yesterday`.
+    The text is `now`, `+FSD` or `-FSD` from now, ISO 8601, words such as `3pm` or `yesterday`, or
+    what the result is: seconds since the Unix epoch.
     """
     if text == "now":
         return now
@@ -124,6 +145,8 @@ def _read_words(text: str, now: float) -> float:
     calendar = Calendar(version=VERSION_CONTEXT_STYLE)
     calendar.ptc.StartHour = 0  # a day begins at midnight
     fields, found = calendar.parse(text, sourceTime=datetime.fromtimestamp(now).timetuple())
-    if not found.hasDateOrTime:
-        raise ValueError(f'Invalid datetime: "{text}"')
-    return datetime(*fields[:6]).timestamp()
+    if found.hasDateOrTime:
+        return datetime(*fields[:6]).timestamp()
+    if _TIMESTAMP.fullmatch(text):
+        return float(text)
+    raise ValueError(f'Invalid datetime: "{text}"')

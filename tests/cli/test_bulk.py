@@ -63,6 +63,23 @@ def test_a_job_that_never_starts_is_exit_code_1(instance: RunningInstance) -> No
     assert done.stderr.startswith(f"{jobid}: job.exception: type=alloc severity=0 ")
 
 
+def test_it_is_told_why_a_job_that_ran_has_ended(instance: RunningInstance) -> None:
+    """The note, too; an exception that is not fatal is not told."""
+    done = instance.invoke("submit", "--wait", "-t", "0.2s", "sleep", "30")
+    (jobid,) = ids(done.stdout)
+    expired = "job.exception: type=timeout severity=0 resource allocation expired"
+    assert (done.exit_code, done.stderr) == (142, f"{jobid}: {expired}\n")
+    done = instance.invoke("submit", "--watch", "-t", "0.2s", "sleep", "30")
+    assert done.stderr == f"{ids(done.stdout)[0]}: {expired}\n"
+    (jobid,) = ids(instance.ok("submit", "sleep", "30"))
+    instance.ok("job", "wait-event", jobid, "start")
+    instance.ok("job", "raise", "-s", "1", "-t", "note", jobid, "nothing bad")
+    instance.ok("cancel", "-m", "go away", jobid)
+    done = instance.invoke("watch", jobid)
+    told = f"{jobid}: job.exception: type=cancel severity=0 go away\n"
+    assert (done.exit_code, done.stderr) == (143, told)
+
+
 def test_what_is_refused_does_not_keep_the_others(instance: RunningInstance) -> None:
     refused = "--dependency=nosuch{cc}:1"
     done = instance.invoke("submit", "--cc=1-2", refused, SIMULATED, "x")

@@ -5,6 +5,7 @@ import math
 import pytest
 
 from flux_trio.cli.columns import Layout, read_sort_keys, short_duration, sort_rows
+from flux_trio.cli.errors import CommandError
 
 HEADINGS = {"id": "JOBID", "name": "NAME", "n": "NTASKS", "t": "TIME", "a.b": "AB"}
 
@@ -52,10 +53,43 @@ def test_fields_are_padded_and_headings_too() -> None:
         ("{t!P}", 0, "[0%]"),
         ("{name:^5}", "x", "[  x  ]"),
         ("{name:*>3}", "x", "[**x]"),
+        ("{t:05d}", 2, "[00002]"),
+        ("{t:+d}", 2, "[+2]"),
+        ("{t:#x}", 12, "[0xc]"),
+        ("{t:,}", 12345, "[12,345]"),
+        ("{t:010.2f}", 1.5, "[0000001.50]"),
+        ("{t:5}", 2, "[    2]"),
+        ("{t:05}", -2, "[-0002]"),
+        ("{t:_=5d}", -2, "[-___2]"),
+        ("{t:_^5d}", 2, "[__2__]"),
+        ("{t:<5d}", 2, "[2    ]"),
+        ("{t:.3}", 1234.5, "[1.23e+03]"),
+        ("{t:d}", True, "[1]"),
+        ("{t}", True, "[True]"),
+        ("{t:05d}", "", "[     ]"),  # a value that is not known
+        ("{name:5}", "x", "[x    ]"),
+        ("{name:s}", "x", "[x]"),
+        ("{name!r}", "x", "['x']"),
+        ("{name!s:>3}", "x", "[  x]"),
+        ("{name}", {"a": {"b": None}, "c": [1, "x"]}, '[{"a": {"b": null}, "c": [1, "x"]}]'),
+        ("{name}", ["é"], r'[["\u00e9"]]'),
     ],
 )
 def test_a_value_is_shown_as_its_format_says(text: str, value: object, shown: str) -> None:
     assert cell(text, value) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "problem"),
+    [
+        ("{name:d}", "x", "Unknown format code 'd' for object of type 'str'"),
+        ("{name:s}", 2, "Unknown format code 's' for object of type 'int'"),
+    ],
+)
+def test_a_format_for_another_type_is_refused(text: str, value: object, problem: str) -> None:
+    with pytest.raises(CommandError) as info:
+        cell(text, value)
+    assert str(info.value) == f"Invalid format of field name: {problem}"
 
 
 def test_a_column_marked_so_is_left_out_when_it_is_empty() -> None:

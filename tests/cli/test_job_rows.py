@@ -227,7 +227,8 @@ def test_the_reason_says_how_it_ended(job: dict[str, Any], reason: str) -> None:
 @pytest.mark.parametrize(
     ("name", "job", "value"),
     [
-        ("id", record(), "ƒuZZybuNNy"),
+        ("id", record(), JOBID),
+        ("id.f58", record(), "ƒuZZybuNNy"),
         ("id.dec", record(), str(JOBID)),
         ("id.kvs", record(), "job.0017.e9fb.8df1.6c2e"),
         ("runtime", record(), 60.0),
@@ -244,6 +245,10 @@ def test_the_reason_says_how_it_ended(job: dict[str, Any], reason: str) -> None:
         ("annotations.user.x.y", record(annotations={"user": {"x": 1}}), ""),
         ("user.x", record(), ""),
         ("state", running(), "RUN"),
+        ("priority", pending(), 16),
+        ("priority", pending(urgency=0, priority=0), 0),
+        ("priority", pending(state=int(JobState.DEPEND), priority=0), ""),
+        ("priority", pending(state=int(JobState.PRIORITY), priority=7), 7),
         ("dependencies", pending(dependencies=["a", "b"]), "a,b"),
     ],
 )
@@ -294,3 +299,9 @@ def test_a_filter_of_another_name_is_refused() -> None:
 def test_a_user_without_a_name_is_a_number() -> None:
     assert user_name(USERID_UNKNOWN) == str(USERID_UNKNOWN)
     assert user_name(os.getuid()) != ""
+
+
+def test_a_job_id_is_f58_or_the_number_that_a_format_asks_for() -> None:
+    assert shown("{id} {id:>14} {id:d} {id:x}", record())[1] == (
+        f"ƒuZZybuNNy     ƒuZZybuNNy {JOBID} {JOBID:x}"
+    )

@@ -38,6 +38,9 @@ HOUR, DAY = 3600, 86400
         ("2026-11-21 12:01", NOON + 60),
         ("2026-11-21", NOON - 12 * HOUR),
         ("1970-01-01T00:00:10+00:00", 10.0),
+        ("1795811812", 1795811812.0),  # flux-jobs(1): a timestamp
+        ("1795811812.25", 1795811812.25),
+        ("0", 0.0),
         ("yesterday", NOON - 36 * HOUR),
         ("tomorrow morning", NOON + 18 * HOUR),
         ("in an hour", NOON + HOUR),
@@ -47,7 +50,7 @@ def test_a_time_is_one_of_the_unix_epoch(text: str, expected: float) -> None:
     assert read_time(text, NOON) == expected
 
 
-@pytest.mark.parametrize("text", ["", "+", "+inf", "+1x", "soonish"])
+@pytest.mark.parametrize("text", ["", "+", "+inf", "+1x", "soonish", "nan", "1e9"])
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"expected|Invalid datetime"):
         read_time(text, NOON)

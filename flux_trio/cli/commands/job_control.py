@@ -228,7 +228,7 @@ def memo(jobid: int, notes: tuple[str, ...]) -> None:
     Exit codes: 0, 1 if it was refused, 2 for wrong usage.
     """
     from flux_trio.cli.each import about
-    from flux_trio.formats import FormatError, apply_update
+    from flux_trio.formats import apply_update
     from flux_trio.messages import topics
 
     content: dict[str, Any] = {}
@@ -236,7 +236,7 @@ def memo(jobid: int, notes: tuple[str, ...]) -> None:
         for note in notes:
             key, value = _read_note(note)
             content = apply_update(content, key, value)
-    except FormatError as error:
+    except ValueError as error:
         raise CommandError(str(error)) from None
 
     async def send(client: Client) -> None:
@@ -247,17 +247,14 @@ def memo(jobid: int, notes: tuple[str, ...]) -> None:
 
 
 def _read_note(note: str) -> tuple[str, Any]:
-    import msgspec
+    """Return a key and its value. Raises ValueError."""
+    from flux_trio.cli.values import check_dotted_key, read_json_or_text
 
     key, equals, text = note.partition("=")
     if not equals:
-        raise CommandError(f"no value for key={key}")
-    if text == "-":
-        text = sys.stdin.read()
-    try:
-        return key, msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return key, text
+        raise ValueError(f"no value for key={key}")
+    check_dotted_key(key, note)
+    return key, read_json_or_text(key, sys.stdin.read() if text == "-" else text)
 
 
 COMMANDS: Final = (raise_exception, raiseall, kill, killall, urgency, memo)

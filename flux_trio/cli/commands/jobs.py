@@ -42,8 +42,8 @@ LEVEL_MAX: Final = 9999  # levels of nested instances, as in flux
 @click.option(
     "--since",
     metavar="WHEN",
-    help="List inactive jobs only if they ended since WHEN: -6h, yesterday, 2026-11-21T15:30. "
-    "Implies -a without -f.",
+    help="List inactive jobs only if they ended since WHEN: -6h, yesterday, 2026-11-21T15:30, "
+    "or seconds since 1970. Implies -a without -f.",
 )
 @click.option(
     "-u",
