@@ -287,6 +287,11 @@ class ListenError(Exception):
     """The instance cannot listen for clients; the text has the address and the reason."""
 
 
+SETTLE_S_MAX: Final = 15.0
+"""Seconds that a start waits for the execution service, whose shell host has 10 s. The service is
+not heard while the disk is full; the user needs the instance then, to make room."""
+
+
 @asynccontextmanager
 async def open_instance(config: Config, given: Surroundings) -> AsyncIterator[Instance]:
     """Run an instance during the block.
@@ -361,7 +366,7 @@ async def _bring_up(
     await instance.supervisor.load("config")
     instance.supervisor.specs["broker"] = ModuleSpec("broker", broker.run, essential=True)
     await instance.supervisor.load("broker")
-    await _wait_until_jobs_are_accepted(instance, given.userid)
+    await _wait_until_jobs_run(instance, given.userid)
     if given.listen and given.statedir is not None:
         await _listen_locally(instance, given.statedir, config, given.userid, nursery)
     if given.statedir is not None:  # the log has the entries of earlier instances, too
@@ -369,11 +374,12 @@ async def _bring_up(
         instance.write_log(Level.INFO, "broker", text)
 
 
-async def _wait_until_jobs_are_accepted(instance: Instance, owner: int) -> None:
-    """Wait until a submission would get an answer.
+async def _wait_until_jobs_run(instance: Instance, owner: int) -> None:
+    """Wait until a submission would get an answer, and it is settled which service runs jobs.
 
-    Both services answer when they have read the stored state. A service that cannot read it ends
-    with an error in the log, and the instance starts without that service.
+    The services answer when they have read the stored state. A service that cannot read it ends
+    with an error in the log, and the instance starts without that service. Without the second
+    condition job-exec could take the jobs back from a service that the user's command starts.
     """
     rolemask = ROLE_LOCAL | ROLE_OWNER
     handle = LocalHandle("ready", instance.router, instance.now, instance.log, owner, rolemask)
@@ -381,6 +387,9 @@ async def _wait_until_jobs_are_accepted(instance: Instance, owner: int) -> None:
         for service in (topics.JOB_MANAGER, topics.JOB_INGEST):
             if service in instance.router.services:
                 await handle.call(topics.stats_of(service))
+        if topics.JOB_EXEC in instance.router.services:
+            with trio.move_on_after(SETTLE_S_MAX):
+                await handle.call(topics.EXEC_SETTLED)
     except FluxError:
         pass  # jobs are not accepted, but the instance runs so that the user can find the reason
     finally:

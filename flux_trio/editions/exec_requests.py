@@ -32,6 +32,17 @@ class Attach(msgspec.Struct, frozen=True):
     credit: CreditKey | None = None
 
 
+class ExecPlace(msgspec.Struct, frozen=True):
+    """Who runs jobs: the exec-service event, and the job-manager.exec-service response.
+
+    `service` is "" while there is no service. Then job-exec may say hello if the place is `vacant`:
+    no job has started at another service without its final release.
+    """
+
+    service: str
+    vacant: bool
+
+
 class Stats(msgspec.Struct, frozen=True):
     """What <service>.stats-get counts beside requests: jobs by phase."""
 
@@ -41,6 +52,7 @@ class Stats(msgspec.Struct, frozen=True):
 INPUT: Final = codec(Input)
 INPUT_TAKEN: Final = codec(InputTaken)
 ATTACH: Final = codec(Attach)
+PLACE: Final = codec(ExecPlace)
 
 
 def stats(counted: Stats) -> dict[str, Any]:

@@ -63,6 +63,11 @@ JOB_PURGE_EVENT: Final = "job-purge-inactive"
 # A service name is served again: {service} (readings: Job manager gone)
 SERVICE_BACK_EVENT: Final = "service-back"
 
+# Who runs jobs, when a service other than job-exec has come or has left: {service, vacant}; the
+# request has the same answer at any time (readings: Exec override at start)
+EXEC_SERVICE_EVENT: Final = "exec-service"
+EXEC_SERVICE: Final = "job-manager.exec-service"
+
 # Job submission and control
 INGEST_SUBMIT: Final = "job-ingest.submit"
 JOB_SUBMIT: Final = "job-manager.submit"
@@ -133,6 +138,8 @@ EXEC_ATTACH: Final = "job-exec.attach"
 EXEC_ATTACH_CANCEL: Final = "job-exec.attach-cancel"
 EXEC_INPUT: Final = "job-exec.input"
 EXEC_KILL: Final = "job-exec.kill"
+# Answered when it is settled whether job-exec or another service runs jobs, or why nobody can
+EXEC_SETTLED: Final = "job-exec.settled"
 
 # The broker's log
 LOG_DMESG: Final = "log.dmesg"

@@ -47,6 +47,7 @@ async def run(
     """
     handle.register(topics.JOB_EXEC)
     handle.subscribe(topics.JOB_EXCEPTION_EVENT)
+    handle.subscribe(topics.EXEC_SERVICE_EVENT)
     handle.subscribe(topics.SERVICE_BACK_EVENT)
     handle.subscribe(topics.RESOURCE_OFFLINE_EVENT)
     handle.subscribe(topics.RESOURCE_ONLINE_EVENT)

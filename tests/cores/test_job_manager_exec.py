@@ -8,6 +8,8 @@ from flux_trio.messages import Response
 from flux_trio.protocols import JobState
 from tests.support.manager_script import ManagerScript, start_answer
 
+HELLO_OF_ANOTHER = ["job-manager.exec-hello -> {}", "event exec-service sim-exec False"]
+
 
 @pytest.fixture
 def alone() -> ManagerScript:
@@ -36,7 +38,7 @@ def test_hello_without_a_service_name_is_refused(alone: ManagerScript, payload: 
 def test_key_that_nobody_knows_is_no_reason_to_refuse_hello(alone: ManagerScript) -> None:
     """32.hello.5: RFC 32 says which keys there have to be, and forbids no other one."""
     lines = alone.ask("job-manager.exec-hello", {"service": "x", "more": 1})
-    assert lines == ["job-manager.exec-hello -> {}"]
+    assert lines == ["job-manager.exec-hello -> {}", "event exec-service x False"]
 
 
 def test_job_allocated_before_the_service_came_is_started(alone: ManagerScript) -> None:
@@ -59,7 +61,7 @@ def test_queue_status_says_that_jobs_wait_for_an_execution_service(alone: Manage
 
 def test_another_service_takes_over_when_nothing_is_outstanding(m: ManagerScript) -> None:
     """32.hello.2, 32.hello.6, 32.criteria.7: starts go to the new name."""
-    assert m.attach_exec("sim-exec") == ["job-manager.exec-hello -> {}"]
+    assert m.attach_exec("sim-exec") == HELLO_OF_ANOTHER
     m.submit(1)
     assert m.alloc(1) == ["sim-exec.start 1"]
 
@@ -77,7 +79,7 @@ def test_takeover_is_refused_while_a_start_is_outstanding(
         "job-manager.exec-hello -> EINVAL job-exec has 1 start requests outstanding"
     ]
     m.execute(1, *([] if "finish" in said else ["finish"]), "release final")
-    assert m.attach_exec("sim-exec") == ["job-manager.exec-hello -> {}"]
+    assert m.attach_exec("sim-exec") == HELLO_OF_ANOTHER
 
 
 # --- start

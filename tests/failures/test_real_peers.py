@@ -47,6 +47,12 @@ def call(instance: RunningInstance, topic: str, payload: Any = None) -> Any:
     return trio.run(ask)
 
 
+def test_it_is_settled_who_runs_jobs_when_an_instance_is_ready(tmp_path: Path) -> None:
+    """readings: Exec override at start. Otherwise job-exec would take the place back later."""
+    with running_instance(tmp_path / "state") as ready:
+        assert call(ready, topics.JOB_STATS)["exec"] == {"service": topics.JOB_EXEC}
+
+
 @contextmanager
 def peer(
     instance: RunningInstance, role: str, wire: Wire | None = None

@@ -19,6 +19,10 @@ class HelloSaid(msgspec.Struct, frozen=True):
     """Answers job-manager.exec-hello."""
 
 
+class ServiceAsked(msgspec.Struct, frozen=True):
+    """Answers job-manager.exec-service: whether another service runs jobs."""
+
+
 class JournalFollowed(msgspec.Struct, frozen=True):
     """Answers job-manager.events-journal: each response has events."""
 
@@ -87,6 +91,7 @@ class JobCounted(msgspec.Struct, frozen=True):
 
 ExecCall: TypeAlias = (
     HelloSaid
+    | ServiceAsked
     | JournalFollowed
     | TargetsAsked
     | KeyRead
@@ -109,6 +114,7 @@ class TimerKind(Enum):
     STUCK = "processes that still run long after SIGKILL"
     RETRY = "starts that the shell host could not do"
     POLL = "output that someone follows may have grown"
+    PLACE = "the service that runs jobs in place of this one may have left"
     AGAIN = "requests that a full inbox has refused"
 
     __hash__ = object.__hash__  # Enum's own is slow, and timers are looked up often
@@ -119,7 +125,7 @@ JobTimer: TypeAlias = Literal[TimerKind.END, TimerKind.WARN, TimerKind.KILL, Tim
 
 
 class TimerKey(NamedTuple):
-    """The keys of the exec core's timers; the last three kinds have one timer each."""
+    """The keys of the exec core's timers; the last four kinds have one timer each."""
 
     kind: TimerKind
     id: JobId = 0
@@ -127,6 +133,9 @@ class TimerKey(NamedTuple):
 
 POLL: TimerKey = TimerKey(TimerKind.POLL)
 RETRY: TimerKey = TimerKey(TimerKind.RETRY)
+PLACE: TimerKey = TimerKey(TimerKind.PLACE)
+PLACE_S: Final = 2.0
+"""Seconds in which a service that ran jobs in place of this one is back at the next job manager."""
 AGAIN: TimerKey = TimerKey(TimerKind.AGAIN)
 AGAIN_S: Final = 1.0
 """Seconds until a request is sent again that a full inbox has refused (EAGAIN)."""

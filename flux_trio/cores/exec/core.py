@@ -40,6 +40,7 @@ from flux_trio.cores.exec.calls import (
     KeyRead,
     OutputPut,
     PieceRead,
+    ServiceAsked,
     TargetsAsked,
     TimerKey,
     TimerKind,
@@ -142,7 +143,10 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
             simulate=config.simulate,
         )
         self._methods = Methods(
-            for_owner={f"{service}.{topics.START_METHOD}": self._start},
+            for_owner={
+                f"{service}.{topics.START_METHOD}": self._start,
+                f"{service}.{_method(topics.EXEC_SETTLED)}": self._manager.wait_settled,
+            },
             for_all={
                 f"{service}.{_method(topics.EXEC_ATTACH)}": self._attachments.open,
                 f"{service}.{_method(topics.EXEC_ATTACH_CANCEL)}": self._attachments.cancel,
@@ -234,7 +238,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
                     self._shell_says(item)
         self._storing.read_on()
         self._ends.settle_ended()
-        self._manager.report_changed_reason()
+        self._manager.end_turn()
         return self._outbox.take_actions()
 
     def _answered(self, call: ExecCall | None, response: Response) -> None:
@@ -242,10 +246,9 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
             case KeyRead():  # the most frequent one
                 self._preparing.key_read(call, response)
             case HelloSaid():
-                if self._manager.hello_answered(response):
-                    self._journal.follow()
-                    self._targets.ask()
-                    self._manager.withdraw_if_hindered()
+                self._hello_answered(response)
+            case ServiceAsked():
+                self._manager.place_told(response)
             case JournalFollowed():
                 self._journal.take_response(response)
             case TargetsAsked():
@@ -264,12 +267,20 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
             case _:
                 assert_never(call)
 
+    def _hello_answered(self, response: Response) -> None:
+        if self._manager.hello_answered(response):
+            self._journal.follow()
+            self._targets.ask()
+            self._manager.withdraw_if_hindered()
+
     def _fired(self, key: TimerKey) -> None:
         match key.kind:
             case TimerKind.POLL:
                 self._attachments.poll()
             case TimerKind.RETRY:
                 self._real.retry()
+            case TimerKind.PLACE:
+                self._manager.ask_place()
             case TimerKind.AGAIN:
                 self._journal.ask_again()
                 self._targets.ask_again()
@@ -346,6 +357,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
     def _disconnect(self, request: Request) -> None:
         self._attachments.disconnect(request.sender)
         self._inputs.disconnect(request.sender)
+        self._manager.forget(request.sender)
         if request.sender == self._manager.sender:
             self._starts.mark_undelivered()
             self._manager.gone()
@@ -362,6 +374,8 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         match event.topic:
             case topics.JOB_EXCEPTION_EVENT:
                 self._job_exception(event)
+            case topics.EXEC_SERVICE_EVENT:
+                self._manager.place_told(event)
             case topics.RESOURCE_OFFLINE_EVENT | topics.RESOURCE_ONLINE_EVENT:
                 self._runs.targets_changed(event)
 

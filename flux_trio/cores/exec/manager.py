@@ -1,7 +1,8 @@
 """The conversation with the job manager, except start requests: hello, and why jobs wait.
 
 A service that cannot start jobs would fail every job that it gets. So it says hello only when the
-shell host answers, and takes the hello back if no shell host can be started.
+shell host answers, and takes the hello back if no shell host can be started. If another service has
+said hello, this one keeps quiet until the other one has left (readings: Exec override at start).
 """
 
 from __future__ import annotations
@@ -9,16 +10,25 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from flux_trio.cores.exec.calls import ExecOutbox, HelloSaid
+from flux_trio.cores.exec.calls import PLACE, PLACE_S, ExecOutbox, HelloSaid, ServiceAsked
 from flux_trio.cores.exec.job import Jobs, Phase
 from flux_trio.cores.exec.real import RealJobs
 from flux_trio.cores.exec.starts import Starts
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Exit, Log
-from flux_trio.editions import Edition, rfc33
+from flux_trio.editions import Edition, exec_requests, rfc33
 from flux_trio.editions.rfc32 import Hello
 from flux_trio.formats.meanings import Time
-from flux_trio.messages import Errno, Level, Request, Response, topics
+from flux_trio.messages import (
+    Errno,
+    Event,
+    FluxError,
+    Level,
+    Request,
+    Response,
+    respond,
+    topics,
+)
 from flux_trio.messages.types import NORESPONSE
 
 SHELL_IS_BACK: Final = "the shell host answers again"
@@ -42,6 +52,8 @@ class Manager(Part):
 
     sender: str
     owner: int
+    other: str
+    settling: list[Request]
     attached_at: Time | None
     _set_back: float
     _link: Link
@@ -71,6 +83,8 @@ class Manager(Part):
         self.attached_at = None  # time of the latest hello that was accepted
         self._set_back = 0.0  # seconds by which the wall clock was set back, all in all
         self._link = Link.SILENT
+        self.other = ""  # the service that runs jobs in place of this one, or has run them
+        self.settling = []  # requests that wait until it is settled who runs jobs
         self._hindrance = ""  # why there is no shell host
         self._reported_reason = ""  # the reason last sent to the job manager
 
@@ -82,8 +96,11 @@ class Manager(Part):
     # Hello
 
     def hello_if_able(self) -> None:
-        """Say hello, unless jobs need a shell host and none answers."""
-        if not self._needs_shell or self._real.is_connected:
+        """Say hello, unless another service runs jobs, or jobs need a shell host and none answers.
+
+        A service that was just loaded knows of no other: its operator wants it to run jobs.
+        """
+        if not self.other and (not self._needs_shell or self._real.is_connected):
             self._hello()
 
     def _hello(self) -> None:
@@ -95,7 +112,7 @@ class Manager(Part):
     def hello_answered(self, response: Response) -> bool:
         """Return whether hello was accepted; end the service if it was refused."""
         if not response.errnum:
-            self._link, self.attached_at = Link.ATTACHED, self._outbox.now
+            self._link, self.attached_at, self.other = Link.ATTACHED, self._outbox.now, ""
             return True
         if response.errnum == Errno.ENOSYS:  # the broker answers: there is no job manager now
             self._link = Link.UNHEARD
@@ -107,7 +124,9 @@ class Manager(Part):
         """Say hello to a job manager that has just registered its name."""
         if self._reason:
             self._report_reason()
-        if self._link is Link.UNHEARD:
+        if self.other:  # it has heard of the job manager at the same time, and goes first
+            self._outbox.set_timer(PLACE, self._outbox.now + PLACE_S)
+        elif self._link is Link.UNHEARD:
             self._hello()
 
     def gone(self) -> None:
@@ -142,6 +161,51 @@ class Manager(Part):
                 del self._jobs.by_id[job.id]
                 self._starts.forget(job.id)
 
+    # Other services
+
+    def ask_place(self) -> None:
+        """Ask the job manager whether another service runs jobs."""
+        if self.other:
+            self._outbox.ask(topics.EXEC_SERVICE, None, ServiceAsked())
+
+    def place_told(self, message: Event | Response) -> None:
+        """Leave the jobs to another service, or take over from one that has left."""
+        if isinstance(message, Response) and message.errnum:
+            if message.errnum != Errno.ENOSYS:  # else the job manager is gone again
+                self._outbox.set_timer(PLACE, self._outbox.now + PLACE_S)
+            return
+        try:
+            place = exec_requests.PLACE.read(message)
+        except FluxError as error:
+            self._outbox.send(Log(Level.ERR, error.text))
+            return
+        if place.service and place.service != self.service:
+            self.other = place.service
+            if self._link is Link.ATTACHED:
+                self._withdraw()
+        elif self.other and place.vacant:
+            self.other = ""
+            self.hello_if_able()
+
+    # Whether it is settled who runs jobs
+
+    def wait_settled(self, request: Request) -> None:
+        """job-exec.settled: answered when a service runs jobs, or when this one cannot."""
+        self.settling.append(request)
+
+    def forget(self, sender: str) -> None:
+        """Do not answer a peer that is gone."""
+        self.settling = [each for each in self.settling if each.sender != sender]
+
+    def end_turn(self) -> None:
+        """Tell whom it concerns what has changed in this turn."""
+        self._report_changed_reason()
+        is_settled = self._link in (Link.ATTACHED, Link.UNHEARD) or self.other or self._hindrance
+        if self.settling and is_settled:
+            for request in self.settling:
+                self._outbox.send(respond(request))
+            self.settling = []
+
     # Why jobs wait
 
     def shell_connected(self) -> None:
@@ -151,7 +215,7 @@ class Manager(Part):
             self._outbox.send(Log(Level.INFO, SHELL_IS_BACK))
             self._report_reason()
         if self._link is Link.SILENT:
-            self._hello()
+            self.hello_if_able()
 
     def shell_failed(self, reason: str) -> None:
         """Note that no shell host can be started; log it once, however often this is called."""
@@ -181,8 +245,8 @@ class Manager(Part):
         self._detach()
         self._report_reason()  # the disconnect made the job manager forget it
 
-    def report_changed_reason(self) -> None:
-        """Tell the job manager, at the end of a turn, if the reason why jobs wait has changed."""
+    def _report_changed_reason(self) -> None:
+        """Tell the job manager if the reason why jobs wait has changed."""
         if self._reason == self._reported_reason:
             return
         if not self._reported_reason:

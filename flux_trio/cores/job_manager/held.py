@@ -6,7 +6,7 @@ A message is in the state while it waits for a commit, a request while it waits 
 from __future__ import annotations
 
 from flux_trio.cores.fingerprint import PayloadTypes
-from flux_trio.editions import Edition, job_requests, journal, kvs, submission
+from flux_trio.editions import Edition, exec_requests, job_requests, journal, kvs, submission
 from flux_trio.formats.meanings import KvsOp
 from flux_trio.messages import Event, Response, topics
 
@@ -46,6 +46,7 @@ def payload_types(edition: Edition, execution: str) -> PayloadTypes:
         (Response, topics.JOB_WAIT): job_requests.WAITED,
         (Response, topics.SCHED_HELLO): edition.held_job,
         # its events
+        (Event, topics.EXEC_SERVICE_EVENT): exec_requests.ExecPlace,
         (Event, topics.JOB_EXCEPTION_EVENT): job_requests.JOB_EXCEPTION,
         (Event, topics.JOB_PURGE_EVENT): journal.PURGED,
     }

@@ -148,6 +148,7 @@ class Parts(Part):
                 topics.SCHED_HELLO: self.scheduler.hello,
                 topics.SCHED_READY: self.scheduler.ready,
                 topics.EXEC_HELLO: self.exec.hello,
+                topics.EXEC_SERVICE: self.exec.who,
                 topics.JOB_WAIT: self.waitable.wait,
                 topics.JOB_PURGE: self.purge.purge,
                 topics.JOB_PURGE_ID: self.purge.purge_id,

@@ -63,6 +63,7 @@ def module_plans(
             (topics.JOB_EXEC,),
             (
                 topics.JOB_EXCEPTION_EVENT,
+                topics.EXEC_SERVICE_EVENT,
                 back,
                 topics.RESOURCE_OFFLINE_EVENT,
                 topics.RESOURCE_ONLINE_EVENT,

@@ -10,7 +10,7 @@ from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.queues.silence import Silence
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
-from flux_trio.editions import rfc21
+from flux_trio.editions import exec_requests, rfc21
 from flux_trio.editions.rfc32 import (
     Finished,
     Raised,
@@ -23,6 +23,7 @@ from flux_trio.editions.rfc32 import (
 from flux_trio.formats import FormatError
 from flux_trio.messages import (
     Errno,
+    Event,
     FluxError,
     Level,
     Request,
@@ -30,7 +31,7 @@ from flux_trio.messages import (
     respond,
     topics,
 )
-from flux_trio.messages.types import STREAMING
+from flux_trio.messages.types import PRIVATE, STREAMING
 from flux_trio.protocols import (
     EXECUTION,
     ExecEvent,
@@ -111,11 +112,12 @@ class ExecSide(Part):
             text = f"{self.service} has {busy} start requests outstanding"
             raise FluxError(Errno.EINVAL, text)
         if busy:
-            self.lost(f"{service} takes over", Level.INFO)
+            self._part(f"{service} takes over", Level.INFO)
         self.service = service
         self.sender = request.sender
         self.silence.broken()
         self._ledger.send(respond(request))
+        self._publish(service)
         self._ledger.dirty |= self._ledger.running
 
     def start_response(self, response: Response) -> None:
@@ -141,8 +143,11 @@ class ExecSide(Part):
 
     def lost(self, reason: str, level: Level = Level.ERR) -> None:
         """Send no start until the next exec-hello: the service is gone or has failed."""
-        if not self.service:
-            return
+        if service := self.service:
+            self._part(reason, level)
+            self._publish(service)
+
+    def _part(self, reason: str, level: Level) -> None:
         self._ledger.send(Log(level, f"execution service {self.service} lost: {reason}"))
         self._ledger.unsend(self.service)
         self.service = ""
@@ -152,6 +157,23 @@ class ExecSide(Part):
             self._step(job, ExecEvent.LOST)
             if job.start != ExecState.IDLE:
                 self._ledger.dirty[job.id] = job
+
+    # --- the built-in service
+
+    def who(self, request: Request) -> None:
+        """job-manager.exec-service: who runs jobs (readings: Exec override at start)."""
+        self._ledger.answer_at_once(respond(request, exec_requests.PLACE.write(self._place())))
+
+    def _publish(self, service: str) -> None:
+        """Tell the built-in service that another `service` has come, or has left."""
+        if service != topics.JOB_EXEC:
+            payload = exec_requests.PLACE.write(self._place())
+            self._ledger.send(Event(topics.EXEC_SERVICE_EVENT, payload, flags=PRIVATE))
+
+    def _place(self) -> exec_requests.ExecPlace:
+        jobs = self._ledger.running.values()
+        is_left = any(job.started and job.start == ExecState.ABANDONED for job in jobs)
+        return exec_requests.ExecPlace(self.service, vacant=not (self.service or is_left))
 
     # --- starts
 
