@@ -175,6 +175,8 @@ def _check(config: Config) -> None:
             raise FormatError("conf only together with load", directive.conf, f"{where}.conf")
     _check_policy(config.policy, "policy")
     for name, queue in config.queues.items():
+        if not name:
+            raise FormatError("a name of a queue", name, "queues")
         _check_queue(queue, f"queues.{name}")
         _check_parent(config, name, queue)
     _check_default_queue(config)

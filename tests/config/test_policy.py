@@ -191,6 +191,7 @@ TWO = "[queues.a]\n[queues.b]\n"
             "[policy.access]\nallow-user = 'alice'",
             'policy.access.allow-user: expected array | null, got "alice"',
         ),
+        ('[queues.""]', 'queues: expected a name of a queue, got ""'),
         ("queues.a = 'string'", 'queues.a: expected object, got "string"'),
         (
             "[queues.b]\n[queues.a]\nrequire = {}",

@@ -14,7 +14,9 @@ from tests.support.judged import (
     CLAUSES,
     Trace,
     cut,
+    cut_before,
     drop,
+    edit,
     find,
     find_event,
     insert,
@@ -100,8 +102,29 @@ def test_an_answer_to_an_open_request_may_be_wrong(payload: Any, is_wrong: bool)
     assert (broken(answered({"id": jobid} | payload)) == []) is is_wrong
 
 
-def test_what_comes_late_about_a_job_that_was_answered_is_not_wrong() -> None:
+@pytest.mark.parametrize("kind", [0, 1, 2, 3])
+def test_another_answer_after_success_is_wrong(kind: int) -> None:
+    """readings: Late and stray answers."""
     holder = find_event(unsent("everyday"), "alloc").data["id"]
-    late = {"id": holder, "type": 1, "annotations": {}}
-    assert len(broken(answered(late))) == 1
-    assert broken(answered({"id": holder, "type": 0})) == []
+    assert broken(answered({"id": holder, "type": kind, "annotations": {}})) == []
+
+
+def held(*, told: bool) -> list[str]:
+    """The clauses broken by a trace in which urgency 0 is told by sched.prioritize, or not."""
+    trace = trace_of("backfill")
+    cancel = find(trace, topics.SCHED_CANCEL, "request")
+    answer = find(trace, topics.SCHED_ALLOC, "response", type=3, id=cancel.message.payload["id"])
+    trace = cut_before(trace, answer)
+    if not told:
+        trace = drop(trace, cancel)
+    else:
+        payload = {"jobs": [[cancel.message.payload["id"], 0]]}
+        trace = edit(trace, cancel, topic=topics.SCHED_PRIORITIZE, payload=payload)
+    monitor = judge(trace, ALL_RULES, cut=True)
+    return [each.clause for each in (*monitor.violations, *monitor.debts()) if not each.may_wait]
+
+
+def test_urgency_0_may_be_told_by_a_new_priority() -> None:
+    """readings: Urgency 0. Not at all is a violation."""
+    assert held(told=True) == []
+    assert CLAUSE in held(told=False)
