@@ -213,7 +213,7 @@ class Instance:
     def _make_plugins(self) -> list[Plugin]:
         """Return the plugins of a new job manager, which must not know what an earlier one knew."""
         given = [each if isinstance(each, Plugin) else each() for each in self._given.plugins]
-        return [*builtin_plugins(self._lifetime), *given]
+        return [*builtin_plugins(self._lifetime, self._given.inventory), *given]
 
     @asynccontextmanager
     async def connect(

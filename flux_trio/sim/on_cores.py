@@ -114,7 +114,7 @@ async def _load_plugins(
     Raises NeedsTrio if one of them may wait, or cannot be loaded.
     """
     # no job of a log has what they wait for
-    builtins = builtin_plugins(Lifetime(asked.machine.expiration))
+    builtins = builtin_plugins(Lifetime(asked.machine.expiration), asked.machine)
     try:
         await load_all(host, [*builtins, *asked.plugins], asked.config, search_path({}))
     except PluginError as error:

@@ -10,6 +10,7 @@ from flux_trio.jobtap import Job, NotAllowed, Plugin
 from flux_trio.jobtap.builtins import Lifetime, builtin_plugins
 from flux_trio.protocols import DESTROY, JobState
 from tests.support.plugin_host import JOB, PRIORITY, handling, rig
+from tests.support.scheduling import machine
 
 ACTIVE = JOB
 SINGLETON = {"scheme": "singleton", "value": ""}
@@ -89,13 +90,13 @@ async def test_validation_asks_nobody_without_limits(limit: str):
     limits = {"job-size": {"job-size": {"max": {"nnodes": 2}}}, "duration": {"duration": "1h"}}
     config = read_config({"policy": {"limits": limits.get(limit, {})}})
     lifetime = Lifetime(4000.0 if limit == "lifetime" else 0.0)
-    async with rig(*builtin_plugins(lifetime), config=config) as r:
+    async with rig(*builtin_plugins(lifetime, machine(1, 1)), config=config) as r:
         assert r.interests.handled("job.validate") == bool(limit)
 
 
 async def test_new_end_of_the_instance_is_looked_at_and_its_removal_too():
     lifetime = Lifetime(0.0)
-    async with rig(*builtin_plugins(lifetime)) as r:
+    async with rig(*builtin_plugins(lifetime, machine(1, 1))) as r:
         lifetime.change(4000.0)
         assert r.interests.handled("job.validate")
         lifetime.change(0.0)
@@ -106,7 +107,7 @@ async def test_new_end_of_the_instance_is_looked_at_and_its_removal_too():
 
 
 async def test_new_jobs_are_counted_from_the_first_singleton_on():
-    async with rig(*builtin_plugins(Lifetime(0.0))) as r:
+    async with rig(*builtin_plugins(Lifetime(0.0), machine(1, 1))) as r:
         assert not r.interests.handled("job.new")
         r.answer("job.dependency.singleton", ACTIVE, SINGLETON)
         assert r.interests.handled("job.new")

@@ -19,6 +19,7 @@ from flux_trio.services import kvs
 from flux_trio.store.stores import MemoryStore
 from tests.support.asking import GUEST_USERID, asked, asked_by_guest
 from tests.support.manager_script import ANNOTATE, JOBSPEC, ManagerScript
+from tests.support.scheduling import machine
 from tests.support.serving import World
 
 RAISE = "job-manager.raise"
@@ -270,7 +271,7 @@ async def serve_kvs(handle: Handle, *, task_status: trio.TaskStatus[None]) -> No
 
 
 async def serve_manager(handle: Handle, *, task_status: trio.TaskStatus[None]) -> None:
-    make_plugins = partial(builtin_plugins, Lifetime(1500.0))
+    make_plugins = partial(builtin_plugins, Lifetime(1500.0), machine(1, 1))
     await service.run(handle, make_plugins, task_status=task_status)
 
 

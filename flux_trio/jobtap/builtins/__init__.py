@@ -4,6 +4,7 @@
 are loaded by name, from their files, and not imported before.
 """
 
+from flux_trio.formats import ResourceSet
 from flux_trio.jobtap import Plugin
 from flux_trio.jobtap.builtins.begin_time import BeginTime
 from flux_trio.jobtap.builtins.dependency_after import DependencyAfter
@@ -30,11 +31,14 @@ __all__ = [
 ]
 
 
-def builtin_plugins(lifetime: Lifetime) -> list[Plugin]:
-    """Return the builtins, in the order in which they are asked; `lifetime`: the instance's."""
+def builtin_plugins(lifetime: Lifetime, inventory: ResourceSet) -> list[Plugin]:
+    """Return the builtins, in the order in which they are asked.
+
+    `lifetime` and `inventory` are those of the instance.
+    """
     return [
         PriorityDefault(),
-        LimitJobSize(),
+        LimitJobSize(inventory),
         LimitDuration(),
         DependencyAfter(),
         DependencySingleton(),

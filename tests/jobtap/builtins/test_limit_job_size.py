@@ -9,9 +9,10 @@ import pytest
 
 from flux_trio.config import JobSize, Limits, parse_config
 from flux_trio.formats import Jobspec
-from flux_trio.jobtap.builtins.limit_job_size import size_problem
+from flux_trio.jobtap.builtins.limit_job_size import node_counts, size_problem
 from flux_trio.testing import simulated_instance
 from tests.support.playing import Jobs
+from tests.support.scheduling import machine
 
 NO_MOST = JobSize(math.inf, math.inf, math.inf)
 NO_LEAST = JobSize(0, 0, 0)
@@ -32,7 +33,8 @@ min = { nnodes = 2 }
 
 
 def problem(limits: Limits, queue: str | None = None, **resources: Any) -> str | None:
-    return size_problem(Jobspec.from_command(["true"], **resources), limits, queue)
+    jobspec = Jobspec.from_command(["true"], **resources)
+    return size_problem(jobspec, limits, queue, machine(8, 4, 1))
 
 
 @pytest.mark.parametrize(
@@ -44,7 +46,13 @@ def problem(limits: Limits, queue: str | None = None, **resources: Any) -> str |
             {"nnodes": 4},
             "requested nnodes (4) exceeds policy limit of 3",
         ),
-        (JobSize(3, math.inf, math.inf), {"ntasks": 100}, None),  # nodes are not asked for by name
+        (JobSize(3, math.inf, math.inf), {"ntasks": 12}, None),
+        (JobSize(3, math.inf, math.inf), {"ntasks": 33}, None),  # nowhere: the scheduler says so
+        (
+            JobSize(3, math.inf, math.inf),
+            {"ntasks": 13},
+            "requested slots need 4 nodes, which exceeds policy limit of 3",
+        ),
         (
             JobSize(math.inf, 8, math.inf),
             {"ntasks": 3, "cores_per_task": 3},
@@ -72,7 +80,17 @@ def test_what_exceeds_a_limit(most: JobSize, resources: dict[str, Any], text: st
     [
         (JobSize(2, 0, 0), {"nnodes": 2}, None),
         (JobSize(2, 0, 0), {"nnodes": 1}, "requested nnodes (1) is under policy limit of 2"),
-        (JobSize(2, 0, 0), {"ntasks": 9}, "requested nnodes (0) is under policy limit of 2"),
+        (JobSize(2, 0, 0), {"ntasks": 2}, None),
+        (
+            JobSize(2, 0, 0),
+            {"ntasks": 1},
+            "requested slots fit on at most 1 nodes, under policy limit of 2",
+        ),
+        (
+            JobSize(9, 0, 0),
+            {"ntasks": 20},
+            "requested slots fit on at most 8 nodes, under policy limit of 9",
+        ),
         (JobSize(0, 2, 0), {}, "requested ncores (1) is under policy limit of 2"),
         (JobSize(0, 0, 1), {}, "requested ngpus (0) is under policy limit of 1"),
     ],
@@ -80,6 +98,31 @@ def test_what_exceeds_a_limit(most: JobSize, resources: dict[str, Any], text: st
 def test_what_is_under_a_limit(least: JobSize, resources: dict[str, Any], text: str | None) -> None:
     """33.limits.5"""
     assert problem(Limits(min=least), **resources) == text
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "resources", "text"),
+    [
+        (2, 3, {"ntasks": 9}, None),
+        (4, 5, {"ntasks": 3}, "requested slots fit on at most 3 nodes, under policy limit of 4"),
+        (2, 3, {"ntasks": 4, "gpus_per_task": 1}, "requested slots need 4 nodes, which exceeds"),
+        (2, 3, {"ntasks": 2, "cores_per_task": 2}, None),
+    ],
+)
+def test_job_without_a_node_count_needs_a_layout_within_both_limits(
+    least: int, most: int, resources: dict[str, Any], text: str | None
+) -> None:
+    """readings: Limits on nodes."""
+    limits = Limits(max=JobSize(most, math.inf, math.inf), min=JobSize(least, 0, 0))
+    found = problem(limits, **resources)
+    assert (found is None) == (text is None)
+    assert (found or "").startswith(text or "")
+
+
+def test_nodes_of_several_kinds_are_filled_from_the_largest_on() -> None:
+    inventory = machine(2, 8).union(machine(3, 2, first=2)).union(machine(1, 1, first=5))
+    request = Jobspec.from_command(["true"], ntasks=9, cores_per_task=2).request
+    assert node_counts(request, inventory) == (3, 5)
 
 
 def test_the_queue_is_named() -> None:
@@ -111,7 +154,9 @@ async def test_each_queue_overrides_the_general_limits_one_by_one(autojump_clock
                 "ntasks": 2,
                 "gpus_per_task": 1,
             },
-            "requested nnodes (0) is under policy limit of 2 for queue big": {"queue": "big"},
+            "requested slots fit on at most 1 nodes, under policy limit of 2 for queue big": {
+                "queue": "big"
+            },
         }
         for text, request in refused.items():
             assert await jobs.refused(**request) == text
