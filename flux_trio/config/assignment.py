@@ -1,8 +1,8 @@
 """RFC 33, Initial Assignment of Job to Queue: the changes that a queue makes to a jobspec.
 
 The changes are the context of a jobspec-update event (RFC 21). A job without a duration, or with
-duration 0, gets the default duration. Whether the queue is enabled, and limits, are checked
-elsewhere.
+duration 0, gets the default duration; without the key and a default it is refused (readings: The
+key duration). Whether the queue is enabled, and limits, are checked elsewhere.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 from flux_trio.config.parsing import Config
 from flux_trio.config.policy import Policy
-from flux_trio.formats import both, parse_constraint
+from flux_trio.formats import MISSING, FormatError, both, parse_constraint
 
 QUEUE_KEY: Final = "attributes.system.queue"
 DURATION_KEY: Final = "attributes.system.duration"
@@ -39,7 +39,7 @@ class Assignment(msgspec.Struct, frozen=True):
 def assign(config: Config, system: Mapping[str, Any]) -> Assignment:
     """Assign a queue to a job with these `attributes.system`, as submitted.
 
-    Raises NoQueue, or FormatError for invalid constraints.
+    Raises NoQueue, or FormatError for invalid constraints and a missing duration.
     """
     queue = system.get("queue")
     updates: dict[str, Any] = {}
@@ -47,7 +47,10 @@ def assign(config: Config, system: Mapping[str, Any]) -> Assignment:
         queue = updates[QUEUE_KEY] = config.default_queue
     check_queue(config, queue)
     policy = config.policy_for(queue)
-    if policy.duration and not system.get("duration"):
+    duration = system.get("duration")
+    if duration is None and policy.duration is None:
+        raise FormatError("a number of seconds, since there is no default", MISSING, DURATION_KEY)
+    if duration is None or (policy.duration and not duration):
         updates[DURATION_KEY] = policy.duration
     constraints = system.get("constraints")
     wanted = required_by(config, queue, constraints)

@@ -21,7 +21,8 @@ from flux_trio.formats.jobspec_cost import check_costs
 def read_attributes(attributes: Object, *, v1: bool) -> Constraint | None:
     """Check `attributes` and return the job's constraint, or None without a constraint.
 
-    FormatError has the path below `attributes`. Version 1 requires `system` and its `duration`.
+    FormatError has the path below `attributes`. Version 1 requires `system`; its `duration` may be
+    absent from a jobspec that is submitted (readings: The key duration).
     """
     only_keys(attributes, ("system", "user"))
     if "user" in attributes:
@@ -30,8 +31,6 @@ def read_attributes(attributes: Object, *, v1: bool) -> Constraint | None:
         return None
     system = get_object(attributes, "system")
     try:
-        if v1:
-            get_seconds(system, "duration")
         check_costs(system)
         for key in system:
             if key in _CHECKS:

@@ -15,6 +15,7 @@ from flux_trio.config import (
     assign,
     parse_config,
 )
+from flux_trio.formats import FormatError
 
 TWO = """
 [policy.jobspec.defaults.system]
@@ -33,8 +34,30 @@ DEBUG = [{"properties": ["debug"]}, {"not": [{"hostlist": ["node3"]}]}]
 
 
 @pytest.mark.parametrize(
+    ("default", "updates"),
+    [('"1m"', {DURATION_KEY: 60.0}), ('"inf"', {DURATION_KEY: 0.0}), (None, None)],
+)
+def test_job_without_the_key_duration_needs_a_default(
+    default: str | None, updates: dict[str, Any] | None
+) -> None:
+    """25.attributes.2, and readings: The key duration."""
+    text = "" if default is None else f"policy.jobspec.defaults.system.duration = {default}"
+    if updates is not None:
+        assert assign(parse_config(text), {}).updates == updates
+        return
+    with pytest.raises(FormatError) as refused:
+        assign(parse_config(text), {})
+    expected = "attributes.system.duration: expected a number of seconds, since there is no default"
+    assert str(refused.value) == f"{expected}, got nothing"
+
+
+@pytest.mark.parametrize(
     ("system", "updates"),
     [
+        (
+            {},
+            {QUEUE_KEY: "batch", DURATION_KEY: 600.0, CONSTRAINTS_KEY: BATCH},
+        ),
         (
             {"duration": 0},
             {QUEUE_KEY: "batch", DURATION_KEY: 600.0, CONSTRAINTS_KEY: BATCH},

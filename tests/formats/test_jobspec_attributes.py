@@ -38,10 +38,9 @@ def test_duration_is_a_number_of_seconds(duration: object) -> None:
     assert text.startswith("attributes.system.duration: expected a number of seconds, at least 0")
 
 
-def test_duration_is_required() -> None:
-    """25.attributes.2: 0 means unset, but must be written."""
-    text = complaint(jobspec(attributes={"system": {}}))
-    assert text.startswith("attributes.system.duration: expected a number of seconds, at least 0")
+def test_duration_may_be_absent() -> None:
+    """readings: The key duration. Where the job is submitted to may have a default."""
+    assert Jobspec.parse(jobspec(attributes={"system": {}})).duration == 0.0
     assert Jobspec.parse(system(duration=0)).duration == 0.0
     assert Jobspec.parse(system(duration=1.5)).duration == 1.5
 

@@ -121,6 +121,22 @@ queue = "short"
         assert "exceeds policy limit of 1m for queue short" in refusal
 
 
+async def test_job_without_the_key_duration_gets_the_default_or_is_refused(autojump_clock):
+    """25.attributes.2, and readings: The key duration. The stored jobspec stays as it was."""
+    jobspec = Jobspec.from_command(["true"]).to_json()
+    del jobspec["attributes"]["system"]["duration"]
+    submit = {"jobspec": jobspec}
+    async with staged(Config()) as stage:
+        with pytest.raises(FluxError, match=r"^attributes\.system\.duration: expected a number"):
+            await stage.handle.call(topics.INGEST_SUBMIT, submit)
+    async with staged(parse_config("[policy.jobspec.defaults.system]\nduration = '2s'")) as stage:
+        job = (await stage.handle.call(topics.INGEST_SUBMIT, submit))["id"]
+        await trio.sleep(10.0)
+        assert "duration" not in await stage.value(job, "jobspec")
+        r = ResourceSet.parse((await stage.value(job, "R")).encode())
+        assert r.expiration == pytest.approx(r.starttime + 2.0)
+
+
 async def test_a_job_is_expedited_in_the_queue_that_it_is_in(autojump_clock):
     """33.criteria.6, 14.attributes.5"""
     config = parse_config("[queues.batch]")

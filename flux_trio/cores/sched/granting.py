@@ -64,9 +64,11 @@ class Grantings(Part):
         """Write R of `grant`; `outdated` are the annotations of the job from when it waited."""
         pool = self._context.schedule.state.pool
         properties = pool.inventory.properties if pool.inventory else {}
-        start = _microseconds(self._context.now)
-        end = _microseconds(max(grant.end, start + SHORTEST_S)) if grant.end < math.inf else 0.0
-        resources = grant.allocation.resource_set(pool.hosts, properties, start, end)
+        starttime = _microseconds(self._context.now)
+        expiration = grant.end if grant.end < math.inf else 0.0
+        if expiration:
+            expiration = _microseconds(max(expiration, starttime + SHORTEST_S))
+        resources = grant.allocation.resource_set(pool.hosts, properties, starttime, expiration)
         self._ops.append(["put", job_key(job.id, "R"), format_r(resources)])
         self._last_number += 1
         granting = Granting(self._last_number, job, grant, resources, outdated)

@@ -26,10 +26,12 @@ def size_problem(
         size = {"nnodes": jobspec.nnodes, **size}
     where = f" for queue {queue}" if queue else ""
     for what, count in size.items():
-        if count > (most := getattr(limits.max, what)):
+        most = getattr(limits.max, what)
+        if count > most:
             return f"requested {what} ({count}) exceeds policy limit of {most}{where}"
     for what, count in size.items():
-        if count < (least := getattr(limits.min, what)):
+        least = getattr(limits.min, what)
+        if count < least:
             return f"requested {what} ({count}) is under policy limit of {least}{where}"
     if jobspec.nnodes is None and (problem := _layout_problem(jobspec, limits, inventory)):
         return f"{problem}{where}"

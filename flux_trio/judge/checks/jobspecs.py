@@ -418,8 +418,13 @@ def _found(jobspec: Any, problems: Mapping[str, Problem]) -> dict[str, str]:
 
 
 def problem_with(jobspec: Any) -> str | None:
-    """Return the first error of a jobspec, or None."""
+    """Return the first error of a jobspec that is submitted, or None.
+
+    The key duration may be absent (readings: The key duration).
+    """
     found = problems_of(jobspec)
+    if "duration" not in system(jobspec):
+        found = {clause: text for clause, text in found.items() if clause != DURATION}
     return next((found[clause] for clause in PROBLEMS if clause in found), None)
 
 
