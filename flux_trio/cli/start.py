@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import signal
 import socket
 import time
@@ -59,6 +60,7 @@ from flux_trio.process.private import untrusted
 from flux_trio.protocols import ACTIVE
 from flux_trio.services.inventory import core_differences, find_inventory
 from flux_trio.services.module_process import system_clock
+from flux_trio.store.living import Living, sole_instance
 from flux_trio.store.original import inode_path, is_copy
 from flux_trio.store.state_directory import STATE_FILE, foreign_file
 from flux_trio.trace import TurnSink
@@ -69,7 +71,10 @@ ENDED_AT_START: Final = 1  # the instance was told to end before it was ready
 # Errors that are not bugs: only their text is printed.
 EXPECTED: Final = (
     FluxError, FormatError, OSError, ModuleNotStarted, ModuleCrashed, EnclosingError, ListenError,
+    Living,
 )  # fmt: skip
+DESCRIPTORS_MIN: Final = 32
+"""An idle instance has 18; each client has one more, and so have reads of output and a backup."""
 IDLE_S_MAX: Final = 30.0  # wait for canceled jobs to end: kill-timeout and a little more
 SPARE_S: Final = 5.0  # from the end of a wait that gives up to the end of the process
 RECORDED_S_MAX: Final = FINISH_S_MAX + SPARE_S
@@ -143,9 +148,13 @@ def run(startup: Startup) -> int:
         if found := foreign_file(startup.statedir):
             raise StartError(found)
         _refuse_a_copy(startup.statedir)
+        _check_descriptors()
         gc.freeze()  # what was imported stays: no collection looks through it while requests wait
         gc.set_threshold(*SERVING)
-        with startup.ending.taking(_ending_signals(startup.manager)):
+        with (
+            sole_instance(startup.statedir),
+            startup.ending.taking(_ending_signals(startup.manager)),
+        ):
             return trio.run(_run, startup)
     except (*EXPECTED, BaseExceptionGroup) as raised:
         error = _as_start_error(raised)
@@ -170,6 +179,18 @@ def _refuse_a_copy(statedir: Path) -> None:
             f"`flux-trio backup --statedir {statedir} DIR`, then `flux-trio restore DIR NEW` make "
             "a directory that starts no job by itself.\nIf you have moved the directory, and no "
             f"instance ran in the original since: remove {inode_path(path)}, and start again"
+        )
+
+
+def _check_descriptors() -> None:
+    """Raise StartError if this process may not open enough files.
+
+    Otherwise the start would wait for ever for a client or a shell host that it cannot reach.
+    """
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < DESCRIPTORS_MIN:
+        raise StartError(
+            f"expected a limit of at least {DESCRIPTORS_MIN} open files (`ulimit -n`), got {soft}"
         )
 
 

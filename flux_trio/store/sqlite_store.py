@@ -107,6 +107,7 @@ class SqliteStore:
             "PRAGMA locking_mode = EXCLUSIVE"
         )  # before WAL mode: this avoids a shared memory file
         found = layout_of(self._db, self.path)
+        self._inode = self.path.stat().st_ino
         try:
             self._acknowledged = AcknowledgedFile(acknowledged_path(self.path))
         except OSError as error:
@@ -176,6 +177,7 @@ class SqliteStore:
         except sqlite3.Error as error:
             raise self._error("cannot be written", error) from error
         self._pending.add(commit)
+        self._check_place()
         self._acknowledge(commit.number)
 
     @property
@@ -211,6 +213,20 @@ class SqliteStore:
             self._acknowledged.write(number)
         except OSError as error:
             raise self._acknowledged_error(error) from error
+
+    def _check_place(self) -> None:
+        """Raise StoreError if the state file is no longer at its path.
+
+        SQLite goes on writing into a file that was removed, and no start would ever find it.
+        """
+        try:
+            is_there = self.path.stat().st_ino == self._inode
+        except OSError:
+            is_there = False
+        if not is_there:
+            text = f"{self.path}: was removed or replaced while its instance runs"
+            self._failed = StoreError(Errno.EIO, text)
+            raise self._failed
 
     def reclaim(self, kept: int, pages_max: int) -> int:
         """Return free pages at the file's end, until `kept` are left; return how many are free.

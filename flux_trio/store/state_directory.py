@@ -21,6 +21,7 @@ from flux_trio.jobtap.loading import PLUGINS_DIRECTORY
 from flux_trio.messages import ROLE_OWNER
 from flux_trio.process.private import foreign_below, opener, read_private
 from flux_trio.shell.protocol import SHELL_DIRECTORY
+from flux_trio.store.living import NOTE_FILE
 from flux_trio.store.original import note_inode
 
 STATE_FILE: Final = "state.sqlite"
@@ -32,7 +33,7 @@ STATEDIR_MODE_ALL: Final = 0o711  # gives access to the socket by name; other fi
 
 _OWN: Final = (
     STATE_FILE, TOKENS_FILE, LOG_FILE, URI_FILE, TOKEN_FILE, STARTING_FILE, SOCKET_FILE,
-    SHELL_DIRECTORY, PLUGINS_DIRECTORY,
+    SHELL_DIRECTORY, PLUGINS_DIRECTORY, NOTE_FILE,
 )  # fmt: skip
 """The files and directories of an instance. Others of it have such a name, and more after - or ."""
 

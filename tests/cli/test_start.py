@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -13,13 +14,21 @@ from pathlib import Path
 
 import anyio
 import click.testing
+import msgspec
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
 from flux_trio.cli import main, start
-from flux_trio.client import find_instance, open_client
+from flux_trio.client import (
+    SOCKET_FILE,
+    TOKEN_VARIABLE,
+    URI_VARIABLE,
+    find_instance,
+    open_client,
+)
 from flux_trio.messages import topics
+from flux_trio.store.living import NOTE_FILE
 from tests.support.instance import (
     DEADLINE_S,
     FLUX_TRIO,
@@ -243,9 +252,46 @@ def test_a_state_directory_that_cannot_be_is_named(tmp_path: Path) -> None:
 
 def test_two_instances_cannot_share_a_state_directory(tmp_path: Path) -> None:
     with running_instance(tmp_path, SIMULATED):
-        file = tmp_path / "state.sqlite"
-        message = f"{file}: cannot be opened: another process is using it"
-        assert_refused(message, "--statedir", tmp_path)
+        pid = msgspec.json.decode((tmp_path / NOTE_FILE).read_bytes())["pid"]
+        who = f"process {pid} of host {socket.gethostname()}"
+        assert_refused(f"{tmp_path}: an instance runs there ({who})", "--statedir", tmp_path)
+
+
+def test_a_socket_that_takes_connections_is_not_taken_from_its_instance(tmp_path: Path) -> None:
+    """No file of the other instance is locked, as where locks do nothing."""
+    path = tmp_path / SOCKET_FILE
+    with socket.socket(socket.AF_UNIX) as living:
+        living.bind(str(path))
+        path.chmod(0o600)
+        living.listen()
+        inode = path.stat().st_ino
+        assert_refused(f"{tmp_path}: an instance runs there", "--statedir", tmp_path)
+        assert path.stat().st_ino == inode
+
+
+def test_limit_of_open_files_that_is_too_low_is_named() -> None:
+    limited = subprocess.run(
+        ["sh", "-c", 'ulimit -n 16; exec "$@"', "sh", *FLUX_TRIO, "start", "true"],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+    )
+    text = "expected a limit of at least 32 open files (`ulimit -n`), got 16"
+    assert (limited.returncode, limited.stderr) == (1, f"flux-trio start: ERROR: {text}\n")
+
+
+def test_a_state_directory_that_is_removed_is_noticed(tmp_path: Path) -> None:
+    with running_instance(tmp_path / "state") as instance:
+        uri = (instance.statedir / "uri").read_text()
+        token = (instance.statedir / "token").read_text()
+        shutil.rmtree(instance.statedir)
+        lost = flux_trio(
+            "submit", "true", env={**environment(), URI_VARIABLE: uri, TOKEN_VARIABLE: token}
+        )
+        assert lost.returncode == 1
+        assert "was removed or replaced while its instance runs" in lost.stderr
+        instance.stop(signal.SIGKILL)
 
 
 def test_a_shutdown_request_ends_it(tmp_path: Path) -> None:

@@ -284,6 +284,24 @@ def test_file_in_use_is_refused(tmp_path: Path) -> None:
     SqliteStore(path).close()
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+def test_commit_to_a_file_that_was_removed_is_refused(tmp_path: Path, *, replaced: bool) -> None:
+    """What is not at its path is lost with the process: it must not be acknowledged."""
+    path = tmp_path / "state" / "kvs.sqlite"
+    path.parent.mkdir()
+    store = SqliteStore(path)
+    store.commit([Put("a", "1")])
+    shutil.rmtree(path.parent)
+    if replaced:
+        path.parent.mkdir()
+        path.touch()
+    for _ in range(2):
+        with pytest.raises(StoreError, match="was removed or replaced while its instance runs"):
+            store.commit([Put("b", "2")])
+    assert value(store, "a") == "1"
+    abandon(store)
+
+
 def test_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("dear diary\n" * 500)
