@@ -25,6 +25,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="rewrite the snapshot files that tests compare with, instead of comparing",
     )
+    parser.addoption(
+        "--administration",
+        default="0:6",
+        metavar="FIRST:LAST",
+        help="the seeds of the hours of random administration",
+    )
 
 
 @pytest.fixture(autouse=True)

@@ -1,12 +1,10 @@
 """Whatever an administrator does, and whatever lies are told, the judge accuses only those who lie.
 
-Each hour is drawn from one seed, the test's parameter. ADMINISTRATION_SEEDS=0:200 in the
-environment plays others than the usual.
+Each hour is drawn from one seed, the test's parameter; `--administration 0:200` plays 200 of them.
 """
 
 from __future__ import annotations
 
-import os
 import random
 
 import pytest
@@ -17,7 +15,10 @@ from tests.support.administration import LIARS, Administrator, draw_config, mach
 from tests.support.judged import judge
 from tests.support.scenarios import Stage, play_on
 
-FIRST, _, LAST = os.environ.get("ADMINISTRATION_SEEDS", "0:6").partition(":")
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    first, _, last = metafunc.config.getoption("--administration").partition(":")
+    metafunc.parametrize("seed", range(int(first), int(last)))
 
 
 def is_true(violation: Violation) -> bool:
@@ -27,7 +28,6 @@ def is_true(violation: Violation) -> bool:
     return said_by.startswith(LIARS)
 
 
-@pytest.mark.parametrize("seed", range(int(FIRST), int(LAST)))
 def test_nobody_is_accused_of_what_others_do(seed: int) -> None:
     draw = random.Random(seed)
 
