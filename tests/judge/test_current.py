@@ -13,7 +13,8 @@ from flux_trio.judge.rules import ALL_RULES, CURRENT_RULES
 from flux_trio.trace import read_trace
 from tests.support.recorded import Told, broken, first, judged, messages, recording
 
-LIFECYCLE, DRAIN, DOWN, NODES, REATTACH, PARTS, UPDATE = "01", "20", "21", "22", "24", "30", "40"
+LIFECYCLE, RELOAD, DRAIN, DOWN, NODES = "01", "14", "20", "21", "22"
+REATTACH, PARTS, DISABLED, UPDATE = "24", "30", "32", "40"
 
 Change = Callable[[Told], Any]
 PLANTED: list[tuple[str, str, str, Change, bool]] = []
@@ -225,6 +226,32 @@ def a_final_free_that_leaves_something(told: Told) -> None:
 @planted("27.free.1", LIFECYCLE, owed=True)
 def no_free_at_all(told: Told) -> None:
     told["messages"].remove(messages(told, "sched.free", "request")[0])
+
+
+@planted("27.ready.13", RELOAD)
+def asked_for_before_the_second_ready(told: Told) -> None:
+    _before_ready(told, "sched.alloc")
+
+
+@planted("27.ready.13", RELOAD)
+def freed_before_the_second_ready(told: Told) -> None:
+    _before_ready(told, "sched.free")
+
+
+def _before_ready(told: Told, topic: str) -> None:
+    """The first such request after the scheduler's second hello comes between hello and ready."""
+    ready = told["messages"].index(messages(told, "job-manager.sched-ready", "request")[1])
+    late = next(each for each in told["messages"][ready:] if each["topic"] == topic)
+    told["messages"].remove(late)
+    told["messages"].insert(ready, late)
+
+
+@planted("33.admin.3", DISABLED)
+def a_disabled_queue_takes_a_job(told: Told) -> None:
+    """A job is submitted after the queue was enabled; without that, it was disabled."""
+    asked = messages(told, "job-manager.queue-enable", "request", enable=True)[0]
+    place = told["messages"].index(asked)
+    del told["messages"][place : place + 2]  # and the answer
 
 
 @planted("invariant.freed-once", LIFECYCLE)

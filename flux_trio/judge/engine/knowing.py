@@ -3,7 +3,7 @@
 A party handles its messages in the order in which it receives them. So these prove that it has
 handled a message:
 
-- it answers a request that it received later;
+- it answers that message, or a request that it received later;
 - it begins another turn. A turn is receipts, then sends: of several messages that it received
   before it sent anything, it may have handled the first one only.
 
@@ -81,7 +81,7 @@ class Knowledge:
 
     def knew(self, party: str, n: int) -> bool:
         """Whether a proof shows that `party` has handled the message that it received at `n`."""
-        if n < self._answered.get(party, 0):
+        if n <= self._answered.get(party, 0):
             return True
         return not self._is_routed and n < self._began.get(party, 0)
 

@@ -17,6 +17,7 @@ from flux_trio.judge.engine.rule import (
     sent,
 )
 from flux_trio.judge.engine.selector import ANY_TOPIC, topic_of
+from flux_trio.judge.views.durable import DURABLE, is_durable
 from flux_trio.judge.views.eventlogs import LOGGING, Logging
 from flux_trio.judge.views.granting import SCHED_JOBS, SchedJob, sched_job
 from flux_trio.judge.views.holding import OVERLAPS, WRITTEN, Written, grant_in, overlaps
@@ -91,6 +92,18 @@ def a_job_has_one_request_in_flight(requesting: Requesting, record: Record, seen
     topic, n = ("sched.alloc", asked.alloc) if is_alloc else ("sched.free", asked.free)
     text = f"job {job_id(record)}: {topic_of(record)} while its {topic} is open"
     return Broken(text, (n,), party=record.party)
+
+
+@RULES.by(REQUESTING, "invariant.held-job-waits", sent("request", ALLOC), views=[LIFE, DURABLE])
+def a_held_job_waits(requesting: Requesting, record: Record, seen: Seen) -> Said:
+    """No resources are requested for a job of priority 0, which has urgency 0."""
+    if requesting.state != SCHED:
+        return None
+    life: Life = seen.states[LIFE][job_id(record)]
+    if life.priority or not is_durable(seen, record.party, life.prioritized):
+        return True
+    text = f"job {job_id(record)}: has priority 0: expected no sched.alloc while it is held"
+    return Broken(text, (life.prioritized,), party=record.party)
 
 
 # RFC 21: events of certain states; the others may come at any time before INACTIVE.

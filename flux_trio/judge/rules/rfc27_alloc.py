@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 from flux_trio.judge.checks.owners import require_owner
-from flux_trio.judge.checks.shapes import JOB_ID, OBJECT, PRIORITY, between, require_key
+from flux_trio.judge.checks.shapes import (
+    JOB_ID,
+    OBJECT,
+    PRIORITY,
+    between,
+    object_payload,
+    require_key,
+)
 from flux_trio.judge.engine.rule import (
     Broken,
     Rules,
     Said,
     Seen,
+    errnum,
     job_id,
     logged,
     message,
@@ -40,6 +48,7 @@ RULES: Final = Rules()
 ALLOC: Final = topics.SCHED_ALLOC
 ASKED_FOR: Final = sent("request", ALLOC)
 ANSWERED: Final = sent("response", ALLOC)
+NOT_AN_OBJECT: Final = "sched.alloc response, whose payload is no object"
 
 
 def _not_asked_for(seen: Seen) -> Iterable[Broken]:
@@ -95,7 +104,12 @@ def environment_is_not_needed(answering: Answering, record: Record, seen: Seen) 
     return not answering.is_error
 
 
-require_key(RULES, "27.alloc.9", ANSWERED, key="id", shape=JOB_ID)
+def _answer(record: Record, seen: Seen) -> list[tuple[str, dict[str, Any]]]:
+    """Return the payload of an answer that is no error; {} if it is no object."""
+    return object_payload(record, seen) or ([] if errnum(record) else [(NOT_AN_OBJECT, {})])
+
+
+require_key(RULES, "27.alloc.9", ANSWERED, key="id", shape=JOB_ID, subjects=_answer)
 require_key(RULES, "27.alloc.10", ANSWERED, key="type", shape=between(0, 3))
 
 

@@ -91,6 +91,7 @@ def _require_data(
 
 _require_data("32.start.25", "exception", "severity", SEVERITY)
 _require_data("32.start.26", "exception", "type", STRING)
+_require_data("32.start.27", "exception", "note", STRING, required=False)
 _require_data("32.start.31", "finish", "status", INTEGER)
 
 

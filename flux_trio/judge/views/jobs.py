@@ -171,7 +171,7 @@ def _submissions(record: Record, seen: Seen) -> Iterable[tuple[tuple[str, int], 
 
 def _fold_submission(_old: Any, _part: None, record: Record, _seen: Seen) -> Any:
     if topic_of(record) == topics.JOB_SUBMIT and isinstance(record.message, Request):
-        return tuple(jobid for jobid, _ in _submitted(record))
+        return tuple(job["id"] for job in submitted(record))
     return None
 
 
@@ -234,7 +234,7 @@ def _lives(record: Record, seen: Seen) -> Iterable[tuple[int, Any]]:
     if seen.facts.is_manager_gone(record):
         lives: Mapping[int, Life] = seen.all(LIFE)
         return [(jobid, None) for jobid, life in lives.items() if not life.is_logged]
-    return _submitted(record)
+    return [(job["id"], job) for job in submitted(record)]
 
 
 def _is_doubtful(jobid: int, seen: Seen) -> bool:
@@ -251,11 +251,11 @@ def _is_only_asked(jobid: int, seen: Seen) -> bool:
     return life is not None and life.state == NEW and not life.is_logged
 
 
-def _submitted(record: Record) -> list[tuple[int, Any]]:
+def submitted(record: Record) -> list[dict[str, Any]]:
+    """Return the jobs of a request to submit some, each with an integer as `id`."""
     jobs = payload(record).get("jobs")
-    jobs = jobs if isinstance(jobs, list) else []
-    found = [job for job in jobs if isinstance(job, dict)]
-    return [(job["id"], job) for job in found if type(job.get("id")) is int]
+    found = [job for job in (jobs if isinstance(jobs, list) else ()) if isinstance(job, dict)]
+    return [job for job in found if type(job.get("id")) is int]
 
 
 def integer(value: Any) -> int:
@@ -268,13 +268,13 @@ def number(value: Any, unless: float) -> float:
     return value if type(value) in (int, float) else unless
 
 
-def _fold_life(life: Life | None, submitted: Any, record: Record, seen: Seen) -> Life | None:
-    if submitted is not None:
-        if isinstance(submitted, list):
-            return life and _read_back(life, submitted, record)
-        if life is None and seen.at(BEGUN, submitted["id"]) is not None:
+def _fold_life(life: Life | None, told: Any, record: Record, seen: Seen) -> Life | None:
+    if told is not None:
+        if isinstance(told, list):
+            return life and _read_back(life, told, record)
+        if life is None and seen.at(BEGUN, told["id"]) is not None:
             return None  # it was submitted before; what was stored of it since is not known
-        return _after_request(life, number(submitted.get("t_submit"), record.t), record)
+        return _after_request(life, number(told.get("t_submit"), record.t), record)
     if record.kind != EVENT:
         return None
     name = payload(record).get("name")

@@ -6,10 +6,19 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from flux_trio.formats import FormatError, apply_update
-from flux_trio.judge.engine.selector import OWN, job_id, logged, name_of, sent, while_live
-from flux_trio.judge.engine.view import Place, Seen, view
+from flux_trio.judge.engine.selector import (
+    OWN,
+    job_id,
+    logged,
+    name_of,
+    received,
+    sent,
+    topic_of,
+    while_live,
+)
+from flux_trio.judge.engine.view import Place, Seen, View, view
 from flux_trio.judge.views.commits import decoded, encoded, stored
-from flux_trio.judge.views.jobs import context_of
+from flux_trio.judge.views.jobs import context_of, submitted
 from flux_trio.judge.views.traits import WITH_JOBSPEC
 from flux_trio.messages import topics
 from flux_trio.trace import Record
@@ -53,20 +62,28 @@ def updates_of(seen: Seen, jobid: Any) -> tuple[Update, ...]:
     return seen.at(UPDATES, jobid) or ()
 
 
-def _stored_jobspecs(record: Record, _seen: Seen) -> Iterable[tuple[int, str]]:
+def _jobspecs(record: Record, seen: Seen) -> Iterable[tuple[int, str]]:
+    """Return those that are stored, or else as they are submitted to the job manager."""
+    if topic_of(record) == topics.JOB_SUBMIT:
+        known = seen.all(ORIGINAL)
+        told = [(job["id"], job.get("jobspec")) for job in submitted(record)]
+        return [(job, encoded(jobspec)) for job, jobspec in told if job not in known and jobspec]
     jobs = [(op.job, op.text) for op in stored(record)]
     return [(job[0], text) for job, text in jobs if job is not None and job[1] == "jobspec"]
 
 
-ORIGINAL: Final = view(
+ORIGINAL: Final[View] = view(
     "original jobspec",
     logged(*ENDS),
     key=job_id,
-    parts=_stored_jobspecs,
-    many=sent("request", topics.KVS_COMMIT, mark=WITH_JOBSPEC),
+    parts=_jobspecs,
+    many=(
+        *sent("request", topics.KVS_COMMIT, mark=WITH_JOBSPEC),
+        *received("request", topics.JOB_SUBMIT),
+    ),
     fold=lambda _old, text, _record, _seen: text,
 )
-"""By job id, of active jobs: its jobspec as stored at submission."""
+"""By job id, of active jobs: its jobspec at submission."""
 
 SUBMITTED: Final = (UPDATES, ORIGINAL)
 """The views that `original_of`, `updates_of` and `updated` read."""

@@ -9,6 +9,7 @@ from tests.support.judged import (
     Trace,
     duplicate,
     edit_note,
+    edit_payload,
     edit_r,
     find,
     find_event,
@@ -45,6 +46,16 @@ def asks_to_free_what_is_free(trace: Trace) -> Trace:
 @PLANTED.violation("invariant.one-in-flight", "everyday")
 def two_requests_in_flight(trace: Trace) -> Trace:
     return duplicate(trace, find(trace, ALLOC, "request"))
+
+
+@PLANTED.violation("invariant.held-job-waits", "everyday")
+def asks_for_a_held_job(trace: Trace) -> Trace:
+    priority = find_event(trace, "priority")
+    jobid = priority.data["id"]
+    submit = find_event(trace, "submit", jobid)
+    trace = edit_note(trace, priority, context={"priority": 0})
+    trace = edit_note(trace, submit, context={**submit.data["context"], "urgency": 0})
+    return edit_payload(trace, find(trace, ALLOC, "request", id=jobid), priority=0)
 
 
 @PLANTED.violation("invariant.event-order", "everyday")

@@ -10,6 +10,7 @@ from tests.support.judged import (
     Trace,
     cut,
     cut_before,
+    edit,
     edit_note,
     edit_payload,
     find,
@@ -64,6 +65,12 @@ def denies_for_want_of_an_environment(trace: Trace) -> Trace:
 def answer_with_an_id_of_text(trace: Trace) -> Trace:
     answer = annotated(trace)
     return more(trace, answer, payload={**answer.message.payload, "id": "f1"})
+
+
+@PLANTED.violation("27.alloc.9", "everyday", cut=True)
+def answer_without_payload(trace: Trace) -> Trace:
+    answer = denied(trace)
+    return edit(trace, answer, payload=None)[: answer.n]
 
 
 @PLANTED.violation("27.alloc.10", "answers_by_hand")

@@ -61,6 +61,7 @@ def bad_data(clause: str, scenario: str, kind: str, key: str, *values: Any, topi
 FAILS = ("execution_failures", "exception")
 bad_data("32.start.25", *FAILS, "severity", REMOVED, "0", 8, -1, topic=START)
 bad_data("32.start.26", *FAILS, "type", REMOVED, 0, topic=START)
+bad_data("32.start.27", *FAILS, "note", 0, None, topic=START)
 bad_data("32.start.31", "everyday", "finish", "status", REMOVED, "0", 0.5, topic=START)
 bad_data("32.start.20", "everyday", "release", "ranks", REMOVED, "", "all", 0, "0-9", topic=START)
 bad_data("32.start.21", "everyday", "release", "final", REMOVED, 1, None, topic=START)

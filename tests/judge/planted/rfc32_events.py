@@ -40,13 +40,12 @@ def logged_otherwise(clause: str, name: str, nth: int, **context: Any) -> None:
     PLANTED.violation(clause, "execution_by_hand", cut=cut)(change)
 
 
-REMARK, LATE, FAILED = 0, 1, 2  # the exceptions of the trace
+REMARK, FAILED = 0, 2  # the exceptions of the trace
 
 not_logged("32.start.17", "start", 0)
 not_logged("32.start.30", "finish", 0)
 not_logged("32.start.23", "release", 0)
 not_logged("32.start.24", "exception", REMARK)
-not_logged("32.start.27", "exception", LATE)
 not_logged("32.start.34", "exception", FAILED)
 logged_otherwise("32.start.30", "finish", 0, status=0)
 logged_otherwise("32.start.23", "release", 0, final=True)
