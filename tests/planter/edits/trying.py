@@ -108,7 +108,7 @@ def page(found: list[Outcome]) -> str:
 
 HEAD: Final = """# What the judge does not see in recordings of flux-core
 
-The judge is tried on edits of all 45 recordings of flux-core 0.88: a message or event is deleted,
+The judge is tried on edits of all 50 recordings of flux-core 0.88: a message or event is deleted,
 repeated, moved, or one field of it is changed, by a seed. A table says, before the judge sees any,
 which clauses the edit breaks, or why it is harmless. `make edits` makes this page (about a minute
 of one processor; a run that was stopped goes on).
