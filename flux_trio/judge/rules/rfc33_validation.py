@@ -166,7 +166,7 @@ def a_disabled_queue_takes_no_jobs(record: Record, seen: Seen) -> Said:
 
 
 def _queue_asked_for(record: Record, seen: Seen) -> str | None:
-    """Return the queue that a job is to be in, also if no configuration is known; None if unsure."""
+    """Return the queue that a job is to be in, also without a configuration; None if unsure."""
     original, found = original_of(seen, job_id(record)), tables_of(seen)
     if original is None or (found is None and seen.at(CONFIGURED) is not None):
         return None
