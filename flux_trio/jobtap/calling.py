@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from sys import getrecursionlimit, setrecursionlimit
 from time import perf_counter
 from typing import Any, Final
 
@@ -62,7 +63,8 @@ class Caller:
     def __init__(self, given: Given, blocked_s: float = BLOCKED_S) -> None:
         self.given = given
         self.jobs: Jobs = NoJobs()
-        self.watchdog = Watchdog(blocked_s, self._blocked)
+        self.watchdog = Watchdog(blocked_s, self._blocked, put_back=self._say_put_back)
+        self._recursion_limit = getrecursionlimit()
         self.plugins: list[Loaded] = []  # in the order in which they are asked
         self.ends_with_loop = ends_with_loop.get()
         self._now, self._note_all = given.now, given.note_all
@@ -97,7 +99,19 @@ class Caller:
         try:
             return entry.function(*args)
         finally:
+            self.put_back()
             self.watchdog.running = outer
+
+    def put_back(self) -> None:
+        """Put the recursion limit back, if the plugin that ran just now has changed it."""
+        if getrecursionlimit() != self._recursion_limit:
+            setrecursionlimit(self._recursion_limit)
+            problem = f"changed the recursion limit, which is {self._recursion_limit} again"
+            self._blame(self.watchdog.running, problem)
+
+    def _say_put_back(self, changed: list[str]) -> None:
+        text = f"a plugin has changed {', '.join(changed)}: put back"
+        self.given.log(Level.ERR, text)
 
     async def awaited(
         self,
@@ -109,6 +123,8 @@ class Caller:
         """Await an awaitable of a plugin, in its task, while the watchdog watches each step."""
 
         def step(begins: bool) -> None:
+            if not begins:
+                self.put_back()
             self.watchdog.running = (entry, view) if begins else None
 
         return await stepped(awaitable, step, lambda: work.is_canceled)
@@ -196,12 +212,16 @@ class Caller:
         return ended, t_ended
 
     def _blocked(self, running: tuple[Entry | str, JobView | None], stack: str) -> None:
+        self._blame(running, f"blocked the instance without a checkpoint:\n{stack}")
+
+    def _blame(self, running: tuple[Entry | str, JobView | None], problem: str) -> None:
+        """Log what the code of a plugin did; `running` is the watchdog's mark of it."""
         entry, view = running
-        problem = f"blocked the instance without a checkpoint:\n{stack}"
-        if isinstance(entry, str):
-            text = f"{entry} {problem}"
-        else:
-            text = blame(entry, entry.label, view, problem)
+        text = (
+            f"{entry} {problem}"
+            if isinstance(entry, str)
+            else blame(entry, entry.label, view, problem)
+        )
         self.given.log(Level.ERR, text)
 
 

@@ -306,6 +306,7 @@ class Dispatcher(Caller):
                     if is_interrupt(raised):
                         raise
                     error = raised
+                self.put_back()
                 if taken and error is None:
                     t_ended = perf_counter()
                     spent = t_ended - t_began

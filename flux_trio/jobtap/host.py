@@ -7,6 +7,7 @@ abandoned, its leave handlers have been called, and its data is deleted.
 
 from __future__ import annotations
 
+import gc
 import re
 import reprlib
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -28,7 +29,7 @@ from flux_trio.jobtap.errors import NotAllowed, PluginError
 from flux_trio.jobtap.failures import attempt, describe
 from flux_trio.jobtap.handlers import read_handlers
 from flux_trio.jobtap.loaded import Entry, Loaded, PluginMethod
-from flux_trio.jobtap.loading import Loader, name_meant
+from flux_trio.jobtap.loading import Loader, forget_code, name_meant
 from flux_trio.jobtap.plain import ANSWER_BYTES_MAX, plain, readable
 from flux_trio.jobtap.plugin import Plugin
 from flux_trio.jobtap.reach import Reach
@@ -112,8 +113,11 @@ class PluginHost(Dispatcher):
         if any(each.plugin is plugin for each in gone):  # the object cannot be loaded twice
             removed = await self._remove(gone)
             await self._enter(plugin, conf, path, [])
-            return removed
-        return await self._enter(plugin, conf, path, gone)
+        else:
+            removed = await self._enter(plugin, conf, path, gone)
+        del gone
+        _give_back(removed)
+        return removed
 
     async def _enter(
         self, plugin: Plugin, conf: dict[str, Any] | None, path: str, gone: list[Loaded]
@@ -162,6 +166,7 @@ class PluginHost(Dispatcher):
         try:
             return loader.find(what)
         finally:
+            self.put_back()
             self.watchdog.running = outer
 
     def _make(self, plugin: Plugin, conf: dict[str, Any] | None, path: str) -> Loaded:
@@ -200,7 +205,9 @@ class PluginHost(Dispatcher):
         not builtin, and never fails; any other pattern without a match raises PluginError. The
         caller then calls `announce`, or loads a plugin in their place.
         """
-        return await self._remove(self._meant(pattern))
+        removed = await self._remove(self._meant(pattern))
+        _give_back(removed)
+        return removed
 
     def _meant(self, pattern: str) -> list[Loaded]:
         """Return the plugins that match. Raises PluginError if no plugin does."""
@@ -214,7 +221,10 @@ class PluginHost(Dispatcher):
         for loaded in gone:
             self.plugins.remove(loaded)
         self._changed()
-        return Removed([loaded.name for loaded in gone], await self._end(gone))
+        removed = Removed([loaded.name for loaded in gone], await self._end(gone))
+        for loaded in gone:
+            forget_code(loaded.plugin)
+        return removed
 
     def announce(self) -> None:
         """Tell the job manager that plugins were removed: it asks again about held jobs."""
@@ -434,6 +444,12 @@ async def open_host(
     finally:
         if host is not None:
             await host.close()
+
+
+def _give_back(removed: Removed) -> None:
+    """Give the memory of removed plugins back: a class and its module are parts of cycles."""
+    if removed.plugins:
+        gc.collect()
 
 
 def _tasks_of(plugins: Iterable[Loaded]) -> list[Work]:

@@ -72,7 +72,13 @@ class Interrupter:
                 self._pipe = os.pipe()
                 for end in self._pipe:
                     os.set_blocking(end, False)
-                faulthandler.register(signal.SIGTERM, self._pipe[1], all_threads=False, chain=True)
+                self.listen_for_sigterm()
+
+    def listen_for_sigterm(self) -> None:
+        """Notice SIGTERM before Python's handler does; again, after that handler was set."""
+        if self._pipe is not None:
+            faulthandler.unregister(signal.SIGTERM)
+            faulthandler.register(signal.SIGTERM, self._pipe[1], all_threads=False, chain=True)
 
     def uninstall(self) -> None:
         """Reset the handlers; in the main thread, after the watchdog's thread has ended."""

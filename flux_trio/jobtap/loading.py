@@ -129,6 +129,16 @@ def load_file(path: Path) -> Plugin:
     return _of_module(module, path.stem.replace("_", "-"), str(path))
 
 
+def forget_code(plugin: Plugin) -> None:
+    """Let the code of a removed plugin's file go; files that it has imported stay."""
+    own = plugin.module if isinstance(plugin, ModulePlugin) else type(plugin)
+    name = own.__name__ if isinstance(own, types.ModuleType) else own.__module__
+    module = sys.modules.get(name)
+    is_its = module is own or getattr(module, own.__name__, None) is own  # not the next version
+    if name.startswith(_OF_FILE) and is_its:
+        del sys.modules[name]
+
+
 def may_wait(plugin: Plugin) -> bool:
     """Return whether the plugin's class, or its file, has an async function."""
     places: list[Any] = [plugin.module] if isinstance(plugin, ModulePlugin) else []

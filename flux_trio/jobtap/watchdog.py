@@ -25,6 +25,7 @@ from typing import Any, Final
 import trio
 
 from flux_trio.jobtap.interrupting import Interrupter, end_process
+from flux_trio.jobtap.process_settings import ProcessSettings
 from flux_trio.process.console import STDERR
 
 BLOCKED_S: Final = 1.0  # seconds that a handler may hold the whole instance
@@ -37,6 +38,7 @@ CANCELS_MAX: Final = 100  # in an ending function: each await of its cleanup rai
 _OURS: Final = str(Path(__file__).parent)
 
 Blamed = Callable[[Any, str], None]
+Changed = Callable[[list[str]], None]
 
 
 class Watchdog:
@@ -55,11 +57,14 @@ class Watchdog:
         report: Blamed,
         loop_s: float = LOOP_S,
         term_s: float = TERM_S,
+        put_back: Changed = lambda _: None,
     ) -> None:
         self.running: Any = None  # a new object for each call that is under way, None between
         self.reported: Any = None  # the last mark that was reported
         self._blocked_s = blocked_s
         self._report = report
+        self._put_back = put_back  # told which settings of the process were put back
+        self._settings: ProcessSettings | None = None
         self.loop_s = loop_s
         self._term_s = term_s
         self._lock_s = LOCK_S
@@ -77,6 +82,8 @@ class Watchdog:
                 self._token = trio.lowlevel.current_trio_token()
             self._watched = threading.get_ident()
             self.interrupter.install()
+            if not self.interrupter.why_not:
+                self._settings = ProcessSettings()
             self._arm()
             self._thread = threading.Thread(target=self._watch, name="jobtap", daemon=True)
             self._thread.start()
@@ -86,12 +93,15 @@ class Watchdog:
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
+            if self._settings is not None:
+                self._settings.stop()
             self.interrupter.uninstall()
 
     def _watch(self) -> None:
         seen, held_s, term_s = None, 0.0, 0.0
         is_to_end = False
         while self._pauses():
+            self._look_at_settings()
             running = self.running
             is_to_end = self.interrupter.took_sigterm() or is_to_end
             if running is None or running is not seen:
@@ -107,6 +117,18 @@ class Watchdog:
             if held_s >= self.loop_s or term_s == self._blocked_s:
                 self._interrupt(running, held_s)
                 held_s = 0.0
+
+    def _look_at_settings(self) -> None:
+        """Have the settings of the process put back, if a plugin has changed one."""
+        if self._token is not None and self._settings is not None and self._settings.are_changed:
+            with contextlib.suppress(trio.RunFinishedError):
+                self._token.run_sync_soon(self._restore, idempotent=True)
+
+    def _restore(self) -> None:
+        assert self._settings is not None
+        if changed := self._settings.put_back():
+            self.interrupter.listen_for_sigterm()
+            self._put_back(changed)
 
     def _arm(self) -> None:
         """Set the timer that writes the stacks unless this is called again in time."""
