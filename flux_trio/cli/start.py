@@ -118,6 +118,7 @@ class Startup(msgspec.Struct, frozen=True):
     lasting: bool  # the directory outlives the instance
     command: tuple[str, ...] = ()
     trace: Path | None = None  # a file for JSON lines
+    trace_environments: bool = False  # of jobs
     monitor: bool = False
     log: LogOptions = msgspec.field(default_factory=LogOptions)
     manager: ServiceManager = msgspec.field(default_factory=ServiceManager)
@@ -216,7 +217,7 @@ async def _run(startup: Startup) -> int:
     code = FORCED
     try:
         with (
-            written_trace(startup.trace) as turn_sinks,
+            written_trace(startup.trace, environments=startup.trace_environments) as turn_sinks,
             open_log_sink(startup.log, os.environ) as log,
         ):
             async with _monitoring(startup.monitor) as monitoring:

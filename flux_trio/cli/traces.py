@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Final
 import click
 
 from flux_trio.cli.errors import CommandError, complain, write_text
+from flux_trio.process.private import FILE_MODE
 
 if TYPE_CHECKING:
     from flux_trio.trace import Source, TurnSink
@@ -39,11 +40,13 @@ def opened(trace: Path) -> Iterator[Source]:
 
 
 @contextmanager
-def opened_twice(trace: Path) -> Iterator[tuple[Source, Callable[[], Source]]]:
+def opened_twice(
+    trace: Path, cut: Callable[[int], object]
+) -> Iterator[tuple[Source, Callable[[], Source]]]:
     """Yield the trace of a file, and a function that reads it once more after its end.
 
     A pipe is kept in a temporary file meanwhile, since it can be read only once. Errors become
-    Unreadable, as those of `opened`.
+    Unreadable, as those of `opened`; `cut` is called as by `read_trace`.
     """
     from flux_trio.trace import read_trace, text_lines
 
@@ -59,7 +62,7 @@ def opened_twice(trace: Path) -> Iterator[tuple[Source, Callable[[], Source]]]:
                 whole.seek(0)
             return read_trace(text_lines(whole.readline))
 
-        yield read_trace(text_lines(readline)), read_again
+        yield read_trace(text_lines(readline), cut=cut), read_again
 
 
 def _copying(file: IO[bytes], copy: IO[bytes]) -> Callable[[int], bytes]:
@@ -99,12 +102,17 @@ def write_report(output: Path, text: str) -> None:
 
 @contextmanager
 def written_trace(
-    path: Path | None, report: Callable[[str], object] = complain
+    path: Path | None,
+    report: Callable[[str], object] = complain,
+    *,
+    environments: bool = False,
 ) -> Iterator[tuple[TurnSink, ...]]:
     """Yield sinks that write the trace to a file; it is complete at the end of the block.
 
+    Only its user can read the file. The environments of jobs are in it if `environments` says so.
+
     If it is not, because a write failed, `report` gets the message then. Raises CommandError if
-    another process writes a trace to the file, which is left as it is.
+    another process writes a trace to the file, or if it is another user's, and leaves it as it is.
     """
     if path is None:
         yield ()
@@ -112,23 +120,34 @@ def written_trace(
     from flux_trio.trace import JsonLines
 
     # unbuffered, so that a full disk shows here and not when the file is closed
-    with path.open("ab", buffering=0) as file:
+    with open(path, "ab", buffering=0, opener=_open_private) as file:
         _empty(file, path)
-        with closing(JsonLines(_whole(file))) as lines:
-            yield (lines.append,)
+        with closing(JsonLines(_whole(file), environments=environments)) as lines:
+            try:
+                yield (lines.append,)
+            finally:
+                lines.end()
     if lines.error is not None:
         report(f"{path}: the trace is incomplete: {lines.error.strerror}")
 
 
 def _empty(file: FileIO, path: Path) -> None:
-    """Empty a file that is to have one trace, and keep other processes away from it."""
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+    """Empty a file that is to have one trace, and keep other processes and users away from it."""
+    status = os.fstat(file.fileno())
+    if not stat.S_ISREG(status.st_mode):
         return
+    if status.st_uid != os.getuid():
+        raise CommandError(f"{path}: belongs to another user")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise CommandError(f"{path}: another process writes its trace to this file") from None
     file.truncate(0)
+    os.fchmod(file.fileno(), FILE_MODE)
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, FILE_MODE)
 
 
 def _whole(file: FileIO) -> Callable[[bytes], None]:

@@ -3,8 +3,9 @@
 With these records a core can be replayed. An input that is a message is written as the place where
 it was sent: the trace has its receipt just before. Any other input is written as plain data
 (`plain.py`). An action that is a message or a note has a record of its own, which follows. Any
-other action is one line of text; of a long action the line has only a checksum, since a replayed
-core shows the action in full. The answers of plugins within the turn are in `recorded_plugins.py`.
+other action is one line of text, without the environments of jobs; of a long action the line has
+only a checksum, since a replayed core shows the action in full. The answers of plugins within the
+turn are in `recorded_plugins.py`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from flux_trio.cores.state import CorePart
 from flux_trio.cores.turns import Note, NoteAll, TimerFired
 from flux_trio.editions import EDITIONS, Edition
 from flux_trio.messages import Event, Message, Request, Response
+from flux_trio.trace.environments import action_without_environments
 
 BYTES_MAX: Final = 100
 """Bytes of an action as JSON; of a longer one, a checksum is written."""
@@ -190,7 +192,7 @@ def action_text(action: Any) -> str:
 
 
 def _line(action: Any) -> str:
-    encoded = _encode(action)
+    encoded = action_without_environments(_encode(action))
     if len(encoded) <= BYTES_MAX:
         return f"{type(action).__name__} {encoded.decode()}"
     return f"{type(action).__name__} of {len(encoded)} bytes, checksum {zlib.crc32(encoded):08x}"

@@ -15,7 +15,7 @@ import msgspec
 from flux_trio.formats import MISSING, FormatError, Words
 from flux_trio.messages import Message
 from flux_trio.trace.module_trace import HEADER, read_module_trace
-from flux_trio.trace.record import NEAR, Kind, Record, records_from_json
+from flux_trio.trace.record import ENDED, NEAR, Kind, Record, records_from_json
 from flux_trio.trace.recording import read_recording
 
 EXPECTED: Final = (
@@ -28,6 +28,8 @@ and are far shorter; a file that is no trace, such as a device, may have no end 
 
 HEAD_BYTES: Final = 1 << 16
 """The first line of a trace ends within so many bytes, or begins a JSON object."""
+
+_END: Final = {"what": ENDED}
 
 
 class CutShort(FormatError):
@@ -96,7 +98,8 @@ def read_trace(
 
     Raises FormatError, at once or during iteration, that names the line or the path in the JSON
     object, what was expected and what came. An incomplete last line, as after a crash, is left out;
-    `cut` is called with its number then.
+    `cut` is called with its number then. It is called with 0 if all lines are complete, but the
+    trace is one that ends with the record `ENDED` if it is whole, and does not: one with turns.
     """
     source = iter(lines)
     first = next((line for line in source if line.strip()), None)
@@ -139,8 +142,15 @@ def _read_lines(
     lines: Iterable[str], turns: bool, cut: Callable[[int], object]
 ) -> Iterator[Record]:
     last = 0
+    is_cut = has_turns = is_whole = False
+
+    def cut_at(number: int) -> None:
+        nonlocal is_cut
+        is_cut = True
+        cut(number)
+
     sent = SentMessages()
-    for number, line in enumerate(_before_cut(lines, cut), 1):
+    for number, line in enumerate(_before_cut(lines, cut_at), 1):
         if not line.strip():
             continue
         try:
@@ -151,6 +161,7 @@ def _read_lines(
                 return  # incomplete: a complete line ends with a newline
             raise _at_line(error, number) from None
         if records[0].kind == Kind.TURN:
+            has_turns = True
             if turns:
                 yield records[0]
             continue
@@ -158,7 +169,10 @@ def _read_lines(
             expected = f"a place in the order after {last}"
             raise FormatError(expected, records[0].n, f"line {number}: n")
         last = records[-1].n
+        is_whole = records[-1].data == _END
         yield from records
+    if has_turns and not (is_whole or is_cut):
+        cut(0)
 
 
 class SentMessages:

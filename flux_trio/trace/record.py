@@ -34,6 +34,9 @@ class Kind(StrEnum):
 KILLED: Final = "killed on request"
 """In the reason of a module record: the module has not failed by itself."""
 
+ENDED: Final = "the trace is whole"
+"""`data.what` of the last record of a trace that was written whole; its kind is `instance`."""
+
 SLEEP: Final = "sleep"
 """The `type` of a fault record: the machine sleeps for its `seconds`, and nobody acts meanwhile."""
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from flux_trio.trace.record import Kind, Notes, Receipts, Record, Written, records_to_json
+from flux_trio.trace.environments import lines_without_environments
+from flux_trio.trace.record import (
+    ENDED,
+    Kind,
+    Notes,
+    Receipts,
+    Record,
+    Written,
+    records_to_json,
+)
 
 BUFFER_BYTES: Final = 1 << 16
 """Most bytes that wait to be written; a killed process loses them."""
@@ -22,12 +31,21 @@ class JsonLines:
 
     `write` takes bytes, like a file's, and is called in the sink's own thread. `close` writes the
     last lines; later records are ignored. If `write` fails (a full disk), the trace ends and
-    `error` has the reason, because the traced instance must not fail.
+    `error` has the reason, because the traced instance must not fail. Without `environments` those
+    of jobs are left out.
     """
 
-    def __init__(self, write: Callable[[bytes], object], buffer_bytes: int = BUFFER_BYTES) -> None:
+    def __init__(
+        self,
+        write: Callable[[bytes], object],
+        buffer_bytes: int = BUFFER_BYTES,
+        *,
+        environments: bool = True,
+    ) -> None:
         self._write = write
         self._max = buffer_bytes
+        self._environments = environments
+        self._last: Written | None = None  # of the records that are encoded
         self._records: list[Written] = []
         self._since = 0  # the first place whose record was given; 0 before that
         self._lines: list[bytes] = []
@@ -54,7 +72,10 @@ class JsonLines:
             # a turn has the place of a record that was not given
             is_turn = isinstance(first, Record) and first.kind == Kind.TURN
             self._since = first.n + 1 if is_turn else max(first.n, 1)
+        self._last = records[-1]
         lines = records_to_json(records, self._since)
+        if not self._environments:
+            lines = lines_without_environments(lines)
         self._lines.append(lines)
         self._nbytes += len(lines)
 
@@ -69,6 +90,14 @@ class JsonLines:
             except OSError as error:
                 self.error = error
                 self._closed = True
+
+    def end(self) -> None:
+        """Say in a last record that the trace is whole; a reader misses it if a write failed."""
+        self._encode()
+        if self._last is not None:
+            taken = self._last.taken if isinstance(self._last, _AT_ONCE) else (None,)
+            n = self._last.n + max(len(taken), 1)
+            self.append(Record(n, self._last.t, Kind.INSTANCE, "broker", data={"what": ENDED}))
 
     def close(self) -> None:
         """Write the waiting lines and ignore later records."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from flux_trio.cli.errors import remark
 from flux_trio.cli.params import EDITION_OPTION
 from flux_trio.cli.traces import Unreadable, opened_twice, refuse_to_overwrite, write_report
 
@@ -67,7 +68,8 @@ def check(
     TRACE is a file that `flux-trio start --trace` wrote, the output of flux-core's `flux module
     trace --full`, or a JSON object with messages in the order in which a router forwarded them. A
     clause that the trace does not exercise, or cannot show, is counted as not exercised; it is not
-    broken.
+    broken. If a trace was not written to its end, because the disk was full or its instance was
+    killed, a remark on standard error says so.
 
     Exit codes: 0 if no clause is broken except by known departures, 1 if at least one is, 2 if the
     trace cannot be read or for wrong usage.
@@ -80,10 +82,14 @@ def check(
     clauses, is_classic = load_clauses(), edition == "classic"
     departures = [each for name in known for each in _departures(name)]
     rules = (*(ALL_RULES if is_classic else CURRENT_RULES), *ROUTED_RULES)
-    with opened_twice(trace) as (source, read_again):
+    cuts: list[int] = []
+    with opened_twice(trace, cuts.append) as (source, read_again):
         judgement = judge_trace(source, rules, clauses, classic=is_classic, at_rest=at_rest)
         judgement = sort_known(judgement, departures)
         records = pick_records(read_again(), judgement.wanted())
+    for line in cuts:
+        what = f"line {line} is cut off" if line else "it has no end"
+        remark(f"{trace}: the trace is not whole: {what}; more may have happened")
     text = _FORMS[form](trace.name, judgement, clauses, records)
     if output is None:
         click.echo(text, nl=False)

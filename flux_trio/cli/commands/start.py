@@ -44,6 +44,11 @@ LEVELS: Final = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "
     help="Write every message, event and turn to FILE, for `flux-trio check` and `replay`.",
 )
 @click.option(
+    "--trace-environments",
+    is_flag=True,
+    help="With --trace, write the environments of jobs to FILE, too; they may have secrets.",
+)
+@click.option(
     "--monitor",
     is_flag=True,
     help="Judge the instance while it runs, and log each broken clause as an error.",
@@ -70,6 +75,7 @@ def start(
     targets: int | None,
     statedir: Path | None,
     trace: Path | None,
+    trace_environments: bool,
     monitor: bool,
     log_format: str | None,
     log_level: str | None,
@@ -136,6 +142,7 @@ def start(
                 lasting=lasting,
                 command=command,
                 trace=trace,
+                trace_environments=trace_environments,
                 monitor=monitor,
                 log=LogOptions(
                     LogFormat(log_format) if log_format else None,

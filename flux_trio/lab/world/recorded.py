@@ -36,6 +36,7 @@ from flux_trio.messages import USERID_UNKNOWN, Event, Message, Request, Response
 from flux_trio.messages.topics import DISCONNECT
 from flux_trio.services.at_once import PluginTurns
 from flux_trio.trace import Kind, Record
+from flux_trio.trace.environments import value_without_environments
 
 WITHOUT_CORE: Final = ("broker", "config")
 """Modules that decide nothing about jobs and have no core."""
@@ -271,7 +272,9 @@ class RecordedCore:
     def compare(self, record: Record) -> Difference | None:
         """Compare what the module sent or noted with what the core of this replay did."""
         message = record.message
-        shown = (str(record.kind), record.data) if message is None else self._sent(message)
+        shown = (
+            (str(record.kind), _as_json(record.data)) if message is None else self._sent(message)
+        )
         if self._due and self._due[0] == shown:
             self._due.popleft()
             return None
@@ -389,8 +392,8 @@ def _shown(message: Message) -> Shown:
 
 
 def _as_json(value: Any) -> Any:
-    """Return a value as it comes back from a trace."""
-    return msgspec.json.decode(msgspec.json.encode(value))
+    """Return a value as it comes back from a trace, without the environments of jobs."""
+    return value_without_environments(value)
 
 
 def _json(value: Any) -> str:

@@ -1,0 +1,92 @@
+"""Environments of jobs are left out of a trace, wherever they are in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from flux_trio.trace.environments import (
+    action_without_environments,
+    lines_without_environments,
+    value_without_environments,
+)
+
+SECRET = "hunter2"
+VARIABLES = {"TOKEN": SECRET, "UNSET": None}
+
+
+def text(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def jobspec(environment: Any) -> dict[str, Any]:
+    system = {"duration": 1.5, "environment": environment, "queue": "a"}
+    return {"version": 1, "attributes": {"system": system, "user": {}}}
+
+
+def both(make: Any) -> tuple[Any, Any]:
+    return make(VARIABLES), make({})
+
+
+def update(environment: Any) -> Any:
+    return {"attributes.system.environment": environment}
+
+
+PLACES = {
+    "a jobspec in a payload": both(lambda env: {"jobspec": jobspec(env), "urgency": 16}),
+    "a text in a commit": both(lambda env: {"ops": [["put", "job.7.jobspec", text(jobspec(env))]]}),
+    "a text in a text": both(lambda env: {"value": text({"again": text(jobspec(env))})}),
+    "an update": both(lambda env: {"updates": update(env)}),
+    "an eventlog": both(
+        lambda env: {
+            "eventlog": text({"name": "submit"})
+            + "\n"
+            + text({"name": "jobspec-update", "context": update(env)})
+            + "\n"
+        }
+    ),
+    "an update of one variable": (
+        {"updates": {"attributes.system.environment.TOKEN": SECRET}},
+        {"updates": {"attributes.system.environment.TOKEN": ""}},
+    ),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_environment_is_left_out(place: str) -> None:
+    whole, left = PLACES[place]
+    assert value_without_environments(whole) == left
+    assert value_without_environments(left) == left
+    lines = "\n".join([text({"n": 1}), text(whole), text({"n": 2}), ""]).encode()
+    shown = lines_without_environments(lines)
+    assert shown == "\n".join([text({"n": 1}), text(left), text({"n": 2}), ""]).encode()
+    assert SECRET not in shown.decode()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"environment": VARIABLES},  # of no system
+        {"system": {"environment": "no object"}},
+        {"text": "an environment, {not JSON"},
+        {"text": '{"spaces":   "stay"}'},
+        {"text": '{"spaces":   "beside an environment stay"}'},
+    ],
+)
+def test_what_is_no_environment_of_a_job_stays(value: dict[str, Any]) -> None:
+    assert value_without_environments({"x": value}) == {"x": value}
+
+
+def test_what_a_core_goes_by_and_what_it_refuses_stays() -> None:
+    given = {"FLUX_F58_FORCE_ASCII": "1", "TOKEN": SECRET, "WRONG": 5}
+    left = value_without_environments(jobspec(given))["attributes"]["system"]["environment"]
+    assert left == {"FLUX_F58_FORCE_ASCII": "1", "WRONG": 5}
+
+
+def test_action_that_starts_processes_has_no_environment() -> None:
+    task = {"taskid": 0, "env": VARIABLES}
+    start = {"request": {"id": 7, "argv": ["env"], "env": VARIABLES, "tasks": [task]}}
+    left = {"request": {"id": 7, "argv": ["env"], "env": {}, "tasks": [{"taskid": 0, "env": {}}]}}
+    assert action_without_environments(text(start).encode()) == text(left).encode()
