@@ -16,9 +16,17 @@ from flux_trio.config import Config, PluginDirective, parse_config
 from flux_trio.formats import FormatError
 from flux_trio.jobtap import PluginError
 from flux_trio.messages import Level
-from flux_trio.sim import PolicyName, SimulationStalled, WorkloadJob, deal_users, read_workload
+from flux_trio.sim import (
+    PolicyName,
+    SimulationStalled,
+    WorkloadJob,
+    deal_users,
+    decode_log,
+    read_workload,
+)
 
 COLUMN = "column"  # --users column: the users of the log
+NOBODY = "unknown"  # the user of jobs whose user the log does not know
 
 _PACKAGE: Final = Path(__file__).parents[1]
 WORKLOADS: Final = (_PACKAGE / "workloads", _PACKAGE.parent / "tests" / "data" / "workloads")
@@ -141,19 +149,21 @@ def read_jobs(
 
     If the log has no core counts, each job has all `cores_per_node` of its nodes.
     """
+    name = str(workload)
     try:
-        with find_workload(workload).open(encoding="utf-8") as lines:
-            jobs = read_workload(lines, str(workload), cores_per_node)[:limit]
+        lines = decode_log(find_workload(workload).read_bytes(), name, warn=remark)
+        jobs = read_workload(lines, name, cores_per_node, warn=remark)[:limit]
     except OSError as error:
         raise CommandError(f"{workload}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise CommandError(f"{workload}: expected text in UTF-8: {error}") from None
-    except ValueError as error:
+    except FormatError as error:
         raise CommandError(str(error)) from None
     if users is None:
         return [replace(job, user=None) for job in jobs]
     if users != COLUMN:
         return deal_users(jobs, int(users), seed)
-    if any(job.user is None for job in jobs):
+    unknown = sum(job.user is None for job in jobs)
+    if unknown == len(jobs):
         raise CommandError(f"{workload}: --users column: expected a column User, or an SWF log")
-    return jobs
+    if unknown:
+        remark(f"{workload}: unknown user, named {NOBODY}: {unknown} of {len(jobs)} jobs")
+    return [replace(job, user=job.user or NOBODY) for job in jobs]

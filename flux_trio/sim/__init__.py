@@ -6,12 +6,13 @@ package has no scheduler or job manager of its own.
 """
 
 from flux_trio.sim.asked import Depth
+from flux_trio.sim.log_rows import WorkloadJob
 from flux_trio.sim.metrics import JobFacts, Metrics, Outcome, Series, measure
 from flux_trio.sim.replay import Progress, SimulationStalled
 from flux_trio.sim.run import PolicyName, SimulationResult, make_machine, simulate
 from flux_trio.sim.served import served_run
 from flux_trio.sim.users import deal_users
-from flux_trio.sim.workload import WorkloadJob, read_workload, to_jobspec
+from flux_trio.sim.workload import decode_log, read_workload, to_jobspec
 from flux_trio.sim.world import SteppedRun, run_world, seeded_tasks
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "SteppedRun",
     "WorkloadJob",
     "deal_users",
+    "decode_log",
     "make_machine",
     "measure",
     "read_workload",

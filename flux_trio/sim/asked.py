@@ -14,9 +14,9 @@ from flux_trio.formats import ResourceSet
 from flux_trio.instance import MODULES
 from flux_trio.jobtap import Plugin, PluginError, PluginLoop, reporting_failures
 from flux_trio.messages import FluxError
+from flux_trio.sim.log_rows import WorkloadJob
 from flux_trio.sim.metrics import JobFacts
 from flux_trio.sim.replay import Progress, SimulationStalled
-from flux_trio.sim.workload import WorkloadJob
 from flux_trio.trace import Kind, Sink, Trace
 
 Depth: TypeAlias = Literal["cores", "stack"]

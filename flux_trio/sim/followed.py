@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from flux_trio.protocols import JobEvent
+from flux_trio.sim.log_rows import WorkloadJob
 from flux_trio.sim.metrics import JobFacts, Outcome
-from flux_trio.sim.workload import WorkloadJob
 
 # The outcome of a job by the type of its fatal exception; any other type means FAILED.
 _OUTCOMES: Final = {

@@ -8,8 +8,9 @@ from typing import Any, Final
 from flux_trio.messages import Calls, Flag, Request, Response, topics
 from flux_trio.protocols import JobEvent
 from flux_trio.sim.followed import EVENTS, FollowedJob
+from flux_trio.sim.log_rows import WorkloadJob
 from flux_trio.sim.metrics import JobFacts, Outcome
-from flux_trio.sim.workload import WorkloadJob, to_jobspec
+from flux_trio.sim.workload import to_jobspec
 
 Progress = Callable[[int, int], None]
 """Takes the number of ended jobs and of all jobs; called often, must not block."""

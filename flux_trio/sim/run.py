@@ -18,12 +18,13 @@ from flux_trio.config import Config, ExecConfig, UserLimitsConfig
 from flux_trio.formats import ResourceSet
 from flux_trio.jobtap import Plugin, PluginError
 from flux_trio.sim.asked import Asked, Depth, Ran
+from flux_trio.sim.log_rows import WorkloadJob
 from flux_trio.sim.metrics import JobFacts, Metrics, measure
 from flux_trio.sim.on_cores import NeedsTrio, run_on_cores
 from flux_trio.sim.on_stack import run_on_stack
 from flux_trio.sim.replay import Progress
 from flux_trio.sim.users import userids_of
-from flux_trio.sim.workload import WorkloadJob, check_span
+from flux_trio.sim.workload import check_span
 from flux_trio.trace import Sink
 
 PolicyName = Literal["fifo", "easy", "conservative"]

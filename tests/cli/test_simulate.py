@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import importlib.util
 import json
 import os
@@ -132,7 +133,28 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
     noise.write_bytes(b"\xce\x00")
     result = simulate(noise, *MACHINE)
     assert result.exit_code == 1
-    assert result.stderr.startswith(f"flux-trio simulate: ERROR: {noise}: expected text in UTF-8")
+    said = f"flux-trio simulate: ERROR: {noise}: expected text, got bytes that are 0\n"
+    assert result.stderr == said
+
+
+def test_a_log_as_it_is_distributed_is_read_and_its_gaps_are_said(tmp_path: Path) -> None:
+    """Compressed, in Latin-1, with a job of unknown run time and one without a user."""
+    log = tmp_path / "log.swf.gz"
+    lines = [
+        "; Universit\u00e9",
+        "1 0 -1 -1 4 240000 -1 4 345600 -1 -1 7 1 1 1 1 -1 -1",
+        "2 0 -1 10 4 -1 -1 4 100 -1 1 -1 1 1 1 1 -1 -1",
+    ]
+    log.write_bytes(gzip.compress("\r\n".join(lines).encode("latin-1")))
+    result = simulate(log, "--nodes", "4", "--cores", "4", "--users", "column", "--json")
+    assert (result.exit_code, json.loads(result.stdout)["makespan_s"]) == (0, 345600.0)
+    name = f"flux-trio simulate: {log}"
+    assert result.stderr.splitlines() == [
+        f"{name}: the log is not in UTF-8: it is read as Latin-1",
+        f"{name}: unknown run time, so the requested time is taken: "
+        "1 of 2 rows, the first in line 2",
+        f"{name}: unknown user, named unknown: 1 of 2 jobs",
+    ]
 
 
 def test_plugins_are_compared_in_one_report(tmp_path: Path) -> None:

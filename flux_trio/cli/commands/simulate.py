@@ -174,10 +174,11 @@ def simulate(
 ) -> None:
     """Run the jobs of a log on a simulated machine, in simulated time, and print the figures.
 
-    WORKLOAD is in the Standard Workload Format, or comma-separated values with the columns JobID,
-    NNodes, NCPUS, Timelimit, Submit and Elapsed, as Slurm's sacct writes them. The columns User and
-    Account are read if they are there. If NCPUS is 0 in every row, a job has all cores of its
-    NNodes nodes. The services are those of a real instance; only the processes are simulated. The
+    WORKLOAD is in the Standard Workload Format, or has the columns JobID, NNodes, NCPUS, Timelimit,
+    Submit and Elapsed, separated by commas or |, as Slurm's sacct writes them. It may be compressed
+    by gzip. The columns User and Account are read if they are there. If NCPUS is 0 in every row, a
+    job has all cores of its NNodes nodes. Jobs that the log does not know enough of are left out,
+    which is said. The services are those of a real instance; only the processes are simulated. The
     same seed gives the same run. The first warnings and errors of its log go to standard error.
 
     The conf of a plugin comes from the directive in the configuration that loads it. If one of
