@@ -100,6 +100,9 @@ def start(
     A directory is named by --statedir, or by FLUX_TRIO_STATEDIR if you have set it yourself: inside
     a job, and inside COMMAND, it names the instance that is there.
 
+    What the end waits for is named on standard error after a second; a second signal ends the
+    process at once. Nothing that was acknowledged is lost.
+
     Inside a job the instance has the resources of that job. The first task of the job runs the
     instance; the other tasks do nothing.
 
