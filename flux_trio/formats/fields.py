@@ -59,10 +59,12 @@ def get_str(parent: Object, key: str) -> str:
 
 
 def get_count(parent: Object, key: str) -> int:
-    """The integer at `key`, at least 1."""
+    """The integer at `key`, from 1 to COUNT_MAX."""
     value = parent.get(key, MISSING)
     if type(value) is not int or value < 1:
         raise FormatError("an integer of at least 1", value, key)
+    if value > COUNT_MAX:
+        raise FormatError(f"an integer of at most {COUNT_MAX}", value, key)
     return value
 
 
@@ -82,6 +84,8 @@ def get_seconds(parent: Object, key: str) -> float:
         return float(value)
     raise FormatError("a number of seconds, at least 0", value, key)
 
+
+COUNT_MAX: Final = (1 << 31) - 1  # more than any machine has; Python prints no number of any length
 
 EXACT_MAX: Final = 1 << 53  # a float does not hold larger integers exactly
 

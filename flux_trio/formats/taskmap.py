@@ -19,8 +19,9 @@ from flux_trio.formats.idset import Idset
 
 TASKS_MAX: Final = 1 << 20  # of one map: a short block can describe very many tasks
 
-_PMI: Final = re.compile(r"\(vector((?:,\(\d+,\d+,\d+\))*)\)")
-_PMI_BLOCK: Final = re.compile(r"\((\d+),(\d+),(\d+)\)")
+_COUNT: Final = r"\d{1,9}"  # more than TASKS_MAX
+_PMI: Final = re.compile(rf"\(vector((?:,\({_COUNT},{_COUNT},{_COUNT}\))*)\)", re.ASCII)
+_PMI_BLOCK: Final = re.compile(rf"\(({_COUNT}),({_COUNT}),({_COUNT})\)", re.ASCII)
 _EXPECTED: Final = 'a task map such as [[0,4,2,1]], (vector,(0,4,2)) or "0-1;2-3"'
 
 Block = tuple[int, int, int, int]  # nodeid, nnodes, ppn, repeat
@@ -34,18 +35,21 @@ class _Wrapped(msgspec.Struct):
 _decode_blocks = msgspec.json.Decoder(_Wrapped | list[Block]).decode
 
 
-def parse_taskmap(text: str) -> list[int]:
-    """Return the node of each task, from any form; [] if the mapping is unknown. FormatError."""
+def parse_taskmap(text: str, most: int = TASKS_MAX) -> list[int]:
+    """Return the node of each task, from any form; [] if the mapping is unknown.
+
+    FormatError, also for more than `most` tasks or nodes.
+    """
     if text[:1] in ("[", "{"):
         try:
             decoded = _decode_blocks(text)
         except msgspec.DecodeError as error:
             raise FormatError.of_msgspec(error).at("taskmap") from None
-        return _expanded(decoded.map if isinstance(decoded, _Wrapped) else decoded)
+        return _expanded(decoded.map if isinstance(decoded, _Wrapped) else decoded, most)
     if match := _PMI.fullmatch(text.replace(" ", "")):
         found = _PMI_BLOCK.findall(match[1])
-        return _expanded([(int(node), int(n), int(ppn), 1) for node, n, ppn in found])
-    return _parse_raw(text)
+        return _expanded([(int(node), int(n), int(ppn), 1) for node, n, ppn in found], most)
+    return _parse_raw(text, most)
 
 
 def taskmap_blocks(nodes: Sequence[int]) -> list[Block]:
@@ -93,12 +97,12 @@ def _vector(nodes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
         yield start, count, per_node
 
 
-def _expanded(blocks: Sequence[Block]) -> list[int]:
+def _expanded(blocks: Sequence[Block], most: int) -> list[int]:
     for block in blocks:
         if min(block) < 0 or 0 in block[1:]:
             raise FormatError("blocks of nodeid, nnodes, ppn and repeat", list(block), "taskmap")
     ntasks = sum(nnodes * ppn * repeat for _, nnodes, ppn, repeat in blocks)
-    _check_size(max([ntasks, *(node + nnodes for node, nnodes, *_ in blocks)]))
+    _check_size(max([ntasks, *(node + nnodes for node, nnodes, *_ in blocks)]), most)
     nodes: list[int] = []
     for nodeid, nnodes, ppn, repeat in blocks:
         once = [node for node in range(nodeid, nodeid + nnodes) for _ in range(ppn)]
@@ -106,14 +110,15 @@ def _expanded(blocks: Sequence[Block]) -> list[int]:
     return nodes
 
 
-def _parse_raw(text: str) -> list[int]:
+def _parse_raw(text: str, most: int) -> list[int]:
     found: dict[int, int] = {}
+    _check_size(text.count(";") + 1, most)
     for node, idset in enumerate(text.split(";")):
         try:
             tasks = Idset.parse(idset)
         except FormatError:
             raise FormatError(_EXPECTED, text) from None
-        _check_size(len(found) + len(tasks))
+        _check_size(len(found) + len(tasks), most)
         if any(taskid in found for taskid in tasks):
             raise FormatError("a task map with each task on one node", text)
         found |= dict.fromkeys(tasks, node)
@@ -122,7 +127,7 @@ def _parse_raw(text: str) -> list[int]:
     return [found[taskid] for taskid in range(len(found))]
 
 
-def _check_size(ntasks: int) -> None:
-    if ntasks > TASKS_MAX:
+def _check_size(ntasks: int, most: int) -> None:
+    if ntasks > most:
         got = Words(f"{ntasks}")
-        raise FormatError(f"a task map of at most {TASKS_MAX} tasks and nodes", got)
+        raise FormatError(f"a task map of at most {most} tasks and nodes", got)

@@ -59,6 +59,11 @@ def test_tasks_go_to_nodes_in_the_order_that_was_asked_for(
         ({"scheme": "hostfile", "value": "f"}, "block, cyclic or manual, got 'hostfile'"),
         ({"scheme": "cyclic", "value": "0"}, "invalid cyclic stride: 0"),
         ({"scheme": "cyclic", "value": "x"}, "invalid cyclic stride: x"),
+        ({"scheme": "cyclic", "value": "1" * 5000}, "invalid cyclic stride: 1111"),
+        ({"scheme": "manual", "value": "0-4;5-999999"}, "at most 5 tasks and nodes, got 1000000"),
+        ({"scheme": "manual", "value": "[[0,1,6,1]]"}, "at most 5 tasks and nodes, got 6"),
+        ({"scheme": "manual", "value": ";" * 9}, "at most 5 tasks and nodes, got 10"),
+        ({"scheme": "manual", "value": f"(vector,(0,1,{'1' * 5000}))"}, "expected a task map"),
         ({"scheme": "manual"}, "expected a task map"),
         ({"scheme": "manual", "value": "[[0,1,5,1]]"}, "5 tasks on 2 nodes, got 5 on 1"),
         ({"scheme": "manual", "value": "[[0,2,2,1]]"}, "5 tasks on 2 nodes, got 4 on 2"),
@@ -138,6 +143,14 @@ def test_commands_have_the_tags_of_each_task() -> None:
 def test_command_without_tags_is_the_job_s() -> None:
     made = start(jobspec("echo", "{id}", options={}), resources())
     assert (made.argv, made.tasks[0].argv) == (["echo", "{id}"], [])
+
+
+def test_texts_with_tags_are_bounded_for_all_tasks_together() -> None:
+    """Each task has its own copy: a megabyte would be 16 gigabytes for as many tasks as may be."""
+    start(jobspec("{{id}}" + "x" * 1000, options={}, ntasks=1000), resources({0: 1000}))
+    made = jobspec("{{id}}" + "x" * 1_000_000, options={}, ntasks=1000)
+    with pytest.raises(LayoutError, match=r"at most 16777216 characters .* got \d+ for 17 of 1000"):
+        start(made, resources({0: 1000}))
 
 
 def test_environment_is_filled_in_where_it_is_asked_for() -> None:

@@ -140,6 +140,6 @@ def test_history_is_the_own_jobs_latest_first(asked_before: bool) -> None:
     assert m.last(topics.JOB_HISTORY).payload == {"jobs": [4]}
 
 
-@pytest.mark.parametrize("which", ["", "1", "[]", "[a]", "[::0]", "[1:2:3:4]"])
+@pytest.mark.parametrize("which", ["", "1", "[]", "[a]", "[::0]", "[1:2:3:4]", f"[:{'9' * 5000}]"])
 def test_what_is_no_slice_is_refused(m: ManagerScript, which: str) -> None:
     assert refusal(m.ask(topics.JOB_HISTORY, {"slice": which})).startswith("EINVAL ")

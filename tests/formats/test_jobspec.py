@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flux_trio.formats import (
+    FormatError,
     Jobspec,
     ResourceRequest,
 )
@@ -185,6 +186,16 @@ def test_a_count_is_an_integer_of_at_least_1(count: object) -> None:
     """25.resources.4: fixed counts only."""
     text = complaint(jobspec(node(1, slot(1, core(), gpu(count)))))
     assert text.startswith("resources[0].with[0].with[1].count: expected an integer of at least 1")
+
+
+@pytest.mark.parametrize("count", [1 << 31, 10**4000])
+def test_counts_beyond_any_machine_are_refused(count: int) -> None:
+    """Python prints no product of such counts, which an error of the scheduler would have."""
+    json = Jobspec.from_command(["true"]).to_json()
+    assert isinstance(json["resources"], list)
+    json["resources"][0]["count"] = count
+    with pytest.raises(FormatError, match="an integer of at most 2147483647"):
+        Jobspec.parse(json)
 
 
 @given(*[st.integers(1, 50)] * 4)

@@ -10,6 +10,7 @@ file is on the user's machine.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Annotated, Final, Literal, NamedTuple
 
@@ -20,6 +21,8 @@ from flux_trio.formats import FormatError, Jobspec, ResourceSet, parse_taskmap
 TASKS_MAX: Final = 1 << 14  # processes of one job: one machine runs them all
 PER_RESOURCE: Final = "system.shell.options.per-resource"
 TASKMAP: Final = "system.shell.options.taskmap"
+
+_STRIDE: Final = re.compile("0*[1-9][0-9]{0,8}")
 
 
 class LayoutError(ValueError):
@@ -113,8 +116,8 @@ def _mapped(option: object, ranks: list[int], resources: ResourceSet) -> list[in
 
 
 def _cyclic(value: str, ranks: list[int]) -> list[int]:
-    if not (value.isascii() and value.isdigit() and int(value)):
-        raise LayoutError(f"{TASKMAP}: invalid cyclic stride: {value}")
+    if not _STRIDE.fullmatch(value):
+        raise LayoutError(f"{TASKMAP}: invalid cyclic stride: {value:.80}")
     left, dealt = Counter(ranks), list[int]()
     while left:
         for rank in sorted(left):
@@ -127,7 +130,7 @@ def _cyclic(value: str, ranks: list[int]) -> list[int]:
 
 def _manual(value: str, ntasks: int, ranks: list[int]) -> list[int]:
     try:
-        nodes = parse_taskmap(value)
+        nodes = parse_taskmap(value, max(ntasks, len(ranks)))
     except FormatError as error:
         raise LayoutError(f"{TASKMAP}: {error}") from None
     if len(nodes) != ntasks or set(nodes) != set(range(len(ranks))):

@@ -34,6 +34,9 @@ from flux_trio.shell.protocol import Start, Task
 FORCE_ASCII: Final = "FLUX_F58_FORCE_ASCII"  # a variable of a job that asks for ids in ASCII
 ENV_EXPAND: Final = "system.shell.options.env-expand"
 
+FILLED_CHARS_MAX: Final = 16 << 20
+"""Characters of all tasks of a job together in what has tags: each task has its own copy."""
+
 
 def start_request(
     jobid: int,
@@ -129,7 +132,7 @@ class _Templates:
             rank: node_tags(node, rank, hosts[rank], resources.cores(rank), resources.gpus(rank))
             for node, rank in enumerate(resources.ranks)
         }
-        filled = []
+        filled, nchars = list[Task](), 0
         for task, (taskid, rank, local_id) in zip(tasks, placements, strict=True):
             tags = {**of_job, **of_node[rank], **task_tags(taskid, local_id)}
             argv = [filled_in(word, tags) for word in self._command]
@@ -139,5 +142,12 @@ class _Templates:
                 for name, text in self._environment.items()
                 if isinstance(text, str)
             }
+            nchars += sum(map(len, [*argv, *files.values(), *more.values()]))
+            if nchars > FILLED_CHARS_MAX:
+                raise LayoutError(
+                    f"expected at most {FILLED_CHARS_MAX} characters in the commands, paths and "
+                    f"variables with tags of all tasks, got {nchars} for {len(filled) + 1} of "
+                    f"{len(tasks)} tasks"
+                )
             filled.append(Task(task.taskid, task.env | more, task.cores, files, argv))
         return filled

@@ -34,7 +34,8 @@ from flux_trio.protocols import JobEvent, JobState
 
 PAGE_JOBS: Final = 2000  # about 3 ms of this service's time
 
-_SLICE: Final = re.compile(r"\[(-?\d*)(?::(-?\d*)(?::(-?\d*))?)?\]")
+_NUMBER: Final = r"(-?\d{0,18})"  # no user has more jobs; Python reads no number of any length
+_SLICE: Final = re.compile(rf"\[{_NUMBER}(?::{_NUMBER}(?::{_NUMBER})?)?\]")
 
 
 class JobIds:
