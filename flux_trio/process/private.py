@@ -19,7 +19,7 @@ from typing import Final
 
 FILE_MODE: Final = 0o600
 DIRECTORY_MODE: Final = 0o700
-PARENT_MODE: Final = 0o755  # less the umask; of a directory above one that this user has named
+PARENT_MODE: Final = 0o755  # of a directory above; the umask decides who else may look into it
 
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
@@ -138,6 +138,7 @@ def make_directory(path: Path) -> bool:
     for parent in [each for each in reversed(path.parents) if not each.exists()]:
         with suppress(FileExistsError):
             parent.mkdir(PARENT_MODE)
+            parent.chmod(stat.S_IMODE(parent.stat().st_mode) | DIRECTORY_MODE)
     try:
         path.mkdir(DIRECTORY_MODE)
     except FileExistsError:

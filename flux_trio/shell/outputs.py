@@ -38,8 +38,9 @@ class Outputs:
         """Return the size and the checksum of each file that is not empty."""
         found = []
         for taskid, stream, name in _names(jobid, ntasks):
-            if size := self._size(name):
-                found.append(FileSum(taskid, stream, *self._read(name, size)))
+            size, crc = self._read(name, self._size(name))
+            if size:
+                found.append(FileSum(taskid, stream, size, crc))
         return found
 
     def damage(self, jobid: int, noted: Iterable[FileSum]) -> list[str]:
@@ -70,6 +71,8 @@ class Outputs:
     def _read(self, name: str, size: int) -> tuple[int, int]:
         """Return how many of the first `size` bytes can be read, and their checksum."""
         done = crc = 0
+        if not size:
+            return 0, 0
         try:
             descriptor = self._directory.open(name, os.O_RDONLY)
         except OSError:

@@ -68,7 +68,7 @@ def test_modes_of_a_state_directory_do_not_depend_on_the_umask(tmp_path: Path, u
     assert found.pop("shell/shell.sock") == ("s", 0o600)
     assert {"state.sqlite", "state.sqlite-wal", "token", "uri", "log", "shell/jobs"} < set(found)
     assert {name: each for name, each in found.items() if each != _own(each[0])} == {}
-    assert mode(statedir.parent) == 0o755 & ~umask
+    assert mode(statedir.parent) == 0o755 & ~umask | 0o700
     assert (mode(tmp_path / "out"), mode(tmp_path / "err")) == (0o666 & ~umask, 0o666 & ~umask)
     assert foreign_file(statedir) == ""
 
