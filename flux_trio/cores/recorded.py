@@ -22,7 +22,7 @@ from flux_trio.cores.state import CorePart
 from flux_trio.cores.turns import Note, NoteAll, TimerFired
 from flux_trio.editions import EDITIONS, Edition
 from flux_trio.messages import Event, Message, Request, Response
-from flux_trio.trace.environments import action_without_environments
+from flux_trio.trace.secrets import action_without_environments
 
 BYTES_MAX: Final = 100
 """Bytes of an action as JSON; of a longer one, a checksum is written."""

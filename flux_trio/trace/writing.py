@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from flux_trio.trace.environments import lines_without_environments
 from flux_trio.trace.record import (
     ENDED,
     Kind,
@@ -15,6 +14,7 @@ from flux_trio.trace.record import (
     Written,
     records_to_json,
 )
+from flux_trio.trace.secrets import lines_without_secrets
 
 BUFFER_BYTES: Final = 1 << 16
 """Most bytes that wait to be written; a killed process loses them."""
@@ -31,8 +31,8 @@ class JsonLines:
 
     `write` takes bytes, like a file's, and is called in the sink's own thread. `close` writes the
     last lines; later records are ignored. If `write` fails (a full disk), the trace ends and
-    `error` has the reason, because the traced instance must not fail. Without `environments` those
-    of jobs are left out.
+    `error` has the reason, because the traced instance must not fail. New tokens are left out, and
+    without `environments` those of jobs.
     """
 
     def __init__(
@@ -74,8 +74,7 @@ class JsonLines:
             self._since = first.n + 1 if is_turn else max(first.n, 1)
         self._last = records[-1]
         lines = records_to_json(records, self._since)
-        if not self._environments:
-            lines = lines_without_environments(lines)
+        lines = lines_without_secrets(lines, environments=self._environments)
         self._lines.append(lines)
         self._nbytes += len(lines)
 

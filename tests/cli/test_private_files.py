@@ -9,8 +9,11 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import click.testing
 import pytest
 
+from flux_trio.cli import main
+from flux_trio.jobtap.loading import load_file
 from flux_trio.process.private import make_directory
 from flux_trio.store.state_directory import foreign_file
 from tests.support.instance import DEADLINE_S, FLUX_TRIO, environment, flux_trio, running_instance
@@ -219,3 +222,15 @@ def test_plugin_that_others_may_write_is_refused_and_named(
         assert f"{plugin}: others may write in it: chmod go-w" in result.stderr
         plugin.chmod(0o644)
         instance.ok("jobtap", "load", plugin)
+
+
+def test_new_plugin_can_be_loaded_whatever_the_umask(within_reach: Path) -> None:
+    before = os.umask(0)
+    try:
+        new = click.testing.CliRunner().invoke(
+            main, ["jobtap", "new", "-d", str(within_reach), "mine"]
+        )
+    finally:
+        os.umask(before)
+    assert new.exit_code == 0
+    assert load_file(within_reach / "mine.py").name == "mine"

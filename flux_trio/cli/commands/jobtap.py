@@ -9,6 +9,7 @@ import click
 from flux_trio.cli.errors import CommandError, tell_abandoned
 from flux_trio.cli.session import with_client
 
+_MODE: Final = 0o644  # less the umask, of a plugin: one that others may write is not loaded
 _NAME: Final = r"[a-z][a-z0-9]*([-_][a-z0-9]+)*"
 
 
@@ -118,6 +119,7 @@ def new(name: str, directory: str) -> None:
             raise CommandError(f"{path} exists")
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(_MODE)
         path.write_text(text)
         click.echo(str(path))
 

@@ -36,7 +36,7 @@ from flux_trio.messages import USERID_UNKNOWN, Event, Message, Request, Response
 from flux_trio.messages.topics import DISCONNECT
 from flux_trio.services.at_once import PluginTurns
 from flux_trio.trace import Kind, Record
-from flux_trio.trace.environments import value_without_environments
+from flux_trio.trace.secrets import value_without_environments
 
 WITHOUT_CORE: Final = ("broker", "config")
 """Modules that decide nothing about jobs and have no core."""

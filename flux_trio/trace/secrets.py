@@ -1,4 +1,4 @@
-"""Leaving the environments of jobs out of a trace: they have what only a job's user should see.
+"""Leaving secrets out of a trace: new tokens, and the environments of jobs.
 
 An environment is `attributes.system.environment` of a jobspec (RFC 25), as JSON in a message, or as
 text in a value of the kvs; and the key of an update of it. What is left is an empty environment,
@@ -10,15 +10,19 @@ So a trace without them can be replayed, if environments are left out of what is
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
+
+from flux_trio.messages import topics
 
 READ: Final = ("FLUX_F58_FORCE_ASCII",)
 """Variables that stay: cores go by them."""
 
 _KEY: Final = "environment"
 _WORD: Final = _KEY.encode()
+_TOKEN_TOPIC: Final = topics.BROKER_TOKEN.encode()
 _PARENT: Final = "system"
 _UPDATED: Final = "attributes.system.environment"
 _OF_PROCESS: Final = "env"  # of a process that the shell host is to start
@@ -28,11 +32,31 @@ _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 
 
-def lines_without_environments(lines: bytes) -> bytes:
-    """Return lines of JSON without the environments of jobs."""
-    if _WORD not in lines:
+def lines_without_secrets(lines: bytes, *, environments: bool) -> bytes:
+    """Return lines of a trace without tokens, and without environments unless they are to stay."""
+    if _TOKEN_TOPIC in lines:
+        lines = _each_with(_TOKEN_TOPIC, lines, _without_token)
+    if environments or _WORD not in lines:
         return lines
-    return b"\n".join(_line_without(line) if _WORD in line else line for line in lines.split(b"\n"))
+    return _each_with(_WORD, lines, lambda record: _without(record, ""))
+
+
+def _each_with(word: bytes, lines: bytes, change: Callable[[Any], Any]) -> bytes:
+    """Return the lines with those changed that have `word`."""
+    return b"\n".join(
+        _encode(change(_decode(line))) if word in line else line for line in lines.split(b"\n")
+    )
+
+
+def _without_token(record: Any) -> Any:
+    """Return a record without the token that the broker has made."""
+    message = record.get("message") or {}
+    payload = message.get("payload")
+    if message.get("topic") != topics.BROKER_TOKEN or not isinstance(payload, dict):
+        return record
+    if "token" in payload:
+        record["message"] = {**message, "payload": {**payload, "token": ""}}
+    return record
 
 
 def action_without_environments(action: bytes) -> bytes:
@@ -47,10 +71,6 @@ def value_without_environments(value: Any) -> Any:
     encoded = _encode(value)
     found = _decode(encoded)
     return _without(found, "") if _WORD in encoded else found
-
-
-def _line_without(line: bytes) -> bytes:
-    return _encode(_without(_decode(line), ""))
 
 
 def _without(value: Any, key: str, *, processes: bool = False) -> Any:

@@ -1,4 +1,4 @@
-"""Environments of jobs are left out of a trace, wherever they are in it."""
+"""New tokens, and environments of jobs wherever they are, are left out of a trace."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from flux_trio.trace.environments import (
+from flux_trio.trace.secrets import (
     action_without_environments,
-    lines_without_environments,
+    lines_without_secrets,
     value_without_environments,
 )
 
@@ -60,7 +60,8 @@ def test_environment_is_left_out(place: str) -> None:
     assert value_without_environments(whole) == left
     assert value_without_environments(left) == left
     lines = "\n".join([text({"n": 1}), text(whole), text({"n": 2}), ""]).encode()
-    shown = lines_without_environments(lines)
+    shown = lines_without_secrets(lines, environments=False)
+    assert lines_without_secrets(lines, environments=True) == lines
     assert shown == "\n".join([text({"n": 1}), text(left), text({"n": 2}), ""]).encode()
     assert SECRET not in shown.decode()
 
@@ -90,3 +91,19 @@ def test_action_that_starts_processes_has_no_environment() -> None:
     start = {"request": {"id": 7, "argv": ["env"], "env": VARIABLES, "tasks": [task]}}
     left = {"request": {"id": 7, "argv": ["env"], "env": {}, "tasks": [{"taskid": 0, "env": {}}]}}
     assert action_without_environments(text(start).encode()) == text(left).encode()
+
+
+@pytest.mark.parametrize("environments", [False, True])
+def test_token_that_the_broker_makes_is_left_out(environments: bool) -> None:
+    def record(topic: str, payload: Any) -> dict[str, Any]:
+        return {"n": 1, "message": {"topic": topic, "payload": payload, "errnum": 0}}
+
+    stays = [
+        record("broker.token", {"userid": 500, "name": "ann"}),
+        record("broker.token", "an error"),
+        record("broker.token-revoke", {"token": "x"}),
+        record("other.token", {"token": "x"}),
+    ]
+    lines = [text(each).encode() for each in [record("broker.token", {"token": SECRET}), *stays]]
+    shown = lines_without_secrets(b"\n".join(lines), environments=environments).split(b"\n")
+    assert shown == [text(record("broker.token", {"token": ""})).encode(), *lines[1:]]
