@@ -40,6 +40,7 @@ _OWNER: Final = "all jobs run as the owner of the instance, without the IMP"
 _OTHER_FILE: Final = "it belongs into the configuration of flux-security or of the IMP"
 _NETWORK: Final = "the instance is one process, without an overlay network"
 _SYSTEMD: Final = "processes of jobs run below the shell host, not in units of systemd"
+_UNKILLABLE: Final = "a job keeps its resources until its last process is gone"
 _SHELL: Final = "the shell host runs the tasks of a job, no job shell"
 _INGEST: Final = "job-ingest checks every jobspec itself, and always"
 _STORE: Final = "the store is one SQLite file, durable at every commit"
@@ -74,15 +75,13 @@ DOCUMENTED: Final[dict[str, Meaning]] = {
     "exec.barrier-timeout": Ignored(_SHELL),
     "exec.imp": Ignored(_OWNER),
     "exec.job-shell": Ignored(_SHELL),
-    "exec.kill-signal": Ignored("SIGKILL ends what does not end by itself"),
+    "exec.kill-signal": Ignored("the signal is SIGKILL"),
     "exec.kill-timeout": USED,
-    "exec.max-kill-count": Ignored(
-        "SIGKILL is sent to every process of the job until all are gone"
+    "exec.max-kill-count": Ignored(_UNKILLABLE),
+    "exec.max-kill-timeout": Ignored(_UNKILLABLE),
+    "exec.max-start-delay-percent": Ignored(
+        "a job ends when its R expires, however late it has started"
     ),
-    "exec.max-kill-timeout": Ignored(
-        "SIGKILL is sent to every process of the job until all are gone"
-    ),
-    "exec.max-start-delay-percent": Ignored("a time limit counts from the job's start"),
     "exec.method": Ignored(_SHELL),
     "exec.pam-support": Ignored(_OTHER_FILE),
     "exec.sdexec-constrain-resources": Ignored(_SYSTEMD),
@@ -92,7 +91,7 @@ DOCUMENTED: Final[dict[str, Meaning]] = {
     "exec.service": Ignored(_SHELL),
     "exec.service-override": Ignored(_SHELL),
     "exec.shell-exit-timeout": Ignored(_SHELL),
-    "exec.term-signal": Ignored("SIGTERM is what asks a job to end"),
+    "exec.term-signal": Ignored("the signal is SIGTERM"),
     "exec.testexec": Ignored("simulated jobs are those of [exec] simulate", ("allow-guests",)),
     "fake-resources.amend-r": Refused("resources without an amender: R is made of the numbers"),
     "fake-resources.cores-per-node": USED,

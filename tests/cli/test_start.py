@@ -203,6 +203,42 @@ def test_targets_are_told_in_one_way_only(tmp_path: Path) -> None:
     assert_refused(f"expected --test-size or resources in {path}, got both", "-s2", "-c", path)
 
 
+SITE = """
+[tbon]
+tcp_user_timeout = "2m"
+[exec]
+imp = "/usr/libexec/flux/flux-imp"
+service = "sdexec"
+[[resource.config]]
+hosts = "test[1-4]"
+cores = "0"
+properties = ["batch"]
+[resource.verify]
+default = "ignore"
+[job-manager]
+plugins = [{ load = "perilog.so" }]
+[job-manager.prolog]
+per-rank = true
+[queues.batch]
+requires = ["batch"]
+[queues.expedite]
+parent = "batch"
+[policy.jobspec.defaults.system]
+queue = "batch"
+"""
+
+
+def test_a_site_starts_with_the_file_that_it_has_for_flux_core(tmp_path: Path) -> None:
+    path = tmp_path / "system.toml"
+    path.write_text(SITE)
+    done = flux_trio("start", "-c", path, *FLUX_TRIO, "run", "-q", "expedite", "echo", "ran")
+    assert (done.stdout, done.returncode) == ("ran\n", 0)
+    said = f"flux-trio start: {path}: these have no meaning here and are ignored: "
+    assert done.stderr.startswith(f"{said}[tbon] (")
+    for name in ("exec.imp", "exec.service", "job-manager.prolog (without command"):
+        assert name in done.stderr
+
+
 def test_a_configuration_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     assert_refused(f"{tmp_path}: Is a directory", "--config", tmp_path)
 

@@ -19,7 +19,7 @@ from flux_trio.messages import FluxError, Response, topics
 from flux_trio.testing import FakeScheduler
 from tests.judge.scenarios.execution import executor
 from tests.support.administration import machine
-from tests.support.judged import Trace, edit_note, edit_payload, find, find_event, judge
+from tests.support.judged import Trace, edit_note, edit_payload, find, find_event, judge, move
 from tests.support.scenarios import Stage, play_on, trace_of
 
 PLAIN = Config(exec=ExecConfig(simulate=True))
@@ -46,6 +46,67 @@ PRODUCERS = ("idset-producer", "R-producer")
 def told(violations: list[Violation], liars: tuple[str, ...] = ()) -> list[str]:
     found = [each for each in violations if not (liars and each.party.startswith(liars))]
     return [f"{each.clause} of {each.party}: {each.text}" for each in found]
+
+
+# --- virtual queues, and queues that a restart stops
+
+
+VIRTUAL = """
+[exec]
+simulate = true
+[policy.jobspec.defaults.system]
+queue = "batch"
+[queues.batch]
+policy.limits.job-size.max.nnodes = 3
+[queues.small]
+parent = "batch"
+"""
+
+
+async def wait_for_the_parent(stage: Stage) -> None:
+    """A job of a virtual queue waits while its parent is stopped."""
+    await stage.call(topics.JOB_QUEUE_START, start=False, name="batch")
+    await stage.submit(1.0, queue="small")
+    await stage.settle()
+    await stage.call(topics.JOB_QUEUE_START, start=True, name="batch")
+    await stage.settle()
+
+
+def test_a_job_waits_for_the_parent_of_its_queue() -> None:
+    """invariant.nobody-stuck, invariant.counters: nothing is owed to it while that is stopped."""
+    assert told(accused(wait_for_the_parent, parse_config(VIRTUAL))) == []
+
+
+def test_what_is_asked_for_a_virtual_queue_whose_parent_is_stopped_is_broken() -> None:
+    """33.admin.7"""
+    trace = play_on(wait_for_the_parent, parse_config(VIRTUAL), 1, machine())
+    start = find(trace, topics.JOB_QUEUE_START, "request", start=True)
+    alloc = find(trace, topics.SCHED_ALLOC, "request")
+    moved = move(trace, alloc, before=start)[: start.n]
+    (broken,) = judge(moved, ALL_RULES, cut=True).violations
+    assert (broken.clause, broken.party) == ("33.admin.7", "job-manager")
+
+
+def test_a_virtual_queue_has_the_limits_of_its_parent() -> None:
+    """33.limits.2: a job is refused rightly, by what the parent sets."""
+
+    async def play(stage: Stage) -> None:
+        with pytest.raises(FluxError, match="exceeds policy limit of 3 for queue small"):
+            await stage.submit(1.0, nnodes=4, queue="small")
+
+    assert told(accused(play, parse_config(VIRTUAL))) == []
+
+
+def test_a_restart_that_stops_the_queues_is_no_omission() -> None:
+    """invariant.nobody-stuck: what waits for them is owed nothing."""
+
+    async def play(stage: Stage) -> None:
+        await stage.reload("job-manager")
+        await stage.submit(1.0)
+        await stage.settle()
+
+    stops = "[job-manager]\nstop-queues-on-restart = true\n" + VIRTUAL
+    assert told(accused(play, parse_config(stops))) == []
 
 
 # --- queues that change

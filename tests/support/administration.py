@@ -36,6 +36,7 @@ PAUSES_S: Final = (0.0, 0.0, 0.001, 0.3, 1.0, 5.0, 20.0, 60.0)
 NNODES, CORES = 4, 2
 PROPERTIES: Final = {"fast": Idset.parse("0-1"), "big": Idset.parse("1-3")}
 QUEUES: Final = ("batch", "debug", "night")
+VIRTUAL: Final = "small"
 REQUIRES: Final = ("fast", "big", "^fast")
 CONSTRAINTS: Final[tuple[dict[str, Any], ...]] = (
     {"properties": ["fast"]},
@@ -65,13 +66,19 @@ def draw_tables(draw: random.Random) -> dict[str, Any]:
     if names:
         system = {"queue": draw.choice(names)}
         tables["policy"] = {"jobspec": {"defaults": {"system": system}}}
+    if names and draw.random() < 0.4:
+        virtual = {key: value for key, value in _draw_queue(draw).items() if key != "requires"}
+        tables["queues"][VIRTUAL] = {**virtual, "parent": draw.choice(names)}
+    if draw.random() < 0.1:
+        tables["job-manager"] = {"stop-queues-on-restart": True}
     return tables
 
 
 def _draw_queue(draw: random.Random) -> dict[str, Any]:
     queue: dict[str, Any] = {}
     if draw.random() < 0.5:
-        queue["requires"] = {"properties": [draw.choice(REQUIRES)]}
+        properties = [draw.choice(REQUIRES)]
+        queue["requires"] = draw.choice(({"properties": properties}, properties))
     if draw.random() < 0.3:
         queue["started"] = False
     if draw.random() < 0.3:
@@ -218,7 +225,7 @@ class Administrator:
 
     def _queue(self) -> str:
         """Mostly one that is there."""
-        return self.random.choice(self.queues * 3 + list(QUEUES))
+        return self.random.choice([*self.queues * 3, *QUEUES, VIRTUAL])
 
     # --- queues
 
@@ -241,7 +248,7 @@ class Administrator:
 
     async def _tell_queues(self, topic: str, **what: Any) -> None:
         which: dict[str, Any] = {"all": True} if self.random.random() < 0.4 else {}
-        named = which or {"name": self.random.choice(QUEUES)}
+        named = which or {"name": self.random.choice((*QUEUES, VIRTUAL))}
         kept = {"nocheckpoint": True} if self.random.random() < 0.3 else {}
         await self.stage.call(topic, **what, **named, **kept)
 

@@ -11,6 +11,8 @@ from typing import Any, Final, NamedTuple
 from flux_trio.formats import FormatError, parse_duration
 
 ANONYMOUS: Final = ""
+MANAGER: Final = "job-manager"
+STOPS: Final = "stop-queues-on-restart"
 
 
 class Limits(NamedTuple):
@@ -31,10 +33,15 @@ class Tables:
 
     def __init__(self, tables: Any) -> None:
         self._policy = table(tables, "policy")
+        self.stops_on_restart = table(tables, MANAGER).get(STOPS) is True
+        """A restart of the job manager stops every queue (flux-config-job-manager(5))."""
         self._queues = table(tables, "queues")
         self._limits: dict[str, Limits] = {}
         self.names = tuple(self._queues)
         """The queues that have a name."""
+        found = ((name, table(self._queues, name).get("parent")) for name in self.names)
+        self.parents = {name: parent for name, parent in found if isinstance(parent, str)}
+        """The parent of each virtual queue (flux-config-queues(5))."""
         self.default = str(self.value("", "jobspec", "defaults", "system", "queue") or "")
         """The default queue, or ""."""
         known = (ANONYMOUS, *self.names)
@@ -45,9 +52,12 @@ class Tables:
         return table(self._queues, name).get("started") is False
 
     def value(self, queue: str, *path: str) -> Any:
-        """Return a policy value for a queue: its own, else the general one, else None."""
-        own = _at(table(table(self._queues, queue), "policy"), path)
-        return _at(self._policy, path) if own is None else own
+        """Return a policy value for a queue: its own, its parent's, the general one, or None."""
+        for name in (queue, self.parents.get(queue, queue)):
+            found = _at(table(table(self._queues, name), "policy"), path)
+            if found is not None:
+                return found
+        return _at(self._policy, path)
 
     def is_closed(self, queue: str) -> bool:
         """Whether no user may use a queue."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from flux_trio.judge.checks.jobspecs import system
-from flux_trio.judge.checks.queue_tables import ANONYMOUS, Tables, table
+from flux_trio.judge.checks.queue_tables import ANONYMOUS, MANAGER, STOPS, Tables, table
 from flux_trio.judge.engine.selector import (
     EVENT,
     MODULE,
@@ -74,7 +74,9 @@ def _is_refusal(record: Record) -> bool:
 
 
 def _text(tables: Any) -> str:
-    return encoded({key: table(tables, key) for key in ("policy", "queues")})
+    kept = {key: table(tables, key) for key in ("policy", "queues")}
+    stops = table(tables, MANAGER).get(STOPS)
+    return encoded(kept if stops is None else {**kept, MANAGER: {STOPS: stops}})
 
 
 CONFIGURED: Final = view(
@@ -187,12 +189,19 @@ class Queues(Live, frozen=True, gc=False):
     asked: tuple[Asking, ...] = ()
     is_reloading: bool = False
     """The job manager has yet to answer whether it takes another configuration."""
+    parents: tuple[tuple[str, str], ...] = ()
+    """The parents of virtual queues: a job waits for both to be started."""
 
     def stop_of(self, queue: str) -> int | None:
         """Return the record of the stop, 0 if it is uncertain, None if the queue is not stopped.
 
         Nothing is asked for a job of a queue that is not configured.
         """
+        own = self._stop_of(queue)
+        parent = dict(self.parents).get(queue)
+        return self._stop_of(parent) if own is None and parent is not None else own
+
+    def _stop_of(self, queue: str) -> int | None:
         if self.is_reloading or (self.names is not None and queue not in self.names):
             return 0
         if self.asked and any(queue in each.queues for each in self.asked):
@@ -236,7 +245,12 @@ def _stopped_at_start(seen: Seen) -> list[str]:
     found: Configured | None = seen.at(CONFIGURED)
     texts = (found.text, found.asked) if found is not None else ()
     tables = [_tables(text) for text in texts if text not in ("", NULL)]
-    return [name for each in tables for name in each.names if each.starts_stopped(name)]
+    return [
+        name
+        for each in tables
+        for name in (each.names or (ANONYMOUS,))
+        if each.stops_on_restart or each.starts_stopped(name)
+    ]
 
 
 def _answered(queues: Queues, record: Record) -> Queues:
@@ -289,7 +303,10 @@ def _configured(queues: Queues, record: Record, seen: Seen) -> Queues:
     new = (name for name in names if name not in known and tables.starts_stopped(name))
     stopped = dict.fromkeys(new, record.n) | stopped
     stopped |= dict.fromkeys((name for name in known if name not in names), 0)
-    return queues.but(stopped=tuple(stopped.items()), names=names, t=record.t, n=record.n)
+    parents = tuple(tables.parents.items())
+    return queues.but(
+        stopped=tuple(stopped.items()), names=names, parents=parents, t=record.t, n=record.n
+    )
 
 
 QUEUES: Final = view(
