@@ -23,7 +23,7 @@ TURNS = "turns of cores in a trace, which is a format of our own"
 OTHER_FORMATS = {
     "cores/exec/placement.py": ({"type", "count"}, JOBSPEC),
     "cores/exec/redirects.py": ({"type"}, JOBSPEC),
-    "cores/exec/templates.py": ({"id", "name"}, "tags that a user may put into a command"),
+    "cores/exec/templates.py": ({"name"}, "tags that a user may put into a command"),
     "cores/fingerprint.py": ({"expiration"}, "R (RFC 20), which is a format and no payload"),
     "cores/job_index.py": ({"name"}, JOBSPEC),
     "cores/job_manager/jobs/jobspecs.py": ({"queue"}, JOBSPEC),

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
-import msgspec
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from flux_trio.config import Config
 from flux_trio.cores.state import Part
@@ -58,12 +58,12 @@ class Queue:
         self._step(event)
         if event in (QueueEvent.ENABLE, QueueEvent.DISABLE):
             self.disable_reason = reason
-            kept = {"enable": self.state.is_enabled, "disable_reason": reason}
+            saved = replace(self.saved, enable=self.state.is_enabled, disable_reason=reason)
         else:
             self.stop_reason = reason
-            kept = {"start": self.state.is_started, "stop_reason": reason}
+            saved = replace(self.saved, start=self.state.is_started, stop_reason=reason)
         if keep:
-            self.saved = msgspec.structs.replace(self.saved, **kept)
+            self.saved = saved
 
     def restore(self, saved: SavedQueue) -> None:
         """Take the state from before this start."""
