@@ -26,6 +26,7 @@ from typing import Final, NamedTuple, NoReturn
 import trio
 
 from flux_trio.jobtap.interrupting import is_plugins
+from flux_trio.jobtap.process_settings import plugins_have_run
 from flux_trio.jobtap.tasks import going_on
 from flux_trio.process.console import STDERR
 
@@ -127,7 +128,8 @@ class Ending:
         names = sorted(each.name for each in threads if each.is_alive() and not each.daemon)
         if names and self._step is not None:
             self.leave(self._step.code, f"has ended; left behind: the threads {', '.join(names)}")
-        atexit.register(faulthandler.dump_traceback_later, LEFT_S, exit=True)
+        if plugins_have_run():
+            atexit.register(faulthandler.dump_traceback_later, LEFT_S, exit=True)
 
     def _say(self, step: Step) -> None:
         which = "another" if self._is_told else "a second"

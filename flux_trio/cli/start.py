@@ -15,7 +15,7 @@ import signal
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -123,6 +123,7 @@ class Startup(msgspec.Struct, frozen=True):
     log: LogOptions = msgspec.field(default_factory=LogOptions)
     manager: ServiceManager = msgspec.field(default_factory=ServiceManager)
     started: Callable[[], None] = lambda: None  # called when commands can reach the instance
+    opened: ExitStack = msgspec.field(default_factory=ExitStack)  # closed when the process ends
     ending: Ending = msgspec.field(default_factory=Ending)
 
 
@@ -152,10 +153,8 @@ def run(startup: Startup) -> int:
         _check_descriptors()
         gc.freeze()  # what was imported stays: no collection looks through it while requests wait
         gc.set_threshold(*SERVING)
-        with (
-            sole_instance(startup.statedir),
-            startup.ending.taking(_ending_signals(startup.manager)),
-        ):
+        with startup.ending.taking(_ending_signals(startup.manager)):
+            startup.opened.enter_context(sole_instance(startup.statedir))
             return trio.run(_run, startup)
     except (*EXPECTED, BaseExceptionGroup) as raised:
         error = _as_start_error(raised)

@@ -24,10 +24,19 @@ _SOCKET: Final = "socket:"
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, signal.SIGURG)
 
 
+_ran_in: Final[list[int]] = []  # the process in which settings were made, if one has
+
+
+def plugins_have_run() -> bool:
+    """Return whether code of a plugin that is not builtin has run in this process."""
+    return os.getpid() in _ran_in
+
+
 class ProcessSettings:
     """The settings when this object was made, before the first plugin."""
 
     def __init__(self) -> None:
+        _ran_in[:] = [os.getpid()]
         self._pid = os.getpid()
         self._handlers = _handlers()
         self._files = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -252,3 +253,49 @@ def test_instance_says_that_it_waits_for_jobs_and_a_second_signal_ends_it(tmp_pa
         process.communicate()
         with suppress(ProcessLookupError, FileNotFoundError):
             os.killpg(os.getpgid(int(pid.read_text())), signal.SIGKILL)
+
+
+ENDS = """
+    import signal, sys, time
+    from flux_trio.cli.ending import Ending
+
+    ending = Ending(lambda: print("cleaned up"))
+    with ending.taking([signal.SIGTERM]):
+        ending.step(lambda: "godot", float(sys.argv[1]), 7)
+        while True:
+            time.sleep(1000)
+    """
+
+
+def test_step_that_does_not_end_is_named_and_ends_the_process_at_its_limit() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", dedent(ENDS), "1.1"],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (7, "cleaned up\n")
+    assert done.stderr.splitlines() == [
+        "flux-trio: waits for godot, at most 1.1 s; a second signal ends it at once",
+        "flux-trio: ended after 1.1 s: it waited for godot",
+    ]
+
+
+def test_signal_of_a_step_is_the_first_and_the_next_one_ends_the_process() -> None:
+    command = [sys.executable, "-c", dedent(ENDS), "1000"]
+    with subprocess.Popen(
+        command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        assert process.stdout is not None
+        assert process.stderr.readline().endswith("a second signal ends it at once\n")
+        process.terminate()
+        assert process.stderr.readline().endswith("another signal ends it at once\n")
+        process.terminate()
+        assert process.stderr.readline() == (
+            "flux-trio: ended at once by a second signal; it waited for godot\n"
+        )
+        assert process.stdout.read() == "cleaned up\n"
+        assert process.wait(DEADLINE_S) == 1

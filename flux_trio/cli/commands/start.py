@@ -153,6 +153,7 @@ def start(
                 ),
                 manager=service_manager(os.environ),
                 started=started,
+                opened=opened,
                 ending=Ending(opened.close),
             )
             ctx.exit(run(startup))
