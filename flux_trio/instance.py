@@ -55,6 +55,7 @@ from flux_trio.messages import (
     topics,
 )
 from flux_trio.process.collector import rare_collections
+from flux_trio.process.threads import OWN
 from flux_trio.services import ingest, job_list, job_manager, kvs, resource
 from flux_trio.services.at_once import note_config
 from flux_trio.services.module_process import (
@@ -253,7 +254,7 @@ class Instance:
         def copy_state(path: Path) -> None:
             trio.from_thread.run(self._copy_state, path)
 
-        nbytes = await trio.to_thread.run_sync(take, statedir, Path(directory), mark, copy_state)
+        nbytes = await OWN.run(take, statedir, Path(directory), mark, copy_state)
         self.write_log(Level.INFO, "broker", f"a backup is in {directory}: {nbytes} bytes")
         return {"bytes": nbytes}
 

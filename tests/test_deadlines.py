@@ -11,6 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LIMITED = ("move_on_after", "move_on_at", "fail_after", "fail_at")
+IN_THREAD = ("to_thread.run_sync", "OWN.run", "USERS.run")
 DEADLINES = ("deadline", "relative_deadline")
 
 SHIELDS_THAT_ANOTHER_ENDS: Final = {
@@ -34,7 +35,7 @@ THREADS_THAT_ARE_WAITED_FOR: Final = {
 SOURCES: Final = {
     path: text
     for path in [*(ROOT / "flux_trio").rglob("*.py"), *(ROOT / "plugins").glob("*.py")]
-    if "shield" in (text := path.read_text()) or "to_thread" in text
+    if "shield" in (text := path.read_text()) or "thread" in text
 }
 
 
@@ -86,7 +87,7 @@ def endless_threads(text: str) -> list[tuple[str, int]]:
     return [
         (function, call.lineno)
         for function, call in calls_in(text)
-        if name_of(call).endswith("to_thread.run_sync") and not is_true(call, "abandon_on_cancel")
+        if name_of(call).endswith(IN_THREAD) and not is_true(call, "abandon_on_cancel")
     ]
 
 
@@ -104,6 +105,17 @@ def test_every_shield_has_a_deadline() -> None:
 
 def test_every_wait_for_a_thread_ends_with_a_cancel_or_is_known() -> None:
     assert found_by(endless_threads) == set(THREADS_THAT_ARE_WAITED_FOR)
+
+
+def test_the_instance_waits_for_no_thread_behind_those_of_plugins() -> None:
+    shared = {
+        str(path.relative_to(ROOT))
+        for path, text in SOURCES.items()
+        for _, call in calls_in(text)
+        if name_of(call) == "trio.to_thread.run_sync"
+    }
+    others = {each for each in shared if not each.startswith(("plugins/", "flux_trio/shell/"))}
+    assert others == {"flux_trio/process/threads.py", "flux_trio/jobtap/builtins/perilog.py"}
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,7 @@ from flux_trio.messages import USERID_UNKNOWN, FluxError, topics
 from flux_trio.process.collector import SERVING
 from flux_trio.process.console import STDERR, STDOUT, fill_standard_descriptors
 from flux_trio.process.private import untrusted
+from flux_trio.process.threads import OWN
 from flux_trio.protocols import ACTIVE
 from flux_trio.services.inventory import core_differences, find_inventory
 from flux_trio.services.module_process import system_clock
@@ -136,7 +137,7 @@ def reread(source: ConfigSource) -> Callable[[], Awaitable[Config]] | None:
 
     async def read() -> Config:
         try:
-            return await trio.to_thread.run_sync(source.read, abandon_on_cancel=True)
+            return await OWN.run(source.read, abandon_on_cancel=True)
         except StartError as error:
             raise ConfigRefused(str(error)) from None
 

@@ -24,6 +24,7 @@ import trio
 
 from flux_trio.clock import Durations
 from flux_trio.process.private import untrusted
+from flux_trio.process.threads import OWN
 
 LINE_BYTES_MAX: Final = 1000  # of output; a longer line is split
 PIPE_GRACE_S: Final = 1.0  # for a process outside the session that still holds the pipe open
@@ -98,7 +99,7 @@ async def open_process(
             await reap(started)
             if process.was_signaled:
                 with trio.move_on_after(KILLED_S_MAX, shield=True):
-                    await trio.to_thread.run_sync(_kill_marked, mark, abandon_on_cancel=True)
+                    await OWN.run(_kill_marked, mark, abandon_on_cancel=True)
             nursery.cancel_scope.deadline = trio.current_time() + PIPE_GRACE_S
 
 

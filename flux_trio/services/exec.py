@@ -18,6 +18,7 @@ from flux_trio.editions import CLASSIC, Edition
 from flux_trio.formats import FluidForm
 from flux_trio.messages import topics
 from flux_trio.process.private import PrivateDirectory, private_directory
+from flux_trio.process.threads import OWN
 from flux_trio.services.recorded import make_core
 from flux_trio.services.runner import no_other_actions, run_core
 from flux_trio.services.shell_client import ShellClient
@@ -90,9 +91,7 @@ async def _read_outputs(
         while nbytes < BATCH_BYTES_MAX and reads.statistics().current_buffer_used:
             waiting.append(reads.receive_nowait())
             nbytes += _nbytes(waiting[-1])
-        for read in await trio.to_thread.run_sync(
-            _read_all, directory, waiting, abandon_on_cancel=True
-        ):
+        for read in await OWN.run(_read_all, directory, waiting, abandon_on_cancel=True):
             handle.post(read)
 
 

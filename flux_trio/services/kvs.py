@@ -15,6 +15,7 @@ from flux_trio.broker import Handle
 from flux_trio.cores.kvs.core import KvsCore
 from flux_trio.cores.kvs.ops import MakeBackup
 from flux_trio.messages import Level, topics
+from flux_trio.process.threads import OWN
 from flux_trio.services.at_once import KvsAtOnce
 from flux_trio.services.kvs_backup import Work, back_up_between_rounds, rounds_of, waiting_in
 from flux_trio.services.kvs_tending import SETTLE_AFTER_S, TEND_AFTER_S, Tending, settle, tend
@@ -79,18 +80,16 @@ async def _store_in_order(
                 actions.append(await work.receive())
         actions += waiting_in(work)
         if rounds := rounds_of(actions):
-            done = await trio.to_thread.run_sync(
-                lambda todo: [execute_timed(store, a) for a in todo], rounds
-            )
+            done = await OWN.run(lambda todo: [execute_timed(store, a) for a in todo], rounds)
             for result in done:
                 handle.post(result)
         for action in actions:
             if isinstance(action, MakeBackup):
                 await back_up_between_rounds(handle, store, action, work)
         if trio.current_time() >= settle_at or store.has_much_unsettled:
-            settle_at = await trio.to_thread.run_sync(settle, store) + trio.current_time()
+            settle_at = await OWN.run(settle, store) + trio.current_time()
         if trio.current_time() >= tending.at:
-            tended = await trio.to_thread.run_sync(tend, store, tending)
+            tended = await OWN.run(tend, store, tending)
             tending = tended.then(trio.current_time())
             for found in tended.damaged:
                 handle.post(found)
@@ -100,7 +99,7 @@ async def _close(handle: Handle, store: Store) -> None:
     with trio.move_on_after(CLOSE_S_MAX, shield=True) as scope:
         try:
             if store.waits_for_disk:
-                await trio.to_thread.run_sync(store.close, abandon_on_cancel=True)
+                await OWN.run(store.close, abandon_on_cancel=True)
             else:
                 store.close()
         except StoreError as error:

@@ -9,6 +9,7 @@ import trio
 from flux_trio.broker import Handle
 from flux_trio.cores.kvs.ops import BackedUp, Fetch, MakeBackup, StopBackup, StoreOps
 from flux_trio.messages import Errno
+from flux_trio.process.threads import OWN
 from flux_trio.store.executing import back_up, execute_timed
 from flux_trio.store.stores import Store
 
@@ -39,7 +40,7 @@ async def back_up_between_rounds(
         except _Stopped:
             return BackedUp(Errno.ECANCELED, "the client that has asked for the backup is gone")
 
-    handle.post(await trio.to_thread.run_sync(make))
+    handle.post(await OWN.run(make))
 
 
 def waiting_in(work: trio.MemoryReceiveChannel[Work]) -> list[Work]:

@@ -6,14 +6,13 @@ import grp
 import os
 import pwd
 
-import trio
-
 from flux_trio.cores.job_manager.requests.admissions import User
+from flux_trio.process.threads import USERS
 
 
 async def unix_user(userid: int) -> User:
     """Return the name and groups of a user; in a thread, since the name service may be remote."""
-    return await trio.to_thread.run_sync(_look_up, userid, abandon_on_cancel=True)
+    return await USERS.run(_look_up, userid, abandon_on_cancel=True)
 
 
 def _look_up(userid: int) -> User:

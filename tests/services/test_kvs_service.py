@@ -20,6 +20,7 @@ from flux_trio.store.stores import MemoryStore, Store, StoreError
 from tests.support.serving import World
 
 Main = Callable[..., Awaitable[None]]
+TEST_S_MAX = 300.0  # only what hangs takes so long
 
 
 def over(store_factory: Callable[[], Store]) -> Main:
@@ -70,6 +71,20 @@ async def test_requests_sent_at_once_are_all_answered(main: Main) -> None:
         tags = [client.send("kvs.commit", {"ops": [["append", "log", f"{n},"]]}) for n in range(99)]
         assert (await client.ask("kvs.lookup", {"key": "log"}))["value"].endswith(",97,98,")
         assert [(await client.answer(tag)).errnum for tag in tags] == [0] * 99
+
+
+async def test_commit_is_stored_while_plugins_hold_every_thread_that_they_may_have(
+    main: Main,
+) -> None:
+    shared = trio.to_thread.current_default_thread_limiter()
+    for _ in range(int(shared.total_tokens)):
+        shared.acquire_on_behalf_of_nowait(object())
+    world = World()
+    client = world.client()
+    with trio.fail_after(TEST_S_MAX):
+        async with world.serving("kvs", main):
+            await client.ask("kvs.commit", {"ops": [["put", "a", "1"]]})
+            assert await client.ask("kvs.lookup", {"key": "a"}) == {"value": "1"}
 
 
 class StuckStore(MemoryStore):
