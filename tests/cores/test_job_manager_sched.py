@@ -73,6 +73,18 @@ def test_freed_job_is_not_reported(m: ManagerScript) -> None:
     assert m.hello()[-1:] == ["job-manager.sched-hello -> ENODATA"]
 
 
+def test_answers_to_an_earlier_job_manager_mean_nothing(m: ManagerScript) -> None:
+    """They come before the scheduler has said hello to this one."""
+    m.submit(1, 2)
+    m.alloc(1)
+    m.raise_(1)
+    later = m.restarted()
+    assert later.freed(1) == []
+    assert later.alloc(2) == []
+    (job, _end) = later.hello()
+    assert "'id': 1," in job
+
+
 def test_hello_needs_the_streaming_flag_and_no_payload(alone: ManagerScript) -> None:
     """6.streaming.1"""
     assert alone.ask("job-manager.sched-hello") == [

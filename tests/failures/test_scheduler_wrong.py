@@ -49,7 +49,7 @@ WRONG: dict[str, tuple[str, Callable[[FakeScheduler, int, int], None], str]] = {
         "DENY in state ALLOCATED",
     ),
     "CANCEL that nobody asked for": (
-        "",
+        "27.alloc.11",
         lambda s, p, _r: s.answer(p, AllocType.CANCEL),
         "CANCEL response in state PENDING",
     ),
@@ -74,7 +74,7 @@ WRONG: dict[str, tuple[str, Callable[[FakeScheduler, int, int], None], str]] = {
         "Expected `int`, got `str` - at `$.id`",
     ),
     "no payload": (
-        "",
+        "27.alloc.9",
         lambda s, _p, _r: s.say(ALLOC, None),
         "payload",
     ),
@@ -224,7 +224,7 @@ async def test_what_a_job_held_may_be_granted_again(autojump_clock: MockClock) -
         assert (await s.events(running))[-1] == "clean"
 
 
-@pytest.mark.breaks("27.success.1")
+@pytest.mark.breaks("27.success.1", "27.alloc.9")
 async def test_suspended_scheduler_may_go_on_by_saying_hello_again(
     autojump_clock: MockClock,
 ) -> None:

@@ -299,6 +299,8 @@ class SchedulerSide(Part):
 
     def alloc_response(self, response: Response) -> None:
         """Take an answer to sched.alloc. An answer that violates RFC 27 suspends scheduling."""
+        if self.link == LinkState.DETACHED:
+            return  # what this or an earlier job manager had asked is void
         self.silence.broken()
         try:
             answer = _expect_answer(response, self._ledger.edition.alloc_answer)
@@ -308,6 +310,8 @@ class SchedulerSide(Part):
 
     def free_response(self, response: Response) -> None:
         """Take an answer to sched.free: the scheduler has the resources again."""
+        if self.link == LinkState.DETACHED:
+            return  # what this or an earlier job manager had asked is void
         self.silence.broken()
         try:
             answer = _expect_answer(response, self._ledger.edition.free_answer)
