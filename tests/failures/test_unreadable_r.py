@@ -42,7 +42,7 @@ UNREADABLE: dict[str, tuple[str, dict[str, Any], str]] = {
         """! & ' " ^ ` | ( ), got "a!b\"""",
     ),
     "a time before all times": (
-        "27.background.7",
+        "20.starttime.3 27.background.7",
         {"starttime": -5.0},
         "R.execution.starttime: expected a number of seconds, at least 0, got -5.0",
     ),
