@@ -75,6 +75,8 @@ class Work:
         finally:
             self._tasks.running.discard(self)
             _canceled.discard(self)
+            if self.is_abandoned:
+                trio.to_thread.current_default_thread_limiter().total_tokens -= 1
             self.settled.set()
             self.ended.set()
 
@@ -94,6 +96,8 @@ class Work:
         """Wait for its end no longer."""
         if not self.is_abandoned:
             self.is_abandoned = True
+            # It may hold a thread of those that plugins and Trio share: they get another one.
+            trio.to_thread.current_default_thread_limiter().total_tokens += 1
             self._tasks.say(
                 f"{self.name} goes on {END_S:g} s after it was cancelled, and is abandoned"
             )

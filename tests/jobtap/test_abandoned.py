@@ -260,3 +260,19 @@ async def test_removal_waits_no_second_time_for_what_was_abandoned(mock_clock: M
         await grace_ends(mock_clock)
         await until(lambda: ABANDONED in r.logged)
         assert await r.host.remove("a") == (["a"], [NAME])
+
+
+async def test_threads_that_abandoned_tasks_hold_are_replaced(mock_clock: MockClock) -> None:
+    shared = trio.to_thread.current_default_thread_limiter()
+    shared.total_tokens = 1
+    plugin = InThread()
+    async with hanging(plugin) as r:
+        assert not shared.available_tokens
+        mock_clock.jump(60)
+        await until(lambda: r.answers)
+        await grace_ends(mock_clock)
+        await until(lambda: ABANDONED in r.logged)
+        assert await trio.to_thread.run_sync(lambda: 5) == 5
+        plugin.let_go()
+        await until(lambda: not going_on())
+        assert shared.total_tokens == 1
