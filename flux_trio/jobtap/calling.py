@@ -64,7 +64,7 @@ class Caller:
         self.given = given
         self.jobs: Jobs = NoJobs()
         self.watchdog = Watchdog(blocked_s, self._blocked, put_back=self._say_put_back)
-        self._recursion_limit = getrecursionlimit()
+        self.recursion_limit = getrecursionlimit()
         self.plugins: list[Loaded] = []  # in the order in which they are asked
         self.ends_with_loop = ends_with_loop.get()
         self._now, self._note_all = given.now, given.note_all
@@ -104,9 +104,9 @@ class Caller:
 
     def put_back(self) -> None:
         """Put the recursion limit back, if the plugin that ran just now has changed it."""
-        if getrecursionlimit() != self._recursion_limit:
-            setrecursionlimit(self._recursion_limit)
-            problem = f"changed the recursion limit, which is {self._recursion_limit} again"
+        if getrecursionlimit() != self.recursion_limit:
+            setrecursionlimit(self.recursion_limit)
+            problem = f"changed the recursion limit, which is {self.recursion_limit} again"
             self._blame(self.watchdog.running, problem)
 
     def _say_put_back(self, changed: list[str]) -> None:

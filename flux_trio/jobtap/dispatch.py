@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from itertools import repeat, takewhile
+from sys import getrecursionlimit
 from time import perf_counter
 from typing import Any, Final
 
@@ -306,7 +307,8 @@ class Dispatcher(Caller):
                     if is_interrupt(raised):
                         raise
                     error = raised
-                self.put_back()
+                if getrecursionlimit() != self.recursion_limit:  # inline: every call passes here
+                    self.put_back()
                 if taken and error is None:
                     t_ended = perf_counter()
                     spent = t_ended - t_began
