@@ -80,11 +80,16 @@ class ResourceConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class FakeResourcesConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """`[fake-resources]`: an inventory of equal targets, named by their number."""
+    """`[fake-resources]`: an inventory of equal targets, named by their number.
 
-    nnodes: Positive
-    cores_per_node: Positive = msgspec.field(default=64, name="cores-per-node")
-    gpus_per_node: Annotated[int, msgspec.Meta(ge=0)] = msgspec.field(
+    The bounds keep the inventory small enough for memory and for a message.
+    """
+
+    nnodes: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
+    cores_per_node: Annotated[int, msgspec.Meta(ge=1, le=65_536)] = msgspec.field(
+        default=64, name="cores-per-node"
+    )
+    gpus_per_node: Annotated[int, msgspec.Meta(ge=0, le=65_536)] = msgspec.field(
         default=0, name="gpus-per-node"
     )
     host_prefix: str = msgspec.field(default="fake", name="host-prefix")

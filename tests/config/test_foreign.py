@@ -197,6 +197,8 @@ def test_several_queues_without_a_default_are_taken_with_a_warning() -> None:
         ("[job-manager.housekeeping]\ncomand = []", 'got "comand"; did you mean command?'),
         ("[resource.verify]\ncores = 'strict'", 'got "cores"; did you mean core?'),
         ("resource.verify = 'strict'", "config.resource.verify: expected"),
+        ("fake-resources.host-prefix = 'n'", "fake-resources: expected the key nnodes"),
+        ("fake-resources.nnodes = 1_000_000_000", "nnodes: expected int <= 1000000"),
     ],
 )
 def test_what_flux_does_not_know_either_is_an_error(text: str, says: str) -> None:
