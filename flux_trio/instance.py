@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -52,6 +52,7 @@ from flux_trio.messages import (
     FluxError,
     Level,
     Payload,
+    service_of,
     topics,
 )
 from flux_trio.process.collector import rare_collections
@@ -289,8 +290,9 @@ class ListenError(Exception):
 
 
 SETTLE_S_MAX: Final = 15.0
-"""Seconds that a start waits for the execution service, whose shell host has 10 s. The service is
-not heard while the disk is full; the user needs the instance then, to make room."""
+"""Seconds that a start waits for the execution service, whose shell host has 10 s."""
+ROOM_LOOK_S: Final = 0.2
+"""Seconds between two looks at whether a start waits for room on the disk."""
 
 
 @asynccontextmanager
@@ -380,19 +382,32 @@ async def _wait_until_jobs_run(instance: Instance, owner: int) -> None:
 
     The services answer when they have read the stored state. A service that cannot read it ends
     with an error in the log, and the instance starts without that service. Without the second
-    condition job-exec could take the jobs back from a service that the user's command starts.
+    condition job-exec could take the jobs back from a service that the user's command starts. On a
+    full disk the wait ends, so that the user can make room.
     """
     rolemask = ROLE_LOCAL | ROLE_OWNER
     handle = LocalHandle("ready", instance.router, instance.now, instance.log, owner, rolemask)
+
+    async def end_without_room() -> None:
+        while topics.KVS in instance.router.services:
+            await trio.sleep(ROOM_LOOK_S)
+            stats = await handle.call(topics.stats_of(topics.KVS))
+            if stats["held"]["requests"]:
+                nursery.cancel_scope.cancel()
+
+    async def ask(topic: str) -> None:
+        if service_of(topic) in instance.router.services:
+            await handle.call(topic)
+
     try:
-        for service in (topics.JOB_MANAGER, topics.JOB_INGEST):
-            if service in instance.router.services:
-                await handle.call(topics.stats_of(service))
-        if topics.JOB_EXEC in instance.router.services:
-            with trio.move_on_after(SETTLE_S_MAX):
-                await handle.call(topics.EXEC_SETTLED)
-    except FluxError:
-        pass  # jobs are not accepted, but the instance runs so that the user can find the reason
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(end_without_room)
+            with suppress(FluxError):  # the user can find out the reason in the running instance
+                await ask(topics.stats_of(topics.JOB_MANAGER))
+                await ask(topics.stats_of(topics.JOB_INGEST))
+                with trio.move_on_after(SETTLE_S_MAX):
+                    await ask(topics.EXEC_SETTLED)
+            nursery.cancel_scope.cancel()
     finally:
         handle.close()
 

@@ -63,6 +63,7 @@ from flux_trio.services.inventory import core_differences, find_inventory
 from flux_trio.services.module_process import system_clock
 from flux_trio.store.living import Living, sole_instance
 from flux_trio.store.original import inode_path, is_copy
+from flux_trio.store.room import reserve
 from flux_trio.store.state_directory import STATE_FILE, foreign_file
 from flux_trio.trace import TurnSink
 
@@ -156,6 +157,8 @@ def run(startup: Startup) -> int:
         gc.set_threshold(*SERVING)
         with startup.ending.taking(_ending_signals(startup.manager)):
             startup.opened.enter_context(sole_instance(startup.statedir))
+            if startup.lasting:
+                startup.opened.enter_context(reserve(startup.statedir))
             return trio.run(_run, startup)
     except (*EXPECTED, BaseExceptionGroup) as raised:
         error = _as_start_error(raised)
@@ -299,8 +302,8 @@ def _modules_left(instance: Instance) -> str:
 async def _ending_at(signals: AsyncIterator[int]) -> AsyncIterator[Callable[[], Awaitable[None]]]:
     """Cancel the block at a signal, until the block calls the function that this yields.
 
-    After that call the block reads the signals itself. The start of an instance may take long: if
-    the disk is full, it waits for room.
+    After that call the block reads the signals itself. The start of an instance may take long: it
+    reads the state of all active jobs.
     """
 
     async def on_signal() -> None:

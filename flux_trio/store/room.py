@@ -1,20 +1,66 @@
 """Finds out whether a write failed for lack of room, when SQLite's error code does not tell.
 
 SQLite has a code for a full disk. It reports an exceeded quota (EDQUOT) or file size limit (EFBIG)
-as an I/O error, although these can be corrected in the same way.
+as an I/O error, although these can be corrected in the same way. `reserve` keeps room for a start.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from flux_trio.process.private import open_private
 
 _NO_ROOM: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+RESERVE_FILE: Final = "reserve"
+RESERVE_BYTES: Final = 1 << 20
 _PROBE: Final = bytes(1 << 16)
+
+
+@contextmanager
+def suppress_no_room() -> Iterator[None]:
+    """Go on after an OSError that says that there is no room."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+
+
+@contextmanager
+def reserve(statedir: Path) -> Iterator[None]:
+    """Keep some room on the disk of a state directory for a start while the disk is full.
+
+    Such a start gives the room away: it is enough for what a start has to store, and for a purge.
+    The room is kept again at a start or an end at which there is more of it.
+    """
+    path = statedir / RESERVE_FILE
+    if not _keep(path):
+        path.unlink(missing_ok=True)
+    try:
+        yield
+    finally:
+        _keep(path)
+
+
+def _keep(path: Path) -> bool:
+    """Keep room on the disk by a file; return whether there is as much again."""
+    try:
+        disk = os.statvfs(path.parent)
+        if disk.f_bavail * disk.f_frsize < RESERVE_BYTES:
+            return False
+        descriptor = open_private(path, os.O_WRONLY | os.O_CREAT)
+        try:
+            os.posix_fallocate(descriptor, 0, RESERVE_BYTES)
+        finally:
+            os.close(descriptor)
+    except OSError:  # a quota, a file system that keeps no room, or the directory is gone
+        return False
+    return True
 
 
 def lacks_room(path: Path) -> bool:

@@ -7,7 +7,7 @@ instance listens.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +23,7 @@ from flux_trio.process.private import foreign_below, opener, read_private
 from flux_trio.shell.protocol import SHELL_DIRECTORY
 from flux_trio.store.living import NOTE_FILE
 from flux_trio.store.original import note_inode
+from flux_trio.store.room import RESERVE_FILE, suppress_no_room
 
 STATE_FILE: Final = "state.sqlite"
 TOKENS_FILE: Final = "tokens.json"
@@ -33,7 +34,7 @@ STATEDIR_MODE_ALL: Final = 0o711  # gives access to the socket by name; other fi
 
 _OWN: Final = (
     STATE_FILE, TOKENS_FILE, LOG_FILE, URI_FILE, TOKEN_FILE, STARTING_FILE, SOCKET_FILE,
-    SHELL_DIRECTORY, PLUGINS_DIRECTORY, NOTE_FILE,
+    SHELL_DIRECTORY, PLUGINS_DIRECTORY, NOTE_FILE, RESERVE_FILE,
 )  # fmt: skip
 """The files and directories of an instance. Others of it have such a name, and more after - or ."""
 
@@ -58,8 +59,9 @@ def foreign_file(statedir: Path) -> str:
 def address_files(statedir: Path | None, uri: str, token: str) -> Iterator[None]:
     """Keep files in `statedir` by which commands find the instance, during the block.
 
-    They are removed while the store is still locked, so no other instance can have written them.
-    The note by which a copy of the directory is recognised stays. Raises OSError and StoreError.
+    On a full disk the socket is there alone, so that its user can make room. The files are removed
+    while the store is still locked, so no other instance can have written them. The note by which a
+    copy of the directory is recognised stays. Raises OSError and StoreError.
     """
     if statedir is None or not uri:
         yield
@@ -67,8 +69,10 @@ def address_files(statedir: Path | None, uri: str, token: str) -> Iterator[None]
     note_inode(statedir / STATE_FILE)
     token_file, uri_file = statedir / TOKEN_FILE, statedir / URI_FILE
     try:
-        write_private(token_file, token)
-        write_private(uri_file, uri)
+        for path, text in ((token_file, token), (uri_file, uri)):
+            path.unlink(missing_ok=True)  # an instance that was killed has left it
+            with suppress_no_room():
+                write_private(path, text)
         yield
     finally:
         for path in (uri_file, token_file, statedir / SOCKET_FILE):
@@ -84,18 +88,28 @@ def open_to_guests(statedir: Path, config: Config) -> int:
 
 
 def tokens_in(statedir: Path | None, make_token: Callable[[], str]) -> Tokens:
-    """Return the tokens, which are stored in `statedir` unless it is None. Raises FormatError."""
+    """Return the tokens, which are stored in `statedir` unless it is None. Raises FormatError.
+
+    The owner gets a new token at each start: it need not be stored, so that a start needs no room.
+    """
     if statedir is None:
         return Tokens(make_token, lambda _entries: None)
     path = statedir / TOKENS_FILE
 
-    def save(entries: list[TokenEntry]) -> None:
-        write_private(path, msgspec.json.encode(entries).decode())
+    guests = _of_guests(_stored_tokens(path))
+    stored = guests
 
-    guests = [
-        entry for entry in _stored_tokens(path) if not entry.rolemask & ROLE_OWNER
-    ]  # the owner gets a new token
+    def save(entries: list[TokenEntry]) -> None:
+        nonlocal stored
+        with suppress_no_room() if _of_guests(entries) == stored else nullcontext():
+            write_private(path, msgspec.json.encode(entries).decode())
+        stored = _of_guests(entries)
+
     return Tokens(make_token, save, guests)
+
+
+def _of_guests(entries: list[TokenEntry]) -> list[TokenEntry]:
+    return [entry for entry in entries if not entry.rolemask & ROLE_OWNER]
 
 
 def _stored_tokens(path: Path) -> list[TokenEntry]:

@@ -360,7 +360,7 @@ def test_commands_of_an_instance_that_is_killed_say_so(tmp_path: Path) -> None:
 
 
 async def test_a_signal_ends_what_does_not_come_up_and_is_left_to_what_has() -> None:
-    """On a full disk an instance waits for room before it is ready."""
+    """A start may take long, such as with many jobs to read back."""
     signals, arriving = trio.open_memory_channel[int](1)
     signals.send_nowait(signal.SIGTERM)
     async with start._ending_at(arriving):

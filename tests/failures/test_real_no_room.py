@@ -7,11 +7,12 @@ import select
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
+from flux_trio.store.room import RESERVE_FILE
 from tests.support.instance import (
     DEADLINE_S,
     FLUX_TRIO,
@@ -124,3 +125,60 @@ def test_job_that_ended_on_a_full_disk_is_whole_after_a_restart(
         assert_ended_well(second, jobid)
         until(lambda: not list((tmp_path / "state" / "shell" / "jobs").iterdir()))
         assert second.stop() == 0
+
+
+@contextmanager
+def small_disk(place: Path) -> Iterator[Path]:
+    """A disk of its own, if this user may mount one."""
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", place]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("only root may mount a disk")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", place], check=True)
+
+
+def fill(disk: Path) -> None:
+    """Leave no byte of room."""
+    with (disk / "other").open("ab", buffering=0) as other, suppress(OSError):
+        while True:
+            other.write(bytes(1 << 10))
+
+
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM])
+def test_restart_on_a_full_disk_goes_far_enough_for_a_purge(
+    tmp_path: Path, signum: signal.Signals
+) -> None:
+    """The room that an instance has kept is enough for the start, a purge, and the next job."""
+    with small_disk(tmp_path / "disk") as disk:
+        with instance_in(disk / "state") as first:
+            for _ in range(3):
+                first.ok("run", "sh", "-c", "head -c 200000 /dev/urandom | base64")
+            first.ok("queue", "stop")
+            waits = first.ok("submit", "true").strip()
+            fill(disk)
+            first.stop(signum)
+        fill(disk)
+        with instance_in(disk / "state") as second:
+            purged = second.ok("job", "purge", "--force", "--num-limit=0")
+            assert purged == "purged 3 inactive jobs, 0 remaining\n"
+            second.ok("queue", "start")
+            second.ok("job", "wait-event", "-q", waits, "clean")
+            assert second.ok("run", "echo", "done") == "done\n"
+            assert second.stop() == 0
+
+
+def test_start_without_any_room_is_ready_and_says_why_jobs_wait(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk") as disk:
+        with instance_in(disk / "state") as first:
+            first.ok("submit", "--urgency=hold", "true")
+            first.stop(signal.SIGKILL)
+        (disk / "state" / RESERVE_FILE).unlink()
+        fill(disk)
+        with instance_in(disk / "state") as second:
+            until(lambda: WORDS in second.ok("queue", "status"))
+            (disk / "other").unlink()
+            assert second.ok("run", "echo", "done") == "done\n"
+            assert second.stop() == 0
