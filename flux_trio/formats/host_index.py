@@ -35,10 +35,10 @@ class HostIndex:
 
     def __init__(self, hosts: Mapping[int, str]) -> None:
         """Index the hosts, by rank."""
-        self._named: dict[str, int] = {}  # the ranks of each host, as a bit set
+        self._named: dict[str, tuple[int, ...]] = {}  # the ranks of each host
         numbered: dict[_Series, list[tuple[int, int]]] = {}
         for rank, host in hosts.items():
-            self._named[host] = self._named.get(host, 0) | 1 << rank
+            self._named[host] = (*self._named.get(host, ()), rank)
             for found in _NUMBER.finditer(host):
                 series = host[: found.start()], host[found.end() :], len(found[0])
                 numbered.setdefault(series, []).append((int(found[0]), rank))
@@ -48,7 +48,11 @@ class HostIndex:
         """Return the ranks of the hosts as a bit set; unknown hosts are ignored."""
         ranks = 0
         for part in parts:
-            ranks |= self._named.get(part, 0) if isinstance(part, str) else self._in_range(part)
+            if isinstance(part, str):
+                for rank in self._named.get(part, ()):
+                    ranks |= 1 << rank
+            else:
+                ranks |= self._in_range(part)
         return ranks
 
     def _in_range(self, hosts: HostRange) -> int:
