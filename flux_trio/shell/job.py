@@ -130,14 +130,19 @@ class ShellJob:
 
     @property
     def status(self) -> int:
-        """The greatest wait(2) status (RFC 32, finish)."""
+        """The wait(2) status of the job's shell (readings: finish status)."""
         found = [STATUS_LOST if status is None else status for status in self.statuses.values()]
-        return max(found, default=STATUS_LOST)
+        return max(map(_of_shell, found), default=STATUS_LOST)
 
     @property
     def lost(self) -> list[int]:
         """The tasks whose wait status is unknown, in ascending order."""
         return sorted(taskid for taskid, status in self.statuses.items() if status is None)
+
+
+def _of_shell(status: int) -> int:
+    """Return the status of a shell whose task has this one: a signal N makes it exit with 128+N."""
+    return (128 + os.WTERMSIG(status)) << 8 if os.WIFSIGNALED(status) else status
 
 
 def start_time(pid: int) -> int | None:

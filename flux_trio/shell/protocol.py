@@ -138,7 +138,8 @@ class TaskSize(msgspec.Struct, frozen=True):
 class Done(msgspec.Struct, frozen=True, tag=True):
     """All processes of a job have ended.
 
-    `status` is the greatest wait(2) status of its tasks; `lost` are the tasks that ended while no
+    `status` is the greatest wait(2) status of its tasks, where a task that signal N has killed
+    counts as one that has exited with 128+N; `lost` are the tasks that ended while no
     shell host was there to reap them. `sizes` leaves out tasks without output. `damage` names the
     files of the job that are not as the host has written them, and says what is wrong.
     """

@@ -211,7 +211,7 @@ class ModelHost:
             return
         for taskid in sorted(job.running):
             if signum == SIGKILL or self._draw.random() >= self.habits.ignores:
-                end = partial(self._end, job, taskid, signum)
+                end = partial(self._end, job, taskid, (128 + signum) << 8)
                 self._later(DIES_S * self._draw.random(), end)
 
     def _end(self, job: HostedJob, taskid: int, status: int) -> None:

@@ -76,9 +76,9 @@ def either_way(request: pytest.FixtureRequest) -> None:
 
 @pytest.mark.parametrize(
     ("script", "status"),
-    [("exit 0", 0), ("exit 3", 768), ("kill -TERM $$", 15), ("kill -KILL $$", 9)],
+    [("exit 0", 0), ("exit 3", 3 << 8), ("kill -TERM $$", 143 << 8), ("kill -KILL $$", 137 << 8)],
 )
-async def test_status_is_what_wait_says(directory: Path, script: str, status: int) -> None:
+async def test_status_is_that_of_a_shell(directory: Path, script: str, status: int) -> None:
     """32.start.32, readings: finish status."""
     async with open_shell(directory) as shell:
         done = await shell.run(1, "sh", "-c", script)
@@ -90,6 +90,13 @@ async def test_greatest_status_of_all_tasks_counts(directory: Path) -> None:
     async with open_shell(directory) as shell:
         done = await shell.run(1, "sh", "-c", "exit $((3 - FLUX_TASK_RANK))", ntasks=3)
         assert (done.status, done.ntasks) == (3 << 8, 3)
+
+
+async def test_task_that_is_killed_is_not_hidden_by_an_exit_code(directory: Path) -> None:
+    """readings: finish status. As a wait status, 9 is less than exit code 1."""
+    async with open_shell(directory) as shell:
+        one = "if [ $FLUX_TASK_RANK = 1 ]; then kill -KILL $$; else exit 1; fi"
+        assert (await shell.run(1, "sh", "-c", one, ntasks=3)).status == 137 << 8
 
 
 async def test_limits_are_those_of_the_tasks(directory: Path) -> None:
@@ -169,7 +176,7 @@ async def test_signal_reaches_the_whole_process_group(directory: Path) -> None:
         shell.start(1, "sh", "-c", "sleep 100 & sleep 100; echo never")
         await tasks_in_number(directory, 3)
         shell.send(Signal(1, signal.SIGTERM))
-        assert (await shell.hear(Done)).status == signal.SIGTERM
+        assert (await shell.hear(Done)).status == (128 + signal.SIGTERM) << 8
         await until(lambda: not tasks(directory))  # the kernel takes its time to bury them
 
 
@@ -182,7 +189,7 @@ async def test_group_that_ignores_sigterm_dies_of_sigkill(directory: Path) -> No
         await shell.hear(Started)
         await shell.hear(Started)  # it still runs
         shell.send(Signal(1, signal.SIGKILL))
-        assert (await shell.hear(Done)).status == signal.SIGKILL
+        assert (await shell.hear(Done)).status == (128 + signal.SIGKILL) << 8
 
 
 async def test_what_a_task_leaves_in_its_group_does_not_outlive_the_job(directory: Path) -> None:
@@ -361,7 +368,7 @@ async def test_job_that_runs_cannot_be_acknowledged(directory: Path) -> None:
         await shell.hear(Started)
         shell.forget(1)
         shell.send(Signal(1, 9))
-        assert (await shell.hear(Done)).status == 9
+        assert (await shell.hear(Done)).status == (128 + 9) << 8
 
 
 # Clients come and go

@@ -10,10 +10,17 @@ from flux_trio.shell.records import Accepted, Ended
 
 @pytest.mark.parametrize(
     ("statuses", "greatest"),
-    [([0, 768, 256], 768), ([512, 0, 15], 512), ([0, 0, 9], 9), ([0, None, 0], STATUS_LOST)],
+    [
+        ([0, 768, 256], 768),
+        ([512, 0, 15], 143 << 8),
+        ([0, 256, 9], 137 << 8),
+        ([255 << 8, 9], 255 << 8),
+        ([0, 128 + 11], 139 << 8),  # with a core dump
+        ([0, None, 0], STATUS_LOST),
+    ],
 )
 def test_status_is_the_greatest_of_all_tasks(statuses: list[int | None], greatest: int) -> None:
-    """32.start.32: whichever task has it, and whichever ends first."""
+    """32.start.32, readings: finish status. Whichever task has it, and whichever ends first."""
     job = ShellJob(7)
     job.apply(Accepted(len(statuses)))
     for taskid, status in enumerate(statuses):
