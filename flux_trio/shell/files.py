@@ -20,6 +20,7 @@ from flux_trio.shell.protocol import STREAMS
 
 _OUTPUT_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 _INPUT_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC
+FALLBACK: Final = "/tmp"  # as flux-core (readings: Missing working directory)
 _MODE: Final = 0o666  # less the umask of the job, which is the host's
 
 
@@ -64,6 +65,20 @@ def open_streams(
             descriptors.append(descriptor)
         stdin, stdout, stderr = descriptors
         yield stdin, stdout, stderr
+
+
+def working_directory(wanted: str) -> tuple[str, str]:
+    """Return where the tasks of a job run, and a warning for their user if it is another place."""
+    try:
+        descriptor = os.open(wanted, os.O_DIRECTORY | os.O_PATH | os.O_CLOEXEC)
+        try:
+            os.stat(".", dir_fd=descriptor)  # needs the right to enter it
+        finally:
+            os.close(descriptor)
+    except (OSError, ValueError) as error:  # ValueError: NUL in the name
+        why = error.strerror if isinstance(error, OSError) else error
+        return FALLBACK, f"WARNING: could not change to {wanted}: {why}. Going to {FALLBACK}\n"
+    return wanted, ""
 
 
 def _place(cwd: str, path: str) -> str:

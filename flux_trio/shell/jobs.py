@@ -21,7 +21,7 @@ import msgspec
 import trio
 
 from flux_trio.process.console import STDERR
-from flux_trio.shell.files import open_streams
+from flux_trio.shell.files import open_streams, working_directory
 from flux_trio.shell.input import JobInputs
 from flux_trio.shell.job import (
     STATUS_NOT_EXECUTED,
@@ -293,9 +293,12 @@ class ShellJobs:
         missing = set(job.missing)
         if request.input and not self.inputs.has_room(len(missing)):
             request = msgspec.structs.replace(request, input=False)
+        cwd, warning = working_directory(request.cwd)
+        request = msgspec.structs.replace(request, cwd=cwd)
         for task in request.tasks:
+            says = "" if job.pids else warning  # the first task says it, for all
             try:
-                if task.taskid in missing and not self._launch(job, request, task):
+                if task.taskid in missing and not self._launch(job, request, task, says):
                     break
             except ShortageError as error:
                 if job.pids:
@@ -316,8 +319,11 @@ class ShellJobs:
         # tasks that ended while others waited may have left processes
         return [Started(job.id, job.failure), *self._clear(job)]
 
-    def _launch(self, job: ShellJob, request: Start, task: Task) -> bool:
-        """Launch one task; return False if it failed. Raises ShortageError if it has to wait."""
+    def _launch(self, job: ShellJob, request: Start, task: Task, says: str) -> bool:
+        """Launch one task; return False if it failed. Raises ShortageError if it has to wait.
+
+        `says` is written to its standard error first.
+        """
         argv = task.argv or request.argv
         own = {stream: output_name(job.id, task.taskid, stream) for stream in STREAMS}
         paths = [f"{self._files.path}/{name}" for name in own.values()]
@@ -329,6 +335,8 @@ class ShellJobs:
                 self._on_cores(task.cores),
             ):
                 stdin, stdout, stderr = files
+                if says:
+                    os.write(stderr, says.encode(errors="surrogateescape"))
                 child = subprocess.Popen(
                     argv,
                     stdin=stdin,

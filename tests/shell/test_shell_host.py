@@ -135,12 +135,24 @@ async def test_command_that_cannot_be_run(
         assert await shell.hear(Done) == Done(1, status, 2)
 
 
-async def test_working_directory_that_is_not_there(directory: Path) -> None:
+@pytest.mark.parametrize(
+    ("cwd", "why"),
+    [
+        ("/no/such/place", "No such file or directory"),
+        ("relative", "No such file or directory"),
+        ("/etc/passwd", "Not a directory"),
+        ("nul\0", "embedded null byte"),
+    ],
+)
+async def test_job_whose_directory_is_not_there_runs_in_tmp_and_is_told(
+    directory: Path, cwd: str, why: str
+) -> None:
+    """readings: Missing working directory. Its first task says it."""
     async with open_shell(directory) as shell:
-        shell.start(1, "true", cwd="/no/such/place")
-        started = await shell.hear(Started)
-        assert started.failure == Failure(0, "/no/such/place: No such file or directory")
-        assert (await shell.hear(Done)).status == 126 << 8
+        assert (await shell.run(1, "pwd", cwd=cwd, ntasks=2)).status == 0
+        assert [shell.output(1, taskid) for taskid in (0, 1)] == ["/tmp\n", "/tmp\n"]
+        warning = f"WARNING: could not change to {cwd}: {why}. Going to /tmp\n"
+        assert [shell.output(1, taskid, "stderr") for taskid in (0, 1)] == [warning, ""]
 
 
 async def test_fifo_without_another_end_holds_up_nobody(directory: Path) -> None:
