@@ -24,6 +24,7 @@ from flux_trio.cli.jobids import shown_id
 from flux_trio.cli.output import Labels, show_output, standard_outputs
 from flux_trio.cli.standard_input import StandardInput
 from flux_trio.cli.status_line import StatusLine, is_interactive
+from flux_trio.editions import rfc21
 from flux_trio.formats import Event, parse_event, printable
 from flux_trio.messages import FluxError, topics
 from flux_trio.protocols import JobEvent
@@ -41,6 +42,7 @@ FORWARDED: Final = (
 )
 ENDING: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)  # timeout(1) sends one of them
 NEVER_RAN: Final = 1  # exit code of a job without an exit code
+FAILED: Final = 1  # exit code of a job with a fatal exception and the exit code 0
 NOT_SHOWN: Final = 1  # exit code of a successful job whose output was refused or cut off
 
 
@@ -94,6 +96,7 @@ class _Attachment:
         self._interrupted_at = -SECOND_S
         self._canceled = False
         self._finished = False  # the finish event has come
+        self._failed = False  # a fatal exception has come
         self._shown = True  # False if its output could not be shown to the end
         self.exit_code = NEVER_RAN
 
@@ -125,6 +128,8 @@ class _Attachment:
                 self._input.stop()
         if self.exit_code and self._finished:
             remark(how_it_ended(self.exit_code))
+        if self._failed:  # also if its shells have exited with 0
+            self.exit_code = self.exit_code or FAILED
         if not self._shown:
             self.exit_code = self.exit_code or NOT_SHOWN
 
@@ -142,6 +147,7 @@ class _Attachment:
                 f"severity={context['severity']} {printable(context.get('note', ''))}",
                 err=True,
             )
+        self._failed = self._failed or rfc21.is_fatal(event.name, context)
         if event.name == JobEvent.FINISH:
             self.exit_code = exit_code(context["status"])
             self._finished = True

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from contextlib import suppress
 from typing import Final
 
-from flux_trio.shell.protocol import STREAMS, Failure, TaskSize
+from flux_trio.shell.protocol import STREAMS, Failure, FirstExit, TaskSize
 from flux_trio.shell.records import (
     Accepted,
     Ended,
@@ -60,6 +61,7 @@ class ShellJob:
         "damage",
         "emptied",
         "failure",
+        "first_exit",
         "id",
         "is_adopted",
         "is_clearing",
@@ -84,6 +86,7 @@ class ShellJob:
         self.running: dict[int, Process] = {}
         self.statuses: dict[int, int | None] = {}
         self.failure: Failure | None = None
+        self.first_exit: FirstExit | None = None
         self.written: list[FileSum] | None = None  # set when its last process has ended
         self.damage: list[str] = []  # what is wrong with its files
 
@@ -102,6 +105,7 @@ class ShellJob:
             case Ended(taskid, status):
                 self.running.pop(taskid, None)
                 self.statuses[taskid] = status
+                self.first_exit = self.first_exit or _exit_of(self.id, taskid, status)
             case Written(files):
                 self.written = files
 
@@ -131,8 +135,7 @@ class ShellJob:
     @property
     def status(self) -> int:
         """The wait(2) status of the job's shell (readings: finish status)."""
-        found = [STATUS_LOST if status is None else status for status in self.statuses.values()]
-        return max(map(_of_shell, found), default=STATUS_LOST)
+        return max(map(_of_shell, self.statuses.values()), default=STATUS_LOST)
 
     @property
     def lost(self) -> list[int]:
@@ -140,9 +143,22 @@ class ShellJob:
         return sorted(taskid for taskid, status in self.statuses.items() if status is None)
 
 
-def _of_shell(status: int) -> int:
+def _of_shell(status: int | None) -> int:
     """Return the status of a shell whose task has this one: a signal N makes it exit with 128+N."""
+    if status is None:
+        return STATUS_LOST
     return (128 + os.WTERMSIG(status)) << 8 if os.WIFSIGNALED(status) else status
+
+
+def _exit_of(jobid: int, taskid: int, status: int | None) -> FirstExit:
+    if status is None:
+        how = ""
+    elif os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        how = signal.strsignal(number) or f"signal {number}"
+    else:
+        how = f"Exit {os.waitstatus_to_exitcode(status)}"
+    return FirstExit(jobid, taskid, _of_shell(status), how)
 
 
 def start_time(pid: int) -> int | None:

@@ -160,7 +160,7 @@ class ShellJobs:
             return [Unknown(jobid)]
         started = Started(jobid, job.failure)
         if not job.is_over:
-            return [started]
+            return [started] if job.first_exit is None else [started, job.first_exit]
         if self._has_much_output(job):
             self._clear_later(job)
             return [started]
@@ -201,7 +201,7 @@ class ShellJobs:
                 continue
             assert process.child is not None
             process.child.returncode = status  # else Popen would wait for it again
-            self._note(process.job, Ended(process.taskid, status))
+            notices += self._task_ended(process, status)
             if not process.job.running and not process.job.is_waiting:
                 ended.append(process.job)
         for job in ended:
@@ -212,8 +212,14 @@ class ShellJobs:
         """End a task of an earlier host; its status is unknown, because init has reaped it."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-        self._note(process.job, Ended(process.taskid, None))
-        return [] if process.job.running else self._clear(process.job)
+        notices = self._task_ended(process, None)
+        return notices if process.job.running else self._clear(process.job)
+
+    def _task_ended(self, process: Process, status: int | None) -> list[ShellNotice]:
+        """Record the end of a task; return the notice if it is the first of its job."""
+        job, is_first = process.job, process.job.first_exit is None
+        self._note(job, Ended(process.taskid, status))
+        return [job.first_exit] if is_first and job.first_exit and not job.is_over else []
 
     def take_to_clear(self) -> list[ShellJob]:
         """Return the jobs to clear since the last call; see `kill_leftovers`."""

@@ -127,6 +127,19 @@ class Postponed(msgspec.Struct, frozen=True, tag=True):
     text: str
 
 
+class FirstExit(msgspec.Struct, frozen=True, tag=True):
+    """A task of a job has ended, the first one; others still run.
+
+    `status` is the wait(2) status that its shell would have; `how` tells the end of the task in
+    words, "" if it is not known.
+    """
+
+    id: int
+    taskid: int
+    status: int
+    how: str
+
+
 class TaskSize(msgspec.Struct, frozen=True):
     """How many bytes a task has written."""
 
@@ -174,7 +187,7 @@ class Listing(msgspec.Struct, frozen=True, tag=True):
 
 
 ShellRequest: TypeAlias = Start | Attach | Signal | Feed | Ack | List | Shutdown
-ShellNotice: TypeAlias = Started | Postponed | Done | Fed | Unknown | Listing
+ShellNotice: TypeAlias = Started | Postponed | FirstExit | Done | Fed | Unknown | Listing
 
 REQUESTS: Final = msgspec.json.Decoder[ShellRequest](ShellRequest)
 NOTICES: Final = msgspec.json.Decoder[ShellNotice](ShellNotice)

@@ -15,6 +15,23 @@ def test_signal_comes_before_the_time_limit(instance: RunningInstance) -> None:
     assert (done.returncode, done.stdout) == (3, "warned\n")
 
 
+@pytest.mark.parametrize(
+    ("option", "script", "code", "note"),
+    [
+        ("exit-timeout=0.1s", "exit 3", 3, "exited (Exit 3) and exit-timeout=0.1s has expired"),
+        ("exit-timeout=0.1s", "exit 0", 1, "exited (Exit 0) and exit-timeout=0.1s has expired"),
+        ("exit-on-error", "kill -9 $$", 137, "failed (Killed) and exit-on-error is set"),
+    ],
+)
+def test_first_exit_ends_the_job(
+    instance: RunningInstance, option: str, script: str, code: int, note: str
+) -> None:
+    one = f"if [ $FLUX_TASK_RANK = 0 ]; then {script}; else sleep 1000; fi"
+    done = instance.run("run", "-n2", "-o", option, "sh", "-c", one)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert f"severity=0 sh: task rank 0 on host node0 {note}\n" in done.stderr
+
+
 def test_limits_of_the_command_go_along(instance: RunningInstance) -> None:
     script = ["sh", "-c", "ulimit -n"]
     assert instance.run("run", "--rlimit=nofile=77", *script).stdout == "77\n"

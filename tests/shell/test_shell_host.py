@@ -24,6 +24,7 @@ from flux_trio.shell.protocol import (
     Attach,
     Done,
     Failure,
+    FirstExit,
     List,
     Listing,
     Signal,
@@ -90,6 +91,24 @@ async def test_greatest_status_of_all_tasks_counts(directory: Path) -> None:
     async with open_shell(directory) as shell:
         done = await shell.run(1, "sh", "-c", "exit $((3 - FLUX_TASK_RANK))", ntasks=3)
         assert (done.status, done.ntasks) == (3 << 8, 3)
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "how"),
+    [("exit 3", 3 << 8, "Exit 3"), ("exit 0", 0, "Exit 0"), ("kill -9 $$", 137 << 8, "Killed")],
+)
+async def test_first_task_that_ends_is_told_while_others_run(
+    directory: Path, script: str, status: int, how: str
+) -> None:
+    async with open_shell(directory) as shell:
+        one = f"if [ $FLUX_TASK_RANK = 1 ]; then {script}; else read x; fi"
+        shell.start(1, "sh", "-c", one, ntasks=2, input=True)
+        first = FirstExit(1, 1, status, how)
+        assert await shell.hear(FirstExit) == first
+        shell.send(Attach(1))
+        assert await shell.hear(FirstExit) == first
+        shell.send(Signal(1, 9))
+        assert (await shell.hear(Done)).status == 137 << 8
 
 
 async def test_task_that_is_killed_is_not_hidden_by_an_exit_code(directory: Path) -> None:

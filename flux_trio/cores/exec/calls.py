@@ -110,6 +110,7 @@ class TimerKind(Enum):
 
     END = "a simulated job's end, or a time limit"
     WARN = "a signal that the job asked for, before its time limit"
+    EXIT = "a job whose first task has exited fails, while others run"
     KILL = "SIGKILL for processes that still run after the first signal"
     STUCK = "processes that still run long after SIGKILL"
     RETRY = "starts that the shell host could not do"
@@ -120,7 +121,9 @@ class TimerKind(Enum):
     __hash__ = object.__hash__  # Enum's own is slow, and timers are looked up often
 
 
-JobTimer: TypeAlias = Literal[TimerKind.END, TimerKind.WARN, TimerKind.KILL, TimerKind.STUCK]
+JobTimer: TypeAlias = Literal[
+    TimerKind.END, TimerKind.WARN, TimerKind.EXIT, TimerKind.KILL, TimerKind.STUCK
+]
 """The kinds of timers that each job has for itself."""
 
 

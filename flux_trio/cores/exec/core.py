@@ -83,7 +83,7 @@ from flux_trio.messages import (
     topics,
 )
 from flux_trio.protocols import JobEvent
-from flux_trio.shell.protocol import Done, Fed, Listing, Postponed, Started, Unknown
+from flux_trio.shell.protocol import Done, Fed, FirstExit, Listing, Postponed, Started, Unknown
 
 
 class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
@@ -294,6 +294,8 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
                 self._runs.expire(job)
             case TimerKind.WARN:
                 self._real.warn(job)
+            case TimerKind.EXIT:
+                self._real.fail_of_exit(job)
             case TimerKind.KILL:
                 self._real.kill(job)
             case TimerKind.STUCK:
@@ -400,6 +402,8 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
             case Started(id=jobid):
                 self._real.started(notice)
                 self._job_changed(jobid)
+            case FirstExit():
+                self._real.first_exited(notice)
             case Done(id=jobid):
                 self._real.done(notice)
                 self._job_changed(jobid)

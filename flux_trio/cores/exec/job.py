@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from flux_trio.cores.exec.exits import ExitRules
 from flux_trio.cores.exec.keeping import Keeping
 from flux_trio.cores.exec.simulation import Simulation
 from flux_trio.cores.exec.warning import WarningSignal
@@ -28,7 +29,7 @@ from flux_trio.formats.meanings import JobId, JsonObject, Matchtag, Meaning, Tim
 from flux_trio.messages import Errno, FluxError, Request, check_job_access
 from flux_trio.protocols import Job as StoredJob
 from flux_trio.protocols import JobEvent
-from flux_trio.shell.protocol import Start
+from flux_trio.shell.protocol import FirstExit, Start
 
 SEVERITY_NOTE: Final = 2
 
@@ -67,6 +68,9 @@ class Job(msgspec.Struct, eq=False):
     ntasks: int = 0  # processes, once known
     start: Annotated[Start | None, Meaning.DERIVED] = None  # what the shell host is asked to launch
     warning: WarningSignal | None = None  # the signal that the job wants before its time limit
+    exit_rules: ExitRules = ExitRules()  # what follows when its first task has exited
+    first_exit: FirstExit | None = None  # that task, while others run
+    exit_status: int | None = None  # its status, once the job was failed by these rules
     output_limit: int = 0  # bytes of output that are kept
     sizes: dict[tuple[int, str], int] | None = None  # (taskid, stream) -> bytes, at its end
     keeping: Keeping | None = None  # how far its output is kept while STORING

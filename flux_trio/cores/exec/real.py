@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from flux_trio.cores.exec.calls import RETRY, ExecOutbox, TimerKey, TimerKind
+from flux_trio.cores.exec.exits import exit_note, exit_rules_of
 from flux_trio.cores.exec.job import Job, Jobs, Phase
 from flux_trio.cores.exec.output import limit_of
 from flux_trio.cores.exec.placement import LayoutError, place_tasks
@@ -28,6 +30,7 @@ from flux_trio.shell.protocol import (
     Attach,
     Done,
     Failure,
+    FirstExit,
     Postponed,
     ShellProtocolError,
     Signal,
@@ -95,6 +98,7 @@ class RealJobs(Part):
         assert job.resources is not None
         jobspec = parse_jobspec(msgspec.json.encode(job.jobspec))
         job.warning = warning_of(jobspec)
+        job.exit_rules = exit_rules_of(jobspec)
         job.output_limit = limit_of(jobspec, self._output_limit)
         placements = place_tasks(jobspec, job.resources)
         job.ntasks = len(placements)
@@ -189,7 +193,7 @@ class RealJobs(Part):
             return
         self._clear_timers(job)
         job.phase = Phase.STORING
-        job.status = notice.status
+        job.status = notice.status if job.exit_status is None else job.exit_status
         job.sizes = {
             (size.taskid, stream): nbytes
             for size in notice.sizes
@@ -204,6 +208,27 @@ class RealJobs(Part):
         if notice.damage:
             self._starts.exception(job, f"damaged: {'; '.join(notice.damage)}")
         self._storing.begin(job)
+
+    def first_exited(self, notice: FirstExit) -> None:
+        """Take the news that the first task of a job has ended; a new connection repeats it."""
+        job = self._jobs.running(notice.id)
+        if job is None or job.first_exit is not None or job.killed:
+            return
+        job.first_exit = notice
+        delay = job.exit_rules.delay(notice.status)
+        if delay < math.inf:
+            self._set_timer(TimerKind.EXIT, job, self._outbox.now + delay)
+
+    def fail_of_exit(self, job: Job) -> None:
+        """End a job that still runs, some time after its first task has exited."""
+        if job.first_exit is None or job.stopping:
+            return
+        job.exit_status = job.first_exit.status
+        assert job.start is not None  # it was laid out before it ran
+        host = job.start.tasks[job.first_exit.taskid].env["FLUX_TRIO_HOST"]
+        note = exit_note(job.exit_rules, job.first_exit, job.start.argv[0], host)
+        self._starts.exception(job, note)
+        self.stop(job, SIGTERM)
 
     # Time limit and signals
 
@@ -261,7 +286,13 @@ class RealJobs(Part):
             self._outbox.clear_timer(TimerKey(kind, job.id))
 
 
-_TIMERS_OF_JOB: Final = (TimerKind.END, TimerKind.KILL, TimerKind.STUCK, TimerKind.WARN)
+_TIMERS_OF_JOB: Final = (
+    TimerKind.END,
+    TimerKind.KILL,
+    TimerKind.STUCK,
+    TimerKind.WARN,
+    TimerKind.EXIT,
+)
 
 
 def _failure_note(job: Job, failure: Failure) -> str:
