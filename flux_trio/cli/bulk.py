@@ -20,7 +20,7 @@ from flux_trio.cli.errors import CommandError
 from flux_trio.cli.jobids import shown_id
 from flux_trio.cli.output import Outputs, into, standard_outputs
 from flux_trio.cli.replacing import replaced
-from flux_trio.cli.submit_options import make_jobspec
+from flux_trio.cli.submit_options import make_jobspec, tell_ignored
 from flux_trio.cli.watching import AT_ONCE, Watcher, progress_bar
 from flux_trio.formats import Idset, apply_update
 from flux_trio.messages import FluxError
@@ -119,6 +119,7 @@ def submit_all(jobs: Sequence[Copy], wishes: Wishes) -> int:
     from flux_trio.cli.session import with_client
 
     jobs[0].request()  # an error in every job is reported before the first is sent
+    tell_ignored(jobs[0].submission)
 
     async def run(client: Client) -> int:
         what = "" if wishes.watches else f"Submitting {len(jobs)} jobs:"

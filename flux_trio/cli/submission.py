@@ -28,6 +28,23 @@ from flux_trio.protocols import JobFlag
 
 _NOT_IN_JOBSPEC: Final = {"command", "debug", "exclusive", "log", "log_stderr"}  # or named apart
 
+SHELL_OPTIONS: Final = frozenset(
+    {
+        "cpu-affinity",
+        "env-expand",
+        "exit-on-error",
+        "exit-timeout",
+        "gpu-affinity",
+        "input",
+        "output",
+        "per-resource",
+        "rlimit",
+        "signal",
+        "taskmap",
+    }
+)
+"""The shell options that have an effect here; others stay in the jobspec."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Submission(JobShape):
@@ -146,6 +163,12 @@ class Submission(JobShape):
             key, value = _named("--setattr", parse_attribute, text)
             attributes[key] = value
         return attributes
+
+    def ignored_options(self) -> list[str]:
+        """Return the names of `--setopt` that have no effect here, as typed."""
+        typed = [text.partition("=")[0] for text in self.setopt]
+        names = [name for name in typed if name.partition(".")[0] not in SHELL_OPTIONS]
+        return list(dict.fromkeys(names))
 
     def _shell_options(self) -> dict[str, Any]:
         """Return the shell options that have a command option; None if it was not given."""

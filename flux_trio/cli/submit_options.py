@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from flux_trio.cli.errors import CommandError
+from flux_trio.cli.errors import CommandError, remark
 from flux_trio.cli.params import FileName
 
 if TYPE_CHECKING:
@@ -218,6 +218,12 @@ def read_submission(options: dict[str, Any]) -> Submission:
     env = tuple(_RULES[name] + rules[name].pop(0) for name in order if name in rules)
     names = {field.name for field in fields(Submission)} & set(options)
     return Submission(env=env, **{name: options.pop(name) for name in names})
+
+
+def tell_ignored(submission: Submission) -> None:
+    """Write a line that names the shell options which have no effect here, if there are any."""
+    if names := submission.ignored_options():
+        remark(f"ignored, since they have no effect here: shell options {', '.join(names)}")
 
 
 def read_jobspec_file(submission: Submission, path: str) -> Jobspec:

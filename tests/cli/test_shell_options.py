@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.support.instance import RunningInstance
@@ -30,6 +32,23 @@ def test_first_exit_ends_the_job(
     done = instance.run("run", "-n2", "-o", option, "sh", "-c", one)
     assert (done.returncode, done.stdout) == (code, "")
     assert f"severity=0 sh: task rank 0 on host node0 {note}\n" in done.stderr
+
+
+def test_options_without_an_effect_are_told_and_kept(instance: RunningInstance) -> None:
+    words = ["-o", "mpi=none", "-o", "exit-on-error", "-o", "verbose", "true"]
+    told = "ignored, since they have no effect here: shell options mpi, verbose\n"
+    for verb in ("submit", "run"):
+        done = instance.run(verb, *words)
+        assert (done.returncode, done.stderr) == (0, f"flux-trio {verb}: {told}")
+        stored = json.loads(
+            instance.ok("job", "info", instance.ok("job", "last").strip(), "jobspec")
+        )
+        options = stored["attributes"]["system"]["shell"]["options"]
+        options.pop("rlimit", None)
+        assert options == {"mpi": "none", "exit-on-error": 1, "verbose": 1}
+    bulk = instance.run("bulksubmit", *words[:-1], "{}", ":::", "true", "true")
+    assert bulk.stderr == f"flux-trio bulksubmit: {told}"
+    assert instance.run("run", "-o", "signal=0", "true").stderr == ""
 
 
 def test_limits_of_the_command_go_along(instance: RunningInstance) -> None:

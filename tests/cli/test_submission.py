@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import click.testing
 import pytest
 
+import flux_trio
 from flux_trio.cli import main
-from flux_trio.cli.submission import Submission, parse_attribute
+from flux_trio.cli.submission import SHELL_OPTIONS, Submission, parse_attribute
 
 DEEP = "[" * 5_000 + "]" * 5_000
 JOBSPECS = Path(__file__).parents[1] / "data" / "jobspecs"
@@ -20,6 +22,21 @@ def jobspec(*command: str, **options: Any) -> dict[str, Any]:
     limits = options.pop("limits", {})
     submission = Submission(command=command or ("true",), **options)
     return submission.to_jobspec({"HOME": "/h"}, "/here", 1000.0, limits).to_json()
+
+
+def test_shell_options_without_an_effect_are_named() -> None:
+    setopt = ("mpi=none", "pmi.x=1", "exit-timeout=1s", "output.mode=append", "mpi=2", "verbose")
+    submission = Submission(command=("true",), setopt=setopt)
+    assert submission.ignored_options() == ["mpi", "pmi.x", "verbose"]
+
+
+def test_options_that_the_execution_service_reads_have_an_effect() -> None:
+    """And no other one is said to have."""
+    rooms = Path(flux_trio.__file__).parent / "cores"
+    found = re.compile(r"system\.shell\.options\.([a-z-]+)")
+    sources = [path.read_text() for path in (rooms / "exec").glob("*.py")]
+    used = {name for text in sources for name in found.findall(text)}
+    assert used | {"output"} == SHELL_OPTIONS
 
 
 def system(**options: Any) -> dict[str, Any]:

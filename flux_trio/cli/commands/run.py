@@ -14,6 +14,7 @@ from flux_trio.cli.submit_options import (
     print_jobspec,
     read_submission,
     run_options,
+    tell_ignored,
     with_input,
 )
 
@@ -49,6 +50,7 @@ def run(
     if dry_run:
         print_jobspec(jobspec.to_json())
         return
+    tell_ignored(submission)
     from flux_trio.cli.attach import attach
     from flux_trio.cli.standard_input import input_to_forward
 
