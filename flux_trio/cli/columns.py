@@ -212,8 +212,9 @@ def _column(
     match = _SPEC.fullmatch(spec)
     if match is None:
         raise ValueError(f"Invalid format {spec!r} of field {field}")
-    whole = match["zero"] or match["align"].endswith("=")
-    width = f"{match['zero']}{match['width']}"
+    sign = match["sign"]
+    if match["zero"] or match["align"].endswith("="):  # it is filled after the sign
+        sign = f"{match['align']}{sign}{match['zero']}{match['width']}"
     mark = next((mark for mark in _MARKS if before.endswith(mark)), "")
     return Column(
         before.removesuffix(mark),
@@ -224,12 +225,7 @@ def _column(
         match["align"],
         int(match["width"] or 0),
         int(match["cut"]) if match["cut"] else None,
-        "".join(
-            [
-                f"{match['align']}{match['sign']}{width}" if whole else match["sign"],
-                match["group"] + match["point"] + match["type"],
-            ]
-        ),
+        f"{sign}{match['group']}{match['point']}{match['type']}",
         match["type"],
         bool(match["hyphen"]),
         bool(match["plus"]),

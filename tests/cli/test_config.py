@@ -139,8 +139,11 @@ def test_tools_for_jobs_do_without_the_configuration(instance: RunningInstance, 
 
 @pytest.mark.real
 def test_configuration_may_come_from_anywhere(instance: RunningInstance) -> None:
-    result = instance.run("config", "load", stdin='{"queues": {"a": {}, "b": {}}}')
-    assert "standard input.policy.jobspec.defaults.system.queue: expected one" in result.stderr
+    result = instance.run("config", "load", stdin='{"queues": {"a": {"parent": "b"}}}')
+    assert "standard input.queues.a.parent: expected a queue without a parent" in result.stderr
+    two = instance.run("config", "load", stdin='{"queues": {"a": {}, "b": {}}, "tbon": {}}')
+    assert "standard input: these have no meaning here and are ignored: [tbon] (" in two.stderr
+    assert "standard input: no default queue in policy.jobspec" in two.stderr
     assert instance.run("config", "load", stdin='{"queues": {"a": {}}}').returncode == 0
     assert instance.ok("queue", "status", "a").startswith("a: Job submission is enabled")
     assert "nosuch.toml: No such file" in instance.run("config", "load", "nosuch.toml").stderr
