@@ -21,8 +21,11 @@ demo: $(READY) ## an instance at work: jobs run, fail, are canceled (half a minu
 	$(BIN)/flux-trio demo
 
 # In two processes; `make test ARGS=-n0` is one after the other.
-test: $(READY) ## the tests; ARGS for pytest, such as ARGS=tests/formats
-	$(BIN)/python -m pytest -n2 $(ARGS)
+test: $(READY) ## the tests; ARGS for pytest, such as ARGS=tests/formats (4 min)
+	$(BIN)/python -m pytest -n2 -m "not gate" $(ARGS)
+
+gate: $(READY) ## the tests of tests, and searches that take long (2 min)
+	$(BIN)/python -m pytest -n2 -m gate $(ARGS)
 
 reborn: $(READY) ## the tests with every core put down as JSON and taken up after each turn
 	$(BIN)/python -m pytest -n2 -p tests.support.reborn $(ARGS)

@@ -19,6 +19,22 @@ set_surroundings()
 watch_processes()
 
 
+# Tests of what tests the program: they say nothing about it themselves.
+TESTS_OF_TESTS = (
+    "tests/explore/",
+    "tests/kill/",
+    "tests/mistakes/",
+    "tests/planter/",
+    "tests/proofs/",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid.startswith(TESTS_OF_TESTS):
+            item.add_marker("gate")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-snapshots",

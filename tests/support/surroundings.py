@@ -57,6 +57,9 @@ def set_surroundings() -> None:
     for name in list(os.environ):
         if name not in KEPT and not name.startswith(KEPT_BY_PREFIX):
             del os.environ[name]
+    # exec(3) says that a command may not be run where it could not look for it
+    places = os.environ["PATH"].split(os.pathsep)
+    os.environ["PATH"] = os.pathsep.join(each for each in places if os.access(each, os.X_OK))
     os.environ["LC_ALL"] = LOCALE
     locale.setlocale(locale.LC_CTYPE, LOCALE)
 
