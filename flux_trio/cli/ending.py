@@ -32,6 +32,7 @@ from flux_trio.process.console import STDERR
 
 SAY_S: Final = 1.0  # a step that takes longer is named
 INSTANCE_S: Final = 40.0  # for an instance to end its modules; it gives up after TAKE_DOWN_S
+SPARE_S: Final = 5.0  # from the end of a wait that gives up to the end of the process
 LEFT_S: Final = 5.0  # for what plugins have left behind, when all else has ended
 FORCED: Final = 1  # exit code of a process that was ended before it had ended by itself
 
@@ -57,6 +58,7 @@ class Ending:
         self._step: Step | None = None
         self._changed = threading.Event()
         self._thread: threading.Thread | None = None
+        self._threads: set[threading.Thread] = set()  # those of a time before plugins
         self._is_told = False  # a signal to end has come
         self._token: trio.lowlevel.TrioToken | None = None
         self._early: list[int] = []  # signals that came before Trio ran
@@ -65,12 +67,13 @@ class Ending:
     @contextmanager
     def taking(self, signums: Iterable[int]) -> Iterator[None]:
         """Take these signals in this block, in the main thread."""
-        threads = set(threading.enumerate())
+        self._threads = set(threading.enumerate())
         before = {signum: signal.signal(signum, self._on_signal) for signum in signums}
         try:
             yield
-            self._leave_threads(set(threading.enumerate()) - threads)
         finally:
+            if plugins_have_run():
+                atexit.register(faulthandler.dump_traceback_later, LEFT_S, exit=True)
             self._step = None
             self._changed.set()
             for signum, handler in before.items():
@@ -91,9 +94,14 @@ class Ending:
             self._thread = threading.Thread(target=self._watch, name="ending", daemon=True)
             self._thread.start()
 
+    def left_behind(self) -> list[str]:
+        """Return the names of tasks for which Trio would wait, and of threads for Python."""
+        threads = set(threading.enumerate()) - self._threads
+        return [*going_on(), *sorted(f"thread {each.name}" for each in threads if not each.daemon)]
+
     def all_has_ended(self, code: int) -> None:
         """Leave what plugins have left behind: all else has ended, in order."""
-        if names := going_on():
+        if names := self.left_behind():
             self.leave(code, f"has ended; left behind: {'; '.join(names)}")
         self.step(lambda: "tasks and generators of plugins", LEFT_S, code)
 
@@ -123,14 +131,6 @@ class Ending:
             with suppress(trio.RunFinishedError):
                 self._token.run_sync_soon(self._send.send_nowait, signum)
 
-    def _leave_threads(self, threads: set[threading.Thread]) -> None:
-        """Leave the threads for which Python would wait, and limit what runs at its exit."""
-        names = sorted(each.name for each in threads if each.is_alive() and not each.daemon)
-        if names and self._step is not None:
-            self.leave(self._step.code, f"has ended; left behind: the threads {', '.join(names)}")
-        if plugins_have_run():
-            atexit.register(faulthandler.dump_traceback_later, LEFT_S, exit=True)
-
     def _say(self, step: Step) -> None:
         which = "another" if self._is_told else "a second"
         with suppress(Exception):  # it may interrupt another line
@@ -154,7 +154,11 @@ class Ending:
 
 def _told(step: Step) -> str:
     """Return what a step waits for, and the tasks of plugins that may be the reason."""
-    return "; ".join([step.what(), *going_on()])
+    try:
+        what = step.what()
+    except RuntimeError:  # it reads in this thread what the main thread changes
+        what = "the instance"
+    return "; ".join([what, *going_on()])
 
 
 def _place(frame: FrameType | None) -> str:

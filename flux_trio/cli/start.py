@@ -15,7 +15,7 @@ import signal
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -32,7 +32,8 @@ from flux_trio.cli.enclosing import (
     follow_expiration,
     write_address,
 )
-from flux_trio.cli.ending import FORCED, INSTANCE_S, Ending
+from flux_trio.cli.ending import FORCED, INSTANCE_S, SPARE_S, Ending
+from flux_trio.cli.ending_jobs import cancel_jobs, end_jobs
 from flux_trio.cli.errors import complain, remark, sole_error
 from flux_trio.cli.log_output import LogOptions, open_log_sink
 from flux_trio.cli.monitoring import FINISH_S_MAX, Monitoring, open_monitor
@@ -52,13 +53,11 @@ from flux_trio.instance import (
     open_instance,
 )
 from flux_trio.jobtap import search_path
-from flux_trio.jobtap.tasks import going_on
-from flux_trio.messages import USERID_UNKNOWN, FluxError, topics
+from flux_trio.messages import FluxError
 from flux_trio.process.collector import SERVING
 from flux_trio.process.console import STDERR, STDOUT, fill_standard_descriptors
 from flux_trio.process.private import untrusted
 from flux_trio.process.threads import OWN
-from flux_trio.protocols import ACTIVE
 from flux_trio.services.inventory import core_differences, find_inventory
 from flux_trio.services.module_process import system_clock
 from flux_trio.store.living import Living, sole_instance
@@ -77,8 +76,6 @@ EXPECTED: Final = (
 )  # fmt: skip
 DESCRIPTORS_MIN: Final = 32
 """An idle instance has 18; each client has one more, and so have reads of output and a backup."""
-IDLE_S_MAX: Final = 30.0  # wait for canceled jobs to end: kill-timeout and a little more
-SPARE_S: Final = 5.0  # from the end of a wait that gives up to the end of the process
 RECORDED_S_MAX: Final = FINISH_S_MAX + SPARE_S
 
 
@@ -227,7 +224,7 @@ async def _run(startup: Startup) -> int:
                 code = await _run_instance(startup, turn_sinks, log, monitoring)
                 startup.ending.step(lambda: "the judge and the trace", RECORDED_S_MAX)
     except BaseException as raised:
-        if going_on():  # this function does not return then
+        if startup.ending.left_behind():  # this function does not return then
             complain(str(_as_start_error(raised) or describe(raised)))
         raise
     finally:
@@ -288,7 +285,7 @@ async def _run_instance(
                     "the instance ends; jobs that run go on" if startup.lasting else ""
                 )
                 if not startup.lasting:
-                    await _end_jobs(instance, startup.ending)
+                    await end_jobs(instance, startup.ending)
             startup.ending.step(lambda: _modules_left(instance), INSTANCE_S)
     return code
 
@@ -427,7 +424,7 @@ async def _run_command(
                 if signum != signal.SIGINT:
                     process.send_signal(signum)
                     if cancels:
-                        nursery.start_soon(_cancel_jobs, instance)
+                        nursery.start_soon(cancel_jobs, instance)
 
         async def on_shutdown() -> None:
             await instance.shutdown.wait()
@@ -447,35 +444,3 @@ async def _run_command(
 def _refuse(command: tuple[str, ...], reason: str, code: int) -> int:
     STDERR.write(f"flux-trio start: ERROR: {command[0]}: {reason}")
     return code
-
-
-async def _cancel_jobs(instance: Instance) -> int:
-    """Cancel all jobs; return how many there were. Raises FluxError without a job manager."""
-    asked = {
-        "states": ACTIVE,
-        "userid": USERID_UNKNOWN,  # everybody's
-        "severity": 0,
-        "type": "cancel",
-        "note": "the instance ends",
-    }
-    async with instance.connect("start") as handle:
-        return int((await handle.call(topics.JOB_RAISEALL, asked))["count"])
-
-
-async def _end_jobs(instance: Instance, ending: Ending) -> None:
-    """Cancel all jobs, and wait until they are gone: a temporary instance has no successor.
-
-    The command may have removed modules that jobs need to end, or a scheduler of its own is gone:
-    these modules are loaded again.
-    """
-    limit_s = IDLE_S_MAX + SPARE_S
-    ending.step(lambda: "the job manager, which is to cancel the jobs", limit_s)
-    with suppress(FluxError, ModuleNotStarted), trio.move_on_after(IDLE_S_MAX):
-        njobs = await _cancel_jobs(instance)
-        ending.step(lambda: f"the end of {njobs} jobs, which were canceled", limit_s)
-        if njobs:
-            for name in ("resource", "sched", "job-exec"):
-                if name not in instance.supervisor and name not in instance.router.services:
-                    await instance.supervisor.load(name)
-        async with instance.connect("start") as handle:
-            await handle.call(topics.JOB_DRAIN, {})

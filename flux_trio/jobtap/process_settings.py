@@ -15,14 +15,13 @@ import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from flux_trio.jobtap.interrupting import is_plugins
 
 _FD: Final = Path("/proc/self/fd")
 _SOCKET: Final = "socket:"
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, signal.SIGURG)
-
 
 _ran_in: Final[list[int]] = []  # the process in which settings were made, if one has
 
@@ -38,7 +37,8 @@ class ProcessSettings:
     def __init__(self) -> None:
         _ran_in[:] = [os.getpid()]
         self._pid = os.getpid()
-        self._handlers = _handlers()
+        handlers = {each: signal.getsignal(each) for each in _SIGNALS}
+        self._handlers = {each: found for each, found in handlers.items() if found is not None}
         self._files = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._held = {int(each.name): _link(each.name) for each in _FD.iterdir()}
         self._close, self._closerange = os.close, os.closerange
@@ -51,8 +51,9 @@ class ProcessSettings:
     @property
     def are_changed(self) -> bool:
         """Whether a setting is another; in any thread."""
-        limit = resource.getrlimit(resource.RLIMIT_NOFILE)
-        return limit != self._files or _handlers() != self._handlers
+        if resource.getrlimit(resource.RLIMIT_NOFILE) != self._files:
+            return True
+        return any(signal.getsignal(each) != found for each, found in self._handlers.items())
 
     def put_back(self) -> list[str]:
         """Put the settings back, in the main thread; return what was changed."""
@@ -87,10 +88,6 @@ class ProcessSettings:
         """Return whether a descriptor is of a time before plugins, or a socket."""
         link = _link(fd)
         return bool(link) and (link.startswith(_SOCKET) or self._held.get(fd) == link)
-
-
-def _handlers() -> dict[signal.Signals, Any]:
-    return {each: signal.getsignal(each) for each in _SIGNALS}
 
 
 def _link(fd: int | str) -> str:

@@ -157,7 +157,7 @@ async def end_all(works: Iterable[Work]) -> list[str]:
         for work in works:
             if not work.is_abandoned:
                 await work.ended.wait()
-    going_on = [work for work in works if not work.ended.is_set()]
-    for work in going_on:
+    left = [work for work in works if not work.ended.is_set()]
+    for work in left:
         work.abandon()
-    return [work.name for work in going_on]
+    return [work.name for work in left]

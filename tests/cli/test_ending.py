@@ -149,7 +149,7 @@ def test_plugin_and_its_module_are_removed_without_the_task_that_goes_on(
     ("way", "code", "said"),
     [
         ("generator", 0, "ended after 5 s: it waited for tasks and generators of plugins"),
-        ("own_thread", 0, "has ended; left behind: the threads mine"),
+        ("own_thread", 0, "has ended; left behind: thread mine"),
         ("at_exit", 1, "Timeout (0:00:05)!"),
     ],
 )
