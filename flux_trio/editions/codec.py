@@ -68,12 +68,12 @@ def _writer(shape: type[StructT], without: frozenset[str]) -> Callable[[StructT]
 
 
 def read_r(message: Carrier, value: dict[str, Any] | None) -> ResourceSet:
-    """Return the R of a payload that must have one. Raises FluxError(EPROTO)."""
+    """Return the R of a payload of the current edition. Raises FluxError(EPROTO)."""
     if value is None:
         raise FluxError(
             Errno.EPROTO, f"{message.topic}: payload: Object missing required field `R`"
         )
     try:
-        return ResourceSet.parse(value, "R")
+        return ResourceSet.parse(value, "R", own_widths=True)
     except FormatError as error:
         raise FluxError(Errno.EPROTO, f"{message.topic}: payload: {error}") from None

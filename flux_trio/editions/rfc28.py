@@ -196,7 +196,7 @@ def _read_keyed(message: Carrier) -> Sequence[Change]:
     up = _idset(keyed.up or "", "up")
     shrunk = _idset(keyed.shrink or "", "shrink")
     if keyed.resources is not None:
-        resources = ResourceSet.parse(keyed.resources, "resources")
+        resources = ResourceSet.parse(keyed.resources, "resources", own_widths=True)
         changes.append(Grown(resources, up, resources.ranks - up))
     elif up:
         changes.append(Online(up))

@@ -46,10 +46,11 @@ class HostRange(NamedTuple):
         return f"{prefix}{f'{suffix},{prefix}'.join(ids)}{suffix}".split(",")  # faster than a loop
 
 
-def host_parts(text: object) -> Iterator[str | HostRange]:
+def host_parts(text: object, *, own_widths: bool = False) -> Iterator[str | HostRange]:
     """Yield the hosts of a hostlist as names and ranges; a part costs no more than its text.
 
-    FormatError.
+    The zeros of the first element in brackets apply to all (29.hostlist.8); with `own_widths`, as
+    in flux-core, each element has its own (readings: Hostlist widths). FormatError.
     """
     if not isinstance(text, str):
         raise FormatError(_HOSTLIST, text)
@@ -62,7 +63,7 @@ def host_parts(text: object) -> Iterator[str | HostRange]:
         if len(prefix) + len(suffix or "") > _NAME_CHARS_MAX:
             raise FormatError(f"host names of at most {_NAME_CHARS_MAX} characters", match[0])
         if idlist is not None:
-            yield from _ranges(prefix, idlist, suffix)
+            yield from _ranges(prefix, idlist, suffix, own_widths=own_widths)
         elif prefix:  # an empty expression adds no host
             yield prefix
         position = match.end()
@@ -87,14 +88,14 @@ class Hostlist(Sequence[str]):
         return _checked(names)
 
     @classmethod
-    def parse(cls, text: object) -> Hostlist:
-        """Return the hosts in the order of `text`; raise FormatError."""
+    def parse(cls, text: object, *, own_widths: bool = False) -> Hostlist:
+        """Return the hosts in the order of `text`; `own_widths` and FormatError as `host_parts`."""
         if not isinstance(text, str):
             raise FormatError(_HOSTLIST, text)
         if "[" not in text:
             return cls.of([name for name in text.split(",") if name])
         hosts: list[str] = []
-        for part in host_parts(text):
+        for part in host_parts(text, own_widths=own_widths):
             if isinstance(part, str):
                 hosts.append(part)
             elif part.nhosts > HOSTS_MAX - len(hosts):
@@ -147,14 +148,16 @@ def _checked(hosts: tuple[str, ...]) -> Hostlist:
     return _wrap(hosts)
 
 
-def _ranges(prefix: str, idlist: str, suffix: str) -> Iterator[str | HostRange]:
+def _ranges(
+    prefix: str, idlist: str, suffix: str, *, own_widths: bool
+) -> Iterator[str | HostRange]:
     """Yield the hosts of `prefix[idlist]suffix`."""
     whole = f"{prefix}[{idlist}]{suffix}"
     width = 0
     for element in idlist.split(","):
         first, dash, last = element.partition("-")
         own_width = _width(first, whole)
-        width = width or own_width  # the first element's zeros apply to all (29.hostlist.8)
+        width = own_width if own_widths else width or own_width
         pad = max(width, own_width)
         if dash:
             run = _range(first, last, whole)

@@ -113,8 +113,11 @@ _decode_plain: Final = msgspec.json.Decoder(_PlainR).decode
 _decode_list: Final = msgspec.json.Decoder(list[object]).decode
 
 
-def read(value: object) -> Parts:
-    """Read R from decoded JSON or bytes of JSON; FormatError names the field."""
+def read(value: object, *, own_widths: bool = False) -> Parts:
+    """Read R from decoded JSON or bytes of JSON; FormatError names the field.
+
+    `own_widths` as in `hostlist.host_parts`.
+    """
     top = document(value)
     version = top.get("version", MISSING)
     if type(version) is not int or version != VERSION:
@@ -123,7 +126,7 @@ def read(value: object) -> Parts:
     try:
         groups = _read_groups(get_list(execution, "R_lite"))
         ranks = all_ranks(groups)
-        hostnames = _read_nodelist(get_list(execution, "nodelist"), ranks)
+        hostnames = _read_nodelist(get_list(execution, "nodelist"), ranks, own_widths)
         properties = _read_properties(execution, ranks)
         nslots = get_count(execution, "nslots") if "nslots" in execution else None
         starttime = get_seconds(execution, "starttime") if "starttime" in execution else 0.0
@@ -244,7 +247,11 @@ def _bits(text: str) -> int:
 _bits_cached = lru_cache(maxsize=1024)(_bits)  # most entries repeat another's text
 
 
-def _read_nodelist(entries: list[object], ranks: int) -> tuple[str, ...]:
+def _read_nodelist(
+    entries: list[object],
+    ranks: int,
+    own_widths: bool = False,
+) -> tuple[str, ...]:
     """Return the hosts in order; the list may have fewer or more elements than R_lite."""
     count = ranks.bit_count()
     hosts: list[str] = []
@@ -253,7 +260,9 @@ def _read_nodelist(entries: list[object], ranks: int) -> tuple[str, ...]:
             if type(text) is not str:
                 raise FormatError("a string", text)
             is_short = len(text) <= CACHED_CHARS_MAX and "[" not in text  # a few hosts
-            hosts += _hosts_cached(text) if is_short else Hostlist.parse(text)
+            hosts += (
+                _hosts_cached(text) if is_short else Hostlist.parse(text, own_widths=own_widths)
+            )
         except FormatError as error:
             raise error.at(f"nodelist[{index}]") from None
         if len(hosts) > count:

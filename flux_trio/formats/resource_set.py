@@ -54,12 +54,15 @@ class ResourceSet:
             raise FormatError(expected, self.expiration, "execution.expiration")
 
     @classmethod
-    def parse(cls, value: object, where: str = "") -> ResourceSet:
-        """Parse R from decoded JSON or bytes of JSON; FormatError has the field's path."""
+    def parse(cls, value: object, where: str = "", *, own_widths: bool = False) -> ResourceSet:
+        """Parse R from decoded JSON or bytes of JSON; FormatError has the field's path.
+
+        With `own_widths` hostlists are read as flux-core does (readings: Hostlist widths).
+        """
         try:
-            if isinstance(value, bytes):
+            if isinstance(value, bytes) and not own_widths:
                 return cls(*resource_json.read_text(value))
-            return cls(*resource_json.read(value))
+            return cls(*resource_json.read(value, own_widths=own_widths))
         except FormatError as error:
             raise error.at(where) from None
 

@@ -66,6 +66,18 @@ def test_held_job_may_have_ranks_that_are_freed_already() -> None:
     assert CLASSIC.held_job.read(read(payload)).free is None
 
 
+def test_hosts_of_r_have_their_own_widths() -> None:
+    """readings: Hostlist widths."""
+    r = PLAIN | {"execution": PLAIN["execution"] | {"nodelist": ["n[01-02,3]"]}}
+    payload = {"id": 1, "type": 0, "R": r}
+    got = CURRENT.alloc_answer.read(read(payload)).R
+    assert got is not None
+    assert got.hostnames == ("n01", "n02", "n3")
+    assert ResourceSet.parse(r).hostnames == ("n01", "n02", "n03")
+    (grown,) = CURRENT.changes.read(read({"resources": r, "up": ""}))
+    assert grown.resources.hostnames == ("n01", "n02", "n3")
+
+
 def test_success_has_the_resources() -> None:
     success = rfc27.AllocAnswer(1, rfc27.AllocType.SUCCESS, R=R)
     payload = CURRENT.alloc_answer.write(success)

@@ -125,6 +125,27 @@ def test_id_lists_keep_order_repeats_and_padding(text: str, expanded: str) -> No
 
 
 @pytest.mark.parametrize(
+    ("text", "expanded"),
+    [
+        ("n[001-003,5]", "n001,n002,n003,n5"),
+        ("n[005,4,11-13]", "n005,n4,n11,n12,n13"),
+        ("n[1,02]", "n1,n02"),
+        ("n[098-102]", "n098,n099,n100,n101,n102"),
+    ],
+)
+def test_each_element_may_have_its_own_padding(text: str, expanded: str) -> None:
+    """readings: Hostlist widths. As flux-core has it."""
+    assert ",".join(Hostlist.parse(text, own_widths=True)) == expanded
+
+
+@given(st.lists(st.from_regex(r"n[0-9]{1,4}", fullmatch=True), max_size=30))
+def test_what_is_written_reads_the_same_with_either_padding(hosts: list[str]) -> None:
+    """readings: Hostlist widths."""
+    text = str(Hostlist.of(hosts))
+    assert list(Hostlist.parse(text)) == list(Hostlist.parse(text, own_widths=True)) == hosts
+
+
+@pytest.mark.parametrize(
     "idlist", ["", "1,", ",1", "1-", "-1", "3-1", "1--2", "1-2-3", "a", "1 ", "1-02", "9" * 19]
 )
 def test_broken_id_lists_are_refused(idlist: str) -> None:
