@@ -60,14 +60,14 @@ clause-proofs: $(READY) ## each clause broken: does its test fail? CLAUSE=27.all
 	$(BIN)/python -m tests.proofs $(and $(CLAUSE),--clause $(CLAUSE))
 
 mutants: $(READY) ## planted mistakes: does fuzz find them? MISTAKE=ID, SEEDS=N (20 min)
-	$(BIN)/python -m tests.mistakes $(FAMILY) $(and $(MISTAKE),--only $(MISTAKE)) \
+	$(BIN)/python -m tests.mistakes $(and $(MISTAKE),--only $(MISTAKE)) \
 		$(and $(SEEDS),--seeds $(SEEDS)); found=$$?; $(MAKE) mutants-explored && exit $$found
 
 mutants-needs: $(READY) ## mistakes that are said to need a fault, without faults (half an hour)
 	$(BIN)/python -m tests.mistakes needs $(and $(MISTAKE),--only $(MISTAKE))
 
 mutants-explored: $(READY) ## mistakes that fuzz does not find: does explore? (half a minute each)
-	$(BIN)/python -m tests.mistakes.exploring $(FAMILY) $(and $(MISTAKE),--only $(MISTAKE))
+	$(BIN)/python -m tests.mistakes.exploring $(and $(MISTAKE),--only $(MISTAKE))
 
 explore: $(READY) ## every interleaving of four small worlds; WORLD=NAME for one (7 min)
 	$(BIN)/python -m tests.explore $(WORLD)

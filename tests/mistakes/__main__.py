@@ -1,8 +1,7 @@
 """`python -m tests.mistakes`: does `flux-trio fuzz` find each planted mistake?
 
-Each mutant is planted in a process that plays seeds and stops at the first broken property. A seed
-whose world does not reach what a mutant changes is not played with it. Findings are kept in
-.mutants/: a run that was stopped goes on where it was.
+Each mistake is planted in a process that plays seeds and stops at the first broken property.
+Findings are kept in .mutants/: a run that was stopped goes on where it was.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from tests.mistakes.families import NEEDS, TRIED, code_now, found_by_fuzz, program_commit
+from tests.mistakes.families import MISTAKES, NEEDS, TRIED, code_now, found_by_fuzz, program_commit
 from tests.mistakes.forking import Forks
 from tests.mistakes.page import PAGE, page
-from tests.mistakes.reaching import Survey, survey
+from tests.mistakes.surveying import Survey, survey
 from tests.mistakes.trying import Target, Trial
-from tests.mistakes.worlds import PLAIN, Worlds
+from tests.mistakes.worlds import Worlds
 from tests.planter.findings import KEPT
 
-SEEDS: Final = {"mistakes": 1000, "actions": 200, "rows": 200, NEEDS: 300}
-"""By family: at most so many seeds for each mutant, so that a run takes two hours at most."""
+SEEDS: Final = {MISTAKES: 1000, NEEDS: 300}
+"""At most so many seeds for each mistake."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -41,12 +40,8 @@ def main(arguments: list[str] | None = None) -> int:
         known = _surveys(chosen, seeds, say, asked.processes)
         findings = found_by_fuzz(asked.family)
         unsound = {worlds: each.unsound for worlds, each in known.items()}
-        reached = known[PLAIN].reached if PLAIN in known else {}
         with closing(Forks()) as forks:
-            trial = Trial(
-                findings, say, seeds, asked.processes, unsound, forks=forks, reached=reached
-            )
-            trial.run(chosen)
+            Trial(findings, say, seeds, asked.processes, unsound, forks=forks).run(chosen)
         print(f"this run: {(time.monotonic() - begin) / 60:.1f} min")
     found = {family: found_by_fuzz(family) for family in TRIED}
     targets = {family: [each.name for each in all_()] for family, all_ in TRIED.items()}
@@ -83,7 +78,7 @@ def _kept(worlds: Worlds) -> Path:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m tests.mistakes", description=__doc__)
     add = parser.add_argument
-    add("family", nargs="?", default="mistakes", choices=TRIED)
+    add("family", nargs="?", default=MISTAKES, choices=TRIED)
     add("--only", nargs="+", default=[], metavar="MUTANT", help="these alone")
     add("--seeds", type=int, help=f"at most so many for each mutant, else {SEEDS}")
     add("--processes", type=int, default=2)

@@ -1,9 +1,9 @@
 """`python -m tests.mistakes.exploring`: does a search find the mistakes that fuzz leaves alive?
 
 Each mutant is planted in a process that explores small worlds until a property is broken. Findings
-are kept in .mutants/: a run that was stopped goes on where it was. A mutant that fuzz has found in
-the program as it is, or that no world of fuzz reaches, is left out; so is a mistake in the shells
-or in a plugin for sites, which small worlds do not have.
+are kept in .mutants/: a run that was stopped goes on where it was. A mistake that fuzz has found in
+the program as it is, is left out; so is one in the shells or in a plugin for sites, which small
+worlds do not have.
 """
 
 from __future__ import annotations
@@ -12,16 +12,15 @@ import argparse
 import hashlib
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from tests.mistakes import small_worlds
-from tests.mistakes.families import FAMILIES, code_now, found_by_fuzz
-from tests.mistakes.page import TITLES
+from tests.mistakes.families import MISTAKES, code_now, found_by_fuzz, mistake_targets
 from tests.mistakes.small_worlds import ROUNDS, SMALL_WORLDS, STATES_MAX
-from tests.mistakes.trying import NOT_REACHED, Target, Trial
+from tests.mistakes.trying import Target, Trial
 from tests.mistakes.worlds import PLAIN
 from tests.planter.findings import KEPT, ROOT, Finding, Findings
 
@@ -43,24 +42,24 @@ def main(arguments: list[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
     say = partial(print, flush=True)
     if not asked.report:
-        _explore(asked.family, asked.only, asked.processes, say)
-    text, summary = page({family: found_by_search(family) for family in FAMILIES})
+        _explore(asked.only, asked.processes, say)
+    text, summary = page(found_by_search())
     if not asked.only:
         PAGE.write_text(text, encoding="utf-8")
     say(summary)
     return 0
 
 
-def _explore(family: str, only: list[str], processes: int, say: Callable[[str], None]) -> None:
+def _explore(only: list[str], processes: int, say: Callable[[str], None]) -> None:
     begin = time.monotonic()
-    fuzz = found_by_fuzz(family)
-    chosen = [each for each in FAMILIES[family]() if not only or each.name in only]
+    fuzz = found_by_fuzz(MISTAKES)
+    chosen = [each for each in mistake_targets() if not only or each.name in only]
     there = [each for each in chosen if each.worlds == PLAIN]
     alive = [each for each in there if is_alive(fuzz.latest(each.name))]
-    say(f"{len(alive)} of {len(chosen)} mutants are reached by fuzz at depth cores and not found")
+    say(f"{len(alive)} of {len(chosen)} mistakes are not found by fuzz at depth cores")
     if not alive:
         return
-    findings = found_by_search(family)
+    findings = found_by_search()
     trial = Trial(
         findings,
         say,
@@ -79,28 +78,23 @@ def _explore(family: str, only: list[str], processes: int, say: Callable[[str], 
 
 
 def is_alive(found: Finding | None) -> bool:
-    """Whether a search may find a mutant: not if the worlds of fuzz do not even reach it."""
-    return found is None or not (found.by or found.why == NOT_REACHED)
+    """Whether fuzz has left a mistake alive."""
+    return found is None or not found.by
 
 
-def found_by_search(family: str) -> Findings:
-    """Return what searches have found of a family; that they found nothing holds for one scope."""
+def found_by_search() -> Findings:
+    """Return what searches have found; that they found nothing holds for one scope."""
     scope = hashlib.sha256(Path(small_worlds.__file__).read_bytes()).hexdigest()[:16]
-    return Findings(KEPT / "explore" / f"{family}.jsonl", code_now(), scope)
+    return Findings(KEPT / "explore" / f"{MISTAKES}.jsonl", code_now(), scope)
 
 
-def page(found: Mapping[str, Findings]) -> tuple[str, str]:
+def page(findings: Findings) -> tuple[str, str]:
     """Return the page, and its figures as text."""
-    sections, summary = [_HEAD], []
-    for family, findings in found.items():
-        names = [each.name for each in FAMILIES[family]()]
-        tried = [each for name in names if (each := findings.of(name)) is not None]
-        if tried:
-            figures = f"{sum(bool(each.by) for each in tried)} of {len(tried)} found."
-            summary.append(f"{TITLES[family]}, explored: {figures}")
-            sections.append(f"## {TITLES[family]}\n\n{figures}\n")
-            sections += ["\n".join(lines) + "\n" for lines in _lists(tried) if lines[1:]]
-    return "\n".join(sections), "\n".join(summary)
+    names = [each.name for each in mistake_targets()]
+    tried = [each for name in names if (each := findings.of(name)) is not None]
+    figures = f"{sum(bool(each.by) for each in tried)} of {len(tried)} found."
+    lists = ["\n".join(lines) + "\n" for lines in _lists(tried) if lines[1:]]
+    return "\n".join([_HEAD, f"{figures}\n", *lists]), f"mistakes, explored: {figures}"
 
 
 def _lists(tried: list[Finding]) -> Iterator[list[str]]:
@@ -118,7 +112,6 @@ def _way(found: Finding) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m tests.mistakes.exploring", description=__doc__)
     add = parser.add_argument
-    add("family", nargs="?", default="mistakes", choices=FAMILIES)
     add("--only", nargs="+", default=[], metavar="MUTANT", help="these alone")
     add("--processes", type=int, default=2)
     add("--report", action="store_true", help="run nothing, write what was found")

@@ -1,4 +1,4 @@
-"""The families of mutants, and what was found of them."""
+"""What is tried: the mistakes, and those that need a fault without one; and what was found."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Final
 
 import msgspec
 
-from tests.mistakes import actions
 from tests.mistakes.entries import Mistake, mistakes
 from tests.mistakes.trying import Target
 from tests.mistakes.worlds import PLAIN, Worlds, is_plugin
@@ -21,7 +20,8 @@ OTHER_SEEDS: Final = 400
 """At most so many seeds of worlds that are no plain ones at depth cores: they take longer."""
 
 
-def _mistakes() -> Iterator[Target]:
+def mistake_targets() -> Iterator[Target]:
+    """Yield every mistake with the worlds in which its code runs."""
     for each in mistakes():
         worlds = worlds_of(each)
         seeds_max = None if worlds == PLAIN else OTHER_SEEDS
@@ -41,22 +41,14 @@ def _needs() -> Iterator[Target]:
             yield Target(each.id, each.edited, worlds=replace(worlds_of(each), has_faults=False))
 
 
-def _rows() -> Iterator[Target]:
-    from tests.planter.mutants import mutants_of
-
-    for name, mutant in mutants_of("tables").items():
-        yield Target(name, dict, name, mutant.place)
-
-
-FAMILIES: Final[dict[str, Callable[[], Iterator[Target]]]] = {
-    "mistakes": _mistakes,
-    "actions": actions.targets,
-    "rows": _rows,
-}
 PROGRAM: Final = ("flux_trio", "plugins")
+MISTAKES: Final = "mistakes"
 NEEDS: Final = "needs"
-TRIED: Final = FAMILIES | {NEEDS: _needs}
-"""Also the mistakes that need a fault, in worlds without faults: there none may be found."""
+"""The mistakes that need a fault, in worlds without faults: there none may be found."""
+TRIED: Final[dict[str, Callable[[], Iterator[Target]]]] = {
+    MISTAKES: mistake_targets,
+    NEEDS: _needs,
+}
 
 
 def found_by_fuzz(family: str) -> Findings:

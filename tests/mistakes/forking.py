@@ -31,13 +31,12 @@ from tests.mistakes.worker import (
     MEMORY_BYTES,
     Answer,
     Task,
-    plant_row,
     play_seeds,
     stop_worlds_that_hang,
 )
 from tests.planter.findings import ROOT
 
-PROGRAM: Final = ("tests.mistakes.site", "tests.planter.tables")
+PROGRAM: Final = ("tests.mistakes.site",)
 Functions: TypeAlias = dict[tuple[str, str, int], list[FunctionType]]
 """By file, name and line of their code."""
 COMMAND: Final = [sys.executable, "-m", "tests.mistakes.forking"]
@@ -147,7 +146,6 @@ def _played(task: Task, functions: Functions) -> Answer | None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     try:
         plant_code(task.program, functions)
-        plant_row(task.row)
         stop_worlds_that_hang()
         seed, broken, problem = play_seeds(task)
     except Unplantable:

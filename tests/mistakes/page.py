@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Final
 
 from tests.mistakes.entries import Mistake, mistakes
-from tests.mistakes.families import NEEDS, worlds_of
+from tests.mistakes.families import MISTAKES, NEEDS, worlds_of
 from tests.mistakes.survivors import WOULD_FIND
-from tests.mistakes.trying import NOT_REACHED
 from tests.planter.findings import ROOT, Finding, Findings
 
 PAGE: Final = ROOT / "docs" / "how-we-know" / "mistakes-found.md"
@@ -24,13 +22,9 @@ _HEAD: Final = """\
 until one breaks a property ([Planted mistakes](mistakes.md)). Seeds are counted from the first one
 to the one that broke the property; seconds are processor time.
 """
-_GROUP: Final = re.compile("[: ]")
-"""What ends the file in the name of an action, and the table in that of a row."""
 TITLES: Final = {
-    "mistakes": "Mistakes made by hand",
+    MISTAKES: "Mistakes made by hand",
     NEEDS: "Mistakes that need a fault, in worlds without faults",
-    "actions": "Actions of cores, dropped or doubled",
-    "rows": "Rows of the state tables, changed",
 }
 
 
@@ -55,14 +49,13 @@ def page(
             continue
         title = f"## {TITLES[family]}\n\n"
         sections.append(f"{title}{_program(commit)}{figures}\n" if known else f"{title}{figures}\n")
-        if family == "mistakes":
-            sections.append(_table(known))
+        if family == MISTAKES:
+            sections += [_table(known), _properties(known), *_alive(known)]
             counted = [each for each in mistakes() if not each.same]
             nfound = sum(bool(known[each.id].by) for each in counted if each.id in known)
             is_well = nfound >= FOUND_MIN * len(counted)
-        sections.append(_properties(known))
-        if family != NEEDS:  # there nothing is to be found
-            sections += _alive(known)
+        else:  # there nothing is to be found
+            sections.append(_properties(known))
     return "\n".join(each for each in sections if each), "\n".join(summary), is_well
 
 
@@ -82,10 +75,7 @@ def _figures(names: Sequence[str], known: Mapping[str, Finding]) -> str:
         return f"{len(names)} mutants, not run."
     killed = [each for each in known.values() if each.by]
     alive = [each for each in known.values() if not each.by]
-    unreached = [each for each in alive if each.why == NOT_REACHED]
     text = f"{len(killed)} of {len(names)} found"
-    if unreached:
-        text += f", {len(killed)} of the {len(known) - len(unreached)} that a world reaches"
     if len(known) < len(names):
         text += f", {len(names) - len(known)} not run"
     if alive:
@@ -135,17 +125,10 @@ def _properties(known: Mapping[str, Finding]) -> str:
 
 
 def _alive(known: Mapping[str, Finding]) -> Iterator[str]:
-    """Yield the list of those that were not found, and how many no world reaches."""
-    alive = [each for each in known.values() if not each.by]
-    lines = [_alive_line(each) for each in alive if each.why != NOT_REACHED]
+    """Yield the list of those that were not found, if there are any."""
+    lines = [_alive_line(each) for each in known.values() if not each.by]
     if lines:
         yield "Not found:\n\n" + "\n".join(lines) + "\n"
-    unreached = [each for each in alive if each.why == NOT_REACHED]
-    if unreached:
-        counted = Counter(_GROUP.split(each.mutant)[0] for each in unreached)
-        groups = ", ".join(f"`{group}` ({count})" for group, count in counted.most_common())
-        seeds = min(each.ran for each in unreached)
-        yield f"The worlds of the first {seeds} seeds do not reach: {groups}.\n"
 
 
 def _alive_line(found: Finding) -> str:

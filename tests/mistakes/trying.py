@@ -23,20 +23,14 @@ from tests.planter.findings import Finding, Findings
 ROUNDS: Final = (20, 60, 200, 400, 1000)
 """Seeds that have been played at the end of each round, with `seeds_max` at most."""
 
-NOT_REACHED: Final = "not reached"
-"""Why a mutant is alive whose place is in none of the worlds."""
-
 
 @dataclass(frozen=True)
 class Target:
-    """One mutant: a mistake, an action of a core dropped or doubled, or a row of a table."""
+    """One mistake, and where it is looked for."""
 
     name: str
     plants: Callable[[], dict[str, str]]
     """Returns the changed files."""
-    row: str = ""
-    place: str = ""
-    """A world that does not reach it is as without the mutant; "" if that is not known."""
     worlds: Worlds = PLAIN
     seeds_max: int | None = None
     """At most so many seeds, if that is fewer than a `Trial` plays."""
@@ -59,8 +53,6 @@ class Trial:
     rounds: Sequence[int] = ROUNDS
     forks: Forks | None = None
     """Play what they can plant, instead of a process of `worker` for each mutant."""
-    reached: Mapping[str, Collection[int]] = field(default_factory=dict)
-    """By place, the seeds whose worlds reach it: a mutant of a place is played with these only."""
 
     def run(self, targets: Sequence[Target]) -> None:
         """Play the rounds; what is found is kept after each mutant."""
@@ -86,9 +78,7 @@ class Trial:
                 for done, future in enumerate(as_completed(futures), start=1):
                     found = future.result()
                     self.findings.add(found)
-                    said = (
-                        f"{found.by} at {self.name(found.ran - 1)}" if found.by else _alive(found)
-                    )
+                    said = f"{found.by} at {self.name(found.ran - 1)}" if found.by else "alive"
                     place = f"{done}/{len(targets)} to {self.name(most - 1)}"
                     self.say(f"{place} {found.mutant}: {said} ({found.seconds:.1f} s)")
             except BaseException:
@@ -98,25 +88,13 @@ class Trial:
     def _try(self, target: Target, most: int) -> Finding:
         before = self.findings.of(target.name)
         first, seconds = (0, 0.0) if before is None else (before.ran, before.seconds)
-        worlds = self._worlds(target, most)
-        if not any(first <= each for each in worlds):
-            return Finding(target.name, "", "" if worlds else NOT_REACHED, most, seconds)
-        without = tuple({*range(first, most)}.difference(worlds))
-        task = Task(first, most, target.plants(), target.row, without, target.worlds)
+        without = tuple(self.unsound.get(target.worlds, ()))
+        task = Task(first, most, target.plants(), without, target.worlds)
         answer = self.forks.play(task) if self.forks else None
         answer = answer or play(task, self.worker)
         return Finding(
             target.name, answer.broken, answer.problem, answer.seed + 1, seconds + answer.seconds
         )
-
-    def _worlds(self, target: Target, most: int) -> set[int]:
-        """Return the seeds below `most` that may show the mutant."""
-        worlds = set(range(most)).difference(self.unsound.get(target.worlds, ()))
-        return worlds.intersection(self.reached.get(target.place, ())) if target.place else worlds
-
-
-def _alive(found: Finding) -> str:
-    return found.why or "alive"
 
 
 def play(task: Task, worker: str = Trial.worker) -> Answer:

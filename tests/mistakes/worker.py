@@ -34,14 +34,13 @@ BROKEN: Final = "cannot run"
 class Task:
     """What to plant, and the seeds of `worlds` to play: `first` to `end`, without `end`.
 
-    `files` has the text of each changed file of the program, by its path from the root; `row` is
-    the name of a mutant of a state table. Seeds in `without` are left out.
+    `files` has the text of each changed file of the program, by its path from the root. Seeds in
+    `without` are left out.
     """
 
     first: int
     end: int
     files: dict[str, str]
-    row: str = ""
     without: tuple[int, ...] = ()
     worlds: Worlds = PLAIN
 
@@ -76,7 +75,6 @@ def main(play: Play) -> None:
     begin = time.process_time()
     try:
         plant(task.program)
-        plant_row(task.row)
         stop_worlds_that_hang()
         seed, broken, problem = play(task)
     except Exception as error:  # noqa: BLE001 - whatever a mistake does to the world
@@ -119,14 +117,6 @@ def _stop(number: int, frame: FrameType | None) -> None:
 def plant(files: dict[str, str]) -> None:
     """Let modules be imported from these texts instead of from their files."""
     sys.meta_path.insert(0, _Planted(files))
-
-
-def plant_row(row: str) -> None:
-    """Plant a mutant of a state table, if one is named."""
-    if row:
-        from tests.planter.mutants import mutants_of
-
-        mutants_of("tables")[row].plant()
 
 
 class _Planted(importlib.abc.MetaPathFinder):

@@ -1,13 +1,11 @@
-"""Which seeds reach which mutants: worlds are played once without any.
+"""Which seeds break a property without a mistake: worlds are played once without any.
 
-A world that does not reach the place of a mutant is the same with it and without it, so such a seed
-is not played with the mutant. `python -m tests.mistakes.reaching` is the process that plays: it
-reads the first seed, the end and the `Worlds` as JSON, and writes a `Survey`.
+`python -m tests.mistakes.surveying` is the process that plays: it reads the first seed, the end and
+the `Worlds` as JSON, and writes a `Survey`.
 """
 
 from __future__ import annotations
 
-import builtins
 import json
 import sys
 from collections.abc import Callable
@@ -17,9 +15,8 @@ from typing import Final
 
 import msgspec
 
-from tests.mistakes import actions
 from tests.mistakes.processes import ask
-from tests.mistakes.worker import Hangs, limit_time, plant, stop_worlds_that_hang
+from tests.mistakes.worker import Hangs, limit_time, stop_worlds_that_hang
 from tests.mistakes.worlds import PLAIN, Worlds, open_worlds
 
 PART: Final = 100
@@ -33,15 +30,11 @@ class Survey:
     end: int = 0
     unsound: list[int] = field(default_factory=list)
     """Seeds that break a property without a mutant: they prove nothing."""
-    reached: dict[str, list[int]] = field(default_factory=dict)
-    """By place of a mutant: the seeds whose worlds reach it."""
 
     def add(self, other: Survey) -> None:
         """Add what later seeds say."""
         self.end = other.end
         self.unsound += other.unsound
-        for place, seeds in other.reached.items():
-            self.reached.setdefault(place, []).extend(seeds)
 
 
 def survey(path: Path, seeds: int, say: Callable[[str], None], worlds: Worlds = PLAIN) -> Survey:
@@ -63,24 +56,17 @@ def played(first: int, end: int, worlds: Worlds = PLAIN) -> Survey:
 
 def _main() -> None:
     first, end, worlds = msgspec.convert(json.load(sys.stdin), tuple[int, int, Worlds])
-    places: set[str] = set()
-    setattr(builtins, actions.NOTE, places.add)
-    plant(actions.noting())
     stop_worlds_that_hang()
     found = Survey(end)
     with open_worlds(worlds, {}) as play:
         for seed in range(first, end):
-            places.clear()
             limit_time()
             try:
-                result = play(seed)
+                is_sound = not play(seed).broken
             except Hangs:
+                is_sound = False
+            if not is_sound:
                 found.unsound.append(seed)
-                continue
-            if result.broken:
-                found.unsound.append(seed)
-            for place in sorted({*places, *result.taken}):
-                found.reached.setdefault(place, []).append(seed)
     print(json.dumps(asdict(found)))
 
 
