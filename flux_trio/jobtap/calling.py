@@ -22,6 +22,7 @@ from flux_trio.jobtap.failures import (
     describe,
     failure_in,
     is_awaitable,
+    is_interrupt,
 )
 from flux_trio.jobtap.loaded import Entry, Loaded
 from flux_trio.jobtap.places import place_of
@@ -165,8 +166,10 @@ class Caller:
         if error is None:
             try:
                 await self.awaited(entry, None, awaitable, work)
-            except BaseException as raised:  # noqa: BLE001 - as above
+            except BaseException as raised:
                 error = failure_in(raised)
+                if is_interrupt(error):
+                    raise
         if error is not None:
             text = f"plugin {loaded.name}: {entry.label} ended: {describe(error)}"
             stack = "".join(traceback.format_exception(error))

@@ -36,7 +36,11 @@ def is_interrupt(error: BaseException) -> bool:
     Where flux_trio takes SIGINT itself, as `flux-trio start` does, ctrl-C raises nothing: there the
     plugin has raised KeyboardInterrupt.
     """
-    if not isinstance(error, KeyboardInterrupt):
+    if isinstance(error, BaseExceptionGroup):
+        found = error.subgroup(KeyboardInterrupt) is not None
+    else:
+        found = isinstance(error, KeyboardInterrupt)
+    if not found:
         return False
     handler = signal.getsignal(signal.SIGINT)
     return not str(getattr(handler, "__module__", "")).startswith("flux_trio.")
@@ -51,7 +55,7 @@ def failure_in(raised: BaseException) -> BaseException:
     """Return the error of an async function of a plugin, without a Cancelled in the same group.
 
     A mere Cancelled is raised again. A Cancelled of no surrounding scope is a failure: the plugin
-    has kept it and raised it again. So is a KeyboardInterrupt: Trio raises none in a system task.
+    has kept it and raised it again.
     """
     failure = raised.split(trio.Cancelled)[1] if isinstance(raised, BaseExceptionGroup) else raised
     if failure is None:

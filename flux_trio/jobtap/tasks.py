@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextvars import ContextVar, copy_context
-from typing import Any, Final, Protocol
+from typing import Any, Final, NoReturn, Protocol
 
 import trio
 
-from flux_trio.jobtap.failures import failure_in
+from flux_trio.jobtap.failures import failure_in, is_interrupt
 
 END_S: Final = 5.0
 """Seconds that a task of a plugin has to end after it was cancelled; then it is abandoned."""
@@ -65,6 +65,7 @@ class Work:
         context = copy_context()  # the plugin sees what the asking task has set
         trio.lowlevel.spawn_system_task(self._run, running, name=self.name, context=context)
 
+    @trio.lowlevel.disable_ki_protection  # ctrl-C ends a simulation whose plugin loops
     async def _run(self, running: Awaitable[Any]) -> None:
         thinking.set(self)
         try:
@@ -72,6 +73,8 @@ class Work:
                 self.value = await running
         except BaseException as raised:  # noqa: BLE001 - a plugin must not end the instance
             self.error = failure_in(raised)
+            if is_interrupt(self.error):
+                self._tasks.start_soon(_raise, self.error)
         finally:
             self._tasks.running.discard(self)
             _canceled.discard(self)
@@ -144,6 +147,11 @@ class TasksOfPlugin:
     def start_soon(self, function: Callable[..., Awaitable[object]], /, *args: Any) -> None:
         """Run a function of the host on behalf of the plugin; it ends with the host."""
         self._host.start_soon(function, *args)
+
+
+async def _raise(error: BaseException) -> NoReturn:
+    """Raise an error in the host, which ends with it: here it would be a bug in Trio."""
+    raise error
 
 
 async def end_all(works: Iterable[Work]) -> list[str]:
