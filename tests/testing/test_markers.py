@@ -207,7 +207,7 @@ def test_function_that_is_no_property_is_refused() -> None:
     def calm(_trace: object) -> str:
         return ""
 
-    with pytest.raises(TypeError, match=r"which flux_trio\.faults\.over_trace makes .* got <func"):
+    with pytest.raises(TypeError, match=r"which flux_trio\.lab\.over_trace makes .* got <func"):
         WorldHarness().play(calm)
 
 
