@@ -21,7 +21,8 @@ from flux_trio.lab import (
     plan_of_file,
     property_errors,
 )
-from flux_trio.lab.plans.plan import Depth, program_of
+from flux_trio.lab.plans.files import program_of
+from flux_trio.lab.plans.plan import Depth
 from flux_trio.lab.properties.lives import Lives
 from flux_trio.lab.stories.by_hand import ByHand
 from flux_trio.lab.stories.states import GONE, WatchedGame

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from flux_trio.cli.errors import CommandError, write_text
-from flux_trio.lab.plans.plan import Plan, plan_to_toml, with_files
+from flux_trio.lab.plans.files import plan_to_toml, with_files
+from flux_trio.lab.plans.plan import Plan
 from flux_trio.views import Story, story_page, story_text
 
 

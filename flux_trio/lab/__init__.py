@@ -10,7 +10,8 @@ faults are in `catalogue`.
 from flux_trio.lab import catalogue
 from flux_trio.lab.catalogue import *  # noqa: F403 - every fault of the catalogue
 from flux_trio.lab.plans.drawing import draw_plan
-from flux_trio.lab.plans.plan import Plan, PluginFile, plan_of_file
+from flux_trio.lab.plans.files import plan_of_file
+from flux_trio.lab.plans.plan import Plan
 from flux_trio.lab.plans.reached import Reached, all_faults, all_transitions
 from flux_trio.lab.plans.workload import Do, JobPlan
 from flux_trio.lab.properties.property import (
@@ -36,6 +37,7 @@ from flux_trio.lab.stories.running import Outcome, run_plan
 from flux_trio.lab.stories.shrinking import shrink
 from flux_trio.lab.stories.telling import tell_story, untold_story
 from flux_trio.lab.world.cores_world import CoresWorld
+from flux_trio.lab.world.plugin_files import PluginFile
 
 __all__ = [
     "CoresWorld",

@@ -6,8 +6,8 @@ import difflib
 from collections.abc import Collection
 from typing import Final
 
+from flux_trio.lab.properties.plugin_failures import no_plugin_fails
 from flux_trio.lab.stories.telling import clause_names, property_names
-from flux_trio.lab.world.plugin_files import no_plugin_fails
 
 PLUGIN: Final = no_plugin_fails.name
 """The property that no handler of a plugin fails."""

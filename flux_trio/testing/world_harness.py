@@ -29,12 +29,13 @@ from flux_trio.lab import (
     shrink,
     tell_story,
 )
-from flux_trio.lab.catalogue.plugins import FAULTY
+from flux_trio.lab.plans.files import plan_to_toml
 from flux_trio.lab.plans.missed import missed, missed_text
-from flux_trio.lab.plans.plan import Depth, PluginFile, plan_to_toml
+from flux_trio.lab.plans.plan import Depth
 from flux_trio.lab.stories.campaign import plan_breaks
 from flux_trio.lab.stories.telling import name_refusal
-from flux_trio.lab.world.plugin_files import check_files
+from flux_trio.lab.world.plugin_files import PluginFile, check_files
+from flux_trio.lab.world.plugins import FAULTY
 from flux_trio.messages import Event, Request, Response
 from flux_trio.testing.breaking import PLUGIN, unknown_text
 from flux_trio.testing.trio_thread import beside_trio

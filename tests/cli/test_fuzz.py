@@ -15,7 +15,8 @@ import pytest
 
 from flux_trio.cli import main
 from flux_trio.lab import all_transitions, play_seed, run_plan
-from flux_trio.lab.plans.plan import PluginFile, plan_from_toml
+from flux_trio.lab.plans.files import plan_from_toml
+from flux_trio.lab.world.plugin_files import PluginFile
 from flux_trio.protocols.alloc import ALLOC, AllocEvent, AllocState
 from tests.support.fuzzing import HERE, fuzz
 from tests.support.instance import ROOT, flux_trio

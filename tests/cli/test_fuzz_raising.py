@@ -11,7 +11,7 @@ import click.testing
 import pytest
 
 from flux_trio.cli import main
-from flux_trio.lab.plans.plan import plan_from_toml
+from flux_trio.lab.plans.files import plan_from_toml
 from tests.support.fuzzing import HERE, fuzz
 
 CLASHING = """\

@@ -27,7 +27,7 @@ from flux_trio.lab import (
     over_trace,
     run_plan,
 )
-from flux_trio.lab.plans.plan import plan_from_toml, plan_to_toml
+from flux_trio.lab.plans.files import plan_from_toml, plan_to_toml
 from flux_trio.messages import topics
 from flux_trio.protocols.alloc import ALLOC, AllocEvent, AllocState
 from flux_trio.trace import Kind, Record

@@ -11,7 +11,8 @@ import pytest
 from flux_trio.cli import main
 from flux_trio.cli.replay_commands import COMMANDS
 from flux_trio.lab import CoresWorld, JobPlan, Plan, Setup, after_each_step, run_plan
-from flux_trio.lab.plans.plan import Depth, plan_to_toml
+from flux_trio.lab.plans.files import plan_to_toml
+from flux_trio.lab.plans.plan import Depth
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "reference" / "faults.md"

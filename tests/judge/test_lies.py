@@ -17,7 +17,8 @@ from flux_trio.lab.catalogue import (
     WrongType,
 )
 from flux_trio.lab.catalogue.base import Lie, When, Which
-from flux_trio.lab.plans.plan import JobPlan, Plan
+from flux_trio.lab.plans.plan import Plan
+from flux_trio.lab.plans.workload import JobPlan
 
 START = "job-exec.start"
 KINDS = range(1, 4)

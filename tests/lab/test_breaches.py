@@ -26,7 +26,7 @@ from flux_trio.lab import (
     When,
     run_plan,
 )
-from flux_trio.lab.plans.plan import plan_from_toml
+from flux_trio.lab.plans.files import plan_from_toml
 
 BROKEN = Path(__file__).with_name("breaches.txt")
 BINDING = ("scheduler", "exec", "resource", "R-producer")

@@ -11,7 +11,8 @@ import pytest
 
 from flux_trio.lab import catalogue as c
 from flux_trio.lab.catalogue import Fault, Holds, Lie, When, Which
-from flux_trio.lab.plans.plan import Plan, plan_from_toml, plan_to_toml
+from flux_trio.lab.plans.files import plan_from_toml, plan_to_toml
+from flux_trio.lab.plans.plan import Plan
 from flux_trio.lab.plans.workload import JobPlan
 from flux_trio.lab.stories.running import Outcome, run_plan
 from flux_trio.messages import Errno, Request, Response, topics

@@ -13,7 +13,8 @@ from flux_trio.broker.subscriptions import Subscriptions
 from flux_trio.formats.glob import Glob
 from flux_trio.lab import Do, JobPlan, LoseClient, Plan, When, run_plan
 from flux_trio.lab.plans.asking import draw_subscription
-from flux_trio.lab.plans.plan import Depth, plan_from_toml, plan_to_toml
+from flux_trio.lab.plans.files import plan_from_toml, plan_to_toml
+from flux_trio.lab.plans.plan import Depth
 from flux_trio.lab.properties.consistency import OURS
 from flux_trio.lab.properties.heard import Subscribers, _is_for
 from flux_trio.lab.stories.running import play

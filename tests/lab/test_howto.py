@@ -9,7 +9,7 @@ import click.testing
 import pytest
 
 from flux_trio.cli import main
-from flux_trio.lab.plans.plan import plan_from_toml
+from flux_trio.lab.plans.files import plan_from_toml
 
 HOWTO = Path(__file__).parents[2] / "docs" / "howto"
 PAGE = HOWTO / "find-a-bug-with-faults.md"

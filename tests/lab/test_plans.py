@@ -38,12 +38,12 @@ from flux_trio.lab import (
     WrongType,
     draw_plan,
     run_plan,
-    running,
     shrink,
 )
+from flux_trio.lab.plans.files import plan_from_toml, plan_of_file, plan_to_toml
 from flux_trio.lab.plans.missed import missed_text
-from flux_trio.lab.plans.plan import plan_from_toml, plan_of_file, plan_to_toml
 from flux_trio.lab.properties.consistency import OURS
+from flux_trio.lab.stories import running
 from flux_trio.lab.stories.by_hand import ByHand
 from flux_trio.messages import topics
 from flux_trio.protocols import VALIDATE

@@ -11,9 +11,10 @@ import pytest
 from flux_trio.jobtap import PluginError
 from flux_trio.lab import Crash, Fault, JobPlan, Plan, PluginRaises, Setup, When, run_plan
 from flux_trio.lab.catalogue import Reload, Return, Unload
-from flux_trio.lab.plans.plan import Depth, PluginFile, plan_from_toml, plan_to_toml
+from flux_trio.lab.plans.files import plan_from_toml, plan_to_toml
+from flux_trio.lab.plans.plan import Depth
 from flux_trio.lab.stories.campaign import main_property
-from flux_trio.lab.world.plugin_files import check_files
+from flux_trio.lab.world.plugin_files import PluginFile, check_files
 from flux_trio.messages import topics
 from flux_trio.trace import Kind, Record
 from tests.support import reborn

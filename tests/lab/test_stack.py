@@ -27,7 +27,7 @@ from flux_trio.lab import (
     run_plan,
     tell_story,
 )
-from flux_trio.lab.plans.plan import plan_from_toml, plan_to_toml
+from flux_trio.lab.plans.files import plan_from_toml, plan_to_toml
 from flux_trio.lab.properties.consistency import OURS
 from flux_trio.lab.stories.by_hand import ByHand, InState
 from flux_trio.lab.world.cores_world import EPOCH

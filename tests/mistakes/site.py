@@ -15,8 +15,9 @@ from msgspec.structs import replace
 
 from flux_trio.formats import Jobspec, job_key
 from flux_trio.lab import CoresWorld, Plan, Setup, Watcher, watching
-from flux_trio.lab.plans.plan import Depth, PluginFile
+from flux_trio.lab.plans.plan import Depth
 from flux_trio.lab.world.jobs import States
+from flux_trio.lab.world.plugin_files import PluginFile
 from flux_trio.protocols import JobEvent, JobState
 from flux_trio.trace import Kind, Record
 from tests.mistakes.worlds import CLOSED, RUNNING_MAX, WINDOW, Worlds

@@ -114,7 +114,7 @@ def _play(worlds: Worlds, directory: Path, conf: dict[str, Any], seed: int) -> S
 
 
 def _setup_of(worlds: Worlds, directory: Path, conf: dict[str, Any], seed: int) -> Setup:
-    from flux_trio.lab.plans.plan import PluginFile
+    from flux_trio.lab.world.plugin_files import PluginFile
     from tests.mistakes.site import PROPERTIES, make_setup
 
     if not worlds.plugin:

@@ -31,10 +31,10 @@ from flux_trio.lab.properties.pauses import (
     no_job_runs_beyond_its_time_limit,
     no_job_runs_on_lost_nodes,
 )
+from flux_trio.lab.stories.owner import Owner, jobspec_of
 from flux_trio.lab.stories.running import Game, surroundings_of
 from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.lab.world.station import Station
-from flux_trio.lab.world.user import Owner, jobspec_of
 from flux_trio.process.collector import rare_collections
 from flux_trio.shell.protocol import ShellNotice, ShellRequest, frame
 from flux_trio.trace import Sink

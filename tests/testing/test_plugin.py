@@ -358,7 +358,7 @@ def test_strategies_make_what_flux_trio_reads(pytester: pytest.Pytester) -> None
         """
         from hypothesis import given, settings
         from flux_trio.lab import Plan, run_plan
-        from flux_trio.lab.plans.plan import plan_from_toml, plan_to_toml
+        from flux_trio.lab.plans.files import plan_from_toml, plan_to_toml
         from flux_trio.formats import Jobspec, format_r, parse_r
         from flux_trio.testing import strategies
 

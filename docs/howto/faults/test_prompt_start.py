@@ -6,7 +6,7 @@ import pytest
 from prompt_start import prompt_start, prompt_start_by_durations
 
 from flux_trio.lab import BrokenClause, Crash, Linger, When
-from flux_trio.lab.plans.plan import plan_from_toml
+from flux_trio.lab.plans.files import plan_from_toml
 from flux_trio.testing import PropertyBroken, WorldHarness
 
 HERE = Path(__file__).parent

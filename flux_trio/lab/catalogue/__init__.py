@@ -10,7 +10,6 @@ from flux_trio.lab.catalogue.base import (
     Holds,
     Lie,
     Moment,
-    OnTheWay,
     Strike,
     When,
     Which,
@@ -39,6 +38,7 @@ from flux_trio.lab.catalogue.messages import (
     Duplicate,
     HeldUntil,
     JumpQueue,
+    OnTheWay,
     Overtaken,
 )
 from flux_trio.lab.catalogue.modules import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 import msgspec
 
@@ -13,11 +13,8 @@ from flux_trio.formats import FormatError
 from flux_trio.formats.fields import get_seconds
 from flux_trio.formats.glob import GLOB_CHARS_MAX
 from flux_trio.formats.idset import IDS_MAX
-
-if TYPE_CHECKING:
-    from flux_trio.lab.catalogue.flight import Flight
-    from flux_trio.lab.world.cores_world import CoresWorld
-    from flux_trio.messages import Event, Request, Response
+from flux_trio.lab.world.cores_world import CoresWorld
+from flux_trio.messages import Event, Request, Response
 
 LONGEST_S: Final = 1e8
 """No time of a plan is longer than three years. Job ids hold 34 years, and the clock of a world
@@ -103,7 +100,7 @@ class BaseFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=_ta
     holds: ClassVar[Holds] = Holds.EVERYTHING
 
 
-def _check_which(which: Which) -> None:
+def check_which(which: Which) -> None:
     """Raise TypeError for another value, such as a When, whose moment comes too late."""
     if not isinstance(which, Which):
         raise TypeError(f"expected a Which, the message that the fault befalls, got {which!r}")
@@ -115,19 +112,6 @@ class Strike(BaseFault, frozen=True):
     @abstractmethod
     def strike(self, world: CoresWorld) -> None:
         """Let it happen, now."""
-
-
-class OnTheWay(BaseFault, frozen=True):
-    """A fault of the message `which` on its way: it was sent and is not received yet."""
-
-    which: Which
-
-    def __post_init__(self) -> None:
-        _check_which(self.which)
-
-    @abstractmethod
-    def befall(self, flight: Flight) -> None:
-        """Decide when, and whether, the message arrives."""
 
 
 class Lie(BaseFault, frozen=True):
@@ -155,7 +139,7 @@ class LieInPlaceOf(Lie, frozen=True):
     which: Which
 
     def __post_init__(self) -> None:
-        _check_which(self.which)
+        check_which(self.which)
 
     @property
     def sought(self) -> Which:

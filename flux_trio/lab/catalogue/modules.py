@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 
@@ -16,9 +16,7 @@ from flux_trio.lab.catalogue.base import (
     Strike,
 )
 from flux_trio.lab.world import parties
-
-if TYPE_CHECKING:
-    from flux_trio.lab.world.cores_world import CoresWorld
+from flux_trio.lab.world.cores_world import CoresWorld
 
 
 class Crash(Strike, frozen=True):

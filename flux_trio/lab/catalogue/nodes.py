@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from flux_trio.lab.catalogue.base import Moment, Ranks, Seconds, Strike
 from flux_trio.lab.world import parties
+from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.messages import topics
-
-if TYPE_CHECKING:
-    from flux_trio.lab.world.cores_world import CoresWorld
 
 
 class NodesDown(Strike, frozen=True):

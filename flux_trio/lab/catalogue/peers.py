@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from flux_trio.lab.catalogue.base import Holds, Module, Moment, Seconds, Strike, Times
 from flux_trio.lab.world import parties
+from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.messages import topics
-
-if TYPE_CHECKING:
-    from flux_trio.lab.world.cores_world import CoresWorld
 
 
 class Disconnect(Strike, frozen=True):

@@ -16,11 +16,8 @@ from flux_trio.jobtap import Reject
 from flux_trio.jobtap.catalogue import Returns, hook_of
 from flux_trio.jobtap.results import is_priority, problem_with
 from flux_trio.lab.catalogue.base import BaseFault, Count, Seconds
-from flux_trio.lab.world.plugins import PRIORITIZE
+from flux_trio.lab.world.plugins import FAULTY, PRIORITIZE
 from flux_trio.protocols import VALIDATE, HookAnswer, Unavailable
-
-FAULTY = "faulty"
-"""The name of the plugin that has the faults."""
 
 
 class PluginFault(BaseFault, frozen=True):

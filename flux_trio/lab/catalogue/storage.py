@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from flux_trio.lab.catalogue.base import BusySeconds, Count, Holds, Moment, Seconds, Strike
 from flux_trio.lab.world import parties
+from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.messages import Errno
-
-if TYPE_CHECKING:
-    from flux_trio.lab.world.cores_world import CoresWorld
-
 
 Stored = Literal["eventlog", "jobspec", "R"]
 """What the kvs has of a job."""

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from flux_trio.lab.catalogue.base import ClockChange, Moment, Seconds, Strike, Times
-
-if TYPE_CHECKING:
-    from flux_trio.lab.world.cores_world import CoresWorld
+from flux_trio.lab.world.cores_world import CoresWorld
 
 
 class ClockJump(Strike, frozen=True):

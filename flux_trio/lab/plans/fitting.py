@@ -7,7 +7,7 @@ Only a job may ask for ranks that are not there: then it never runs.
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -41,11 +41,9 @@ from flux_trio.lab.catalogue import (
     WrongType,
 )
 from flux_trio.lab.catalogue.base import BUSY_S, LONGEST_S
+from flux_trio.lab.plans.plan import Plan
 from flux_trio.lab.plans.workload import JOB_ACTIONS
 from flux_trio.messages import topics
-
-if TYPE_CHECKING:
-    from flux_trio.lab.plans.plan import Plan
 
 OF_NODES: Final = NodesDown | NodesUp | Drain | Shrink | Exclude
 """The faults that have `ranks`."""

@@ -15,8 +15,7 @@ from typing import Any, Final, get_args
 import msgspec
 
 from flux_trio import protocols
-from flux_trio.lab.catalogue import UNDRAWN
-from flux_trio.lab.plans.plan import Fault
+from flux_trio.lab.catalogue import UNDRAWN, Fault
 from flux_trio.protocols import Table
 from flux_trio.trace import Kind, Record
 

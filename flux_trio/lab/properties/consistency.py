@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from flux_trio.cores.job_index import ACTIVE, ENDED, jobid_in
 from flux_trio.formats import EVENTLOG, FormatError, format_fluid, job_key, parse_eventlog
@@ -26,13 +26,11 @@ from flux_trio.lab.properties.remembered import REMEMBERING
 from flux_trio.lab.properties.told import OVER_TRACE
 from flux_trio.lab.properties.updates import Requested
 from flux_trio.lab.world.clients import Client
+from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.lab.world.jobs import stored_job
 from flux_trio.messages import Request, Response, topics
 from flux_trio.protocols import InvalidTransition, JobEvent, JobState, replay
 from flux_trio.trace import SLEEP, Kind, Record
-
-if TYPE_CHECKING:
-    from flux_trio.lab.world.cores_world import CoresWorld
 
 STEPS_MAX: Final = 2000
 """A list is answered within them, also if the service has to read its state first."""

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from flux_trio.broker import Peer
 from flux_trio.formats.glob import glob_matches
 from flux_trio.lab.properties.property import Watcher, watching
+from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.lab.world.station import Station
 from flux_trio.messages import ROLE_OWNER, Event
 from flux_trio.messages.types import PRIVATE
 from flux_trio.trace import Kind, Record
-
-if TYPE_CHECKING:
-    from flux_trio.lab.world.cores_world import CoresWorld
 
 
 @watching("heard")

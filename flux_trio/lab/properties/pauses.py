@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from flux_trio.cores.exec.core import ExecCore
 from flux_trio.cores.job_list.core import JobListCore
@@ -18,12 +18,10 @@ from flux_trio.cores.sched.core import SchedCore
 from flux_trio.cores.sched.tables import scheduler_policies
 from flux_trio.formats import format_fluid
 from flux_trio.lab.properties.property import at_each_pause
+from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.policies import Schedule
 from flux_trio.policies.state import Grant, Job
 from flux_trio.protocols import JobState
-
-if TYPE_CHECKING:
-    from flux_trio.lab.world.cores_world import CoresWorld
 
 CoreT = TypeVar("CoreT")
 

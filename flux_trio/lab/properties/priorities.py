@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.formats import format_fluid
 from flux_trio.jobtap.builtins import PriorityDefault
 from flux_trio.lab.properties.pauses import core_of
 from flux_trio.lab.properties.property import Watcher, watching
+from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.lab.world.machines import JobManagerOfWorld
 from flux_trio.lab.world.waiting import is_about_priority
 from flux_trio.protocols import PRIORITY_MAX, URGENCY_EXPEDITE, JobState
 from flux_trio.trace import Kind, Record
-
-if TYPE_CHECKING:
-    from flux_trio.lab.world.cores_world import CoresWorld
 
 
 @watching("priority")

@@ -14,14 +14,12 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from flux_trio.formats import format_fluid, parse_eventlog
+from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.protocols import JobEvent
 from flux_trio.trace import Kind, Record
-
-if TYPE_CHECKING:
-    from flux_trio.lab.world.cores_world import CoresWorld
 
 
 @dataclass(frozen=True)

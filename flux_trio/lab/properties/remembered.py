@@ -7,7 +7,7 @@ of a job that was refused, whoever ends and starts again meanwhile.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from flux_trio.cores.exec.core import ExecCore
 from flux_trio.cores.job_manager.core import JobManagerCore
@@ -18,12 +18,10 @@ from flux_trio.formats import EVENTLOG, FormatError, Idset, format_fluid, job_ke
 from flux_trio.lab.properties.pauses import core_of, names_of
 from flux_trio.lab.properties.property import Watcher, watching
 from flux_trio.lab.properties.told import ends, read_if_valid
+from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.messages import FluxError, Request, Response, topics
 from flux_trio.protocols import InvalidTransition, JobEvent, JobState, replay
 from flux_trio.trace import Kind, Record
-
-if TYPE_CHECKING:
-    from flux_trio.lab.world.cores_world import CoresWorld
 
 Fact = tuple[str, Any]
 """What a request is about, such as ("started", the name of a queue) or ("drained", a rank)."""

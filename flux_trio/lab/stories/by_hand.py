@@ -20,16 +20,17 @@ from flux_trio.cores.state import Plain
 from flux_trio.formats import FormatError
 from flux_trio.lab.catalogue import AtMoment, When
 from flux_trio.lab.catalogue.base import check_seconds
-from flux_trio.lab.catalogue.flight import Flight
-from flux_trio.lab.plans.plan import Plan, check_plan, check_when
+from flux_trio.lab.catalogue.messages import Flight
+from flux_trio.lab.plans.files import check_plan, check_when
+from flux_trio.lab.plans.plan import Plan
 from flux_trio.lab.properties.lives import Lives
 from flux_trio.lab.properties.property import Property
+from flux_trio.lab.stories.moments import Nth, flights_of
 from flux_trio.lab.stories.running import STEPS_MAX, Game, Outcome
 from flux_trio.lab.stories.tries import Tries
 from flux_trio.lab.world import parties
 from flux_trio.lab.world.cores_world import EPOCH, CoresWorld
 from flux_trio.lab.world.jobs import States
-from flux_trio.lab.world.moments import Nth, flights_of
 from flux_trio.protocols import JobState
 from flux_trio.trace import Kind, Record, Sink
 

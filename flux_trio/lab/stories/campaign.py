@@ -20,13 +20,14 @@ import msgspec
 
 from flux_trio.jobtap.failures import describe
 from flux_trio.lab.plans.drawing import draw_plan
-from flux_trio.lab.plans.plan import Depth, Plan, PluginFile
+from flux_trio.lab.plans.plan import Depth, Plan
 from flux_trio.lab.plans.reached import transitions_noted
 from flux_trio.lab.properties.consistency import OURS
+from flux_trio.lab.properties.plugin_failures import no_plugin_fails
 from flux_trio.lab.properties.property import Property
 from flux_trio.lab.stories.running import Outcome, run_plan
 from flux_trio.lab.world.disk import StoreKind
-from flux_trio.lab.world.plugin_files import no_plugin_fails
+from flux_trio.lab.world.plugin_files import PluginFile
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -20,19 +20,21 @@ from flux_trio.lab.catalogue import (
     When,
     WrongRequest,
 )
+from flux_trio.lab.plans.files import check_plan
 from flux_trio.lab.plans.missed import missed
-from flux_trio.lab.plans.plan import Plan, check_plan, plugin_file
+from flux_trio.lab.plans.plan import Plan
 from flux_trio.lab.plans.workload import JOB_ACTIONS, Do, JobPlan, queue_name
 from flux_trio.lab.properties.lives import Lives, described, violator
+from flux_trio.lab.properties.plugin_failures import loop_in, no_plugin_fails
 from flux_trio.lab.properties.property import Property
+from flux_trio.lab.stories.moments import Moments
+from flux_trio.lab.stories.owner import Owner
 from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.lab.world.jobs import Jobs, stored_job
 from flux_trio.lab.world.machines import Surroundings
-from flux_trio.lab.world.moments import Moments
 from flux_trio.lab.world.parties import OWNER
-from flux_trio.lab.world.plugin_files import LOOP_S, loop_in, no_plugin_fails
+from flux_trio.lab.world.plugin_files import LOOP_S, plugin_file
 from flux_trio.lab.world.stack import StackWorld
-from flux_trio.lab.world.user import Owner
 from flux_trio.lab.world.waiting import Waiting
 from flux_trio.messages import topics
 from flux_trio.process.collector import rare_collections

@@ -14,15 +14,16 @@ from flux_trio.jobtap import reporting_failures
 from flux_trio.jobtap.failures import describe
 from flux_trio.judge import Violation
 from flux_trio.judge.rules import ALL_RULES
-from flux_trio.lab.catalogue import Exclude, NodesUp, When, Which
-from flux_trio.lab.plans.plan import Do, Fault, JobPlan, Plan, plugin_file
+from flux_trio.lab.catalogue import Exclude, Fault, NodesUp, When, Which
+from flux_trio.lab.plans.plan import Plan
 from flux_trio.lab.plans.reached import name_of_fault
-from flux_trio.lab.plans.workload import meant_by
+from flux_trio.lab.plans.workload import Do, JobPlan, meant_by
 from flux_trio.lab.properties.lives import Lives, all_clauses
 from flux_trio.lab.properties.property import Property
 from flux_trio.lab.stories.campaign import PropertyRaised, Setup, main_property, property_errors
 from flux_trio.lab.stories.running import Outcome, property_of, run_plan
 from flux_trio.lab.stories.states import WatchedGame
+from flux_trio.lab.world.plugin_files import plugin_file
 from flux_trio.trace import Kind, Record
 from flux_trio.views import Change, Story
 from flux_trio.views.story import listed

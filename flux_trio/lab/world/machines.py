@@ -19,11 +19,9 @@ from flux_trio.cores.turns import ClearTimer, SetTimer, TimerFired
 from flux_trio.formats import Idset, ResourceSet
 from flux_trio.jobtap.calls import note_of
 from flux_trio.jobtap.watchdog import Watchdog
-from flux_trio.lab.catalogue.plugins import FAULTY
-from flux_trio.lab.plans.plan import PluginFile
 from flux_trio.lab.world.disk import Disk, KvsOnDisk, StoreKind
-from flux_trio.lab.world.plugin_files import host_of
-from flux_trio.lab.world.plugins import USUAL, Answering, PluginsOfWorld
+from flux_trio.lab.world.plugin_files import PluginFile, host_of
+from flux_trio.lab.world.plugins import FAULTY, USUAL, Answering, PluginsOfWorld
 from flux_trio.protocols import AskHook, HookAnswer, HookAnswered
 from flux_trio.services.at_once import JobManagerAtOnce, ModulePlan, module_plans
 from flux_trio.trace import Kind

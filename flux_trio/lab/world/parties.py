@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from flux_trio.broker import Peer
 from flux_trio.cores.turns import TimerFired
 from flux_trio.formats import Idset, Jobspec
 from flux_trio.lab.world.clients import GUEST, Asker, Client, Insister
+from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.lab.world.station import Station
 from flux_trio.messages import (
     ROLE_LOCAL,
@@ -23,9 +24,6 @@ from flux_trio.messages import (
 from flux_trio.messages.types import STREAMING
 from flux_trio.trace import KILLED, Kind, Record
 from flux_trio.transports.base import QUEUE_MESSAGES_MAX, UNREAD
-
-if TYPE_CHECKING:
-    from flux_trio.lab.world.cores_world import CoresWorld
 
 OWNER: Final = "owner"
 LATE_OWNER: Final = "late-owner"

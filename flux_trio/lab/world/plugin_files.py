@@ -13,28 +13,36 @@ from math import inf
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
+import msgspec
+
 from flux_trio.config import Config
 from flux_trio.jobtap import (
-    CANCELED,
     Given,
     NotAllowed,
     Plugin,
     PluginError,
     PluginHost,
-    PluginLoop,
     load_file,
 )
 from flux_trio.jobtap.builtins import PriorityDefault, UpdateDuration
 from flux_trio.jobtap.watchdog import BLOCKED_S, Watchdog
-from flux_trio.lab.catalogue.plugins import FAULTY
-from flux_trio.lab.plans.plan import PluginFile, plugin_file
-from flux_trio.lab.properties.property import over_trace
-from flux_trio.trace import Kind, Record
 
 LOOP_S: Final = 3
 """Seconds after which a handler that does not return is interrupted, which ends the world. No
 handler waits in a world, so it has to be shorter than in an instance: a campaign stands still
 meanwhile."""
+
+
+class PluginFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file of a jobtap plugin, and the conf that the plugin gets, as in a configuration."""
+
+    load: str
+    conf: dict[str, Any] = {}
+
+
+def plugin_file(plugin: str | PluginFile) -> PluginFile:
+    """Return a plugin of a plan as a PluginFile; without a conf a plan has its path alone."""
+    return PluginFile(plugin) if isinstance(plugin, str) else plugin
 
 
 class _NoTasks:
@@ -113,25 +121,3 @@ def check_files(plugins: Iterable[str | PluginFile], depth: str = "cores") -> No
         log=lambda *_: None,
     )
     host_of(files, Config(), given)
-
-
-@over_trace("plugin")
-def no_plugin_fails(trace: Iterable[Record]) -> str:
-    """No handler of a plugin raises, or answers with what its hook does not take."""
-    return next(filter(None, map(_failure_in, trace)), "")
-
-
-def _failure_in(record: Record) -> str:
-    """Return how the call of a plugin failed that the record is about; "" if it is about none."""
-    data = record.data
-    if record.kind != Kind.HOOK or data is None or data["plugin"] == FAULTY:
-        return ""  # what is planned is no failure
-    if data["error"] in (None, CANCELED):
-        return ""
-    return f"{data['plugin']} failed in {data['hook']}: {data['error']}"
-
-
-def loop_in(record: Record) -> str:
-    """Return which plugin was interrupted in an endless loop, if the record tells it; else ""."""
-    error = (record.data or {}).get("error") if record.kind == Kind.HOOK else None
-    return _failure_in(record) if (error or "").startswith(PluginLoop.__name__) else ""

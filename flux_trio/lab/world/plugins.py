@@ -27,6 +27,8 @@ from flux_trio.protocols import (
     SetPriority,
 )
 
+FAULTY: Final = "faulty"
+"""The name of the plugin that has the faults of a plan."""
 PRIORITIZE: Final = STATE_TOPICS[JobState.PRIORITY]
 UPDATE_DURATION: Final = UPDATE_PREFIX + DURATION_KEY
 USUAL: Final = (PRIORITIZE, UPDATE_DURATION)

@@ -21,12 +21,11 @@ from flux_trio.cores.job_manager.requests.admissions import User
 from flux_trio.instance import Surroundings as Given
 from flux_trio.instance import error_of_start, open_instance
 from flux_trio.jobtap import PluginError, ends_with_loop
-from flux_trio.lab.catalogue.plugins import FAULTY
 from flux_trio.lab.world import parties
-from flux_trio.lab.world.cores_world import BATCHES, CoresWorld
+from flux_trio.lab.world.cores_world import BATCHES
 from flux_trio.lab.world.machines import USERID, Surroundings
-from flux_trio.lab.world.plugins import PRIORITIZE
-from flux_trio.lab.world.stack_modules import ModuleStation, WorldSupervisor
+from flux_trio.lab.world.plugins import FAULTY, PRIORITIZE
+from flux_trio.lab.world.stack_modules import ModuleStation, WorldOfServices, WorldSupervisor
 from flux_trio.lab.world.stack_plugins import faulty_plugin
 from flux_trio.lab.world.station import Station
 from flux_trio.messages import FluxError, Level, Message, Request, Response, service_of
@@ -37,7 +36,7 @@ _ALL: Final = 1_000_000
 """Messages that a module gets in one step if all that wait reach it."""
 
 
-class StackWorld(CoresWorld):
+class StackWorld(WorldOfServices):
     """A running world; see `CoresWorld`."""
 
     def __init__(
@@ -57,9 +56,7 @@ class StackWorld(CoresWorld):
         self._nursery: trio.Nursery | None = None
         self._asked_to_end: trio.Event | None = None
         self._loading: dict[str, Callable[[], object] | None] = {}  # and what is to end them then
-        self.is_falling = False  # whether the instance ends: nothing is loaded any more
         self._then: Callable[[], object] | None = None  # when the instance has ended in order
-        self.going_on = trio.Event()  # set when a turn that was interrupted goes on
         self._is_woken = False  # whether a fault has given a task work since the tasks ran
         super().__init__(seed, config, given, late=late, sinks=sinks)
         self.trace.add_sink(self._note_sender)
@@ -196,20 +193,6 @@ class StackWorld(CoresWorld):
             return True
         self._is_woken = True
         return supervisor.end(name, killed, returns=returns)
-
-    def closed(self, station: Station) -> None:
-        """A module has ended."""
-        if self.stations.get(station.name) is station:
-            del self.stations[station.name]
-            self._away.pop(station.name, None)
-            self._slow.pop(station.name, None)
-
-    async def back(self, name: str) -> None:
-        """Wait until a module does not hang any more."""
-        at = self.away_until(name)
-        if at > self.passed:
-            await trio.sleep_until(at)
-            await self.back(name)  # it may hang for longer by now
 
     def taken_by(self, station: Station) -> list[Any]:
         if isinstance(station, ModuleStation):

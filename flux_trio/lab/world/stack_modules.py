@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import trio
@@ -27,20 +27,41 @@ from flux_trio.broker.handle import C
 from flux_trio.broker.supervisor import ModuleSpec
 from flux_trio.cores.turns import Core
 from flux_trio.jobtap.host import REMOVED
+from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.lab.world.disk import KvsOnDisk
 from flux_trio.lab.world.station import Station
 from flux_trio.messages import ROLE_OWNER, Event, Message, Request, Response
 from flux_trio.services.at_once import KVS_MODULE
 from flux_trio.trace import KILLED, Kind
 
-if TYPE_CHECKING:
-    from flux_trio.lab.world.stack import StackWorld
+
+class WorldOfServices(CoresWorld):
+    """What a world of the whole stack is to its modules."""
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        self.is_falling = False  # whether the instance ends: nothing is loaded any more
+        self.going_on = trio.Event()  # set when a turn that was interrupted goes on
+        super().__init__(*given, **more)
+
+    def closed(self, station: Station) -> None:
+        """A module has ended."""
+        if self.stations.get(station.name) is station:
+            del self.stations[station.name]
+            self._away.pop(station.name, None)
+            self._slow.pop(station.name, None)
+
+    async def back(self, name: str) -> None:
+        """Wait until a module does not hang any more."""
+        at = self.away_until(name)
+        if at > self.passed:
+            await trio.sleep_until(at)
+            await self.back(name)  # it may hang for longer by now
 
 
 class ModuleStation(Station):
     """A module of the stack: messages wait here until the world passes them to the handle."""
 
-    def __init__(self, handle: ModuleHandle, world: StackWorld, nbefore: int) -> None:
+    def __init__(self, handle: ModuleHandle, world: WorldOfServices, nbefore: int) -> None:
         peer = handle.peer
         super().__init__(
             handle.name, _NOT_YET, peer.userid, peer.rolemask, world.sender_of, nbefore
@@ -91,7 +112,7 @@ class ModuleHandle(LocalHandle):
 
     def __init__(
         self,
-        world: StackWorld,
+        world: WorldOfServices,
         name: str,
         router: Router,
         clock: Clock,
@@ -181,7 +202,7 @@ class ModuleHandle(LocalHandle):
 class WorldSupervisor(Supervisor):
     """The supervisor of a world: faults end modules at once, and errors of modules are kept."""
 
-    def __init__(self, world: StackWorld, *given: Any) -> None:
+    def __init__(self, world: WorldOfServices, *given: Any) -> None:
         super().__init__(*given)
         self._world = world
         self._let_return: set[str] = set()  # modules that return since a fault wants it

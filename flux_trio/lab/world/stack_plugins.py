@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from flux_trio.jobtap import Plugin, on
-from flux_trio.lab.catalogue.plugins import FAULTY
-from flux_trio.lab.world.plugins import Answering
+from flux_trio.lab.world.plugins import FAULTY, Answering
 from flux_trio.protocols import AskHook
 
 

@@ -21,13 +21,13 @@ from flux_trio.lab.catalogue import Crash, Fault, Return, Unload
 from flux_trio.lab.plans.plan import Plan
 from flux_trio.lab.plans.reached import name_of_fault
 from flux_trio.lab.plans.workload import JOB_ACTIONS, Do, JobPlan
+from flux_trio.lab.stories.owner import Owner
 from flux_trio.lab.stories.running import config_of, surroundings_of
 from flux_trio.lab.world.clients import Subscribe
 from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.lab.world.jobs import Jobs
 from flux_trio.lab.world.parties import OWNER
 from flux_trio.lab.world.station import Station, StationState, Waiting
-from flux_trio.lab.world.user import Owner
 from flux_trio.services.at_once import KVS_MODULE
 from flux_trio.store.stores import MemoryStore, Store
 from flux_trio.trace import Sink

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from flux_trio.lab.catalogue import Crash
-from flux_trio.lab.plans.plan import Do, JobPlan, Plan
+from flux_trio.lab.plans.plan import Plan
+from flux_trio.lab.plans.workload import Do, JobPlan
 
 _ANYTIME: Final = 1  # the moment of a fault that is explored: every one
 _APART: Final = 1.0  # the time of a job that is submitted by itself

@@ -12,7 +12,7 @@ import msgspec
 from flux_trio.cores.turns import Outgoing
 from flux_trio.formats.glob import Glob
 from flux_trio.lab.catalogue import Fault, HeldUntil, Lie, OnTheWay, PluginFault, When, Which
-from flux_trio.lab.catalogue.flight import Flight
+from flux_trio.lab.catalogue.messages import Flight
 from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.lab.world.parties import prompt_owner
 from flux_trio.messages import Event, Request, Response

@@ -1,0 +1,32 @@
+"""A property of worlds with plugins of a user: no handler fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from flux_trio.jobtap import CANCELED, PluginLoop
+from flux_trio.lab.properties.property import over_trace
+from flux_trio.lab.world.plugins import FAULTY
+from flux_trio.trace import Kind, Record
+
+
+@over_trace("plugin")
+def no_plugin_fails(trace: Iterable[Record]) -> str:
+    """No handler of a plugin raises, or answers with what its hook does not take."""
+    return next(filter(None, map(_failure_in, trace)), "")
+
+
+def _failure_in(record: Record) -> str:
+    """Return how the call of a plugin failed that the record is about; "" if it is about none."""
+    data = record.data
+    if record.kind != Kind.HOOK or data is None or data["plugin"] == FAULTY:
+        return ""  # what is planned is no failure
+    if data["error"] in (None, CANCELED):
+        return ""
+    return f"{data['plugin']} failed in {data['hook']}: {data['error']}"
+
+
+def loop_in(record: Record) -> str:
+    """Return which plugin was interrupted in an endless loop, if the record tells it; else ""."""
+    error = (record.data or {}).get("error") if record.kind == Kind.HOOK else None
+    return _failure_in(record) if (error or "").startswith(PluginLoop.__name__) else ""
