@@ -13,7 +13,7 @@ import errno
 import os
 import stat
 from collections.abc import Collection, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -77,6 +77,10 @@ class PrivateDirectory:
         finally:
             os.close(descriptor)
 
+    def is_at(self, path: Path | str) -> bool:
+        """Return whether `path` leads to this directory. Raises OSError."""
+        return os.path.samestat(os.stat(path), os.fstat(self.descriptor))  # noqa: PTH116
+
     def names(self) -> list[str]:
         """Return the names in the directory."""
         return os.listdir(f"/proc/self/fd/{self.descriptor}")  # noqa: PTH208 - it has no path
@@ -104,13 +108,23 @@ def private_directory(path: Path | str, *names: str) -> Iterator[PrivateDirector
 
     The user has named `path`, so it may be a link; each of `names` is entered as `enter` does.
     """
-    with ExitStack() as left:
-        directory = PrivateDirectory(path, os.open(path, _DIRECTORY))
-        left.callback(directory.close)
-        for name in names:
-            directory = directory.enter(name)
-            left.callback(directory.close)
+    directory = open_directory(path, *names)
+    try:
         yield directory
+    finally:
+        directory.close()
+
+
+def open_directory(path: Path | str, *names: str) -> PrivateDirectory:
+    """Return what `private_directory` yields; the caller closes it."""
+    directory = PrivateDirectory(path, os.open(path, _DIRECTORY))
+    for name in names:
+        above = directory
+        try:
+            directory = above.enter(name)
+        finally:
+            above.close()
+    return directory
 
 
 def open_private(path: Path, flags: int) -> int:

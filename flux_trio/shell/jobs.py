@@ -21,6 +21,7 @@ import msgspec
 import trio
 
 from flux_trio.process.console import STDERR
+from flux_trio.process.private import open_directory
 from flux_trio.shell.files import open_streams, working_directory
 from flux_trio.shell.input import JobInputs
 from flux_trio.shell.job import (
@@ -36,6 +37,7 @@ from flux_trio.shell.limits import limiting
 from flux_trio.shell.orphans import Orphans, name_of_host
 from flux_trio.shell.outputs import AT_ONCE_BYTES_MAX, Outputs
 from flux_trio.shell.protocol import (
+    JOBS_NAME,
     STREAMS,
     Done,
     Failure,
@@ -77,6 +79,7 @@ class ShellJobs:
     def __init__(self, directory: Path, files: PrivateDirectory) -> None:
         self.inputs = JobInputs()
         self.cgroups = JobCgroups(name_of_host(directory))
+        self._directory = directory
         self._files = files
         self._outputs = Outputs(files)
         self._jobs: dict[int, ShellJob] = {}
@@ -276,6 +279,7 @@ class ShellJobs:
 
     def _accept(self, request: Start) -> ShellJob:
         """Create a job without launched tasks. Raises OSError if its record cannot be created."""
+        self._enter_files()
         accepted = Accepted(len(request.tasks))
         record = Record(self._files, request.id)
         record.create(accepted)
@@ -283,6 +287,16 @@ class ShellJobs:
         self._records[request.id] = record
         job.apply(accepted)
         return job
+
+    def _enter_files(self) -> None:
+        """Enter `jobs/` again if another directory is there now, or none. Raises OSError.
+
+        Who reads the output of jobs finds it by its path. Earlier jobs go on where they are.
+        """
+        if not self._files.is_at(f"{self._directory}/{JOBS_NAME}"):
+            parent, name = self._directory.parent, self._directory.name
+            self._files = open_directory(parent, name, JOBS_NAME)
+            self._outputs = Outputs(self._files)
 
     def _forget(self, job: ShellJob) -> None:
         del self._jobs[job.id]
