@@ -176,6 +176,19 @@ def a_grant_of_what_is_down(told: Told) -> None:
     told["messages"].insert(at, down)
 
 
+@planted("28.offline.3", DRAIN)
+def a_grant_long_after_its_node_went_down(told: Told) -> None:
+    """The node goes down after the request; seconds later another one is granted with it."""
+    asked = messages(told, "sched.alloc", "request")[-1]
+    at, t = told["messages"].index(asked) + 1, asked["t_rel"]
+    logs = [event for job in told["jobs"] for event in job["eventlog"]]
+    for later in [*told["messages"][at:], *[each for each in logs if each["t_rel"] > t]]:
+        later["t_rel"] += 3.0
+    down = {"from": "resource", "to": "sched-simple", "type": "response"}
+    down |= {"topic": "resource.acquire", "payload": {"down": "0-3"}, "t_rel": t}
+    told["messages"].insert(at, down)
+
+
 @planted("28.shrink.3", DOWN)
 def a_grant_of_what_was_shrunk(told: Told) -> None:
     asked = messages(told, "sched.alloc", "request")[0]

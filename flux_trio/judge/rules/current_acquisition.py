@@ -25,11 +25,11 @@ from flux_trio.judge.engine.rule import (
     sent,
 )
 from flux_trio.judge.rules.rfc28_responses import TELL, told_to
-from flux_trio.judge.rules.rfc28_scheduler import asked_after, avoided
+from flux_trio.judge.rules.rfc28_scheduler import avoided, granted_after
 from flux_trio.judge.views.acquiring import NONE, change_of
 from flux_trio.judge.views.granting import SCHED_JOBS
 from flux_trio.judge.views.jobs import LIFE
-from flux_trio.judge.views.resource_sets import ALLOCATING, allocated
+from flux_trio.judge.views.resource_sets import ALLOCATING
 from flux_trio.judge.views.resources import (
     AS_RECEIVED,
     AS_SENT,
@@ -136,8 +136,8 @@ def _avoids(clause: str, which: Callable[[Acquired], Idset], what: str) -> None:
         targets = NONE if had is None else which(had)
         if had is None or not targets:
             return None
-        found = asked_after(had.changed, allocated(record), seen)
-        return avoided(found, targets, what, had.changed) if found else None
+        found = granted_after(had.lessened, record, seen)
+        return avoided(found, targets, what, had.lessened) if found else None
 
 
 def _unfreed(seen: Seen) -> Iterable[Broken]:

@@ -87,12 +87,14 @@ def avoided(found: Iterable[SeenR], targets: Idset, what: str, n: int) -> Said:
     return True
 
 
-def asked_after(n: int, found: Iterable[SeenR], seen: Seen) -> list[SeenR]:
-    """Return those R whose job's request the scheduler received after the message at `n`.
+def granted_after(n: int, record: Record, seen: Seen) -> list[SeenR]:
+    """Return those R for which the scheduler must have handled the message at `n`.
 
-    When it granted them, it had handled that message.
+    It handled it before requests that it received later. A second is long enough for any job.
     """
-    return [r for r in found if sched_job(seen, r.jobid).alloc > n]
+    if seen.knew(record.party, n) or seen.is_old(n):
+        return allocated(record)
+    return [r for r in allocated(record) if sched_job(seen, r.jobid).alloc > n]
 
 
 def _avoids(clause: str, which: Callable[[Acquired], Idset], what: str) -> None:
@@ -103,10 +105,8 @@ def _avoids(clause: str, which: Callable[[Acquired], Idset], what: str) -> None:
         had = heard_by(seen, record.party)
         if had is None or not which(had):
             return None
-        found = allocated(record)
-        if not seen.knew(record.party, had.changed):
-            found = asked_after(had.changed, found, seen)
-        return avoided(found, which(had), what, had.changed) if found else None
+        found = granted_after(had.lessened, record, seen)
+        return avoided(found, which(had), what, had.lessened) if found else None
 
 
 _avoids("28.shrink.3", lambda had: had.taken, "shrunk and were not grown again")

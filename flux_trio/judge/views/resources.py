@@ -93,6 +93,8 @@ class Acquired(Live, frozen=True, gc=False):
     """The last shrink."""
     changed: Place = 0
     """The last response of any type."""
+    lessened: Place = 0
+    """The last response after which fewer of its targets were available, or other ones."""
     failed: Place = 0
     """An error response to acquire."""
     unreadable: Place = 0
@@ -122,6 +124,11 @@ class Acquired(Live, frozen=True, gc=False):
     def offline(self) -> Idset:
         """Targets it has that are not available."""
         return self.granted - self.online
+
+    @property
+    def missing(self) -> Idset:
+        """Targets it must not allocate: those that are offline, and those that were shrunk."""
+        return self.offline | self.taken
 
 
 def _is_valid(grow: Mapping[str, Any]) -> bool:
@@ -232,8 +239,8 @@ def _after_request(had: Acquired | None, request: Request, record: Record) -> Ac
     return had
 
 
-def _told(had: Acquired, told: dict[str, Any], n: int) -> Acquired:
-    change = change_of(told)
+def _told(had: Acquired, content: dict[str, Any], n: int) -> Acquired:
+    change, missing = change_of(content), had.missing
     r = change.resources
     if r is not None:
         new = targets_of(r) or NONE
@@ -243,7 +250,7 @@ def _told(had: Acquired, told: dict[str, Any], n: int) -> Acquired:
             pieces=had.pieces + pieces_of(r),
             properties=tuple(sorted(properties_of(r).items(), key=lambda pair: pair[0])),
             expiration=number_of(r, "expiration"),
-            traits=had.traits if had.grown or not _is_valid(told) else traits_of(r),
+            traits=had.traits if had.grown or not _is_valid(content) else traits_of(r),
             grown=had.grown or n,
         )
     if shrunk := change.shrunk:
@@ -256,7 +263,8 @@ def _told(had: Acquired, told: dict[str, Any], n: int) -> Acquired:
     if change.expiration is not None:
         had = had.but(expiration=change.expiration)
     online = (had.online | (change.up & had.granted)) - change.down - change.shrunk
-    return had.but(online=online, changed=n)
+    told = had.but(online=online, changed=n)
+    return told.but(lessened=n) if told.missing - missing else told
 
 
 AS_RECEIVED: Final[View] = view(
