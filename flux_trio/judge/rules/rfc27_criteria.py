@@ -7,7 +7,7 @@ expirations (27.criteria.12) is with the requests for it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 from flux_trio.judge.engine.rule import (
     Broken,
@@ -38,7 +38,14 @@ from flux_trio.judge.views.queueing import (
     rank_of,
     unsent,
 )
-from flux_trio.judge.views.queues import QUEUES, Queues
+from flux_trio.judge.views.queues import (
+    JOB_QUEUES,
+    QUEUES,
+    STARTED,
+    Queues,
+    queue_of_job,
+    stop_of,
+)
 from flux_trio.judge.views.raising import ANY_JOB, RAISED
 from flux_trio.judge.views.scheduling import (
     ASKED,
@@ -106,36 +113,70 @@ def running_jobs_outlive_the_scheduler(record: Record, seen: Seen) -> Said:
 @RULES.judge(
     "27.criteria.5",
     sent("request", topics.SCHED_ALLOC),
-    views=[LIFE, ASKED, LINK, QUEUES, SENDINGS, HOOK_ANSWERS],
+    views=[LIFE, ASKED, LINK, QUEUES, JOB_QUEUES, SENDINGS, HOOK_ANSWERS],
 )
 def requests_go_out_in_order(record: Record, seen: Seen) -> Said:
     """A job waits for its request from when plugins have answered the hook of SCHED.
 
-    One that is asked for again is passed over, and so is one that a plugin has held until that
-    plugin was removed: the trace does not say since when it waits.
+    One that a plugin has held until that plugin was removed is passed over: the trace does not say
+    since when it waits.
     """
     jobid = job_id(record)
     life: Life | None = seen.at(LIFE, jobid)
-    queues: Queues | None = seen.at(QUEUES)
     sendings: tuple[Sending, ...] = seen.at(SENDINGS) or ()
-    if life is None or not life.t_submit or asked_of(seen, jobid).first_alloc:
+    if life is None or not life.t_submit:
         return None
     answer = hook_answer(jobid, life, seen)
     if answer is not None and answer.is_failure:
         return None
-    since = max(life.t, queues.t if queues else 0.0, answer.t if answer else 0.0) + LATE_S
-    ranked = max(life.since, life.prioritized, queues.n if queues else 0, answer.n if answer else 0)
     for sending in sendings:
-        is_later = sending.t >= since and sending.decided > ranked
-        if is_later and sending.n > link_of(seen).answered:
-            if sending.rank <= rank_of(life):
-                return True
+        if sending.rank <= rank_of(life) or sending.n < link_of(seen).answered:
+            continue
+        if _waited_long(jobid, life, sending, seen) or _waited_for_a_start(
+            jobid, life, sending, seen
+        ):
             text = (
                 f"job {jobid}: priority {life.priority}, was asked for after job {sending.jobid} "
                 f"of priority {-sending.rank[0]}, which was submitted later or ranks below it"
             )
             return Broken(text, (life.since, sending.n))
     return True
+
+
+def _waited_long(jobid: Any, life: Life, sending: Sending, seen: Seen) -> bool:
+    """Whether a job that was not asked for before waited when another one was decided on."""
+    if asked_of(seen, jobid).first_alloc:
+        return False
+    queues: Queues = seen.at(QUEUES) or STARTED
+    answer = hook_answer(jobid, life, seen)
+    since = max(life.t, queues.t, answer.t if answer else 0.0) + LATE_S
+    return sending.t >= since and sending.decided > max(_waits_since(jobid, life, seen), queues.n)
+
+
+def _waited_for_a_start(jobid: Any, life: Life, sending: Sending, seen: Seen) -> bool:
+    """Whether both jobs waited for the same: the scheduler, or the start of their queues.
+
+    Then the job manager decided on both after that.
+    """
+    queues: Queues = seen.at(QUEUES) or STARTED
+    ready, (started, start) = link_of(seen).answered, queues.started
+    if queues.n < ready and stop_of(seen, queue_of_job(seen, jobid)) is None:
+        beginning = ready
+    elif ready < start == queues.n and {queue_of_job(seen, j) for j in (jobid, sending.jobid)} <= {
+        *started
+    }:
+        beginning = start
+    else:
+        return False
+    waits = _waits_since(jobid, life, seen)
+    return waits < beginning < sending.n and waits < sending.decided
+
+
+def _waits_since(jobid: Any, life: Life, seen: Seen) -> int:
+    """Return the record since which a job waits for a request, whatever else may keep it."""
+    asked, answer = asked_of(seen, jobid), hook_answer(jobid, life, seen)
+    lost = link_of(seen).lost if asked.alloc else 0
+    return max(life.since, life.prioritized, answer.n if answer else 0, asked.canceled, lost)
 
 
 @RULES.judge(

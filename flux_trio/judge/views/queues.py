@@ -186,6 +186,8 @@ class Queues(Live, frozen=True, gc=False):
     """When it was last asked that one be stopped or started."""
     n: Place = 0
     """Where that was."""
+    started: tuple[tuple[str, ...], Place] = ((), 0)
+    """Queues that were certainly stopped until somebody last asked, here, that some be started."""
     asked: tuple[Asking, ...] = ()
     is_reloading: bool = False
     """The job manager has yet to answer whether it takes another configuration."""
@@ -237,6 +239,9 @@ def _fold_queues(queues: Queues | None, _part: None, record: Record, seen: Seen)
             return _answered(queues, record)
     meant = _meant(payload(record), queues)
     asking = Asking(call_key(record), record.n, payload(record).get("start") is False, meant)
+    if not asking.is_stop:
+        started = tuple([name for name, n in queues.stopped if n and name in meant])
+        queues = queues.but(started=(started, record.n))
     return queues.but(asked=(*queues.asked, asking), t=record.t, n=record.n)
 
 

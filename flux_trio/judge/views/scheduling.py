@@ -181,6 +181,8 @@ class Asked(Live, frozen=True, gc=False):
     """Its first of all."""
     priority: int = -1
     """The priority in the last message to the scheduler."""
+    canceled: Place = 0
+    """The last sched.alloc ended here with CANCEL."""
     annotated: Place = 0
     """An ANNOTATE since alloc."""
     cancel: Place = 0
@@ -291,7 +293,7 @@ def _after_answer(asked: Asked, record: Record, seen: Seen) -> Asked | None:
             is_due = _is_denial_due(seen, record, asked.cancel)
             asked = asked.but(alloc=0, denied=record.n if is_due else 0, note=note)
         case 3:
-            asked = asked.but(alloc=0)
+            asked = asked.but(alloc=0, canceled=record.n)
     return asked if asked.alloc or life is not None else None
 
 

@@ -219,6 +219,7 @@ _EXECUTION: Final = {
     "32.start.21": Breach(ChangedKey(TOLD, "data.final", False), RELEASES),
     "32.start.25": Breach(ChangedKey(TOLD, "data.severity", 8), EXCEPTION),
     "32.start.26": Breach(RemovedKey(TOLD, "data.type"), EXCEPTION),
+    "32.start.27": Breach(ChangedKey(TOLD, "data.note", 5), EXCEPTION),
     "32.start.31": Breach(ChangedKey(TOLD, "data.status", "0"), FINISH),
     "32.start.35": Breach(Withheld(TOLD), START),
     "32.start.36": Breach(Withheld(TOLD), RELEASES),

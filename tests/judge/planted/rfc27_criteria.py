@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flux_trio.formats import format_fluid
 from flux_trio.messages import topics
+from flux_trio.trace import Record
 from tests.support.judged import (
     Trace,
     cut,
@@ -58,6 +59,25 @@ def running_job_fails_with_the_scheduler(trace: Trace) -> Trace:
 def lower_priority_first(trace: Trace) -> Trace:
     better = find(trace, ALLOC, "request", priority=20)
     return move(trace, better, after=find(trace, ALLOC, "request", nth=-1))
+
+
+@PLANTED.violation("27.criteria.5", "queue_stopped", cut=True)
+def the_later_job_first_when_its_queue_is_started(trace: Trace) -> Trace:
+    """The first of the two is asked for again, at the moment when the queue is started."""
+    return _exchanged(trace, find(trace, topics.JOB_QUEUE_START, "request", start=True))
+
+
+@PLANTED.violation("27.criteria.5", "scheduler_reload", cut=True)
+def the_later_job_first_for_the_next_scheduler(trace: Trace) -> Trace:
+    return _exchanged(trace, find(trace, topics.SCHED_READY, "response", nth=1))
+
+
+def _exchanged(trace: Trace, since: Record) -> Trace:
+    """The first request after a record comes behind the next; the trace ends with it."""
+    first, second = find_all(trace[since.n :], ALLOC, "request")[:2]
+    changed = move(trace, first, after=second)
+    jobid = first.message.payload["id"]
+    return changed[: find(changed[since.n :], ALLOC, "request", id=jobid).n]
 
 
 @PLANTED.violation("27.criteria.6", "scheduler_reload")
