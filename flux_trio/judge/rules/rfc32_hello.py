@@ -87,11 +87,8 @@ def _never_answered(state: State, _facts: Facts) -> Broken | None:
     return Broken(f"exec-hello at {n} was never answered", (n,))
 
 
-_Open = tuple[tuple[int, Place, tuple[str, ...], float], ...]
-"""The hellos of a client that are open: matchtag, receipt, routes, time."""
-
-ANSWERED_IN_S: Final = 1.0
-"""A hello of a client that leaves at once may get no answer."""
+_Open = tuple[tuple[int, Place, tuple[str, ...]], ...]
+"""The hellos of a client that are open: matchtag, receipt, routes."""
 
 
 @RULES.rule(
@@ -108,13 +105,12 @@ def hello_is_an_ordinary_rpc(state: State, record: Record, facts: Facts) -> Step
     matchtag = getattr(found, "matchtag", 0)
     if isinstance(found, Request):
         if found.topic == topics.JOB_MANAGER_DISCONNECT:
-            is_late = bool(open_) and record.t - open_[0][3] > ANSWERED_IN_S
-            return Step(broken=_never_answered(state, facts) if is_late else None)
+            return Step()  # nobody waits for an answer
         if not found.wants_response:
             return Step(open_ or None)
         # nobody waits for an answer to one that had the client's name before
         of_this = tuple(each for each in open_ if each[2] == found.routes)
-        return Step((*of_this, (matchtag, record.n, found.routes, record.t)))
+        return Step((*of_this, (matchtag, record.n, found.routes)))
     rest = tuple(each for each in open_ if each[0] != matchtag)
     if record.party != facts.manager:
         # the broker answers for a job manager that is gone, or whose inbox is full

@@ -58,7 +58,10 @@ def hello_is_answered_with_another_matchtag(trace: Trace) -> Trace:
 
 @PLANTED.violation("32.impl.8", "execution_taken_over")
 def hello_is_never_answered(trace: Trace) -> Trace:
-    return drop(trace, answer(trace, 1))
+    """The trace ends at rest, before the client leaves."""
+    refused = answer(trace, 1)
+    leaves = find(trace[refused.n :], topics.JOB_MANAGER_DISCONNECT, "request")
+    return drop(trace[: leaves.n - 1], refused)
 
 
 @PLANTED.violation("32.hello.7", "everyday")
