@@ -14,7 +14,7 @@ from typing import Final
 import click
 
 from flux_trio.cli import main
-from flux_trio.cli.manual import help_of, man_page, page_name, subcommands
+from flux_trio.cli.terminal.manual import help_of, man_page, page_name, subcommands
 
 DIRECTORY: Final = Path(__file__).parent / "reference"
 

@@ -6,7 +6,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from flux_trio.cli.simulating import find_workload
+from flux_trio.cli.lab.simulating import find_workload
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())

@@ -19,44 +19,45 @@ from flux_trio._version import __version__
 from flux_trio.process.collector import IMPORTING, collecting_at
 from flux_trio.process.console import UTF8_MODE, fill_standard_descriptors
 
-COMMANDS: Final = (
-    "start",
-    "demo",
-    "submit",
-    "bulksubmit",
-    "run",
-    "cancel",
-    "update",
-    "jobs",
-    "job",
-    "watch",
-    "top",
-    "queue",
-    "config",
-    "resource",
-    "jobtap",
-    "module",
-    "dmesg",
-    "stats",
-    "token",
-    "completion",
-    "help",
-    "simulate",
-    "check",
-    "view",
-    "exercise",
-    "fuzz",
-    "replay",
-    "fsck",
-    "backup",
-    "restore",
-)
+COMMANDS: Final = {
+    "start": "instance",
+    "demo": "instance",
+    "submit": "submit",
+    "bulksubmit": "submit",
+    "run": "submit",
+    "cancel": "jobs",
+    "update": "jobs",
+    "jobs": "jobs",
+    "job": "jobs",
+    "watch": "follow",
+    "top": "jobs",
+    "queue": "admin",
+    "config": "admin",
+    "resource": "admin",
+    "jobtap": "admin",
+    "module": "admin",
+    "dmesg": "admin",
+    "stats": "admin",
+    "token": "admin",
+    "completion": "terminal",
+    "help": "terminal",
+    "simulate": "lab",
+    "check": "judge",
+    "view": "judge",
+    "exercise": "lab",
+    "fuzz": "lab",
+    "replay": "lab",
+    "fsck": "admin",
+    "backup": "admin",
+    "restore": "admin",
+}
+"""The commands in the order in which a new user needs them, and the group of each."""
 
 
 class LazyGroup(click.Group):
     """A group that imports a command when it is used.
 
-    The command NAME is the attribute NAME of the module `flux_trio.cli.commands.NAME`.
+    The command NAME is the attribute NAME of the module `flux_trio.cli.GROUP.NAME`.
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
@@ -67,7 +68,7 @@ class LazyGroup(click.Group):
         """Return the command, or None for an unknown name."""
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"flux_trio.cli.commands.{cmd_name}")
+        module = importlib.import_module(f"flux_trio.cli.{COMMANDS[cmd_name]}.{cmd_name}")
         command = getattr(module, cmd_name)
         assert isinstance(command, click.Command)
         return command
@@ -130,7 +131,7 @@ def _output_refused() -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        from flux_trio.cli.errors import CommandError
+        from flux_trio.cli.terminal.errors import CommandError
 
         if error.errno == errno.ENOENT and error.filename is None:  # only getcwd(2) says this
             raise CommandError("the current directory is gone: change to another") from None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import trio
 
-from flux_trio.cli.monitoring import open_monitor
+from flux_trio.cli.judge.monitoring import open_monitor
 from flux_trio.judge import Monitor, load_clauses
 from flux_trio.judge.rules import ALL_RULES
 from flux_trio.sim import WorkloadJob, make_machine, read_workload, simulate

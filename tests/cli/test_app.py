@@ -55,7 +55,8 @@ def test_help_and_version_are_quick() -> None:
     """They, and finding out which command is meant, import none of what takes long."""
     code = (
         "import sys, flux_trio.cli.app as app, importlib\n"
-        "for name in app.COMMANDS: importlib.import_module(f'flux_trio.cli.commands.{name}')\n"
+        "for name, group in app.COMMANDS.items():\n"
+        "    importlib.import_module(f'flux_trio.cli.{group}.{name}')\n"
         f"print(sorted(set({sorted(SLOW)!r}) & set(sys.modules)))"
     )
     done = subprocess.run(
@@ -67,8 +68,9 @@ def test_help_and_version_are_quick() -> None:
 def test_commands_of_a_client_never_import_trio() -> None:
     code = (
         "import sys, os, anyio, flux_trio.client, anyio._backends._asyncio\n"
-        "import flux_trio.cli.attach, flux_trio.cli.submission, flux_trio.cli.job_rows\n"
-        "import flux_trio.cli.resource_rows, flux_trio.cli.events\n"
+        "import flux_trio.cli.follow.attach, flux_trio.cli.submit.submission\n"
+        "import flux_trio.cli.jobs.job_rows, flux_trio.cli.admin.resource_rows\n"
+        "import flux_trio.cli.terminal.events\n"
         "print('trio' in sys.modules)"
     )
     done = subprocess.run(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from flux_trio.cli.progress import JobProgress
+from flux_trio.cli.follow.progress import JobProgress
 from tests.support.instance import DEADLINE_S, RunningInstance
 
 pytestmark = pytest.mark.real

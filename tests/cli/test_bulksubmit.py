@@ -6,9 +6,9 @@ import click.testing
 import pytest
 
 from flux_trio.cli import main
-from flux_trio.cli.bulk_inputs import split_inputs, split_text
-from flux_trio.cli.replacing import Input, compile_methods, replaced
-from flux_trio.cli.submission import Submission
+from flux_trio.cli.submit.bulk_inputs import split_inputs, split_text
+from flux_trio.cli.submit.replacing import Input, compile_methods, replaced
+from flux_trio.cli.submit.submission import Submission
 
 
 def bulksubmit(*args: str, stdin: str | None = None) -> click.testing.Result:

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from flux_trio.cli.columns import Layout, read_sort_keys, short_duration, sort_rows
-from flux_trio.cli.errors import CommandError
+from flux_trio.cli.terminal.columns import Layout, read_sort_keys, short_duration, sort_rows
+from flux_trio.cli.terminal.errors import CommandError
 
 HEADINGS = {"id": "JOBID", "name": "NAME", "n": "NTASKS", "t": "TIME", "a.b": "AB"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flux_trio.cli.constraint_query import parse_constraint_query
+from flux_trio.cli.submit.constraint_query import parse_constraint_query
 
 
 @pytest.mark.parametrize(

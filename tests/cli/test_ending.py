@@ -257,7 +257,7 @@ def test_instance_says_that_it_waits_for_jobs_and_a_second_signal_ends_it(tmp_pa
 
 ENDS = """
     import signal, sys, time
-    from flux_trio.cli.ending import Ending
+    from flux_trio.cli.instance.ending import Ending
 
     ending = Ending(lambda: print("cleaned up"))
     with ending.taking([signal.SIGTERM]):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from flux_trio.cli.environment import job_environment
+from flux_trio.cli.submit.environment import job_environment
 
 CURRENT = {"HOME": "/h", "PATH": "/bin", "OMP_A": "1", "OMP_B": "2"}
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from flux_trio.cli.events import EventTexts, event_text, matches, read_match
+from flux_trio.cli.terminal.events import EventTexts, event_text, matches, read_match
 from flux_trio.formats import Event
 
 RAISED = Event(1.0, "exception", {"type": "cancel", "severity": 0, "note": "a b"})

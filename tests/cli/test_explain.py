@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from flux_trio.cli.explaining import lines, reasons
+from flux_trio.cli.jobs.explanation import lines, reasons
 from flux_trio.editions.explaining import Explained, Holder, Place, Said
 from tests.support.instance import RunningInstance
 

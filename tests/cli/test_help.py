@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from flux_trio.cli import main
-from flux_trio.cli.manual import man_page, subcommands
+from flux_trio.cli.terminal.manual import man_page, subcommands
 
 
 def run(*words: str) -> str:

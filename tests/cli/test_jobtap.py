@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from flux_trio.cli.plugin_skeleton import skeleton
+from flux_trio.cli.admin.plugin_skeleton import skeleton
 from tests.support.instance import RunningInstance, running_instance
 
 pytestmark = pytest.mark.real

@@ -11,9 +11,15 @@ from pathlib import Path
 import pytest
 
 from flux_trio.broker import LogEntry
-from flux_trio.cli.commands.start import LEVELS
-from flux_trio.cli.dates import local_time
-from flux_trio.cli.log_output import Journal, LogFormat, LogOptions, is_journal, open_log_sink
+from flux_trio.cli.instance.log_output import (
+    Journal,
+    LogFormat,
+    LogOptions,
+    is_journal,
+    open_log_sink,
+)
+from flux_trio.cli.instance.start import LEVELS
+from flux_trio.cli.terminal.shown_values import local_time
 from flux_trio.messages import Level
 from tests.support.instance import DEADLINE_S
 

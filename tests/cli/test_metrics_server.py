@@ -9,9 +9,9 @@ import pytest
 import trio
 import trio.testing
 
-from flux_trio.cli.loopback import STRANGERS_MAX
-from flux_trio.cli.metrics import InstanceCollector
-from flux_trio.cli.metrics_server import FRESH_S, MetricsServer, Stats
+from flux_trio.cli.admin.metrics import InstanceCollector
+from flux_trio.cli.admin.metrics_server import FRESH_S, MetricsServer, Stats
+from flux_trio.cli.connection.loopback import STRANGERS_MAX
 
 
 class Instance:

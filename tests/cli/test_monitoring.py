@@ -7,9 +7,9 @@ import io
 import pytest
 import trio
 
-from flux_trio.cli import monitor_process, monitoring
-from flux_trio.cli.monitor_process import REPORTED_MAX, decode_records, encode_records, watch
-from flux_trio.cli.monitoring import Monitoring, open_monitor
+from flux_trio.cli.judge import monitor_process, monitoring
+from flux_trio.cli.judge.monitor_process import REPORTED_MAX, decode_records, encode_records, watch
+from flux_trio.cli.judge.monitoring import Monitoring, open_monitor
 from flux_trio.config import Config, ExecConfig
 from flux_trio.instance import Surroundings, open_instance
 from flux_trio.messages import FluxError, Level, Request, topics

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from flux_trio.cli import output
+from flux_trio.cli.follow import output
 from flux_trio.client import find_instance, open_client
 from flux_trio.formats import parse_fluid
 from flux_trio.messages import topics

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from flux_trio.cli.columns import Layout
-from flux_trio.cli.queue_rows import FORMATS, HEADINGS, needs_jobs, queue_row
-from flux_trio.cli.queue_status import count_lines, status_lines
-from flux_trio.cli.resource_rows import Resources
+from flux_trio.cli.admin.queue_rows import FORMATS, HEADINGS, needs_jobs, queue_row
+from flux_trio.cli.admin.queue_status import count_lines, status_lines
+from flux_trio.cli.admin.resource_rows import Resources
+from flux_trio.cli.terminal.columns import Layout
 from flux_trio.config import Config, parse_config
 from flux_trio.sim import make_machine
 from tests.support.instance import RunningInstance, running_instance

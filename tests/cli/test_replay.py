@@ -12,8 +12,8 @@ import pytest
 
 from flux_trio._version import __version__
 from flux_trio.cli import main
-from flux_trio.cli.commands.replay import outcome_lines
-from flux_trio.cli.replaying import read_plan
+from flux_trio.cli.lab.replay import outcome_lines
+from flux_trio.cli.lab.replaying import read_plan
 from flux_trio.lab import (
     Crash,
     Do,

@@ -9,7 +9,7 @@ import click.testing
 import pytest
 
 from flux_trio.cli import main
-from flux_trio.cli.replay_commands import COMMANDS
+from flux_trio.cli.lab.replay_commands import COMMANDS
 from flux_trio.lab import CoresWorld, JobPlan, Plan, Setup, after_each_step, run_plan
 from flux_trio.lab.plans.files import plan_to_toml
 from flux_trio.lab.plans.plan import Depth
@@ -215,7 +215,7 @@ def test_wrong_command_of_a_pipe_ends_the_replay_with_its_line(
 def test_wrong_command_on_a_terminal_is_told_and_the_next_one_is_asked_for(
     plan: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from flux_trio.cli import replay_prompt
+    from flux_trio.cli.lab import replay_prompt
 
     terminal = replay_prompt.Terminal()
     monkeypatch.setattr(replay_prompt, "source_of_commands", lambda _: terminal)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from flux_trio.cli.resource_limits import current_limits, job_limits
+from flux_trio.cli.submit.resource_limits import current_limits, job_limits
 
 CURRENT = {"core": 0, "cpu": -1, "nofile": 20, "nproc": 5, "memlock": 8, "ofile": 20}
 

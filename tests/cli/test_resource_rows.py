@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from flux_trio.cli.columns import Layout
-from flux_trio.cli.resource_rows import (
+from flux_trio.cli.admin.resource_rows import (
     DRAIN_FORMATS,
     LIST_FORMATS,
     LIST_HEADINGS,
@@ -19,6 +18,7 @@ from flux_trio.cli.resource_rows import (
     list_rows,
     status_rows,
 )
+from flux_trio.cli.terminal.columns import Layout
 from flux_trio.formats import Idset, ResourceSet
 
 

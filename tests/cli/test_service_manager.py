@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from flux_trio.cli.service_manager import ServiceManager, service_manager
+from flux_trio.cli.instance.service_manager import ServiceManager, service_manager
 from tests.support.instance import DEADLINE_S, FLUX_TRIO, RunningInstance, environment, until
 
 FIRST = "[exec]\nsimulate = true\n[policy.limits]\nduration = '1h'\n"

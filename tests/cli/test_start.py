@@ -19,7 +19,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from flux_trio.cli import main, start
+from flux_trio.cli import main
+from flux_trio.cli.instance import foreground
 from flux_trio.client import (
     SOCKET_FILE,
     TOKEN_VARIABLE,
@@ -363,9 +364,9 @@ async def test_a_signal_ends_what_does_not_come_up_and_is_left_to_what_has() -> 
     """A start may take long, such as with many jobs to read back."""
     signals, arriving = trio.open_memory_channel[int](1)
     signals.send_nowait(signal.SIGTERM)
-    async with start._ending_at(arriving):
+    async with foreground._ending_at(arriving):
         await trio.sleep_forever()
-    async with start._ending_at(arriving) as is_ready:
+    async with foreground._ending_at(arriving) as is_ready:
         await is_ready()
         signals.send_nowait(signal.SIGTERM)
         await wait_all_tasks_blocked()

@@ -13,7 +13,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from flux_trio.cli.starting import shell_of_terminal, sign_of_start, statedir_of_user
+from flux_trio.cli.instance.starting import shell_of_terminal, sign_of_start, statedir_of_user
 from flux_trio.client import InstanceStarting, NoInstance, await_instance, find_instance
 from tests.support.instance import DEADLINE_S, FLUX_TRIO, environment, flux_trio
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flux_trio.cli.starting import StartError, state_directory
+from flux_trio.cli.instance.starting import StartError, state_directory
 from flux_trio.client import AccessDenied, find_instance
 from flux_trio.store.state_directory import write_private
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from flux_trio.cli.metrics import metrics
+from flux_trio.cli.admin.metrics import metrics
 from flux_trio.cores.histogram import SHORT_S, Durations
 from tests.support.instance import DEADLINE_S, RunningInstance, running_instance, until
 

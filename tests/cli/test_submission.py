@@ -12,7 +12,7 @@ import pytest
 
 import flux_trio
 from flux_trio.cli import main
-from flux_trio.cli.submission import SHELL_OPTIONS, Submission, parse_attribute
+from flux_trio.cli.submit.submission import SHELL_OPTIONS, Submission, parse_attribute
 
 DEEP = "[" * 5_000 + "]" * 5_000
 JOBSPECS = Path(__file__).parents[1] / "data" / "jobspecs"

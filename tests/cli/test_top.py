@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from flux_trio.cli.top_screen import Snapshot, View, screen
+from flux_trio.cli.jobs.top_screen import Snapshot, View, screen
 from flux_trio.formats import Idset, ResourceSet, format_fluid
 from tests.support.instance import DEADLINE_S, FLUX_TRIO, RunningInstance
 

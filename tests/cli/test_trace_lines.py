@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from flux_trio.cli.trace_lines import size_text, trace_line
+from flux_trio.cli.admin.trace_lines import size_text, trace_line
 
 REQUEST = {
     "timestamp": 1.0625,

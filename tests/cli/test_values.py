@@ -9,7 +9,7 @@ from datetime import datetime
 
 import pytest
 
-from flux_trio.cli.values import (
+from flux_trio.cli.terminal.values import (
     read_signal,
     read_states,
     read_time,

@@ -12,7 +12,7 @@ import click.testing
 import pytest
 
 from flux_trio.cli import main
-from flux_trio.cli.commands import view as view_module
+from flux_trio.cli.judge import view as view_module
 from flux_trio.trace import Record, record_to_json
 from tests.support.judged import edit_payload, find_all
 from tests.support.scenarios import trace_of

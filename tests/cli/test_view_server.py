@@ -14,10 +14,10 @@ import trio
 import trio.testing
 from anyio.streams.stapled import StapledObjectStream
 
-from flux_trio.cli.live_view import LiveRows
-from flux_trio.cli.loopback import HEADER_BYTES_MAX, REQUEST_S_MAX, STRANGERS_MAX
-from flux_trio.cli.monitor_process import REPORTED_MAX
-from flux_trio.cli.view_server import (
+from flux_trio.cli.connection.loopback import HEADER_BYTES_MAX, REQUEST_S_MAX, STRANGERS_MAX
+from flux_trio.cli.judge.live_view import LiveRows
+from flux_trio.cli.judge.monitor_process import REPORTED_MAX
+from flux_trio.cli.judge.view_server import (
     BACKLOG_BYTES_MAX,
     READER_BYTES_MAX,
     READERS_MAX,

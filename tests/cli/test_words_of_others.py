@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from flux_trio.cli.columns import Layout
-from flux_trio.cli.errors import CommandError, remark
-from flux_trio.cli.events import EventTexts, json_text
-from flux_trio.cli.output import Outputs
-from flux_trio.cli.trace_lines import trace_line
+from flux_trio.cli.admin.trace_lines import trace_line
+from flux_trio.cli.follow.output import Outputs
+from flux_trio.cli.terminal.columns import Layout
+from flux_trio.cli.terminal.errors import CommandError, remark
+from flux_trio.cli.terminal.events import EventTexts, json_text
 from flux_trio.formats import printable, printable_json
 from flux_trio.views.svg import text as svg_text
 

@@ -16,8 +16,8 @@ import click.testing
 import pytest
 
 from flux_trio.cli import main
-from flux_trio.cli.errors import CommandError
-from flux_trio.cli.traces import written_trace
+from flux_trio.cli.judge.traces import written_trace
+from flux_trio.cli.terminal.errors import CommandError
 from flux_trio.trace import Record
 from tests.support.instance import DEADLINE_S, FLUX_TRIO, environment
 from tests.support.replayed import assert_replayed
@@ -25,8 +25,8 @@ from tests.support.replayed import assert_replayed
 SECOND = """
 import sys
 from pathlib import Path
-from flux_trio.cli.errors import CommandError
-from flux_trio.cli.traces import written_trace
+from flux_trio.cli.terminal.errors import CommandError
+from flux_trio.cli.judge.traces import written_trace
 try:
     with written_trace(Path(sys.argv[1])):
         print("written")

@@ -91,7 +91,7 @@ def test_key_of_a_timer_in_an_older_trace_is_read() -> None:
         ("flux_trio.cores.exec.calls:TimerKey", 7),
         ("flux_trio.cores.kvs.ops:Put", ["put", "key", "text"]),
         ("flux_trio.trace.routed:Routed", [1.0, "", [], {}]),
-        ("flux_trio.cli.start:os.system", ["true"]),
+        ("flux_trio.cli.instance.foreground:os.system", ["true"]),
     ],
 )
 def test_key_of_a_timer_is_a_tuple_of_a_class_of_keys(name: str, items: Any) -> None:
@@ -134,8 +134,8 @@ def test_core_is_made_again(cls: Any, args: Any, kwargs: Any) -> None:
     "name",
     [
         "os:system",
-        "flux_trio.cli.start:os.system",
-        "flux_trio.cli.start:run",
+        "flux_trio.cli.instance.foreground:os.system",
+        "flux_trio.cli.instance.foreground:run",
         "flux_trio.formats:FormatError",
         "flux_trio.nowhere:Core",
         "flux_trio.cores.outbox:Outbox",
@@ -191,7 +191,7 @@ def test_what_a_constructor_raises_is_raised_as_it_is() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        ["enum", "flux_trio.cli.start:os.system", "true"],
+        ["enum", "flux_trio.cli.instance.foreground:os.system", "true"],
         ["enum", "flux_trio.cores.turns:TimerFired", "true"],
         ["object", 0, "flux_trio.instance:Path", "attributes", {}],
         ["object", 0, "flux_trio.cores.state:CorePart", "attributes", {}],

@@ -14,8 +14,9 @@ import trio
 
 from flux_trio import jobtap
 from flux_trio.broker import Handle
-from flux_trio.cli import job_query, job_rows, submission, submit_options
-from flux_trio.cli.commands import jobs, submit
+from flux_trio.cli.connection import job_query
+from flux_trio.cli.jobs import job_rows, jobs
+from flux_trio.cli.submit import submission, submit, submit_options
 from flux_trio.config import Config, parse_config
 from flux_trio.formats import (
     Event,

@@ -11,7 +11,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from flux_trio.cli.job_rows import JobRow
+from flux_trio.cli.jobs.job_rows import JobRow
 from flux_trio.clock import LOOK_S
 from flux_trio.config import Config, ExecConfig, SchedConfig, parse_config
 from flux_trio.formats import Jobspec

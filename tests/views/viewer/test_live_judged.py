@@ -13,8 +13,8 @@ import anyio
 import pytest
 import trio
 
-from flux_trio.cli.live_view import LiveRows
-from flux_trio.cli.view_server import Feed, ViewServer
+from flux_trio.cli.judge.live_view import LiveRows
+from flux_trio.cli.judge.view_server import Feed, ViewServer
 from flux_trio.client import find_instance, open_client
 from flux_trio.judge import load_clauses
 from flux_trio.messages import FluxError, topics

@@ -1,0 +1,91 @@
+"""`flux-trio dmesg`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from flux_trio.cli.connection.session import with_client
+from flux_trio.cli.terminal.color import color_option
+from flux_trio.cli.terminal.shown_values import local_time
+
+if TYPE_CHECKING:
+    from flux_trio.client import Client
+
+_WORST_COLORED: Final = 3  # an error (RFC 5424)
+_WARNING: Final = 4
+
+
+@click.command()
+@click.option("-C", "--clear", is_flag=True, help="Clear the log without printing it.")
+@click.option("-c", "--read-clear", is_flag=True, help="Print the log, then clear it.")
+@click.option("-f", "--follow", is_flag=True, help="Then wait for new lines and print them.")
+@click.option("-n", "--new", is_flag=True, help="Print new lines only.")
+@click.option(
+    "-H", "--human", is_flag=True, help="Print the local minute, then seconds since then."
+)
+@click.option("-d", "--delta", is_flag=True, help="With -H, print seconds since the previous line.")
+@color_option("-L")
+def dmesg(
+    *, clear: bool, read_clear: bool, follow: bool, new: bool, human: bool, delta: bool, color: bool
+) -> None:
+    """Print the last lines of the instance's log: time, module, level and text.
+
+    Exit codes: 0, 1 if you are not the owner, 2 for wrong usage.
+    """
+    lines = _Lines(human, delta, color)
+
+    async def show(client: Client) -> None:
+        from flux_trio.messages import topics
+
+        wanted = {"follow": follow or new, "nobacklog": new}
+        if not clear:
+            cancel = topics.LOG_DMESG_CANCEL
+            async with client.stream(topics.LOG_DMESG, wanted, cancel_topic=cancel) as entries:
+                async for entry in entries:
+                    click.echo(lines.line(entry), color=color)
+        if clear or read_clear:
+            await client.call(topics.LOG_CLEAR)
+
+    with_client(show)
+
+
+class _Lines:
+    """Formats entries of the log as lines."""
+
+    def __init__(self, human: bool, delta: bool, color: bool) -> None:
+        self._human = human
+        self._delta = delta
+        self._color = color
+        self._minute = ""
+        self._since = 0.0
+
+    def line(self, entry: dict[str, Any]) -> str:
+        from flux_trio.formats import printable
+        from flux_trio.messages import Level
+
+        level = Level(entry["level"]).name.lower()
+        time = self._style(self._time(entry["timestamp"]), fg="green")
+        who = self._style(f"{printable(entry['party'])}.{level}", fg="yellow")
+        text = printable(entry["text"])
+        if entry["level"] <= _WORST_COLORED:
+            text = self._style(text, fg="red")
+        elif entry["level"] == _WARNING:
+            text = self._style(text, bold=True)
+        return f"{time} {who}: {text}"
+
+    def _time(self, timestamp: float) -> str:
+        if not self._human:
+            return local_time(timestamp).astimezone().isoformat(timespec="microseconds")
+        minute = local_time(timestamp).strftime("%b%d %H:%M")
+        if minute != self._minute:
+            self._minute, self._since = minute, timestamp
+            return f"[{minute}]"
+        offset = timestamp - self._since
+        if self._delta:
+            self._since = timestamp
+        return f"[{offset:>+11.6f}]"
+
+    def _style(self, text: str, **how: Any) -> str:
+        return click.style(text, **how) if self._color else text

@@ -1,0 +1,311 @@
+"""Rows of `flux-trio resource list`, `status` and `drain` (flux-resource(1)).
+
+A node is down if it is drained or offline; a resource is free if it is not down and no job holds
+it. Nodes with the same values in all fields of a format share a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias
+
+from flux_trio.cli.terminal.named_formats import NamedFormat
+from flux_trio.formats import FormatError, Hostlist, Idset, ResourceSet
+
+_SHARE: Final = (
+    "{state:>10} ?+:{queue:<5} ?:{propertiesx:<10.10+} {nnodes:>6} +:{ncores:>6} ?+:{ngpus:>5} "
+)
+LIST_FORMATS: Final = {
+    "default": NamedFormat(
+        _SHARE + "{nodelist}",
+        "Free, allocated and down resources",
+    ),
+    "rlist": NamedFormat(
+        _SHARE + "{rlist}",
+        "As default, with cores and gpus by rank",
+    ),
+}
+LIST_HEADINGS: Final = {
+    "state": "STATE",
+    "queue": "QUEUE",
+    "properties": "PROPERTIES",
+    "propertiesx": "PROPERTIES",
+    "nnodes": "NNODES",
+    "ncores": "NCORES",
+    "ngpus": "NGPUS",
+    "ranks": "RANKS",
+    "nodelist": "NODELIST",
+    "rlist": "LIST",
+}
+STATUS_FORMATS: Final = {
+    "default": NamedFormat("{state:>12} {up:>2} {nnodes:>6} {nodelist}", "States of nodes"),
+    "long": NamedFormat(
+        "{state:>12} {up:>2} {nnodes:>6} +:{reason:<30.30} {nodelist}", "As default, with reasons"
+    ),
+}
+DRAIN_FORMATS: Final = {
+    "default": NamedFormat(
+        "{timestamp!d:%b%d %R::<12} {state:<8.8} {reason:<30.30+} {nodelist}",
+        "Drained nodes with time and reason",
+    ),
+    "long": NamedFormat(
+        "{timestamp!d:%b%d %R::<12} {state:<8.8} {ranks:<8.8+} +:{reason:<30.30} {nodelist}",
+        "As default, with ranks",
+    ),
+}
+STATUS_HEADINGS: Final = {
+    "timestamp": "TIME",
+    "state": "STATE",
+    "statex": "STATE",
+    "status": "STATUS",
+    "up": "UP",
+    "up.ascii": "UP",
+    "reason": "REASON",
+    "nnodes": "NNODES",
+    "ranks": "RANKS",
+    "nodelist": "NODELIST",
+}
+
+LIST_STATES: Final = ("free", "allocated", "down", "up", "all")
+LISTED: Final = ("free", "allocated", "down")  # the default
+STATUS_STATES: Final = ("avail", "exclude", "allocated", "draining", "drained")
+STATUS_SHOWN: Final = ("avail", "exclude", "draining", "drained")
+
+_Since: TypeAlias = tuple[Idset, float, str]  # ranks, since when, reason
+
+_COUNTS: Final = ("nnodes", "ncores", "ngpus", "ranks", "nodelist", "rlist")
+
+
+@dataclass(frozen=True)
+class Resources:
+    """The resources of an instance: all, those that jobs hold, and the ranks by state."""
+
+    all: ResourceSet
+    allocated: ResourceSet
+    down: Idset
+    offline: Idset
+    exclude: Idset
+    drained: tuple[_Since, ...]
+    failed: tuple[_Since, ...]  # of the offline ranks
+    queues: Mapping[str, Idset] = field(default_factory=dict)  # the ranks that each may use
+
+    @classmethod
+    def read(cls, status: Mapping[str, Any], held: object = None) -> Resources:
+        """Read a resource.status response, and the R that jobs hold (None if they hold nothing)."""
+        inventory = ResourceSet.parse(status["R"], "R")
+        allocated = inventory.restrict(Idset())
+        if held is not None:
+            allocated = ResourceSet.parse(held, "R")
+        offline, exclude = Idset.parse(status["offline"]), Idset.parse(status["exclude"])
+        drained, failed = _since(status["drained"]), _since(status.get("down", {}))
+        if unexplained := offline - _ranks_of(failed):  # the service sends no reasons
+            failed += ((unexplained, 0.0, ""),)
+        down = offline | exclude | _ranks_of(drained)
+        return cls(inventory, allocated, down, offline, exclude, drained, failed)
+
+    def restrict(self, targets: str) -> Resources:
+        """Keep only the nodes of an idset of ranks or of a hostlist. Raises FormatError."""
+        try:
+            ranks = Idset.parse(targets)
+        except FormatError:
+            hosts = set(Hostlist.parse(targets))
+            ranks = Idset.of(rank for rank, host in self.all.hosts.items() if host in hosts)
+        return self._part(ranks)
+
+    def of_queues(self, names: Iterable[str]) -> Resources:
+        """Keep only these queues and their nodes. Raises ValueError for an unknown queue."""
+        ranks = Idset()
+        for name in names:
+            if name not in self.queues:
+                raise ValueError(f"{name}: no such queue")
+            ranks |= self.queues[name]
+        return replace(self._part(ranks), queues={name: self.queues[name] for name in names})
+
+    def _part(self, ranks: Idset) -> Resources:
+        drained, failed = (
+            tuple((each & ranks, since, why) for each, since, why in part if each & ranks)
+            for part in (self.drained, self.failed)
+        )
+        return replace(
+            self,
+            all=self.all.restrict(ranks),
+            allocated=self.allocated.restrict(ranks & self.allocated.ranks),
+            down=self.down & ranks,
+            offline=self.offline & ranks,
+            exclude=self.exclude & ranks,
+            drained=drained,
+            failed=failed,
+        )
+
+    def state(self, name: str) -> ResourceSet:
+        """Return the resources in one of LIST_STATES, without the excluded nodes."""
+        seen = self.all.without_ranks(self.exclude)
+        match name:
+            case "all":
+                return seen
+            case "down":
+                return seen.restrict(self.down)
+            case "up":
+                return seen.without_ranks(self.down)
+            case "allocated":
+                return seen.intersection(self.allocated)
+            case _:
+                return seen.without_ranks(self.down).difference(self.allocated)
+
+
+def _since(states: Mapping[str, Any]) -> tuple[_Since, ...]:
+    return tuple(
+        (Idset.parse(ranks), each["timestamp"], each["reason"]) for ranks, each in states.items()
+    )
+
+
+def _ranks_of(parts: Iterable[_Since]) -> Idset:
+    found = Idset()
+    for ranks, _, _ in parts:
+        found |= ranks
+    return found
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Resources that share all labels."""
+
+    labels: Mapping[str, object]
+    resources: ResourceSet
+
+    def row(self) -> dict[str, object]:
+        return {
+            **self.labels,
+            "nnodes": self.resources.nnodes,
+            "ncores": self.resources.ncores,
+            "ngpus": self.resources.ngpus,
+            "ranks": str(self.resources.ranks),
+            "nodelist": str(Hostlist.of(self.resources.hosts.values())),
+            "rlist": self.resources.summary() if self.resources else "",
+        }
+
+
+def list_rows(
+    resources: Resources,
+    states: Iterable[str] = LISTED,
+    fields: Collection[str] = tuple(LIST_HEADINGS),
+    *,
+    skip_empty: bool = False,
+) -> list[dict[str, object]]:
+    """Return a row for each state, or several if its nodes differ in `fields`."""
+    parts = []
+    for state in states:
+        part = resources.state(state)
+        groups = _alike(part, resources.queues) or {("", "", ""): part}
+        parts += [
+            _Part(dict(zip(_LABELS, (state, *labels), strict=True)), group)
+            for labels, group in groups.items()
+        ]
+    return _rows(parts, fields, skip_empty)
+
+
+def status_rows(
+    resources: Resources,
+    states: Collection[str],
+    fields: Collection[str],
+    *,
+    skip_empty: bool,
+) -> list[dict[str, object]]:
+    """Return rows by state and by online or offline; naming only one of these omits the other."""
+    wanted = set(states) - {"online", "offline"} or set(STATUS_SHOWN)
+    sides = [online for online in (True, False) if _is_wanted(online, states)]
+    parts = []
+    for state, ranks, since, reason in _status_parts(resources):
+        if state not in wanted and "all" not in wanted:
+            continue
+        for online, there, at, why in _sides(resources, ranks, since, reason):
+            if online in sides and (there or (online and not skip_empty)):
+                labels = _labels(state, online, at, why)
+                parts.append(_Part(labels, resources.all.restrict(there)))
+    return _rows(parts, fields, skip_empty)
+
+
+def drain_rows(
+    resources: Resources, fields: Collection[str] = tuple(STATUS_HEADINGS)
+) -> list[dict[str, object]]:
+    """Return a row per time and reason: `draining` while jobs hold the nodes, then `drained`."""
+    return status_rows(resources, ("draining", "drained"), fields, skip_empty=True)
+
+
+def _status_parts(resources: Resources) -> Iterator[tuple[str, Idset, float, str]]:
+    """Yield state, ranks, and for drained ranks the time and the reason."""
+    busy = resources.allocated.ranks
+    drained = _ranks_of(resources.drained)
+    yield "avail", resources.all.ranks - resources.exclude - drained, 0.0, ""
+    yield "exclude", resources.exclude, 0.0, ""
+    yield "allocated", busy, 0.0, ""
+    for state in ("draining", "drained"):
+        found = False
+        for ranks, since, reason in resources.drained:
+            if part := ranks & busy if state == "draining" else ranks - busy:
+                found = True
+                yield state, part, since, reason
+        if not found:
+            yield state, Idset(), 0.0, ""
+
+
+def _sides(
+    resources: Resources, ranks: Idset, since: float, reason: str
+) -> Iterator[tuple[bool, Idset, float, str]]:
+    """Yield online and offline ranks with time and reason; a drain's reason has precedence."""
+    yield True, ranks - resources.offline, since, reason
+    for failed, at, why in resources.failed:
+        yield False, ranks & failed, since or at, reason or why
+
+
+def _is_wanted(online: bool, states: Collection[str]) -> bool:
+    name, other = ("online", "offline") if online else ("offline", "online")
+    return name in states or other not in states
+
+
+def _labels(state: str, online: bool, since: float, reason: str) -> dict[str, object]:
+    return {
+        "state": state if online else f"{state}*",
+        "statex": state,
+        "status": "online" if online else "offline",
+        "up": "✔" if online else "✗",
+        "up.ascii": "y" if online else "n",
+        "timestamp": since,
+        "reason": reason,
+    }
+
+
+def _rows(
+    parts: Iterable[_Part], fields: Collection[str], skip_empty: bool
+) -> list[dict[str, object]]:
+    """Merge parts with equal labels in `fields` into one row."""
+    shown = [field for field in fields if field not in _COUNTS]
+    alike: dict[tuple[object, ...], _Part] = {}
+    for part in parts:
+        if skip_empty and not part.resources:
+            continue
+        look = tuple(part.labels[field] for field in shown)
+        if look in alike:
+            part = replace(part, resources=alike[look].resources.union(part.resources))
+        alike[look] = part
+    return [part.row() for part in alike.values()]
+
+
+_LABELS: Final = ("state", "queue", "properties", "propertiesx")
+
+
+def _alike(
+    resources: ResourceSet, queues: Mapping[str, Idset]
+) -> dict[tuple[str, str, str], ResourceSet]:
+    """Group ranks by queues, properties, and the properties that are not a queue's name."""
+    ranks_of: dict[tuple[str, str, str], list[int]] = {}
+    for rank in resources.ranks:
+        names = sorted(name for name, ranks in resources.properties.items() if rank in ranks)
+        labels = (
+            ",".join(name for name, ranks in queues.items() if rank in ranks),
+            ",".join(names),
+            ",".join(name for name in names if name not in queues),
+        )
+        ranks_of.setdefault(labels, []).append(rank)
+    return {labels: resources.restrict(Idset.of(ranks)) for labels, ranks in ranks_of.items()}

@@ -1,1 +1,0 @@
-"""The commands, one file each, imported when the command runs; they hold the click code."""

@@ -1,0 +1,1 @@
+"""Jobs are followed: their output, their events, their standard input."""

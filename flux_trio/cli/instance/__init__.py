@@ -1,0 +1,1 @@
+"""The commands that run an instance in the foreground."""

@@ -1,0 +1,117 @@
+"""`flux-trio top`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from flux_trio.cli.connection.session import with_client
+from flux_trio.cli.terminal.color import color_option
+from flux_trio.cli.terminal.errors import CommandError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from flux_trio.cli.jobs.top_screen import Snapshot, View
+    from flux_trio.client import Client
+
+REFRESH_S: Final = 2.0
+UNCUT: Final = 1000  # columns, when standard output is not a terminal
+KEY_BYTES_MAX: Final = 16  # bytes of one key, such as an arrow
+
+
+@click.command()
+@click.option("-q", "--queue", metavar="NAME", help="Show the jobs of this queue.")
+@color_option()
+def top(queue: str | None, color: bool) -> None:
+    """Show the activity of the instance, refreshed until you quit; once, if there is no terminal.
+
+    Keys: j and k or arrows move the cursor, h and l switch the queue, d shows inactive jobs by
+    result or as one number, q quits.
+
+    Exit codes: 0, 1 if there is no such queue or the instance does not answer, 2 for wrong usage.
+    """
+    from rich.console import Console
+
+    from flux_trio.cli.jobs.top_screen import View, screen
+    from flux_trio.messages import topics
+
+    live = sys.stdin.isatty() and sys.stdout.isatty()
+    width = None if sys.stdout.isatty() else UNCUT
+    console = Console(no_color=not color, highlight=False, width=width)
+
+    async def show(client: Client) -> None:
+        view = View(queue=queue)
+        known = (await client.call(topics.JOB_QUEUE_LIST))["queues"]
+        if queue is not None and queue not in known:
+            raise CommandError(f"queue {queue} not configured")
+        if live:
+            await _show_live(client, console, view)
+        else:
+            snapshot = await _snapshot(client, view)
+            console.print(screen(snapshot, view, len(snapshot.jobs) + 8, console.width))
+
+    with_client(show)
+
+
+async def _show_live(client: Client, console: Console, view: View) -> None:
+    import anyio
+    from rich.live import Live
+
+    from flux_trio.cli.jobs.top_screen import screen
+
+    with _keys(), Live(console=console, screen=True, auto_refresh=False) as screen_of:
+        snapshot = await _snapshot(client, view)
+        while not view.ended:
+            shown = screen(snapshot, view, console.height, console.width)
+            screen_of.update(shown, refresh=True)
+            key = ""
+            with anyio.move_on_after(REFRESH_S):
+                await anyio.wait_readable(sys.stdin.fileno())
+                key = os.read(sys.stdin.fileno(), KEY_BYTES_MAX).decode(errors="replace") or "q"
+            changed = view.after(key, snapshot)
+            if not key or changed.queue != view.queue:
+                snapshot = await _snapshot(client, changed)
+            view = changed
+
+
+@contextmanager
+def _keys() -> Iterator[None]:
+    """Set the terminal so that each key is read at once and is not echoed."""
+    import termios
+    import tty
+
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    tty.setcbreak(terminal)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+
+async def _snapshot(client: Client, view: View) -> Snapshot:
+    from flux_trio.cli.connection.job_query import JobQuery
+    from flux_trio.cli.jobs.top_screen import Snapshot
+    from flux_trio.messages import topics
+    from flux_trio.protocols import RUNNING
+
+    queues = () if view.queue is None else (view.queue,)
+    status = await client.call(topics.RESOURCE_STATUS)
+    jobs = await JobQuery(states=int(RUNNING), queues=queues).fetch(client)
+    held = await client.call(topics.JOB_RESOURCE_STATUS)
+    return Snapshot(
+        info=await client.call(topics.BROKER_INFO),
+        status=status,
+        stats=await client.call(topics.LIST_STATS),
+        queues=(await client.call(topics.JOB_QUEUE_LIST))["queues"],
+        jobs=jobs,
+        now=time.time(),
+        held=held["allocated"],
+    )

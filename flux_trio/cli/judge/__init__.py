@@ -1,0 +1,1 @@
+"""The commands that judge traces and show them."""

@@ -1,0 +1,155 @@
+"""`flux-trio check`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from flux_trio.cli.judge.traces import Unreadable, opened_twice, refuse_to_overwrite, write_report
+from flux_trio.cli.terminal.errors import remark
+from flux_trio.cli.terminal.params import EDITION_OPTION
+
+if TYPE_CHECKING:
+    from flux_trio.judge import Clause, Judgement
+    from flux_trio.judge.known import Departure
+    from flux_trio.trace import Record
+
+BROKEN = 1
+
+
+@click.command()
+@click.argument("trace", type=click.Path(path_type=Path), metavar="TRACE")
+@EDITION_OPTION
+@click.option(
+    "--at-rest",
+    is_flag=True,
+    help="Take the end of the trace for the end of all activity: an answer or event that is still "
+    "due there is a violation.",
+)
+@click.option(
+    "--known",
+    multiple=True,
+    metavar="FILE",
+    help="Departures that are known, each with its reason: they are listed and do not count. FILE "
+    "is a TOML file, or the name of one that comes with flux-trio: flux-core-0.88. May be given "
+    "several times.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "junit", "html"]),
+    default="text",
+    show_default=True,
+    help="The format of the report.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the report to FILE.",
+)
+@click.pass_context
+def check(
+    ctx: click.Context,
+    *,
+    trace: Path,
+    edition: str,
+    at_rest: bool,
+    known: tuple[str, ...],
+    form: str,
+    output: Path | None,
+) -> None:
+    """Judge the messages in TRACE by the clauses of the RFCs.
+
+    TRACE is a file that `flux-trio start --trace` wrote, the output of flux-core's `flux module
+    trace --full`, or a JSON object with messages in the order in which a router forwarded them. A
+    clause that the trace does not exercise, or cannot show, is counted as not exercised; it is not
+    broken. If a trace was not written to its end, because the disk was full or its instance was
+    killed, a remark on standard error says so.
+
+    Exit codes: 0 if no clause is broken except by known departures, 1 if at least one is, 2 if the
+    trace cannot be read or for wrong usage.
+    """
+    from flux_trio.judge import judge_trace, load_clauses, pick_records
+    from flux_trio.judge.known import sort_known
+    from flux_trio.judge.rules import ALL_RULES, CURRENT_RULES, ROUTED_RULES
+
+    refuse_to_overwrite(trace, output)
+    clauses, is_classic = load_clauses(), edition == "classic"
+    departures = [each for name in known for each in _departures(name)]
+    rules = (*(ALL_RULES if is_classic else CURRENT_RULES), *ROUTED_RULES)
+    cuts: list[int] = []
+    with opened_twice(trace, cuts.append) as (source, read_again):
+        judgement = judge_trace(source, rules, clauses, classic=is_classic, at_rest=at_rest)
+        judgement = sort_known(judgement, departures)
+        records = pick_records(read_again(), judgement.wanted())
+    for line in cuts:
+        what = f"line {line} is cut off" if line else "it has no end"
+        remark(f"{trace}: the trace is not whole: {what}; more may have happened")
+    text = _FORMS[form](trace.name, judgement, clauses, records)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write_report(output, text)
+    ctx.exit(0 if judgement.is_kept else BROKEN)
+
+
+def _departures(name: str) -> list[Departure]:
+    from flux_trio.formats import FormatError
+    from flux_trio.judge.known import load_shipped, parse_known, shipped
+
+    if name in shipped():
+        return load_shipped(name)
+    try:
+        return parse_known(Path(name).read_text(encoding="utf-8"))
+    except OSError as error:
+        text = f"{name}: {error.strerror}, and it is not one of {', '.join(shipped())}"
+        raise Unreadable(text) from None
+    except (FormatError, UnicodeError) as error:
+        raise Unreadable(f"{name}: {error}") from None
+
+
+def _text(
+    _name: str, judgement: Judgement, _clauses: dict[str, Clause], records: dict[int, Record]
+) -> str:
+    from flux_trio.views import verdict_text
+
+    return verdict_text(judgement, records)
+
+
+def _json(
+    name: str, judgement: Judgement, clauses: dict[str, Clause], records: dict[int, Record]
+) -> str:
+    from flux_trio.cli.terminal.events import json_text
+    from flux_trio.views import verdict_json
+
+    found = {"trace": name, **verdict_json(judgement, clauses, records)}
+    return json_text(found) + "\n"
+
+
+def _junit(
+    name: str, judgement: Judgement, clauses: dict[str, Clause], records: dict[int, Record]
+) -> str:
+    from flux_trio.views import verdict_junit
+
+    return verdict_junit(judgement, clauses, records, name)
+
+
+def _html(
+    name: str, judgement: Judgement, clauses: dict[str, Clause], records: dict[int, Record]
+) -> str:
+    from flux_trio.views import verdict_page
+
+    return verdict_page(name, judgement, clauses, records)
+
+
+_FORMS: dict[str, Callable[[str, Any, dict[str, Any], dict[int, Any]], str]] = {
+    "text": _text,
+    "json": _json,
+    "junit": _junit,
+    "html": _html,
+}

@@ -1,0 +1,164 @@
+"""Files with traces, as the commands read and write them."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, nullcontext
+from io import FileIO
+from pathlib import Path
+from tempfile import TemporaryFile, gettempdir
+from typing import IO, TYPE_CHECKING, Final
+
+import click
+
+from flux_trio.cli.terminal.errors import CommandError, complain, write_text
+from flux_trio.process.private import FILE_MODE
+
+if TYPE_CHECKING:
+    from flux_trio.trace import Source, TurnSink
+
+UNREADABLE: Final = 2
+
+
+class Unreadable(CommandError):
+    """The file is not a trace that can be read, or the report on it cannot be written."""
+
+    exit_code = UNREADABLE
+
+
+@contextmanager
+def opened(trace: Path) -> Iterator[Source]:
+    """Yield the trace of a file. Errors of the file, also of its records, become Unreadable."""
+    from flux_trio.trace import read_trace, text_lines
+
+    with _errors_of(trace), trace.open("rb") as file:
+        yield read_trace(text_lines(file.readline))
+
+
+@contextmanager
+def opened_twice(
+    trace: Path, cut: Callable[[int], object]
+) -> Iterator[tuple[Source, Callable[[], Source]]]:
+    """Yield the trace of a file, and a function that reads it once more after its end.
+
+    A pipe is kept in a temporary file meanwhile, since it can be read only once. Errors become
+    Unreadable, as those of `opened`; `cut` is called as by `read_trace`.
+    """
+    from flux_trio.trace import read_trace, text_lines
+
+    with (
+        _errors_of(trace),
+        trace.open("rb") as file,
+        nullcontext(file) if file.seekable() else TemporaryFile() as whole,
+    ):
+        readline = file.readline if whole is file else _copying(file, whole)
+
+        def read_again() -> Source:
+            with _errors_of(trace if whole is file else gettempdir()):
+                whole.seek(0)
+            return read_trace(text_lines(whole.readline))
+
+        yield read_trace(text_lines(readline), cut=cut), read_again
+
+
+def _copying(file: IO[bytes], copy: IO[bytes]) -> Callable[[int], bytes]:
+    """Return a `readline` that also writes what it has read."""
+
+    def readline(most: int) -> bytes:
+        line = file.readline(most)
+        with _errors_of(gettempdir()):
+            copy.write(line)
+        return line
+
+    return readline
+
+
+@contextmanager
+def _errors_of(file: str | Path) -> Iterator[None]:
+    from flux_trio.formats import FormatError
+
+    try:
+        yield
+    except OSError as error:
+        raise Unreadable(f"{file}: {error.strerror}") from None
+    except FormatError as error:
+        raise Unreadable(f"{file}: {error}") from None
+
+
+def refuse_to_overwrite(trace: Path, output: Path | None) -> None:
+    """Raise UsageError if `output`, where a report goes, is the trace that it is about."""
+    if output is not None and output.exists() and trace.exists() and output.samefile(trace):
+        raise click.UsageError(f"--output: expected another file than the trace, got {output}")
+
+
+def write_report(output: Path, text: str) -> None:
+    """Write a report. Raises Unreadable if the file cannot be written."""
+    write_text(output, text, Unreadable)
+
+
+@contextmanager
+def written_trace(
+    path: Path | None,
+    report: Callable[[str], object] = complain,
+    *,
+    environments: bool = False,
+) -> Iterator[tuple[TurnSink, ...]]:
+    """Yield sinks that write the trace to a file; it is complete at the end of the block.
+
+    Only its user can read the file. The environments of jobs are in it if `environments` says so.
+
+    If it is not, because a write failed, `report` gets the message then. Raises CommandError if
+    another process writes a trace to the file, or if it is another user's, and leaves it as it is.
+    """
+    if path is None:
+        yield ()
+        return
+    from flux_trio.trace import JsonLines
+
+    # unbuffered, so that a full disk shows here and not when the file is closed
+    with open(path, "ab", buffering=0, opener=_open_private) as file:
+        _empty(file, path)
+        with closing(JsonLines(_whole(file), environments=environments)) as lines:
+            try:
+                yield (lines.append,)
+            finally:
+                lines.end()
+    if lines.error is not None:
+        report(f"{path}: the trace is incomplete: {lines.error.strerror}")
+
+
+def _empty(file: FileIO, path: Path) -> None:
+    """Empty a file that is to have one trace, and keep other processes and users away from it."""
+    status = os.fstat(file.fileno())
+    if not stat.S_ISREG(status.st_mode):
+        return
+    if status.st_uid != os.getuid():
+        raise CommandError(f"{path}: belongs to another user")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise CommandError(f"{path}: another process writes its trace to this file") from None
+    file.truncate(0)
+    os.fchmod(file.fileno(), FILE_MODE)
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, FILE_MODE)
+
+
+def _whole(file: FileIO) -> Callable[[bytes], None]:
+    """Return a function that writes all bytes; one write to an unbuffered file may be partial."""
+
+    def write(data: bytes) -> None:
+        left = memoryview(data)
+        while left:
+            written = file.write(left)
+            if written is None:
+                raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+            left = left[written:]
+
+    return write

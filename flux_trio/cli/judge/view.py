@@ -1,0 +1,149 @@
+"""`flux-trio view`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+from click.core import ParameterSource
+
+from flux_trio.cli.terminal.errors import CommandError
+from flux_trio.cli.terminal.params import EDITION_OPTION
+
+if TYPE_CHECKING:
+    from flux_trio.trace import Record
+
+RECORDS_MAX: Final = 50_000
+"""Records in a page, unless --records names others: a browser takes a few seconds for them."""
+
+OF_A_TRACE: Final = ("output", "span", "edition")
+OF_AN_INSTANCE: Final = ("port",)
+"""Parameters that have an effect only for the one or the other."""
+
+
+class Span(click.ParamType[tuple[int, int | None]]):
+    """FIRST:LAST, places in a trace; either may be missing."""
+
+    name = "span"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int | None]:
+        """Return the places of the first record and of the last; None is the end of the trace."""
+        first, colon, last = str(value).partition(":")
+        if not colon or not all(part == "" or part.isdecimal() for part in (first, last)):
+            self.fail(f"expected FIRST:LAST, such as 1000:2000, got {value!r}", param, ctx)
+        if last and int(last) < int(first or 0):
+            self.fail(f"expected LAST after FIRST, got {value!r}", param, ctx)
+        return int(first or 0), int(last) if last else None
+
+
+@click.command()
+@click.argument("trace", type=click.Path(path_type=Path), metavar="[TRACE]", required=False)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the page to FILE.  [default: the name of TRACE with .html]",
+)
+@click.option(
+    "--records",
+    "span",
+    type=Span(),
+    metavar="FIRST:LAST",
+    help=f"The records in the page, by their places.  [default: the first {RECORDS_MAX}]",
+)
+@EDITION_OPTION
+@click.option("--live", is_flag=True, help="Show the running instance, on a page that it updates.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="With --live, the port of the page at 127.0.0.1.  [default: any free one]",
+)
+@click.pass_context
+def view(
+    ctx: click.Context,
+    *,
+    trace: Path | None,
+    output: Path | None,
+    span: tuple[int, int | None] | None,
+    edition: str,
+    live: bool,
+    port: int,
+) -> None:
+    """Draw TRACE, or with --live a running instance, as a page for a browser.
+
+    The page has a lane for each party, an arrow for each message, a bar for the states of each job,
+    and the clauses that are broken. It needs no network. TRACE is a file as for `flux-trio check`.
+
+    With --live the command prints the address of the page, which can be opened once, and serves the
+    page until the instance ends or you press ctrl-C. Its rows come from now on, and are judged as
+    they come, by all clauses but those that need the beginning of the trace.
+
+    Exit codes: 0, 1 if the instance does not answer or ends, 2 if the trace cannot be read, the
+    page cannot be written, or for wrong usage.
+    """
+    from flux_trio.cli.judge.traces import refuse_to_overwrite, write_report
+
+    if live == (trace is not None):
+        raise click.UsageError("expected either TRACE or --live")
+    _refuse_what_has_no_effect(ctx, live=live)
+    if trace is None:
+        _show_live(port)
+        return
+    output = output or Path(f"{trace.name}.html")
+    refuse_to_overwrite(trace, output)
+    write_report(output, _page(trace, span, is_classic=edition == "classic"))
+    click.echo(f"wrote {output}")
+
+
+def _refuse_what_has_no_effect(ctx: click.Context, *, live: bool) -> None:
+    for param in ctx.command.params:
+        is_given = ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
+        if is_given and param.name in (OF_A_TRACE if live else OF_AN_INSTANCE):
+            place = "with TRACE" if live else "with --live"
+            raise click.UsageError(f"{param.opts[-1]} has an effect only {place}")
+
+
+def _show_live(port: int) -> None:
+    from flux_trio.cli.connection.session import with_client
+    from flux_trio.cli.judge.live_view import serve_live
+
+    def show(url: str) -> None:
+        click.echo(f"open {url}")
+        sys.stdout.flush()
+
+    try:
+        with_client(lambda client: serve_live(client, port, show))
+    except OSError as error:
+        raise CommandError(f"port {port}: {error.strerror}") from None
+
+
+def _page(trace: Path, span: tuple[int, int | None] | None, *, is_classic: bool) -> str:
+    from flux_trio.cli.judge.traces import opened
+    from flux_trio.cli.terminal.errors import remark
+    from flux_trio.judge import judge_trace, load_clauses
+    from flux_trio.judge.rules import ALL_RULES, CURRENT_RULES, ROUTED_RULES
+    from flux_trio.views.viewer import Row, Rows, trace_page
+
+    clauses = load_clauses()
+    first, last = span or (0, None)
+    make, rows = Rows(first), list[Row]()
+
+    def note(record: Record, judged: frozenset[str]) -> None:
+        is_in = len(rows) < RECORDS_MAX if span is None else last is None or record.n <= last
+        row = make.take(record, judged) if is_in else None
+        if row is not None:
+            rows.append(row)
+
+    rules = (*(ALL_RULES if is_classic else CURRENT_RULES), *ROUTED_RULES)
+    with opened(trace) as source:
+        judgement = judge_trace(source, rules, clauses, classic=is_classic, note=note)
+    if span is None and len(rows) == RECORDS_MAX < judgement.nrecords:
+        more = f"of {judgement.nrecords} records; --records shows others"
+        remark(f"the page has the first {RECORDS_MAX} {more}")
+    return trace_page(trace.name, judgement, clauses, rows, make.begun)

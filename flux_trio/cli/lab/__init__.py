@@ -1,0 +1,1 @@
+"""The commands that play worlds with faults, and simulate machines."""

@@ -1,0 +1,119 @@
+"""`flux-trio exercise`."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+import click
+
+from flux_trio.cli.terminal.errors import CommandError, sole_error
+from flux_trio.cli.terminal.params import DURATION
+
+if TYPE_CHECKING:
+    from flux_trio.lab.exercise import Act, Findings, Kit
+
+BROKEN = 1
+
+_command = click.argument("command", nargs=-1, required=True, metavar="COMMAND...")
+_deadline = click.option(
+    "--deadline",
+    type=DURATION,
+    default="10s",
+    show_default=True,
+    metavar="DURATION",
+    help="Wait so long for each answer of the program.",
+)
+
+
+@click.group()
+def exercise() -> None:
+    """Drive a scheduler or execution service of yours through everything that it must stand.
+
+    COMMAND is started with FLUX_TRIO_URI and FLUX_TRIO_TOKEN in its environment, the address of an
+    instance that lacks its service. It must connect and serve until it is ended. It is killed and
+    started again on the way. Then the verdict of each clause of the RFCs that binds it is shown.
+    """
+
+
+@exercise.command(context_settings={"allow_interspersed_args": False})
+@_command
+@_deadline
+@click.option(
+    "--limited",
+    metavar="COMMAND",
+    help="The command that starts the scheduler in limited mode (RFC 27, Ready), which is then "
+    "exercised too.",
+)
+@click.pass_context
+def sched(
+    ctx: click.Context, *, command: tuple[str, ...], deadline: float, limited: str | None
+) -> None:
+    """Drive a scheduler: RFC 27, RFC 28 and the R that it writes (RFC 20).
+
+    The instance has four nodes of four cores; jobs are simulated.
+
+    Exit codes: 0 if every act came to its end and no clause is broken, 1 otherwise, 2 if COMMAND
+    cannot be run or for wrong usage.
+    """
+    from flux_trio.lab.exercise import SCHED_ACTS, SCHED_KIT, SCHED_LIMITED_ACTS
+
+    try:
+        words = tuple(shlex.split(limited or ""))
+    except ValueError as error:
+        raise click.BadParameter(f"{limited}: {error}", ctx, param_hint="'--limited'") from None
+    findings = _run(SCHED_KIT, command, SCHED_ACTS, deadline, words, SCHED_LIMITED_ACTS)
+    _report(ctx, findings)
+
+
+@exercise.command(context_settings={"allow_interspersed_args": False})
+@_command
+@_deadline
+@click.pass_context
+def exec(ctx: click.Context, *, command: tuple[str, ...], deadline: float) -> None:  # noqa: A001
+    """Drive an execution service: RFC 32.
+
+    The instance has two nodes of two cores, both of them this machine; jobs are real commands.
+
+    Exit codes: 0 if every act came to its end and no clause is broken, 1 otherwise, 2 if COMMAND
+    cannot be run or for wrong usage.
+    """
+    from flux_trio.lab.exercise import EXEC_ACTS, EXEC_KIT
+
+    _report(ctx, _run(EXEC_KIT, command, EXEC_ACTS, deadline))
+
+
+def _run(
+    kit: Kit,
+    command: tuple[str, ...],
+    acts: tuple[Act, ...],
+    deadline_s: float,
+    limited: tuple[str, ...] = (),
+    limited_acts: tuple[Act, ...] = (),
+) -> Findings:
+    import functools
+
+    import trio
+
+    from flux_trio.lab.exercise import ProgramNotStarted, Stuck, exercise
+
+    width = max(len(act.title) for act in (*acts, *limited_acts))
+
+    def report(act: Act, stuck: str) -> None:
+        click.echo(f"{act.title:{width}}  {f'stuck: {stuck}' if stuck else 'done'}")
+
+    run = functools.partial(exercise, limited=limited, limited_acts=limited_acts)
+    try:
+        return trio.run(functools.partial(run, deadline_s=deadline_s), kit, command, acts, report)
+    except (ProgramNotStarted, Stuck, BaseExceptionGroup) as raised:
+        error = sole_error(raised, (ProgramNotStarted, Stuck))
+        if error is None:
+            raise
+        kind = CommandError if isinstance(error, Stuck) else click.UsageError
+        raise kind(str(error)) from None
+
+
+def _report(ctx: click.Context, findings: Findings) -> None:
+    click.echo()
+    click.echo(findings.text())
+    ctx.exit(0 if findings.is_clean else BROKEN)

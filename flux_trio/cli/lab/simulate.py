@@ -1,0 +1,336 @@
+"""`flux-trio simulate`."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from flux_trio.cli.terminal.errors import CommandError, write_text
+
+if TYPE_CHECKING:
+    from flux_trio.cli.lab.simulating import Planned
+    from flux_trio.sim import Depth, SimulationResult
+    from flux_trio.trace import Sink
+
+FAILED = 1
+
+_COUNT = click.IntRange(min=1)
+UNITS_MAX = 1 << 30
+"""Cores and GPUs of all nodes together: more take gigabytes and many minutes."""
+_NOT_SHOWN = ("as_json", "report", "trace")
+
+
+class UsersParam(click.ParamType[str]):
+    """A number of users, or the word column."""
+
+    name = "users"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        is_count = value.isascii() and value.isdigit() and int(value) > 0
+        if not is_count and value != "column":
+            self.fail(f"expected a number from 1, or column: got {value}", param, ctx)
+        return value
+
+
+class ListParam(click.ParamType[tuple[str, ...]]):
+    """Words with commas between, each of `choices` if there are any."""
+
+    name = "list"
+
+    def __init__(self, *choices: str) -> None:
+        self.choices = choices
+
+    def convert(
+        self, value: str | tuple[str, ...], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """Return the words; each one counts once."""
+        words = tuple(dict.fromkeys(value.split(","))) if isinstance(value, str) else value
+        for word in words:
+            if not word or (self.choices and word not in self.choices):
+                expected = f"one of {', '.join(self.choices)}" if self.choices else "a name"
+                self.fail(f"expected {expected}: got {word!r}", param, ctx)
+        return words
+
+
+def _check_plotly(_ctx: click.Context, _param: click.Parameter, report: Path | None) -> Path | None:
+    """Return `report`; raise CommandError before the runs if no page can be drawn."""
+    if report is not None and importlib.util.find_spec("plotly") is None:
+        text = "--report needs the package plotly: pip install 'flux-trio[report]'"
+        raise CommandError(text)
+    return report
+
+
+def _check_machine(nodes: int, cores: int, gpus: int) -> None:
+    """Raise a usage error for a machine that is too large."""
+    from flux_trio.formats import HOSTS_MAX
+    from flux_trio.formats.idset import IDS_MAX
+
+    bounds = {"--nodes": (nodes, HOSTS_MAX), "--cores": (cores, IDS_MAX), "--gpus": (gpus, IDS_MAX)}
+    for option, (value, most) in bounds.items():
+        if value > most:
+            raise click.BadParameter(
+                f"expected at most {most}: got {value}", param_hint=f"'{option}'"
+            )
+    nunits = nodes * (cores + gpus)
+    if nunits > UNITS_MAX:
+        expected = f"expected at most {UNITS_MAX} cores and GPUs of all nodes"
+        raise click.UsageError(f"--nodes, --cores, --gpus: {expected}: got {nunits}")
+
+
+@click.command()
+@click.argument("workload", type=click.Path(path_type=Path), metavar="WORKLOAD")
+@click.option("--nodes", type=_COUNT, required=True, metavar="N", help="Nodes of the machine.")
+@click.option("--cores", type=_COUNT, required=True, metavar="C", help="Cores of each node.")
+@click.option(
+    "--gpus",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="G",
+    show_default=True,
+    help="GPUs of each node.",
+)
+@click.option(
+    "--policy",
+    "policies",
+    type=ListParam("fifo", "easy", "conservative"),
+    default="fifo",
+    show_default=True,
+    metavar="POLICY,...",
+    help="Scheduling policy: fifo, easy or conservative. Several are compared, one run each.",
+)
+@click.option("--seed", type=int, default=0, metavar="S", show_default=True, help="Random seed.")
+@click.option(
+    "--depth",
+    type=click.Choice(["cores", "stack"]),
+    help="Run the cores of the services alone, or the services under Trio, which takes longer.  "
+    "[default: the cores, unless a plugin may wait]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@click.option("--limit", type=_COUNT, metavar="N", help="Take only the first N jobs.")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Queues, limits and plugins (TOML).",
+)
+@click.option(
+    "--plugin",
+    "plugins",
+    type=ListParam(),
+    multiple=True,
+    metavar="FILE,...",
+    help="Load this jobtap plugin, by file or name; none loads no plugin. Several are compared, "
+    "one run of each with each policy.",
+)
+@click.option(
+    "--users",
+    type=UsersParam(),
+    metavar="N|column",
+    help="Submit the jobs as N made-up users, or as the users of the log.",
+)
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path),
+    metavar="FILE.html",
+    callback=_check_plotly,
+    help="Compare the runs on a page: waiting, shares and priorities of users and banks, over "
+    "time and against the first run.",
+)
+@click.option(
+    "--trace",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write every message and event of the only run to FILE, which `flux-trio check` reads.",
+)
+@click.option(
+    "--baseline",
+    metavar="RUN",
+    help="Compare against the run with this name.  [default: the first]",
+)
+@click.pass_context
+def simulate(
+    ctx: click.Context,
+    *,
+    workload: Path,
+    nodes: int,
+    cores: int,
+    gpus: int,
+    policies: tuple[Any, ...],
+    seed: int,
+    depth: Depth | None,
+    as_json: bool,
+    limit: int | None,
+    config: Path | None,
+    plugins: tuple[tuple[str, ...], ...],
+    users: str | None,
+    report: Path | None,
+    trace: Path | None,
+    baseline: str | None,
+) -> None:
+    """Run the jobs of a log on a simulated machine, in simulated time, and print the figures.
+
+    WORKLOAD is in the Standard Workload Format, or has the columns JobID, NNodes, NCPUS, Timelimit,
+    Submit and Elapsed, separated by commas or |, as Slurm's sacct writes them. It may be compressed
+    by gzip. The columns User and Account are read if they are there. If NCPUS is 0 in every row, a
+    job has all cores of its NNodes nodes. Jobs that the log does not know enough of are left out,
+    which is said. The services are those of a real instance; only the processes are simulated. The
+    same seed gives the same run. The first warnings and errors of its log go to standard error.
+
+    The conf of a plugin comes from the directive in the configuration that loads it. If one of
+    several runs fails, the others go on, and the page names it.
+
+    Exit codes: 0, 1 if the workload cannot be read, a run fails, some jobs never end or a file
+    cannot be written, 2 for wrong usage.
+    """
+    from flux_trio.cli.lab.simulating import Problems, failure_of, plan, read_config_file, read_jobs
+    from flux_trio.cli.terminal.errors import complain, remark
+    from flux_trio.jobtap import PluginError
+    from flux_trio.sim import SimulationStalled, make_machine
+    from flux_trio.sim import simulate as run
+
+    _check_machine(nodes, cores, gpus)
+    configured = read_config_file(config)
+    jobs = read_jobs(workload, limit, users, seed, cores)
+    compared = [each for some in plugins for each in some]
+    planned = list(plan(configured, compared, policies))
+    names = [each.name for each in planned]
+    if baseline is not None and baseline not in names:
+        raise click.UsageError(f"--baseline: expected one of {', '.join(names)}: got {baseline}")
+    if trace is not None and len(planned) > 1:
+        raise click.UsageError(f"--trace: expected one run, got {', '.join(names)}")
+    results: dict[str, SimulationResult] = {}
+    failures: dict[str, str] = {}
+    incomplete: list[str] = []  # error messages about the trace
+    machine = make_machine(nodes, cores, gpus)
+    for each in sorted(planned, key=lambda each: each.name != baseline):
+        problems = Problems()
+        try:
+            with (
+                _progress_bar(len(jobs), each.name) as progress,
+                _tracing(trace, incomplete) as sinks,
+            ):
+                results[each.name] = run(
+                    *(jobs, machine, each.policy, seed),
+                    config=each.config,
+                    progress=progress,
+                    sinks=sinks,
+                    log_sinks=[problems.take],
+                    depth=depth,
+                )
+        except (SimulationStalled, PluginError, BaseExceptionGroup) as raised:
+            failure = failure_of(raised)
+            if failure is None:
+                raise
+            failures[each.name] = failure
+            complain(_of_run(failure, each.name, planned))
+        else:
+            for line in problems.lines():
+                remark(_of_run(line, each.name, planned))
+    for text in incomplete:
+        complain(text)
+    title = f"{workload.name} on {nodes} nodes, {', '.join(policies)}"
+    if report is not None:
+        options = _options(ctx, workload)
+        _report(results, failures, report, title, options, machine.ncores)
+    if results:
+        _print(results, seed, as_json=as_json)
+    ctx.exit(FAILED if failures or incomplete else 0)
+
+
+def _of_run(text: str, name: str, planned: Sequence[Planned]) -> str:
+    """Return a text about a run; it names the run if there are several."""
+    return text if len(planned) == 1 else f"{name}: {text}"
+
+
+def _options(ctx: click.Context, workload: Path) -> dict[str, str]:
+    """Return the options as typed or by default, but for those that say where to write."""
+    from flux_trio._version import __version__
+
+    shown = {"flux-trio": __version__, "workload": str(workload)}
+    for param in ctx.command.params:
+        value = ctx.params.get(param.name or "")
+        if (
+            isinstance(param, click.Option)
+            and param.name not in _NOT_SHOWN
+            and value not in (None, ())
+        ):
+            name = param.opts[0]
+            shown[name] = _spelled(value)
+    return shown
+
+
+def _spelled(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(_spelled, value))
+    return str(value)
+
+
+def _print(results: Mapping[str, SimulationResult], seed: int, *, as_json: bool) -> None:
+    """Print the figures; of several runs, each under its name."""
+    from flux_trio.cli.lab.simulation_report import report_json, report_lines
+    from flux_trio.cli.terminal.events import json_text
+
+    if as_json:
+        reports = {name: report_json(each, seed) for name, each in results.items()}
+        click.echo(json_text(reports if len(reports) > 1 else next(iter(reports.values()))))
+        return
+    for name, result in results.items():
+        if len(results) > 1:
+            click.echo(f"{name}:")
+        for line in report_lines(result):
+            click.echo(line)
+
+
+@contextmanager
+def _progress_bar(njobs: int, policy: str) -> Iterator[Callable[[int, int], None] | None]:
+    """Show a bar of the ended jobs on standard error if it is a terminal, else yield None."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    from rich.progress import Progress
+
+    with Progress(console=console, transient=True) as bar:
+        task = bar.add_task(policy, total=njobs)
+        yield lambda ended, _all: bar.update(task, completed=ended)
+
+
+@contextmanager
+def _tracing(trace: Path | None, incomplete: list[str]) -> Iterator[tuple[Sink, ...]]:
+    """Yield the sinks of the trace; add an error message to `incomplete` if a write failed.
+
+    Raises CommandError if the file cannot be opened.
+    """
+    from flux_trio.cli.judge.traces import written_trace
+
+    try:
+        with written_trace(trace, incomplete.append) as sinks:
+            yield sinks
+    except OSError as error:
+        raise CommandError(f"{trace}: {error.strerror}") from None
+
+
+def _report(
+    results: Mapping[str, SimulationResult],
+    failures: Mapping[str, str],
+    report: Path,
+    title: str,
+    options: Mapping[str, str],
+    ncores: int,
+) -> None:
+    from flux_trio.sim import served_run
+    from flux_trio.views import FailedRun, comparison_page
+
+    runs = [
+        served_run(name, each.jobs, each.metrics, each.shares, ncores)
+        for name, each in results.items()
+    ]
+    failed = [FailedRun(name, why) for name, why in failures.items()]
+    write_text(report, comparison_page(title, options, runs, failed))

@@ -1,0 +1,1 @@
+"""The commands that submit jobs, and the jobspecs that their options make."""

@@ -1,0 +1,1 @@
+"""What the users of all commands type and read; completion and manual pages."""

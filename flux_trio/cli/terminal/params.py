@@ -1,0 +1,108 @@
+"""Click types of options and arguments that this project's own parsers read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import click
+from click.shell_completion import CompletionItem
+
+from flux_trio.cli.terminal.errors import CommandError
+
+
+class Parsed(click.ParamType[Any]):
+    """A value that `parse` reads; its ValueError becomes a CommandError, not a usage error."""
+
+    def __init__(
+        self,
+        name: str,
+        parse: Callable[[str], Any],
+        offer: Callable[[str], list[tuple[str, str]]] | None = None,
+    ) -> None:
+        self.name = name
+        self._parse = parse
+        self._offer = offer
+
+    def convert(
+        self,
+        value: Any,
+        param: click.Parameter | None,
+        ctx: click.Context | None,  # noqa: ARG002 - click's signature
+    ) -> Any:
+        """Return the value. The CommandError names the option or argument."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._parse(value)
+        except ValueError as error:
+            raise CommandError(f"{_label(param)}{error}") from None
+
+    def shell_complete(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        param: click.Parameter,  # noqa: ARG002 - click's signature
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """Return completions: values and their descriptions."""
+        offered = self._offer(incomplete) if self._offer else []
+        return [CompletionItem(value, help=what) for value, what in offered]
+
+
+class FileName(click.ParamType[str]):
+    """Any text; a shell completes it with file names."""
+
+    name = "file"
+
+    def shell_complete(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        param: click.Parameter,  # noqa: ARG002 - click's signature
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """Let the shell complete file names."""
+        return [CompletionItem(incomplete, type="file")]
+
+
+def _label(param: click.Parameter | None) -> str:
+    match param:
+        case click.Option():
+            return f"{max(param.opts, key=len)}: "
+        case click.Argument():
+            return f"{param.make_metavar(click.Context(click.Command(''))).strip('[].')}: "
+        case _:
+            return ""
+
+
+# A parser is imported when there is a value to read: `--help` must be quick.
+
+
+def _duration(text: str) -> float:
+    from flux_trio.formats import parse_duration
+
+    return parse_duration(text)
+
+
+def _of_values(name: str) -> Callable[[str], Any]:
+    def read(text: str) -> Any:
+        from flux_trio.cli.terminal import values
+
+        return getattr(values, name)(text)
+
+    return read
+
+
+DURATION: Final = Parsed("duration", _duration)
+USER: Final = Parsed("user", _of_values("read_user"))
+USER_OR_ALL: Final = Parsed("user|all", _of_values("read_user_or_all"))
+URGENCY: Final = Parsed("urgency", _of_values("read_urgency"))
+STATES: Final = Parsed("states", _of_values("read_states"))
+SIGNAL: Final = Parsed("signal", _of_values("read_signal"))
+
+EDITION_OPTION: Final = click.option(
+    "--edition",
+    type=click.Choice(["classic", "current"]),
+    default="classic",
+    show_default=True,
+    help="current leaves out the clauses that the current edition of the RFCs has changed.",
+)

@@ -1,0 +1,39 @@
+"""Values as the user of a command reads them: ids of jobs, local times, exit codes."""
+
+from __future__ import annotations
+
+import os
+import signal
+from datetime import datetime
+from typing import Final
+
+from flux_trio.process.console import id_form
+
+_LAST: Final = datetime(9999, 12, 31).timestamp()
+
+
+def shown_id(jobid: int) -> str:
+    """Return a job id in F58, in ASCII where the locale has no ƒ. Raises FormatError."""
+    from flux_trio.formats import format_fluid  # a command that fails needs no format
+
+    return format_fluid(jobid, id_form())
+
+
+def local_time(timestamp: float) -> datetime:
+    """Return the local time of a Unix timestamp in seconds, at most the last day of year 9999.
+
+    A user may give a timestamp that is out of the calendar's range.
+    """
+    return datetime.fromtimestamp(min(max(0.0, timestamp), _LAST))
+
+
+def exit_code(status: int) -> int:
+    """Return the exit code of a wait(2) status, as a shell does: 128+N after signal N."""
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
+def how_it_ended(code: int) -> str:
+    """Return an exit code in words; a code above 128 is a signal."""
+    name = signal.strsignal(code - 128) if 128 < code < 128 + signal.NSIG else None
+    return f"task(s) {name}" if name else f"task(s) exited with exit code {code}"
