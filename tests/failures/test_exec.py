@@ -11,6 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from flux_trio.broker import Handle
+from flux_trio.cores.exec.calls import PLACE_S
 from flux_trio.messages import Flag, FluxError, Level, Request, Response, topics
 from flux_trio.testing.fakes import FakeExec, FakeScheduler
 from tests.support.breaking import named
@@ -371,6 +372,7 @@ async def test_jobs_that_an_override_has_started_wait_for_a_service_of_their_own
             await again.end(runs)
             again.tell(later, "start")
             await again.end(later)
+        await trio.sleep(PLACE_S)
         await settle()
         assert await serving(s) == topics.JOB_EXEC
 
@@ -409,8 +411,26 @@ async def test_who_runs_jobs_may_be_asked(autojump_clock: MockClock) -> None:
         assert asked == {"service": OVERRIDE, "vacant": False}
         await connection.aclose()
         await settle()
+        assert await s.call(topics.EXEC_SERVICE) == {"service": "", "vacant": True}
+        await trio.sleep(PLACE_S)
+        await settle()
         asked = await s.call(topics.EXEC_SERVICE)
         assert asked == {"service": topics.JOB_EXEC, "vacant": False}
+
+
+async def test_another_override_goes_first_when_one_has_left(autojump_clock: MockClock) -> None:
+    async with overridden() as (s, sched, _override, connection):
+        await connection.aclose()
+        await settle()
+        async with s.instance.connect("second") as handle:
+            second = Override(handle)
+            await second.hello()
+            await trio.sleep(2 * PLACE_S)
+            jobid = await allocated(s, sched)
+            assert await second.starts() == [(jobid, False)]
+            second.tell(jobid, "start")
+            await second.end(jobid)
+            assert await serving(s) == OVERRIDE
 
 
 # --- answers wrongly

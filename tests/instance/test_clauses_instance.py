@@ -13,7 +13,15 @@ import trio
 from flux_trio.broker import Handle
 from flux_trio.formats import Idset, Jobspec, ResourceSet, format_fluid, parse_eventlog
 from flux_trio.instance import Instance
-from flux_trio.messages import FluxError, Request, Response, service_of, topics
+from flux_trio.messages import (
+    Errno,
+    FluxError,
+    Request,
+    Response,
+    respond_error,
+    service_of,
+    topics,
+)
 from flux_trio.sim import make_machine
 from flux_trio.testing import simulated_instance
 from flux_trio.trace import Kind, Record
@@ -132,9 +140,11 @@ async def serve_one_job_at_a_time(
         for request in await least.receive():
             if request.topic == topics.SCHED_ALLOC:
                 waiting.append(request)
-            else:
+            elif request.topic == topics.SCHED_FREE:
                 busy = False
                 answer(least, request)
+            else:  # sched.stats-get, a sign of life
+                least.send(respond_error(request, Errno.ENOSYS))
         if waiting and not busy:
             busy = True
             await write_r(least, waiting[0])

@@ -100,6 +100,8 @@ ASKED: Final[dict[str, dict[str, Asked]]] = {
     },
     topics.JOB_MEMO: of_job(memo={"note": "x"}),
     topics.JOB_EXPLAIN: of_job(),
+    topics.EXEC_SERVICE: plain(),
+    topics.EXEC_SETTLED: plain(),
     topics.JOB_WAIT: of_job(),
     topics.JOB_PURGE: plain({"num_limit": 1000}),
     topics.JOB_PURGE_ID: plain({"id": 1}),

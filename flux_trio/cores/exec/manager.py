@@ -183,6 +183,9 @@ class Manager(Part):
             self.other = place.service
             if self._link is Link.ATTACHED:
                 self._withdraw()
+        elif self.other and place.vacant and isinstance(message, Event):
+            # another service that waited for this moment, too, goes first
+            self._outbox.set_timer(PLACE, self._outbox.now + PLACE_S)
         elif self.other and place.vacant:
             self.other = ""
             self.hello_if_able()
