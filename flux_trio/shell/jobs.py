@@ -62,7 +62,6 @@ from flux_trio.shell.records import (
     Written,
     jobid_of,
     record_name,
-    remove,
 )
 from flux_trio.shell.shortage import ShortageError, describe_shortage, is_shortage
 
@@ -303,9 +302,7 @@ class ShellJobs:
         for pid in [pid for pid in job.pids if self._tasks.get(pid) == job.id]:
             del self._tasks[pid]
         self._outputs.remove(job.id, job.ntasks)
-        remove(
-            self._files, self._records.pop(job.id).name
-        )  # last: the job exists as long as its record
+        self._records.pop(job.id).remove()  # last: the job exists as long as its record
 
     def _launch_missing(self, job: ShellJob, request: Start) -> list[ShellNotice]:
         """Launch tasks in order until one fails or has to wait; return the job's state."""

@@ -104,7 +104,7 @@ class Record:
         try:
             self._write(descriptor, [line])
         except OSError as error:
-            remove(self._directory, self.name)
+            self.remove()
             error.filename = self.path  # the error of a write has no file name
             raise
         finally:
@@ -127,6 +127,10 @@ class Record:
             self.damage = f"{self.path}: {found.problem}"
             self._size = len(data)  # what is damaged stays
         return found.lines
+
+    def remove(self) -> None:
+        """Remove the file; if that fails, log it."""
+        remove(self._directory, self.name)
 
     @property
     def path(self) -> str:
