@@ -17,7 +17,7 @@ import anyio.lowlevel
 
 from flux_trio.client.credit import Granter
 from flux_trio.client.link import ClientStatistics, Link
-from flux_trio.client.waiting import Answer, Queue
+from flux_trio.client.responses import Answer, Queue
 from flux_trio.client.websocket import open_websocket
 from flux_trio.messages import Event, Flag, FluxError, LocalProtocolError, Payload, Request, topics
 

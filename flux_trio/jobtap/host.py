@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import trio
 
 from flux_trio.config import Config
-from flux_trio.editions.explaining import Said
+from flux_trio.editions.explain_requests import Said
 from flux_trio.formats import parse_duration
 from flux_trio.formats.glob import glob_matches, is_glob
 from flux_trio.jobtap.asking import Asking

@@ -19,7 +19,7 @@ from flux_trio.formats import FluidForm
 from flux_trio.messages import topics
 from flux_trio.process.private import PrivateDirectory, private_directory
 from flux_trio.process.threads import OWN
-from flux_trio.services.recorded import make_core
+from flux_trio.services.recorded_core import make_core
 from flux_trio.services.runner import no_other_actions, run_core
 from flux_trio.services.shell_client import ShellClient
 from flux_trio.shell.protocol import JOBS_NAME, output_name

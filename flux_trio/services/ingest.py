@@ -7,7 +7,7 @@ import trio
 from flux_trio.broker import Handle
 from flux_trio.cores.ingest.core import IngestCore
 from flux_trio.messages import topics
-from flux_trio.services.recorded import make_core
+from flux_trio.services.recorded_core import make_core
 from flux_trio.services.runner import run_core
 
 

@@ -8,7 +8,7 @@ from flux_trio.broker import Handle
 from flux_trio.config import Config
 from flux_trio.cores.job_list.core import JobListCore
 from flux_trio.messages import topics
-from flux_trio.services.recorded import make_core
+from flux_trio.services.recorded_core import make_core
 from flux_trio.services.runner import run_core
 
 

@@ -26,9 +26,9 @@ from flux_trio.jobtap import Given, Loader, Plugin, PluginHost, open_host
 from flux_trio.messages import Request, topics
 from flux_trio.protocols import AskHook, AskJobs, CancelHook, NotifyPlugins, PluginReplayed
 from flux_trio.services.at_once import PluginTurns
-from flux_trio.services.explaining import Explainer
+from flux_trio.services.explain_job import Explainer
 from flux_trio.services.plugin_methods import PluginMethods, named_directive
-from flux_trio.services.recorded import Made, make_core
+from flux_trio.services.recorded_core import Made, make_core
 from flux_trio.services.runner import no_other_actions, run_core
 from flux_trio.services.user_database import unix_user
 

@@ -19,7 +19,7 @@ from flux_trio.process.threads import OWN
 from flux_trio.services.at_once import KvsAtOnce
 from flux_trio.services.kvs_backup import Work, back_up_between_rounds, rounds_of, waiting_in
 from flux_trio.services.kvs_tending import SETTLE_AFTER_S, TEND_AFTER_S, Tending, settle, tend
-from flux_trio.services.recorded import make_core
+from flux_trio.services.recorded_core import make_core
 from flux_trio.services.runner import run_core
 from flux_trio.store.executing import execute_timed
 from flux_trio.store.stores import Store, StoreError

@@ -13,7 +13,7 @@ from flux_trio.cores.resource.core import ResourceCore
 from flux_trio.editions import CLASSIC, Edition
 from flux_trio.formats import Idset, ResourceSet, parse_duration
 from flux_trio.messages import topics
-from flux_trio.services.recorded import make_core
+from flux_trio.services.recorded_core import make_core
 from flux_trio.services.resource_checks import CheckRunner
 from flux_trio.services.runner import no_other_actions, run_core
 

@@ -10,7 +10,7 @@ from flux_trio.cores.sched.core import SchedCore
 from flux_trio.cores.sched.tables import scheduler_policies
 from flux_trio.formats import FormatError
 from flux_trio.messages import Errno, FluxError, topics
-from flux_trio.services.recorded import make_core
+from flux_trio.services.recorded_core import make_core
 from flux_trio.services.runner import run_core
 
 

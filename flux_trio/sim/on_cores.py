@@ -31,8 +31,8 @@ from flux_trio.services.at_once import (
 )
 from flux_trio.services.job_manager import load_all
 from flux_trio.sim.asked import SIMULATED, USERID, Asked, Ran, loops_reported, note_depth
-from flux_trio.sim.explaining import explained_at_once, reasons
 from flux_trio.sim.replay import Replay, SimulationStalled
+from flux_trio.sim.stalled_jobs import explained_at_once, reasons
 from flux_trio.sim.users import UserBook
 from flux_trio.store.stores import MemoryStore
 

@@ -10,12 +10,12 @@ from typing import Any
 import trio
 
 from flux_trio.broker import Handle
-from flux_trio.editions.explaining import EXPLAIN, EXPLAINED, Explain
+from flux_trio.editions.explain_requests import EXPLAIN, EXPLAINED, Explain
 from flux_trio.instance import Instance, Surroundings, open_instance
 from flux_trio.messages import Response, topics
 from flux_trio.sim.asked import SIMULATED, USERID, Asked, Ran, loops_reported, note_depth
-from flux_trio.sim.explaining import reasons
 from flux_trio.sim.replay import SETTLE_S, Replay, SimulationStalled
+from flux_trio.sim.stalled_jobs import reasons
 from flux_trio.sim.users import UserBook
 from flux_trio.sim.world import run_world
 

@@ -28,7 +28,7 @@ class Kind(StrEnum):
     CLOCK = "clock"  # the wall clock was set
     INSTANCE = "instance"
     FAULT = "fault"  # something was broken on purpose
-    TURN = "turn"  # a core took inputs, and decided: see `flux_trio.cores.recorded`
+    TURN = "turn"  # a core took inputs, and decided: see `flux_trio.cores.turn_records`
 
 
 KILLED: Final = "killed on request"

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from flux_trio.cli.jobs.explanation import lines, reasons
-from flux_trio.editions.explaining import Explained, Holder, Place, Said
+from flux_trio.editions.explain_requests import Explained, Holder, Place, Said
 from tests.support.instance import RunningInstance
 
 NOW = 1_000_000_000.0

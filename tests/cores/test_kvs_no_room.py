@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from flux_trio.cores.kvs import waiting as kvs_waiting
+from flux_trio.cores.kvs import held_requests
 from flux_trio.cores.kvs.core import KvsCore
 from flux_trio.cores.kvs.ops import Append, Fetch, Fetched, Put, Stored, StoreOps
 from flux_trio.cores.turns import Log, SetTimer, TimerFired
@@ -148,7 +148,7 @@ def test_room_is_known_after_only_reads_have_waited_last(more: list[Request]) ->
 
 
 def test_what_may_wait_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kvs_waiting, "HELD_BYTES_MAX", 12)
+    monkeypatch.setattr(held_requests, "HELD_BYTES_MAX", 12)
     core, _ = full()
     turn(core, commit(["put", "b", "\u00e4" * 4], tag=2))  # 9 bytes, beside the 2 that wait
     ((tag, errnum, text),) = answers(turn(core, commit(["put", "c", "3"], tag=3)))

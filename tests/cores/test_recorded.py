@@ -16,7 +16,10 @@ from flux_trio.cores.exec.calls import TimerKey, TimerKind
 from flux_trio.cores.job_list.core import JobListCore
 from flux_trio.cores.kvs.ops import Fetched, Put, Stored, StoreOps
 from flux_trio.cores.plain import Reader, Writer
-from flux_trio.cores.recorded import (
+from flux_trio.cores.recorded_plugins import RecordedPlugins, RepeatedPlugins, Unanswered, checksum
+from flux_trio.cores.sched.core import SchedCore
+from flux_trio.cores.state import StateError
+from flux_trio.cores.turn_records import (
     BYTES_MAX,
     made_core,
     read_inputs,
@@ -24,9 +27,6 @@ from flux_trio.cores.recorded import (
     written_inputs,
     written_making,
 )
-from flux_trio.cores.recorded_plugins import RecordedPlugins, RepeatedPlugins, Unanswered, checksum
-from flux_trio.cores.sched.core import SchedCore
-from flux_trio.cores.state import StateError
 from flux_trio.cores.turns import ClockStepped, Log, Note, SetTimer, TimerFired
 from flux_trio.editions import CLASSIC
 from flux_trio.messages import Event, Request, Response

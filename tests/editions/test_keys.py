@@ -27,12 +27,12 @@ OTHER_FORMATS = {
     "cores/fingerprint.py": ({"expiration"}, "R (RFC 20), which is a format and no payload"),
     "cores/job_index.py": ({"name"}, JOBSPEC),
     "cores/job_manager/jobs/jobspecs.py": ({"queue"}, JOBSPEC),
-    "cores/recorded.py": ({"version"}, TURNS),
+    "cores/turn_records.py": ({"version"}, TURNS),
     "cores/recorded_plugins.py": ({"priority"}, TURNS),
     "cores/resource/core.py": ({"reason"}, RESOURCE_LOG),
     "cores/resource/downs.py": ({"reason"}, RESOURCE_LOG),
     "cores/resource/drains.py": ({"reason"}, RESOURCE_LOG),
-    "services/recorded.py": ({"version"}, TURNS),
+    "services/recorded_core.py": ({"version"}, TURNS),
 }
 KEYS = keys_of([rfc21, rfc24, rfc27, rfc28, rfc32, rfc33])
 FILES = {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from flux_trio.cli.terminal.shown_values import local_time, shown_id
-from flux_trio.editions.explaining import Explained, Holder, Place
+from flux_trio.editions.explain_requests import Explained, Holder, Place
 from flux_trio.messages import Errno, FluxError, Response, expect_payload, topics
 from flux_trio.protocols import URGENCY_EXPEDITE, URGENCY_HOLD, JobState
 

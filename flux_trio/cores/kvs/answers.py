@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import islice
 
 from flux_trio.cores.kvs.damage import Damages
+from flux_trio.cores.kvs.held_requests import PageAsked, Read, Round
 from flux_trio.cores.kvs.ops import Damaged, Fetch, Fetched, KvsOutbox, Page, PageRead
-from flux_trio.cores.kvs.waiting import PageAsked, Read, Round
 from flux_trio.cores.kvs.watches import Watch, Watches
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log

@@ -23,6 +23,15 @@ from flux_trio.cores.histogram import SHORT_S, Durations
 from flux_trio.cores.kvs.answers import Answers
 from flux_trio.cores.kvs.backups import Backups
 from flux_trio.cores.kvs.damage import Damages
+from flux_trio.cores.kvs.held_requests import (
+    Commit,
+    PageAsked,
+    Read,
+    Reading,
+    Round,
+    Waiting,
+    without_answers,
+)
 from flux_trio.cores.kvs.ops import (
     COMMIT,
     PAGE,
@@ -43,15 +52,6 @@ from flux_trio.cores.kvs.ops import (
     checked_bytes,
 )
 from flux_trio.cores.kvs.room import ROUND_OPS_MAX, Room
-from flux_trio.cores.kvs.waiting import (
-    Commit,
-    PageAsked,
-    Read,
-    Reading,
-    Round,
-    Waiting,
-    without_answers,
-)
 from flux_trio.cores.kvs.watches import Watches
 from flux_trio.cores.methods import Methods
 from flux_trio.cores.state import CorePart

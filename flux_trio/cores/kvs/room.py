@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
+from flux_trio.cores.kvs.held_requests import NO_ROOM, Commit, Held, Reading, Round, Waiting
 from flux_trio.cores.kvs.ops import KvsOutbox
-from flux_trio.cores.kvs.waiting import NO_ROOM, Commit, Held, Reading, Round, Waiting
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.editions import rfc33

@@ -30,14 +30,14 @@ from flux_trio.cores.sched.context import (
     SchedInput,
     SchedTimer,
 )
-from flux_trio.cores.sched.explaining import explain
 from flux_trio.cores.sched.granting import Granting, Grantings
 from flux_trio.cores.sched.greeting import Greeter
+from flux_trio.cores.sched.queue_position import explain
 from flux_trio.cores.sched.requests import Shapes
 from flux_trio.cores.sched.reranking import Reranking
 from flux_trio.cores.state import CorePart
 from flux_trio.cores.turns import ClockStepped, Core, Log, Note, TimerFired
-from flux_trio.editions import CLASSIC, Edition, explaining, flux
+from flux_trio.editions import CLASSIC, Edition, explain_requests, flux
 from flux_trio.editions.rfc27 import AllocAnswer, AllocType, FreeAnswer, SchedAnnotations, jobid_in
 from flux_trio.editions.rfc28 import (
     Change,
@@ -386,12 +386,12 @@ class SchedCore(CorePart, Core[SchedTimer, Never, Never]):
             self._context.log_error(str(error))
 
     def _explain(self, request: Request) -> None:
-        jobid = explaining.EXPLAIN.read(request).id
+        jobid = explain_requests.EXPLAIN.read(request).id
         schedule, now = self._context.schedule, self._context.now
         queue = schedule.state.queue.get(jobid)
         policy = self._queues.get(queue.queue if queue else "", self._config.policy)
         place = explain(schedule, policy, jobid, self._annotator.start_of(jobid), now)
-        self._context.send(respond(request, explaining.PLACE.write(place)))
+        self._context.send(respond(request, explain_requests.PLACE.write(place)))
 
     def _stats(self) -> dict[str, Any]:
         state = self._context.schedule.state

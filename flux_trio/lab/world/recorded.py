@@ -18,7 +18,9 @@ import msgspec
 from flux_trio._version import __version__
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.cores.kvs.ops import BackedUp, Fetched, Stored
-from flux_trio.cores.recorded import (
+from flux_trio.cores.recorded_plugins import RepeatedPlugins, Unanswered, checksum
+from flux_trio.cores.state import CorePart, StateError
+from flux_trio.cores.turn_records import (
     TRACED,
     Turn,
     action_text,
@@ -28,8 +30,6 @@ from flux_trio.cores.recorded import (
     read_turn,
     written_actions,
 )
-from flux_trio.cores.recorded_plugins import RepeatedPlugins, Unanswered, checksum
-from flux_trio.cores.state import CorePart, StateError
 from flux_trio.cores.turns import Exit, Note, NoteAll
 from flux_trio.lab.world.raised import raised_at
 from flux_trio.messages import USERID_UNKNOWN, Event, Message, Request, Response

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from flux_trio.cores.job_manager.core import JobManagerCore
-from flux_trio.editions.explaining import EXPLAIN, EXPLAINED, Explain, Explained
+from flux_trio.editions.explain_requests import EXPLAIN, EXPLAINED, Explain, Explained
 from flux_trio.jobtap import PluginHost
 from flux_trio.messages import (
     ROLE_OWNER,
@@ -18,7 +18,7 @@ from flux_trio.messages import (
     topics,
 )
 from flux_trio.services.at_once import InOrder
-from flux_trio.services.explaining import Explainer
+from flux_trio.services.explain_job import Explainer
 
 _BUILTIN: Final = "."  # begins the name of a plugin; what one holds a job for is a reason already
 _TAG: Final = 1  # of the only request of a seat

@@ -10,7 +10,7 @@ import msgspec
 import trio
 
 from flux_trio.cores.job_manager.core import JobManagerCore
-from flux_trio.editions import explaining
+from flux_trio.editions import explain_requests
 from flux_trio.jobtap import PluginHost
 from flux_trio.messages import (
     Errno,
@@ -45,7 +45,7 @@ class Explainer:
 
     async def answer(self, request: Request) -> Payload:
         """Answer job-manager.explain. Raises FluxError."""
-        jobid = explaining.EXPLAIN.read(request).id
+        jobid = explain_requests.EXPLAIN.read(request).id
         async with self._turn_of(request.userid):
             found = self._core.look(request, jobid)
             job = found.job.snapshot()
@@ -56,10 +56,10 @@ class Explainer:
                 reasons += [failure] if failure else []
         if place is not None and not request.is_owner:
             place = self._for_guest(place, request.userid)
-        explained = explaining.Explained(
+        explained = explain_requests.Explained(
             jobid, job.state.name, job.urgency, job.priority, said, reasons, place
         )
-        return explaining.EXPLAINED.write(explained)
+        return explain_requests.EXPLAINED.write(explained)
 
     @asynccontextmanager
     async def _turn_of(self, userid: int) -> AsyncIterator[None]:
@@ -72,19 +72,19 @@ class Explainer:
             if not mine.borrowed_tokens and not mine.statistics().tasks_waiting:
                 self._of_user.pop(userid, None)
 
-    async def _place(self, jobid: int) -> tuple[explaining.Place | None, str]:
+    async def _place(self, jobid: int) -> tuple[explain_requests.Place | None, str]:
         """Return the scheduler's answer, and ""; without an answer None, and the reason."""
         problem = f"no answer in {SCHEDULER_S:g} s"
         with trio.move_on_after(SCHEDULER_S):
             try:
-                asked = explaining.EXPLAIN.write(explaining.Explain(jobid))
+                asked = explain_requests.EXPLAIN.write(explain_requests.Explain(jobid))
                 said = await self._rpc(topics.SCHED_EXPLAIN, asked)
-                return explaining.PLACE.read(Response(topics.SCHED_EXPLAIN, said)), ""
+                return explain_requests.PLACE.read(Response(topics.SCHED_EXPLAIN, said)), ""
             except FluxError as error:
                 problem = "it has no method explain" if error.errnum == Errno.ENOSYS else error.text
         return None, f"the scheduler has its request, and cannot say why it waits: {problem}"
 
-    def _for_guest(self, place: explaining.Place, userid: int) -> explaining.Place:
+    def _for_guest(self, place: explain_requests.Place, userid: int) -> explain_requests.Place:
         """Leave out the jobs of other users."""
         return msgspec.structs.replace(
             place,

@@ -12,7 +12,7 @@ from flux_trio import jobtap
 from flux_trio.broker import ModuleSpec
 from flux_trio.formats import Jobspec, format_fluid
 from flux_trio.messages import Errno, FluxError, Request, Response, topics
-from flux_trio.services.explaining import AT_ONCE_OF_USER_MAX, SCHEDULER_S
+from flux_trio.services.explain_job import AT_ONCE_OF_USER_MAX, SCHEDULER_S
 from flux_trio.testing import FakeScheduler, InstanceHarness, InstanceJob, simulated_instance
 from flux_trio.testing.pytest_plugin import StartHarness
 

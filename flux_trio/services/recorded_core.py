@@ -1,6 +1,7 @@
 """Cores whose turns go into the trace, so that `flux-trio replay` can take them again.
 
-The form of the records is in `cores/recorded.py`. A core in a process of its own is not recorded.
+The form of the records is in `cores/turn_records.py`. A core in a process of its own is not
+recorded.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar
 
 from flux_trio._version import __version__
 from flux_trio.broker import Handle
-from flux_trio.cores.recorded import (
+from flux_trio.cores.recorded_plugins import RecordedPlugins
+from flux_trio.cores.state import CorePart
+from flux_trio.cores.turn_records import (
     raised_text,
     written_actions,
     written_inputs,
     written_making,
 )
-from flux_trio.cores.recorded_plugins import RecordedPlugins
-from flux_trio.cores.state import CorePart
 from flux_trio.cores.turns import CommonAction, CommonInput, Core, KeyT
 from flux_trio.protocols import Plugins
 

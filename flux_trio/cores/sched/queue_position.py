@@ -9,7 +9,7 @@ import math
 from typing import Final
 
 from flux_trio.cores.sched.annotations import NO_NODES, NO_ROOM
-from flux_trio.editions.explaining import Holder, Place
+from flux_trio.editions.explain_requests import Holder, Place
 from flux_trio.policies import Job, Schedule, State, earliest_start
 
 NAMED_MAX: Final = 8
