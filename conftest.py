@@ -29,6 +29,13 @@ TESTS_OF_TESTS = (
 )
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Read no file of which `make test` runs nothing."""
+    place = f"{collection_path.relative_to(config.rootpath)}/"
+    is_left_out = config.option.markexpr == "not gate" and place in TESTS_OF_TESTS
+    return is_left_out or None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(TESTS_OF_TESTS):

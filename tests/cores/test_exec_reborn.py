@@ -50,6 +50,8 @@ from tests.support.exec_script import (
 )
 from tests.support.reborn_twin import Twins
 
+pytestmark = pytest.mark.gate
+
 KINDS = ["true", "true", "input", "signal", "simulated"]
 OPTIONS: dict[str, dict[str, Any]] = {
     "input": {"input": {"stdin": {"type": "service"}}},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
@@ -14,6 +15,8 @@ from flux_trio.messages import Errno, Request, Response, topics
 from tests.support.asking import GUEST_USERID, asked, asked_by_guest, gone, service_back
 from tests.support.reborn_twin import Twins
 from tests.support.sched_script import jobspec
+
+pytestmark = pytest.mark.gate
 
 ERRNUMS = [0, 0, int(Errno.ENOSPC), int(Errno.ENOSYS), int(Errno.EAGAIN)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -16,6 +17,8 @@ from tests.support.asking import GUEST_USERID, asked, asked_by_guest, gone, serv
 from tests.support.eventlogs import canceled, inactive
 from tests.support.listing import STATES, ListedJobs
 from tests.support.reborn_twin import Twins
+
+pytestmark = pytest.mark.gate
 
 TAGS = st.integers(1, 4)
 PEERS = st.sampled_from(["alice", "bob"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -15,6 +16,8 @@ from flux_trio.messages import topics
 from tests.support.asking import OWNER_USERID
 from tests.support.manager_script import USERID, alloc_answer
 from tests.support.manager_twins import TwinScript
+
+pytestmark = pytest.mark.gate
 
 QUEUES = """
 [queues.batch]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
@@ -15,6 +16,8 @@ from flux_trio.messages import Errno, topics
 from flux_trio.store.stores import MemoryStore
 from tests.support.asking import asked, gone, service_back
 from tests.support.reborn_twin import Twins
+
+pytestmark = pytest.mark.gate
 
 KEYS = st.sampled_from(["a", "a.b", "a.b.c", "d"])
 PEERS = st.sampled_from(["alice", "bob"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
@@ -16,6 +17,8 @@ from flux_trio.formats import Idset
 from flux_trio.messages import Errno, Request, Response, topics
 from tests.support.asking import asked, gone
 from tests.support.reborn_twin import Twins
+
+pytestmark = pytest.mark.gate
 
 INVENTORY = inventory_from_config([ResourceEntry("node[0-3]", cores="0-3")])
 RANKS = st.integers(0, 4).map(str)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -16,6 +17,8 @@ from flux_trio.messages import Request, topics
 from tests.support.asking import gone, service_back
 from tests.support.reborn_twin import Twins
 from tests.support.sched_script import MANAGER, SchedScript, alloc, answer, jobspec, tell
+
+pytestmark = pytest.mark.gate
 
 RANKS = 4
 LATE = 1e6  # however often the clock goes back, no time is below 0

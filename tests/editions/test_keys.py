@@ -40,14 +40,19 @@ FILES = {
     for package in ("cores", "services")
     for path in sorted((ROOT / package).glob("**/*.py"))
 }
-CONSTANTS = constants_in(ROOT.rglob("*.py"))  # a constant may be imported from any room
 ALL_FILES = pytest.mark.parametrize("name", FILES)
 
 
+@pytest.fixture(scope="module")
+def constants() -> dict[str, set[str]]:
+    """Those of all rooms, from any of which a constant may be imported."""
+    return constants_in(ROOT.rglob("*.py"))
+
+
 @ALL_FILES
-def test_nobody_names_a_payload_key(name: str) -> None:
+def test_nobody_names_a_payload_key(name: str, constants: dict[str, set[str]]) -> None:
     others, _reason = OTHER_FORMATS.get(name, (set(), ""))
-    named = {each.partition(": ")[2] for each in named_keys(FILES[name], KEYS, CONSTANTS)}
+    named = {each.partition(": ")[2] for each in named_keys(FILES[name], KEYS, constants)}
     assert named == others
 
 
@@ -108,9 +113,9 @@ def test_a_key_that_is_named_is_found(source: str) -> None:
     assert len(named_keys(source, KEYS, {"ID": {"id"}})) == 1
 
 
-def test_a_key_in_a_constant_of_another_room_is_found() -> None:
+def test_a_key_in_a_constant_of_another_room_is_found(constants: dict[str, set[str]]) -> None:
     source = "from flux_trio.editions.journal import ANNOTATIONS\nfound = payload[ANNOTATIONS]"
-    assert named_keys(source, KEYS, CONSTANTS) == ["2: annotations"]
+    assert named_keys(source, KEYS, constants) == ["2: annotations"]
 
 
 @pytest.mark.parametrize(

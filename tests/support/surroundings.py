@@ -11,6 +11,7 @@ import locale
 import os
 import resource
 import signal
+import sys
 from typing import Final
 
 from flux_trio.process.console import fill_standard_descriptors
@@ -51,6 +52,7 @@ _IGNORED: Final = {signal.SIGPIPE, signal.SIGXFSZ}
 def set_surroundings() -> None:
     """Give this process the surroundings of a test run; processes that it starts inherit them."""
     fill_standard_descriptors()
+    sys.dont_write_bytecode = False  # without files each worker and process compiles all it reads
     _set_signals()
     _set_limits()
     os.umask(UMASK)
