@@ -12,6 +12,7 @@ PAGE = ROOT / "docs" / "index.md"
 
 
 @pytest.mark.real
+@pytest.mark.gate
 def test_first_runs_of_the_home_page_work(tmp_path: Path) -> None:
     for name in ("docs", "tests"):
         (tmp_path / name).symlink_to(ROOT / name)

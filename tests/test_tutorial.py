@@ -10,6 +10,7 @@ from docs.make_tutorial import PAGE, commands, filled, normal, typed
 
 
 @pytest.mark.real
+@pytest.mark.gate
 def test_every_command_of_the_tutorial_prints_what_the_page_shows(tmp_path: Path) -> None:
     page = PAGE.read_text()
     made = filled(page, typed(commands(page), tmp_path))

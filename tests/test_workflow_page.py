@@ -22,6 +22,7 @@ def commands() -> list[str]:
 
 
 @pytest.mark.real
+@pytest.mark.gate
 def test_every_command_of_the_page_works(tmp_path: Path) -> None:
     """26.format.5, 26.schemes.5, 26.schemes.6, 26.schemes.7"""
     script = tmp_path / "script"

@@ -14,13 +14,14 @@ CHECKED = (
 )
 
 
-@pytest.mark.parametrize("nodes", [1, 4])
+@pytest.mark.parametrize("nodes", [pytest.param(1, marks=pytest.mark.gate), 4])
 def test_instance_is_shown_from_inside(nodes: int) -> None:
     done = flux_trio("start", "-s", str(nodes), *FLUX_TRIO, "demo")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.endswith(f"\nChecked: {CHECKED.format(n=nodes)}.\n")
 
 
+@pytest.mark.gate
 def test_instance_of_its_own_is_restarted() -> None:
     done = flux_trio("demo")
     assert (done.returncode, done.stderr) == (0, "")

@@ -16,6 +16,7 @@ PAGE = ROOT / "docs" / "howto" / "read-an-eventlog.md"
 
 
 @pytest.mark.real
+@pytest.mark.gate
 def test_every_command_of_the_page_works(tmp_path: Path) -> None:
     blocks = re.findall(r"```console\n(.*?)```", PAGE.read_text(), re.DOTALL)
     typed = [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]

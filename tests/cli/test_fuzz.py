@@ -38,6 +38,12 @@ def breaking(monkeypatch: pytest.MonkeyPatch) -> int:
     return first_seed()
 
 
+@pytest.fixture
+def hardly_shrinking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a test that is not about how small a plan becomes, which takes most of the time."""
+    monkeypatch.setattr("flux_trio.lab.stories.shrinking.RUNS_MAX", 2)
+
+
 def test_quiet_run_says_what_it_has_not_reached(tmp_path: Path) -> None:
     result = fuzz("--seeds", "3:5", *HERE, "-o", tmp_path / "found")
     assert result.exit_code == 0
@@ -75,6 +81,7 @@ def test_broken_property_is_told_as_a_small_story(tmp_path: Path, breaking: int)
     assert (found / "story.html").read_text().startswith("<!DOCTYPE html>")
 
 
+@pytest.mark.gate
 def test_each_broken_property_has_one_story_when_it_keeps_going(
     tmp_path: Path, breaking: int
 ) -> None:
@@ -98,6 +105,7 @@ def test_each_broken_property_has_one_story_when_it_keeps_going(
     assert named == [each["property"] for each in report["broken"]]
 
 
+@pytest.mark.usefixtures("hardly_shrinking")
 def test_test_of_a_story_passes_once_the_mistake_is_mended(tmp_path: Path, breaking: int) -> None:
     fuzz("--seeds", f"{breaking}:{breaking + 1}", *HERE, "-o", tmp_path)
     story = tmp_path / f"seed-{breaking}" / "test_story.py"
@@ -131,6 +139,7 @@ def run(job):
 """
 
 
+@pytest.mark.gate
 def test_test_of_a_story_is_run_from_anywhere_and_moved_with_its_modules(tmp_path: Path) -> None:
     """Its paths begin where it is kept; only the command line knew the working directory."""
     work = tmp_path / "work"
@@ -332,10 +341,8 @@ def test_error_of_a_world_is_not_one_of_the_executor(monkeypatch: pytest.MonkeyP
     assert isinstance(fuzz("--seeds", "3:5", *HERE).exception, RuntimeError)
 
 
-def test_limit_of_shrinking_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, breaking: int
-) -> None:
-    monkeypatch.setattr("flux_trio.lab.stories.shrinking.RUNS_MAX", 2)
+@pytest.mark.usefixtures("hardly_shrinking")
+def test_limit_of_shrinking_is_told(tmp_path: Path, breaking: int) -> None:
     seeds = f"{breaking}:{breaking + 1}"
     result = fuzz("--seeds", seeds, *HERE, "-o", tmp_path / "found")
     said = f"2 plans were tried: the plan of seed {breaking} may not be the smallest"
@@ -359,6 +366,7 @@ class Choosy(jobtap.Plugin):
 """
 
 
+@pytest.mark.usefixtures("hardly_shrinking")
 @pytest.mark.parametrize("depth", ["cores", "stack"])
 def test_plugins_of_a_configuration_get_their_conf(tmp_path: Path, depth: str) -> None:
     choosy, config = tmp_path / "choosy.py", tmp_path / "site.toml"
@@ -425,6 +433,7 @@ def test_plugin_that_raises_keyboard_interrupt_is_not_the_user(tmp_path: Path) -
     assert "interrupted" not in result.stdout
 
 
+@pytest.mark.usefixtures("hardly_shrinking")
 def test_finding_is_told_though_its_story_cannot_be_written(tmp_path: Path, breaking: int) -> None:
     (tmp_path / f"seed-{breaking}").write_text("")
     junit = tmp_path / "junit.xml"

@@ -72,7 +72,12 @@ def wait_for_end(workers: set[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("signum", "to_all"), [(signal.SIGINT, True), (signal.SIGTERM, False), (signal.SIGTERM, True)]
+    ("signum", "to_all"),
+    [
+        (signal.SIGINT, True),
+        pytest.param(signal.SIGTERM, False, marks=pytest.mark.gate),
+        pytest.param(signal.SIGTERM, True, marks=pytest.mark.gate),
+    ],
 )
 def test_signal_ends_a_campaign_with_its_report(
     tmp_path: Path, signum: signal.Signals, to_all: bool
@@ -113,7 +118,7 @@ def never(world):
 """
 
 
-@pytest.mark.parametrize("depth", ["cores", "stack"])
+@pytest.mark.parametrize("depth", ["cores", pytest.param("stack", marks=pytest.mark.gate)])
 def test_plan_that_is_made_small_is_written_when_a_signal_comes(tmp_path: Path, depth: str) -> None:
     """Its property plays the user who types Ctrl-C."""
     (tmp_path / "hasty.py").write_text(INTERRUPTED)
@@ -132,6 +137,7 @@ def test_plan_that_is_made_small_is_written_when_a_signal_comes(tmp_path: Path, 
     assert (tmp_path / "fuzz-found" / "seed-15" / "story.html").exists()
 
 
+@pytest.mark.gate
 def test_campaign_whose_worker_is_killed_ends_with_its_report(tmp_path: Path) -> None:
     with campaign(tmp_path, "--json", "--junit", "junit.xml", "--keep-going") as (process, workers):
         os.kill(min(workers), signal.SIGKILL)
