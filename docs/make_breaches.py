@@ -44,7 +44,7 @@ def _in_order(clauses: Iterable[str]) -> list[str]:
 
 
 def _message(breach: Breach) -> str:
-    sought = breach.lie.sought
+    sought = breach.lie.which
     has = "".join(f", {key} {_json(value)}" for key, value in breach.has.items())
     return f"{sought.type} `{sought.topic}` of {sought.party}{has}"
 

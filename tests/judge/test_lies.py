@@ -16,7 +16,8 @@ from flux_trio.lab.catalogue import (
     Withheld,
     WrongType,
 )
-from flux_trio.lab.catalogue.base import Lie, When, Which
+from flux_trio.lab.catalogue.base import Lie
+from flux_trio.lab.catalogue.places import When, Which
 from flux_trio.lab.plans.plan import Plan
 from flux_trio.lab.plans.workload import JobPlan
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import msgspec
 import pytest
 
 from flux_trio.lab import JobPlan, KillInstance, Plan, When, run_plan
-from flux_trio.lab.catalogue import AtMoment, Holds
+from flux_trio.lab.catalogue import Holds, Strike
 from flux_trio.lab.plans.plan import Depth
 from flux_trio.messages import topics
 from flux_trio.trace import Kind, Record
@@ -16,7 +14,7 @@ from tests.lab.test_catalogue import CASES
 
 ASKED = When(topics.SCHED_ALLOC, nth=2)
 KILL = KillInstance(ASKED, back=3.0)
-OTHERS = [each for each in CASES if isinstance(each.fault, get_args(AtMoment))]
+OTHERS = [each for each in CASES if isinstance(each.fault, Strike)]
 
 
 def between_lives(trace: list[Record]) -> list[Record]:

@@ -41,7 +41,7 @@ COMMIT = Request(topics.KVS_COMMIT, {"ops": [["put", "job.1.R", '{"version":1,"l
     ],
 )
 def test_key_to_remove_may_be_a_path(key: str, expected: Any) -> None:
-    (said,) = RemovedKey(WHICH, key).said(FINISH)
+    (said,) = RemovedKey(WHICH, key).in_place_of(FINISH)
     assert said == msgspec.structs.replace(FINISH, payload=expected)
 
 
@@ -56,34 +56,36 @@ def test_key_to_remove_may_be_a_path(key: str, expected: Any) -> None:
     ],
 )
 def test_path_goes_into_arrays_and_texts_of_json(key: str, text: str) -> None:
-    (said,) = ChangedKey(WHICH, f"ops.0.2.{key}", 5).said(COMMIT)
+    (said,) = ChangedKey(WHICH, f"ops.0.2.{key}", 5).in_place_of(COMMIT)
     assert said.payload == {"ops": [["put", "job.1.R", text]]}
 
 
 def test_what_is_changed_keeps_its_place() -> None:
-    (said,) = ChangedKey(WHICH, "id", 2).said(FINISH)
+    (said,) = ChangedKey(WHICH, "id", 2).in_place_of(FINISH)
     assert list(said.payload or ()) == ["id", "type", "data"]
 
 
 def test_nobody_answers_a_request_that_is_also_said() -> None:
-    said, other = AlsoSaid(WHICH, {"ops": []}).said(COMMIT)
+    said, other = AlsoSaid(WHICH, {"ops": []}).in_place_of(COMMIT)
     assert said == COMMIT
     assert other == Request(topics.KVS_COMMIT, {"ops": []}, flags=NORESPONSE)
 
 
 def test_answer_that_is_also_said_may_have_another_topic() -> None:
-    _, other = AlsoSaid(WHICH, topic="job-exec.kill").said(FINISH)
+    _, other = AlsoSaid(WHICH, topic="job-exec.kill").in_place_of(FINISH)
     assert other == msgspec.structs.replace(FINISH, topic="job-exec.kill")
 
 
 def test_request_that_is_also_asked_comes_after_the_message() -> None:
-    said = AlsoAsked(WHICH, topics.JOB_RAISE, {"id": 1}).said(FINISH)
+    said = AlsoAsked(WHICH, topics.JOB_RAISE, {"id": 1}).in_place_of(FINISH)
     assert said == [FINISH, Request(topics.JOB_RAISE, {"id": 1}, flags=NORESPONSE)]
 
 
 def test_other_flags_stay_without_that_of_a_stream() -> None:
     hello = Request(topics.SCHED_HELLO, None, 1, STREAMING | NORESPONSE)
-    assert NotStreaming(WHICH).said(hello) == [msgspec.structs.replace(hello, flags=NORESPONSE)]
+    assert NotStreaming(WHICH).in_place_of(hello) == [
+        msgspec.structs.replace(hello, flags=NORESPONSE)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +100,7 @@ def test_other_flags_stay_without_that_of_a_stream() -> None:
 )
 def test_commit_of_a_client_that_stores_no_r_is_sent_as_it_is(payload: Any) -> None:
     commit = Request(topics.KVS_COMMIT, payload, 7)
-    assert GrantForeign(Which(topics.KVS_COMMIT)).said(commit) == [commit]
+    assert GrantForeign(Which(topics.KVS_COMMIT)).in_place_of(commit) == [commit]
 
 
 @pytest.mark.parametrize("depth", ["cores", "stack"])

@@ -7,7 +7,7 @@ import pytest
 
 from flux_trio.lab import Crash, JobPlan, Plan, When, draw_plan, shrink
 from flux_trio.lab.catalogue import CrashTogether
-from flux_trio.lab.catalogue.base import Module
+from flux_trio.lab.catalogue.places import Module
 from flux_trio.lab.plans.files import check_plan
 from flux_trio.lab.stories.shrinking import RUNS_MAX
 from flux_trio.messages import topics

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
 from flux_trio.lab import JobPlan, Plan, run_plan
-from flux_trio.lab.catalogue import Fault, Holds, Lie, When, Which
+from flux_trio.lab.catalogue import FAULTS, Fault, Holds, Lie, When, Which
 from flux_trio.messages import topics
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "faults.md"
@@ -37,7 +37,7 @@ NOTHING = {
 }
 """The cells that the design leaves empty."""
 
-FAULTS = {fault.__name__: fault for fault in get_args(Fault)}
+KINDS = {kind.__name__: kind for kind in FAULTS}
 JOBS = (JobPlan(), JobPlan(nnodes=2), JobPlan(at=2.0, run=0.5))
 MOMENT = When(topics.SCHED_ALLOC, nth=2)
 SAID = {
@@ -70,7 +70,7 @@ def test_every_cell_names_a_fault() -> None:
 
 def made(name: str, module: str) -> Fault:
     """A fault of the table, at a moment in the midst of things."""
-    fault = FAULTS[name]
+    fault = KINDS[name]
     given: dict[str, Any] = {"when": MOMENT, "module": module}
     if issubclass(fault, Lie):
         grant = Which(topics.KVS_COMMIT, nth=2, party=module)

@@ -1,79 +1,23 @@
-"""What all faults of the catalogue have in common: their moments, units and promises."""
+"""What all faults of the catalogue have in common, and the list of them all.
+
+A fault is one class with the decorator `fault`. Plans can hold it then, seeds draw it as it says
+itself, and the page on faults has to list it; no other list names it.
+"""
 
 from __future__ import annotations
 
 import re
 from abc import abstractmethod
 from enum import Enum
-from typing import Annotated, ClassVar, Final, Literal
+from random import Random
+from typing import ClassVar, Final, Self, TypeVar
 
 import msgspec
 
-from flux_trio.formats import FormatError
-from flux_trio.formats.fields import get_seconds
-from flux_trio.formats.glob import GLOB_CHARS_MAX
-from flux_trio.formats.idset import IDS_MAX
+from flux_trio.cores.turns import Outgoing
+from flux_trio.lab.catalogue.aim import Aim
+from flux_trio.lab.catalogue.places import Machine, Moment, When, Which, check_which
 from flux_trio.lab.world.cores_world import CoresWorld
-from flux_trio.messages import Event, Request, Response
-
-LONGEST_S: Final = 1e8
-"""No time of a plan is longer than three years. Job ids hold 34 years, and the clock of a world
-starts 31 years after the Unix epoch, before which there are no times.
-"""
-Seconds = Annotated[float, msgspec.Meta(ge=0, le=LONGEST_S)]
-
-
-def check_seconds(seconds: object) -> None:
-    """Raise FormatError unless this is a time that a plan can have."""
-    if get_seconds({"seconds": seconds}, "seconds") > LONGEST_S:
-        raise FormatError(f"float <= {LONGEST_S}", seconds, "seconds")  # as msgspec says it
-
-
-BUSY_S: Final = 600.0
-"""No fault lasts longer during which others ask again and again, twice a second each: a play that
-has not come to rest after 50,000 steps has failed.
-"""
-BusySeconds = Annotated[float, msgspec.Meta(ge=0, le=BUSY_S)]
-TIMES_MAX: Final = 1000
-"""So many jobs or settings of the clock a world can have and come to rest in useful time."""
-Times = Annotated[int, msgspec.Meta(ge=1, le=TIMES_MAX)]
-ClockChange = Annotated[float, msgspec.Meta(ge=-LONGEST_S, le=LONGEST_S)]
-Count = Annotated[int, msgspec.Meta(ge=1)]
-Topics = Annotated[str, msgspec.Meta(max_length=GLOB_CHARS_MAX)]
-Rank = Annotated[int, msgspec.Meta(ge=0, lt=IDS_MAX)]
-Ranks = Annotated[tuple[Rank, ...], msgspec.Meta(min_length=1)]
-Type = Literal["request", "response", "event"]
-Module = Literal["resource", "job-manager", "job-exec", "sched", "job-ingest", "job-list"]
-AnyModule = Literal["kvs", "resource", "job-manager", "job-exec", "sched", "job-ingest", "job-list"]
-Crowded = Literal["resource", "job-manager", "job-ingest", "job-list"]
-"""The modules that clients send requests to, so that too many may wait there."""
-
-
-class When(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The moment after the `nth` message of `topic` (a glob) was sent or received.
-
-    At `recv` the receiver has not acted on the message yet. If `party` is given, only messages that
-    this party sends, or receives, count.
-    """
-
-    topic: Topics
-    nth: Count = 1
-    side: Literal["send", "recv"] = "recv"
-    type: Type = "request"
-    party: str = ""
-
-
-class Which(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The `nth` message of `topic` (a glob) that is sent, by `party` if it is given."""
-
-    topic: Topics
-    nth: Count = 1
-    type: Type = "request"
-    party: str = ""
-
-
-Moment = When | Count
-"""The moment of a fault: a message, or the number of the step that comes next."""
 
 
 class Holds(Enum):
@@ -98,16 +42,82 @@ class BaseFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=_ta
     """
 
     holds: ClassVar[Holds] = Holds.EVERYTHING
+    until_then: ClassVar[str] = ""
+    """What is so in the world until the fault strikes."""
+
+    @property
+    @abstractmethod
+    def place(self) -> When | Which | int | None:
+        """Where it strikes: at a message or a step; None: at a question to a plugin."""
+
+    def check(self, machine: Machine) -> None:
+        """Raise FormatError if it says what a world on this machine cannot have."""
+
+    def on_machine(self, machine: Machine) -> Self:  # noqa: ARG002 - the interface
+        """Return the fault on a smaller machine: its last node and core stand for those gone."""
+        return self
+
+    @property
+    def clock_moves(self) -> tuple[str, float]:
+        """The field that says by how much the clock moves, and the seconds in either direction."""
+        return "", 0.0
+
+    @property
+    def excluded_at_start(self) -> tuple[int, ...]:
+        """The ranks that are excluded until the fault strikes."""
+        return ()
+
+    @property
+    def down_at_start(self) -> tuple[int, ...]:
+        """The ranks that are down until the fault strikes."""
+        return ()
+
+    def unfit_ranks(self, machine: Machine) -> tuple[int, ...]:  # noqa: ARG002 - the interface
+        """Return the nodes that may be down or drained when the faults end."""
+        return ()
+
+    @property
+    def may_exclude(self) -> bool:
+        """Whether nodes may be excluded when the faults end."""
+        return False
+
+    def simpler_kinds(self) -> list[BaseFault]:
+        """Return faults of other kinds that do a part of what this one does."""
+        return []
 
 
-def check_which(which: Which) -> None:
-    """Raise TypeError for another value, such as a When, whose moment comes too late."""
-    if not isinstance(which, Which):
-        raise TypeError(f"expected a Which, the message that the fault befalls, got {which!r}")
+FAULTS: Final[list[type[BaseFault]]] = []
+"""The kinds of faults; `catalogue` puts them into the order of the page."""
+
+F = TypeVar("F", bound=BaseFault)
 
 
-class Strike(BaseFault, frozen=True):
-    """A fault that strikes at a moment `when`."""
+def fault(kind: type[F]) -> type[F]:
+    """Register a kind of fault; a decorator."""
+    FAULTS.append(kind)
+    return kind
+
+
+class DrawnFault(BaseFault, frozen=True):
+    """A fault that seeds draw as a kind of its own."""
+
+    @classmethod
+    @abstractmethod
+    def drawn(cls, draw: Random, aim: Aim) -> Self:
+        """Return such a fault, at a place of `aim`."""
+
+
+class Strike(DrawnFault, frozen=True):
+    """A fault that strikes at a moment, `when`."""
+
+    @property
+    @abstractmethod
+    def when(self) -> Moment:
+        """The moment."""
+
+    @property
+    def place(self) -> Moment:
+        return self.when
 
     @abstractmethod
     def strike(self, world: CoresWorld) -> None:
@@ -115,32 +125,44 @@ class Strike(BaseFault, frozen=True):
 
 
 class Lie(BaseFault, frozen=True):
-    """A party breaks a clause: it says something else than the message that is `sought`."""
+    """A party breaks a clause: in place of the message `which` it sends other ones, or none."""
 
     holds: ClassVar[Holds] = Holds.OTHERS
+    drawn_about: ClassVar[tuple[str, ...]] = ()
+    """The messages in which seeds let a party lie so, see `swarm`; none: no seed draws it."""
 
     @property
     @abstractmethod
-    def sought(self) -> Which:
-        """The message that the party does not say as it is: of those that fit, the nth."""
+    def which(self) -> Which:
+        """The message that the party does not send as it is: of those that `fits`, the nth."""
 
-    def fits(self, message: Request | Response | Event) -> bool:  # noqa: ARG002 - the interface
+    @property
+    def place(self) -> Which:
+        return self.which
+
+    def fits(self, message: Outgoing) -> bool:  # noqa: ARG002 - the interface
         """Return whether a message counts that has the topic, the type and the party."""
         return True
 
     @abstractmethod
-    def said(self, message: Request | Response | Event) -> list[Request | Response | Event]:
+    def in_place_of(self, message: Outgoing) -> list[Outgoing]:
         """Return the messages that are sent in place of `message`."""
 
 
 class LieInPlaceOf(Lie, frozen=True):
-    """A party says something else than the message `which`."""
+    """A lie in a message that the plan names."""
 
     which: Which
 
     def __post_init__(self) -> None:
         check_which(self.which)
 
-    @property
-    def sought(self) -> Which:
-        return self.which
+    @classmethod
+    def about(cls, which: Which) -> Self:
+        """Return the lie as seeds draw it."""
+        return cls(which)
+
+
+def is_drawn(kind: type[BaseFault]) -> bool:
+    """Return whether seeds draw faults of this kind; others are for plans that somebody writes."""
+    return issubclass(kind, DrawnFault) or (issubclass(kind, Lie) and bool(kind.drawn_about))

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from flux_trio.lab.catalogue.base import LieInPlaceOf, Which
+from flux_trio.cores.turns import Outgoing
+from flux_trio.lab.catalogue.base import LieInPlaceOf
 from flux_trio.lab.catalogue.lies import (
     AlsoAsked,
     AlsoSaid,
@@ -22,11 +23,11 @@ from flux_trio.lab.catalogue.lies import (
     NotStreaming,
     RemovedKey,
     Repeated,
-    Said,
     StrayAnswer,
     Withheld,
     WrongType,
 )
+from flux_trio.lab.catalogue.places import Which
 from flux_trio.messages import topics
 
 
@@ -41,7 +42,7 @@ class Breach:
     has: Mapping[str, Any] = field(default_factory=dict)
     needs: str = ""
 
-    def fits(self, message: Said) -> bool:
+    def fits(self, message: Outgoing) -> bool:
         """Return whether the payload has the keys and values."""
         found = message.payload if isinstance(message.payload, dict) else {}
         return self.has.items() <= found.items()

@@ -11,22 +11,25 @@ commit is in the R that its first op stores. A path that leads nowhere changes n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final, Self
 
 import msgspec
 
+from flux_trio.cores.turns import Outgoing
 from flux_trio.formats import FormatError, ResourceSet, format_r, parse_r
-from flux_trio.lab.catalogue.base import LieInPlaceOf, Rank
-from flux_trio.messages import Errno, Event, Request, Response
+from flux_trio.formats.errors import Words
+from flux_trio.formats.glob import Glob
+from flux_trio.lab.catalogue.base import LieInPlaceOf, fault
+from flux_trio.lab.catalogue.places import RANK, Machine, Rank, Which, check_number
+from flux_trio.lab.catalogue.requests import check_topic, unfit_ranks
+from flux_trio.messages import Errno, Request, Response, topics
 from flux_trio.messages.types import MATCHTAG_NONE, NORESPONSE, STREAMING
-
-Said = Request | Response | Event
 
 NOBODYS_ID: Final = 12_345
 """A job id that no job of a world has."""
 
 
-def _edited(message: Said, payload: Any) -> Said:
+def _edited(message: Outgoing, payload: Any) -> Outgoing:
     return msgspec.structs.replace(message, payload=payload)
 
 
@@ -55,68 +58,109 @@ def _changed(found: Any, path: Sequence[str], value: Any) -> Any:
     return found
 
 
-def _object(message: Said) -> dict[str, Any]:
+def _object(message: Outgoing) -> dict[str, Any]:
     return message.payload if isinstance(message.payload, dict) else {}
 
 
+@fault
 class RemovedKey(LieInPlaceOf, frozen=True):
     """The payload lacks `key`."""
 
     key: str
 
-    def said(self, message: Said) -> list[Said]:
+    drawn_about: ClassVar[tuple[str, ...]] = ("answer",)
+
+    @classmethod
+    def about(cls, which: Which) -> Self:
+        return cls(which, "id")
+
+    def in_place_of(self, message: Outgoing) -> list[Outgoing]:
         return [_edited(message, _changed(_object(message), self.key.split("."), _REMOVED))]
 
 
+@fault
 class ChangedKey(LieInPlaceOf, frozen=True):
     """The payload has `value` for `key`."""
 
     key: str
     value: bool | int | float | str | list[Any] | dict[str, Any]
 
-    def said(self, message: Said) -> list[Said]:
+    drawn_about: ClassVar[tuple[str, ...]] = ("answer",)
+
+    @classmethod
+    def about(cls, which: Which) -> Self:
+        return cls(which, "id", -1)
+
+    def in_place_of(self, message: Outgoing) -> list[Outgoing]:
         return [_edited(message, _changed(_object(message), self.key.split("."), self.value))]
 
 
+@fault
 class NoObject(LieInPlaceOf, frozen=True):
     """The payload is a text instead of an object."""
 
     text: str = "no object"
 
-    def said(self, message: Said) -> list[Said]:
+    drawn_about: ClassVar[tuple[str, ...]] = ("answer", "resources", "hello")
+
+    def in_place_of(self, message: Outgoing) -> list[Outgoing]:
         return [_edited(message, self.text)]
 
 
+@fault
 class WrongType(LieInPlaceOf, frozen=True):
     """The answer is of a type `number` that the protocol does not have."""
 
     number: int = 7
 
-    def said(self, message: Said) -> list[Said]:
+    drawn_about: ClassVar[tuple[str, ...]] = ("answer",)
+
+    def check(self, machine: Machine) -> None:  # noqa: ARG002 - the interface
+        _check_answer(self.which)
+
+    def in_place_of(self, message: Outgoing) -> list[Outgoing]:
         return [_edited(message, _object(message) | {"type": self.number})]
 
 
+@fault
 class UnknownId(LieInPlaceOf, frozen=True):
     """The message is about a job that nobody knows."""
 
-    def said(self, message: Said) -> list[Said]:
+    drawn_about: ClassVar[tuple[str, ...]] = ("answer",)
+
+    def in_place_of(self, message: Outgoing) -> list[Outgoing]:
         return [_edited(message, _object(message) | {"id": NOBODYS_ID})]
 
 
+@fault
 class Repeated(LieInPlaceOf, frozen=True):
     """The message is sent twice."""
 
-    def said(self, message: Said) -> list[Said]:
+    drawn_about: ClassVar[tuple[str, ...]] = ("answer", "resources")
+
+    def check(self, machine: Machine) -> None:  # noqa: ARG002 - the interface
+        if self.which.type == "request":
+            # of two requests with one matchtag nobody can say which one an answer is for
+            raise FormatError("response or event", self.which.type, "which.type")
+
+    def in_place_of(self, message: Outgoing) -> list[Outgoing]:
         return [message, message]
 
 
+@fault
 class StrayAnswer(LieInPlaceOf, frozen=True):
     """After the message comes another one, about a job that nobody knows."""
 
-    def said(self, message: Said) -> list[Said]:
+    drawn_about: ClassVar[tuple[str, ...]] = ("answer",)
+
+    def check(self, machine: Machine) -> None:  # noqa: ARG002 - the interface
+        _check_answer(self.which)
+
+    def in_place_of(self, message: Outgoing) -> list[Outgoing]:
         return [message, _edited(message, _object(message) | {"id": NOBODYS_ID})]
 
 
+@fault
 class AlsoSaid(LieInPlaceOf, frozen=True):
     """After the message comes another one like it, with other `keys` and, if given, its `topic`.
 
@@ -126,48 +170,70 @@ class AlsoSaid(LieInPlaceOf, frozen=True):
     keys: dict[str, Any] = msgspec.field(default_factory=dict)
     topic: str = ""
 
-    def said(self, message: Said) -> list[Said]:
+    def in_place_of(self, message: Outgoing) -> list[Outgoing]:
         other = _edited(message, _object(message) | self.keys)
         if isinstance(other, Request):
             other = msgspec.structs.replace(other, matchtag=MATCHTAG_NONE, flags=NORESPONSE)
         return [message, msgspec.structs.replace(other, topic=self.topic or message.topic)]
 
 
+@fault
 class AlsoAsked(LieInPlaceOf, frozen=True):
     """After the message comes a request `topic` that nobody has to answer."""
 
     topic: str
     payload: dict[str, Any]
 
-    def said(self, message: Said) -> list[Said]:
+    def check(self, machine: Machine) -> None:  # noqa: ARG002 - the interface
+        check_topic(self.topic)
+
+    def unfit_ranks(self, machine: Machine) -> tuple[int, ...]:
+        return unfit_ranks(self.payload, machine)
+
+    @property
+    def may_exclude(self) -> bool:
+        return self.topic == topics.RESOURCE_EXCLUDE
+
+    def in_place_of(self, message: Outgoing) -> list[Outgoing]:
         return [message, Request(self.topic, self.payload, flags=NORESPONSE)]
 
 
+@fault
 class NotStreaming(LieInPlaceOf, frozen=True):
     """The message lacks the flag of a stream."""
 
-    def said(self, message: Said) -> list[Said]:
+    def in_place_of(self, message: Outgoing) -> list[Outgoing]:
         return [msgspec.structs.replace(message, flags=message.flags & ~STREAMING)]
 
 
+@fault
 class Withheld(LieInPlaceOf, frozen=True):
     """The message is not sent."""
 
-    def said(self, message: Said) -> list[Said]:  # noqa: ARG002 - the interface
+    drawn_about: ClassVar[tuple[str, ...]] = ("answer", "execution", "resources", "hello")
+
+    def in_place_of(self, message: Outgoing) -> list[Outgoing]:  # noqa: ARG002 - the interface
         return []
 
 
+@fault
 class ErrorAnswer(LieInPlaceOf, frozen=True):
     """The answer is an error, `errnum`."""
 
     errnum: int = Errno.EINVAL
 
-    def said(self, message: Said) -> list[Said]:
+    drawn_about: ClassVar[tuple[str, ...]] = ("answer", "execution", "resources")
+
+    def check(self, machine: Machine) -> None:  # noqa: ARG002 - the interface
+        _check_answer(self.which)
+
+    def in_place_of(self, message: Outgoing) -> list[Outgoing]:
         if not isinstance(message, Response):
             return [message]
         return [msgspec.structs.replace(message, errnum=self.errnum, payload="an error as planned")]
 
 
+@fault
 class GrantOverlap(LieInPlaceOf, frozen=True):
     """The scheduler stores an R of the core `core` of `rank`, although another job holds it.
 
@@ -177,10 +243,24 @@ class GrantOverlap(LieInPlaceOf, frozen=True):
     rank: Rank = 0
     core: Rank = 0
 
-    def said(self, message: Said) -> list[Said]:
+    drawn_about: ClassVar[tuple[str, ...]] = ("grant",)
+
+    def check(self, machine: Machine) -> None:
+        check_number(self.rank, RANK, machine.nnodes, "rank")
+        check_number(
+            self.core, "the number of one of the {} cores of a node", machine.cores, "core"
+        )
+        _check_grant(self.which)
+
+    def on_machine(self, machine: Machine) -> Self:
+        rank, core = min(self.rank, machine.nnodes - 1), min(self.core, machine.cores - 1)
+        return msgspec.structs.replace(self, rank=rank, core=core)
+
+    def in_place_of(self, message: Outgoing) -> list[Outgoing]:
         return [_granting(message, self.rank, self.core)]
 
 
+@fault
 class GrantForeign(LieInPlaceOf, frozen=True):
     """The scheduler stores an R that names a `rank` which the instance does not have.
 
@@ -189,11 +269,32 @@ class GrantForeign(LieInPlaceOf, frozen=True):
 
     rank: Rank = 99
 
-    def said(self, message: Said) -> list[Said]:
+    drawn_about: ClassVar[tuple[str, ...]] = ("grant",)
+
+    def check(self, machine: Machine) -> None:
+        if self.rank < machine.nnodes:
+            expected = f"a rank that none of the {machine.nnodes} nodes has"
+            raise FormatError(expected, self.rank, "rank")
+        _check_grant(self.which)
+
+    def in_place_of(self, message: Outgoing) -> list[Outgoing]:
         return [_granting(message, self.rank, 0)]
 
 
-def _granting(commit: Said, rank: int, core: int) -> Said:
+def _check_answer(which: Which) -> None:
+    if which.type != "response":
+        raise FormatError("response", which.type, "which.type")
+
+
+def _check_grant(which: Which) -> None:
+    """Raise FormatError if this cannot be the message by which the scheduler stores an R."""
+    is_commit = which.type == "request" and Glob(which.topic).matches(topics.KVS_COMMIT)
+    if not is_commit or which.party not in ("", topics.SCHED):
+        got = Words(f"a {which.type} {which.topic}" + (f" of {which.party}" * bool(which.party)))
+        raise FormatError(f"a request {topics.KVS_COMMIT} of {topics.SCHED}", got, "which")
+
+
+def _granting(commit: Outgoing, rank: int, core: int) -> Outgoing:
     """Return a commit whose R has one core."""
     payload = _object(commit)
     if not isinstance(ops := payload.get("ops"), list):

@@ -8,18 +8,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from random import Random
+from typing import ClassVar, Self
 
-from flux_trio.lab.catalogue.base import (
-    BaseFault,
-    Count,
-    Holds,
-    Seconds,
-    When,
-    Which,
-    check_seconds,
-    check_which,
-)
+from flux_trio.lab.catalogue.aim import Aim
+from flux_trio.lab.catalogue.base import DrawnFault, Holds, fault
+from flux_trio.lab.catalogue.places import Count, Seconds, When, Which, check_seconds, check_which
 from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.lab.world.station import Station
 from flux_trio.messages import Message
@@ -69,7 +63,7 @@ class Flight:
         self.station.put_first(self.ref)
 
 
-class OnTheWay(BaseFault, frozen=True):
+class OnTheWay(DrawnFault, frozen=True):
     """A fault of the message `which` on its way: it was sent and is not received yet."""
 
     which: Which
@@ -77,60 +71,91 @@ class OnTheWay(BaseFault, frozen=True):
     def __post_init__(self) -> None:
         check_which(self.which)
 
+    @classmethod
+    def drawn(cls, draw: Random, aim: Aim) -> Self:  # noqa: ARG003 - the interface
+        return cls(aim.which())
+
+    @property
+    def place(self) -> Which:
+        return self.which
+
+    @property
+    def until(self) -> When | None:
+        """The message at which this one is released, if it is held until then."""
+        return None
+
     @abstractmethod
-    def befall(self, flight: Flight) -> None:
+    def apply(self, flight: Flight) -> None:
         """Decide when, and whether, the message arrives."""
 
 
+@fault
 class Delay(OnTheWay, frozen=True):
     """The message arrives `seconds` later, and so does what its sender sends after it."""
 
     seconds: Seconds = 1.0
 
-    def befall(self, flight: Flight) -> None:
+    @classmethod
+    def drawn(cls, draw: Random, aim: Aim) -> Self:
+        return cls(aim.which(), draw.choice((0.1, 2.0)))
+
+    def apply(self, flight: Flight) -> None:
         flight.delay(self.seconds)
 
 
+@fault
 class Overtaken(OnTheWay, frozen=True):
     """The message arrives after the receiver has taken `by` messages of others."""
 
     by: Count = 1
 
-    def befall(self, flight: Flight) -> None:
+    @classmethod
+    def drawn(cls, draw: Random, aim: Aim) -> Self:
+        return cls(aim.which(), draw.randint(1, 5))
+
+    def apply(self, flight: Flight) -> None:
         flight.let_overtake(self.by)
 
 
+@fault
 class HeldUntil(OnTheWay, frozen=True):
     """The message arrives after another message was sent or received, or when all is at rest."""
 
     until: When
 
-    def befall(self, flight: Flight) -> None:
+    @classmethod
+    def drawn(cls, draw: Random, aim: Aim) -> Self:  # noqa: ARG003 - the interface
+        return cls(aim.which(), aim.when())
+
+    def apply(self, flight: Flight) -> None:
         flight.hold()
 
 
+@fault
 class Drop(OnTheWay, frozen=True):
     """The message is lost, although both parties stay connected."""
 
     holds: ClassVar[Holds] = Holds.NO_ERROR
 
-    def befall(self, flight: Flight) -> None:
+    def apply(self, flight: Flight) -> None:
         flight.drop()
 
 
+@fault
 class Duplicate(OnTheWay, frozen=True):
     """The message arrives twice."""
 
     holds: ClassVar[Holds] = Holds.NO_ERROR
 
-    def befall(self, flight: Flight) -> None:
+    def apply(self, flight: Flight) -> None:
         flight.duplicate()
 
 
+@fault
 class JumpQueue(OnTheWay, frozen=True):
     """The message arrives before those that its sender has sent the receiver before it."""
 
     holds: ClassVar[Holds] = Holds.NO_ERROR
 
-    def befall(self, flight: Flight) -> None:
+    def apply(self, flight: Flight) -> None:
         flight.jump_queue()

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from random import Random
+from typing import Annotated, Self
 
 import msgspec
 
-from flux_trio.lab.catalogue.base import (
+from flux_trio.formats import FormatError
+from flux_trio.lab.catalogue.aim import CROWDED, MODULES, Aim, any_module, back_s, module_but_kvs
+from flux_trio.lab.catalogue.base import BaseFault, Strike, fault
+from flux_trio.lab.catalogue.places import (
+    BUSY_S,
     AnyModule,
     BusySeconds,
     Crowded,
+    Machine,
     Module,
     Moment,
     Seconds,
-    Strike,
 )
 from flux_trio.lab.world import parties
 from flux_trio.lab.world.cores_world import CoresWorld
 
 
+@fault
 class Crash(Strike, frozen=True):
     """The module ends with an error; it is loaded again after `back` seconds.
 
@@ -29,6 +35,10 @@ class Crash(Strike, frozen=True):
     when: Moment
     back: Seconds = 0.0
 
+    @classmethod
+    def drawn(cls, draw: Random, aim: Aim) -> Self:
+        return cls(any_module(draw), aim.moment(), back_s(draw))
+
     def strike(self, world: CoresWorld) -> None:
         world.crash(self.module)
         if world.is_essential(self.module):
@@ -37,6 +47,7 @@ class Crash(Strike, frozen=True):
             world.load_later(self.module, self.back)
 
 
+@fault
 class Return(Strike, frozen=True):
     """The module returns although nobody asked it to; it is loaded again after `back` seconds."""
 
@@ -44,11 +55,16 @@ class Return(Strike, frozen=True):
     when: Moment
     back: Seconds = 0.0
 
+    @classmethod
+    def drawn(cls, draw: Random, aim: Aim) -> Self:
+        return cls(module_but_kvs(draw), aim.moment(), back_s(draw))
+
     def strike(self, world: CoresWorld) -> None:
         world.let_return(self.module)
         world.load_later(self.module, self.back)
 
 
+@fault
 class Unload(Strike, frozen=True):
     """The module is removed in order; it is loaded again after `back` seconds.
 
@@ -59,28 +75,46 @@ class Unload(Strike, frozen=True):
     when: Moment
     back: Seconds = 0.0
 
+    @classmethod
+    def drawn(cls, draw: Random, aim: Aim) -> Self:
+        return cls(any_module(draw), aim.moment(), back_s(draw))
+
     def strike(self, world: CoresWorld) -> None:
         if world.unload(self.module):
             world.load_later(self.module, self.back)
 
 
+@fault
 class Reload(Strike, frozen=True):
     """The module is removed in order and loaded again before anybody else has a turn."""
 
     module: Module
     when: Moment
 
+    @classmethod
+    def drawn(cls, draw: Random, aim: Aim) -> Self:
+        return cls(module_but_kvs(draw), aim.moment())
+
     def strike(self, world: CoresWorld) -> None:
         if world.unload(self.module):
             world.load(self.module)
 
 
+@fault
 class CrashTogether(Strike, frozen=True):
     """Several modules end with an error at one moment; they are loaded again after `back`."""
 
     modules: Annotated[tuple[Module, ...], msgspec.Meta(min_length=1)]
     when: Moment
     back: Seconds = 0.0
+
+    @classmethod
+    def drawn(cls, draw: Random, aim: Aim) -> Self:
+        modules = tuple(draw.sample(MODULES, draw.randint(2, 4)))
+        return cls(modules, aim.moment(), back_s(draw))
+
+    def simpler_kinds(self) -> list[BaseFault]:
+        return [Crash(each, self.when, self.back) for each in self.modules]
 
     def strike(self, world: CoresWorld) -> None:
         for module in self.modules:
@@ -89,6 +123,7 @@ class CrashTogether(Strike, frozen=True):
             world.load_later(module, self.back)
 
 
+@fault
 class CrashLoop(Strike, frozen=True):
     """The module ends with an error, and `times` more after each load, `every` seconds apart."""
 
@@ -96,6 +131,15 @@ class CrashLoop(Strike, frozen=True):
     when: Moment
     times: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
     every: BusySeconds = 0.5
+
+    @classmethod
+    def drawn(cls, draw: Random, aim: Aim) -> Self:
+        return cls(module_but_kvs(draw), aim.moment(), draw.randint(1, 4), draw.choice((0.0, 0.5)))
+
+    def check(self, machine: Machine) -> None:  # noqa: ARG002 - the interface
+        if self.times * self.every > BUSY_S:
+            expected = f"at most {BUSY_S:.0f} seconds for {self.times} times together"
+            raise FormatError(expected, self.times * self.every, "every")
 
     def strike(self, world: CoresWorld) -> None:
         world.crash(self.module)
@@ -106,6 +150,7 @@ class CrashLoop(Strike, frozen=True):
             world.later(self.every * (nth + 1), lambda: world.load(self.module))
 
 
+@fault
 class Linger(Strike, frozen=True):
     """The module hangs for `seconds`: it takes nothing in, and none of its timers fires."""
 
@@ -113,10 +158,15 @@ class Linger(Strike, frozen=True):
     when: Moment
     seconds: Seconds = 1.0
 
+    @classmethod
+    def drawn(cls, draw: Random, aim: Aim) -> Self:
+        return cls(any_module(draw), aim.moment(), draw.choice((0.5, 2.0, 10.0)))
+
     def strike(self, world: CoresWorld) -> None:
         world.linger(self.module, self.seconds)
 
 
+@fault
 class Slow(Strike, frozen=True):
     """For `seconds` the module takes one message a turn, and waits `pause` seconds after each."""
 
@@ -125,10 +175,15 @@ class Slow(Strike, frozen=True):
     pause: Seconds = 0.1
     seconds: Seconds = 5.0
 
+    @classmethod
+    def drawn(cls, draw: Random, aim: Aim) -> Self:
+        return cls(any_module(draw), aim.moment(), 0.1, 5.0)
+
     def strike(self, world: CoresWorld) -> None:
         world.slow_down(self.module, self.pause, self.seconds)
 
 
+@fault
 class FullInbox(Strike, frozen=True):
     """For `seconds` requests to the module are refused with EAGAIN, as when too many wait.
 
@@ -138,6 +193,10 @@ class FullInbox(Strike, frozen=True):
     module: Crowded
     when: Moment
     seconds: BusySeconds = 1.0
+
+    @classmethod
+    def drawn(cls, draw: Random, aim: Aim) -> Self:
+        return cls(draw.choice(CROWDED), aim.moment(), draw.choice((0.5, 3.0)))
 
     def strike(self, world: CoresWorld) -> None:
         world.fill_inbox(self.module, self.seconds)

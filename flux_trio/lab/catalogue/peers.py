@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from random import Random
+from typing import Any, ClassVar, Self
 
-from flux_trio.lab.catalogue.base import Holds, Module, Moment, Seconds, Strike, Times
+from flux_trio.lab.catalogue.aim import Aim, back_s, module_but_kvs
+from flux_trio.lab.catalogue.base import Holds, Strike, fault
+from flux_trio.lab.catalogue.places import Machine, Module, Moment, Seconds, Times
+from flux_trio.lab.catalogue.requests import check_topic, check_topic_of_client, unfit_ranks
 from flux_trio.lab.world import parties
 from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.messages import topics
 
 
+@fault
 class Disconnect(Strike, frozen=True):
     """The module's connection is lost, with what was sent to it and what it has just taken.
 
@@ -20,11 +25,16 @@ class Disconnect(Strike, frozen=True):
     when: Moment
     back: Seconds = 0.0
 
+    @classmethod
+    def drawn(cls, draw: Random, aim: Aim) -> Self:
+        return cls(module_but_kvs(draw), aim.moment(), back_s(draw))
+
     def strike(self, world: CoresWorld) -> None:
         parties.cut_off(world, self.module)
         world.load_later(self.module, self.back)
 
 
+@fault
 class LateSpeech(Strike, frozen=True):
     """The module's connection is lost; another one is loaded after `back` seconds.
 
@@ -39,6 +49,10 @@ class LateSpeech(Strike, frozen=True):
     back: Seconds = 0.0
     late: Seconds = 1.0
 
+    @classmethod
+    def drawn(cls, draw: Random, aim: Aim) -> Self:
+        return cls(module_but_kvs(draw), aim.moment(), back_s(draw), 1.0)
+
     def strike(self, world: CoresWorld) -> None:
         found = parties.cut_off(world, self.module)
         world.load_later(self.module, self.back)
@@ -46,15 +60,21 @@ class LateSpeech(Strike, frozen=True):
             world.later(self.late, world.when_up, lambda: parties.speak_again(world, *found))
 
 
+@fault
 class SecondScheduler(Strike, frozen=True):
     """Another scheduler comes while the first one serves; it goes if it acquires resources."""
 
     when: Moment
 
+    @classmethod
+    def drawn(cls, draw: Random, aim: Aim) -> Self:  # noqa: ARG003 - the interface
+        return cls(aim.moment())
+
     def strike(self, world: CoresWorld) -> None:
         parties.add_second(world, topics.SCHED)
 
 
+@fault
 class LoseClient(Strike, frozen=True):
     """The owner's connection is lost, with the answers to come; the owner connects again.
 
@@ -66,10 +86,15 @@ class LoseClient(Strike, frozen=True):
     back: Seconds = 0.5
     late: Seconds | None = None
 
+    @classmethod
+    def drawn(cls, draw: Random, aim: Aim) -> Self:
+        return cls(aim.moment(), draw.choice((0.0, 0.5)), 1.0)
+
     def strike(self, world: CoresWorld) -> None:
         parties.lose_client(world, self.back, self.late)
 
 
+@fault
 class LostReader(Strike, frozen=True):
     """A client follows the job manager's journal, reads nothing, and is lost after `seconds`.
 
@@ -80,10 +105,15 @@ class LostReader(Strike, frozen=True):
     seconds: Seconds = 2.0
     room: Times = 4
 
+    @classmethod
+    def drawn(cls, draw: Random, aim: Aim) -> Self:
+        return cls(aim.moment(), draw.choice((0.0, 2.0)))
+
     def strike(self, world: CoresWorld) -> None:
         parties.follow_journal(world, self.seconds, self.room)
 
 
+@fault
 class GuestFlood(Strike, frozen=True):
     """A guest sends `count` submissions at once and is gone `seconds` later."""
 
@@ -91,16 +121,37 @@ class GuestFlood(Strike, frozen=True):
     count: Times = 20
     seconds: Seconds = 5.0
 
+    @classmethod
+    def drawn(cls, draw: Random, aim: Aim) -> Self:
+        return cls(aim.moment(), draw.randint(1, 10))
+
     def strike(self, world: CoresWorld) -> None:
         parties.flood(world, self.count, self.seconds)
 
 
+@fault
 class WrongRequest(Strike, frozen=True):
     """A client sends a request that the service does not understand, and gets an error."""
 
     when: Moment
     topic: str
     payload: dict[str, Any]
+
+    @classmethod
+    def drawn(cls, draw: Random, aim: Aim) -> Self:
+        when, topic = aim.moment(), draw.choice((topics.JOB_RAISE, topics.RESOURCE_DRAIN))
+        return cls(when, topic, {"id": "no number"})
+
+    def check(self, machine: Machine) -> None:  # noqa: ARG002 - the interface
+        check_topic(self.topic)
+        check_topic_of_client(self.topic)
+
+    def unfit_ranks(self, machine: Machine) -> tuple[int, ...]:
+        return unfit_ranks(self.payload, machine)
+
+    @property
+    def may_exclude(self) -> bool:
+        return self.topic == topics.RESOURCE_EXCLUDE
 
     def strike(self, world: CoresWorld) -> None:
         parties.ask_once(world, self.topic, self.payload)

@@ -6,25 +6,52 @@ job manager when a handler does so.
 
 from __future__ import annotations
 
+import difflib
 from abc import abstractmethod
-from typing import Any
+from random import Random
+from typing import Any, Self
 
 import msgspec
 import trio
 
+from flux_trio.formats import FormatError
+from flux_trio.formats.glob import is_glob
 from flux_trio.jobtap import Reject
-from flux_trio.jobtap.catalogue import Returns, hook_of
+from flux_trio.jobtap.catalogue import HOOKS, Returns, hook_of
 from flux_trio.jobtap.results import is_priority, problem_with
-from flux_trio.lab.catalogue.base import BaseFault, Count, Seconds
+from flux_trio.lab.catalogue.aim import Aim, small_number
+from flux_trio.lab.catalogue.base import DrawnFault, fault
+from flux_trio.lab.catalogue.places import Count, Machine, Seconds
 from flux_trio.lab.world.plugins import FAULTY, PRIORITIZE
 from flux_trio.protocols import VALIDATE, HookAnswer, Unavailable
 
 
-class PluginFault(BaseFault, frozen=True):
+class PluginFault(DrawnFault, frozen=True):
     """A fault of the plugin at its `nth` question about `hook`, a topic."""
 
     nth: Count = 1
     hook: str = PRIORITIZE
+
+    @classmethod
+    def drawn(cls, draw: Random, aim: Aim) -> Self:  # noqa: ARG003 - the interface
+        return cls(small_number(draw))
+
+    @property
+    def place(self) -> None:
+        return None
+
+    def check(self, machine: Machine) -> None:  # noqa: ARG002 - the interface
+        """Raise FormatError unless plugins are asked about this topic, and about a job.
+
+        A plugin that fails at `conf.update` is not loaded, and nobody queries one.
+        """
+        if hook_of(self.hook).parameters[:1] == ("job",) and not is_glob(self.hook):
+            return
+        expected = "a hook about a job"
+        spelled = [each.topic for each in HOOKS if each.parameters[:1] == ("job",)]
+        if close := difflib.get_close_matches(self.hook, spelled, n=1):
+            expected += f" (did you mean {close[0]}?)"
+        raise FormatError(f"{expected}: {', '.join(spelled)}", self.hook, "hook")
 
     @abstractmethod
     def answer(self, usual: HookAnswer) -> HookAnswer:
@@ -50,6 +77,7 @@ class PluginFault(BaseFault, frozen=True):
         return HookAnswer(error=f"plugin {FAULTY}: {self.hook}: {text}")
 
 
+@fault
 class PluginRaises(PluginFault, frozen=True):
     """The handler raises an error."""
 
@@ -60,10 +88,15 @@ class PluginRaises(PluginFault, frozen=True):
         raise RuntimeError("raised as planned")
 
 
+@fault
 class PluginHangs(PluginFault, frozen=True):
     """The handler answers `seconds` later."""
 
     seconds: Seconds = 2.0
+
+    @classmethod
+    def drawn(cls, draw: Random, aim: Aim) -> Self:  # noqa: ARG003 - the interface
+        return cls(small_number(draw), seconds=draw.choice((0.5, 5.0)))
 
     def answer(self, usual: HookAnswer) -> HookAnswer:
         return usual
@@ -76,10 +109,15 @@ class PluginHangs(PluginFault, frozen=True):
         return self.seconds
 
 
+@fault
 class PluginSaysWrong(PluginFault, frozen=True):
     """The handler returns `said`, which is of a wrong type or out of range."""
 
     said: int | str | list[Any] = "high"
+
+    @classmethod
+    def drawn(cls, draw: Random, aim: Aim) -> Self:  # noqa: ARG003 - the interface
+        return cls(small_number(draw), said=draw.choice((-1, "high")))
 
     def answer(self, usual: HookAnswer) -> HookAnswer:
         return self._priority(usual, self.said)
@@ -88,6 +126,7 @@ class PluginSaysWrong(PluginFault, frozen=True):
         return self.said
 
 
+@fault
 class PluginWrongPriority(PluginFault, frozen=True):
     """The handler returns a `priority` that has nothing to do with the urgency."""
 
@@ -100,10 +139,15 @@ class PluginWrongPriority(PluginFault, frozen=True):
         return self.priority
 
 
+@fault
 class PluginRejects(PluginFault, frozen=True):
     """The handler rejects the job. After job.validate that is too late, and counts as an error."""
 
     hook: str = VALIDATE
+
+    @classmethod
+    def drawn(cls, draw: Random, aim: Aim) -> Self:  # noqa: ARG003 - the interface
+        return cls(small_number(draw), draw.choice((VALIDATE, PRIORITIZE)))
 
     def answer(self, usual: HookAnswer) -> HookAnswer:
         if hook_of(self.hook).rejects:
@@ -114,6 +158,7 @@ class PluginRejects(PluginFault, frozen=True):
         raise Reject("rejected as planned")
 
 
+@fault
 class PluginUnavailable(PluginFault, frozen=True):
     """The handler says that it cannot compute a priority: the job is held."""
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from random import Random
+from typing import ClassVar, Literal, Self, get_args
 
-from flux_trio.lab.catalogue.base import BusySeconds, Count, Holds, Moment, Seconds, Strike
+from flux_trio.lab.catalogue.aim import Aim, back_s, small_number
+from flux_trio.lab.catalogue.base import Holds, Strike, fault
+from flux_trio.lab.catalogue.places import BusySeconds, Count, Moment, Seconds
 from flux_trio.lab.world import parties
 from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.messages import Errno
@@ -13,12 +16,17 @@ Stored = Literal["eventlog", "jobspec", "R"]
 """What the kvs has of a job."""
 
 
+@fault
 class SlowDisk(Strike, frozen=True):
     """For `seconds` each transaction of the kvs takes `takes` seconds: commits are delayed."""
 
     when: Moment
     takes: Seconds = 0.5
     seconds: Seconds = 5.0
+
+    @classmethod
+    def drawn(cls, draw: Random, aim: Aim) -> Self:
+        return cls(aim.moment(), draw.choice((0.1, 1.0)), 5.0)
 
     def strike(self, world: CoresWorld) -> None:
         world.disk.delay_s = self.takes
@@ -28,11 +36,16 @@ class SlowDisk(Strike, frozen=True):
         world.disk.delay_s = 0.0
 
 
+@fault
 class DiskFull(Strike, frozen=True):
     """For `seconds` no commit can be stored, since there is no space left (ENOSPC)."""
 
     when: Moment
     seconds: BusySeconds = 3.0
+
+    @classmethod
+    def drawn(cls, draw: Random, aim: Aim) -> Self:
+        return cls(aim.moment(), draw.choice((0.5, 5.0)))
 
     def strike(self, world: CoresWorld) -> None:
         world.disk.errnum = Errno.ENOSPC
@@ -42,11 +55,16 @@ class DiskFull(Strike, frozen=True):
         world.disk.errnum = 0
 
 
+@fault
 class DiskFails(Strike, frozen=True):
     """Commits are refused (EIO); after `back` seconds the instance is restarted on a good disk."""
 
     when: Moment
     back: BusySeconds = 1.0
+
+    @classmethod
+    def drawn(cls, draw: Random, aim: Aim) -> Self:
+        return cls(aim.moment(), draw.choice((0.0, 2.0)))
 
     def strike(self, world: CoresWorld) -> None:
         world.disk.errnum = Errno.EIO
@@ -57,6 +75,7 @@ class DiskFails(Strike, frozen=True):
         parties.end_instance(world, 0.0)
 
 
+@fault
 class TornCommit(Strike, frozen=True):
     """The instance is killed during the next transaction of the kvs after `when`.
 
@@ -68,31 +87,16 @@ class TornCommit(Strike, frozen=True):
     is_stored: bool = False
     back: Seconds = 0.0
 
+    @classmethod
+    def drawn(cls, draw: Random, aim: Aim) -> Self:
+        return cls(aim.moment(), draw.random() < 0.5, back_s(draw))
+
     def strike(self, world: CoresWorld) -> None:
         world.disk.is_stored = self.is_stored
         world.disk.torn = lambda: world.at_once(lambda: parties.kill_instance(world, self.back))
 
 
-class KillInstance(Strike, frozen=True):
-    """The whole instance is killed; it is started again from its store after `back` seconds."""
-
-    when: Moment
-    back: Seconds = 0.0
-
-    def strike(self, world: CoresWorld) -> None:
-        parties.kill_instance(world, self.back)
-
-
-class RestartInstance(Strike, frozen=True):
-    """The instance ends in order; it is started again from its store after `back` seconds."""
-
-    when: Moment
-    back: Seconds = 0.0
-
-    def strike(self, world: CoresWorld) -> None:
-        parties.end_instance(world, self.back)
-
-
+@fault
 class DamagedValue(Strike, frozen=True):
     """The value `what` of the `nth` stored job is damaged: reads of it fail from now on (EBADMSG).
 
@@ -105,5 +109,40 @@ class DamagedValue(Strike, frozen=True):
     what: Stored = "eventlog"
     nth: Count = 1
 
+    @classmethod
+    def drawn(cls, draw: Random, aim: Aim) -> Self:
+        what: Stored = draw.choice(get_args(Stored))
+        return cls(aim.moment(), what, small_number(draw))
+
     def strike(self, world: CoresWorld) -> None:
         world.disk.damage(self.what, self.nth)
+
+
+@fault
+class KillInstance(Strike, frozen=True):
+    """The whole instance is killed; it is started again from its store after `back` seconds."""
+
+    when: Moment
+    back: Seconds = 0.0
+
+    @classmethod
+    def drawn(cls, draw: Random, aim: Aim) -> Self:
+        return cls(aim.moment(), back_s(draw))
+
+    def strike(self, world: CoresWorld) -> None:
+        parties.kill_instance(world, self.back)
+
+
+@fault
+class RestartInstance(Strike, frozen=True):
+    """The instance ends in order; it is started again from its store after `back` seconds."""
+
+    when: Moment
+    back: Seconds = 0.0
+
+    @classmethod
+    def drawn(cls, draw: Random, aim: Aim) -> Self:
+        return cls(aim.moment(), back_s(draw))
+
+    def strike(self, world: CoresWorld) -> None:
+        parties.end_instance(world, self.back)

@@ -10,7 +10,7 @@ from typing import Final
 
 from flux_trio.lab import catalogue as c
 from flux_trio.lab.catalogue import Fault, When
-from flux_trio.lab.catalogue.base import Module, Type
+from flux_trio.lab.catalogue.places import Module, Type
 from flux_trio.lab.plans.meetings import AWAY_S, Meeting, Table
 from flux_trio.lab.plans.workload import Action, Do, JobPlan
 from flux_trio.messages import topics

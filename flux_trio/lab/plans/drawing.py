@@ -8,6 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from flux_trio.lab.catalogue.aim import Aim
 from flux_trio.lab.plans.asking import (
     draw_long_requests,
     draw_new_durations,
@@ -15,7 +16,7 @@ from flux_trio.lab.plans.asking import (
 )
 from flux_trio.lab.plans.meetings import draw_lost_manager, draw_meeting
 from flux_trio.lab.plans.plan import Plan
-from flux_trio.lab.plans.swarm import Aim, draw_faults
+from flux_trio.lab.plans.swarm import draw_faults
 from flux_trio.lab.plans.workload import Action, Do, JobPlan
 
 SPAN_S: Final = 30.0  # in which jobs are submitted and requests made

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from flux_trio.lab import catalogue as c
 from flux_trio.lab.catalogue import Fault, When
-from flux_trio.lab.catalogue.base import Module
-from flux_trio.lab.plans.swarm import Aim
+from flux_trio.lab.catalogue.aim import Aim
+from flux_trio.lab.catalogue.places import Module
 from flux_trio.lab.plans.workload import Action, Do, JobPlan
 from flux_trio.messages import topics
 

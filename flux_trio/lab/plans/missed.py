@@ -9,19 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from flux_trio.formats.glob import is_glob
-from flux_trio.lab.catalogue import (
-    BREACHES,
-    AtMoment,
-    BrokenClause,
-    Fault,
-    InFlight,
-    Lie,
-    Lies,
-    OnTheWay,
-    PluginFault,
-    When,
-    Which,
-)
+from flux_trio.lab.catalogue import BrokenClause, Fault, PluginFault, When, Which
 from flux_trio.lab.plans.workload import JOB_ACTIONS, Do
 
 _NEARLY: Final = 0.8
@@ -67,20 +55,15 @@ def unprompted_text(request: Do) -> str:
 def _place(fault: Fault) -> str:
     if isinstance(fault, PluginFault):
         return f"question number {fault.nth} about {fault.hook}"
-    place = _sought(fault)
+    place = fault.place
+    assert place is not None
     text = f"turn {place}" if isinstance(place, int) else _message(place)
-    has = BREACHES[fault.clause].has if isinstance(fault, BrokenClause) else {}
+    has = fault.has if isinstance(fault, BrokenClause) else {}
     return text + "".join(f", with {key} {value}" for key, value in has.items())
 
 
-def _sought(fault: AtMoment | InFlight | Lies) -> When | Which | int:
-    if isinstance(fault, Lie):
-        return fault.sought
-    return fault.which if isinstance(fault, OnTheWay) else fault.when
-
-
 def _meant(fault: Fault, came: Collection[str]) -> str:
-    place = None if isinstance(fault, PluginFault) else _sought(fault)
+    place = fault.place
     if not isinstance(place, When | Which) or place.topic in came or is_glob(place.topic):
         return ""
     close = difflib.get_close_matches(place.topic, sorted(came), n=1, cutoff=_NEARLY)

@@ -15,7 +15,7 @@ from typing import Any, Final, get_args
 import msgspec
 
 from flux_trio import protocols
-from flux_trio.lab.catalogue import UNDRAWN, Fault
+from flux_trio.lab.catalogue import FAULTS, Fault, is_drawn
 from flux_trio.protocols import Table
 from flux_trio.trace import Kind, Record
 
@@ -48,9 +48,7 @@ def name_of_fault(fault: Fault) -> str:
 def all_faults() -> list[str]:
     """Return the names of all faults that a seed can draw."""
     names: list[str] = []
-    for each in get_args(Fault):
-        if each in UNDRAWN:
-            continue
+    for each in filter(is_drawn, FAULTS):
         kind = str(each.__struct_config__.tag)
         fields = {field.name: field.type for field in msgspec.structs.fields(each)}
         modules = get_args(fields["module"]) if "module" in fields else ()

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from flux_trio.lab.catalogue.base import Count, Rank, Seconds, When
+from flux_trio.lab.catalogue.places import Count, Rank, Seconds, When
 
 Place = Annotated[int, msgspec.Meta(ge=0)]
 Urgency = Annotated[int, msgspec.Meta(ge=0, le=31)]

@@ -18,9 +18,9 @@ import msgspec
 
 from flux_trio.cores.state import Plain
 from flux_trio.formats import FormatError
-from flux_trio.lab.catalogue import AtMoment, When
-from flux_trio.lab.catalogue.base import check_seconds
+from flux_trio.lab.catalogue import Strike, When
 from flux_trio.lab.catalogue.messages import Flight
+from flux_trio.lab.catalogue.places import check_seconds
 from flux_trio.lab.plans.files import check_plan, check_when
 from flux_trio.lab.plans.plan import Plan
 from flux_trio.lab.properties.lives import Lives
@@ -275,13 +275,13 @@ class ByHand:
 
     # --- interfering
 
-    def strike(self, fault: AtMoment) -> None:
+    def strike(self, fault: Strike) -> None:
         """Let a fault of the catalogue strike now, whatever its `when` is.
 
         Raises TypeError for a fault without a moment, and FormatError for one with a wrong value,
         such as a node that the world does not have.
         """
-        if not isinstance(fault, AtMoment):
+        if not isinstance(fault, Strike):
             raise TypeError(f"expected a fault of the catalogue that has a moment, got {fault!r}")
         faults = (msgspec.structs.replace(fault, when=1),)
         check_plan(msgspec.structs.replace(self.game.plan, faults=faults))

@@ -11,7 +11,7 @@ import msgspec
 
 from flux_trio.cores.turns import Outgoing
 from flux_trio.formats.glob import Glob
-from flux_trio.lab.catalogue import Fault, HeldUntil, Lie, OnTheWay, PluginFault, When, Which
+from flux_trio.lab.catalogue import Fault, Lie, OnTheWay, PluginFault, When, Which
 from flux_trio.lab.catalogue.messages import Flight
 from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.lab.world.parties import prompt_owner
@@ -84,15 +84,15 @@ class Moments:
 
     def _expect(self, fault: Fault) -> None:
         if isinstance(fault, OnTheWay):
-            self._await(fault.which, lambda record: self._befall(fault, record))
+            self._await(fault.which, lambda record: self._apply(fault, record))
         elif isinstance(fault, Lie):
-            self._lies.append((Nth(fault.sought, fault.fits), fault))
+            self._lies.append((Nth(fault.which, fault.fits), fault))
         elif isinstance(fault, PluginFault):
             self._plugin.append((fault, fault.nth - 1))
-        elif isinstance(fault.when, When):
-            self._await(fault.when, lambda _: self._strike(fault))
-        else:
-            self._at_step.setdefault(fault.when, []).append(fault)
+        elif isinstance(fault.place, When):
+            self._await(fault.place, lambda _: self._strike(fault))
+        elif isinstance(fault.place, int):
+            self._at_step.setdefault(fault.place, []).append(fault)
 
     def _await(self, sought: When | Which, strike: Callable[[Record], None]) -> None:
         self._awaited.append((Nth(sought), strike))
@@ -136,11 +136,11 @@ class Moments:
         self.note(fault)
         fault.strike(self._world)
 
-    def _befall(self, fault: OnTheWay, record: Record) -> None:
+    def _apply(self, fault: OnTheWay, record: Record) -> None:
         for flight in flights_of(self._world, record):
             self.note(fault)
-            fault.befall(flight)
-            if isinstance(fault, HeldUntil):
+            fault.apply(flight)
+            if fault.until is not None:
                 self._await(fault.until, _releasing(flight))
 
     def _said(self, party: str, message: Outgoing) -> list[Outgoing] | None:
@@ -149,7 +149,7 @@ class Moments:
             if sought.is_it(Kind.SEND, party, message):
                 self.note(lie)
                 self._world.liars[party] = None
-                return lie.said(message)
+                return lie.in_place_of(message)
         return None
 
     def _fault_of(self, question: AskHook) -> PluginFault | None:

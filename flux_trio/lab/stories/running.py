@@ -9,17 +9,7 @@ from typing import Final, Self
 from flux_trio.config import Config, ExecConfig, JobManagerConfig, QueueTable, SchedConfig
 from flux_trio.formats import EVENTLOG, Idset, ResourceSet, format_fluid, job_key
 from flux_trio.judge import Violation
-from flux_trio.lab.catalogue import (
-    AlsoAsked,
-    Exclude,
-    Fault,
-    Holds,
-    NodesUp,
-    PluginFault,
-    Shrink,
-    When,
-    WrongRequest,
-)
+from flux_trio.lab.catalogue import Fault, Holds, PluginFault, When
 from flux_trio.lab.plans.files import check_plan
 from flux_trio.lab.plans.missed import missed
 from flux_trio.lab.plans.plan import Plan
@@ -419,16 +409,13 @@ def _urgencies(jobs: list[int]) -> tuple[Do, ...]:
 
 def _nodes_back(plan: Plan) -> Iterator[Do]:
     ranks = {each.rank for each in plan.actions}
-    ranks.update(rank for fault in plan.faults for rank in getattr(fault, "ranks", ()))
-    asked = [each for each in plan.faults if isinstance(each, WrongRequest | AlsoAsked)]
-    if any(isinstance(each.payload.get("targets"), str) for each in asked):
-        ranks.update(range(plan.nnodes))  # somebody may have drained them, or said that they fail
+    for fault in plan.faults:
+        ranks.update(fault.unfit_ranks(plan))
     for rank in sorted(ranks):
         for what in ("up", "undrain"):
             yield Do(0.0, what, rank=rank)
     is_excluding = any(each.what == "exclude" for each in plan.actions)
-    is_excluding |= any(each.topic == topics.RESOURCE_EXCLUDE for each in asked)
-    if is_excluding or any(isinstance(each, Shrink | Exclude) for each in plan.faults):
+    if is_excluding or any(each.may_exclude for each in plan.faults):
         yield Do(0.0, "include")
 
 
@@ -461,9 +448,9 @@ def surroundings_of(plan: Plan) -> Surroundings:
     """Return what the modules of a plan are given."""
     cores = (1 << plan.cores) - 1
     ranks = range(plan.nnodes)
-    hooks = [fault.hook for fault in plan.faults if hasattr(fault, "hook")]
-    excluded = [rank for each in plan.faults if isinstance(each, Exclude) for rank in each.ranks]
-    down = [rank for each in plan.faults if isinstance(each, NodesUp) for rank in each.ranks]
+    hooks = [fault.hook for fault in plan.faults if isinstance(fault, PluginFault)]
+    excluded = [rank for each in plan.faults for rank in each.excluded_at_start]
+    down = [rank for each in plan.faults for rank in each.down_at_start]
     return Surroundings(
         ResourceSet.build(((rank, cores, 0) for rank in ranks), "node{}".format),
         exclude=Idset.of(rank for rank in excluded if rank in ranks),

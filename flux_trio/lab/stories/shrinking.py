@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from flux_trio.lab.catalogue import Crash, CrashTogether, Fault, When, Which
+from flux_trio.lab.catalogue import When, Which
 from flux_trio.lab.plans.files import can_be_played
 from flux_trio.lab.plans.fitting import on_machine
 from flux_trio.lab.plans.plan import Plan
@@ -229,16 +229,9 @@ def _plain(job: JobPlan) -> JobPlan:
 
 def _with_simpler_fault(place: int, plan: Plan) -> Iterator[Plan]:
     fault = plan.faults[place]
-    for simpler in chain(_of_one_module(fault), _simpler(fault)):
+    for simpler in chain(fault.simpler_kinds(), _simpler(fault)):
         faults = (*plan.faults[:place], simpler, *plan.faults[place + 1 :])
         yield msgspec.structs.replace(plan, faults=faults)
-
-
-def _of_one_module(fault: Fault) -> Iterator[Fault]:
-    """The crash of each module alone, in place of one of several modules."""
-    if isinstance(fault, CrashTogether):
-        for module in fault.modules:
-            yield Crash(module, fault.when, fault.back)
 
 
 def _without_queues(plan: Plan) -> Plan:

@@ -14,7 +14,7 @@ from flux_trio.jobtap import reporting_failures
 from flux_trio.jobtap.failures import describe
 from flux_trio.judge import Violation
 from flux_trio.judge.rules import ALL_RULES
-from flux_trio.lab.catalogue import Exclude, Fault, NodesUp, When, Which
+from flux_trio.lab.catalogue import Fault, When, Which
 from flux_trio.lab.plans.plan import Plan
 from flux_trio.lab.plans.reached import name_of_fault
 from flux_trio.lab.plans.workload import Do, JobPlan, meant_by
@@ -226,18 +226,8 @@ def played_lines(plan: Plan, missed: Iterable[Fault] = ()) -> Iterator[str]:
         line = f"fault {name_of_fault(fault)}: {_fields(fault, without=('module',))}"
         if fault in left:
             left.remove(fault)
-            line += f"; it never struck{_without_it(fault)}"
+            line += "; it never struck" + f": {fault.until_then}" * bool(fault.until_then)
         yield line
-
-
-def _without_it(fault: Fault) -> str:
-    """Return what a fault does although its moment does not come."""
-    match fault:
-        case NodesUp():
-            return ": the nodes are down until everything is put right"
-        case Exclude():
-            return ": the nodes are excluded until everything is put right"
-    return ""
 
 
 def _fields(value: JobPlan | Do | Fault, without: tuple[str, ...] = ()) -> str:

@@ -1,0 +1,127 @@
+"""Draws where faults strike, and with what values: the same for all kinds of faults."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final, get_args
+
+from flux_trio.lab.catalogue.places import AnyModule, Crowded, Module, Moment, Type, When, Which
+from flux_trio.messages import topics
+
+STEPS_OF_JOB: Final = 20
+STEPS_OF_BOOT: Final = 40  # faults at a step strike while the world boots, or its jobs run
+NTH_MAX: Final = 6
+AIMS_MAX: Final = 4
+
+MODULES: Final[tuple[Module, ...]] = get_args(Module)
+LIKELY: Final[tuple[AnyModule, ...]] = (
+    *get_args(AnyModule),
+    *MODULES,
+    *("job-manager", "job-exec") * 3,
+    *("sched", "resource"),
+)
+"""The modules by how often they are drawn: those that keep jobs more often, the kvs seldom."""
+CROWDED: Final[tuple[Crowded, ...]] = get_args(Crowded)
+BACK_S: Final = (0.0, 0.0, 0.5, 3.0, 12.0)
+
+_EACH_JOBS: Final[tuple[tuple[str, Type], ...]] = (
+    (topics.INGEST_SUBMIT, "request"),
+    (topics.JOB_SUBMIT, "request"),
+    (topics.JOB_SUBMIT, "response"),
+    (topics.SCHED_ALLOC, "request"),
+    (topics.SCHED_ALLOC, "response"),
+    ("job-exec.start", "request"),
+    ("job-exec.start", "response"),
+    ("job-exec.start", "response"),
+    (topics.SCHED_FREE, "request"),
+    (topics.SCHED_FREE, "response"),
+    (topics.KVS_COMMIT, "request"),
+    (topics.KVS_COMMIT, "response"),
+    (topics.KVS_LOOKUP, "response"),
+    (topics.JOB_JOURNAL, "response"),
+    (topics.JOB_EXCEPTION_EVENT, "event"),
+)
+"""Messages that are sent about each job, or nearly each."""
+_SELDOM: Final[tuple[tuple[str, Type], ...]] = (
+    (topics.SCHED_CANCEL, "request"),
+    (topics.SCHED_PRIORITIZE, "request"),
+    (topics.SCHED_HELLO, "request"),
+    (topics.SCHED_HELLO, "response"),
+    (topics.SCHED_READY, "request"),
+    (topics.RESOURCE_ACQUIRE, "request"),
+    (topics.RESOURCE_ACQUIRE, "response"),
+    (topics.RESOURCE_OFFLINE_EVENT, "event"),
+    (topics.EXEC_HELLO, "request"),
+    (topics.EXEC_HELLO, "response"),
+    (topics.SERVICE_BACK_EVENT, "event"),
+    (topics.JOB_RAISE, "request"),
+    (topics.JOB_URGENCY, "request"),
+    (topics.JOB_QUEUE_START, "request"),
+    ("*.disconnect", "request"),
+)
+"""Messages that are sent when a module starts or goes, or a user asks for something."""
+
+
+class Aim:
+    """Draws the moments of one world: most are near a few messages, so that faults meet."""
+
+    def __init__(self, draw: Random, njobs: int, nnodes: int) -> None:
+        self._draw = draw
+        self._njobs = max(njobs, 1)
+        self._nnodes = nnodes
+        self._aims = [self._message() for _ in range(draw.randint(1, AIMS_MAX))]
+
+    def moment(self) -> Moment:
+        """Return a message or the number of a step."""
+        if self._draw.random() < 0.2:
+            return self._draw.randint(1, STEPS_OF_BOOT + STEPS_OF_JOB * self._njobs)
+        return self.when()
+
+    def when(self) -> When:
+        """Return a message that is sent or received."""
+        topic, type_, nth = self._aim()
+        return When(topic, nth, self._draw.choice(("send", "recv")), type_)
+
+    def which(self) -> Which:
+        """Return a message that is sent."""
+        topic, type_, nth = self._aim()
+        return Which(topic, nth, type_)
+
+    def ranks(self) -> tuple[int, ...]:
+        """Return one or two of the nodes."""
+        count = self._draw.randint(1, min(2, self._nnodes))
+        return tuple(sorted(self._draw.sample(range(self._nnodes), count)))
+
+    def _aim(self) -> tuple[str, Type, int]:
+        """Return topic, type and number of a message: one of the aims, or a little later."""
+        if self._draw.random() < 0.4:
+            return self._message()
+        topic, type_, nth = self._draw.choice(self._aims)
+        return topic, type_, nth + self._draw.choice((0, 0, 1))
+
+    def _message(self) -> tuple[str, Type, int]:
+        if self._draw.random() < 0.3:
+            return (*self._draw.choice(_SELDOM), self._draw.choice((1, 1, 1, 2, 3)))
+        nth = 1 + int(self._draw.expovariate(2 / self._njobs))
+        return (*self._draw.choice(_EACH_JOBS), min(nth, 2 * self._njobs, 2 * NTH_MAX))
+
+
+def back_s(draw: Random) -> float:
+    """Return after how many seconds something is back."""
+    return draw.choice(BACK_S)
+
+
+def any_module(draw: Random) -> AnyModule:
+    """Return a module, also the kvs."""
+    return draw.choice(LIKELY)
+
+
+def module_but_kvs(draw: Random) -> Module:
+    """Return a module, but not the kvs."""
+    drawn = draw.choice(LIKELY)
+    return draw.choice(MODULES) if drawn == "kvs" else drawn
+
+
+def small_number(draw: Random) -> int:
+    """Return which of several messages or questions it is, from 1."""
+    return draw.randint(1, NTH_MAX)
