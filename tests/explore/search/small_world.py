@@ -219,7 +219,7 @@ class SmallWorld(CoresWorld):
             found += [Fire(name, place) for place in range(len(station.timers_at(math.inf)))]
         for place in self.left:
             fault = self.plan.faults[place]
-            if fault.module in self.stations:  # type: ignore[union-attr]
+            if fault.module in self.stations:  # type: ignore[attr-defined]
                 found.append(Strike(place))
         # A module that ends by itself since another one is missing would end again, without end.
         found += [Load(name) for name in self._missing() if name != self._tried]
@@ -253,7 +253,7 @@ class SmallWorld(CoresWorld):
             super()._do_here(station, action)
 
     def _strike(self, fault: Fault) -> None:
-        if self._tried == fault.module:  # type: ignore[union-attr]
+        if self._tried == fault.module:  # type: ignore[attr-defined]
             self._tried = ""
         match fault:
             case Crash(module):
