@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,12 @@ from typing import Any
 import trio
 
 from flux_trio.client import TOKEN_FILE, URI_FILE, Client, ClientError, open_client
-from flux_trio.formats import Jobspec, parse_fluid
+from flux_trio.formats import Jobspec, job_key, parse_fluid
 from flux_trio.messages import Errno, FluxError, topics
-from tests.kill.troubles import Trouble, draw_trouble, flip_a_bit, kill_hosts, make_room
+from flux_trio.store.fsck import check_file
+from flux_trio.store.sqlite_store import SqliteStore
+from flux_trio.store.state_directory import STATE_FILE
+from tests.kill.troubles import Trouble, draw_trouble, flip_a_bit, kill_hosts, make_room, repair
 from tests.support.instance import DEADLINE_S, FLUX_TRIO, environment
 
 # Four nodes of four cores that are all this machine.
@@ -38,8 +42,10 @@ CORES = 16
 RUNS_FILE = "runs"  # a line from each task that was ever started: job id and task
 START_S_MAX = 0.6  # about what it takes to be ready: some lives end before
 BUSY_S_MAX = 0.7
+COPYING_S_MAX = 3.0  # some copies are whole by then
 JOBS_MAX = 60  # of one life
 FLIPPED = 0.2  # of the lives leave a state in which a bit is flipped
+REPAIRED = 0.1  # leave one that is repaired before the next life
 
 TASK = 'echo "$FLUX_JOB_ID $FLUX_TASK_RANK" >> "$0"; echo "$FLUX_JOB_ID"; exec sleep "$1"'
 
@@ -66,11 +72,14 @@ class Lives:
         self._rng = rng
         self._config = directory / "config.toml"
         self._config.write_text(CONFIG)
+        self._is_ending = False
         (directory / RUNS_FILE).touch()
 
     def live(self) -> None:
         """Start, give it work and trouble, and kill it at a moment of chance."""
         trouble = draw_trouble(self._rng)
+        self._is_ending = False
+        copying = trouble is Trouble.BACKUP
         with self._started() as process:
             if self._rng.random() < 0.25:
                 after = self._rng.uniform(0, START_S_MAX)
@@ -78,15 +87,18 @@ class Lives:
                 self.memory.moments.append(f"{after:.3f} s after it was started")
             else:
                 wait_until_ready(process)
-                after = self._rng.uniform(0, BUSY_S_MAX)
-                with self._submitting():
+                after = self._rng.uniform(0, COPYING_S_MAX if copying else BUSY_S_MAX)
+                with self._submitting(), self._backing_up(trouble):
                     trio.run(self._give_work, after, trouble, process.pid)
                     self.memory.moments.append(f"{after:.3f} s after it was ready; {trouble}")
                     process.kill()  # before the command's end is awaited
             process.kill()
-            assert process.wait() == -signal.SIGKILL, "it ended by itself"
+            is_ending = trouble is Trouble.ENDING and process.wait() == 0
+            assert is_ending or process.wait() == -signal.SIGKILL, "it ended by itself"
         if self._rng.random() < FLIPPED:
             self.memory.moments.append(flip_a_bit(self.directory, self._rng))
+        if self._rng.random() < REPAIRED:
+            self.memory.moments.append(repair(self.directory))
 
     @contextmanager
     def last(self) -> Iterator[subprocess.Popen[str]]:
@@ -136,6 +148,10 @@ class Lives:
                 await trio.sleep(after)
                 if trouble is Trouble.MODULE:
                     await self._kill_module(client, name)
+            case Trouble.ENDING:
+                await trio.sleep(after)
+                self._is_ending = True
+                os.kill(pid, signal.SIGTERM)
             case Trouble.FULL:
                 await trio.sleep(after)
                 make_room(pid, room=False)
@@ -149,8 +165,8 @@ class Lives:
             left -= count
             answers = await client.submit_many([self._jobspec() for _ in range(count)])
             for answer in answers:
-                is_refused = isinstance(answer, FluxError) and answer.errnum == Errno.ENOSPC
-                assert isinstance(answer, int) or is_refused, answer
+                is_full = isinstance(answer, FluxError) and answer.errnum == Errno.ENOSPC
+                assert isinstance(answer, int) or is_full or self._is_ending, answer
             self.memory.submitted += [each for each in answers if isinstance(each, int)]
             await trio.sleep(self._rng.uniform(0, 0.05))
 
@@ -211,6 +227,28 @@ class Lives:
         return ["/bin/sh", "-c", TASK, str(self.directory / RUNS_FILE), str(seconds)]
 
     @contextmanager
+    def _backing_up(self, trouble: Trouble) -> Iterator[None]:
+        """Some lives are copied: a copy that is said to be whole has what was acknowledged."""
+        if trouble is not Trouble.BACKUP:
+            yield
+            return
+        known = [each for each in self.memory.submitted if each not in self.memory.asked_to_purge]
+        copy = self.directory / "copy"
+        process = subprocess.Popen(
+            [*FLUX_TRIO, "backup", copy],
+            env=environment(FLUX_TRIO_STATEDIR=str(self.directory)),
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            yield
+        finally:
+            if process.wait(DEADLINE_S) == 0:
+                asked = self.memory.asked_to_purge
+                known = [each for each in known if each not in asked]
+                assert all(_kept_in(copy, known)), "the copy lacks a job"
+            shutil.rmtree(copy, ignore_errors=True)
+
+    @contextmanager
     def _submitting(self) -> Iterator[None]:
         """Some lives also have a `flux-trio submit`: an id that it printed is acknowledged."""
         if self._rng.random() < 0.5:
@@ -226,6 +264,14 @@ class Lives:
         finally:
             printed, _ = process.communicate(timeout=DEADLINE_S)
             self.memory.submitted += [parse_fluid(line) for line in printed.split()]
+
+
+def _kept_in(copy: Path, jobids: list[int]) -> list[bool]:
+    """Whether a copy of a state directory has the jobspec of each of these jobs."""
+    assert check_file(copy / STATE_FILE).damage == []
+    with closing(SqliteStore(copy / STATE_FILE)) as store:
+        found = store.lookup([job_key(jobid, "jobspec") for jobid in jobids])
+    return [each is not None for each in found]
 
 
 def connected(directory: Path) -> AbstractAsyncContextManager[Client]:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 
-from flux_trio.store.fsck import check_file
+from flux_trio.store.fsck import check_file, repair_file
 from flux_trio.store.state_directory import STATE_FILE
 from flux_trio.store.stores import StoreError
 from tests.support.shell import hosts
@@ -26,9 +26,19 @@ class Trouble(StrEnum):
     APART = "a module had a process of its own"
     MODULE = "a module had a process of its own, which was killed"
     FULL = "its disk was full"
+    ENDING = "it was told to end before"
+    BACKUP = "it was being copied"
 
 
-WEIGHTS = {Trouble.NONE: 4, Trouble.HOST: 2, Trouble.APART: 1, Trouble.MODULE: 1, Trouble.FULL: 2}
+WEIGHTS = {
+    Trouble.NONE: 4,
+    Trouble.HOST: 2,
+    Trouble.APART: 1,
+    Trouble.MODULE: 1,
+    Trouble.FULL: 2,
+    Trouble.ENDING: 2,
+    Trouble.BACKUP: 2,
+}
 
 
 def draw_trouble(rng: random.Random) -> Trouble:
@@ -44,6 +54,16 @@ def kill_hosts(directory: Path) -> int:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     return len(found)
+
+
+def repair(directory: Path) -> str:
+    """Repair a state file that is whole, as an anxious operator does; nothing may be given up."""
+    path = directory / STATE_FILE
+    if not path.exists() or not path.stat().st_size:
+        return ""
+    *lost, _original = repair_file(path)
+    assert not lost, lost
+    return "the state file was repaired"
 
 
 SMALL_BYTES = 4096

@@ -292,7 +292,8 @@ async def _run_instance(
 
 def _modules_left(instance: Instance) -> str:
     """Return a text that names the modules that have not ended."""
-    return f"the modules {', '.join(each.name for each in instance.supervisor.list())}"
+    names = [each.name for each in instance.supervisor.list()]
+    return f"the modules {', '.join(names)}" if names else "what the modules have left"
 
 
 @asynccontextmanager
