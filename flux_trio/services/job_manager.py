@@ -21,11 +21,10 @@ from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.cores.job_manager.requests.admissions import FindUser, User, UserFound
 from flux_trio.cores.state import Plain
 from flux_trio.cores.turns import Core
-from flux_trio.formats.meanings import Json
 from flux_trio.jobtap import Given, Loader, Plugin, PluginHost, open_host
 from flux_trio.messages import Request, topics
 from flux_trio.protocols import AskHook, AskJobs, CancelHook, NotifyPlugins, PluginReplayed
-from flux_trio.services.at_once import PluginTurns
+from flux_trio.services.at_once import PluginNotes, PluginTurns
 from flux_trio.services.explain_job import Explainer
 from flux_trio.services.plugin_methods import PluginMethods, named_directive
 from flux_trio.services.recorded_core import Made, make_core
@@ -51,14 +50,12 @@ async def run(
     config, plugins = config or Config(), make_plugins()
     assert isinstance(handle, LocalHandle)  # the job manager runs in the broker's process
 
-    def note_all(kind: str, notes: Sequence[dict[str, Json]]) -> None:
-        if not core.note_all(kind, notes):
-            handle.note_all([(kind, data) for data in notes])
+    notes = PluginNotes(lambda kind, notes: handle.note_all([(kind, data) for data in notes]))
 
     with handle.beside("jobtap") as asker:  # plugins send their requests through it
         given = Given(
             post=handle.post,
-            note_all=note_all,
+            note_all=notes.put,
             is_traced=handle.is_traced,
             now=handle.now,
             log=handle.log,
@@ -91,7 +88,7 @@ async def run(
             loader = await load_all(host, plugins, config, search_path)
             explainer = Explainer(core, host, asker.call)
             methods = PluginMethods(host, loader, handle.send, explainer.answer)
-            machine = _Machine(made, host, methods, handle.waiting)
+            machine = _Machine(made, host, notes, methods, handle.waiting)
             await run_core(handle, machine, perform, task_status=task_status)
 
 
@@ -122,11 +119,12 @@ class _Machine(Core[JobManagerTimer, JobManagerOwnInput, JobManagerOwnAction]):
         self,
         made: Made[JobManagerCore],
         host: PluginHost,
+        notes: PluginNotes,
         methods: PluginMethods,
         is_busy: Callable[[], int],
     ) -> None:
         self._manager = made.core
-        self._core = made.turns_with(host, PluginTurns)
+        self._core = made.turns_with(host, lambda core, plugins: PluginTurns(core, plugins, notes))
         self._host = host
         self._methods = methods
         self._is_busy = is_busy

@@ -192,13 +192,15 @@ def test_nothing_else_is_taken_in_before_the_plugins_have_replied() -> None:
     (first,) = core.turn(m.now, [m.submission(1), asked(topics.JOB_STATS)])
     assert isinstance(first, AskHook)
     assert first.topic == DEPEND
-    assert core.turn(m.now, [HookAnswered(first.ticket, HookAnswer())]) == []
+    with pytest.raises(RuntimeError, match="expected `plugins_replied` or `go_on`"):
+        core.turn(m.now, [])
+    assert core.plugins_replied([HookAnswered(first.ticket, HookAnswer())]) == []
     assert core.is_turning
-    (second,) = core.turn(m.now, [])
+    (second,) = core.go_on()
     assert isinstance(second, AskHook)
     assert second.topic == PRIORITIZE
-    assert core.turn(m.now, [HookPostponed(second.ticket)]) == []
-    *_, commit = core.turn(m.now, [])
+    assert core.plugins_replied([HookPostponed(second.ticket)]) == []
+    *_, commit = core.go_on()
     assert not core.is_turning
     (_, _, text) = commit.payload["ops"][0]
     assert [event.name for event in parse_eventlog(text)] == ["validate", "depend"]

@@ -18,6 +18,12 @@ class ManagerTwins(Twins):
         assert self.twin.is_turning == is_turning
         return is_turning
 
+    def plugins_replied(self, said: Any) -> Any:
+        return self.call("plugins_replied", said)
+
+    def go_on(self) -> Any:
+        return self.call("go_on")
+
 
 class TwinScript(ManagerScript):
     """The script with twins in place of its core."""

@@ -25,6 +25,9 @@ BYTES_A_TURN: Final = 50_000
 """From then on it stays a turn longer for each so many further bytes: tests with 20,000 turns, or
 with 20,000 jobs, are there to find bounds, and would take minutes."""
 
+TURNS: Final = ("start", "turn", "plugins_replied", "go_on")
+"""Methods after which a core is replaced; the last two are those of a turn with plugins."""
+
 is_on = False
 """Whether cores are replaced in this run."""
 
@@ -68,7 +71,7 @@ def replace(shell: Any, make: Callable[[], Any]) -> int:
 
 def let_be_reborn(cls: Any) -> None:
     """Replace each core of class `cls` after its start and after every turn."""
-    init, start, turn = cls.__init__, cls.start, cls.turn
+    init = cls.__init__
 
     @wraps(init)  # with its signature, which a recorded core is checked against
     def remember(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -98,7 +101,10 @@ def let_be_reborn(cls: Any) -> None:
 
         return run
 
-    cls.__init__, cls.start, cls.turn = remember, after(start), after(turn)
+    cls.__init__ = remember
+    for name in TURNS:
+        if hasattr(cls, name):
+            setattr(cls, name, after(getattr(cls, name)))
 
 
 def let_be_reborn_in(module: str, name: str) -> None:

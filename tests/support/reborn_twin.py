@@ -47,19 +47,19 @@ class Twins:
 
     def start(self, now: float) -> Any:
         """The first actions of both, which are equal."""
-        actions = self.core.start(now)
-        assert self.twin.start(now) == actions
-        if self._renumbered is not None:
-            self._renumbered.start(now, actions)
-            _compare(self.core, self._renumbered.core)
-        return actions
+        return self.call("start", now)
 
     def turn(self, now: float, inputs: Any) -> Any:
         """The actions of both, which are equal."""
-        actions = self.core.turn(now, list(inputs))
-        assert self.twin.turn(now, list(inputs)) == actions
+        return self.call("turn", now, inputs)
+
+    def call(self, method: str, *args: Any) -> Any:
+        """What this method of both returns, which is equal; an argument is a time or inputs."""
+        args = tuple(each if isinstance(each, (int, float)) else tuple(each) for each in args)
+        actions = getattr(self.core, method)(*args)
+        assert getattr(self.twin, method)(*args) == actions
         if self._renumbered is not None:
-            self._renumbered.turn(now, list(inputs), actions)
+            self._renumbered.call(method, args, actions)
             _compare(self.core, self._renumbered.core)
         return actions
 

@@ -42,16 +42,16 @@ class Renumbered:
         self._keys: dict[Any, Any] = {}
         self._made: dict[int, int] = {}  # ids that the cores have made
 
-    def start(self, now: float, actions: list[Any]) -> None:
-        """Begin; `actions` are those of the other core."""
+    def call(self, method: str, args: tuple[Any, ...], actions: list[Any]) -> None:
+        """Call a method; `args`, a time or inputs each, and `actions` are those of the other."""
         self._burn_tags()
-        self._learn(actions, self.core.start(now + LATER_S))
-
-    def turn(self, now: float, inputs: list[Any], actions: list[Any]) -> None:
-        """One turn; `inputs` and `actions` are those of the other core."""
-        self._burn_tags()
-        own = self.core.turn(now + LATER_S, [self._input(each) for each in inputs])
-        self._learn(actions, own)
+        own = [
+            each + LATER_S
+            if isinstance(each, (int, float))
+            else [self._input(item) for item in each]
+            for each in args
+        ]
+        self._learn(actions, getattr(self.core, method)(*own))
 
     def _burn_tags(self) -> None:
         outbox = next(part for part in vars(self.core).values() if isinstance(part, Outbox))

@@ -14,7 +14,7 @@ import msgspec
 from flux_trio.cores.job_manager.hooks.waiting import BypassStored, Proposal
 from flux_trio.cores.job_manager.requests.admissions import FindUser, UserFound
 from flux_trio.cores.outbox import Outbox
-from flux_trio.cores.turns import CommonAction, CommonInput
+from flux_trio.cores.turns import CommonAction, CommonInput, NoteAll
 from flux_trio.editions.journal import Ended
 from flux_trio.formats import LOST_AND_FOUND, ResourceSet, format_fluid
 from flux_trio.formats.meanings import JobId, KvsKey, Meaning, Usec
@@ -317,6 +317,8 @@ JobManagerOwnInput: TypeAlias = (
     Operation | PluginInterests | PluginReply | PluginsChanged | UserFound
 )
 JobManagerInput: TypeAlias = CommonInput[JobManagerTimer] | JobManagerOwnInput
+WithinTurn: TypeAlias = PluginInterests | NoteAll | PluginReply
+"""What plugins say while a turn is under way: new interests, records for the trace, a reply."""
 JobManagerOwnAction: TypeAlias = FindUser | PluginReplayed | PluginAction
 JobManagerAction: TypeAlias = CommonAction[JobManagerTimer] | JobManagerOwnAction
 JobManagerOutbox: TypeAlias = Outbox[JobManagerCall, JobManagerAction, JobManagerTimer]

@@ -24,6 +24,7 @@ from flux_trio.cores.job_manager.calls import (
     JobManagerOwnAction,
     JobManagerOwnInput,
     JobManagerTimer,
+    WithinTurn,
 )
 from flux_trio.cores.job_manager.held import payload_types
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
@@ -35,8 +36,7 @@ from flux_trio.cores.job_manager.requests.submission import submitted_in
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.sharing import Backlog
 from flux_trio.cores.state import CorePart
-from flux_trio.cores.turns import ClockStepped, Core, TimerFired
-from flux_trio.formats.meanings import Json
+from flux_trio.cores.turns import ClockStepped, Core, NoteAll, TimerFired
 from flux_trio.messages import (
     Errno,
     Event,
@@ -57,6 +57,7 @@ from flux_trio.protocols import (
     JobState,
     JobView,
     LinkEvent,
+    PluginAction,
     PluginInterests,
     PluginsChanged,
     PostEvent,
@@ -69,7 +70,6 @@ _PRIORITY: Final = JobState.PRIORITY  # looked up once, since all jobs pass here
 _CLEANUP: Final = JobState.CLEANUP
 
 _RareInput: TypeAlias = Event | TimerFired[JobManagerTimer] | JobManagerOwnInput
-_REPLIES: Final = (HookAnswered, HookPostponed, JobsAnswered)
 
 _ABOUT_QUEUES: Final = (topics.JOB_QUEUE_LIST, topics.JOB_QUEUE_STATUS)
 """Requests by which users find out why jobs wait."""
@@ -78,7 +78,7 @@ _ABOUT_QUEUES: Final = (topics.JOB_QUEUE_LIST, topics.JOB_QUEUE_STATUS)
 class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobManagerOwnAction]):
     """The whole state of the job manager; `owner` is the instance owner's userid."""
 
-    is_turning: bool  # a turn has begun, and waits for plugins that answer at once
+    is_turning: bool  # a turn has begun, and plugins have something to do before it goes on
     _resumed: bool  # the state is read back
     _is_presenting: bool  # the jobs that were read back are presented to plugins, then they go on
     _backlog: Backlog[JobManagerInput]  # inputs that came before the state was read back
@@ -153,12 +153,6 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
         """Return whether an active job is of this user."""
         return self._parts.explaining.is_of(jobid, userid)
 
-    def note_all(self, kind: str, notes: Sequence[dict[str, Json]]) -> bool:
-        """Put records of hooks among the events of this turn; return False if there is no turn."""
-        if self.is_turning:
-            self._parts.ledger.note_all(kind, notes)
-        return self.is_turning
-
     def start(self, now: float) -> list[JobManagerAction]:
         """Read the stored state."""
         self._outbox.now = now
@@ -168,27 +162,40 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
         return self._outbox.take_actions()
 
     def turn(self, now: float, inputs: Sequence[JobManagerInput]) -> list[JobManagerAction]:
-        """Take the inputs, do what is due, and commit or send.
+        """Begin a turn with the inputs, and go on with it: see `go_on`."""
+        if self.is_turning:
+            raise RuntimeError("a turn is under way: expected `plugins_replied` or `go_on`")
+        self.is_turning = True
+        self._outbox.now = now
+        self._inputs.extend(inputs)
+        self._parts.sweeps.start_turn()
+        return self._until_plugins_act()
 
-        While `is_turning`, the returned actions are for plugins only. Each of their replies must
-        be an input, which may lead to further questions; without an input the turn goes on.
-        `PluginInterests` come before all other inputs.
+    def go_on(self) -> list[JobManagerAction]:
+        """Take the inputs, do what is due, and commit or send, until plugins have something to do.
+
+        While `is_turning`, the returned actions are for plugins only. Each reply to them has to
+        come by `plugins_replied` before the turn goes on.
         """
+        return self._until_plugins_act()
+
+    def plugins_replied(self, said: Sequence[WithinTurn]) -> list[PluginAction]:
+        """Take a reply of plugins within the turn, after their new interests and records.
+
+        The returned actions follow from it; they come before those that are not performed yet.
+        """
+        for each in said:
+            match each:
+                case PluginInterests():
+                    self._heed(each)
+                case NoteAll(notes):
+                    self._parts.ledger.notes += notes
+                case _:
+                    self._parts.hooks.take(each)
+        return self._parts.hooks.take_actions()
+
+    def _until_plugins_act(self) -> list[JobManagerAction]:
         hooks = self._parts.hooks
-        if inputs and type(first := inputs[0]) is PluginInterests:
-            self._heed(first)
-            inputs = inputs[1:]
-        if not self.is_turning:
-            self.is_turning = True
-            self._outbox.now = now
-            self._inputs.extend(inputs)
-            self._parts.sweeps.start_turn()
-        elif inputs:
-            for reply in inputs:
-                if not isinstance(reply, _REPLIES):
-                    raise TypeError(f"expected a reply of plugins within a turn, got {reply!r}")
-                hooks.take(reply)
-            return list(hooks.take_actions())
         waiting, at_once = self._inputs, hooks.at_once
         while not at_once:
             if waiting:
@@ -327,7 +334,9 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
         parts = self._parts
         if isinstance(message, PluginsChanged):
             message = parts.plugin_replays.known_already(message)
-        if not isinstance(message, Request):
+        if isinstance(message, PluginInterests):
+            self._heed(message)
+        elif not isinstance(message, Request):
             self._backlog.put(message, parts.ledger.forget)
         elif message.topic == topics.JOB_HINDRANCE:
             parts.ledger.answer_at_once(self._methods.call(message))

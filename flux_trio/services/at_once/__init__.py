@@ -8,7 +8,7 @@ from flux_trio.services.at_once.in_order import InOrder, ModuleEnded, Seat
 from flux_trio.services.at_once.job_manager import JobManagerAtOnce
 from flux_trio.services.at_once.kvs import KvsAtOnce
 from flux_trio.services.at_once.modules import KVS_MODULE, ModulePlan, module_plans, note_config
-from flux_trio.services.at_once.plugin_turns import PluginTurns
+from flux_trio.services.at_once.plugin_turns import PluginNotes, PluginTurns
 
 __all__ = [
     "KVS_MODULE",
@@ -17,6 +17,7 @@ __all__ = [
     "KvsAtOnce",
     "ModuleEnded",
     "ModulePlan",
+    "PluginNotes",
     "PluginTurns",
     "Seat",
     "module_plans",

@@ -12,7 +12,7 @@ from flux_trio.cores.state import CorePart, Plain
 from flux_trio.cores.turns import Log, Note
 from flux_trio.jobtap import Given
 from flux_trio.protocols import PluginReplayed, Plugins
-from flux_trio.services.at_once.plugin_turns import PluginTurns
+from flux_trio.services.at_once.plugin_turns import PluginNotes, PluginTurns
 
 
 class JobManagerAtOnce:
@@ -30,11 +30,14 @@ class JobManagerAtOnce:
         self._now = now
         self._posted: list[JobManagerInput] = []  # by plugins
         self._said: list[JobManagerAction] = []  # by plugins
+        self._notes = PluginNotes(
+            lambda kind, notes: self._said.extend(Note(kind, data) for data in notes)
+        )
         self._turns: PluginTurns
 
     def use(self, plugins: Plugins) -> None:
         """Ask these plugins."""
-        self._turns = PluginTurns(self._core, plugins)
+        self._turns = PluginTurns(self._core, plugins, self._notes)
 
     @property
     def part(self) -> CorePart:
@@ -81,5 +84,4 @@ class JobManagerAtOnce:
 
     def note_all(self, kind: str, notes: Sequence[dict[str, Any]]) -> None:
         """Put records of plugins into the trace."""
-        if not self._core.note_all(kind, notes):
-            self._said.extend(Note(kind, data) for data in notes)
+        self._notes.put(kind, notes)

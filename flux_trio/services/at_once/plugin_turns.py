@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import repeat
 from typing import Final, assert_never
 
 from flux_trio.cores.job_manager.calls import (
@@ -13,7 +15,8 @@ from flux_trio.cores.job_manager.calls import (
     JobManagerTimer,
 )
 from flux_trio.cores.job_manager.core import JobManagerCore
-from flux_trio.cores.turns import Core
+from flux_trio.cores.turns import Core, NoteAll
+from flux_trio.formats.meanings import JobNote
 from flux_trio.protocols import (
     AskHook,
     AskJobs,
@@ -22,6 +25,7 @@ from flux_trio.protocols import (
     HookPostponed,
     NotifyPlugins,
     PluginAction,
+    PluginInterests,
     PluginReply,
     Plugins,
 )
@@ -29,15 +33,50 @@ from flux_trio.protocols import (
 _FOR_PLUGINS: Final = (AskHook, NotifyPlugins, AskJobs, CancelHook)
 
 
+class PluginNotes:
+    """Records of plugins for the trace: within a turn for the core, else for `outside`."""
+
+    def __init__(self, outside: Callable[[str, Sequence[JobNote]], None]) -> None:
+        self._outside = outside
+        self._within: list[tuple[str, JobNote]] | None = None
+
+    def put(self, kind: str, notes: Sequence[JobNote]) -> None:
+        """Keep records that plugins make within a turn; others go outside."""
+        if self._within is None:
+            self._outside(kind, notes)
+        else:
+            self._within.extend(zip(repeat(kind), notes))
+
+    @contextmanager
+    def within_turn(self) -> Iterator[None]:
+        """From here to the end of this block a turn is under way."""
+        self._within = []
+        try:
+            yield
+        finally:
+            self._within = None
+
+    def take(self) -> list[NoteAll]:
+        """Return the records of this turn since the last call."""
+        if not self._within:
+            return []
+        notes, self._within = self._within, []
+        return [NoteAll(notes)]
+
+
 class PluginTurns(Core[JobManagerTimer, JobManagerOwnInput, JobManagerOwnAction]):
     """Performs the core's actions for plugins, in order, and returns its other actions.
 
-    The actions that follow from an answer are performed before the next question.
+    The actions that follow from an answer are performed before the next question. `notes` gets the
+    records of plugins that make records.
     """
 
-    def __init__(self, core: JobManagerCore, plugins: Plugins) -> None:
+    def __init__(
+        self, core: JobManagerCore, plugins: Plugins, notes: PluginNotes | None = None
+    ) -> None:
         self._core = core
         self._plugins = plugins
+        self._notes = notes or PluginNotes(lambda _kind, _notes: None)
 
     def start(self, now: float) -> list[JobManagerAction]:
         """See `Core`."""
@@ -46,22 +85,25 @@ class PluginTurns(Core[JobManagerTimer, JobManagerOwnInput, JobManagerOwnAction]
     def turn(self, now: float, inputs: Sequence[JobManagerInput]) -> list[JobManagerAction]:
         """Return the actions of a turn that are for no plugin; those for plugins are performed."""
         core = self._core
-        actions = self._turn(now, inputs)
-        while core.is_turning:
-            todo = actions[::-1]  # the next one is the last
-            while todo:
-                action = todo.pop()
-                if not isinstance(action, _FOR_PLUGINS):
-                    raise TypeError(f"expected an action for plugins, got {action!r}")
-                if (reply := self._do(action)) is not None:
-                    todo += reversed(self._turn(now, [reply]))
-            actions = self._turn(now, [])
+        with self._notes.within_turn():
+            actions = core.turn(now, [*self._news(), *inputs])
+            while core.is_turning:
+                todo = actions[::-1]  # the next one is the last
+                while todo:
+                    action = todo.pop()
+                    if not isinstance(action, _FOR_PLUGINS):
+                        raise TypeError(f"expected an action for plugins, got {action!r}")
+                    reply = self._do(action)
+                    said = [*self._news(), *self._notes.take(), *([] if reply is None else [reply])]
+                    if said:
+                        todo += reversed(core.plugins_replied(said))
+                actions = core.go_on()
         return actions
 
-    def _turn(self, now: float, inputs: Sequence[JobManagerInput]) -> list[JobManagerAction]:
-        """A turn of the core that begins with the interests of plugins if these have changed."""
+    def _news(self) -> list[PluginInterests]:
+        """Return the interests of plugins if these have changed."""
         news = self._plugins.news()
-        return self._core.turn(now, inputs if news is None else [news, *inputs])
+        return [] if news is None else [news]
 
     def _do(self, action: PluginAction) -> PluginReply | None:
         match action:

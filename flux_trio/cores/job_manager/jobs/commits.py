@@ -8,9 +8,8 @@ message that reveals no event is sent in its turn: `answer_at_once` and `ask`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
-from itertools import repeat
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
@@ -117,10 +116,6 @@ class Commits(Part):
     def store(self, ops: Iterable[list[str]]) -> None:
         """Put `ops` into this turn's commit; the messages of this turn wait for it."""
         self.ops += ops
-
-    def note_all(self, kind: str, notes: Sequence[dict[str, Any]]) -> None:
-        """Put records into the trace, in order with the turn's other records."""
-        self.notes.extend(zip(repeat(kind), notes))
 
     def take_interest(self, is_noted: bool | None) -> None:
         """Note events in the trace from now on, or no longer; None leaves it as it is."""
