@@ -6,7 +6,7 @@ from bisect import bisect_left
 from typing import Final
 
 from flux_trio.cores.state import Part
-from flux_trio.editions.metrics import Histogram
+from flux_trio.editions.common import Histogram
 
 SHORT_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
 """Bounds for the durations of one step, in seconds."""

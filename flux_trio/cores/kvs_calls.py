@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from flux_trio.cores.turns import Exit
 from flux_trio.editions import kvs
-from flux_trio.editions.streams import CANCEL, Cancel
+from flux_trio.editions.common import CANCEL, Cancel
 from flux_trio.formats.meanings import KvsOp
 from flux_trio.messages import Errno, FluxError, Payload, Request, Response, topics
 from flux_trio.messages.types import NORESPONSE

@@ -18,7 +18,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 import msgspec
 
-from flux_trio.editions.streams import CANCEL, CREDIT_MAX, GRANT
+from flux_trio.editions.common import CANCEL, CREDIT_MAX, GRANT
 from flux_trio.formats.meanings import JobId, Matchtag, Peer
 from flux_trio.messages import Request, check_new_stream, unknown_stream
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from flux_trio.editions.codec import codec
-from flux_trio.editions.streams import CreditKey
+from flux_trio.editions.common import CreditKey
 from flux_trio.formats.meanings import JobId
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, TypeAlias
 import msgspec
 
 from flux_trio.editions.codec import codec
-from flux_trio.editions.streams import CreditKey
+from flux_trio.editions.common import CreditKey
 from flux_trio.formats import EVENTLOG
 from flux_trio.formats.meanings import JobId, JobRow, Time
 from flux_trio.messages import USERID_UNKNOWN, Payload, Request

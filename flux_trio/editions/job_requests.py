@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from flux_trio.editions.codec import codec
-from flux_trio.editions.metrics import Histogram
+from flux_trio.editions.common import Histogram
 from flux_trio.formats.meanings import JobId
 from flux_trio.messages.types import USERID_UNKNOWN
 

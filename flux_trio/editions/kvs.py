@@ -11,8 +11,7 @@ from typing import Annotated, Any, Final, Generic, TypeVar
 import msgspec
 
 from flux_trio.editions.codec import Codec, codec
-from flux_trio.editions.metrics import Histogram
-from flux_trio.editions.streams import CreditKey
+from flux_trio.editions.common import CreditKey, Histogram
 from flux_trio.formats.meanings import KvsKey, KvsOp
 
 OpT = TypeVar("OpT")

@@ -4,6 +4,7 @@ Parsing is strict and printing is canonical. The only error is `FormatError`; it
 the expected format and the value received.
 """
 
+from flux_trio.formats.characters import check_property_name, check_utf8, is_utf8
 from flux_trio.formats.constraint import Constraint, Targets, both, parse_constraint
 from flux_trio.formats.dependency import parse_dependency_uri
 from flux_trio.formats.duration import format_duration, parse_duration
@@ -38,7 +39,6 @@ from flux_trio.formats.jobspec_resources import ResourceRequest
 from flux_trio.formats.jobspec_tasks import Task
 from flux_trio.formats.jobspec_wanted import Wanted
 from flux_trio.formats.printable import printable, printable_json, shortened
-from flux_trio.formats.properties import check_property_name
 from flux_trio.formats.resource_ops import Group
 from flux_trio.formats.resource_set import IndexedTargets, ResourceSet, format_r, parse_r
 from flux_trio.formats.short_texts import SHORT_MAX, cached_for_short
@@ -50,7 +50,6 @@ from flux_trio.formats.taskmap import (
     taskmap_blocks,
     tasks_by_node,
 )
-from flux_trio.formats.utf8 import check_utf8, is_utf8
 
 __all__ = [
     "COSTING",

@@ -16,10 +16,10 @@ from typing import Final, Protocol, TypeVar, final
 
 import msgspec
 
+from flux_trio.formats.characters import check_property_name
 from flux_trio.formats.errors import FormatError, Words
 from flux_trio.formats.hostlist import HostRange, host_parts
 from flux_trio.formats.idset import Idset
-from flux_trio.formats.properties import check_property_name
 
 _DEPTH_MAX: Final = 64  # nested operators; parsing recurses, and real constraints nest far less
 _T = TypeVar("_T")

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from flux_trio.formats.characters import check_property_name
 from flux_trio.formats.errors import MISSING, FormatError, Words
 from flux_trio.formats.fields import (
     EXACT_MAX,
@@ -28,7 +29,6 @@ from flux_trio.formats.fields import (
 )
 from flux_trio.formats.hostlist import Hostlist
 from flux_trio.formats.idset import Idset
-from flux_trio.formats.properties import check_property_name
 from flux_trio.formats.resource_ops import Group, Groups, all_ranks, canonical
 
 VERSION: Final = 1

@@ -13,8 +13,6 @@ from flux_trio.messages.errors import (
     ProtocolError,
     RemoteProtocolError,
 )
-from flux_trio.messages.levels import Level
-from flux_trio.messages.payloads import expect_payload, payload_bytes
 from flux_trio.messages.rpc import (
     Calls,
     check_job_access,
@@ -41,13 +39,20 @@ from flux_trio.messages.types import (
     Control,
     Event,
     Flag,
+    Level,
     Message,
     Payload,
     Request,
     Response,
     service_of,
 )
-from flux_trio.messages.values import UnfitError, check_object, check_texts
+from flux_trio.messages.values import (
+    UnfitError,
+    check_object,
+    check_texts,
+    expect_payload,
+    payload_bytes,
+)
 
 __all__ = [
     "MATCHTAG_NONE",

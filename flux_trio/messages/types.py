@@ -6,7 +6,7 @@ has (topic, payload, route) follow from the value and are not stored in it.
 
 from __future__ import annotations
 
-from enum import IntFlag
+from enum import IntEnum, IntFlag
 from functools import lru_cache
 from typing import Any, Final, final
 
@@ -136,3 +136,16 @@ Message = Request | Response | Event | Control
 def service_of(topic: str) -> str:
     """Return the service name: the topic up to its first period (RFC 3, Request Message Type)."""
     return topic.partition(".")[0]
+
+
+class Level(IntEnum):
+    """Severity of a log message, as syslog's (RFC 5424); 0 is the worst."""
+
+    EMERG = 0
+    ALERT = 1
+    CRIT = 2
+    ERR = 3
+    WARNING = 4
+    NOTICE = 5
+    INFO = 6
+    DEBUG = 7

@@ -1,22 +1,31 @@
-"""Allowed payloads: JSON's values, with numbers that every reader can represent.
+"""Payloads: the values that are allowed, and how a payload becomes a typed value.
+
+Allowed are JSON's values, with numbers that every reader can represent.
 
 RFC 3 (Payload Conventions) requires objects. This module adds bounds, so that a peer cannot make
-the receiver use far more memory than the peer has sent. It does not interpret payloads.
+the receiver use far more memory than the peer has sent. A payload is converted once, at the edge,
+or refused with the reason.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+import msgspec
 
 from flux_trio.formats import is_utf8, printable
+from flux_trio.messages.errors import Errno, FluxError
+from flux_trio.messages.types import Event, Message, Request, Response
 
 INT_MIN: Final = -(2**63)  # the minimum of a signed 64-bit integer
 INT_MAX: Final = 2**64 - 1  # the maximum of an unsigned one: job ids, sizes
 DEPTH_MAX: Final = 64  # the deepest real payload, a nested jobspec, is below 20
 STEP_CHARS_MAX: Final = 40  # an error text repeats at most this much of a key
 
+T = TypeVar("T")
+_encode = msgspec.json.Encoder().encode
 _PLAIN: Final = frozenset({str, bool, type(None)})  # allowed with any value
 
 
@@ -120,3 +129,28 @@ def kind_of(value: object) -> str:
             return f"an array of {len(value)}"
         case _:
             return f"a value of type {type(value).__name__}"
+
+
+def payload_bytes(message: Message | None) -> int:
+    """Return the size of a payload as JSON, its encoding on Flux's own wire.
+
+    This is the cheapest measure, since C code takes it. In memory a payload is several times as
+    large.
+    """
+    payload = getattr(message, "payload", None)
+    try:
+        return 0 if payload is None else len(_encode(payload))
+    except (TypeError, ValueError, OverflowError, RecursionError):  # from a module in this process
+        return len(repr(payload))
+
+
+def expect_payload(message: Request | Response | Event, shape: type[T]) -> T:
+    """Convert the payload to `shape`.
+
+    Raises FluxError(EPROTO) that names the topic, the key, what was expected and what came.
+    """
+    payload = {} if message.payload is None else message.payload
+    try:
+        return msgspec.convert(payload, shape)
+    except msgspec.ValidationError as error:
+        raise FluxError(Errno.EPROTO, f"{message.topic}: payload: {error}") from None

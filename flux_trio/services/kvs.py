@@ -1,27 +1,31 @@
 """The kvs service: `KvsCore` under Trio, with a store that may wait for a disk.
 
 A store that waits works on a thread, one call at a time, so that the instance goes on meanwhile.
-Between calls, maintenance is done in small slices (`kvs_tending.py`).
+The thread that makes a backup also does the rounds that come meanwhile.
+
+Between calls the store is maintained in small slices: it does the work that commits have put off,
+and gives free pages back. A sweep reads every value, so that damage is found early, while a copy of
+the value may still exist. A commit waits for at most one slice, about a millisecond.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from contextlib import suppress
+from typing import Final, TypeAlias
 
+import msgspec
 import trio
 
 from flux_trio.broker import Handle
 from flux_trio.cores.kvs.core import KvsCore
-from flux_trio.cores.kvs.ops import MakeBackup
-from flux_trio.messages import Level, topics
+from flux_trio.cores.kvs.ops import BackedUp, Damaged, Fetch, MakeBackup, StopBackup, StoreOps
+from flux_trio.messages import Errno, Level, topics
 from flux_trio.process.threads import OWN
 from flux_trio.services.at_once import KvsAtOnce
-from flux_trio.services.kvs_backup import Work, back_up_between_rounds, rounds_of, waiting_in
-from flux_trio.services.kvs_tending import SETTLE_AFTER_S, TEND_AFTER_S, Tending, settle, tend
 from flux_trio.services.recorded_core import make_core
 from flux_trio.services.runner import run_core
-from flux_trio.store.executing import execute_timed
+from flux_trio.store.executing import back_up, execute_timed
 from flux_trio.store.stores import Store, StoreError
 
 CLOSE_S_MAX: Final = 10.0  # then the file is left as it is, as after SIGKILL: no data is lost
@@ -106,3 +110,107 @@ async def _close(handle: Handle, store: Store) -> None:
             handle.log(Level.ERR, f"kvs: {error.text}")
     if scope.cancelled_caught:
         handle.log(Level.ERR, f"kvs: not closed after {CLOSE_S_MAX:g} s, left as it is")
+
+
+# --- maintenance
+
+
+SETTLE_AFTER_S: Final = 30.0
+"""Between two times at which the store does what commits have put off. A key that changes several
+times meanwhile is written once. On a damaged disk, the changes of this time are lost together."""
+
+TEND_AFTER_S: Final = 60.0  # after the start, which has other work
+SLICE_S: Final = 0.1  # between two slices: about 1 % of a core, and 600 keys a second
+SWEEP_S: Final = 24 * 3600.0  # from the end of one sweep to the next
+IDLE_S: Final = 10.0  # between two checks of free pages while no sweep is under way
+PAGES_KEPT: Final = 1024  # free pages that are kept for the next commits
+PAGES_MAX: Final = 256  # given back in a slice
+
+
+class Tending(msgspec.Struct, frozen=True):
+    """The state of the maintenance. Times are those of Trio's clock."""
+
+    at: float  # when the next slice is due
+    sweep_at: float = 0.0  # the next sweep does not begin before it
+    after: str = ""  # the last key that the sweep has read, "" at its beginning
+
+
+class Tended(msgspec.Struct, frozen=True):
+    """The result of a slice."""
+
+    before: Tending
+    damaged: list[Damaged]
+    after: str | None  # None if no sweep is under way
+    free: int  # free pages
+
+    def then(self, now: float) -> Tending:
+        """Return when the next slice is due, and where it begins."""
+        swept = self.before.at >= self.before.sweep_at and self.after is None
+        sweep_at = now + SWEEP_S if swept else self.before.sweep_at
+        busy = self.after is not None or self.free > PAGES_KEPT
+        return Tending(now + (SLICE_S if busy else IDLE_S), sweep_at, self.after or "")
+
+
+def settle(store: Store) -> float:
+    """Do some of the work that commits have put off; return seconds until the next time."""
+    with suppress(StoreError):  # the disk is full; any other error comes again at a commit
+        if store.settle():
+            return 0.0
+    return SETTLE_AFTER_S
+
+
+def tend(store: Store, tending: Tending) -> Tended:
+    """Do one slice."""
+    try:
+        free = store.reclaim(PAGES_KEPT, PAGES_MAX)
+    except StoreError:  # the disk is full; any other error comes again at a commit
+        free = 0
+    if tending.at < tending.sweep_at:
+        return Tended(tending, [], None, free)
+    try:
+        swept = store.sweep(tending.after)
+    except StoreError as error:
+        return Tended(tending, [Damaged(error.text)], None, free)
+    return Tended(tending, swept.damaged, swept.after, free)
+
+
+# --- what the core asks of the store
+
+
+Work: TypeAlias = StoreOps | Fetch | MakeBackup | StopBackup
+"""What the core asks of the store; it makes one backup at a time."""
+
+
+class _Stopped(Exception):
+    """The client that has asked for the backup is gone."""
+
+
+async def back_up_between_rounds(
+    handle: Handle, store: Store, action: MakeBackup, work: trio.MemoryReceiveChannel[Work]
+) -> None:
+    """Make a backup and post its result; serve `work` between two slices of it."""
+
+    def between() -> None:
+        trio.from_thread.check_cancelled()
+        actions = trio.from_thread.run_sync(waiting_in, work)
+        for result in [execute_timed(store, each) for each in rounds_of(actions)]:
+            trio.from_thread.run_sync(handle.post, result)
+        if any(isinstance(each, StopBackup) for each in actions):
+            raise _Stopped
+
+    def make() -> BackedUp:
+        try:
+            return back_up(store, action, between)
+        except _Stopped:
+            return BackedUp(Errno.ECANCELED, "the client that has asked for the backup is gone")
+
+    handle.post(await OWN.run(make))
+
+
+def waiting_in(work: trio.MemoryReceiveChannel[Work]) -> list[Work]:
+    """Return the work that is in the channel now."""
+    return [work.receive_nowait() for _ in range(work.statistics().current_buffer_used)]
+
+
+def rounds_of(actions: list[Work]) -> list[StoreOps | Fetch]:
+    return [each for each in actions if isinstance(each, StoreOps | Fetch)]

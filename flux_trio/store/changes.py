@@ -18,9 +18,8 @@ import msgspec
 
 from flux_trio.store import journal
 from flux_trio.store.journal import Progress
-from flux_trio.store.layout import key_sum, marks_of, part_sum, transaction
+from flux_trio.store.layout import filled, key_sum, marks_of, part_sum, rows_prepared, transaction
 from flux_trio.store.pending import Pending, Slice, Some
-from flux_trio.store.statements import filled, rows_prepared
 
 SLICE_CHANGES: Final = 4096
 """Changes that one transaction writes: that takes about 0.02 s, and a new commit waits so long. It

@@ -26,7 +26,7 @@ import sqlite3
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 APPLICATION_ID: Final = 0x466C7578  # "Flux", at a fixed place in the file's header
 LAYOUT: Final = 4  # stored as user_version
@@ -114,3 +114,17 @@ def schema_damage(db: sqlite3.Connection) -> str:
     if altered:
         return f"{altered[0].split('(')[0].strip()[:60]!r} is altered or missing"
     return "" if len(found) == len(_TABLES) else "it has tables of another program"
+
+
+# --- statements with many rows, in few sizes, so that SQLite finds them prepared in its cache
+
+
+def rows_prepared(rows: int) -> int:
+    """Return `rows` rounded up to 8, 10, 12, 14, 16, 20, 24 and so on."""
+    step = 1 << max(0, rows.bit_length() - 3)
+    return -(-rows // step) * step
+
+
+def filled(values: Sequence[Any], count: int) -> list[Any]:
+    """Return `values`, filled up with NULLs to `count`."""
+    return [*values, *[None] * (count - len(values))]

@@ -18,8 +18,7 @@ import msgspec
 from flux_trio.cores.kvs.ops import Damaged, Swept, span
 from flux_trio.messages import Errno
 from flux_trio.store.checks import is_damage, store_error
-from flux_trio.store.layout import Mark, key_sum, part_sum, whole_pieces
-from flux_trio.store.statements import filled, rows_prepared
+from flux_trio.store.layout import Mark, filled, key_sum, part_sum, rows_prepared, whole_pieces
 from flux_trio.store.stores import StoreError
 
 READ_KEYS_MAX: Final = 256  # per statement

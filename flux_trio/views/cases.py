@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from flux_trio.views.escaping import escape
-from flux_trio.views.svg import element
+from flux_trio.views.svg import element, escape
 
 
 class Case(NamedTuple):

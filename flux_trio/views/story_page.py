@@ -11,10 +11,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from flux_trio.trace import Kind, Record
-from flux_trio.views.escaping import escape
 from flux_trio.views.spelling import spelled
 from flux_trio.views.story import Change, Story, last_of, told_beats, told_lines
-from flux_trio.views.svg import element
+from flux_trio.views.svg import element, escape
 from flux_trio.views.viewer import Broken, Data, Rows, viewer_page
 
 SHOWN_MAX: Final = 30

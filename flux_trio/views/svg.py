@@ -1,4 +1,6 @@
-"""SVG as text: elements, and one style for light and dark pages.
+"""Markup as text: elements, foreign text in them, and one style for light and dark pages.
+
+Foreign text is escaped: its markup and its control characters do not reach the browser.
 
 A picture has its own background and follows the reader's preference, so it is readable wherever it
 is embedded. The colours are those of Okabe and Ito, which colour-blind readers can distinguish.
@@ -7,9 +9,47 @@ is embedded. The colours are those of Okabe and Ito, which colour-blind readers 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
+from xml.sax import saxutils
 
-from flux_trio.views.escaping import escape, quoteattr
+import msgspec
+
+from flux_trio.formats import printable
+
+# --- foreign text
+
+
+_LINES = "\n\t"
+
+_IN_SCRIPT: Final = {
+    b"<": b"\\u003c",  # </script> would end the element
+    b">": b"\\u003e",
+    b"&": b"\\u0026",
+    "\u2028".encode(): b"\\u2028",
+    "\u2029".encode(): b"\\u2029",
+}
+
+
+def escape(text: str) -> str:
+    """Return `text` as the content of an element; it may have several lines."""
+    return saxutils.escape(printable(text, keep=_LINES))
+
+
+def quoteattr(text: str) -> str:
+    """Return `text` as the value of an attribute, with quotes."""
+    return saxutils.quoteattr(printable(text, keep=_LINES))
+
+
+def script_json(value: Any) -> str:
+    """Return `value` as JSON that can stand in a script element."""
+    text = msgspec.json.encode(value)
+    for character, escaped in _IN_SCRIPT.items():
+        text = text.replace(character, escaped)
+    return text.decode()
+
+
+# --- elements
+
 
 FONT_PX: Final = 12
 # Text is measured without a font: this is the average width of a character of a sans serif.

@@ -13,10 +13,9 @@ from typing import Final
 
 from flux_trio.judge import Clause, Judgement, Verdict, Violation
 from flux_trio.trace import Record
-from flux_trio.views.escaping import escape
 from flux_trio.views.sequence import draw_sequence
 from flux_trio.views.spelling import spelled
-from flux_trio.views.svg import element
+from flux_trio.views.svg import element, escape
 from flux_trio.views.verdicts import (
     SHOWN_MAX,
     Thing,

@@ -12,9 +12,8 @@ import msgspec
 from flux_trio.judge import Clause, Expected, Judgement, Verdict, Violation
 from flux_trio.trace import Record, record_to_json
 from flux_trio.views.arrows import tell
-from flux_trio.views.escaping import escape
 from flux_trio.views.spelling import spelled
-from flux_trio.views.svg import element
+from flux_trio.views.svg import element, escape
 
 SHOWN_MAX: Final = 5
 """Violations of one clause that are shown in full in texts and pages."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from flux_trio.cli.connection.jobid_param import active_jobids
-from flux_trio.cli.jobs.job_rows import user_name
+from flux_trio.cli.terminal.shown_values import user_name
 from tests.support.instance import DEADLINE_S, RunningInstance
 
 pytestmark = pytest.mark.real

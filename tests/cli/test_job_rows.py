@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from flux_trio.cli.connection.job_query import RESULTS, read_filter
-from flux_trio.cli.jobs.job_rows import FORMATS, HEADINGS, JobRow, user_name
+from flux_trio.cli.jobs.job_rows import FORMATS, HEADINGS, JobRow
 from flux_trio.cli.terminal.columns import Layout
+from flux_trio.cli.terminal.shown_values import user_name
 from flux_trio.messages import USERID_UNKNOWN
 from flux_trio.protocols import ACTIVE, PENDING, JobResult, JobState
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from flux_trio.cores.streams import Credit, JobStream, JobStreams, Streams
-from flux_trio.editions.streams import CREDIT_MAX
+from flux_trio.editions.common import CREDIT_MAX
 from flux_trio.messages import Errno, FluxError
 from tests.support.asking import asked
 

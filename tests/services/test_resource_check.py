@@ -15,7 +15,7 @@ from flux_trio.cores.resource import inventory_from_config
 from flux_trio.cores.resource.checks import Checked, NotChecked, RunCheck
 from flux_trio.formats import Idset
 from flux_trio.services import kvs, resource
-from flux_trio.services.resource_checks import CheckRunner
+from flux_trio.services.resource import CheckRunner
 from flux_trio.store.stores import MemoryStore
 from tests.support.leaks import children
 from tests.support.serving import World

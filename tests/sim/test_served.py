@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from flux_trio.sim import JobFacts, Outcome, WorkloadJob, deal_users, measure, served_run
-from flux_trio.sim.served import mean_priority, serve_by
+from flux_trio.sim.served import longest_waits, mean_priority, serve_by
 from flux_trio.sim.users import FIRST_USERID, userids_of
-from flux_trio.sim.waits import longest_waits
 
 
 def job(

@@ -14,7 +14,6 @@ import trio
 from flux_trio.cores.kvs.ops import Append, Damaged, Put, Swept, Unlink
 from flux_trio.messages import Errno
 from flux_trio.services import kvs
-from flux_trio.services import kvs_tending as tending
 from flux_trio.store.acknowledged import AcknowledgedFile, acknowledged_path
 from flux_trio.store.fsck import check_file, repair_file
 from flux_trio.store.sqlite_store import SqliteStore
@@ -208,8 +207,7 @@ def test_service_sweeps_when_it_has_time_and_logs_damage_once(
     """Two sweeps: the second has nothing new to say."""
     overwrite(path, b"drain\n", b"brain\n")
     for name in ("TEND_AFTER_S", "SLICE_S", "SWEEP_S", "IDLE_S"):
-        monkeypatch.setattr(tending, name, 0.0)
-    monkeypatch.setattr(kvs, "TEND_AFTER_S", 0.0)
+        monkeypatch.setattr(kvs, name, 0.0)
     sweeps = 0
 
     class Counted(SqliteStore):
@@ -235,14 +233,14 @@ def test_service_sweeps_when_it_has_time_and_logs_damage_once(
 
 
 def test_sweep_begins_again_a_day_after_its_end() -> None:
-    begun = tending.Tending(60.0)
-    going = tending.Tended(begun, [], "a", 0).then(60.0)
-    assert (going.at, going.after, going.sweep_at) == (60.0 + tending.SLICE_S, "a", 0.0)
-    over = tending.Tended(going, [], None, 0).then(70.0)
-    assert (over.at, over.after) == (70.0 + tending.IDLE_S, "")
-    assert over.sweep_at == 70.0 + tending.SWEEP_S
-    later = tending.Tended(over, [], None, 5000).then(80.0)  # looks at free pages meanwhile
-    assert (later.at, later.sweep_at) == (80.0 + tending.SLICE_S, over.sweep_at)
+    begun = kvs.Tending(60.0)
+    going = kvs.Tended(begun, [], "a", 0).then(60.0)
+    assert (going.at, going.after, going.sweep_at) == (60.0 + kvs.SLICE_S, "a", 0.0)
+    over = kvs.Tended(going, [], None, 0).then(70.0)
+    assert (over.at, over.after) == (70.0 + kvs.IDLE_S, "")
+    assert over.sweep_at == 70.0 + kvs.SWEEP_S
+    later = kvs.Tended(over, [], None, 5000).then(80.0)  # looks at free pages meanwhile
+    assert (later.at, later.sweep_at) == (80.0 + kvs.SLICE_S, over.sweep_at)
 
 
 def test_free_pages_are_given_back_but_for_those_that_commits_use(tmp_path: Path) -> None:
@@ -253,14 +251,14 @@ def test_free_pages_are_given_back_but_for_those_that_commits_use(tmp_path: Path
     store.settle()
     store._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     length = (tmp_path / NAME).stat().st_size
-    state, free = tending.Tending(0.0, sweep_at=1e9), store.reclaim(1 << 20, 0)
-    assert free > 2 * tending.PAGES_MAX + tending.PAGES_KEPT
+    state, free = kvs.Tending(0.0, sweep_at=1e9), store.reclaim(1 << 20, 0)
+    assert free > 2 * kvs.PAGES_MAX + kvs.PAGES_KEPT
     steps = 0
-    while (tended := tending.tend(store, state)).free > tending.PAGES_KEPT:
+    while (tended := kvs.tend(store, state)).free > kvs.PAGES_KEPT:
         state, steps = tended.then(state.at), steps + 1
-    assert tended.free == tending.PAGES_KEPT
-    assert steps == (free - tending.PAGES_KEPT) // tending.PAGES_MAX
-    given_back = (free - tending.PAGES_KEPT) * 4096
+    assert tended.free == kvs.PAGES_KEPT
+    assert steps == (free - kvs.PAGES_KEPT) // kvs.PAGES_MAX
+    given_back = (free - kvs.PAGES_KEPT) * 4096
     assert (tmp_path / NAME).stat().st_size <= length - given_back, "while it is in use"
     store.close()
 
@@ -271,7 +269,7 @@ def test_full_disk_stops_no_sweep(path: Path) -> None:
             raise StoreError(Errno.ENOSPC, "no room")
 
     store = Full(path)
-    tended = tending.tend(store, tending.Tending(0.0))
+    tended = kvs.tend(store, kvs.Tending(0.0))
     assert (tended.damaged, tended.after) == ([], f"{JOBS[31]}.jobspec")
     store.close()
 

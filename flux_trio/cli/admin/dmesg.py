@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from flux_trio.cli.connection.session import with_client
-from flux_trio.cli.terminal.color import color_option
+from flux_trio.cli.terminal.params import color_option
 from flux_trio.cli.terminal.shown_values import local_time
 
 if TYPE_CHECKING:

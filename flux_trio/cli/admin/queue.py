@@ -261,7 +261,7 @@ def _wait(topic: str, name: str | None, timeout: float | None) -> dict[str, Any]
 async def _rows(client: Client, wanted: list[str], fields: list[str]) -> list[dict[str, object]]:
     from flux_trio.cli.admin.queue_rows import needs_jobs, queue_row
     from flux_trio.cli.admin.queue_status import queue_names, queue_status
-    from flux_trio.cli.admin.resource_query import fetch_resources
+    from flux_trio.cli.admin.resource_rows import fetch_resources
     from flux_trio.config import read_config
     from flux_trio.messages import topics
 

@@ -317,7 +317,7 @@ def _in_states(states: str | None, include: str | None, queue: str | None) -> An
 
 def _look(include: str | None, queues: str | None) -> Resources:
     """Return the resources, restricted to the nodes of `include` and of `queues` if given."""
-    from flux_trio.cli.admin.resource_query import fetch_with_queues
+    from flux_trio.cli.admin.resource_rows import fetch_with_queues
 
     resources = with_client(fetch_with_queues)
     option = "--queue"

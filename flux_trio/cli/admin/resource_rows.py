@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from flux_trio.cli.terminal.named_formats import NamedFormat
+from flux_trio.config import read_config
 from flux_trio.formats import FormatError, Hostlist, Idset, ResourceSet
+from flux_trio.messages import topics
+
+if TYPE_CHECKING:
+    from flux_trio.client import Client
 
 _SHARE: Final = (
     "{state:>10} ?+:{queue:<5} ?:{propertiesx:<10.10+} {nnodes:>6} +:{ncores:>6} ?+:{ngpus:>5} "
@@ -309,3 +314,27 @@ def _alike(
         )
         ranks_of.setdefault(labels, []).append(rank)
     return {labels: resources.restrict(Idset.of(ranks)) for labels, ranks in ranks_of.items()}
+
+
+# --- what the instance answers
+
+
+async def fetch_resources(
+    client: Client, *, with_jobs: bool = True
+) -> tuple[dict[str, Any], Resources]:
+    """Return the resource.status response and the resources; `with_jobs` adds what jobs hold."""
+    status = await client.call(topics.RESOURCE_STATUS)
+    held = (await client.call(topics.JOB_RESOURCE_STATUS))["allocated"] if with_jobs else None
+    return status, Resources.read(status, held)
+
+
+async def fetch_with_queues(client: Client) -> Resources:
+    """Return the resources, the resources that jobs hold, and the ranks that each queue may use."""
+    _, resources = await fetch_resources(client)
+    config = read_config((await client.call(topics.CONFIG_GET))["config"])
+    queues = {}
+    for name in config.queues:
+        constraint = config.constraint_for(name)
+        every = resources.all
+        queues[name] = every.ranks if constraint is None else constraint.select(every.targets)
+    return replace(resources, queues=queues)

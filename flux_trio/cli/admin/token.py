@@ -28,7 +28,7 @@ def token(userid: int, *, revoke: bool) -> None:
 
     Exit codes: 0, 1 if there is no such user or you are not the owner, 2 for wrong usage.
     """
-    from flux_trio.cli.jobs.job_rows import user_name
+    from flux_trio.cli.terminal.shown_values import user_name
     from flux_trio.messages import topics
 
     async def ask(client: Client) -> str:

@@ -7,7 +7,6 @@ fields of nested instances (`instance.*`), emoji.
 from __future__ import annotations
 
 import os
-import pwd
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, get_args
@@ -16,7 +15,7 @@ from flux_trio.cli.connection.job_query import RESULTS
 from flux_trio.cli.jobs.nested import address_in
 from flux_trio.cli.terminal.columns import short_duration
 from flux_trio.cli.terminal.named_formats import NamedFormat
-from flux_trio.cli.terminal.shown_values import local_time, shown_id
+from flux_trio.cli.terminal.shown_values import local_time, shown_id, user_name
 from flux_trio.formats import FluidForm, format_fluid
 from flux_trio.protocols import PENDING, JobState
 
@@ -228,14 +227,6 @@ def _dependency_text(description: str, now: float) -> str:
     moment = local_time(moment_s)
     day = "" if moment.date() == local_time(now).date() else "%b%d-"
     return moment.strftime(f"begin@{day}%H:%M" + (":%S" if moment.second else ""))
-
-
-def user_name(userid: int) -> str:
-    """Return the name of a user, or the number if the user has no name here."""
-    try:
-        return pwd.getpwuid(userid).pw_name
-    except (KeyError, OverflowError):
-        return str(userid)
 
 
 def _exit_reason(code: int | str) -> str:

@@ -9,9 +9,8 @@ import click
 
 from flux_trio.cli.connection.jobid_param import JOBID
 from flux_trio.cli.connection.session import with_client
-from flux_trio.cli.terminal.color import color_option
 from flux_trio.cli.terminal.errors import CommandError, remark
-from flux_trio.cli.terminal.params import USER_OR_ALL
+from flux_trio.cli.terminal.params import USER_OR_ALL, color_option
 
 if TYPE_CHECKING:
     from flux_trio.cli.connection.job_query import JobQuery

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from flux_trio.cli.connection.session import with_client
-from flux_trio.cli.terminal.color import color_option
 from flux_trio.cli.terminal.errors import CommandError
+from flux_trio.cli.terminal.params import color_option
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sysconfig
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import BrokenExecutor, Executor
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -15,8 +16,7 @@ from typing import Final
 
 from flux_trio.cli.lab.fuzz_params import Seeds
 from flux_trio.cli.lab.fuzz_workers import interrupts_noted
-from flux_trio.cli.lab.story_files import near_to, write_story_files
-from flux_trio.cli.terminal.errors import CommandError
+from flux_trio.cli.terminal.errors import CommandError, write_text
 from flux_trio.jobtap import PluginError
 from flux_trio.lab import (
     Plan,
@@ -31,9 +31,10 @@ from flux_trio.lab import (
     tell_story,
     untold_story,
 )
+from flux_trio.lab.plans.files import plan_to_toml, with_files
 from flux_trio.lab.stories.campaign import plan_breaks, submitted
 from flux_trio.lab.stories.running import property_of
-from flux_trio.views import Story
+from flux_trio.views import Story, story_page, story_text
 
 _TEST: Final = '''\
 """A plan of flux-trio that breaks {broken}; the test fails until that is mended."""
@@ -285,3 +286,35 @@ def progress_bar(seeds: Seeds) -> Iterator[Callable[[SeedResult], None]]:
         total = None if seeds.end is None else seeds.end - seeds.first
         task = bar.add_task(str(seeds.first), total=total)
         yield lambda result: bar.update(task, advance=1, description=str(result.seed))
+
+
+# --- the files of a story
+
+
+def write_story_files(
+    directory: Path, plan: Plan, story: Story, more: Mapping[str, str] | None = None
+) -> None:
+    """Write plan.toml, story.txt, story.html and `more` files, by name. Raises CommandError.
+
+    The plan names files of plugins from `directory`, so that all may be moved together.
+    """
+    near = with_files(plan, lambda files: near_to(directory, files))
+    files = {
+        "plan.toml": plan_to_toml(near),
+        "story.txt": story_text(story),
+        "story.html": story_page(story),
+        **(more or {}),
+    }
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CommandError(f"{error.filename}: {error.strerror}") from None
+    for name, text in files.items():
+        write_text(directory / name, text)
+
+
+def near_to(directory: Path, paths: Iterable[str | Path]) -> Iterator[str]:
+    """Yield the paths as they are seen from `directory`."""
+    begin = directory.resolve()
+    for path in paths:
+        yield os.path.relpath(Path(path).resolve(), begin)

@@ -272,7 +272,7 @@ def _spelled(value: Any) -> str:
 
 def _print(results: Mapping[str, SimulationResult], seed: int, *, as_json: bool) -> None:
     """Print the figures; of several runs, each under its name."""
-    from flux_trio.cli.lab.simulation_report import report_json, report_lines
+    from flux_trio.cli.lab.simulating import report_json, report_lines
     from flux_trio.cli.terminal.events import json_text
 
     if as_json:

@@ -1,14 +1,18 @@
-"""Click types of options and arguments that this project's own parsers read."""
+"""Options that several commands have: click types that this project's parsers read, --color."""
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
 from flux_trio.cli.terminal.errors import CommandError
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Parsed(click.ParamType[Any]):
@@ -106,3 +110,23 @@ EDITION_OPTION: Final = click.option(
     show_default=True,
     help="current leaves out the clauses that the current edition of the RFCs has changed.",
 )
+
+
+def color_option(*names: str) -> Callable[[F], F]:
+    """Return the option --color=WHEN with more names; its value is True if colours are written."""
+    return click.option(
+        "color",
+        *names,
+        "--color",
+        type=click.Choice(["always", "never", "auto"]),
+        default="auto",
+        callback=lambda _ctx, _param, when: _decide(when),
+        metavar="WHEN",
+        help="Write colours: always, never, or auto (only on a terminal).",
+    )
+
+
+def _decide(when: str) -> bool:
+    if when == "auto":
+        return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return when == "always"

@@ -1,8 +1,9 @@
-"""Values as the user of a command reads them: ids of jobs, local times, exit codes."""
+"""Values as the user of a command reads them: ids of jobs, users, local times, exit codes."""
 
 from __future__ import annotations
 
 import os
+import pwd
 import signal
 from datetime import datetime
 from typing import Final
@@ -17,6 +18,14 @@ def shown_id(jobid: int) -> str:
     from flux_trio.formats import format_fluid  # a command that fails needs no format
 
     return format_fluid(jobid, id_form())
+
+
+def user_name(userid: int) -> str:
+    """Return the name of a user, or the number if the user has no name here."""
+    try:
+        return pwd.getpwuid(userid).pw_name
+    except (KeyError, OverflowError):
+        return str(userid)
 
 
 def local_time(timestamp: float) -> datetime:

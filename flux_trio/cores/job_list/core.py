@@ -48,7 +48,7 @@ from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.sharing import Backlog
 from flux_trio.cores.state import CorePart
 from flux_trio.cores.turns import ClockStepped, Core, TimerFired
-from flux_trio.editions import job_list, journal, streams
+from flux_trio.editions import common, job_list, journal
 from flux_trio.formats import EVENTLOG, FormatError, job_key
 from flux_trio.messages import (
     ROLE_OWNER,
@@ -122,12 +122,12 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
         return {
             topics.LIST_LIST: job_list.List,
             topics.LIST_ID: job_list.ListId,
-            topics.LIST_CANCEL: streams.Cancel,
+            topics.LIST_CANCEL: common.Cancel,
             topics.INFO_LOOKUP: job_list.Lookup,
             topics.INFO_WATCH: job_list.Watch,
-            topics.INFO_WATCH_CANCEL: streams.Cancel,
-            topics.credit_of(topics.LIST_LIST): streams.Grant,
-            topics.credit_of(topics.INFO_WATCH): streams.Grant,
+            topics.INFO_WATCH_CANCEL: common.Cancel,
+            topics.credit_of(topics.LIST_LIST): common.Grant,
+            topics.credit_of(topics.INFO_WATCH): common.Grant,
         }
 
     def start(self, now: float) -> list[JobListAction]:

@@ -6,8 +6,7 @@ have gone on since. So a state directory that is restored from it starts no job 
 unless an administrator wants it: see `restoring`.
 """
 
-from flux_trio.store.backup.files import BackupError
-from flux_trio.store.backup.mark import Mark, read_mark
+from flux_trio.store.backup.files import BackupError, Mark, read_mark
 from flux_trio.store.backup.restoring import Restored, restore
 from flux_trio.store.backup.taking import take
 

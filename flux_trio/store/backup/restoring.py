@@ -26,14 +26,15 @@ from flux_trio.messages import Errno
 from flux_trio.process.private import foreign_below
 from flux_trio.store.backup.files import (
     BackupError,
+    Mark,
     check_room,
     copy_tree,
     naming_files,
     new_directory,
+    read_mark,
     size_of,
     sync_directory,
 )
-from flux_trio.store.backup.mark import Mark, read_mark
 from flux_trio.store.sqlite_store import SqliteStore
 from flux_trio.store.state_directory import STATE_FILE
 from flux_trio.store.stores import Store, StoreError

@@ -30,6 +30,7 @@ from flux_trio.shell.records import (
     parse_record,
 )
 from flux_trio.store.backup.files import (
+    Mark,
     check_room,
     copy_file,
     copy_tree,
@@ -38,7 +39,6 @@ from flux_trio.store.backup.files import (
     sync_directory,
     write_file,
 )
-from flux_trio.store.backup.mark import Mark
 from flux_trio.store.state_directory import LOG_FILES, STATE_FILE, TOKENS_FILE
 
 PLAIN_FILES: Final = (TOKENS_FILE, *LOG_FILES)

@@ -11,8 +11,7 @@ from typing import Final, NamedTuple
 
 from flux_trio.views.comparison import charts
 from flux_trio.views.comparison.figures import FailedRun, Served, ServedRun
-from flux_trio.views.escaping import escape, script_json
-from flux_trio.views.svg import element
+from flux_trio.views.svg import element, escape, script_json
 from flux_trio.views.verdict_page import STYLE
 
 _STYLE: Final = """

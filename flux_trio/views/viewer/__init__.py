@@ -4,8 +4,7 @@
 one are the page's style and script.
 """
 
-from flux_trio.views.viewer.page import Broken, Data, broken_at, live_page, viewer_page
+from flux_trio.views.viewer.page import Broken, Data, broken_at, live_page, trace_page, viewer_page
 from flux_trio.views.viewer.rows import Row, Rows
-from flux_trio.views.viewer.trace_page import trace_page
 
 __all__ = ["Broken", "Data", "Row", "Rows", "broken_at", "live_page", "trace_page", "viewer_page"]

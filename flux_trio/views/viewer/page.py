@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any, Final
 
 import msgspec
 
-from flux_trio.judge import Clause, Violation
-from flux_trio.views.escaping import escape, script_json
+from flux_trio.judge import Clause, Judgement, Verdict, Violation
 from flux_trio.views.spelling import spelled
 from flux_trio.views.story import Change
-from flux_trio.views.svg import element
+from flux_trio.views.svg import element, escape, script_json
 from flux_trio.views.viewer.rows import Row
 
 SCRIPTS: Final = ("dom.js", "model.js", "chart.js", "jobs.js", "details.js", "live.js", "main.js")
@@ -188,3 +188,30 @@ def _file(name: str) -> str:
 def _digest(text: str) -> str:
     """Return the hash by which a Content-Security-Policy names a script or style."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+# --- the page of a judged trace
+
+
+def trace_page(
+    name: str,
+    judgement: Judgement,
+    clauses: Mapping[str, Clause],
+    rows: Sequence[Row],
+    begun: Mapping[str, str],
+) -> str:
+    """Return the page with these rows of a trace; `begun` is as in `Data`."""
+    broken = broken_of(judgement.broken_things())
+    named = sentences(clauses, rows, broken)
+    data = Data(rows=rows, begun=begun, violations=broken, clauses=named)
+    return viewer_page(name, _head(name, judgement, rows), data)
+
+
+def _head(name: str, judgement: Judgement, rows: Sequence[Row]) -> Iterator[str]:
+    yield element("h1", escape(name))
+    counts = Counter(judgement.verdicts.values())
+    parts = [f"{judgement.nrecords} records ({judgement.form})"]
+    if rows and len(rows) < judgement.nrecords:
+        parts.append(f"this page has records {rows[0].n} to {rows[-1].n}")
+    parts += [f"{counts[verdict]} clauses {verdict}" for verdict in Verdict if counts[verdict]]
+    yield element("p", escape(", ".join(parts)), class_="aside")

@@ -1,4 +1,4 @@
-"""Payloads that all streams with credit have in common: `<topic>-credit`, `<topic>-cancel`.
+"""Payloads that several services have in common: of streams with credit, and of durations.
 
 They are this project's own, the same in all editions.
 """
@@ -33,3 +33,14 @@ class Cancel(msgspec.Struct, frozen=True):
 
 GRANT: Final = codec(Grant)
 CANCEL: Final = codec(Cancel)
+
+
+class Histogram(msgspec.Struct, frozen=True):
+    """Durations by length: how many there were for each of `bounds` (seconds), and longer ones.
+
+    A duration is counted at the first bound that it does not exceed. `sum` is in seconds.
+    """
+
+    bounds: list[float]
+    counts: list[int]
+    sum: float
