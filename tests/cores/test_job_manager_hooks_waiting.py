@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from flux_trio.config import Config
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
-from flux_trio.cores.job_manager.jobs.ledger import Ledger
+from flux_trio.cores.job_manager.parts import Parts
 from flux_trio.cores.outbox import Outbox
-from flux_trio.editions import CLASSIC
 from flux_trio.formats import parse_eventlog
 from flux_trio.messages import topics
 from flux_trio.protocols import (
@@ -209,7 +209,7 @@ def test_nothing_else_is_taken_in_before_the_plugins_have_replied() -> None:
 
 
 def test_what_has_no_place_names_the_job_and_what_came_before() -> None:
-    ledger = Ledger(Outbox(), 1, CLASSIC)
+    ledger = Parts(Outbox(), 1, Config()).ledger
     job = ActiveJob(Job(7, SUBMIT), ledger.jobspecs.keep(1, b"{}"))
     ledger.step_hook(job, HookEvent.ASK)
     with pytest.raises(InvalidTransition) as info:
@@ -222,8 +222,7 @@ def test_what_has_no_place_names_the_job_and_what_came_before() -> None:
 
 
 def test_event_that_has_no_place_names_the_job_and_the_events_before() -> None:
-    ledger = Ledger(Outbox(), 1, CLASSIC)
-    ledger.ask_hooks = lambda _job, _event: None
+    ledger = Parts(Outbox(), 1, Config()).ledger
     jobs = [ActiveJob(Job(n, SUBMIT), ledger.jobspecs.keep(1, b"{}")) for n in (7, 8)]
     for job in jobs:
         ledger.admit(job, SUBMIT)

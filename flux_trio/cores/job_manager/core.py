@@ -214,7 +214,7 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
         elif self._changed:
             self._do_due()
         elif parts.scheduler.unasked:
-            parts.carrier.decided(parts.scheduler.unasked.pop(0), accepted=True)
+            parts.continuations.decided(parts.scheduler.unasked.pop(0), accepted=True)
         elif parts.scheduler.outdated:
             parts.lifetime.granted(parts.scheduler.outdated.pop(0))
         elif parts.ledger.dirty:

@@ -1,6 +1,14 @@
-"""The parts of the job manager, and how they are wired to each other. Pure."""
+"""The parts of the job manager, and how they are wired to each other. Pure.
+
+Each part gets the parts that it calls when it is made. Two kinds of calls run the other way, from a
+part that is made early to one that needs it: a logged event leads to questions to plugins, and an
+answer or a sweep to whatever waited for it. `Continuations` has these.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import assert_never
 
 from flux_trio.config import Config
 from flux_trio.cores.job_manager.calls import (
@@ -9,12 +17,48 @@ from flux_trio.cores.job_manager.calls import (
 from flux_trio.cores.job_manager.due import Due
 from flux_trio.cores.job_manager.execution.kill import Kills
 from flux_trio.cores.job_manager.execution.side import ExecSide
-from flux_trio.cores.job_manager.hooks.carrier import Acting, Carrier
-from flux_trio.cores.job_manager.hooks.hooks import Hooks
+from flux_trio.cores.job_manager.hooks.hooks import ABANDONED, Hooks
 from flux_trio.cores.job_manager.hooks.operations import Operations
 from flux_trio.cores.job_manager.hooks.plugin_replays import PluginReplays
 from flux_trio.cores.job_manager.hooks.presenting import JobPresentation
 from flux_trio.cores.job_manager.hooks.state_answers import StateAnswers
+from flux_trio.cores.job_manager.hooks.waiting import (
+    Admit,
+    AllocateBypass,
+    Answered,
+    ApplyExpiration,
+    ApplyUpdate,
+    AskPriorities,
+    AskPriority,
+    AskState,
+    AskUpdate,
+    Change,
+    ConfigurationThen,
+    Configured,
+    Deferred,
+    FinishOrphans,
+    GoOn,
+    KeyAnswered,
+    LifetimeProposed,
+    LogEvent,
+    Operate,
+    Present,
+    PresentAll,
+    PriorityGot,
+    Proposal,
+    ProposeExpiration,
+    Purpose,
+    Readmit,
+    Resume,
+    StateAnswered,
+    StepAnswered,
+    Sweep,
+    Then,
+    UpdateHeard,
+    UpdateProposed,
+    UpdateValidated,
+)
+from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.jobs.journal import Journal
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.jobs.lifetime import Lifetime
@@ -43,23 +87,24 @@ from flux_trio.cores.job_manager.scheduler.priorities import Priorities
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
 from flux_trio.cores.methods import Method, Methods
 from flux_trio.cores.state import Part
-from flux_trio.messages import (
-    topics,
-)
+from flux_trio.formats import Event
+from flux_trio.messages import Errno, Response, topics
+from flux_trio.protocols import HookAnswer, Operation
 
 
 class Parts(Part):
     """All parts; they hold the job manager's state."""
 
     def __init__(self, outbox: JobManagerOutbox, owner: int, config: Config) -> None:
-        self.ledger = Ledger(outbox, owner, config.edition_value)
-        self.hooks = Hooks(self.ledger)
+        self.continuations = continuations = Continuations(self)
+        self.ledger = Ledger(outbox, owner, config.edition_value, continuations)
+        self.hooks = Hooks(self.ledger, continuations)
         self.queues = Queues(config)
         self.admissions: Admissions[Candidate] = Admissions(self.queues)
         self.scheduler = SchedulerSide(self.ledger, self.queues)
         self.exec = ExecSide(self.ledger)
         self.journal = Journal(self.ledger)
-        self.sweeps = Sweeps(self.ledger)
+        self.sweeps = Sweeps(self.ledger, continuations)
         self.waits = Waits(self.ledger, self.queues)
         self.quiescence = Quiescence(self.ledger, self.scheduler, self.exec)
         self.history = History(self.ledger)
@@ -91,9 +136,9 @@ class Parts(Part):
     def _introduce_plugins(self) -> None:
         """Build the parts that ask plugins, or carry out what plugins ask for."""
         ledger, hooks, scheduler = self.ledger, self.hooks, self.scheduler
-        presentation = JobPresentation(ledger, hooks)
-        orphans = Orphans(ledger)
-        priorities = Priorities(ledger, hooks, scheduler, self.sweeps)
+        self.presentation = presentation = JobPresentation(ledger, hooks)
+        self.orphans = orphans = Orphans(ledger)
+        self.priorities = priorities = Priorities(ledger, hooks, scheduler, self.sweeps)
         self.bypass = bypass = Bypass(ledger, hooks, scheduler)
         self.state_answers = StateAnswers(ledger, hooks, scheduler, priorities, bypass)
         self.operations = Operations(ledger, hooks, scheduler, priorities, orphans)
@@ -110,21 +155,6 @@ class Parts(Part):
         )
         self.updates = Updates(ledger, hooks, scheduler, self.limits)
         self.lifetime = Lifetime(ledger, hooks, scheduler)
-        acting = Acting(
-            hooks=hooks,
-            presentation=presentation,
-            state_answers=self.state_answers,
-            operations=self.operations,
-            plugin_replays=self.plugin_replays,
-            submission=self.submission,
-            updates=self.updates,
-            priorities=priorities,
-            bypass=bypass,
-            orphans=orphans,
-            lifetime=self.lifetime,
-            queue_methods=self.queue_methods,
-        )
-        self.carrier = hooks.carrier = self.sweeps.sweeper = Carrier(acting)
 
     def silences(self) -> list[tuple[str, Silence]]:
         """Return the silence of each service that may owe an answer, by the name of its peer."""
@@ -172,3 +202,164 @@ class Parts(Part):
             farewells={topics.JOB_MANAGER: disconnect},
             forget=self.ledger.forget,
         )
+
+
+class Continuations:
+    """Calls the part that a value of `waiting.py` is for, when what the job waits for has come.
+
+    It has `parts` while these are still made, and uses them only in a turn.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    # --- hooks
+
+    def logged(self, job: ActiveJob, event: Event) -> None:
+        """Ask plugins about an event that was logged."""
+        self._parts.hooks.logged(job, event)
+
+    def abandon(self, job: ActiveJob) -> None:
+        """End the open question about `job`."""
+        self._parts.hooks.abandon(job)
+
+    def operate(self, operation: Operation) -> None:
+        """Perform an operation of a plugin."""
+        self._parts.operations.do(operation)
+
+    def entered(self, job: ActiveJob, answer: HookAnswer) -> None:
+        """Continue after the hook of the state that `job` is in."""
+        self._parts.state_answers.answered(job, answer)
+
+    def answered(self, job: ActiveJob, then: Then, answer: HookAnswer) -> None:
+        """Continue with `then`, after the operations of the answer."""
+        parts = self._parts
+        match then:
+            case StateAnswered(question):
+                if job.question == question and answer != ABANDONED:
+                    parts.state_answers.answered(job, answer)
+            case PriorityGot():
+                parts.priorities.got(job, answer)
+            case StepAnswered(chain):
+                parts.presentation.answered(job, chain, answer)
+            case UpdateHeard(event):
+                parts.hooks.update_heard(job, event, answer)
+            case KeyAnswered(updating):
+                parts.updates.key_answered(job, updating, answer)
+            case UpdateValidated(updating):
+                parts.updates.validated(job, updating, answer)
+            case _:
+                assert_never(then)
+
+    def do(self, job: ActiveJob, deferred: Deferred) -> None:
+        """Process an entry of the queue of `job`."""
+        parts = self._parts
+        match deferred:
+            case Answered(then, answer):
+                self.answered(job, then, answer)
+            case LogEvent(name, context):
+                parts.hooks.log_deferred(job, name, context)
+            case Operate(operation):
+                parts.hooks.operate(job, operation)
+            case AskState(previous):
+                parts.hooks.ask_state(job, None, previous)
+            case AskPriority():
+                parts.priorities.ask(job)
+            case Present():
+                parts.presentation.present(job, deferred)
+            case GoOn():
+                parts.plugin_replays.go_on(job)
+            case FinishOrphans():
+                parts.orphans.finish(job)
+            case AllocateBypass(commit, resources):
+                parts.bypass.allocated(job, commit, resources)
+            case _:
+                self._change(job, deferred)
+
+    def _change(self, job: ActiveJob, change: Change) -> None:
+        """Continue with a change of the jobspec or of the expiration of `job`."""
+        match change:
+            case AskUpdate(updating):
+                self._parts.updates.ask(job, updating)
+            case ApplyUpdate(updating, expiration):
+                self._parts.updates.apply(job, updating, expiration)
+            case ProposeExpiration(end):
+                self._parts.lifetime.propose(job, end)
+            case ApplyExpiration(expiration, end):
+                self._parts.lifetime.apply(job, expiration, end)
+            case _:
+                assert_never(change)
+
+    def introduced(self, job: ActiveJob, purpose: Purpose, refusal: str | None) -> None:
+        """Continue after `job` was presented to plugins; `refusal` is the reason to refuse it."""
+        parts = self._parts
+        match purpose:
+            case Admit(batch):
+                parts.submission.decided(job, batch, refusal)
+            case Readmit():
+                parts.submission.decided_again(job, refusal)
+            case Resume():
+                parts.plugin_replays.resumed(job)
+            case Present():
+                parts.plugin_replays.presented(job, purpose)
+            case _:
+                assert_never(purpose)
+
+    def configured(self, then: ConfigurationThen, answer: HookAnswer) -> None:
+        """Continue after conf.update."""
+        if isinstance(then, Configured):
+            self._parts.queue_methods.configured(then.request, then.config, answer)
+
+    # --- sweeps
+
+    def choose(self, sweep: Sweep) -> Iterable[ActiveJob]:
+        """Return the jobs of `sweep`, which begins now."""
+        match sweep:
+            case PresentAll(arrival):
+                return self._parts.plugin_replays.choose(arrival)
+            case AskPriorities():
+                return self._parts.priorities.choose()
+            case _:
+                assert_never(sweep)
+
+    def is_quick(self, sweep: Sweep, job: ActiveJob) -> bool:
+        """Return whether `sweep` calls no handler of a plugin for this job alone."""
+        return isinstance(sweep, AskPriorities) and self._parts.priorities.is_quick(job)
+
+    def do_some(self, sweep: Sweep, jobs: list[ActiveJob]) -> None:
+        """Do with these jobs, in order, what `sweep` is for."""
+        match sweep:
+            case PresentAll(arrival):
+                for job in jobs:
+                    self._parts.plugin_replays.present(job, arrival)
+            case AskPriorities():
+                self._parts.priorities.ask_some(jobs)
+            case _:
+                assert_never(sweep)
+
+    def swept(self, sweep: Sweep) -> None:
+        """Continue after the last job of `sweep`."""
+        match sweep:
+            case PresentAll(arrival):
+                self._parts.plugin_replays.one_less(arrival)
+            case AskPriorities():
+                self._parts.priorities.asked_all()
+            case _:
+                assert_never(sweep)
+
+    # --- calls
+
+    def proposed(self, proposal: Proposal, response: Response) -> None:
+        """Take the answer to sched.expiration. A scheduler that answers ENOSYS accepts."""
+        accepted = response.errnum in (0, Errno.ENOSYS)
+        self.decided(proposal, accepted=accepted)
+
+    def decided(self, proposal: Proposal, *, accepted: bool) -> None:
+        """Make the change that `proposal` is for if it is `accepted`, else refuse it."""
+        match proposal:
+            case UpdateProposed(updating, expiration):
+                self._parts.updates.expiration_answered(updating, expiration, accepted=accepted)
+            case LifetimeProposed(jobid, expiration, end):
+                self._parts.lifetime.answered(jobid, expiration, end, accepted=accepted)
+            case _:
+                assert_never(proposal)

@@ -85,7 +85,7 @@ class Replies(Part):
             case ExpirationSent(jobid):
                 self._parts.scheduler.expiration_answered(jobid, response)
             case UpdateProposed() | LifetimeProposed():
-                self._parts.carrier.proposed(call, response)
+                self._parts.continuations.proposed(call, response)
             case BypassStored():
                 self._parts.bypass.stored(call, response)
             case _:

@@ -90,7 +90,7 @@ _ASK_AGAIN = frozenset({JobEvent.URGENCY, JobEvent.JOBSPEC_UPDATE})
 BACK_MAX: Final = 100
 
 
-class Carrier(Protocol):
+class Continuation(Protocol):
     """Does the work that waited for an answer of plugins."""
 
     def operate(self, operation: Operation) -> None:
@@ -120,7 +120,7 @@ class SentBack(msgspec.Struct, frozen=True):
 
 
 class Hooks(Part):
-    """The open questions by ticket; `carrier` is set when all parts exist."""
+    """The open questions by ticket."""
 
     open: dict[int, Then]
     asked: dict[int, ActiveJob]
@@ -135,10 +135,10 @@ class Hooks(Part):
     last_ticket: int
     sent_back: dict[JobId, SentBack]
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, continuation: Continuation) -> None:
         self._ledger = ledger
         self.interests = Interests()
-        self.carrier: Carrier
+        self.continuation = continuation
         self.open = {}
         self.asked = {}
         self.at_once = set()
@@ -146,8 +146,6 @@ class Hooks(Part):
         self.configuring = {}
         self.last_ticket = 0
         self.sent_back = {}
-        ledger.abandon_hook = self.abandon
-        ledger.ask_hooks = self._logged
 
     # --- asking
 
@@ -164,7 +162,7 @@ class Hooks(Part):
         """Ask `topic` about a job with no open question; plugins see `view` if it is given.
 
         Return an empty answer if no plugin handles `topic`. Else return None; when the answer has
-        come and its operations are performed, the carrier continues with `then`.
+        come and its operations are performed, the job manager continues with `then`.
         """
         if not self.interests.handled(topic):
             return NOTHING_SAID
@@ -197,7 +195,7 @@ class Hooks(Part):
         job.question += 1
         topic = STATE_TOPICS[job.state]
         if not self.interests.handled(topic):
-            self.carrier.entered(job, NOTHING_SAID)
+            self.continuation.entered(job, NOTHING_SAID)
             return
         self.last_ticket += 1
         question = AskHook(self.last_ticket, topic, job.snapshot(), event, only, previous)
@@ -213,7 +211,7 @@ class Hooks(Part):
     def when_free(self, job: ActiveJob, deferred: Deferred) -> None:
         """Do `deferred` now, or put it into the job's queue while a question is open."""
         if job.hook in AT_REST:
-            self.carrier.do(job, deferred)
+            self.continuation.do(job, deferred)
         else:
             _queue(job).append(deferred)
 
@@ -223,7 +221,7 @@ class Hooks(Part):
         if job is None or (
             isinstance(operation, PostEvent) and ends_wait(job, operation.name, operation.context)
         ):
-            self.carrier.operate(operation)
+            self.continuation.operate(operation)
         else:
             self.when_free(job, Operate(operation))
 
@@ -249,7 +247,7 @@ class Hooks(Part):
                 if ticket in self.open:
                     self._answered(ticket, answer)
                 elif ticket in self.configuring:
-                    self.carrier.configured(self.configuring.pop(ticket), answer)
+                    self.continuation.configured(self.configuring.pop(ticket), answer)
             case JobsAnswered():
                 for ticket, each in enumerate(reply.answers, reply.ticket):
                     if each is None:
@@ -313,7 +311,7 @@ class Hooks(Part):
     def _go_on(self, job: ActiveJob, then: Then, answer: HookAnswer) -> None:
         """Perform the operations, continue with `then`, process the queue: see above."""
         if job.deferred is None and not answer.operations:
-            self.carrier.answered(job, then, answer)
+            self.continuation.answered(job, then, answer)
             if job.deferred is None and job.hook not in ASKING:  # nearly always
                 self._ledger.step_hook(job, _DONE)
                 return
@@ -331,7 +329,7 @@ class Hooks(Part):
     def operate(self, job: ActiveJob, operation: Operation) -> None:
         """Perform an operation of the answer about `job`; on another job it may have to wait."""
         if isinstance(operation, Reprioritize) or operation.id == job.id:
-            self.carrier.operate(operation)
+            self.continuation.operate(operation)
         else:
             self.operate_when_free(operation)
 
@@ -344,7 +342,7 @@ class Hooks(Part):
                 job.deferred = None
                 self._ledger.step_hook(job, HookEvent.DONE)
                 return
-            self.carrier.do(job, job.deferred.popleft())
+            self.continuation.do(job, job.deferred.popleft())
 
     def log_deferred(self, job: ActiveJob, name: str, context: dict[str, Any] | None) -> None:
         """Log an event that waited; drop it if the job is gone or the state forbids it."""
@@ -357,7 +355,8 @@ class Hooks(Part):
 
     # --- after an event
 
-    def _logged(self, job: ActiveJob, event: Event) -> None:
+    def logged(self, job: ActiveJob, event: Event) -> None:
+        """Tell plugins about an event, and ask what follows from it: see this module's text."""
         if not job.introduced:
             return
         if job.id in self.interests.subscribed:
@@ -386,7 +385,7 @@ class Hooks(Part):
             sent = self.sent_back.get(job.id)
             if sent is not None and sent.times > BACK_MAX:
                 text = f"plugins sent the job back from SCHED more than {BACK_MAX} times at once"
-                self.carrier.entered(
+                self.continuation.entered(
                     job, HookAnswer(error=f"{text}, the last time plugin {sent.plugin}")
                 )
                 return

@@ -37,7 +37,7 @@ _UNDECIDED = JobState.NEW | JobState.DEPEND
 
 
 class JobPresentation(Part):
-    """Asks these hooks about a job one after another, then tells the carrier."""
+    """Asks these hooks about a job one after another, then continues with the purpose."""
 
     def __init__(self, ledger: Ledger, hooks: Hooks) -> None:
         self._ledger = ledger
@@ -48,7 +48,7 @@ class JobPresentation(Part):
         try:
             dependencies = _dependencies(job)
         except ValueError as error:
-            self._hooks.carrier.introduced(job, purpose, str(error))
+            self._hooks.continuation.introduced(job, purpose, str(error))
             return
         steps = ((CREATE, None), (VALIDATE, None), *dependencies, (NEW, None))
         self._run(job, Chain(purpose, steps))
@@ -56,7 +56,7 @@ class JobPresentation(Part):
     def present(self, job: ActiveJob, purpose: Resume | Present) -> None:
         """Present a job that was accepted before, to all plugins or to one."""
         if not job.is_active:
-            self._hooks.carrier.introduced(job, purpose, None)
+            self._hooks.continuation.introduced(job, purpose, None)
             return
         dependencies: list[Step] = []
         if job.state & _UNDECIDED:
@@ -81,7 +81,7 @@ class JobPresentation(Part):
             if answer is None or not self._goes_on(job, chain, answer):
                 return
             chain = _after(chain, answer)
-        self._hooks.carrier.introduced(job, chain.purpose, None)
+        self._hooks.continuation.introduced(job, chain.purpose, None)
 
     def _ask(self, job: ActiveJob, chain: Chain) -> HookAnswer | None:
         topic, args = chain.steps[chain.place]
@@ -101,7 +101,7 @@ class JobPresentation(Part):
         topic, _ = chain.steps[chain.place]
         match chain.purpose:
             case Admit() | Readmit() if topic != NEW:
-                self._hooks.carrier.introduced(job, chain.purpose, reason)
+                self._hooks.continuation.introduced(job, chain.purpose, reason)
                 return False
             case Resume() | Present() if topic.startswith(DEPENDENCY_PREFIX):
                 self._warn(job, reason)

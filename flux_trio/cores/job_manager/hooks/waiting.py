@@ -2,7 +2,7 @@
 
 A question to plugins is kept with a `Then`, the purpose of its answer. While a question about a job
 is open, the job has `Deferred` values in its queue; they are processed in order when the answer has
-come. A `Sweep` is work on many jobs. `carrier.py` continues with these values.
+come. A `Sweep` is work on many jobs. `Continuations` in `parts.py` continues with these values.
 """
 
 from __future__ import annotations

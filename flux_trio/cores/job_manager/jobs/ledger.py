@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -62,10 +62,20 @@ RECENT_BYTES_MAX: Final = 64 << 20
 EventListener = Callable[[ActiveJob, Event], None]
 
 
+class Listener(Protocol):
+    """Asks plugins about events."""
+
+    def logged(self, job: ActiveJob, event: Event) -> None:
+        """Called with each event that is logged, after all other listeners."""
+
+    def abandon(self, job: ActiveJob) -> None:
+        """End the open question about `job`: a fatal exception does not wait for the answer."""
+
+
 class Ledger(Commits):
     """The active jobs by id, and the events that are logged.
 
-    `owner` is the instance owner's userid.
+    `owner` is the instance owner's userid; `hooks` asks plugins.
     """
 
     jobs: dict[JobId, ActiveJob]
@@ -82,8 +92,11 @@ class Ledger(Commits):
     hook_story: Story[HookEvent]
     nlogged: int  # number of events so far
 
-    def __init__(self, outbox: JobManagerOutbox, owner: int, edition: Edition) -> None:
+    def __init__(
+        self, outbox: JobManagerOutbox, owner: int, edition: Edition, hooks: Listener
+    ) -> None:
         super().__init__(outbox)
+        self._hooks = hooks
         self.edition = edition
         self.owner = owner
         self.jobs = {}
@@ -116,8 +129,6 @@ class Ledger(Commits):
             JobEvent.EXCEPTION: self._raised,
             JobEvent.MEMO: self._memo_changed,
         }
-        self.abandon_hook: Callable[[ActiveJob], None]  # set by `Hooks`
-        self.ask_hooks: EventListener  # set by `Hooks`; called last with each event
 
     def listen(self, name: str, listener: EventListener) -> None:
         """Call `listener` with each event of this name; those in `on_logged` get all events."""
@@ -131,7 +142,7 @@ class Ledger(Commits):
         """
         if job.hook in ASKING:
             while job.hook in THINKING and ends_wait(job, name, context):
-                self.abandon_hook(job)  # an event in the queue may lead to the next hook
+                self._hooks.abandon(job)  # an event in the queue may lead to the next hook
             if job.hook in ASKING:
                 if job.deferred is None:
                     job.deferred = deque()
@@ -391,4 +402,4 @@ class Ledger(Commits):
         if name in self._on_event:
             for listener in self._on_event[name]:
                 listener(job, event)
-        self.ask_hooks(job, event)
+        self._hooks.logged(job, event)

@@ -43,15 +43,15 @@ class Sweeper(Protocol):
 
 
 class Sweeps(Part):
-    """The sweeps, one after another; `sweeper` is set when all parts are made."""
+    """The sweeps, one after another."""
 
     open: deque[Sweep]
     jobids: deque[JobId] | None  # jobs left of the first sweep; None until it has begun
     left: int  # quick jobs that this turn may still do; a slow one counts QUICK_PER_SLOW
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, sweeper: Sweeper) -> None:
         self._ledger = ledger
-        self.sweeper: Sweeper
+        self._sweeper = sweeper
         self.open = deque()
         self.jobids = None
         self.left = 0
@@ -88,17 +88,17 @@ class Sweeps(Part):
     def _do(self, sweep: Sweep) -> None:
         """Do a slice, or end the sweep when plugins have answered about its last jobs."""
         if self.jobids is None:
-            self.jobids = deque(job.id for job in self.sweeper.choose(sweep))
+            self.jobids = deque(job.id for job in self._sweeper.choose(sweep))
         if not self.jobids:
             self.jobids = None
             self.open.popleft()
-            self.sweeper.swept(sweep)
+            self._sweeper.swept(sweep)
             return
-        self.sweeper.do_some(sweep, self._slice_of(sweep, self.jobids))
+        self._sweeper.do_some(sweep, self._slice_of(sweep, self.jobids))
 
     def _slice_of(self, sweep: Sweep, jobids: deque[JobId]) -> list[ActiveJob]:
         """Take the active jobs that this turn may still do from `jobids`."""
-        active, is_quick = self._ledger.jobs, self.sweeper.is_quick
+        active, is_quick = self._ledger.jobs, self._sweeper.is_quick
         jobs = []
         while jobids and self.left > 0:
             job = active.get(jobids.popleft())

@@ -49,16 +49,16 @@ class Verdicts(Protocol):
 
 
 class Grants(Part):
-    """Grants that are being checked, and the resources of jobs. The owner sets `verdicts`."""
+    """Grants that are being checked, and the resources of jobs."""
 
     open: dict[JobId, Judging]  # in order of arrival
     asked: list[JobId]  # those of this turn
     last_number: int
     inventory: ResourceSet | None
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, verdicts: Verdicts) -> None:
         self._ledger = ledger
-        self.verdicts: Verdicts
+        self._verdicts = verdicts
         self.allocated = Allocated()
         self.open = {}
         self.asked = []
@@ -72,7 +72,7 @@ class Grants(Part):
         self._ledger.ask(topics.RESOURCE_STATUS, None, InventoryRead())
 
     def judge(self, jobid: int, annotations: dict[str, Any], granted: ResourceSet | None) -> None:
-        """Check R of a SUCCESS, then call `verdicts`.
+        """Check R of a SUCCESS, then tell the verdict.
 
         `granted` is R in the answer. The R that is checked is the one in the kvs.
         """
@@ -141,7 +141,7 @@ class Grants(Part):
         try:
             resources = read_r(jobid, text)
         except (FluxError, FormatError) as error:
-            self.verdicts.refused(f"job {jobid}: {error}")
+            self._verdicts.refused(f"job {jobid}: {error}")
         else:
             self._check(jobid, resources, inventory_is_fresh=False)
 
@@ -152,11 +152,11 @@ class Grants(Part):
             again = InventoryReadAgain(jobid, self.open[jobid].number, resources)
             self._ledger.ask(topics.RESOURCE_STATUS, None, again)
         elif wrong:
-            self.verdicts.refused(f"job {jobid}: R: expected {wrong}")
+            self._verdicts.refused(f"job {jobid}: R: expected {wrong}")
         else:
             self.allocated.take(jobid, resources)
             judged = self.open.pop(jobid)
-            self.verdicts.accepted(jobid, judged.annotations, resources)
+            self._verdicts.accepted(jobid, judged.annotations, resources)
 
     def _told_otherwise(self, jobid: int, resources: ResourceSet) -> str:
         told = self.open[jobid].granted

@@ -96,8 +96,7 @@ class SchedulerSide(Part):
         self.silence = Silence("scheduler", may_wait=True)
         self.signs_of_life = SignsOfLife(ledger, self.silence)
         self.requests = Requests(ledger, self.silence)
-        self.grants = Grants(ledger)
-        self.grants.verdicts = self
+        self.grants = Grants(ledger, self)
         self.held = {}
         self.latency = Durations(LONG_S)  # of allocations, from submit to alloc
         self._link = Link()
