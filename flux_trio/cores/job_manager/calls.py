@@ -1,7 +1,7 @@
 """The actions, timers and open calls of the job manager. Pure.
 
-An open call is a frozen value that says what its answer is for; `replies.py` finds in one `match`
-the part that takes the answer. `hooks/waiting.py` has the questions to plugins, and those to the
+An open call is a frozen value that says what its answer is for; `replies.py` finds by its type the
+part that takes the answer. `hooks/waiting.py` has the questions to plugins, and those to the
 scheduler about an update.
 """
 
@@ -284,7 +284,7 @@ PurgeStep: TypeAlias = RunRead | RunSized | RunStored | NamedRead | NamedStored
 
 # --- all together
 
-JobCall: TypeAlias = (
+JobManagerCall: TypeAlias = (
     EventsStored
     | GrantsRead
     | InventoryRead
@@ -292,11 +292,7 @@ JobCall: TypeAlias = (
     | ExpirationSent
     | Proposal
     | BypassStored
-)
-"""Calls whose answers let jobs go on."""
-
-OtherCall: TypeAlias = (
-    Refusal
+    | Refusal
     | SubmittedAgain
     | KillSent
     | LastStored
@@ -309,9 +305,6 @@ OtherCall: TypeAlias = (
     | AsideStep
     | PurgeStep
 )
-"""Calls for users, queues and the kvs."""
-
-JobManagerCall: TypeAlias = JobCall | OtherCall
 JobManagerTimer: TypeAlias = Literal["purge", "sweep", "sign-of-life"]
 JobManagerOwnInput: TypeAlias = (
     Operation | PluginInterests | PluginReply | PluginsChanged | UserFound

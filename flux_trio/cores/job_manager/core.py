@@ -277,7 +277,7 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
         # the most frequent ones first
         if type(message) is Response:
             if self._resumed or message.matchtag:
-                self._replies.take(message)
+                self._replies.pass_on(message)
             else:
                 self._take_early(message)
         elif type(message) is ClockStepped:

@@ -2,49 +2,38 @@
 
 from __future__ import annotations
 
-from typing import assert_never
+from collections.abc import Callable
+from typing import Any, TypeAlias, get_args
 
 from flux_trio.cores.job_manager.calls import (
-    ActiveRead,
-    EndedCount,
+    AsideStep,
     EventsStored,
     ExpirationSent,
     GrantsRead,
     HistoryRead,
     InventoryRead,
     InventoryReadAgain,
-    JobsRead,
+    JobManagerCall,
     KillSent,
-    LastRead,
     LastStored,
-    MarkRead,
-    NamedRead,
-    NamedStored,
-    OtherCall,
+    PurgeStep,
     QueuesNoted,
     QueuesRead,
     QueuesStored,
     Refusal,
-    RowsRead,
-    RunRead,
-    RunSized,
-    RunStored,
-    SetAside,
+    ReplayStep,
     SignOfLife,
     SubmittedAgain,
-    ValuesCopied,
-    ValuesRead,
 )
 from flux_trio.cores.job_manager.hooks.waiting import BypassStored, LifetimeProposed, UpdateProposed
 from flux_trio.cores.job_manager.jobs.active_job import is_over
 from flux_trio.cores.job_manager.parts import Parts
 from flux_trio.cores.kvs_calls import value_in
 from flux_trio.cores.state import Part
-from flux_trio.messages import (
-    FluxError,
-    Response,
-    topics,
-)
+from flux_trio.messages import FluxError, Response, topics
+
+Handler: TypeAlias = Callable[[Any, Response], None]
+"""Takes a call and its answer."""
 
 
 class Replies(Part):
@@ -52,15 +41,19 @@ class Replies(Part):
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self.handlers = _handlers(parts)
 
-    def take(self, response: Response) -> None:
-        """Take an answer by its matchtag; the protocols of RFC 27 and 32 have matchtag 0."""
-        if response.matchtag:
-            self._take_call(response)
-        else:
-            self._take_by_topic(response)
+    def pass_on(self, response: Response) -> None:
+        """Pass on an answer by its matchtag; the protocols of RFC 27 and 32 have matchtag 0."""
+        if not response.matchtag:
+            self._pass_on_by_topic(response)
+            return
+        self._parts.ledger.leave_gone()
+        call = self._parts.ledger.outbox.calls.match(response)
+        if call is not None:  # else it is late
+            self.handlers[type(call)](call, response)
 
-    def _take_by_topic(self, response: Response) -> None:
+    def _pass_on_by_topic(self, response: Response) -> None:
         if response.topic == topics.SCHED_ALLOC:
             self._parts.scheduler.alloc_response(response)
         elif response.topic == topics.SCHED_FREE:
@@ -68,54 +61,43 @@ class Replies(Part):
         elif response.topic == f"{self._parts.exec.service}.{topics.START_METHOD}":
             self._parts.exec.start_response(response)
 
-    def _take_call(self, response: Response) -> None:
-        self._parts.ledger.leave_gone()
-        call = self._parts.ledger.outbox.calls.match(response)
-        match call:
-            case None:
-                pass  # it is late
-            case EventsStored():
-                self._parts.ledger.stored(response)
-            case GrantsRead():
-                self._parts.scheduler.grants.read(call, response)
-            case InventoryRead():
-                self._parts.scheduler.grants.inventory_read(response)
-            case InventoryReadAgain():
-                self._parts.scheduler.grants.inventory_read_again(call, response)
-            case ExpirationSent(jobid):
-                self._parts.scheduler.expiration_answered(jobid, response)
-            case UpdateProposed() | LifetimeProposed():
-                self._parts.continuations.proposed(call, response)
-            case BypassStored():
-                self._parts.bypass.stored(call, response)
-            case _:
-                self._take_other_call(call, response)
 
-    def _take_other_call(self, call: OtherCall, response: Response) -> None:
-        match call:
-            case MarkRead() | LastRead() | ActiveRead() | JobsRead() | EndedCount():
-                self._parts.replay.take(call, response)
-            case RunRead() | RunSized() | RunStored() | NamedRead() | NamedStored():
-                self._parts.purge.take(call, response)
-            case ValuesRead() | ValuesCopied() | RowsRead() | SetAside():
-                self._parts.lost_found.take(call, response)
-            case QueuesRead() | QueuesStored() | QueuesNoted():
-                self._parts.queue_methods.take(call, response)
-            case SignOfLife():
-                self._parts.scheduler.silence.broken()  # any answer, of any kind
-            case HistoryRead():
-                self._parts.history.take_page(response)
-            case LastStored(request):
-                self._parts.control.last_stored(request, response)
-            case KillSent(request):
-                self._parts.kills.answered(request, response)
-            case Refusal(request, absent):
-                is_inactive = _is_over(response)
-                self._parts.ledger.send(absent.refusal(request, is_inactive=is_inactive))
-            case SubmittedAgain(jobid, batch):
-                self._parts.submission.looked_for(jobid, batch, was_over=_is_over(response))
-            case _:
-                assert_never(call)
+def _handlers(parts: Parts) -> dict[type[JobManagerCall], Handler]:
+    """Return for each type of call what takes its answer."""
+    ledger, scheduler, grants = parts.ledger, parts.scheduler, parts.scheduler.grants
+    return {
+        # events and submissions
+        EventsStored: lambda _, response: ledger.stored(response),
+        Refusal: lambda call, response: ledger.send(
+            call.absent.refusal(call.request, is_inactive=_is_over(response))
+        ),
+        SubmittedAgain: lambda call, response: parts.submission.looked_for(
+            call.jobid, call.batch, was_over=_is_over(response)
+        ),
+        # the scheduler
+        GrantsRead: grants.read,
+        InventoryRead: lambda _, response: grants.inventory_read(response),
+        InventoryReadAgain: grants.inventory_read_again,
+        ExpirationSent: lambda call, response: scheduler.expiration_answered(call.jobid, response),
+        UpdateProposed: parts.continuations.proposed,
+        LifetimeProposed: parts.continuations.proposed,
+        BypassStored: parts.bypass.stored,
+        SignOfLife: lambda *_: scheduler.silence.broken(),  # any answer, of any kind
+        # users
+        KillSent: lambda call, response: parts.kills.answered(call.request, response),
+        LastStored: lambda call, response: parts.control.last_stored(call.request, response),
+        HistoryRead: lambda _, response: parts.history.page_read(response),
+        # queues
+        QueuesRead: lambda _, response: parts.queue_methods.queues_read(response),
+        QueuesStored: lambda call, response: parts.queue_methods.queues_stored(
+            call.request, response
+        ),
+        QueuesNoted: lambda _, response: parts.queue_methods.queues_noted(response),
+        # work in steps: a restart, jobs that are set aside, purges
+        **dict.fromkeys(get_args(ReplayStep), parts.replay.step_answered),
+        **dict.fromkeys(get_args(AsideStep), parts.lost_found.step_answered),
+        **dict.fromkeys(get_args(PurgeStep), parts.purge.step_answered),
+    }
 
 
 def _is_over(response: Response) -> bool:

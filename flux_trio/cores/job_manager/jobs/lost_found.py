@@ -61,7 +61,7 @@ class LostAndFound(Part):
             self.jobs.add(jobid)
             self._read_values(Aside(jobid, key, reason), "")
 
-    def take(self, step: AsideStep, response: Response) -> None:
+    def step_answered(self, step: AsideStep, response: Response) -> None:
         """Take the answer of one step; go on with the next."""
         job = step.job
         try:

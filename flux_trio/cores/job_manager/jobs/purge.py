@@ -168,7 +168,7 @@ class Purge(Part):
             case Named():
                 self._ledger.ask(*look_up(job_key(purge.jobid, EVENTLOG)), NamedRead(purge))
 
-    def take(self, step: PurgeStep, response: Response) -> None:
+    def step_answered(self, step: PurgeStep, response: Response) -> None:
         """Take the answer of one step; go on with the next, or answer the request."""
         try:
             match step:

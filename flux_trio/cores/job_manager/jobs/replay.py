@@ -70,7 +70,7 @@ class Replay(Part):
         """Ask for the first values."""
         self._ledger.ask(*look_up_all([MAX_JOBID_KEY]), MarkRead())
 
-    def take(self, step: ReplayStep, response: Response) -> None:
+    def step_answered(self, step: ReplayStep, response: Response) -> None:
         """Take the answer of one step; go on with the next."""
         try:
             match step:

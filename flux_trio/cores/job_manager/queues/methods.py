@@ -182,17 +182,7 @@ class QueueMethods(Part):
         ops = [["put", CHECKPOINT_KEY, self._queues.checkpoint()]]
         self._ledger.ask_when_durable(*commit_ops(ops), call)
 
-    def take(self, call: QueuesRead | QueuesStored | QueuesNoted, response: Response) -> None:
-        """Take the answer of the store."""
-        match call:
-            case QueuesRead():
-                self._found(response)
-            case QueuesStored(request):
-                self._stored(request, response)
-            case QueuesNoted():
-                self._noted(response)
-
-    def _stored(self, request: Request, response: Response) -> None:
+    def queues_stored(self, request: Request, response: Response) -> None:
         """Answer `request`, whose change is stored or could not be stored."""
         if response.errnum:
             text = f"done, but not kept for the next start: {response.error_text}"
@@ -201,13 +191,13 @@ class QueueMethods(Part):
             answer = respond(request)
         self._ledger.outbox.send(answer)
 
-    def _noted(self, response: Response) -> None:
+    def queues_noted(self, response: Response) -> None:
         """Log that the next start may not know how queues were."""
         if response.errnum:
             text = f"{CHECKPOINT_KEY} could not be stored: {response.error_text}"
             self._ledger.outbox.send(Log(Level.ERR, text))
 
-    def _found(self, response: Response) -> None:
+    def queues_read(self, response: Response) -> None:
         """Take the stored state of the queues.
 
         With `stop-queues-on-restart` the state is stored at every start: so a start is known to be

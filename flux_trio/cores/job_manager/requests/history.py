@@ -104,7 +104,7 @@ class History(Part):
             if self.lists is not None and job.userid in self.lists:
                 self.lists[job.userid].discard(job.id)
 
-    def take_page(self, response: Response) -> None:
+    def page_read(self, response: Response) -> None:
         """Take a page of the index."""
         try:
             page = page_in(response)
