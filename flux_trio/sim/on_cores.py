@@ -25,6 +25,7 @@ from flux_trio.services.at_once import (
     JobManagerAtOnce,
     KvsAtOnce,
     ModuleEnded,
+    RecountedAtRest,
     Seat,
     module_plans,
     note_config,
@@ -63,7 +64,7 @@ async def _replay(asked: Asked) -> Ran:
     shares: dict[str, float] = {}
     errors: list[Exception] = []  # raised outside: inside, a nursery would wrap them
     core = JobManagerCore(USERID, asked.config)
-    manager = _JobManager(core, UserBook(asked.userids).find, asked.epoch)
+    manager = JobManagerAtOnce(core, UserBook(asked.userids).find, asked.epoch)
     given = manager.given(USERID, lambda: world.trace.has_sinks)
 
     def fail(error: Exception) -> None:
@@ -75,7 +76,7 @@ async def _replay(asked: Asked) -> Ran:
             host.jobs = core
             try:
                 await _load_plugins(host, asked, fail)
-                manager.use(host)
+                manager.use(host, host, RecountedAtRest(host))
                 _boot(world, asked, manager)
                 if not _run(world, asked, replay):
                     waits = await _waits(world, core, host, replay.first_left())
@@ -90,20 +91,6 @@ async def _replay(asked: Asked) -> Ran:
     if errors:
         raise errors[0]
     return replay.facts(), shares
-
-
-class _JobManager(JobManagerAtOnce):
-    """The job manager with a host of plugins."""
-
-    def use(self, plugins: PluginHost) -> None:  # type: ignore[override]  # no others are used
-        super().use(plugins)
-        self._host = plugins
-
-    def turn(self, now: float, inputs: Sequence[Any]) -> list[Any]:
-        """Return the actions of the core, then what plugins have said beside it."""
-        actions = self.answered(now, inputs)
-        self._host.recount_at_rest()
-        return [*actions, *said] if (said := self.take_said()) else actions
 
 
 async def _load_plugins(
@@ -143,7 +130,7 @@ class _NoTasks:
         raise error
 
 
-def _boot(world: InOrder, asked: Asked, manager: _JobManager) -> None:
+def _boot(world: InOrder, asked: Asked, manager: JobManagerAtOnce) -> None:
     """Load the modules. Raises NeedsTrio for a configuration that one of them refuses."""
     plans = module_plans(
         asked.config,

@@ -15,10 +15,10 @@ from flux_trio.cores.kvs.ops import Put
 from flux_trio.judge.engine.selector import payload
 from flux_trio.lab import Crash, Do, Drop, JobPlan, Plan, Return, Which
 from flux_trio.lab.catalogue import GuestFlood, When
-from flux_trio.lab.world.machines import JobManagerOfWorld
 from flux_trio.messages import Request, Response, topics
 from flux_trio.protocols.alloc import ALLOC, AllocEvent, AllocState
 from flux_trio.protocols.execution import EXECUTION, ExecEvent, ExecState
+from flux_trio.services.at_once import JobManagerAtOnce
 from flux_trio.trace import Kind, Record, record_to_json
 from flux_trio.views import story_text
 from tests.explore.search import (
@@ -138,14 +138,14 @@ def test_same_mistake_is_found_as_early_without_the_states_of_the_rules(
 
 
 def test_core_that_raises_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    turn = JobManagerOfWorld.turn
+    turn = JobManagerAtOnce.turn
 
-    def raises(self: JobManagerOfWorld, now: float, inputs: list[object]) -> list[object]:
+    def raises(self: JobManagerAtOnce, now: float, inputs: list[object]) -> list[object]:
         if any(getattr(each, "topic", "") == "job-manager.raise" for each in inputs):
             raise ValueError("no")
         return turn(self, now, inputs)
 
-    monkeypatch.setattr(JobManagerOfWorld, "turn", raises)
+    monkeypatch.setattr(JobManagerAtOnce, "turn", raises)
     plan = msgspec.structs.replace(ONE, actions=(Do(0.0, "cancel"),))
     broken = broken_by(plan, with_rules=False)
     assert (broken.name, broken.found) == ("error", "job-manager raised ValueError: no")

@@ -8,7 +8,7 @@ from flux_trio.jobtap.builtins import PriorityDefault
 from flux_trio.lab.properties.pauses import core_of
 from flux_trio.lab.properties.property import Watcher, watching
 from flux_trio.lab.world.cores_world import CoresWorld
-from flux_trio.lab.world.machines import JobManagerOfWorld
+from flux_trio.lab.world.plugins import PluginsOfWorld
 from flux_trio.lab.world.waiting import is_about_priority
 from flux_trio.protocols import PRIORITY_MAX, URGENCY_EXPEDITE, JobState
 from flux_trio.trace import Kind, Record
@@ -52,7 +52,7 @@ class Priorities(Watcher):
 
 def _has_set_priority(world: CoresWorld) -> bool:
     """Whether a plugin of a file has set a priority; at depth stack, whether one may have."""
-    manager = world.stations["job-manager"].core
-    if isinstance(manager, JobManagerOfWorld):
-        return manager.has_set_priority
+    plugins = getattr(world.stations["job-manager"].core, "beside", None)
+    if isinstance(plugins, PluginsOfWorld):
+        return plugins.has_set_priority
     return bool(world.plugins)

@@ -38,13 +38,11 @@ from flux_trio.lab.world.clients import Subscribe
 from flux_trio.lab.world.disk import Disk
 from flux_trio.lab.world.machines import (
     USERID,
-    JobManagerOfWorld,
     Surroundings,
-    is_late_answer,
     plans_of_world,
 )
 from flux_trio.lab.world.plugin_files import watchdog_of_world
-from flux_trio.lab.world.plugins import Answering
+from flux_trio.lab.world.plugins import Answering, is_late_answer
 from flux_trio.lab.world.station import Station
 from flux_trio.messages import (
     ROLE_LOCAL,
@@ -57,7 +55,7 @@ from flux_trio.messages import (
     service_of,
 )
 from flux_trio.protocols import AskHook
-from flux_trio.services.at_once import KVS_MODULE, ModulePlan, note_config
+from flux_trio.services.at_once import KVS_MODULE, JobManagerAtOnce, ModulePlan, note_config
 from flux_trio.trace import KILLED, Kind, Sink, Trace
 
 EPOCH: Final = 1_000_000_000.0  # seconds since the Unix epoch; the clock of every world starts here
@@ -244,7 +242,7 @@ class CoresWorld:
         self._away.pop(name, None)
         self._slow.pop(name, None)
         self._sender = name
-        if isinstance(station.core, JobManagerOfWorld):
+        if isinstance(station.core, JobManagerAtOnce):
             for action in station.core.end(self.now):
                 self._do(station, action)
         self.router.remove(station.peer, station.undelivered(), reason)

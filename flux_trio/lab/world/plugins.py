@@ -6,19 +6,22 @@ A host of plugins of files may answer instead; see `plugin_files`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
 from flux_trio.config import DURATION_KEY
+from flux_trio.cores.turns import ClearTimer, SetTimer, TimerFired
 from flux_trio.jobtap import PluginHost
+from flux_trio.jobtap.calls import note_of
 from flux_trio.protocols import (
     STATE_TOPICS,
     UPDATE_PREFIX,
     AskHook,
     AskJobs,
     HookAnswer,
+    HookAnswered,
     HookArgs,
     JobsAnswered,
     JobState,
@@ -26,6 +29,8 @@ from flux_trio.protocols import (
     PluginInterests,
     SetPriority,
 )
+from flux_trio.services.at_once import Beside
+from flux_trio.trace import Kind
 
 FAULTY: Final = "faulty"
 """The name of the plugin that has the faults of a plan."""
@@ -49,37 +54,89 @@ class Answering(Protocol):
         """How late the answer comes, in seconds; 0: at once."""
 
 
-class PluginsOfWorld:
-    """Answers the job manager's questions; see `Plugins`.
+LATE: Final = "plugin"
+"""With the ticket of its question, the key of the timer at which a plugin that hangs answers."""
 
-    `interests` are the topics that it handles. `fault_of` returns the fault of a question. `host`
-    has plugins of files, which answer where there is no fault.
-    `answer_later` is called with a question, the answer and how late it comes, in seconds; `fails`
-    with a question in which a fault lets the plugin fail, and how.
+
+LateKey: TypeAlias = tuple[str, int]
+
+
+class LateAnswer(NamedTuple):
+    """An answer that comes so many seconds after its question."""
+
+    question: AskHook
+    answer: HookAnswer
+    seconds: float
+
+
+def is_late_answer(key: Hashable) -> bool:
+    """Return whether this is the key of a timer at which a plugin that hangs answers."""
+    return isinstance(key, tuple) and key[0] == LATE
+
+
+class PluginsOfWorld(Beside):
+    """Answers the job manager's questions; see `Plugins`. One that hangs answers at a timer.
+
+    `interests` are the topics that it handles. `fault_of` returns the fault of a question, and
+    `note_all` puts records into the trace. The plugins of files in `host`, if there is one, answer
+    where there is no fault.
     """
 
     def __init__(
         self,
         interests: tuple[str, ...],
         fault_of: Callable[[AskHook], Answering | None],
-        answer_later: Callable[[AskHook, HookAnswer, float], None],
-        forget: Callable[[int], None],
-        fails: Callable[[AskHook, str], None],
-        host: PluginHost | None = None,
+        note_all: Callable[[str, Sequence[dict[str, Any]]], None],
     ) -> None:
         self._interests = interests
         self._news: PluginInterests | None = PluginInterests(interests)
-        self._host = host
+        self.host: PluginHost | None = None
         self._fault_of = fault_of
-        self._answer_later = answer_later
-        self._fails = fails
-        self.cancel = forget
+        self._note_all = note_all
+        self._now = 0.0
+        self._late: dict[int, LateAnswer] = {}  # by ticket
+        self._timers: list[SetTimer[LateKey] | ClearTimer[LateKey]] = []  # not set yet
         self.has_set_priority = False
         """Whether a plugin of a file has set the priority of a job, other than by an answer."""
 
+    def begin_turn(self, now: float, inputs: Sequence[Any]) -> list[Any]:
+        """Return the inputs, with the late answers in place of their timers."""
+        self._now = now
+        return [self._in_place_of(each) for each in inputs]
+
+    def _in_place_of(self, item: Any) -> Any:
+        match item:
+            case TimerFired(key=(_, int() as ticket) as key) if is_late_answer(key):
+                late = self._late.pop(ticket)
+                self._note_call(late.question, None, late.seconds)
+                return HookAnswered(ticket, late.answer)
+        return item
+
+    def end_turn(self) -> list[Any]:
+        """Recount the counters of plugins of files; return the timers of late answers."""
+        if self.host is not None:
+            self.host.recount()
+        timers, self._timers = self._timers, []
+        return timers
+
+    def cancel(self, ticket: int) -> None:
+        """Forget a late answer: nobody waits for it any more."""
+        if self._late.pop(ticket, None) is not None:
+            self._timers.append(ClearTimer((LATE, ticket)))
+
+    def post(self, operation: object, post: Callable[[Any], None]) -> None:
+        """Post what a plugin of a file does outside of a question."""
+        self._note_operation(operation)
+        post(operation)
+
+    def _note_call(self, question: AskHook, error: str | None, duration: float) -> None:
+        """Put a call into the trace, as a host of plugins does: a failure may hold the job."""
+        jobid = None if question.job is None else question.job.id
+        self._note_all(Kind.HOOK, [note_of(FAULTY, question.topic, jobid, None, error, duration)])
+
     def news(self) -> PluginInterests | None:
-        if self._host is not None:
-            return self._news_of(self._host)
+        if self.host is not None:
+            return self._news_of(self.host)
         news, self._news = self._news, None
         return news
 
@@ -98,19 +155,20 @@ class PluginsOfWorld:
             return usual
         answer = fault.answer(usual)
         if answer.error is not None:
-            self._fails(question, answer.error)
+            self._note_call(question, answer.error, 0.0)
         if not fault.late_s:
             return answer
-        self._answer_later(question, answer, fault.late_s)
+        self._late[question.ticket] = LateAnswer(question, answer, fault.late_s)
+        self._timers.append(SetTimer((LATE, question.ticket), self._now + fault.late_s))
         return None
 
     def _usual(self, question: AskHook) -> HookAnswer:
         """Return the answer without a fault."""
-        if self._host is not None:
-            answer = self._host.ask(question)
+        if self.host is not None:
+            answer = self.host.ask(question)
             assert answer is not None  # no handler is async
             for operation in answer.operations:
-                self.note(operation)
+                self._note_operation(operation)
             return answer
         if question.topic == PRIORITIZE and question.job is not None:
             return HookAnswer(priority=question.job.urgency)
@@ -118,8 +176,7 @@ class PluginsOfWorld:
             return HookAnswer(handled=True, validated=True)  # as update-duration does for the owner
         return HookAnswer()
 
-    def note(self, operation: object) -> None:
-        """Note what a plugin of a file does, in a question or outside."""
+    def _note_operation(self, operation: object) -> None:
         if isinstance(operation, SetPriority):
             self.has_set_priority = True
 
@@ -129,5 +186,5 @@ class PluginsOfWorld:
 
     def notify(self, topic: str, job: JobView, args: HookArgs = None) -> None:
         """Tell the plugins of files; without them, no plugin subscribes to a job."""
-        if self._host is not None:
-            self._host.notify(topic, job, args)
+        if self.host is not None:
+            self.host.notify(topic, job, args)

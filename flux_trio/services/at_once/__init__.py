@@ -5,13 +5,14 @@ the order in which something came for them; worlds with faults draw another orde
 """
 
 from flux_trio.services.at_once.in_order import InOrder, ModuleEnded, Seat
-from flux_trio.services.at_once.job_manager import JobManagerAtOnce
+from flux_trio.services.at_once.job_manager import Beside, JobManagerAtOnce, RecountedAtRest
 from flux_trio.services.at_once.kvs import KvsAtOnce
 from flux_trio.services.at_once.modules import KVS_MODULE, ModulePlan, module_plans, note_config
 from flux_trio.services.at_once.plugin_turns import PluginNotes, PluginTurns
 
 __all__ = [
     "KVS_MODULE",
+    "Beside",
     "InOrder",
     "JobManagerAtOnce",
     "KvsAtOnce",
@@ -19,6 +20,7 @@ __all__ = [
     "ModulePlan",
     "PluginNotes",
     "PluginTurns",
+    "RecountedAtRest",
     "Seat",
     "module_plans",
     "note_config",

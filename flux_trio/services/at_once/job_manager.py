@@ -10,13 +10,36 @@ from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.cores.job_manager.requests.admissions import FindUser, User, UserFound
 from flux_trio.cores.state import CorePart, Plain
 from flux_trio.cores.turns import Log, Note
-from flux_trio.jobtap import Given
+from flux_trio.jobtap import Given, PluginHost
 from flux_trio.protocols import PluginReplayed, Plugins
 from flux_trio.services.at_once.plugin_turns import PluginNotes, PluginTurns
 
 
+class Beside:
+    """What plugins do in a turn of the job manager, beside their answers. Here: nothing."""
+
+    def begin_turn(self, now: float, inputs: Sequence[Any]) -> Sequence[Any]:  # noqa: ARG002
+        """Return what the core takes in place of `inputs`."""
+        return inputs
+
+    def end_turn(self) -> list[Any]:
+        """Return actions that follow those of the core."""
+        return []
+
+
+class RecountedAtRest(Beside):
+    """The counters of a host's plugins are recounted now and then."""
+
+    def __init__(self, host: PluginHost) -> None:
+        self._host = host
+
+    def end_turn(self) -> list[Any]:
+        self._host.recount_at_rest()
+        return []
+
+
 class JobManagerAtOnce:
-    """The core, its plugins and the user database; for the rest of a `Core` see the subclasses.
+    """The core, its plugins and the user database, as one `Core`.
 
     `use` names the plugins before the first turn: a host of plugins needs what is `given` first.
     `now` is the time until then, in seconds since the Unix epoch.
@@ -34,10 +57,18 @@ class JobManagerAtOnce:
             lambda kind, notes: self._said.extend(Note(kind, data) for data in notes)
         )
         self._turns: PluginTurns
+        self._host: PluginHost | None = None
+        self.beside = Beside()
 
-    def use(self, plugins: Plugins) -> None:
-        """Ask these plugins."""
+    def use(self, plugins: Plugins, host: PluginHost | None, beside: Beside) -> None:
+        """Ask `plugins`, those of files being in `host`."""
         self._turns = PluginTurns(self._core, plugins, self._notes)
+        self._host, self.beside = host, beside
+
+    @property
+    def entered(self) -> dict[str, list[int]]:
+        """By plugin of the host: the jobs that have entered a state and have not left it."""
+        return {} if self._host is None else self._host.entered
 
     @property
     def part(self) -> CorePart:
@@ -51,9 +82,25 @@ class JobManagerAtOnce:
     def start(self, now: float) -> list[JobManagerAction]:
         return self._turns.start(now)
 
-    def answered(self, now: float, inputs: Sequence[JobManagerInput]) -> list[JobManagerAction]:
-        """Take a turn; return the core's actions, without what plugins have said beside it."""
+    def turn(self, now: float, inputs: Sequence[Any]) -> list[Any]:
+        """Return the actions of the core, with what plugins say before them and after them."""
         self._now = now
+        inputs = self.beside.begin_turn(now, inputs)
+        before = self._take_said()
+        actions = self._settled(now, inputs)
+        more = self.beside.end_turn()
+        return [*before, *actions, *more, *self._take_said()]
+
+    def end(self, now: float) -> list[Any]:
+        """Tell the plugins of the host that they are removed; return what they said meanwhile."""
+        if self._host is None:
+            return []
+        self._now = now
+        self._host.call_removed()
+        return self._take_said()
+
+    def _settled(self, now: float, inputs: Sequence[JobManagerInput]) -> list[JobManagerAction]:
+        """Take a turn; return the core's actions when all that it asked for is answered."""
         actions: list[JobManagerAction] = []
         while inputs:
             found: list[JobManagerInput] = []
@@ -66,7 +113,7 @@ class JobManagerAtOnce:
             self._posted.clear()
         return actions
 
-    def take_said(self) -> list[JobManagerAction]:
+    def _take_said(self) -> list[JobManagerAction]:
         """Return what plugins have said, records and lines of the log, since the last call."""
         said, self._said = self._said, []
         return said
