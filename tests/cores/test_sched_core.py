@@ -538,6 +538,40 @@ class TestAnnotations:
         outdated = {"reason_pending": None, "t_estimate": None}
         assert granted[1] == success(3, "rank[0-1]/core0", **outdated)
 
+    def test_an_estimate_ends_with_the_grant_that_is_revoked(self) -> None:
+        """27.annotate.11, 28.offline.3: the job would else show a start in the past for ever."""
+        script, stored = self._revoked("0-1")
+        assert answers(script.turn(*stored)) == []
+        told = only(answers(script.turn(TimerFired("annotate"))))
+        outlook = {"reason_pending": NO_NODES, "t_estimate": None}
+        assert told == {"id": 2, "type": 1, "annotations": {"sched": outlook}}
+
+    def test_an_estimate_ends_with_the_grant_that_follows_a_revoked_one(self) -> None:
+        """27.annotate.11, 27.success.5, 28.offline.3."""
+        script, stored = self._revoked("0")
+        outdated = {"reason_pending": None, "t_estimate": None}
+        assert answers(script.turn(*stored)) == []
+        (granted,) = answers(script.turn(*script.take_kvs_answers()))
+        assert granted == success(2, "rank1/core0", **outdated)
+
+    def _revoked(self, offline: str) -> tuple[SchedScript, list[Response]]:
+        """Job 2 was told an estimate and granted rank 0; R is being stored as nodes go offline.
+
+        Returns what the KVS says of R.
+        """
+        script = SchedScript("easy")
+        script.attach(machine(2, 1))
+        script.turn(alloc(1, jobspec(2, duration=10.0)), alloc(2))
+        told = only(answers(script.turn(TimerFired("annotate"))))
+        assert told["annotations"]["sched"]["t_estimate"] == 1010.0
+        script.now += 5.0
+        script.kvs_waits = True
+        script.turn(tell("free", id=1))
+        stored = script.take_kvs_answers()
+        assert script.r(2).summary() == "rank0/core0"
+        script.acquired(type="offline", targets=offline)
+        return script, stored
+
     def test_one_that_is_no_longer_the_head_is_told_so(self, script: SchedScript) -> None:
         script.turn(alloc(1, jobspec(4)), alloc(2))
         script.turn(TimerFired("annotate"))

@@ -69,6 +69,10 @@ class Annotator(Part):
         self._waiting.pop(jobid, None)
         return self._sent.pop(jobid, NO_OUTLOOK)
 
+    def waits_again(self, jobid: int, sent: Outlook) -> None:
+        """Take up again what `forget` returned: the job waits, and `sent` is still said of it."""
+        self._sent[jobid] = sent
+
     def forget_all(self) -> None:
         """Forget all jobs: a new job manager knows no annotations."""
         self._sent, self._waiting = {}, {}

@@ -243,6 +243,7 @@ class SchedCore(CorePart, Core[SchedTimer, Never, Never]):
         for one in self._granting:
             if one.grant.allocation.ranks & ranks:
                 self._context.schedule.submit(self._granting.revoke(one))
+                self._annotator.waits_again(one.job.id, one.outdated)
 
     def _lose(self, ranks: int) -> None:
         """Release free ranks, raise exceptions of jobs on the others, check requests again.
