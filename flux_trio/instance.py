@@ -56,6 +56,7 @@ from flux_trio.messages import (
     topics,
 )
 from flux_trio.process.collector import rare_collections
+from flux_trio.process.groups import leaves
 from flux_trio.process.threads import OWN
 from flux_trio.services import ingest, job_list, job_manager, kvs, resource
 from flux_trio.services.at_once import note_config
@@ -299,9 +300,14 @@ ROOM_LOOK_S: Final = 0.2
 async def open_instance(config: Config, given: Surroundings) -> AsyncIterator[Instance]:
     """Run an instance during the block.
 
-    Raises in an exception group: ModuleNotStarted or another error of the start before the block
-    begins; ModuleCrashed if an essential module ends during it. Raises FormatError if the path of
-    the state directory is not UTF-8: jobs have it in their environment.
+    Before anything runs, raises FormatError, in no group, if the path of the state directory is not
+    UTF-8: jobs have it in their environment. Everything else comes in an ExceptionGroup, even a
+    single error, since the instance is a nursery around the block. Before the block begins that is
+    ModuleNotStarted, whose cause is the module's own error, ListenError, or an OSError of the state
+    directory. During the block it is ModuleCrashed, when an essential module has ended; the block
+    is cancelled then, and what it raises while it ends is in the group too. An error of the block
+    is in a group as well. `error_of_start` returns the single error of the group, `except*` and
+    `flux_trio.process.groups` take it apart.
     """
     if given.statedir is not None:
         check_utf8(str(given.statedir), "statedir")
@@ -472,8 +478,9 @@ def _module_specs(
 
 def error_of_start(error: BaseException) -> BaseException:
     """Return the sole error of a group; for a failed start, the PluginError that caused it."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
+    found = leaves(error)
+    if len(found) == 1:
+        error = found[0]
     if isinstance(error, ModuleNotStarted) and error.__cause__ is not None:
         cause = error_of_start(error.__cause__)
         return cause if isinstance(cause, PluginError) else error

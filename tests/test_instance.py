@@ -24,6 +24,7 @@ from flux_trio.instance import (
     ListenError,
     Surroundings,
     durable_store,
+    error_of_start,
     open_instance,
 )
 from flux_trio.jobtap import Job, Plugin, Reject, on
@@ -200,6 +201,14 @@ async def test_address_that_is_taken_is_raised_before_the_block(tmp_path: Path) 
         with pytest.RaisesGroup(refused, flatten_subgroups=True):
             async with open_instance(config, surroundings(listen=True)):
                 pytest.fail("entered")
+
+
+async def test_error_of_the_block_is_in_a_group(autojump_clock: MockClock) -> None:
+    with pytest.raises(ExceptionGroup) as raised:
+        async with open_instance(CONFIG, surroundings()):
+            raise LookupError("of the block")
+    error = error_of_start(raised.value)
+    assert (type(error), error.args) == (LookupError, ("of the block",))
 
 
 class DiesLater(MemoryStore):

@@ -21,6 +21,7 @@ from flux_trio.broker.handle import Clock, LocalHandle
 from flux_trio.broker.log import LogBook
 from flux_trio.broker.router import Router
 from flux_trio.messages import ROLE_OWNER, Errno, FluxError, Level
+from flux_trio.process.groups import leaves
 from flux_trio.trace import KILLED, Kind
 
 ModuleMain = Callable[..., Awaitable[None]]
@@ -274,6 +275,7 @@ class _Started:
 
 def describe(error: BaseException) -> str:
     """Return one line for an error; for a group, those of its members."""
-    if isinstance(error, BaseExceptionGroup):
-        return "; ".join(describe(each) for each in error.exceptions)
-    return str(error) if isinstance(error, ServiceExit) else f"{type(error).__name__}: {error}"
+    return "; ".join(
+        str(each) if isinstance(each, ServiceExit) else f"{type(each).__name__}: {each}"
+        for each in leaves(error)
+    )

@@ -18,6 +18,7 @@ import click
 from flux_trio._version import __version__
 from flux_trio.process.collector import IMPORTING, collecting_at
 from flux_trio.process.console import UTF8_MODE, fill_standard_descriptors
+from flux_trio.process.groups import holds
 
 COMMANDS: Final = {
     "start": "instance",
@@ -102,7 +103,7 @@ class LazyGroup(click.Group):
                 finally:
                     sys.stdout.flush()
         except (KeyboardInterrupt, BaseExceptionGroup) as error:
-            if isinstance(error, BaseExceptionGroup) and not error.subgroup(KeyboardInterrupt):
+            if not holds(error, KeyboardInterrupt):
                 raise
             sys.stdout.flush()
             signal.signal(signal.SIGINT, signal.SIG_DFL)

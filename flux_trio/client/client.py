@@ -20,6 +20,7 @@ from flux_trio.client.link import ClientStatistics, Link
 from flux_trio.client.responses import Answer, Queue
 from flux_trio.client.websocket import open_websocket
 from flux_trio.messages import Event, Flag, FluxError, LocalProtocolError, Payload, Request, topics
+from flux_trio.process.groups import error_of_block
 
 CLOSE_S_MAX: Final = 2.0  # to send queued messages and the close frame; then the socket is cut
 PIPELINE_MAX: Final = 1024  # submissions without an answer yet: enough to keep the line full
@@ -38,20 +39,16 @@ async def open_client(uri: str, token: str = "") -> AsyncIterator[Client]:
     socket = await open_websocket(uri, token)
     link = Link(socket, uri)
     try:
-        async with anyio.create_task_group() as tasks:  # owns the link's reader and writer
-            tasks.start_soon(link.read)
-            tasks.start_soon(link.write)
-            try:
-                yield Client(link)
-            finally:
-                with anyio.move_on_after(CLOSE_S_MAX, shield=True):
-                    await link.close()
-                tasks.cancel_scope.cancel()
-    except BaseExceptionGroup as group:
-        # The two tasks raise no errors: the group holds errors of the block.
-        if len(group.exceptions) > 1:
-            raise
-        raise group.exceptions[0] from group.exceptions[0].__cause__
+        with error_of_block():
+            async with anyio.create_task_group() as tasks:  # owns the link's reader and writer
+                tasks.start_soon(link.read)
+                tasks.start_soon(link.write)
+                try:
+                    yield Client(link)
+                finally:
+                    with anyio.move_on_after(CLOSE_S_MAX, shield=True):
+                        await link.close()
+                    tasks.cancel_scope.cancel()
     finally:
         await socket.aclose()
 

@@ -14,6 +14,7 @@ import trio
 from flux_trio.jobtap.catalogue import Hook
 from flux_trio.jobtap.errors import Reject
 from flux_trio.jobtap.plain import readable
+from flux_trio.process.groups import holds, without
 
 
 class NoAnswer(Exception):
@@ -36,11 +37,7 @@ def is_interrupt(error: BaseException) -> bool:
     Where flux_trio takes SIGINT itself, as `flux-trio start` does, ctrl-C raises nothing: there the
     plugin has raised KeyboardInterrupt.
     """
-    if isinstance(error, BaseExceptionGroup):
-        found = error.subgroup(KeyboardInterrupt) is not None
-    else:
-        found = isinstance(error, KeyboardInterrupt)
-    if not found:
+    if not holds(error, KeyboardInterrupt):
         return False
     handler = signal.getsignal(signal.SIGINT)
     return not str(getattr(handler, "__module__", "")).startswith("flux_trio.")
@@ -57,7 +54,7 @@ def failure_in(raised: BaseException) -> BaseException:
     A mere Cancelled is raised again. A Cancelled of no surrounding scope is a failure: the plugin
     has kept it and raised it again.
     """
-    failure = raised.split(trio.Cancelled)[1] if isinstance(raised, BaseExceptionGroup) else raised
+    failure = without(raised, trio.Cancelled)
     if failure is None:
         raise raised
     if isinstance(failure, trio.Cancelled) and trio.current_effective_deadline() == -inf:

@@ -25,6 +25,7 @@ from flux_trio.clock import Clock
 from flux_trio.config import Config
 from flux_trio.messages import FluxError
 from flux_trio.process.console import id_form, own_command
+from flux_trio.process.groups import leaves
 from flux_trio.services import exec as exec_service
 from flux_trio.services import sched
 from flux_trio.shell.protocol import SHELL_DIRECTORY
@@ -114,21 +115,13 @@ def main(name: str) -> int:
     """Run the module; return the exit code."""
     try:
         trio.run(_run, name)
-    except (*EXPECTED, BaseExceptionGroup) as error:
-        reason = _reason(error)
-        if reason is None:
+    except (*EXPECTED, BaseExceptionGroup) as raised:
+        errors = leaves(raised)
+        if not all(isinstance(each, EXPECTED) for each in errors):
             raise
-        _print_line(reason)
+        _print_line("; ".join(map(str, errors)))
         return 1
     return 0
-
-
-def _reason(error: BaseException) -> str | None:
-    """Return the text of expected errors; None if any other error is among them."""
-    if isinstance(error, BaseExceptionGroup):
-        reasons = [_reason(each) for each in error.exceptions]
-        return None if None in reasons else "; ".join(map(str, reasons))
-    return str(error) if isinstance(error, EXPECTED) else None
 
 
 if __name__ == "__main__":

@@ -18,6 +18,8 @@ from typing import Any, Final, TypeVar
 
 import trio
 
+from flux_trio.process.groups import holds
+
 T = TypeVar("T")
 
 TICKS_MAX: Final = 100_000  # of tasks that wake each other, before a `SteppedRun` gives up
@@ -128,7 +130,7 @@ class SteppedRun:
 
     def _check_interrupt(self) -> None:
         """Raise KeyboardInterrupt if it has ended the run: it is meant for the caller."""
-        if self.error is not None and _is_interrupt(self.error):
+        if self.error is not None and holds(self.error, KeyboardInterrupt):
             raise KeyboardInterrupt from self.error
 
     def _done(self, outcome: Any) -> None:
@@ -163,12 +165,6 @@ class _SteppedClock(trio.abc.Clock):
     def skip(self) -> None:
         """Go to the next deadline."""
         self._skipped = self.deadline
-
-
-def _is_interrupt(error: BaseException) -> bool:
-    if isinstance(error, BaseExceptionGroup):
-        return error.subgroup(KeyboardInterrupt) is not None
-    return isinstance(error, KeyboardInterrupt)
 
 
 async def _await(main: Callable[[], Awaitable[T]]) -> T:

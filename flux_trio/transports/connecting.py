@@ -10,6 +10,7 @@ import trio_websocket
 
 from flux_trio.messages.address import host_and_port, socket_path
 from flux_trio.messages.codec import FRAME_BYTES_MAX
+from flux_trio.process.groups import error_of_block
 from flux_trio.transports.base import ConnectionRefused
 from flux_trio.transports.websocket import (
     FRAMES_AHEAD,
@@ -33,15 +34,11 @@ async def connect_websocket(uri: str, token: str = "") -> AsyncIterator[WebSocke
     except (ValueError, OSError) as error:
         raise ConnectionRefused(f"{uri}: {error}") from None
     try:
-        async with open_tasks() as tasks:
-            socket = await _shake_hands(uri, token, stream, tasks)
-            async with open_connection(socket, tasks) as connection:
-                yield connection
-    except BaseExceptionGroup as group:
-        # The tasks raise no errors: the group holds errors of this block or of the caller's block.
-        if len(group.exceptions) > 1:
-            raise
-        raise group.exceptions[0] from group.exceptions[0].__cause__
+        with error_of_block():
+            async with open_tasks() as tasks:
+                socket = await _shake_hands(uri, token, stream, tasks)
+                async with open_connection(socket, tasks) as connection:
+                    yield connection
     finally:
         await trio.aclose_forcefully(stream)
 

@@ -25,6 +25,7 @@ from flux_trio.messages.codec import (
     iter_frame,
     join,
 )
+from flux_trio.process.groups import leaves
 from flux_trio.transports.base import (
     BEHIND_BYTES,
     BEHIND_MESSAGES,
@@ -221,7 +222,7 @@ class Tasks:
         self._used = trio.Event()  # set when `_reading` is about to get its only task
         self._reading: trio.Nursery | None = None  # trio-websocket starts the reader in it
         self.handshake = trio.CancelScope(deadline=trio.current_time() + HANDSHAKE_S_MAX)
-        self.error: Exception | None = None  # ended the reader, if the peer caused it
+        self.error: BaseException | None = None  # ended the reader, if the peer caused it
 
     async def reading(self) -> trio.Nursery:
         """Open the nursery for trio-websocket's reader, which must start before a checkpoint.
@@ -253,18 +254,12 @@ class Tasks:
             with scope:
                 await task()
         except* _PEER_ERRORS as group:
-            self.error = _first(group)
+            self.error = leaves(group)[0]
 
     def stop(self) -> None:
         """Cancel the tasks that still run."""
         for scope in self._scopes:
             scope.cancel()
-
-
-def _first(error: Exception) -> Exception:
-    while isinstance(error, ExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 @asynccontextmanager

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flux_trio.cli.terminal.errors import CommandError, sole_error
+from flux_trio.cli.terminal.errors import CommandError
+from flux_trio.process.groups import unwrapping
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,12 +64,13 @@ def _of_instance(environ: Mapping[str, str], directory: Path) -> int:
             answer = await client.call(topics.BROKER_BACKUP, {"directory": str(directory)})
             return int(answer["bytes"])
 
+    refused = (ClientError, FluxError, LocalProtocolError)
     try:
-        return anyio.run(ask, backend="asyncio")
-    except (ClientError, FluxError, LocalProtocolError, BaseExceptionGroup) as raised:
-        error = sole_error(raised, (ClientError, FluxError, LocalProtocolError))
-        if error is None or isinstance(error, NoInstance):
-            raise (error or raised) from None
+        with unwrapping(*refused):
+            return anyio.run(ask, backend="asyncio")
+    except NoInstance:
+        raise
+    except refused as error:
         raise CommandError(str(error)) from None
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from flux_trio.cli.connection.session import with_client
-from flux_trio.cli.terminal.errors import CommandError, sole_error
+from flux_trio.cli.terminal.errors import CommandError
+from flux_trio.process.groups import unwrapping
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -100,9 +101,7 @@ def _serve(port: int) -> None:
                     tasks.cancel_scope.cancel()
 
     try:
-        anyio.run(serve, backend="asyncio")
-    except (OSError, BaseExceptionGroup) as raised:
-        error = sole_error(raised, (OSError,))
-        if not isinstance(error, OSError):
-            raise
+        with unwrapping(OSError):
+            anyio.run(serve, backend="asyncio")
+    except OSError as error:
         raise CommandError(f"cannot listen at {HOST}:{port}: {error.strerror}") from None

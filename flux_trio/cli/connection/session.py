@@ -6,7 +6,8 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from flux_trio.cli.terminal.errors import CommandError, sole_error
+from flux_trio.cli.terminal.errors import CommandError
+from flux_trio.process.groups import unwrapping
 
 if TYPE_CHECKING:
     from flux_trio.client import Client
@@ -37,13 +38,8 @@ def with_client(
             return await use(client)
 
     refused = (ClientError, FluxError, FormatError, LocalProtocolError)
-    expected = (CommandError, *refused, OSError)
     try:
-        return anyio.run(main, backend="asyncio")  # starts in half the time that Trio takes
-    except (*expected, BaseExceptionGroup) as raised:
-        error = sole_error(raised, expected)
-        if error is None:
-            raise
-        if isinstance(error, (OSError, CommandError)):
-            raise error from None  # the output cannot be written: `app` says so
+        with unwrapping(CommandError, OSError, *refused):  # OSError: `app` says what it is
+            return anyio.run(main, backend="asyncio")  # starts in half the time that Trio takes
+    except refused as error:
         raise CommandError(str(error)) from None

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from flux_trio.cli.terminal.errors import remark, sole_error
+from flux_trio.cli.terminal.errors import remark
 from flux_trio.messages import Errno, FluxError, topics
+from flux_trio.process.groups import error_of_block
 
 if TYPE_CHECKING:
     from flux_trio.client import Client
@@ -24,15 +25,13 @@ SLOW_S: Final = 2.0
 @asynccontextmanager
 async def printing_why(client: Client) -> AsyncIterator[None]:
     """In this block, print why the instance does not answer once a call has waited SLOW_S."""
-    try:
+    with error_of_block():
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_print_why, client)
             try:
                 yield
             finally:
                 tasks.cancel_scope.cancel()
-    except BaseExceptionGroup as group:  # from the block
-        raise sole_error(group, (BaseException,)) or group from None
 
 
 async def _print_why(client: Client) -> None:

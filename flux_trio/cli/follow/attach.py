@@ -20,12 +20,13 @@ import click
 from flux_trio.cli.follow.output import Labels, show_output, standard_outputs
 from flux_trio.cli.follow.standard_input import StandardInput
 from flux_trio.cli.follow.status_line import StatusLine, is_interactive
-from flux_trio.cli.terminal.errors import complain, remark, sole_error
+from flux_trio.cli.terminal.errors import complain, remark
 from flux_trio.cli.terminal.events import event_text
 from flux_trio.cli.terminal.shown_values import exit_code, how_it_ended, shown_id
 from flux_trio.editions import rfc21
 from flux_trio.formats import Event, parse_event, printable
 from flux_trio.messages import FluxError, topics
+from flux_trio.process.groups import unwrapping
 from flux_trio.protocols import JobEvent
 
 if TYPE_CHECKING:
@@ -63,15 +64,12 @@ async def attach(
     """
     given = None if stdin is None else StandardInput(client, jobid, stdin)
     attachment = _Attachment(client, jobid, label, show_events, until, given)
-    try:
+    with unwrapping(Exception):  # if several, they are the same loss
         async with anyio.create_task_group() as tasks:
             if not read_only:
                 await tasks.start(attachment.obey_signals, tasks)
             await attachment.follow()
             tasks.cancel_scope.cancel()
-    except BaseExceptionGroup as group:
-        error = sole_error(group, (Exception,))
-        raise error or group from None  # if several, they are the same loss
     return attachment.exit_code
 
 

@@ -40,7 +40,7 @@ from flux_trio.cli.instance.service_manager import ServiceManager
 from flux_trio.cli.instance.starting import StartError
 from flux_trio.cli.judge.monitoring import FINISH_S_MAX, Monitoring, open_monitor
 from flux_trio.cli.judge.traces import written_trace
-from flux_trio.cli.terminal.errors import complain, remark, sole_error
+from flux_trio.cli.terminal.errors import complain, remark
 from flux_trio.client import STATEDIR_VARIABLE
 from flux_trio.config import Config, parse_config
 from flux_trio.formats import FormatError, Idset, parse_duration
@@ -56,6 +56,7 @@ from flux_trio.jobtap import search_path
 from flux_trio.messages import FluxError
 from flux_trio.process.collector import SERVING
 from flux_trio.process.console import STDERR, STDOUT, fill_standard_descriptors
+from flux_trio.process.groups import sole_error, unwrapping
 from flux_trio.process.private import untrusted
 from flux_trio.process.threads import OWN
 from flux_trio.services.inventory import core_differences, find_inventory
@@ -152,22 +153,13 @@ def run(startup: Startup) -> int:
         _check_descriptors()
         gc.freeze()  # what was imported stays: no collection looks through it while requests wait
         gc.set_threshold(*SERVING)
-        with startup.ending.taking(_ending_signals(startup.manager)):
+        with unwrapping(*EXPECTED), startup.ending.taking(_ending_signals(startup.manager)):
             startup.opened.enter_context(sole_instance(startup.statedir))
             if startup.lasting:
                 startup.opened.enter_context(reserve(startup.statedir))
             return trio.run(_run, startup)
-    except (*EXPECTED, BaseExceptionGroup) as raised:
-        error = _as_start_error(raised)
-        if error is None:
-            raise
-        raise error from None
-
-
-def _as_start_error(raised: BaseException) -> StartError | None:
-    """Return the error for the user, with its text alone; None for a bug."""
-    error = sole_error(raised, EXPECTED)
-    return None if error is None else StartError(_explain(error))
+    except EXPECTED as error:
+        raise StartError(_explain(error)) from None
 
 
 def _refuse_a_copy(statedir: Path) -> None:
@@ -225,7 +217,8 @@ async def _run(startup: Startup) -> int:
                 startup.ending.step(lambda: "the judge and the trace", RECORDED_S_MAX)
     except BaseException as raised:
         if startup.ending.left_behind():  # this function does not return then
-            complain(str(_as_start_error(raised) or describe(raised)))
+            error = sole_error(raised, EXPECTED)
+            complain(describe(raised) if error is None else _explain(error))
         raise
     finally:
         startup.ending.all_has_ended(code)

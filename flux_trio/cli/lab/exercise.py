@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flux_trio.cli.terminal.errors import CommandError, sole_error
+from flux_trio.cli.terminal.errors import CommandError
 from flux_trio.cli.terminal.params import DURATION
 
 if TYPE_CHECKING:
@@ -96,21 +96,23 @@ def _run(
     import trio
 
     from flux_trio.lab.exercise import ProgramNotStarted, Stuck, exercise
+    from flux_trio.process.groups import unwrapping
 
     width = max(len(act.title) for act in (*acts, *limited_acts))
 
     def report(act: Act, stuck: str) -> None:
         click.echo(f"{act.title:{width}}  {f'stuck: {stuck}' if stuck else 'done'}")
 
-    run = functools.partial(exercise, limited=limited, limited_acts=limited_acts)
+    run = functools.partial(
+        exercise, limited=limited, limited_acts=limited_acts, deadline_s=deadline_s
+    )
     try:
-        return trio.run(functools.partial(run, deadline_s=deadline_s), kit, command, acts, report)
-    except (ProgramNotStarted, Stuck, BaseExceptionGroup) as raised:
-        error = sole_error(raised, (ProgramNotStarted, Stuck))
-        if error is None:
-            raise
-        kind = CommandError if isinstance(error, Stuck) else click.UsageError
-        raise kind(str(error)) from None
+        with unwrapping(ProgramNotStarted, Stuck):
+            return trio.run(run, kit, command, acts, report)
+    except ProgramNotStarted as error:
+        raise click.UsageError(str(error)) from None
+    except Stuck as error:
+        raise CommandError(str(error)) from None
 
 
 def _report(ctx: click.Context, findings: Findings) -> None:

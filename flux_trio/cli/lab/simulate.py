@@ -187,10 +187,10 @@ def simulate(
     Exit codes: 0, 1 if the workload cannot be read, a run fails, some jobs never end or a file
     cannot be written, 2 for wrong usage.
     """
-    from flux_trio.cli.lab.simulating import Problems, failure_of, plan, read_config_file, read_jobs
+    from flux_trio.cli.lab.simulating import NO_RESULT, Problems, plan, read_config_file, read_jobs
     from flux_trio.cli.terminal.errors import complain, remark
-    from flux_trio.jobtap import PluginError
-    from flux_trio.sim import SimulationStalled, make_machine
+    from flux_trio.process.groups import unwrapping
+    from flux_trio.sim import make_machine
     from flux_trio.sim import simulate as run
 
     _check_machine(nodes, cores, gpus)
@@ -211,6 +211,7 @@ def simulate(
         problems = Problems()
         try:
             with (
+                unwrapping(*NO_RESULT),
                 _progress_bar(len(jobs), each.name) as progress,
                 _tracing(trace, incomplete) as sinks,
             ):
@@ -222,12 +223,9 @@ def simulate(
                     log_sinks=[problems.take],
                     depth=depth,
                 )
-        except (SimulationStalled, PluginError, BaseExceptionGroup) as raised:
-            failure = failure_of(raised)
-            if failure is None:
-                raise
-            failures[each.name] = failure
-            complain(_of_run(failure, each.name, planned))
+        except NO_RESULT as error:
+            failures[each.name] = str(error)
+            complain(_of_run(str(error), each.name, planned))
         else:
             for line in problems.lines():
                 remark(_of_run(line, each.name, planned))

@@ -13,7 +13,7 @@ import msgspec
 import flux_trio
 from flux_trio.broker import LogEntry, ModuleNotStarted
 from flux_trio.cli.terminal.columns import short_duration
-from flux_trio.cli.terminal.errors import CommandError, remark, sole_error
+from flux_trio.cli.terminal.errors import CommandError, remark
 from flux_trio.config import Config, PluginDirective, parse_config
 from flux_trio.formats import FormatError
 from flux_trio.jobtap import PluginError
@@ -36,6 +36,9 @@ NOBODY = "unknown"  # the user of jobs whose user the log does not know
 _PACKAGE: Final = Path(flux_trio.__file__).parent
 WORKLOADS: Final = (_PACKAGE / "workloads", _PACKAGE.parent / "tests" / "data" / "workloads")
 """Directories of flux-trio's own logs: in the package, or in a checkout."""
+
+NO_RESULT: Final = (SimulationStalled, ModuleNotStarted, PluginError)
+"""A run raises these if it could not begin or does not end; their text is for the user."""
 
 NO_PLUGIN = "none"  # --plugin none: only the builtin plugins
 
@@ -106,12 +109,6 @@ def _with_plugins(config: Config, plugins: Sequence[str]) -> Iterator[tuple[str,
         if plugin == NO_PLUGIN:
             name = "no plugin"
         yield name, msgspec.structs.replace(config, job_manager=job_manager)
-
-
-def failure_of(raised: BaseException) -> str | None:
-    """Return why a run could not begin or does not end; None for any other error."""
-    error = sole_error(raised, (SimulationStalled, ModuleNotStarted, PluginError))
-    return None if error is None else str(error)
 
 
 def _is_one_of(directive: PluginDirective, plugins: Iterable[str]) -> bool:

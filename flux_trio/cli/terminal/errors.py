@@ -76,18 +76,3 @@ def command_name() -> str:
     """Return the running command as it was typed: `flux-trio job attach`."""
     context = click.get_current_context(silent=True)
     return context.command_path if context is not None else "flux-trio"
-
-
-def sole_error(
-    error: BaseException, kinds: tuple[type[BaseException], ...]
-) -> BaseException | None:
-    """Return the error, or the first one in a group; None if any of them is not of `kinds`."""
-    if not isinstance(error, BaseExceptionGroup):
-        return error if isinstance(error, kinds) else None
-    expected, others = error.split(kinds)
-    if expected is None or others is not None:
-        return None
-    first: BaseException = expected
-    while isinstance(first, BaseExceptionGroup):
-        first = first.exceptions[0]
-    return first

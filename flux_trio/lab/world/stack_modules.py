@@ -31,6 +31,7 @@ from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.lab.world.disk import KvsOnDisk
 from flux_trio.lab.world.station import Station
 from flux_trio.messages import ROLE_OWNER, Event, Message, Request, Response
+from flux_trio.process.groups import leaves
 from flux_trio.services.at_once import KVS_MODULE
 from flux_trio.trace import KILLED, Kind
 
@@ -263,7 +264,7 @@ class WorldSupervisor(Supervisor):
         if error is not None and not loaded.killed:
             self._world.errors += [
                 f"{spec.name} raised {type(each).__name__}: {each}"
-                for each in _leaves(error)
+                for each in leaves(error)
                 if not isinstance(each, ServiceExit | ModuleKilled)
             ]
         if spec.essential:
@@ -272,9 +273,3 @@ class WorldSupervisor(Supervisor):
             super()._end(spec, loaded, error)
         finally:
             self._let_return.discard(spec.name)
-
-
-def _leaves(error: BaseException) -> list[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        return [leaf for each in error.exceptions for leaf in _leaves(each)]
-    return [error]
