@@ -9,7 +9,9 @@ import click.testing
 import pytest
 
 from flux_trio.cli import main
-from flux_trio.cli.lab.replay_commands import COMMANDS
+from flux_trio.cli.lab import replay_prompt
+from flux_trio.cli.lab.replay_prompt import Prompt
+from flux_trio.cli.lab.replay_words import USAGES
 from flux_trio.lab import CoresWorld, JobPlan, Plan, Setup, after_each_step, run_plan
 from flux_trio.lab.plans.files import plan_to_toml
 from flux_trio.lab.plans.plan import Depth
@@ -215,15 +217,37 @@ def test_wrong_command_of_a_pipe_ends_the_replay_with_its_line(
 def test_wrong_command_on_a_terminal_is_told_and_the_next_one_is_asked_for(
     plan: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from flux_trio.cli.lab import replay_prompt
-
-    terminal = replay_prompt.Terminal()
-    monkeypatch.setattr(replay_prompt, "source_of_commands", lambda _: terminal)
+    monkeypatch.setattr(replay_prompt, "prompt", lambda _: Prompt())
     result = by_hand(plan, "hold", "crash x", "q")
     said = [line for line in result.stdout.splitlines() if "expected" in line]
     assert len(said) == 2
     assert "expected a message that was sent" in said[0]
     assert "module: expected one of kvs, " in said[1]
+    assert result.exit_code == 0
+
+
+def test_tab_on_a_terminal_completes_commands_and_modules(
+    plan: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """readline's word begins after the hyphen of a name."""
+    prompt = Prompt()
+    monkeypatch.setattr(replay_prompt, "prompt", lambda _: prompt)
+    by_hand(plan, "q")
+    assert prompt.completenames("st", "st", 0, 2) == ["step", "stop", "states"]
+    assert prompt.completenames("sc", "sc", 0, 2) == ["sched"]
+    assert prompt.completedefault("job-", "crash job-", 6, 10) == [
+        "job-manager",
+        "job-exec",
+        "job-ingest",
+        "job-list",
+    ]
+    assert prompt.completedefault("m", "crash job-m", 10, 11) == ["manager"]
+
+
+def test_ctrl_d_on_a_terminal_ends_the_replay(plan: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay_prompt, "prompt", lambda _: Prompt())
+    result = by_hand(plan, "step")
+    assert result.stdout.endswith("> \n")
     assert result.exit_code == 0
 
 
@@ -243,10 +267,10 @@ def test_property_that_raises_is_no_wrong_command(plan: Path) -> None:
 
 def test_help_and_the_page_have_all_commands(plan: Path) -> None:
     said = after(by_hand(plan, "help", "q"), "help")
-    assert [re.split(r"  +", line)[0] for line in said] == [each.usage for each in COMMANDS]
+    assert [re.split(r"  +", line)[0] for line in said] == list(USAGES)
     rows = re.findall(r"^\| `([^`]+)` \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
     listed = [(usage.replace("\\|", "|"), about) for usage, about in rows]
-    table = [(each.usage, each.about) for each in COMMANDS]
+    table = list(USAGES.items())
     assert [row for row in listed if row in table] == table
 
 

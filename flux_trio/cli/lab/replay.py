@@ -11,8 +11,7 @@ import click
 from flux_trio.cli.lab.fuzz_params import DEPTHS, PROPERTY_OPTION, STORES
 
 if TYPE_CHECKING:
-    from flux_trio.cli.lab.replay_commands import Shown
-    from flux_trio.cli.lab.replaying import HandReplay
+    from flux_trio.cli.lab.replaying import HandReplay, Shown
     from flux_trio.lab import Outcome, Plan, Property
     from flux_trio.lab.plans.plan import Depth
     from flux_trio.lab.world.disk import StoreKind
@@ -224,12 +223,11 @@ class _Shows:
     """Prints what happens after each step, as far as it is asked for, and asks at a prompt."""
 
     def __init__(self, *, by_step: bool, until: str | None, trace: BinaryIO | None = None) -> None:
-        from flux_trio.cli.lab.replay_prompt import Prompt, source_of_commands
+        from flux_trio.cli.lab.replay_prompt import prompt
 
         self.by_step = by_step
         self.until = until
-        source = source_of_commands(trace) if by_step else None
-        self._prompt = None if source is None else Prompt(source)
+        self._prompt = prompt(trace) if by_step else None
         self._turn = 0  # that was shown last
         self.is_broken = False
         """Whether the property of --until is broken."""
@@ -264,7 +262,7 @@ class _Shows:
 
     def all_states(self, game: Shown) -> None:
         """Print the whole state of every core."""
-        from flux_trio.cli.lab.replay_commands import show_state
+        from flux_trio.cli.lab.replaying import show_state
 
         for module in game.states:
             show_state(game, module)

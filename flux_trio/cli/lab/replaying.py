@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
+import click
 import msgspec
 
 from flux_trio._version import __version__
@@ -24,9 +25,10 @@ from flux_trio.lab import (
 from flux_trio.lab.plans.files import program_of
 from flux_trio.lab.plans.plan import Depth
 from flux_trio.lab.properties.lives import Lives
-from flux_trio.lab.stories.by_hand import ByHand
+from flux_trio.lab.stories.by_hand import ByHand, Stopped
 from flux_trio.lab.stories.states import GONE, WatchedGame
 from flux_trio.lab.stories.telling import place_of_break
+from flux_trio.lab.world.cores_world import EPOCH
 from flux_trio.lab.world.disk import StoreKind
 from flux_trio.lab.world.plugin_files import check_files
 from flux_trio.trace import Record, Sink
@@ -97,6 +99,33 @@ def reporting_raised(plan: Plan) -> Iterator[None]:
             yield
     except PropertyRaised as error:
         raise NoPlan(str(error)) from None
+
+
+class Shown(Protocol):
+    """What is replayed."""
+
+    @property
+    def nsteps(self) -> int:
+        """How many turns were replayed."""
+
+    @property
+    def states(self) -> Mapping[str, object]:
+        """The modules that are there, and the states of their cores."""
+
+    def news(self) -> Iterable[str]:
+        """Return lines on the last turn."""
+
+    def broken_so_far(self) -> set[str]:
+        """Return the clauses that are broken."""
+
+    def whole_state(self, module: str) -> Iterable[str]:
+        """Return lines on the state of a core."""
+
+
+def show_state(game: Shown, module: str) -> None:
+    """Print the state of a core."""
+    for line in list(game.whole_state(module)) or [f"{MARGIN}{module}: empty"]:
+        click.echo(line)
 
 
 class Replay(WatchedGame):
@@ -187,6 +216,35 @@ class HandReplay(ByHand):
         """Return the replay."""
         self.replay = Replay(plan, properties, self._looks, self._until, sinks)
         return self.replay
+
+    def when(self) -> str:
+        """Return how far the world has come, in words."""
+        seconds = self.world.passed - EPOCH
+        return f"after {self.world.nsteps} turns, {seconds:g} s after the start"
+
+    def rest_lines(self, held: Iterable[Stopped]) -> Iterator[str]:
+        """Yield lines on a world at rest: jobs, who is not there, what is held, what is broken."""
+        yield f"at rest {self.when()}"
+        for place in range(len(self.game.plan.jobs)):
+            state = self.state_of(place)
+            said = "has no id yet" if state is None else f"is in {state.name}"
+            yield f"  job {place} {said}"
+        for module in self.world.modules:
+            if module not in self.world.stations:
+                yield f"  {module} is not there"
+        for stopped in held:
+            yield from (f"  {each} is held" for each in on_their_way(stopped))
+        broken = ", ".join(sorted(self.replay.broken_so_far()))
+        yield f"  broken so far: {broken}" if broken else "  no property is broken so far"
+
+
+def on_their_way(stopped: Stopped) -> list[str]:
+    """Return the message of a stop for each receiver that has not taken it."""
+    return [
+        f"{type(each.message).__name__.lower()} {getattr(each.message, 'topic', '')} "
+        f"to {each.station.name}"
+        for each in stopped.flights
+    ]
 
 
 class Ended(Exception):
