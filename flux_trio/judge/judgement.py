@@ -9,14 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from flux_trio.judge.clauses.registry import Clause
 from flux_trio.judge.engine.causes import Violation
 from flux_trio.judge.engine.monitor import Monitor, Note, Verdict
-from flux_trio.judge.engine.rule import Rule
+from flux_trio.judge.engine.rule import INSTANCE, Rule
 from flux_trio.judge.engine.selector import EVENT
 from flux_trio.judge.engine.view import View
 from flux_trio.trace import Record, Shown, Source
+
+_LATE: Final = {
+    True: "the trace begins while the instance runs",
+    False: "the trace begins while the instance runs, and the module was not loaded since",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +103,9 @@ def judge_trace(
     the errors of the source.
     """
     rules = list(rules)
-    reasons = [_reason(rule, source.shown, clauses, classic=classic) for rule in rules]
-    used = [rule for rule, why in zip(rules, reasons, strict=True) if not why]
-    judged = {rule.clause for rule in used}
-    left_out = {
-        rule.clause: why
-        for rule, why in zip(rules, reasons, strict=True)
-        if why and rule.clause not in judged
-    }
+    used, left_out = applicable(rules, source.shown, clauses, classic=classic)
     is_routed = not source.shown.crossings
-    monitor = Monitor(used, clauses, note, is_routed=is_routed)
+    monitor = Monitor(used, clauses, note, is_routed=is_routed, begins=source.begins)
     nrecords, t_end = 0, 0.0
     for record in source.records:
         monitor.observe(record)
@@ -117,6 +116,12 @@ def judge_trace(
         debts = [each for each in debts if each.may_wait]
     verdicts = dict.fromkeys(_in_order(rules, clauses), Verdict.NOT_EXERCISED)
     verdicts |= monitor.verdicts()
+    if not source.begins:
+        left_out |= {
+            rule.clause: _LATE[rule.since == INSTANCE]
+            for rule in used
+            if rule.since and verdicts[rule.clause] is Verdict.NOT_EXERCISED
+        }
     return Judgement(
         source.form,
         nrecords,
@@ -126,6 +131,22 @@ def judge_trace(
         debts=tuple(each for each in debts if each.cause is None),
         t_end=t_end,
     )
+
+
+def applicable(
+    rules: Iterable[Rule], shown: Shown, clauses: Mapping[str, Clause], *, classic: bool
+) -> tuple[list[Rule], dict[str, str]]:
+    """Return the rules that a trace can exercise, and why each other clause is left out."""
+    used: list[Rule] = []
+    left_out: dict[str, str] = {}
+    for rule in rules:
+        why = _reason(rule, shown, clauses, classic=classic)
+        if why:
+            left_out.setdefault(rule.clause, why)
+        else:
+            used.append(rule)
+    judged = {rule.clause for rule in used}
+    return used, {clause: why for clause, why in left_out.items() if clause not in judged}
 
 
 def pick_records(source: Source, wanted: set[int]) -> dict[int, Record]:

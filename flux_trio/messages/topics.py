@@ -189,3 +189,5 @@ def config_reload_of(service: str) -> str:
 
 
 JOB_MANAGER_DISCONNECT: Final = disconnect_of(JOB_MANAGER)
+FIRST_REQUESTS: Final = frozenset({RESOURCE_ACQUIRE, SCHED_HELLO, EXEC_HELLO})
+"""By one of these a scheduler or execution service begins."""

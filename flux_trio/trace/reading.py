@@ -14,7 +14,7 @@ import msgspec
 
 from flux_trio.formats import MISSING, FormatError, Words
 from flux_trio.messages import Message
-from flux_trio.trace.module_trace import HEADER, read_module_trace
+from flux_trio.trace.module_trace import is_module_trace, read_module_trace
 from flux_trio.trace.record import ENDED, NEAR, Kind, Record, records_from_json
 from flux_trio.trace.recording import read_recording
 
@@ -40,20 +40,26 @@ class Shown(msgspec.Struct, frozen=True):
     """Which information the records of a source contain.
 
     `crossings`: sends and receipts have separate places, so crossing messages can be recognised.
-    `headers`: matchtags, flags, userids and rolemasks. `events`: job eventlogs.
+    `headers`: matchtags, flags, userids and rolemasks. `events`: job eventlogs. `payloads`: what is
+    in messages.
     """
 
     crossings: bool = True
     headers: bool = True
     events: bool = True
+    payloads: bool = True
 
 
 class Source(msgspec.Struct, frozen=True):
-    """A trace: the name of its form, its contents, and its records, which can be read once."""
+    """A trace: the name of its form, its contents, and its records, which can be read once.
+
+    `begins` says that it begins with the instance, and not while that runs.
+    """
 
     form: str
     shown: Shown
     records: Iterator[Record]
+    begins: bool = True
 
 
 def text_lines(readline: Callable[[int], bytes]) -> Iterator[str]:
@@ -106,16 +112,20 @@ def read_trace(
     if first is None:
         raise FormatError(EXPECTED, MISSING)
     lines = itertools.chain([first], source)
-    if HEADER.fullmatch(first.rstrip()):
-        trace = read_module_trace(lines)
-        shown = Shown(crossings=False, headers=False, events=trace.has_events)
-        return Source("flux module trace", shown, trace.records)
+    if is_module_trace(first):
+        trace = read_module_trace(lines, cut)
+        shown = Shown(
+            crossings=False, headers=False, events=trace.has_events, payloads=trace.has_payloads
+        )
+        return Source("flux module trace", shown, trace.records, begins=False)
     if not first.lstrip().startswith("{"):
         raise FormatError(EXPECTED, first.rstrip(), "line 1")
     if _is_record(first):
-        return Source("JSON lines", Shown(), _read_lines(lines, turns, cut))
+        begins = _begins(first)
+        return Source("JSON lines", Shown(), _read_lines(lines, turns, cut), begins=begins)
     shown = Shown(crossings=False, headers=False)
-    return Source("recording of messages", shown, read_recording("".join(lines)))
+    recording = read_recording("".join(lines))
+    return Source("recording of messages", shown, recording.records, begins=recording.begins)
 
 
 def _is_record(line: str) -> bool:
@@ -126,6 +136,14 @@ def _is_record(line: str) -> bool:
         return False
     except RecursionError:
         return True  # then the error of the record names the line
+
+
+def _begins(first: str) -> bool:
+    """Return whether a line has the first record of an instance."""
+    try:
+        return records_from_json(first)[0].n <= 1
+    except FormatError:
+        return True  # the error is raised when the records are read
 
 
 def _before_cut(lines: Iterable[str], cut: Callable[[int], object]) -> Iterator[str]:

@@ -8,22 +8,25 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from flux_trio.formats import LESS_DEEP, FormatError
-from flux_trio.messages import topics
+from flux_trio.messages import Request, topics
 from flux_trio.trace.record import Record
-from flux_trio.trace.routed import Logged, Routed, make_message, name_disconnected_peers, records_of
+from flux_trio.trace.routed import (
+    STAMP_LAG_S,
+    Logged,
+    Routed,
+    is_about,
+    make_message,
+    name_disconnected_peers,
+    records_of,
+)
 
-STAMP_LAG_S: Final = 0.02
-"""A router stamps a message with the time when its loop began, at most this much too early.
-
-Events are stamped when they are posted. So an event may precede messages that the job manager sent
-up to this long before it according to the stamps, but it follows messages that the job manager
-received about the job.
-"""
+STARTED_IN_S: Final = 0.3
+"""An instance starts its execution service sooner after the first message."""
 
 _TYPES: Final = "request, response or event"
 
@@ -55,7 +58,14 @@ class _Recording(msgspec.Struct):
     jobs: list[_Job] = []
 
 
-def read_recording(text: str) -> Iterator[Record]:
+class Recorded(NamedTuple):
+    """The records of a recording, and whether it begins with the instance."""
+
+    records: Iterator[Record]
+    begins: bool
+
+
+def read_recording(text: str) -> Recorded:
     """Return the records of a recording, with the events among the messages.
 
     Raises FormatError with the path of the invalid value.
@@ -67,9 +77,18 @@ def read_recording(text: str) -> Iterator[Record]:
         for of, job in enumerate(recording.jobs)
         for at, raw in enumerate(job.eventlog)
     ]
-    return records_of(
-        _merge(name_disconnected_peers(messages), sorted(logged, key=lambda each: each.t))
-    )
+    passed = _merge(name_disconnected_peers(messages), sorted(logged, key=lambda each: each.t))
+    return Recorded(records_of(passed), not messages or _begins(messages[0]))
+
+
+def _begins(first: Routed) -> bool:
+    """Whether the first message is that of the execution service that starts with the instance.
+
+    Times count from the first message of all; recordings leave out what comes before that one.
+    """
+    message = first.message
+    is_hello = isinstance(message, Request) and message.topic == topics.EXEC_HELLO
+    return is_hello and first.t < STARTED_IN_S
 
 
 def _merge(messages: list[Routed], logged: list[Logged]) -> Iterator[Routed | Logged]:
@@ -91,18 +110,8 @@ def _merge(messages: list[Routed], logged: list[Logged]) -> Iterator[Routed | Lo
 
 def _may_follow(message: Routed, event: Logged) -> bool:
     """Return whether the message may follow the event although its stamp is earlier."""
-    is_cause = topics.JOB_MANAGER in message.receivers and _is_about(message, event.jobid)
+    is_cause = topics.JOB_MANAGER in message.receivers and is_about(message.message, event.jobid)
     return not is_cause and message.t > event.t - STAMP_LAG_S
-
-
-def _is_about(message: Routed, jobid: int) -> bool:
-    """Return whether a message may concern the job: it has the job's id or no id."""
-    payload = getattr(message.message, "payload", None)
-    if not isinstance(payload, dict):
-        return True
-    if isinstance(payload.get("jobs"), list):
-        return any(job.get("id") == jobid for job in payload["jobs"])
-    return bool(payload.get("id", jobid) == jobid)
 
 
 def _routed(raw: msgspec.Raw, where: str) -> Routed:

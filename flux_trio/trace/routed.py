@@ -20,8 +20,13 @@ from flux_trio.trace.record import Kind, Record
 CLIENT: Final = "client"  # any program that is not a module
 BROKER: Final = "broker"
 
-# The first requests of a module after it was loaded.
-_FIRST_REQUESTS: Final = {topics.RESOURCE_ACQUIRE, topics.SCHED_HELLO, topics.EXEC_HELLO}
+STAMP_LAG_S: Final = 0.02
+"""A router stamps a message with the time when its loop began, at most this much too early.
+
+Events are stamped when they are posted. So an event may precede messages that the job manager sent
+up to this long before it according to the stamps, but it follows messages that the job manager
+received about the job.
+"""
 
 
 class Routed(NamedTuple):
@@ -60,17 +65,33 @@ def records_of(passed: Iterable[Routed | Logged]) -> Iterator[Record]:
 
 
 def make_message(
-    type_: str, topic: str, payload: Any, errnum: int, sender: str, receiver: str
+    type_: str,
+    topic: str,
+    payload: Any,
+    errnum: int,
+    sender: str,
+    receiver: str,
+    matchtag: int = 0,
 ) -> Message:
     """Build a message without the fields that a router does not show; KeyError for a wrong type."""
     match type_:
         case "request":
-            return Request(topic, payload, routes=(sender,))
+            return Request(topic, payload, matchtag, routes=(sender,))
         case "response":
-            return Response(topic, payload, errnum, routes=(receiver,))
+            return Response(topic, payload, errnum, matchtag, routes=(receiver,))
         case "event":
             return Event(topic, payload)
     raise KeyError(type_)
+
+
+def is_about(message: Message, jobid: int) -> bool:
+    """Return whether a message may concern the job: it has the job's id or no id."""
+    payload = getattr(message, "payload", None)
+    if not isinstance(payload, dict):
+        return True
+    if isinstance(payload.get("jobs"), list):
+        return any(isinstance(job, dict) and job.get("id") == jobid for job in payload["jobs"])
+    return bool(payload.get("id", jobid) == jobid)
 
 
 def name_disconnected_peers(passed: Sequence[Routed]) -> list[Routed]:
@@ -173,7 +194,7 @@ def _comes_back(passed: Sequence[Routed], sent: list[int], place: int) -> bool:
 
 
 def _is_first(message: Message) -> bool:
-    return isinstance(message, Request) and message.topic in _FIRST_REQUESTS
+    return isinstance(message, Request) and message.topic in topics.FIRST_REQUESTS
 
 
 def _was_shut_down(passed: Sequence[Routed], received: list[int], place: int) -> bool:

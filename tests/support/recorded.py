@@ -6,6 +6,7 @@ A recording is one JSON object with the messages in router order and the eventlo
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,9 +15,10 @@ import msgspec
 from flux_trio.judge import Judgement, judge_trace, load_clauses
 from flux_trio.judge.known import load_shipped, sort_known
 from flux_trio.judge.rules import CURRENT_RULES, ROUTED_RULES
-from flux_trio.trace import read_trace
+from flux_trio.trace import Record, Source, read_trace, record_to_json
 
 DATA: Final = Path(__file__).parent.parent / "data" / "messages"
+TRACES: Final = DATA.with_name("module-traces")
 KNOWN: Final = load_shipped("flux-core-0.88")
 RULES: Final = (*CURRENT_RULES, *ROUTED_RULES)
 _CLAUSES: Final = load_clauses()
@@ -43,9 +45,24 @@ def recording(number: str) -> Told:
     return found
 
 
+@functools.cache
+def module_trace(name: str) -> str:
+    """What `flux module trace --full` printed: a file of `tests/data/module-traces`."""
+    return (TRACES / name).read_text(encoding="utf-8")
+
+
+def lines_of(records: Iterable[Record]) -> list[str]:
+    """The records as lines of JSON."""
+    return [record_to_json(each).decode() + "\n" for each in records]
+
+
 def judged(told: Told, *, at_rest: bool = False) -> Judgement:
     """Judge a recording by the current edition, without what is known of flux-core 0.88."""
-    source = read_trace([msgspec.json.encode(told).decode()])
+    return judged_source(read_trace([msgspec.json.encode(told).decode()]), at_rest=at_rest)
+
+
+def judged_source(source: Source, *, at_rest: bool = False) -> Judgement:
+    """Judge a trace of flux-core in the same way."""
     judgement = judge_trace(source, RULES, _CLAUSES, classic=False, at_rest=at_rest)
     return sort_known(judgement, KNOWN)
 

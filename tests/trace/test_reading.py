@@ -150,7 +150,7 @@ def test_line_that_is_nested_too_deeply_is_named() -> None:
         line = deep % ("[" * depth, "]" * depth)
         for text, number in ((line, 1), (some_lines() + line, 4)):
             assert failure(text).startswith(f"line {number}: expected less deeply nested JSON, ")
-        head = "2026-01-01T00:00:00.000 sched rx request sched.alloc [10]\n"
+        head = "2026-01-01T00:00:00.000 sched rx < sched.alloc [10] success\n"
         payload = '{"a":%s%s}\n' % ("[" * depth, "]" * depth)  # noqa: UP031 - it has braces
         assert failure(head + payload).startswith("line 2: expected less deeply nested JSON, ")
 
@@ -476,88 +476,6 @@ def test_message_of_a_recording_that_is_none_is_named() -> None:
     del wrong["topic"]
     good = message(1.0, "a", "b", "request", "c.d")
     assert failure(recording(good, wrong)) == "messages[1]: expected the key topic, got nothing"
-
-
-# --- what flux module trace prints
-
-PRINTED = """\
-2026-08-18T12:00:00.100 sched-simple tx request resource.acquire [0]
-2026-08-18T12:00:00.100     resource rx request resource.acquire [0]
-2026-08-18T12:00:00.250     resource tx response resource.acquire [19] success
-{
-  "up": "0-1"
-}
-2026-08-18T12:00:00.250 sched-simple rx response resource.acquire [19] success
-{
-  "up": "0-1"
-}
-2026-08-18T12:00:01.000 sched-simple rx request sched.alloc [8]
-{
-  "id": 1
-}
-2026-08-18T12:00:02.000 sched-simple tx response sched.alloc [0] EPROTO
-cannot read
-2026-08-18T12:00:03.000 sched-simple rx event heartbeat.pulse [0]
-2026-08-18T12:00:03.000     resource rx event heartbeat.pulse [0]
-"""
-
-
-def test_printed_trace_gives_each_message_once() -> None:
-    source = read_trace(PRINTED.splitlines(keepends=True))
-    assert source.form == "flux module trace"
-    assert source.shown == Shown(crossings=False, headers=False, events=False)
-    t = 1787054400.0  # 2026-08-18T12:00 UTC
-    acquire = Request("resource.acquire", routes=("sched-simple",))
-    up = Response("resource.acquire", {"up": "0-1"}, routes=("sched-simple",))
-    alloc = Request("sched.alloc", {"id": 1}, routes=("job-manager",))
-    wrong = Response("sched.alloc", "cannot read", 71, routes=("job-manager",))
-    pulse = Event("heartbeat.pulse")
-    assert list(source.records) == [
-        Record(1, t + 0.1, "send", "sched-simple", "resource", 0, acquire),
-        Record(2, t + 0.1, "recv", "resource", "sched-simple", 1, acquire),
-        Record(3, t + 0.25, "send", "resource", "sched-simple", 0, up),
-        Record(4, t + 0.25, "recv", "sched-simple", "resource", 3, up),
-        Record(5, t + 1.0, "send", "job-manager", "sched-simple", 0, alloc),
-        Record(6, t + 1.0, "recv", "sched-simple", "job-manager", 5, alloc),
-        Record(7, t + 2.0, "send", "sched-simple", "job-manager", 0, wrong),
-        Record(8, t + 2.0, "recv", "job-manager", "sched-simple", 7, wrong),
-        Record(9, t + 3.0, "send", "broker", "", 0, pulse),
-        Record(10, t + 3.0, "recv", "sched-simple", "broker", 9, pulse),
-        Record(11, t + 3.0, "recv", "resource", "broker", 9, pulse),
-    ]
-
-
-def test_events_of_jobs_are_found_in_the_journal_once() -> None:
-    response = """\
-2026-08-18T12:00:01.000 job-manager tx response job-manager.events-journal [80] success
-{
-  "id": 5,
-  "events": [
-    {"timestamp": 1.5, "name": "submit", "context": {"urgency": 16}},
-    {"timestamp": 1.6, "name": "validate"}
-  ]
-}
-"""
-    source = read_trace((response * 2).splitlines(keepends=True))
-    assert source.shown.events
-    events = [r.data for r in source.records if r.kind == "event"]
-    assert events == [
-        {"id": 5, "name": "submit", "context": {"urgency": 16}},
-        {"id": 5, "name": "validate", "context": {}},
-    ]
-
-
-def test_printed_line_that_is_not_understood_is_named() -> None:
-    broken = PRINTED.replace('"up": "0-1"', '"up": "0-1')
-    assert failure(broken).startswith("line 4: expected a JSON object, or the next message, got")
-    assert failure(PRINTED.replace("EPROTO", "EODD")) == (
-        'line 15: expected success or the name of an error, got "EODD"'
-    )
-
-
-def test_trace_printed_without_payloads_is_refused() -> None:
-    lines = [line for line in PRINTED.splitlines(keepends=True) if line[0] in "2"]
-    assert "payloads, as `flux module trace --full` prints them" in failure("".join(lines))
 
 
 def test_example_of_the_reference_page_is_a_trace() -> None:

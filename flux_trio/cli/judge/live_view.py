@@ -13,9 +13,10 @@ import msgspec
 from flux_trio.cli.judge.monitor_process import REPORTED_MAX
 from flux_trio.cli.judge.view_server import Feed, ViewServer, lost_line
 from flux_trio.judge import Monitor, load_clauses
-from flux_trio.judge.rules import LATE_RULES, NEED_THE_BEGINNING
+from flux_trio.judge.judgement import applicable
+from flux_trio.judge.rules import ALL_RULES, CURRENT_RULES, NEED_THE_BEGINNING
 from flux_trio.messages import topics
-from flux_trio.trace import Record, record_from_json
+from flux_trio.trace import Record, Shown, record_from_json
 from flux_trio.views.viewer import Broken, Rows, broken_at, live_page
 
 if TYPE_CHECKING:
@@ -29,21 +30,29 @@ class LiveRows:
 
     `put` takes a line for each record, with the clauses that speak of it, and for each gap. `keep`
     takes a line for each violation, at most REPORTED_MAX of a clause. The monitor has not seen the
-    beginning of the trace, so rules that need the beginning are left out. It begins anew after a
-    gap.
+    beginning of the trace, so rules that need it wait until the module that they are about is
+    loaded again. The monitor begins anew after a gap.
     """
 
-    def __init__(self, put: Callable[[bytes], object], keep: Callable[[bytes], object]) -> None:
+    def __init__(
+        self,
+        put: Callable[[bytes], object],
+        keep: Callable[[bytes], object],
+        *,
+        classic: bool = True,
+    ) -> None:
         self._put = put
         self._keep = keep
         self._clauses = load_clauses()
+        rules = ALL_RULES if classic else CURRENT_RULES
+        self._rules, _ = applicable(rules, Shown(), self._clauses, classic=classic)
         self._reported: Counter[str] = Counter()
         self._begin()
 
     def _begin(self) -> None:
         """Forget what came before, at the start and after a gap."""
         self._rows = Rows()
-        self._monitor = Monitor(LATE_RULES, self._clauses, self._note)
+        self._monitor = Monitor(self._rules, self._clauses, self._note, begins=False)
 
     def take(self, payload: dict[str, Any]) -> None:
         """Take the payload of a response."""
@@ -69,8 +78,12 @@ class LiveRows:
             self._put(_encode({"row": row}) + b"\n")
 
 
-async def serve_live(client: Client, port: int, show: Callable[[str], object]) -> None:
+async def serve_live(
+    client: Client, port: int, show: Callable[[str], object], *, classic: bool
+) -> None:
     """Show the instance's records until it ends or this is cancelled; `show` gets the address.
+
+    They are judged by the classic edition or the current one.
 
     Raises OSError if the port is in use.
     """
@@ -80,7 +93,7 @@ async def serve_live(client: Client, port: int, show: Callable[[str], object]) -
     left_out = sorted(NEED_THE_BEGINNING)
     page, policy = live_page("a running instance", load_clauses(), names, left_out)
     server = ViewServer(page, policy, feed)
-    rows = LiveRows(feed.put, feed.keep)
+    rows = LiveRows(feed.put, feed.keep, classic=classic)
     async with anyio.create_task_group() as tasks:
         await tasks.start(partial(server.serve, port))
         wanted = {"records": True}

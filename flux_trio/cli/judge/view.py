@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 RECORDS_MAX: Final = 50_000
 """Records in a page, unless --records names others: a browser takes a few seconds for them."""
 
-OF_A_TRACE: Final = ("output", "span", "edition")
+OF_A_TRACE: Final = ("output", "span")
 OF_AN_INSTANCE: Final = ("port",)
 """Parameters that have an effect only for the one or the other."""
 
@@ -82,7 +82,8 @@ def view(
 
     With --live the command prints the address of the page, which can be opened once, and serves the
     page until the instance ends or you press ctrl-C. Its rows come from now on, and are judged as
-    they come, by all clauses but those that need the beginning of the trace.
+    they come. Clauses that need the beginning of the trace are judged of a module that is loaded
+    after that.
 
     Exit codes: 0, 1 if the instance does not answer or ends, 2 if the trace cannot be read, the
     page cannot be written, or for wrong usage.
@@ -93,7 +94,7 @@ def view(
         raise click.UsageError("expected either TRACE or --live")
     _refuse_what_has_no_effect(ctx, live=live)
     if trace is None:
-        _show_live(port)
+        _show_live(port, is_classic=edition == "classic")
         return
     output = output or Path(f"{trace.name}.html")
     refuse_to_overwrite(trace, output)
@@ -109,7 +110,7 @@ def _refuse_what_has_no_effect(ctx: click.Context, *, live: bool) -> None:
             raise click.UsageError(f"{param.opts[-1]} has an effect only {place}")
 
 
-def _show_live(port: int) -> None:
+def _show_live(port: int, *, is_classic: bool) -> None:
     from flux_trio.cli.connection.session import with_client
     from flux_trio.cli.judge.live_view import serve_live
 
@@ -118,7 +119,7 @@ def _show_live(port: int) -> None:
         sys.stdout.flush()
 
     try:
-        with_client(lambda client: serve_live(client, port, show))
+        with_client(lambda client: serve_live(client, port, show, classic=is_classic))
     except OSError as error:
         raise CommandError(f"port {port}: {error.strerror}") from None
 

@@ -35,6 +35,9 @@ class Facts:
     exec_service: str = ""  # the name it gave; kept afterwards, for later messages
     exec_hellos: tuple[tuple[str, str], ...] = ()  # open requests: peer, service
     manager: str = ""  # the peer that receives the job manager's messages
+    begins: bool = True  # the trace begins with the instance
+    come: frozenset[str] = frozenset()  # else: peers whose first message is in the trace
+    begun: frozenset[str] = frozenset()  # else: roles that a peer has taken whose first message is
 
     def after(self, record: Record) -> Facts:
         """Return the facts after `record`."""
@@ -46,10 +49,18 @@ class Facts:
             alone = replace(self, scheduler="", is_ready=False, limit=None)
             return replace(alone, exec_peer="", exec_hellos=())
         if record.kind != _RECV:
-            return self
+            topic = getattr(message, "topic", "")
+            return (
+                self
+                if self.begins or topic not in topics.FIRST_REQUESTS
+                else self._after_coming(record)
+            )
         if not isinstance(message, Request):
             return self._after_response(message) if isinstance(message, Response) else self
         sender = message.sender or record.peer
+        return self._after_request(record, message, sender)
+
+    def _after_request(self, record: Record, message: Request, sender: str) -> Facts:
         payload = message.payload if isinstance(message.payload, dict) else {}
         match message.topic:
             case topics.SCHED_HELLO if message.wants_response:  # else it is refused without a word
@@ -66,6 +77,14 @@ class Facts:
             case topics.JOB_MANAGER_DISCONNECT:
                 return self._without(sender)
         return self
+
+    def has_begun(self, role: str) -> bool:
+        """Whether the trace has all messages of the peers that have this role now."""
+        return self.begins or role in self.begun
+
+    def has_come(self, peer: str) -> bool:
+        """Whether the trace has all messages of a peer since it was there."""
+        return self.begins or peer in self.come
 
     def is_leaving(self, record: Record) -> bool:
         """Whether the instance ends with this record, or a party with a role leaves."""
@@ -110,6 +129,16 @@ class Facts:
         is_served = service_of(found.topic) in (topics.SCHED, self.exec_service)
         return is_served and found.sender == self.manager != ""
 
+    def _after_coming(self, record: Record) -> Facts:
+        """A scheduler acquires resources first, then it says hello."""
+        if getattr(record.message, "topic", "") != topics.SCHED_HELLO:
+            return replace(self, come=self.come | {record.party})
+        return replace(self, begun=self._begun_with("scheduler", record.party))
+
+    def _begun_with(self, role: str, peer: str) -> frozenset[str]:
+        """Return `begun` when a peer has taken a role."""
+        return self.begun | {role} if peer in self.come else self.begun - {role}
+
     def _after_exec_hello(self, response: Response) -> Facts:
         """RFC 32: the service is registered when its exec-hello is answered with success."""
         to = response.routes[0] if response.routes else self.exec_hellos[0][0]
@@ -119,7 +148,8 @@ class Facts:
         known = replace(self, exec_hellos=tuple(h for h in self.exec_hellos if h is not answered))
         if response.errnum:
             return known
-        return replace(known, exec_peer=answered[0], exec_service=answered[1])
+        begun = self._begun_with("exec", answered[0])
+        return replace(known, exec_peer=answered[0], exec_service=answered[1], begun=begun)
 
     def _without(self, peer: str) -> Facts:
         """Return the facts without a peer that has gone; the answers to its hellos go nowhere."""

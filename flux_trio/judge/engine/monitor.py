@@ -64,8 +64,9 @@ class Monitor:
 
     All rules are applied. The caller leaves out the rules that need data which the trace does not
     have (`judge_trace` does so). If the trace `is_simulated`, a party has acted on what it received
-    PROMPT_S ago. If it `is_routed`, its receipts say only when a router forwarded a message. `note`
-    is called with each record and the clauses that it kept or broke.
+    PROMPT_S ago. If it `is_routed`, its receipts say only when a router forwarded a message. Unless
+    it `begins` with the instance, rules wait for what they need to know (`Rule.since`). `note` is
+    called with each record and the clauses that it kept or broke.
     """
 
     _is_packing = True
@@ -78,6 +79,7 @@ class Monitor:
         *,
         is_simulated: bool = False,
         is_routed: bool = False,
+        begins: bool = True,
     ) -> None:
         self._clauses = clauses
         self._note = note
@@ -97,7 +99,7 @@ class Monitor:
         self._is_simulated = is_simulated
         self._causes = Causes(clauses)
         self._left: list[Violation] = []
-        self.facts = Facts()
+        self.facts = Facts(begins=begins)
         self.violations: list[Violation] = []
 
     def observe(self, record: Record) -> list[Violation]:
@@ -319,6 +321,7 @@ class Monitor:
         return [
             self._violation(rule, last, broken, broken.job)
             for rule in self._readers.with_debts
+            if not rule.since or self.facts.has_begun(rule.since)
             for broken in (self._debts_of(rule) if rule.debts is None else rule.debts(self))
             if not (is_leaving and broken.is_to_leave)
         ]

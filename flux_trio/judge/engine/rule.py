@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -77,6 +77,8 @@ __all__ = [
     "view",
     "while_live",
 ]
+
+INSTANCE: Final = "instance"
 
 T = TypeVar("T")
 State: TypeAlias = Hashable
@@ -146,7 +148,9 @@ class Rule:
     the actions that are due and not done yet, `debt` returns the one of a state of the rule. At the
     end of a trace at rest they are violations. A rule that `is_current` reads its clause as the
     current edition has it, and is applied to traces of that edition alone. A rule that `is_routed`
-    is applied to traces of a router alone, which have no matchtags.
+    is applied to traces of a router alone, which have no matchtags. In a trace that begins while
+    the instance runs, a rule is asked once a peer has taken the role `since` in the trace; if that
+    is INSTANCE, never.
     """
 
     clause: str
@@ -168,9 +172,16 @@ class Rule:
     debts: Debts | None = None
     is_current: bool = False
     is_routed: bool = False
+    since: str = ""
 
     def asking(self, value: Value) -> Ask:
         """Return the function that judges records whose trait, if the rule has one, is `value`."""
+        ask, role = self._asking(value), self.since
+        if not role:
+            return ask
+        return lambda record, seen: ask(record, seen) if seen.facts.has_begun(role) else None
+
+    def _asking(self, value: Value) -> Ask:
         if self.judge is not None:
             return self.judge
         if self.by_trait is not None:

@@ -8,15 +8,43 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from dataclasses import replace
 from typing import Final
 
-from flux_trio.judge.engine.rule import Rule
+from flux_trio.judge.engine.rule import INSTANCE, Rule
+
+_SCHEDULER: Final = "scheduler"
+_EXEC: Final = "exec"
+NEED_THE_BEGINNING: Final = {
+    "27.background.2": _SCHEDULER,  # who said sched-hello and sched-ready
+    "27.deny.1": _SCHEDULER,  # what it has acquired
+    "27.hello.1": _SCHEDULER,
+    "27.hello.4": _SCHEDULER,  # of which jobs hello has told
+    "27.hello.14": _SCHEDULER,
+    "27.ready.2": _SCHEDULER,
+    "28.impl.1": _SCHEDULER,  # who acquires resources
+    "28.impl.2": _SCHEDULER,
+    "32.hello.1": _EXEC,  # who said exec-hello
+    "32.hello.2": _EXEC,  # which starts are outstanding
+    "32.hello.5": _EXEC,
+    "32.impl.8": _EXEC,
+    "32.start.2": _EXEC,
+    "6.matchtag.1": INSTANCE,  # which requests are open
+    "6.response.1": INSTANCE,
+    "21.events.3": INSTANCE,  # which jobs there are
+    "27.ready.12": INSTANCE,
+    "invariant.freed-once": INSTANCE,  # which resources they have
+    "invariant.nobody-stuck": INSTANCE,  # all of these
+}
+"""Clauses whose rules take it that the trace has all messages since the instance started, or since
+a party came. In a trace that begins later, they are judged when it came in the trace."""
 
 
 def _collect() -> tuple[Rule, ...]:
     names = sorted(module.name for module in pkgutil.iter_modules(__path__))
     files = [importlib.import_module(f"{__name__}.{name}") for name in names]
-    return tuple(rule for file in files for rule in file.RULES.all)
+    rules = (rule for file in files for rule in file.RULES.all)
+    return tuple(replace(rule, since=NEED_THE_BEGINNING.get(rule.clause, "")) for rule in rules)
 
 
 _COLLECTED: Final = _collect()
@@ -37,26 +65,4 @@ CURRENT_RULES: Final = tuple(
 """Every rule for traces of the current edition. A clause that this edition states otherwise has a
 rule of its own here, or is left out (`judge_trace`)."""
 
-NEED_THE_BEGINNING: Final = frozenset(
-    {
-        "27.background.2",  # who said sched-hello and sched-ready
-        "27.hello.1",
-        "27.hello.14",
-        "27.ready.2",
-        "28.impl.1",  # who acquires resources
-        "28.impl.2",
-        "32.hello.1",  # who said exec-hello
-        "32.hello.5",
-        "32.impl.8",
-        "32.start.2",
-        "6.matchtag.1",  # which requests are open
-        "6.response.1",
-        "invariant.nobody-stuck",  # all of these
-    }
-)
-"""Clauses whose rules take it that the trace has all messages since the instance started."""
-
-LATE_RULES: Final = tuple(rule for rule in ALL_RULES if rule.clause not in NEED_THE_BEGINNING)
-"""Rules of the classic edition for a trace that begins while the instance runs."""
-
-__all__ = ["ALL_RULES", "CURRENT_RULES", "LATE_RULES", "NEED_THE_BEGINNING", "ROUTED_RULES"]
+__all__ = ["ALL_RULES", "CURRENT_RULES", "NEED_THE_BEGINNING", "ROUTED_RULES"]

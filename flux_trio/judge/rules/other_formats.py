@@ -16,6 +16,7 @@ from flux_trio.judge.checks.jobspecs import system
 from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, job_id, payload, sent
 from flux_trio.judge.engine.selector import errnum, once, topic_of
 from flux_trio.judge.views.execution import START, data_of
+from flux_trio.judge.views.kvs import commit_ops
 from flux_trio.judge.views.resource_sets import (
     ALLOCATING,
     allocated,
@@ -220,11 +221,9 @@ def _is_job_key(key: str) -> bool:
 
 @RULES.judge("19.fluid.6", COMMIT)
 def keys_of_jobs_have_their_ids(record: Record, _seen: Seen) -> Said:
-    ops, kept = payload(record).get("ops"), None
-    for op in ops if isinstance(ops, list) else ():
-        if not isinstance(op, (list, tuple)) or len(op) < 2:
-            continue
-        key = str(op[1])
+    kept = None
+    for _, found, _ in commit_ops(record):
+        key = str(found)
         if not key.startswith("job."):
             continue
         if not _is_job_key(key):

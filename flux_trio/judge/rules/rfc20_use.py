@@ -31,12 +31,12 @@ from flux_trio.judge.engine.rule import (
 from flux_trio.judge.engine.selector import SEND
 from flux_trio.judge.views.expiring import CLOCK, END, RAISING, has_crossed, raised_by, stepped
 from flux_trio.judge.views.jobs import LIFE, context_of
+from flux_trio.judge.views.kvs import commit_ops
 from flux_trio.judge.views.resource_sets import (
     ALLOCATING,
     INVENTORY_RECORDS,
     Piece,
     allocated,
-    commit_ops,
     inventory_in,
     job_of_key,
     number_of,

@@ -18,7 +18,6 @@ from flux_trio.judge.engine.rule import (
     Seen,
     job_id,
     logged,
-    payload,
     sent,
     view,
     while_live,
@@ -38,9 +37,11 @@ from flux_trio.judge.views.eventlogs import (
     is_open_at_its_end,
     is_told_again,
     log_of,
+    to_store,
 )
 from flux_trio.judge.views.hook_answers import HOOK_ANSWERS, is_held
 from flux_trio.judge.views.jobs import CLEANUP, LIFE, Life, context_of
+from flux_trio.judge.views.kvs import commit_ops
 from flux_trio.judge.views.scheduling import ASKED, asked_of, is_pending
 from flux_trio.judge.views.traits import WITH_EVENTS, WITH_UNLINK
 from flux_trio.messages import topics
@@ -132,7 +133,7 @@ def _owed_events(seen: Seen) -> Iterable[Broken]:
     if not seen.at(COMMITS):
         return
     for job, events in left.items():
-        for name, n in events:
+        for name, n in to_store(events, ()):
             yield Broken(
                 f"{name} event of job {job} is in no eventlog: it was never stored", (n,), job=job
             )
@@ -155,7 +156,7 @@ def events_are_stored_as_they_were_logged(record: Record, seen: Seen) -> Said:
         log: Log | None = logs.get(job)
         if log is None:
             continue  # a job that its job manager does not know yet
-        expected = tuple([name for name, _ in unstored.get(job, ())])
+        expected = tuple([name for name, _ in to_store(unstored.get(job, ()), names)])
         if names != expected[: len(names)]:
             text = f"expected events {' '.join(expected) or '(none)'}, got {' '.join(names)}"
             return Broken(f"eventlog of job {job}: {text}", (log.submitted,), job=job)
@@ -175,12 +176,7 @@ def _invalid_parts(record: Record, _seen: Seen) -> Iterable[tuple[int, bool]]:
 
 def unlinked(record: Record) -> list[int]:
     """Return the jobs that a commit removes as a whole."""
-    ops = payload(record).get("ops")
-    keys = [
-        str(op[1])
-        for op in (ops if isinstance(ops, list) else [])
-        if isinstance(op, (list, tuple)) and len(op) == 2 and op[0] == "unlink"
-    ]
+    keys = [key for how, key, _ in commit_ops(record) if how == "unlink"]
     return [int(key[4:].replace(".", ""), 16) for key in keys if _JOB.fullmatch(key)]
 
 

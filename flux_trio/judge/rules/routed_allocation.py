@@ -6,7 +6,6 @@ from typing import Final
 
 from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, errnum, job_id, payload, sent
 from flux_trio.judge.rules.rfc27_cancel import cancel_unanswered
-from flux_trio.judge.rules.routed_calls import BEGUN
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
 from flux_trio.judge.views.jobs import LIFE, PRIORITY, SCHED
 from flux_trio.judge.views.scheduling import CANCELS
@@ -34,11 +33,11 @@ _require_answer("27.alloccancel.1")
 _require_answer("27.cancel.5")
 
 
-@RULES.judge("27.ready.12", sent("response", topics.SCHED_READY), views=[LIFE, BEGUN])
+@RULES.judge("27.ready.12", sent("response", topics.SCHED_READY), views=[LIFE])
 def no_more_than_the_jobs_that_wait_are_counted(record: Record, seen: Seen) -> Said:
     """Held jobs and those of stopped queues need not be counted."""
     count = payload(record).get("count")
-    if errnum(record) or type(count) is not int or not seen.at(BEGUN):
+    if errnum(record) or type(count) is not int:
         return None
     waiting = sum(life.state in (PRIORITY, SCHED) for life in seen.all(LIFE).values())
     if count <= waiting:

@@ -1,7 +1,7 @@
 """RFC 6 in the trace of a router, which shows no matchtags: requests and responses are counted.
 
-A router's trace may begin in the middle: calls are counted only if it begins with the instance, so
-with the first message of a module that starts. What is answered more than once, and what is not
+In a trace that begins while the instance runs, the calls of those are counted whose first message
+is in it. What is answered more than once, and what is not
 answered at all, is left to the rules of RFC 27, 28 and 32.
 """
 
@@ -17,11 +17,10 @@ from flux_trio.judge.engine.rule import (
     Seen,
     View,
     message,
-    no_key,
     sent,
     view,
 )
-from flux_trio.judge.engine.selector import ANY_DISCONNECT, payload, topic_of
+from flux_trio.judge.engine.selector import ANY_DISCONNECT, payload
 from flux_trio.judge.engine.view import Live, Place
 from flux_trio.judge.rules.rfc6_answers import MAY_WAIT, SERVICES
 from flux_trio.judge.views.acquiring import change_of
@@ -30,7 +29,6 @@ from flux_trio.trace import Record
 
 RULES: Final = Rules(routed=True)
 
-BEGINNINGS: Final = (topics.EXEC_HELLO, topics.SCHED_HELLO, topics.RESOURCE_ACQUIRE)
 STREAMS: Final = (topics.SCHED_HELLO, topics.RESOURCE_ACQUIRE)
 """Requests with several responses: an error is the last one."""
 OTHERS: Final = (
@@ -42,6 +40,8 @@ OTHERS: Final = (
     topics.INFO_WATCH,
     topics.KVS_WATCH,
 )
+_NOT_COUNTED: Final = ("rexec", "log", "module")
+"""Services of flux-core whose requests may be streams, or want no response."""
 _DISCONNECT: Final = f".{topics.DISCONNECT}"
 _NO_CALLS: Final = (topics.START_METHOD, topics.DISCONNECT, "shutdown")
 """The methods of messages that are answered otherwise, or not at all."""
@@ -74,7 +74,9 @@ class Calls(Live, frozen=True, gc=False):
 
 def _is_call(topic: str) -> bool:
     method = topic.rpartition(".")[2]
-    return topic not in OTHERS and method not in _NO_CALLS and not method.endswith("-cancel")
+    if topic in OTHERS or method in _NO_CALLS or method.endswith("-cancel"):
+        return False
+    return service_of(topic) not in _NOT_COUNTED
 
 
 def _key(record: Record) -> tuple[str, str] | None:
@@ -121,30 +123,21 @@ CALLS: Final[View] = view(
 )
 """By client and topic."""
 
-BEGUN: Final = view(
-    "begun",
-    sent("request", ANY_TOPIC),
-    sent("response", ANY_TOPIC),
-    key=no_key,
-    fold=lambda was, _part, record, _seen: topic_of(record) in BEGINNINGS if was is None else was,
-    state=bool,
-)
-"""Whether the trace begins with the instance."""
-
 
 def _unanswered(seen: Seen) -> list[Broken]:
-    pairs: Any = seen.all(CALLS).items() if seen.at(BEGUN) else ()
+    pairs: Any = seen.all(CALLS).items()
     return [
         Broken(f"{topic} of {client or 'a client'} was never answered", (calls.due[0],))
         for (client, topic), calls in pairs
-        if len(calls.due) > (topic == topics.RESOURCE_ACQUIRE)  # whose stream does not end
+        if seen.facts.has_come(client)
+        and len(calls.due) > (topic == topics.RESOURCE_ACQUIRE)  # whose stream does not end
     ]
 
 
-@RULES.judge("6.request.1", sent("response", ANY_TOPIC), views=[CALLS, BEGUN])
+@RULES.judge("6.request.1", sent("response", ANY_TOPIC), views=[CALLS])
 def a_response_is_of_a_request(record: Record, seen: Seen) -> Said:
     key = _key(record)
-    if key is None or not (seen.at(BEGUN) or topic_of(record) in BEGINNINGS):
+    if key is None or not seen.facts.has_come(key[0]):
         return None
     calls: Calls | None = seen.at(CALLS, key)
     if calls is not None and calls.open:
@@ -158,7 +151,7 @@ def a_response_is_of_a_request(record: Record, seen: Seen) -> Said:
     "6.response.2",
     sent("response", ANY_TOPIC),
     sent("request", ANY_DISCONNECT),
-    views=[CALLS, BEGUN],
+    views=[CALLS],
     debts=_unanswered,
 )
 def a_request_is_answered(record: Record, seen: Seen) -> Said:
@@ -171,11 +164,15 @@ def a_request_is_answered(record: Record, seen: Seen) -> Said:
 
 def _left_unanswered(party: str, seen: Seen) -> Said:
     """Judge a service of SERVICES that leaves by what it has not answered for so long."""
-    keys: Any = seen.all(CALLS) if party in SERVICES and seen.at(BEGUN) else {}
+    keys: Any = seen.all(CALLS) if party in SERVICES else {}
     if any(client == party and calls.due for (client, _), calls in keys.items()):
         return None
     for (client, topic), calls in keys.items():
-        is_its = service_of(topic) == party and topic not in (*STREAMS, *MAY_WAIT)
+        is_its = (
+            seen.facts.has_come(client)
+            and service_of(topic) == party
+            and topic not in (*STREAMS, *MAY_WAIT)
+        )
         if is_its and calls.due and seen.is_old(calls.due[0]):
             text = f"{topic} of {client or 'a client'}: {party} has left and had not answered it"
             return Broken(f"{text} for more than a second", (calls.due[0],), party=party)

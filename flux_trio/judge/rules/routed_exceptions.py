@@ -8,6 +8,7 @@ from typing import Any, Final
 from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, job_id, logged, sent, view
 from flux_trio.judge.engine.selector import payload, topic_of
 from flux_trio.judge.engine.view import Live, Place
+from flux_trio.judge.views.eventlogs import LOG
 from flux_trio.judge.views.jobs import context_of
 from flux_trio.messages import topics
 from flux_trio.trace import Record
@@ -68,12 +69,15 @@ RAISED: Final = view(
 
 
 def _unlogged(seen: Seen) -> Iterable[Broken]:
+    """Of a job that is older than the trace, the event may be as well."""
     for jobid, raised in seen.all(RAISED).items():
+        if not seen.facts.begins and seen.at(LOG, jobid) is None:
+            continue
         for (type_, severity), n in raised.published:
             text = f"job {jobid}: {type_} of severity {severity} was published as job-exception"
             yield Broken(f"{text}, and no such exception event is logged", (n,), job=jobid)
 
 
-@RULES.judge("21.criteria.7", PUBLISHED, views=[RAISED], debts=_unlogged)
+@RULES.judge("21.criteria.7", PUBLISHED, views=[RAISED, LOG], debts=_unlogged)
 def exceptions_that_are_published_are_logged(record: Record, _seen: Seen) -> Said:
     return job_id(record) is not None

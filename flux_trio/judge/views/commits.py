@@ -8,8 +8,9 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from flux_trio.formats import FormatError, parse_fluid
-from flux_trio.judge.engine.selector import once, payload, sent
+from flux_trio.judge.engine.selector import once, sent
 from flux_trio.judge.engine.view import Live, Seen, Trait
+from flux_trio.judge.views.kvs import commit_ops
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 
@@ -44,13 +45,11 @@ def job_of(key: str) -> tuple[int, str] | None:
 @once
 def stored(record: Record) -> list[Stored]:
     """Return the puts and appends of a kvs.commit request."""
-    ops, found = payload(record).get("ops"), []
-    for op in ops if isinstance(ops, list) else ():
-        if isinstance(op, (list, tuple)) and len(op) == 3:
-            how, key, text = op
-            if isinstance(how, str) and isinstance(key, str) and isinstance(text, str):
-                found.append(Stored(how, key, text))
-    return found
+    return [
+        Stored(how, key, text)
+        for how, key, text in commit_ops(record)
+        if isinstance(how, str) and isinstance(key, str) and isinstance(text, str)
+    ]
 
 
 # --- eventlogs

@@ -15,13 +15,13 @@ from flux_trio.judge.engine.selector import (
     errnum,
     no_key,
     noted,
-    payload,
     received,
     sent,
     while_live,
 )
 from flux_trio.judge.engine.view import Live, Place, Seen, view
 from flux_trio.judge.views.commits import EVENTLOG, Entry, entries_of, job_of
+from flux_trio.judge.views.kvs import keys_asked, values_told
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Kind, Record
 
@@ -154,14 +154,8 @@ def _fold_reading(
 ) -> tuple[int | None, ...] | None:
     if not isinstance(record.message, Request):
         return None
-    jobs = tuple(map(_job_of_eventlog, _listed(record, "keys", "key")))
+    jobs = tuple(map(_job_of_eventlog, keys_asked(record)))
     return jobs if any(jobs) else None
-
-
-def _listed(record: Record, many: str, one: str) -> list[Any]:
-    """Return what a kvs.lookup-all has under `many`, or a kvs.lookup under `one`."""
-    found = payload(record).get(many, [payload(record).get(one)])
-    return found if isinstance(found, list) else []
 
 
 def _job_of_eventlog(key: Any) -> int | None:
@@ -189,7 +183,7 @@ def eventlogs_read(record: Record, seen: Seen) -> Iterable[tuple[int, list[Entry
     A job of which only the submit event is stored has none: job-ingest submits it again.
     """
     for matchtag, _ in _reading(record, seen):
-        texts = _listed(record, "values", "value")
+        texts = values_told(record)
         for jobid, text in zip(seen.at(READING, matchtag) or (), texts, strict=False):
             entries = entries_of(text) if isinstance(text, str) else None
             if jobid is not None and entries:

@@ -317,8 +317,10 @@ def _unstored_parts(record: Record, _seen: Seen) -> Iterable[tuple[int, tuple[st
     return [(jobid, names) for jobid, names in stored_events(record).items() if names]
 
 
-NOT_STORED: Final = ("submit", "invalidate")
-"""Ingest stores the first before the job manager knows of it; the second is never stored."""
+SUBMIT: Final = "submit"
+"""The ingest of flux-trio stores this event before the job manager knows of it; in flux-core the
+job manager stores it."""
+_NEVER_STORED: Final = "invalidate"
 
 Unstored = tuple[tuple[str, Place], ...]
 
@@ -329,8 +331,16 @@ def _fold_unstored(
     left = left or ()
     if names is None:
         name = name_of(record)
-        return None if name in NOT_STORED else (*left, (name, record.n))
-    return left[len(names) :] or None
+        if name == SUBMIT:
+            left = ()
+        return None if name == _NEVER_STORED else (*left, (name, record.n))
+    return to_store(left, names)[len(names) :] or None
+
+
+def to_store(left: Unstored, names: tuple[str, ...]) -> Unstored:
+    """Return the events that are stored next, for a commit that stores `names`."""
+    is_stored = left[:1] and left[0][0] == SUBMIT and names[:1] != (SUBMIT,)
+    return left[1:] if is_stored else left
 
 
 UNSTORED: Final = view(

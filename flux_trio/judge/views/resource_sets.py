@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -27,6 +27,7 @@ from flux_trio.judge.engine.selector import (
 )
 from flux_trio.judge.engine.view import Seen, seen_once, view
 from flux_trio.judge.views.acquiring import change_of
+from flux_trio.judge.views.kvs import commit_ops, keys_asked, values_told
 from flux_trio.judge.views.traits import BY_SCHEDULER, CARRIES_R, WITH_R
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
@@ -54,14 +55,6 @@ def job_of_key(key: Any) -> int | None:
     """The job whose R a KVS key names (RFC 16, 19); None for another key."""
     found = _R_KEY.fullmatch(key) if isinstance(key, str) and key.endswith(".R") else None
     return int(found[1].replace(".", ""), 16) if found else None
-
-
-def commit_ops(record: Record) -> Iterator[tuple[str, str, Any]]:
-    """Operation, key and text of each op of a kvs.commit; text is None where there is none."""
-    ops = payload(record).get("ops")
-    for op in ops if isinstance(ops, list) else []:
-        if isinstance(op, (list, tuple)) and len(op) >= 2:
-            yield op[0], op[1], op[2] if len(op) > 2 else None
 
 
 @once
@@ -123,14 +116,7 @@ def _fold_lookup(
 ) -> tuple[int | None, ...] | None:
     if not topic_is_request(record):
         return None
-    keys = _listed(payload(record), "keys", "key")
-    return tuple(map(job_of_key, keys))
-
-
-def _listed(content: dict[str, Any], many: str, one: str) -> list[Any]:
-    """What a message of kvs.lookup-all has under `many`, or one of kvs.lookup under `one`."""
-    found = content.get(many, [content.get(one)])
-    return found if isinstance(found, list) else []
+    return tuple(map(job_of_key, keys_asked(record)))
 
 
 def topic_is_request(record: Record) -> bool:
@@ -200,8 +186,7 @@ def found_in(record: Record, seen: Seen) -> list[SeenR]:
         if record.party != seen.facts.scheduler or errnum(record):
             return []
         ((key, _),) = _lookups(record, seen)
-        values = _listed(payload(record), "values", "value")
-        pairs = zip(seen.at(LOOKUPS, key) or (), values, strict=False)
+        pairs = zip(seen.at(LOOKUPS, key) or (), values_told(record), strict=False)
         return [
             _of_job(jobid, text, record.t) for jobid, text in pairs if None not in (jobid, text)
         ]

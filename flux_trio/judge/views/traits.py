@@ -12,6 +12,7 @@ from flux_trio.judge.engine.selector import (
     sent,
 )
 from flux_trio.judge.engine.view import Mark, Seen, Trait, Value
+from flux_trio.judge.views.kvs import written_names
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 
@@ -79,13 +80,7 @@ CARRIES_R: Final = Mark(CARRYING, bool)
 
 def _written(record: Record, _seen: Seen) -> Value:
     """Return the last parts of the keys, and whether a key is removed."""
-    ops = payload(record).get("ops")
-    found = set()
-    for op in ops if isinstance(ops, list) else ():
-        if isinstance(op, (list, tuple)) and len(op) > 1:
-            found.add(str(op[1]).rpartition(".")[2])
-            if op[0] == _UNLINK:
-                found.add(_UNLINK)
+    found = written_names(record)
     return tuple([name for name in _WRITTEN if name in found])
 
 
