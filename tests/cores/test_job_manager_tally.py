@@ -86,6 +86,18 @@ def test_job_that_is_asked_about_in_another_queue_is_counted_as_held_there() -> 
     assert held(m, "debug") == ""
 
 
+def test_job_is_counted_in_the_last_of_the_queues_that_it_was_moved_to() -> None:
+    """A drain of a queue that counts wrongly would never be answered, or be answered too early."""
+    m = ManagerScript(peers=True, config=TWO)
+    drained = "job-manager.drain -> {}"
+    m.submit(1, urgency=0, queue="batch")
+    for queue, other in (("debug", "batch"), ("batch", "debug"), ("debug", "batch")):
+        assert m.ask(topics.JOB_DRAIN, {"name": other}) == []
+        assert m.post(1, "jobspec-update", **{QUEUE: queue}).count(drained) == 1
+        counts = m.stats()["queues"]
+        assert (counts[queue]["sched"], counts[other]["sched"]) == (1, 0)
+
+
 def test_counts_by_state_follow_each_job() -> None:
     m = ManagerScript(peers=True)
     m.submit(1, urgency=0)

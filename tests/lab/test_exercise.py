@@ -10,13 +10,16 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import click
 import msgspec
 import pytest
 import trio
 from click.testing import CliRunner, Result
 
 from flux_trio.cli import main
+from flux_trio.cli.lab.exercise import BROKEN, exit_with_verdict
 from flux_trio.config import Config
+from flux_trio.judge import Judgement
 from flux_trio.lab.exercise import EXEC_ACTS, SCHED_ACTS, SCHED_KIT, SCHED_LIMITED_ACTS, Findings
 from flux_trio.lab.exercise import exercise as run_exercise
 from flux_trio.services.module_process import CONFIG_VARIABLE
@@ -130,6 +133,8 @@ def test_scheduler_that_stays_when_it_is_refused_something_is_named(
     leaving = "function leave(error) {\n"
     found = played_by_a_wrong_fifo(tmp_path, leaving, f"{leaving}  return;\n", title)
     assert found.stuck == {title: f"{topic} was refused, and the program runs on for 5 s"}
+    assert found.judgement.is_kept
+    assert not found.is_clean
 
 
 @needs_node
@@ -170,6 +175,21 @@ def test_command_in_limited_mode_that_is_no_command() -> None:
     done = exercise("sched", "--limited", "node 'x", "true")
     assert done.exit_code == 2
     assert "Invalid value for '--limited': node 'x: No closing quotation" in done.output
+
+
+@pytest.mark.parametrize("stuck", [{}, {"one job": "event clean of job ƒ1: not within 5 s"}])
+def test_exit_code_of_acts_that_are_stuck_though_no_clause_is_broken(stuck: dict[str, str]) -> None:
+    kept = Judgement("", 0, {}, (), {})
+    assert kept.is_kept
+
+    @click.command
+    @click.pass_context
+    def ended(ctx: click.Context) -> None:
+        exit_with_verdict(ctx, Findings(stuck, (), kept, {}))
+
+    done = CliRunner().invoke(ended)
+    assert done.exit_code == (BROKEN if stuck else 0)
+    assert ("stuck in 'one job'" in done.output) == bool(stuck)
 
 
 def test_program_that_ends_at_once_is_an_error() -> None:

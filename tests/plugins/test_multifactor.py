@@ -11,8 +11,10 @@ import accounts
 import click.testing
 import multifactor
 import pytest
+import trio
 from multifactor import Multifactor
 
+from flux_trio import jobtap
 from flux_trio.jobtap import FluxError, PluginError
 from flux_trio.protocols import JobState
 from flux_trio.testing import HarnessJob, PluginHarness, Rejected
@@ -41,17 +43,32 @@ def start(tmp_path: Path, edit: Edit, plugin_harness: StartHarness) -> Callable[
     edit("user", "ann", "bank=physics", f"userid={ANN}")
     edit("user", "bob", "bank=physics", f"userid={BOB}")
 
-    def load(**conf: Any) -> PluginHarness:
+    def load(*others: jobtap.Plugin, **conf: Any) -> PluginHarness:
         plugin = Multifactor()
         path = str(tmp_path / "site.db")
         plugin.conf = {"database": path, "record-usage": False, "interval": 60.0} | conf
-        return plugin_harness(plugin)
+        return plugin_harness(plugin, *others)
 
     return load
 
 
 def submit(harness: PluginHarness, userid: int = ANN, **more: Any) -> HarnessJob:
     return harness.submit(userid=userid, **more)
+
+
+class LongEpilog(jobtap.Plugin):
+    """Each job has an epilog of 20 s."""
+
+    @jobtap.on("job.state.cleanup")
+    def cleanup(self, job: jobtap.Job) -> None:
+        job.epilog_start("epilog")
+        self.start_soon(self.finish, job.id)
+
+    async def finish(self, jobid: int) -> None:
+        await trio.sleep(20)
+        job = self.jobs.get(jobid)
+        assert job is not None
+        job.epilog_finish("epilog")
 
 
 class TestPriority:
@@ -425,6 +442,35 @@ class TestEdits:
         running.run()
         held.run()
         assert described(harness, ANN)["active_jobs"] == 0
+
+    @pytest.mark.parametrize("state", [JobState.SCHED, JobState.RUN, JobState.CLEANUP])
+    def test_plugin_that_is_loaded_again_counts_jobs_in_each_state(
+        self,
+        start: Callable[..., PluginHarness],
+        edit: Edit,
+        tmp_path: Path,
+        state: JobState,
+    ) -> None:
+        """Else a limit of one admits two."""
+        edit("user", "ann", "bank=physics", f"userid={ANN}", "max_running_jobs=1")
+        harness = start(LongEpilog())
+        job = submit(harness)
+        steps = {JobState.SCHED: 0, JobState.RUN: 2, JobState.CLEANUP: 3}[state]
+        todo = [job.grant, job.start, job.finish]
+        for step in todo[:steps]:
+            step()
+        assert job.state is state
+        harness.remove("multifactor")
+        conf = {"database": str(tmp_path / "site.db"), "record-usage": False}
+        load = {"load": multifactor.__file__, "conf": conf}
+        harness.request("job-manager.jobtap", load)
+        late = submit(harness)
+        assert late.dependencies == {"max-running-jobs-user-limit"}
+        for step in todo[steps:]:
+            step()
+        harness.advance(20)
+        assert job.state is JobState.INACTIVE
+        assert late.state is JobState.SCHED
 
     def test_database_that_is_gone_or_in_use_is_told_and_read_later(
         self, start: Callable[..., PluginHarness], edit: Edit, tmp_path: Path

@@ -135,6 +135,24 @@ def test_process_may_be_killed_after_any_slice(tmp_path: Path, slices: int) -> N
     assert check_file(path).damage == []
 
 
+@pytest.mark.parametrize("slices", [1, 2])
+def test_repair_after_a_kill_in_the_midst_of_settling_keeps_every_change(
+    tmp_path: Path, slices: int
+) -> None:
+    (tmp_path / "live").mkdir()
+    store = made(tmp_path / "live" / NAME)
+    left = [store.settle() for _ in range(slices)]
+    assert all(left), "some changes are not settled yet"
+    for commit in LATER:
+        store.commit(commit)
+    path = killed(store, tmp_path / "left")
+    assert repair_file(path) == [f"{path}-damaged: the original file"]
+    assert check_file(path).damage == []
+    repaired = SqliteStore(path)
+    assert contents(repaired) == expected(*SETTLED, *COMMITS, *LATER)
+    repaired.close()
+
+
 @pytest.mark.parametrize(
     ("statement", "reason"),
     [

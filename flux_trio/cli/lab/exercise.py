@@ -63,7 +63,7 @@ def sched(
     except ValueError as error:
         raise click.BadParameter(f"{limited}: {error}", ctx, param_hint="'--limited'") from None
     findings = _run(SCHED_KIT, command, SCHED_ACTS, deadline, words, SCHED_LIMITED_ACTS)
-    _report(ctx, findings)
+    exit_with_verdict(ctx, findings)
 
 
 @exercise.command(context_settings={"allow_interspersed_args": False})
@@ -80,7 +80,7 @@ def exec(ctx: click.Context, *, command: tuple[str, ...], deadline: float) -> No
     """
     from flux_trio.lab.exercise import EXEC_ACTS, EXEC_KIT
 
-    _report(ctx, _run(EXEC_KIT, command, EXEC_ACTS, deadline))
+    exit_with_verdict(ctx, _run(EXEC_KIT, command, EXEC_ACTS, deadline))
 
 
 def _run(
@@ -115,7 +115,8 @@ def _run(
         raise CommandError(str(error)) from None
 
 
-def _report(ctx: click.Context, findings: Findings) -> None:
+def exit_with_verdict(ctx: click.Context, findings: Findings) -> None:
+    """Print what was found, and exit with 1 if an act was stuck or a clause is broken."""
     click.echo()
     click.echo(findings.text())
     ctx.exit(0 if findings.is_clean else BROKEN)

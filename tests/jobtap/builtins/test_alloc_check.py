@@ -24,3 +24,16 @@ async def test_job_that_is_given_what_another_has_is_ended(autojump_clock):
         assert "start" not in names(second)
         assert "exception" not in names(await jobs.events(first))
         assert "finish" in names(await jobs.events(await jobs.submit(attributes=BRINGS_ALL)))
+
+
+async def test_job_may_have_what_a_canceled_job_had(autojump_clock):
+    plugins = [AllocBypass(), AllocCheck()]
+    async with simulated_instance(plugins=plugins) as instance, instance.connect() as client:
+        jobs = Jobs(client)
+        first = await jobs.submit(seconds=100, attributes=BRINGS_ALL)
+        await jobs.events(first, "start")
+        await jobs.cancel(first)
+        assert context(await jobs.events(first), "exception")["type"] == "cancel"
+        second = await jobs.events(await jobs.submit(attributes=BRINGS_ALL))
+        assert "exception" not in names(second)
+        assert "finish" in names(second)
