@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from flux_trio.protocols import ACQUIRE, ALLOC, EXECUTION, HOOK, JOB, LINK, QUEUE, Table
+from flux_trio.protocols import ACQUIRE, ALLOC, EXEC_LINK, EXECUTION, HOOK, JOB, LINK, QUEUE, Table
 from flux_trio.views import draw_states, table_markdown
 
 DIRECTORY = Path(__file__).parent / "reference" / "tables"
@@ -19,6 +19,7 @@ TABLES: dict[str, Table[Any, Any]] = {
     "link": LINK,
     "acquire": ACQUIRE,
     "execution": EXECUTION,
+    "exec-link": EXEC_LINK,
     "hook": HOOK,
     "queue": QUEUE,
 }

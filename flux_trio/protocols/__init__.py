@@ -30,7 +30,15 @@ from flux_trio.protocols.alloc import (
     LinkState,
     merge_annotations,
 )
-from flux_trio.protocols.execution import EXECUTION, ExecEvent, ExecState
+from flux_trio.protocols.execution import (
+    EXEC_LINK,
+    EXECUTION,
+    ExecEvent,
+    ExecLink,
+    ExecLinkEvent,
+    ExecLinkState,
+    ExecState,
+)
 from flux_trio.protocols.hook_states import (
     ASKING,
     AT_REST,
@@ -130,6 +138,7 @@ __all__ = [
     "EVENTLOG_VERSION",
     "EVENT_PREFIX",
     "EXECUTION",
+    "EXEC_LINK",
     "EXPLAIN",
     "FLAGS",
     "HOLDING",
@@ -168,6 +177,9 @@ __all__ = [
     "CancelHook",
     "DependencyAsked",
     "ExecEvent",
+    "ExecLink",
+    "ExecLinkEvent",
+    "ExecLinkState",
     "ExecState",
     "GroupStream",
     "HookAnswer",

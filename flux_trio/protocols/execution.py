@@ -1,12 +1,13 @@
-"""RFC 32: one job between job manager and execution service.
+"""RFC 32: one job between job manager and execution service, and their link.
 
 `EXECUTION` follows one start request to its final release. The job manager knows which service
-has the name, and decides when to send a start again (readings: Exec override).
+has the name, and decides when to send a start again (readings: Exec override). `EXEC_LINK` follows
+one service from exec-hello to the loss of the job manager. A service whose hello is refused ends.
 """
 
 from __future__ import annotations
 
-from flux_trio.protocols.table import Member, Table
+from flux_trio.protocols.table import Member, Standing, Table
 
 
 class ExecState(Member):
@@ -82,3 +83,41 @@ EXECUTION: Table[ExecState, ExecEvent] = Table(
         },
     },
 )
+
+
+class ExecLinkState(Member):
+    """State of an execution service's connection with the job manager."""
+
+    SILENT = "no exec-hello sent, or it is taken back"
+    ASKED = "exec-hello sent, not answered"
+    ABSENT = "exec-hello met ENOSYS: there is no job manager"
+    ATTACHED = "exec-hello accepted: start requests may come"
+
+
+class ExecLinkEvent(Member):
+    HELLO = "exec-hello"
+    ACCEPTED = "exec-hello response"
+    ENOSYS = "ENOSYS"
+    WITHDRAWN = "disconnect sent"
+    LOST = "job manager lost"
+
+
+_L, _K = ExecLinkState, ExecLinkEvent
+
+EXEC_LINK: Table[ExecLinkState, ExecLinkEvent] = Table(
+    "execution service",
+    ExecLinkState.SILENT,
+    {
+        _L.SILENT: {_K.HELLO: _L.ASKED},
+        _L.ASKED: {_K.ACCEPTED: _L.ATTACHED, _K.ENOSYS: _L.ABSENT},
+        _L.ABSENT: {_K.HELLO: _L.ASKED},
+        _L.ATTACHED: {_K.WITHDRAWN: _L.SILENT, _K.LOST: _L.SILENT},
+    },
+)
+
+
+class ExecLink(Standing[ExecLinkState, ExecLinkEvent]):
+    """Where an execution service and the job manager stand with each other."""
+
+    table = EXEC_LINK
+    kind = "peer"

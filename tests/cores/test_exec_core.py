@@ -8,11 +8,21 @@ import msgspec
 import pytest
 
 from flux_trio.config import ExecConfig
-from flux_trio.cores.exec.calls import AGAIN, AGAIN_S
+from flux_trio.cores.exec.calls import AGAIN, AGAIN_S, PLACE
 from flux_trio.cores.exec.core import ExecCore
 from flux_trio.cores.turns import ClearTimer, ClockStepped, Log, TimerFired
 from flux_trio.formats import format_eventlog
-from flux_trio.messages import ROLE_USER, Errno, Flag, Request, Response, respond_stream, topics
+from flux_trio.messages import (
+    ROLE_OWNER,
+    ROLE_USER,
+    Errno,
+    Event,
+    Flag,
+    Request,
+    Response,
+    respond_stream,
+    topics,
+)
 from tests.support.asking import asked, asked_by_guest, gone, service_back
 from tests.support.eventlogs import event, raised, running
 from tests.support.exec_script import (
@@ -62,6 +72,19 @@ def test_start_before_hello_is_answered_was_meant_for_an_earlier_service() -> No
         if isinstance(each, Request)
     ]
     assert "kvs.lookup-all" in asked or "kvs.lookup" in asked
+
+
+def test_service_whose_hello_is_not_answered_says_no_second_one() -> None:
+    """Another service comes and leaves meanwhile: the answer to the first hello decides."""
+    core = ExecCore(ExecConfig(simulate=True))
+    (hello,) = core.start(1.0)
+    for place in ({"service": "other", "vacant": True}, {"service": "", "vacant": True}):
+        core.turn(1.0, [Event(topics.EXEC_SERVICE_EVENT, place, rolemask=ROLE_OWNER)])
+    (question,) = core.turn(3.0, [TimerFired(PLACE)])
+    vacant = {"service": "", "vacant": True}
+    assert core.turn(3.0, [Response(question.topic, vacant, 0, question.matchtag)]) == []
+    core.turn(4.0, [Response(hello.topic, None, 0, hello.matchtag)])
+    assert core.turn(5.0, [start_request(1, jobspec("true"))])
 
 
 def test_first_hello_that_meets_enosys_waits_for_the_job_manager() -> None:

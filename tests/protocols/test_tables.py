@@ -15,6 +15,7 @@ import pytest
 from flux_trio.protocols import (
     ACQUIRE,
     ALLOC,
+    EXEC_LINK,
     EXECUTION,
     HOOK,
     JOB,
@@ -23,6 +24,7 @@ from flux_trio.protocols import (
     AcquireEvent,
     AllocEvent,
     ExecEvent,
+    ExecLinkEvent,
     GroupStream,
     HookEvent,
     InvalidTransition,
@@ -43,6 +45,7 @@ TABLES: dict[str, tuple[Table[Any, Any], type[Enum]]] = {
     "link": (LINK, LinkEvent),
     "acquire": (ACQUIRE, AcquireEvent),
     "execution": (EXECUTION, ExecEvent),
+    "exec-link": (EXEC_LINK, ExecLinkEvent),
     "hook": (HOOK, HookEvent),
     "queue": (QUEUE, QueueEvent),
 }

@@ -7,7 +7,6 @@ said hello, this one keeps quiet until the other one has left (readings: Exec ov
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import Final
 
 from flux_trio.cores.exec.calls import PLACE, PLACE_S, ExecOutbox, HelloSaid, ServiceAsked
@@ -30,18 +29,10 @@ from flux_trio.messages import (
     topics,
 )
 from flux_trio.messages.types import NORESPONSE
+from flux_trio.protocols import ExecLink, ExecLinkEvent, ExecLinkState
 
 SHELL_IS_BACK: Final = "the shell host answers again"
 STARTS_AGAIN: Final = "the shell host starts jobs again"
-
-
-class Link(Enum):
-    """Where the service stands with the job manager."""
-
-    SILENT = "nothing is said: there is no shell host that could start a job"
-    ASKED = "exec-hello is sent"
-    UNHEARD = "exec-hello met ENOSYS: nobody holds the name of the job manager"
-    ATTACHED = "exec-hello was accepted"
 
 
 class Manager(Part):
@@ -56,7 +47,7 @@ class Manager(Part):
     settling: list[Request]
     attached_at: Time | None
     _set_back: float
-    _link: Link
+    _link: ExecLink
     _hindrance: str
     _reported_reason: str
 
@@ -82,7 +73,7 @@ class Manager(Part):
         self.owner = -1  # userid of its sender: the instance owner's
         self.attached_at = None  # time of the latest hello that was accepted
         self._set_back = 0.0  # seconds by which the wall clock was set back, all in all
-        self._link = Link.SILENT
+        self._link = ExecLink()
         self.other = ""  # the service that runs jobs in place of this one, or has run them
         self.settling = []  # requests that wait until it is settled who runs jobs
         self._hindrance = ""  # why there is no shell host
@@ -91,7 +82,7 @@ class Manager(Part):
     @property
     def is_attached(self) -> bool:
         """Return whether the job manager has accepted the hello, and has not left."""
-        return self._link is Link.ATTACHED
+        return self._link.state is ExecLinkState.ATTACHED
 
     # Hello
 
@@ -100,11 +91,13 @@ class Manager(Part):
 
         A service that was just loaded knows of no other: its operator wants it to run jobs.
         """
+        if self._link.state is ExecLinkState.ASKED:
+            return  # the answer to the hello that is sent decides
         if not self.other and (not self._needs_shell or self._real.is_connected):
             self._hello()
 
     def _hello(self) -> None:
-        self._link = Link.ASKED
+        self._step(ExecLinkEvent.HELLO)
         self._outbox.ask(
             topics.EXEC_HELLO, self._edition.exec_hello.write(Hello(self.service)), HelloSaid()
         )
@@ -112,10 +105,11 @@ class Manager(Part):
     def hello_answered(self, response: Response) -> bool:
         """Return whether hello was accepted; end the service if it was refused."""
         if not response.errnum:
-            self._link, self.attached_at, self.other = Link.ATTACHED, self._outbox.now, ""
+            self._step(ExecLinkEvent.ACCEPTED)
+            self.attached_at, self.other = self._outbox.now, ""
             return True
         if response.errnum == Errno.ENOSYS:  # the broker answers: there is no job manager now
-            self._link = Link.UNHEARD
+            self._step(ExecLinkEvent.ENOSYS)
         else:  # 32.hello.9
             self._outbox.send(Exit(f"{response.topic}: {response.error_text}"))
         return False
@@ -126,13 +120,13 @@ class Manager(Part):
             self._report_reason()
         if self.other:  # it has heard of the job manager at the same time, and goes first
             self._outbox.set_timer(PLACE, self._outbox.now + PLACE_S)
-        elif self._link is Link.UNHEARD:
+        elif self._link.state is ExecLinkState.ABSENT:
             self._hello()
 
     def gone(self) -> None:
         """Detach from a job manager that has left; say hello again if possible."""
-        if self._link is Link.ATTACHED:
-            self._detach()
+        if self.is_attached:
+            self._detach(ExecLinkEvent.LOST)
             self.hello_if_able()
 
     def clock_stepped(self, by: float) -> None:
@@ -152,9 +146,12 @@ class Manager(Part):
             return False
         return self.attached_at + self._set_back < at <= self._outbox.now
 
-    def _detach(self) -> None:
+    def _step(self, event: ExecLinkEvent) -> None:
+        self._link.step(event, topics.JOB_MANAGER)
+
+    def _detach(self, event: ExecLinkEvent) -> None:
         """Close the start streams, forget jobs that are being prepared; jobs that run go on."""
-        self._link = Link.SILENT
+        self._step(event)
         self._starts.lost()
         for job in list(self._jobs.by_id.values()):
             if job.phase is Phase.PREPARING:
@@ -181,7 +178,7 @@ class Manager(Part):
             return
         if place.service and place.service != self.service:
             self.other = place.service
-            if self._link is Link.ATTACHED:
+            if self.is_attached:
                 self._withdraw()
         elif self.other and place.vacant and isinstance(message, Event):
             # another service that waited for this moment, too, goes first
@@ -203,7 +200,8 @@ class Manager(Part):
     def end_turn(self) -> None:
         """Tell whom it concerns what has changed in this turn."""
         self._report_changed_reason()
-        is_settled = self._link in (Link.ATTACHED, Link.UNHEARD) or self.other or self._hindrance
+        is_said = self._link.state in (ExecLinkState.ATTACHED, ExecLinkState.ABSENT)
+        is_settled = is_said or self.other or self._hindrance
         if self.settling and is_settled:
             for request in self.settling:
                 self._outbox.send(respond(request))
@@ -217,7 +215,7 @@ class Manager(Part):
             self._hindrance = ""
             self._outbox.send(Log(Level.INFO, SHELL_IS_BACK))
             self._report_reason()
-        if self._link is Link.SILENT:
+        if self._link.state is ExecLinkState.SILENT:
             self.hello_if_able()
 
     def shell_failed(self, reason: str) -> None:
@@ -227,7 +225,7 @@ class Manager(Part):
         if not self._hindrance:
             self._outbox.send(Log(Level.ERR, reason))
         self._hindrance = reason
-        if self._link is Link.ATTACHED and self._needs_shell:
+        if self.is_attached and self._needs_shell:
             self._withdraw()
         else:
             self._report_reason()
@@ -245,7 +243,7 @@ class Manager(Part):
         """
         farewell = topics.disconnect_of(topics.JOB_MANAGER)
         self._outbox.send(Request(farewell, flags=NORESPONSE))
-        self._detach()
+        self._detach(ExecLinkEvent.WITHDRAWN)
         self._report_reason()  # the disconnect made the job manager forget it
 
     def _report_changed_reason(self) -> None:
