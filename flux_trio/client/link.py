@@ -14,8 +14,7 @@ import anyio
 
 from flux_trio.client.credit import CreditPool
 from flux_trio.client.errors import ConnectionLost
-from flux_trio.client.reply import Reply
-from flux_trio.client.responses import STREAM_QUEUE_MAX, Answer, Queue
+from flux_trio.client.responses import STREAM_QUEUE_MAX, Answer, Queue, Reply
 from flux_trio.client.websocket import WebSocket
 from flux_trio.formats.glob import glob_matches
 from flux_trio.messages import (

@@ -1,16 +1,40 @@
-"""Waiting for responses: one place for a call, a bounded queue for a stream."""
+"""Responses and how they are awaited: one place for a call, a bounded queue for a stream.
+
+An instance of an older version does not know the keys that were added since. A program that needs
+such a key gets an error that says so, and no bare KeyError.
+"""
 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NoReturn, TypeVar
 
 import anyio
 
+from flux_trio._version import __version__
 from flux_trio.client.credit import Granter
-from flux_trio.client.errors import ConnectionLost
-from flux_trio.client.reply import Reply
+from flux_trio.client.errors import ConnectionLost, MissingKey
 from flux_trio.messages import FluxError, Response
+
+
+class Reply(dict[str, Any]):
+    """The keys of a payload; `topic` and `uri` tell what was asked, and which instance."""
+
+    __slots__ = ("topic", "uri")
+
+    def __init__(self, payload: object, topic: str, uri: str) -> None:
+        super().__init__(payload if isinstance(payload, dict) else {})
+        self.topic = topic
+        self.uri = uri
+
+    def __missing__(self, key: str) -> NoReturn:
+        """Raise MissingKey, for `reply[key]`."""
+        got = ", ".join(sorted(map(str, self))) or "no keys"
+        raise MissingKey(
+            f"{self.topic}: expected the key {key}, got {got}; if the instance at {self.uri} is "
+            f"older than this program, which has version {__version__}, restart it"
+        )
+
 
 # Responses or events that wait in one stream. It holds a burst. When it is full, the client stops
 # reading, so the instance's own limit applies to a client that never reads.
