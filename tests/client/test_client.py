@@ -21,9 +21,9 @@ from flux_trio.client import (
     MissingKey,
     NoInstance,
     open_client,
-    responses,
 )
 from flux_trio.client.credit import CREDIT_STREAM_MAX, CREDIT_TOTAL
+from flux_trio.client.responses import STREAM_QUEUE_MAX
 from flux_trio.messages import Errno, FluxError, LocalProtocolError, topics
 from tests.support.instance import DEADLINE_S
 from tests.support.small_instance import OLD_INFO, TOKEN, SmallInstance, run_small_instance
@@ -281,7 +281,7 @@ def test_a_stream_that_ended_is_not_cancelled(run: Run, instance: SmallInstance)
 
 
 def test_a_slow_reader_holds_up_the_line_and_loses_nothing(run: Run) -> None:
-    count = responses.STREAM_QUEUE_MAX + 2000
+    count = STREAM_QUEUE_MAX + 2000
 
     async def test(client: Client) -> None:
         async with client.stream("test.count", {"n": count}) as responses:
@@ -293,7 +293,7 @@ def test_a_slow_reader_holds_up_the_line_and_loses_nothing(run: Run) -> None:
 
 def test_a_call_is_answered_though_a_stream_is_full_and_the_stream_says_so(run: Run) -> None:
     async def test(client: Client) -> None:
-        count = responses.STREAM_QUEUE_MAX + 2000
+        count = STREAM_QUEUE_MAX + 2000
         async with client.stream("test.count", {"n": count}) as responses:
             assert await anext(responses) == {"index": 0}
             assert await client.call("test.echo", {"n": 1}) == {"n": 1}
@@ -301,15 +301,15 @@ def test_a_call_is_answered_though_a_stream_is_full_and_the_stream_says_so(run: 
             with pytest.raises(FluxError, match="16384 responses wait to be read") as caught:
                 await collect(responses, came)
         assert caught.value.errnum == Errno.EOVERFLOW
-        assert len(came) >= responses.STREAM_QUEUE_MAX - 1
+        assert len(came) >= STREAM_QUEUE_MAX - 1
 
     run(test)
 
 
 def test_a_call_that_comes_while_the_line_is_held_up_is_answered(run: Run) -> None:
     async def test(client: Client) -> None:
-        async with client.stream("test.count", {"n": responses.STREAM_QUEUE_MAX + 2000}):
-            while client.statistics().messages_received <= responses.STREAM_QUEUE_MAX:
+        async with client.stream("test.count", {"n": STREAM_QUEUE_MAX + 2000}):
+            while client.statistics().messages_received <= STREAM_QUEUE_MAX:
                 await anyio.wait_all_tasks_blocked()
             assert await client.call("test.echo", {"n": 1}) == {"n": 1}
 
@@ -318,9 +318,9 @@ def test_a_call_that_comes_while_the_line_is_held_up_is_answered(run: Run) -> No
 
 def test_a_full_stream_does_not_hold_up_leaving(run: Run) -> None:
     async def test(client: Client) -> None:
-        stream = client.stream("test.count", {"n": responses.STREAM_QUEUE_MAX + 2000})
+        stream = client.stream("test.count", {"n": STREAM_QUEUE_MAX + 2000})
         responses = await stream.__aenter__()
-        while client.statistics().messages_received <= responses.STREAM_QUEUE_MAX:
+        while client.statistics().messages_received <= STREAM_QUEUE_MAX:
             await anyio.wait_all_tasks_blocked()
         kept.append((stream, responses))
 
@@ -331,7 +331,7 @@ def test_a_full_stream_does_not_hold_up_leaving(run: Run) -> None:
 
 
 def test_a_reader_with_credit_may_pause_while_calls_go_on(run: Run) -> None:
-    count = responses.STREAM_QUEUE_MAX + 2000
+    count = STREAM_QUEUE_MAX + 2000
 
     async def test(client: Client) -> None:
         async with client.stream("test.paced", {"n": count}, credit=True) as responses:
