@@ -31,7 +31,7 @@ from flux_trio.lab.stories.campaign import main_property as main_property
 from flux_trio.lab.stories.campaign import play_seed as play_seed
 from flux_trio.lab.stories.campaign import play_seeds as play_seeds
 from flux_trio.lab.stories.campaign import property_errors as property_errors
-from flux_trio.lab.stories.running import Outcome as Outcome
+from flux_trio.lab.stories.outcome import Outcome as Outcome
 from flux_trio.lab.stories.running import run_plan as run_plan
 from flux_trio.lab.stories.shrinking import shrink as shrink
 from flux_trio.lab.stories.telling import tell_story as tell_story

@@ -30,7 +30,7 @@ from flux_trio.lab import (
     tell_story,
 )
 from flux_trio.lab.plans.files import plan_to_toml
-from flux_trio.lab.plans.missed import missed, missed_text
+from flux_trio.lab.plans.never_struck import never_struck, never_struck_text
 from flux_trio.lab.plans.plan import Depth
 from flux_trio.lab.stories.campaign import plan_breaks
 from flux_trio.lab.stories.telling import name_refusal
@@ -180,8 +180,8 @@ class WorldHarness:
                 raise ValueError(refusal)
         self._named.update(each.name for each in properties)
         outcome = beside_trio(self._play, properties)
-        for fault in missed(outcome.missed, self._usual):
-            warnings.warn(missed_text(fault, self._topics()), FaultNeverStruck, stacklevel=2)
+        for fault in never_struck(outcome.missed, self._usual):
+            warnings.warn(never_struck_text(fault, self._topics()), FaultNeverStruck, stacklevel=2)
         return outcome
 
     def _topics(self) -> set[str]:

@@ -147,7 +147,7 @@ def test_stops_at_an_event_a_state_a_time_and_what_a_function_says() -> None:
     started = world.run_until(Logged("start", job=1))
     assert started.record is not None
     assert started.record.data is not None
-    assert started.record.data["id"] == world.game.owner.ids[1]
+    assert started.record.data["id"] == world.plan_run.owner.ids[1]
 
 
 def test_every_core_can_be_looked_at_wherever_a_world_stops() -> None:
@@ -170,7 +170,7 @@ def test_any_fault_of_the_catalogue_strikes_at_once() -> None:
     assert ended.record is not None
     assert ended.record.t < EPOCH + 30.0
     assert world.outcome().problems == ()
-    assert [type(each) for each in world.game.struck] == [NodesDown]
+    assert [type(each) for each in world.plan_run.struck] == [NodesDown]
 
 
 def ended_at_run(depth: Depth, strike: Callable[[ByHand], None]) -> ByHand:
@@ -304,7 +304,7 @@ def test_fault_that_cannot_strike_by_hand_is_refused_at_once(
     world = hand()
     with pytest.raises(error, match=expected):
         world.strike(fault)
-    assert world.game.struck == []
+    assert world.plan_run.struck == []
 
 
 @pytest.mark.parametrize(("nnodes", "last"), [(1, 0), (4, 3), (16, 15)])
@@ -313,7 +313,7 @@ def test_node_that_a_fault_names_is_one_of_the_nodes_of_this_world(nnodes: int, 
     world.run_until(InState(0, JobState.RUN))
     with pytest.raises(FormatError, match=f"the rank of one of the {nnodes} nodes, from 0, got"):
         world.strike(NodesDown((nnodes,), when=1))
-    assert world.game.struck == []
+    assert world.plan_run.struck == []
     world.strike(NodesDown((last,), when=1, back=1.0))
     assert world.outcome().problems == ()
 

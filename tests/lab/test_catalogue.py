@@ -14,7 +14,8 @@ from flux_trio.lab.catalogue import FAULTS, Fault, Holds, Lie, When, Which
 from flux_trio.lab.plans.files import plan_from_toml, plan_to_toml
 from flux_trio.lab.plans.plan import Plan
 from flux_trio.lab.plans.workload import JobPlan
-from flux_trio.lab.stories.running import Outcome, run_plan
+from flux_trio.lab.stories.outcome import Outcome
+from flux_trio.lab.stories.running import run_plan
 from flux_trio.messages import Errno, Request, Response, topics
 from flux_trio.trace import Kind, Record
 

@@ -45,7 +45,7 @@ def test_endless_loop_of_a_handler_is_interrupted_once_and_ends_the_world(
     """The jobs are submitted together, so that the plugin is asked about all in one turn."""
     for name, seconds in (("BLOCKED_S", 0.02), ("LOOP_S", 0.1)):
         monkeypatch.setattr(f"flux_trio.lab.world.plugin_files.{name}", seconds)
-    monkeypatch.setattr("flux_trio.lab.stories.running.LOOP_S", 0.1)
+    monkeypatch.setattr("flux_trio.lab.stories.setting.LOOP_S", 0.1)
     plan = plan_with(LOOPS, tmp_path)
     plan = msgspec.structs.replace(plan, jobs=(JobPlan(),) * 6, depth=depth)
     outcome = run_plan(plan, properties=Setup(plugins=plan.plugins).all_properties())

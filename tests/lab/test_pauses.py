@@ -31,7 +31,7 @@ from flux_trio.lab.properties.pauses import (
     scheduler_and_manager_agree_on_requests,
 )
 from flux_trio.lab.properties.property import at_each_pause
-from flux_trio.lab.stories.running import Game
+from flux_trio.lab.stories.running import PlanRun
 from flux_trio.lab.world.cores_world import EPOCH, CoresWorld
 from flux_trio.lab.world.plugins import PRIORITIZE
 from flux_trio.messages import topics
@@ -60,19 +60,19 @@ def with_one_running(request: pytest.FixtureRequest) -> Iterator[WithOneRunning]
 
     With `WAITING` another job waits for its core. A world is open until the next one is made.
     """
-    games: list[Game] = []
+    plan_runs: list[PlanRun] = []
 
     def make(plan: Plan = RUNNING) -> CoresWorld:
-        while games:
-            games.pop().world.close()
+        while plan_runs:
+            plan_runs.pop().world.close()
         plan = msgspec.structs.replace(plan, depth=request.param)
-        games.append(Game(plan, properties=[stop_while_one_runs]))
+        plan_runs.append(PlanRun(plan, properties=[stop_while_one_runs]))
         with suppress(Paused):
-            games[0].run()
-        return games[0].world
+            plan_runs[0].run()
+        return plan_runs[0].world
 
     yield make
-    games[0].world.close()
+    plan_runs[0].world.close()
 
 
 def _execution(world: CoresWorld) -> ExecCore:
@@ -91,15 +91,15 @@ def test_running_job_keeps_the_properties(with_one_running: WithOneRunning) -> N
 def test_job_that_runs_and_is_over_for_the_job_manager_is_found(
     with_one_running: WithOneRunning,
 ) -> None:
-    with Game(Plan(1, jobs=(JobPlan(run=1.0),))) as game:
-        game.run()
-        core = _execution(game.world)
+    with PlanRun(Plan(1, jobs=(JobPlan(run=1.0),))) as plan_run:
+        plan_run.run()
+        core = _execution(plan_run.world)
         running = with_one_running()
         core._jobs.by_id.update(_execution(running)._jobs.by_id)
         (job,) = core._jobs.by_id.values()
         assert job.phase is Phase.RUNNING
         assert "runs, and for the job manager it is in INACTIVE" in running_jobs_are_in_run(
-            game.world
+            plan_run.world
         )
 
 
@@ -223,9 +223,9 @@ def test_property_of_a_pause_is_asked_at_pauses_only(depth: Depth) -> None:
         return "it is calm" if world.now > world.passed - 1 else ""
 
     plan = Plan(1, jobs=(JobPlan(run=90.0),), depth=depth)
-    with Game(plan, properties=[is_calm]) as game:
-        game.run()
-        assert game.broken == {"calm": "it is calm"}
+    with PlanRun(plan, properties=[is_calm]) as plan_run:
+        plan_run.run()
+        assert plan_run.broken == {"calm": "it is calm"}
     assert all(asked)
     assert len(asked) == 1
 

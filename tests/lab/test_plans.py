@@ -41,7 +41,7 @@ from flux_trio.lab import (
     shrink,
 )
 from flux_trio.lab.plans.files import plan_from_toml, plan_of_file, plan_to_toml
-from flux_trio.lab.plans.missed import missed_text
+from flux_trio.lab.plans.never_struck import never_struck_text
 from flux_trio.lab.properties.consistency import OURS
 from flux_trio.lab.stories import running
 from flux_trio.lab.stories.by_hand import ByHand
@@ -376,7 +376,7 @@ def test_fault_that_never_strikes_is_named(said: str, fault: Fault) -> None:
     outcome = run_plan(Plan(1, jobs=(JobPlan(),), faults=(crash, fault, crash)))
     assert outcome.struck == (crash, crash)
     assert outcome.missed == (fault,)
-    assert missed_text(fault) == said
+    assert never_struck_text(fault) == said
 
 
 @pytest.mark.parametrize(
@@ -391,9 +391,9 @@ def test_fault_that_never_strikes_is_named(said: str, fault: Fault) -> None:
 def test_topic_of_a_fault_that_is_nearly_one_that_came_is_told_with_it(
     topic: str, meant: str
 ) -> None:
-    text = missed_text(Drop(Which(topic, nth=9)), {"sched.alloc", "job-exec.start"})
+    text = never_struck_text(Drop(Which(topic, nth=9)), {"sched.alloc", "job-exec.start"})
     assert text == f"drop never struck: there was no request {topic} number 9 that was sent{meant}"
-    assert missed_text(Crash("sched", 9), {"9"}).endswith("there was no turn 9")
+    assert never_struck_text(Crash("sched", 9), {"9"}).endswith("there was no turn 9")
 
 
 def test_shrinking_keeps_what_breaks() -> None:

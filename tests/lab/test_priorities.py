@@ -14,7 +14,7 @@ from flux_trio.lab import Do, JobPlan, Plan, PluginWrongPriority, run_plan
 from flux_trio.lab.plans.plan import Depth
 from flux_trio.lab.properties.pauses import core_of
 from flux_trio.lab.properties.priorities import Priorities
-from flux_trio.lab.stories.running import Game
+from flux_trio.lab.stories.running import PlanRun
 from flux_trio.lab.world.cores_world import EPOCH
 
 BUSY = str(Path(__file__).parents[1] / "mistakes" / "busy.py")
@@ -48,13 +48,13 @@ def test_jobs_with_other_urgencies_keep_the_property(depth: Depth, plugins: tupl
 
 
 def test_priority_that_is_not_the_urgency_is_found() -> None:
-    with Game(plan_of(), properties=[Priorities]) as game:
-        watcher = game._watchers[Priorities]
-        while game.world.passed < EPOCH + 10.0:
-            game.step()
+    with PlanRun(plan_of(), properties=[Priorities]) as plan_run:
+        watcher = plan_run._watchers[Priorities]
+        while plan_run.world.passed < EPOCH + 10.0:
+            plan_run.step()
         watcher.pause()
         assert watcher.problem == ""
-        manager = core_of(game.world, "job-manager", JobManagerCore)
+        manager = core_of(plan_run.world, "job-manager", JobManagerCore)
         ranked = next(each for each in manager.active() if each.urgency == 20)
         manager._parts.ledger.jobs[ranked.id].priority = 16
         watcher.pause()
@@ -80,10 +80,10 @@ def test_plugin_that_keeps_the_first_priority_is_found(monkeypatch: pytest.Monke
 def test_plugin_of_a_file_may_set_priorities(tmp_path: Path, topic: str, does: str) -> None:
     file = tmp_path / "ranking.py"
     file.write_text(PLUGIN.format(topic=topic, does=does), encoding="utf-8")
-    with Game(plan_of("cores", str(file)), properties=[Priorities]) as game:
+    with PlanRun(plan_of("cores", str(file)), properties=[Priorities]) as plan_run:
         priorities = set()
-        while game.step():
-            manager = core_of(game.world, "job-manager", JobManagerCore)
+        while plan_run.step():
+            manager = core_of(plan_run.world, "job-manager", JobManagerCore)
             priorities |= {each.priority for each in manager.active()}
             if 77 in priorities:
                 break

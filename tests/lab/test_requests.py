@@ -24,8 +24,8 @@ from flux_trio.lab import (
 )
 from flux_trio.lab.catalogue.base import LieInPlaceOf
 from flux_trio.lab.plans.plan import Depth
-from flux_trio.lab.properties.lives import Lives
-from flux_trio.lab.stories.running import Game, play
+from flux_trio.lab.properties.world_judge import WorldJudge
+from flux_trio.lab.stories.running import PlanRun, play
 from flux_trio.lab.world.cores_world import EPOCH, CoresWorld
 from flux_trio.messages import Request, Response, topics
 from flux_trio.protocols import JobEvent
@@ -115,16 +115,16 @@ def test_eventlog_is_followed_to_its_end(depth: Depth, faults: tuple[Fault, ...]
     actions = (Do(0.5, "watch"), Do(50.0, "watch", job=1))
     jobs = (JobPlan(run=10.0), JobPlan(run=1.0))
     plan = Plan(1, jobs=jobs, actions=actions, depth=depth, faults=faults)
-    with Game(plan, lives=Lives()) as game:
-        assert game.outcome(is_at_rest=game.play()).problems == ()
+    with PlanRun(plan, judge=WorldJudge()) as plan_run:
+        assert plan_run.outcome(is_at_rest=plan_run.play()).problems == ()
         names = {
-            place: [event.name for event in parse_eventlog(game.owner.read[jobid])]
-            for place, jobid in game.owner.ids.items()
+            place: [event.name for event in parse_eventlog(plan_run.owner.read[jobid])]
+            for place, jobid in plan_run.owner.ids.items()
         }
         assert names[0] == names[1]
         assert (names[0][0], names[0][-1]) == (JobEvent.SUBMIT, JobEvent.CLEAN)
-        game.owner.read[game.owner.ids[0]] += "{}\n"
-        (problem,) = game.outcome(is_at_rest=True).problems
+        plan_run.owner.read[plan_run.owner.ids[0]] += "{}\n"
+        (problem,) = plan_run.outcome(is_at_rest=True).problems
         assert problem.startswith("read: ")
 
 
@@ -151,7 +151,7 @@ def test_what_is_owed_at_a_pause_is_found() -> None:
     jobs = (JobPlan(ntasks=8, run=90.0), JobPlan(at=1.0, ntasks=8))
     found: list[tuple[float, list[str]]] = []
 
-    class Deaf(Lives):
+    class Deaf(WorldJudge):
         def observe(self, record: Record) -> None:
             is_answer = isinstance(record.message, Response) and record.t == EPOCH + 10.0
             if not is_answer and getattr(record.message, "topic", "") != topics.SCHED_CANCEL:
@@ -162,8 +162,8 @@ def test_what_is_owed_at_a_pause_is_found() -> None:
             found.append((world.now - EPOCH, [each.clause for each in self.violations]))
 
     plan = Plan(1, jobs=jobs, actions=(Do(10.0, "cancel", job=1),))
-    with Game(plan, lives=Deaf()) as game:
-        game.run()
+    with PlanRun(plan, judge=Deaf()) as plan_run:
+        plan_run.run()
     early = [clauses for at, clauses in found if at < 10.0]
     assert early
     assert not any(early)
@@ -172,11 +172,11 @@ def test_what_is_owed_at_a_pause_is_found() -> None:
 
 def test_nothing_is_owed_at_a_pause_while_a_module_is_away() -> None:
     calm: list[bool] = []
-    with Game(Plan(1, jobs=(JobPlan(run=90.0),))) as game:
-        game.world.pauses = lambda: calm.append(game.world.is_calm)
-        game.world.later(50.0, game.world.crash, "job-exec")
-        game.world.load_later("job-exec", 60.0)
-        game.run()
+    with PlanRun(Plan(1, jobs=(JobPlan(run=90.0),))) as plan_run:
+        plan_run.world.pauses = lambda: calm.append(plan_run.world.is_calm)
+        plan_run.world.later(50.0, plan_run.world.crash, "job-exec")
+        plan_run.world.load_later("job-exec", 60.0)
+        plan_run.run()
     assert calm[0]
     assert calm[-1]
     assert False in calm

@@ -12,10 +12,10 @@ from flux_trio.cores.ingest.core import IngestCore
 from flux_trio.formats import format_fluid
 from flux_trio.lab import Crash, JobPlan, Plan, When, run_plan
 from flux_trio.lab.plans.plan import Depth
-from flux_trio.lab.properties.lives import Lives
 from flux_trio.lab.properties.property import Property
+from flux_trio.lab.properties.world_judge import WorldJudge
 from flux_trio.lab.stories.by_hand import ByHand
-from flux_trio.lab.stories.states import WatchedGame, changed_lines, state_lines
+from flux_trio.lab.stories.states import WatchedRun, changed_lines, state_lines
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Kind, Record, Sink, record_to_json
 
@@ -37,12 +37,12 @@ def test_changes_of_a_place() -> None:
 
 def test_each_turn_says_what_it_changes() -> None:
     trace: list[Record] = []
-    game = WatchedGame(PLAN, [trace.append])
-    assert game.play()
+    plan_run = WatchedRun(PLAN, [trace.append])
+    assert plan_run.play()
     (jobid,) = {(r.data or {})["id"] for r in trace if r.kind == Kind.EVENT}
     asked = [
         line
-        for change in game.changes
+        for change in plan_run.changes
         if change.module == "job-manager"
         for line in change.lines
         if line.startswith(f"parts.scheduler.requests.allocs.states[{format_fluid(jobid, 'f58')}]")
@@ -50,18 +50,18 @@ def test_each_turn_says_what_it_changes() -> None:
     sent, held = '"sched.alloc sent, not answered"', '"resources granted"'
     assert [line.partition("]")[2] for line in asked][:2] == [f" = {sent}", f": {sent} is gone"]
     assert any(line.endswith(f"{sent} -> {held}") for line in asked)
-    (gone,) = [c for c in game.changes if c.lines == ("the module is not there",)]
+    (gone,) = [c for c in plan_run.changes if c.lines == ("the module is not there",)]
     assert gone.module == "sched"
 
 
 def test_changes_say_which_records_are_of_their_turns() -> None:
     trace: list[Record] = []
-    game = WatchedGame(PLAN, [trace.append])
-    assert game.play()
-    turns = sorted({(each.since, each.after) for each in game.changes if each.lines})
+    plan_run = WatchedRun(PLAN, [trace.append])
+    assert plan_run.play()
+    turns = sorted({(each.since, each.after) for each in plan_run.changes if each.lines})
     for (_, end), (begin, _) in itertools.pairwise(turns):
         assert end <= begin
-    for each in game.changes:
+    for each in plan_run.changes:
         records = [record for record in trace if each.since < record.n <= each.after]
         actors = {
             name for record in records for name in (record.party, (record.data or {}).get("module"))
@@ -71,7 +71,7 @@ def test_changes_say_which_records_are_of_their_turns() -> None:
 
 def test_looking_changes_nothing() -> None:
     seen: list[bytes] = []
-    WatchedGame(PLAN, [lambda record: seen.append(record_to_json(record))]).play()
+    WatchedRun(PLAN, [lambda record: seen.append(record_to_json(record))]).play()
     unseen: list[bytes] = []
     run_plan(PLAN, [lambda record: unseen.append(record_to_json(record))])
     assert seen == unseen
@@ -79,32 +79,32 @@ def test_looking_changes_nothing() -> None:
 
 @pytest.mark.parametrize("depth", ["cores", "stack"])
 def test_first_state_of_each_core_is_a_change_at_the_start(depth: Depth) -> None:
-    with WatchedGame(msgspec.structs.replace(PLAN, depth=depth)) as game:
-        first = list(game.changes)
+    with WatchedRun(msgspec.structs.replace(PLAN, depth=depth)) as plan_run:
+        first = list(plan_run.changes)
         assert {(each.after, each.lines) for each in first} == {(0, ())}
-        assert [each.module for each in first] == list(game.world.modules)
+        assert [each.module for each in first] == list(plan_run.world.modules)
         states = {each.module: each.state for each in first}
         assert "parts.scheduler.link.state = " in states["job-manager"]
-        game.play()
-        assert game.changes[: len(first)] == first
+        plan_run.play()
+        assert plan_run.changes[: len(first)] == first
 
 
 def test_module_that_is_gone_has_that_as_its_state() -> None:
-    game = WatchedGame(PLAN)
-    game.play()
-    (gone,) = [each for each in game.changes if each.lines == ("the module is not there",)]
+    plan_run = WatchedRun(PLAN)
+    plan_run.play()
+    (gone,) = [each for each in plan_run.changes if each.lines == ("the module is not there",)]
     assert gone.state == "the module is not there"
 
 
 class WatchedByHand(ByHand):
-    """A watched game that is played by hand."""
+    """A watched run that is played by hand."""
 
-    watched: WatchedGame
+    watched: WatchedRun
 
-    def make_game(
+    def make_run(
         self, plan: Plan, sinks: Iterable[Sink], properties: Iterable[Property]
-    ) -> WatchedGame:
-        self.watched = WatchedGame(plan, sinks, properties, lives=Lives())
+    ) -> WatchedRun:
+        self.watched = WatchedRun(plan, sinks, properties, judge=WorldJudge())
         return self.watched
 
 
@@ -121,10 +121,10 @@ def test_turn_that_was_interrupted_says_what_it_changes_when_it_goes_on() -> Non
 
 def test_state_that_is_a_tuple_of_objects_has_lines_for_each() -> None:
     """As one line it would be cut, and a change of its end would not be seen."""
-    game = WatchedGame(Plan(1, jobs=(JobPlan(),)))
-    game.play()
+    plan_run = WatchedRun(Plan(1, jobs=(JobPlan(),)))
+    plan_run.play()
     schedule = "context.schedule[0].grants: [0.0,"
-    lines = [line for each in game.changes for line in each.lines if line.startswith(schedule)]
-    (jobid,) = game.owner.ids.values()
+    lines = [line for each in plan_run.changes for line in each.lines if line.startswith(schedule)]
+    (jobid,) = plan_run.owner.ids.values()
     name = format_fluid(jobid, "f58")
     assert [line.partition(" -> ")[2].find(name) >= 0 for line in lines] == [True, False]

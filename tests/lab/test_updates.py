@@ -23,7 +23,7 @@ from flux_trio.lab import (
 from flux_trio.lab.plans.plan import Depth
 from flux_trio.lab.properties.consistency import OURS
 from flux_trio.lab.properties.updates import Requested
-from flux_trio.lab.stories.running import Game
+from flux_trio.lab.stories.running import PlanRun
 from flux_trio.messages import Request, Response, topics
 from flux_trio.trace import Kind, Record
 
@@ -35,8 +35,8 @@ UPDATED = (Do(0.0, "duration", seconds=60.0, when=GRANTED),)
 
 @pytest.fixture
 def watcher() -> Iterator[Any]:
-    with Game(Plan(1), properties=[Requested]) as game:
-        yield game._watchers[Requested]
+    with PlanRun(Plan(1), properties=[Requested]) as plan_run:
+        yield plan_run._watchers[Requested]
 
 
 def sent(topic: str, **more: Any) -> Record:

@@ -10,7 +10,7 @@ from flux_trio.cores.exec.attach import Attachments
 from flux_trio.cores.exec.ending import Ends
 from flux_trio.cores.exec.real import RealJobs
 from flux_trio.cores.exec.vocabulary import ToShell
-from flux_trio.lab.stories.running import property_of
+from flux_trio.lab.stories.outcome import property_of
 from flux_trio.shell.protocol import Ack, Done
 from tests.processes.worlds import Played, play
 

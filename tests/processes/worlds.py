@@ -26,13 +26,14 @@ from flux_trio.lab.plans.drawing import draw_plan
 from flux_trio.lab.plans.plan import Plan
 from flux_trio.lab.plans.workload import JobPlan
 from flux_trio.lab.properties.consistency import OURS
-from flux_trio.lab.properties.lives import Lives
 from flux_trio.lab.properties.pauses import (
     no_job_runs_beyond_its_time_limit,
     no_job_runs_on_lost_nodes,
 )
+from flux_trio.lab.properties.world_judge import WorldJudge
 from flux_trio.lab.stories.owner import Owner, jobspec_of
-from flux_trio.lab.stories.running import Game, surroundings_of
+from flux_trio.lab.stories.running import PlanRun
+from flux_trio.lab.stories.setting import surroundings_of
 from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.lab.world.station import Station
 from flux_trio.process.collector import rare_collections
@@ -244,7 +245,7 @@ class Submitter(Owner):
         return {"jobspec": jobspec, "urgency": job.urgency}
 
 
-class ProcessGame(Game):
+class ProcessRun(PlanRun):
     """Plays a plan in such a world, with somebody who follows the output of jobs."""
 
     world: ProcessWorld
@@ -281,12 +282,13 @@ def play(seed: int, sinks: Iterable[Sink] = ()) -> Played:
     """Play the plan that `seed` draws."""
     with (
         rare_collections(),
-        ProcessGame(draw_plan(seed), sinks, PROPERTIES, lives=Lives()) as game,
+        ProcessRun(draw_plan(seed), sinks, PROPERTIES, judge=WorldJudge()) as plan_run,
     ):
-        is_at_rest = game.play()
-        outcome = game.outcome(is_at_rest=is_at_rest)
+        is_at_rest = plan_run.play()
+        outcome = plan_run.outcome(is_at_rest=is_at_rest)
         problems = list(outcome.problems)
-        problems += twice_launched(game.world.host)
+        problems += twice_launched(plan_run.world.host)
         if is_at_rest and not any(fault.holds is Holds.NO_ERROR for fault in outcome.struck):
-            problems += wrong_at_rest(game.world.host, game.reader, game.world.disk.store)
-        return Played(tuple(problems), game.world, game.reader)
+            world, reader = plan_run.world, plan_run.reader
+            problems += wrong_at_rest(world.host, reader, world.disk.store)
+        return Played(tuple(problems), plan_run.world, plan_run.reader)

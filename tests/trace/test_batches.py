@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flux_trio.lab.properties.lives import Lives
+from flux_trio.lab.properties.world_judge import WorldJudge
 from flux_trio.trace import Batches, Kind, Record
 
 
@@ -41,7 +41,7 @@ def test_a_sink_that_passes_on_more_while_it_takes_loses_none() -> None:
 
 def test_violations_of_lives_are_those_of_all_records_so_far() -> None:
     """They are judged when somebody asks, however few there are."""
-    lives = Lives()
+    lives = WorldJudge()
     job = {"id": 1, "name": "submit", "context": {}}
     lives.observe(Record(1, 0.0, Kind.EVENT.value, "job-manager", data=job))
     lives.observe(Record(2, 0.0, Kind.EVENT.value, "job-manager", data=job))

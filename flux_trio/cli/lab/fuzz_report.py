@@ -10,7 +10,7 @@ from flux_trio.cli.lab.fuzzing import Campaign
 from flux_trio.cli.terminal.errors import print_text, write_text
 from flux_trio.cli.terminal.events import json_text
 from flux_trio.lab import SeedResult, all_faults, all_transitions
-from flux_trio.lab.stories.running import property_of
+from flux_trio.lab.stories.outcome import property_of
 from flux_trio.views import Case, cases_junit, story_text
 
 CHARS_MAX: Final = 100

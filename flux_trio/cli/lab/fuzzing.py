@@ -33,7 +33,7 @@ from flux_trio.lab import (
 )
 from flux_trio.lab.plans.files import plan_to_toml, with_files
 from flux_trio.lab.stories.campaign import plan_breaks, submitted
-from flux_trio.lab.stories.running import property_of
+from flux_trio.lab.stories.outcome import property_of
 from flux_trio.views import Story, story_page, story_text
 
 _TEST: Final = '''\

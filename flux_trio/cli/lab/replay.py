@@ -153,10 +153,10 @@ def outcome_lines(
 
 
 def _never_came(outcome: Outcome) -> list[str]:
-    from flux_trio.lab.plans.missed import missed_text, unprompted_text
+    from flux_trio.lab.plans.never_struck import never_made_text, never_struck_text
 
     faults, requests = outcome.missed, outcome.unprompted
-    return [*map(missed_text, faults), *map(unprompted_text, requests)]
+    return [*map(never_struck_text, faults), *map(never_made_text, requests)]
 
 
 def _written_by(program: str, *, came: bool) -> str:

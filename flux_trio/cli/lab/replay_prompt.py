@@ -333,7 +333,7 @@ class Prompt(cmd.Cmd):
 
     def _place(self, word: str) -> int:
         """Return the place of a job of the plan."""
-        count = len(self.hand.game.plan.jobs)
+        count = len(self.hand.plan_run.plan.jobs)
         if not (word.isascii() and word.isdigit() and int(word) < count):
             raise Refused(f"expected the place of one of the {count} jobs, from 0, got {word}")
         return int(word)

@@ -24,9 +24,9 @@ from flux_trio.lab import (
 )
 from flux_trio.lab.plans.files import program_of
 from flux_trio.lab.plans.plan import Depth
-from flux_trio.lab.properties.lives import Lives
+from flux_trio.lab.properties.world_judge import WorldJudge
 from flux_trio.lab.stories.by_hand import ByHand, Stopped
-from flux_trio.lab.stories.states import GONE, WatchedGame
+from flux_trio.lab.stories.states import GONE, WatchedRun
 from flux_trio.lab.stories.telling import place_of_break
 from flux_trio.lab.world.cores_world import EPOCH
 from flux_trio.lab.world.disk import StoreKind
@@ -128,7 +128,7 @@ def show_state(game: Shown, module: str) -> None:
         click.echo(line)
 
 
-class Replay(WatchedGame):
+class Replay(WatchedRun):
     """A world that is played once more, and judged; `looks` is called after each step.
 
     When `looks` returns False, nothing more is played. If the property `until` looks at the whole
@@ -150,7 +150,7 @@ class Replay(WatchedGame):
         self._looks = looks
         self._nshown = 0
         self._nchanges = 0
-        super().__init__(plan, [self.records.append, *sinks], properties, lives=Lives())
+        super().__init__(plan, [self.records.append, *sinks], properties, judge=WorldJudge())
 
     @property
     def nsteps(self) -> int:
@@ -169,8 +169,8 @@ class Replay(WatchedGame):
 
         Of the properties over the trace there is `until` alone; those at rest are not known yet.
         """
-        assert self.lives is not None
-        broken = {each.clause for each in self.lives.violations} | self.broken.keys()
+        assert self.judge is not None
+        broken = {each.clause for each in self.judge.violations} | self.broken.keys()
         broken |= {each.name for each, watcher in self._watchers.items() if watcher.problem}
         if self._until and 0 < self._breaks_at <= self.records[-1].n:
             broken.add(self._until)
@@ -210,9 +210,7 @@ class HandReplay(ByHand):
         self._until = until
         super().__init__(plan, properties=properties)
 
-    def make_game(
-        self, plan: Plan, sinks: Iterable[Sink], properties: Iterable[Property]
-    ) -> Replay:
+    def make_run(self, plan: Plan, sinks: Iterable[Sink], properties: Iterable[Property]) -> Replay:
         """Return the replay."""
         self.replay = Replay(plan, properties, self._looks, self._until, sinks)
         return self.replay
@@ -225,7 +223,7 @@ class HandReplay(ByHand):
     def rest_lines(self, held: Iterable[Stopped]) -> Iterator[str]:
         """Yield lines on a world at rest: jobs, who is not there, what is held, what is broken."""
         yield f"at rest {self.when()}"
-        for place in range(len(self.game.plan.jobs)):
+        for place in range(len(self.plan_run.plan.jobs)):
             state = self.state_of(place)
             said = "has no id yet" if state is None else f"is in {state.name}"
             yield f"  job {place} {said}"

@@ -11,7 +11,7 @@ from typing import Final
 from flux_trio.lab import catalogue as c
 from flux_trio.lab.catalogue import Fault, When
 from flux_trio.lab.catalogue.places import Module, Type
-from flux_trio.lab.plans.meetings import AWAY_S, Meeting, Table
+from flux_trio.lab.plans.coincidences import AWAY_S, Coincidence, Table
 from flux_trio.lab.plans.workload import Action, Do, JobPlan
 from flux_trio.messages import topics
 
@@ -21,7 +21,7 @@ _LONG: Final[tuple[Action, ...]] = ("watch", "watch", "queue-drain", "queue-idle
 
 def draw_new_durations(
     draw: Random, jobs: Sequence[JobPlan], nnodes: int, queues: int, span_s: float
-) -> Meeting:
+) -> Coincidence:
     """Return requests for new durations, and faults that meet them; in two of three cases nothing.
 
     A running job's duration is the expiration that the scheduler has to accept, and that the

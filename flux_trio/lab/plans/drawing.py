@@ -14,7 +14,7 @@ from flux_trio.lab.plans.asking import (
     draw_new_durations,
     draw_subscription,
 )
-from flux_trio.lab.plans.meetings import draw_lost_manager, draw_meeting
+from flux_trio.lab.plans.coincidences import draw_coincidence, draw_lost_manager
 from flux_trio.lab.plans.plan import Plan
 from flux_trio.lab.plans.swarm import draw_faults
 from flux_trio.lab.plans.workload import Action, Do, JobPlan
@@ -30,7 +30,7 @@ def draw_plan(seed: int, njobs: int | None = None, nfaults: int | None = None) -
     has requests that stay open until jobs have ended, and in a fifth a subscription to events.
     """
     draw = random.Random(f"plan {seed}")
-    has_meeting = nfaults is None
+    has_coincidences = nfaults is None
     njobs = draw.choice(_NJOBS) if njobs is None else njobs
     nfaults = draw.choice(_NFAULTS) if nfaults is None else nfaults
     nnodes = draw.choice((1, 2, 4))
@@ -54,15 +54,15 @@ def draw_plan(seed: int, njobs: int | None = None, nfaults: int | None = None) -
         faults=draw_faults(draw, nfaults, aim),
         queues=queues,
     )
-    plan = _with_long_requests(_with_new_durations(plan, has_faults=has_meeting))
+    plan = _with_long_requests(_with_new_durations(plan, has_faults=has_coincidences))
     plan = _with_subscription(plan)
-    return _with_lost_manager(_with_meeting(plan)) if has_meeting else plan
+    return _with_lost_manager(_with_coincidence(plan)) if has_coincidences else plan
 
 
-def _with_meeting(plan: Plan) -> Plan:
+def _with_coincidence(plan: Plan) -> Plan:
     """Return the plan with faults and requests that meet, in two thirds of all plans."""
     draw = random.Random(f"meeting {plan.seed}")
-    faults, actions = draw_meeting(draw, plan.jobs, plan.nnodes, plan.queues, SPAN_S)
+    faults, actions = draw_coincidence(draw, plan.jobs, plan.nnodes, plan.queues, SPAN_S)
     return replace(plan, faults=(*plan.faults, *faults), actions=(*plan.actions, *actions))
 
 

@@ -16,7 +16,7 @@ from flux_trio._version import __version__
 from flux_trio.formats import FormatError
 from flux_trio.formats.errors import OUT_OF_RANGE, Words
 from flux_trio.lab.catalogue import Crash, When
-from flux_trio.lab.plans.fitting import check_fitting
+from flux_trio.lab.plans.checks import check_names
 from flux_trio.lab.plans.plan import VERSION, Plan
 from flux_trio.lab.world.plugin_files import plugin_file
 
@@ -106,7 +106,7 @@ def _plan_of(raw: Any) -> Plan:
         plan = msgspec.convert(raw, Plan)
     except msgspec.ValidationError as error:
         raise _with_names(FormatError.of_msgspec(error), raw) from None
-    check_fitting(plan)
+    check_names(plan)
     return plan
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from flux_trio.cores.job_index import ACTIVE, ENDED, jobid_in
 from flux_trio.formats import EVENTLOG, FormatError, format_fluid, job_key, parse_eventlog
-from flux_trio.lab.properties.heard import Subscribers
+from flux_trio.lab.properties.across_restarts import ACROSS_RESTARTS
 from flux_trio.lab.properties.pauses import AT_PAUSES, names_of
 from flux_trio.lab.properties.priorities import Priorities
 from flux_trio.lab.properties.property import (
@@ -22,8 +22,8 @@ from flux_trio.lab.properties.property import (
     over_trace,
     resources_are_accounted_for,
 )
-from flux_trio.lab.properties.remembered import REMEMBERING
-from flux_trio.lab.properties.told import OVER_TRACE
+from flux_trio.lab.properties.subscriptions import Subscribers
+from flux_trio.lab.properties.trace_properties import OVER_TRACE
 from flux_trio.lab.properties.updates import Requested
 from flux_trio.lab.world.clients import Client
 from flux_trio.lab.world.cores_world import CoresWorld
@@ -174,7 +174,7 @@ OURS: Final = (
     plugins_have_left_all_jobs,
     *AT_PAUSES,
     *OVER_TRACE,
-    *REMEMBERING,
+    *ACROSS_RESTARTS,
     Subscribers,
     Priorities,
     Requested,

@@ -8,7 +8,7 @@ from flux_trio.editions.rfc27 import AllocType
 from flux_trio.formats import format_fluid, value_at
 from flux_trio.judge.engine.selector import job_id, payload
 from flux_trio.lab.properties.property import Watcher, watching
-from flux_trio.lab.properties.told import ends
+from flux_trio.lab.properties.trace_properties import ends
 from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.lab.world.jobs import stored_job
 from flux_trio.messages import Request, Response, topics

@@ -23,10 +23,11 @@ from flux_trio.lab.catalogue.messages import Flight
 from flux_trio.lab.catalogue.places import check_seconds
 from flux_trio.lab.plans.files import check_plan, check_when
 from flux_trio.lab.plans.plan import Plan
-from flux_trio.lab.properties.lives import Lives
 from flux_trio.lab.properties.property import Property
+from flux_trio.lab.properties.world_judge import WorldJudge
 from flux_trio.lab.stories.moments import Nth, flights_of
-from flux_trio.lab.stories.running import STEPS_MAX, Game, Outcome
+from flux_trio.lab.stories.outcome import Outcome
+from flux_trio.lab.stories.running import STEPS_MAX, PlanRun
 from flux_trio.lab.stories.tries import Tries
 from flux_trio.lab.world import parties
 from flux_trio.lab.world.cores_world import EPOCH, CoresWorld
@@ -159,7 +160,7 @@ class ByHand:
         self.trace: list[Record] = []
         self._states = States(lambda: self.world.disk.store)
         sinks = [self.trace.append, self._states.observe, *sinks]
-        self.game = self.make_game(plan, sinks, properties)
+        self.plan_run = self.make_run(plan, sinks, properties)
         self._tries = Tries(plan)
         self.world.trace.add_sink(self._tries.observe)
         self.is_at_rest = False
@@ -167,9 +168,11 @@ class ByHand:
         self._is_ended = False  # the instance has ended, and nobody starts it again
         self._is_to_begin = False  # the instance is to be started again as soon as it has ended
 
-    def make_game(self, plan: Plan, sinks: Iterable[Sink], properties: Iterable[Property]) -> Game:
-        """Return what is played; a subclass may make another game with a judge."""
-        return Game(plan, sinks, properties, lives=Lives())
+    def make_run(
+        self, plan: Plan, sinks: Iterable[Sink], properties: Iterable[Property]
+    ) -> PlanRun:
+        """Return what is played; a subclass may make another run with a judge."""
+        return PlanRun(plan, sinks, properties, judge=WorldJudge())
 
     def __enter__(self) -> Self:
         return self
@@ -179,7 +182,7 @@ class ByHand:
 
     @property
     def world(self) -> CoresWorld:
-        return self.game.world
+        return self.plan_run.world
 
     # --- looking
 
@@ -199,7 +202,7 @@ class ByHand:
         Raises FormatError if the plan has no such job.
         """
         self._check_job(job)
-        return self._states.state_of(self.game.owner.ids.get(job, 0))
+        return self._states.state_of(self.plan_run.owner.ids.get(job, 0))
 
     # --- going on
 
@@ -246,7 +249,7 @@ class ByHand:
 
     def step(self) -> bool:
         """Let one thing happen; return False if all is at rest, see `run`."""
-        self.is_at_rest = not self.game.step() or self._tries.are_all(self.world)
+        self.is_at_rest = not self.plan_run.step() or self._tries.are_all(self.world)
         if self.world.nsteps >= STEPS_MAX:
             raise NeverReached(f"there is no rest after {STEPS_MAX} steps")
         return not self.is_at_rest
@@ -284,9 +287,9 @@ class ByHand:
         if not isinstance(fault, Strike):
             raise TypeError(f"expected a fault of the catalogue that has a moment, got {fault!r}")
         faults = (msgspec.structs.replace(fault, when=1),)
-        check_plan(msgspec.structs.replace(self.game.plan, faults=faults))
+        check_plan(msgspec.structs.replace(self.plan_run.plan, faults=faults))
         self.is_at_rest = False
-        self.game.note(fault)
+        self.plan_run.note(fault)
         fault.strike(self.world)
 
     def crash(self, module: str) -> None:
@@ -327,7 +330,7 @@ class ByHand:
 
     def _check_job(self, job: int) -> None:
         """Raise FormatError if the plan has no job at this place."""
-        njobs = len(self.game.plan.jobs)
+        njobs = len(self.plan_run.plan.jobs)
         if not 0 <= job < njobs:
             raise FormatError(
                 f"the place of one of the {njobs} jobs of the plan, from 0", job, "job"
@@ -347,12 +350,12 @@ class ByHand:
     def outcome(self) -> Outcome:
         """Put everything right, run to rest, and check all properties.
 
-        The game is over then: a second call returns the same outcome.
+        The run is over then: a second call returns the same outcome.
         """
         if self._outcome is None:
             self._begin_life()
-            is_at_rest = self.game.play()
-            self._outcome = self.game.outcome(is_at_rest=is_at_rest)
+            is_at_rest = self.plan_run.play()
+            self._outcome = self.plan_run.outcome(is_at_rest=is_at_rest)
         return self._outcome
 
 
@@ -369,7 +372,7 @@ class _Events:
         if record.kind != Kind.EVENT or record.data is None or record.data["name"] != sought.name:
             return False
         if sought.job is not None:
-            jobid = self._hand.game.owner.ids.get(sought.job)
+            jobid = self._hand.plan_run.owner.ids.get(sought.job)
             if jobid != record.data["id"]:
                 return False
         self._left -= 1

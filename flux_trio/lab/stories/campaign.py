@@ -25,7 +25,8 @@ from flux_trio.lab.plans.reached import transitions_noted
 from flux_trio.lab.properties.consistency import OURS
 from flux_trio.lab.properties.plugin_failures import no_plugin_fails
 from flux_trio.lab.properties.property import Property
-from flux_trio.lab.stories.running import Outcome, run_plan
+from flux_trio.lab.stories.outcome import Outcome
+from flux_trio.lab.stories.running import run_plan
 from flux_trio.lab.world.disk import StoreKind
 from flux_trio.lab.world.plugin_files import PluginFile
 

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from flux_trio.lab.catalogue import When, Which
+from flux_trio.lab.plans.checks import on_machine
 from flux_trio.lab.plans.files import can_be_played
-from flux_trio.lab.plans.fitting import on_machine
 from flux_trio.lab.plans.plan import Plan
 from flux_trio.lab.plans.workload import JOB_ACTIONS, Do, JobPlan
 from flux_trio.lab.stories.running import run_plan

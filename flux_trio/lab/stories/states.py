@@ -15,9 +15,9 @@ import msgspec
 from flux_trio.cores.state import Plain
 from flux_trio.formats import format_fluid
 from flux_trio.lab.plans.plan import Plan
-from flux_trio.lab.properties.lives import Lives
 from flux_trio.lab.properties.property import Property
-from flux_trio.lab.stories.running import Game
+from flux_trio.lab.properties.world_judge import WorldJudge
+from flux_trio.lab.stories.running import PlanRun
 from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.trace import Kind, Record, Sink
 from flux_trio.views import Change
@@ -187,8 +187,8 @@ class Watch:
                 self.changes.append(Change(self._since, self.last, name, shown, state))
 
 
-class WatchedGame(Game):
-    """A game that looks after each step at the cores of all who did something.
+class WatchedRun(PlanRun):
+    """A run that looks after each step at the cores of all who did something.
 
     `changes` begin with the first states of all cores; see `Watch.begin`.
     """
@@ -199,14 +199,14 @@ class WatchedGame(Game):
         sinks: Iterable[Sink] = (),
         properties: Iterable[Property] = (),
         *,
-        lives: Lives | None = None,
+        judge: WorldJudge | None = None,
     ) -> None:
         self._watch = Watch()
         self.changes = self._watch.changes
         self.states = self._watch.states
         self.right_after = 0
         """The place of the last record before everything was put right."""
-        super().__init__(plan, [*sinks, self._watch.take], properties, lives=lives)
+        super().__init__(plan, [*sinks, self._watch.take], properties, judge=judge)
         self._watch.begin(self.world)
 
     def step(self) -> bool:

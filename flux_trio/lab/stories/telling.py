@@ -18,11 +18,12 @@ from flux_trio.lab.catalogue import Fault, When, Which
 from flux_trio.lab.plans.plan import Plan
 from flux_trio.lab.plans.reached import name_of_fault
 from flux_trio.lab.plans.workload import Do, JobPlan, meant_by
-from flux_trio.lab.properties.lives import Lives, all_clauses
 from flux_trio.lab.properties.property import Property
+from flux_trio.lab.properties.world_judge import WorldJudge, all_clauses
 from flux_trio.lab.stories.campaign import PropertyRaised, Setup, main_property, property_errors
-from flux_trio.lab.stories.running import Outcome, property_of, run_plan
-from flux_trio.lab.stories.states import WatchedGame
+from flux_trio.lab.stories.outcome import Outcome, property_of
+from flux_trio.lab.stories.running import run_plan
+from flux_trio.lab.stories.states import WatchedRun
 from flux_trio.lab.world.plugin_files import plugin_file
 from flux_trio.trace import Kind, Record
 from flux_trio.views import Change, Story
@@ -67,9 +68,9 @@ def tell_story(plan: Plan, broken: str = "", properties: Iterable[Property] = ()
     raised: list[BaseException] = []  # by plugins
     with (
         reporting_failures(raised.append),
-        WatchedGame(plan, [trace.append], properties, lives=Lives()) as game,
+        WatchedRun(plan, [trace.append], properties, judge=WorldJudge()) as plan_run,
     ):
-        outcome = game.outcome(is_at_rest=game.play())
+        outcome = plan_run.outcome(is_at_rest=plan_run.play())
     broken = broken or main_property(outcome)
     if broken not in outcome.broken:
         return None
@@ -85,10 +86,10 @@ def tell_story(plan: Plan, broken: str = "", properties: Iterable[Property] = ()
             at=_place(broken, properties, trace),
             jobid=_job_in(found, trace),
             played=played,
-            changes=game.changes,
-            right_after=game.right_after,
+            changes=plan_run.changes,
+            right_after=plan_run.right_after,
         )
-    return story_of(violation, trace, played, game.changes, game.right_after)
+    return story_of(violation, trace, played, plan_run.changes, plan_run.right_after)
 
 
 def untold_story(plan: Plan, found: str, properties: Iterable[Property], doubt: str) -> Story:

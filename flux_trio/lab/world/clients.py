@@ -54,7 +54,7 @@ class Asker(Client):
         ]
 
 
-class Insister(Client):
+class RetryingClient(Client):
     """Sends one request, and again until a service has answered it."""
 
     comes_back = True

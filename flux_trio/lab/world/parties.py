@@ -9,7 +9,7 @@ from typing import Any, Final
 from flux_trio.broker import Peer
 from flux_trio.cores.turns import TimerFired
 from flux_trio.formats import Idset, Jobspec
-from flux_trio.lab.world.clients import GUEST, Asker, Client, Insister
+from flux_trio.lab.world.clients import GUEST, Asker, Client, RetryingClient
 from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.lab.world.station import Station
 from flux_trio.messages import (
@@ -202,7 +202,7 @@ def ask_once(world: CoresWorld, topic: str, payload: dict[str, Any]) -> None:
 def ask_for_nodes(world: CoresWorld, topic: str, ranks: Iterable[int]) -> None:
     """Let the operator send a request about some nodes, until a service has answered it."""
     targets = Idset.of(rank for rank in ranks if rank in world.inventory.ranks)
-    operator = Insister(topic, {"targets": str(targets)})
+    operator = RetryingClient(topic, {"targets": str(targets)})
     world.when_up(lambda: world.start(world.add(_new_name(world, "operator"), operator)))
 
 

@@ -13,7 +13,7 @@ from flux_trio.judge import Monitor, Standing, Violation
 from flux_trio.judge.engine.causes import Causes
 from flux_trio.judge.engine.view import View
 from flux_trio.judge.rules import ALL_RULES
-from flux_trio.lab.properties.lives import LONG_TEXT, all_clauses
+from flux_trio.lab.properties.world_judge import LONG_TEXT, all_clauses
 from flux_trio.trace import Record
 from tests.explore.search.order import Order
 from tests.explore.search.placed import Placed, Spot, number_of

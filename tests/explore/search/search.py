@@ -20,7 +20,7 @@ from flux_trio.formats import format_fluid
 from flux_trio.lab.plans.plan import Plan
 from flux_trio.lab.properties.consistency import eventlogs_are_whole
 from flux_trio.lab.properties.property import no_job_runs_twice
-from flux_trio.lab.stories.running import ERROR
+from flux_trio.lab.stories.outcome import ERROR
 from tests.explore.search.compared import COMPARED, READ
 from tests.explore.search.identity import identity
 from tests.explore.search.judging import Judge, JudgeInOrder, Stood

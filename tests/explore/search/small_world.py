@@ -22,7 +22,7 @@ from flux_trio.lab.plans.plan import Plan
 from flux_trio.lab.plans.reached import name_of_fault
 from flux_trio.lab.plans.workload import JOB_ACTIONS, Do, JobPlan
 from flux_trio.lab.stories.owner import Owner
-from flux_trio.lab.stories.running import config_of, surroundings_of
+from flux_trio.lab.stories.setting import config_of, surroundings_of
 from flux_trio.lab.world.clients import Subscribe
 from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.lab.world.jobs import Jobs

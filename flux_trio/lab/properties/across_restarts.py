@@ -17,7 +17,7 @@ from flux_trio.editions.rfc32 import Released, Started
 from flux_trio.formats import EVENTLOG, FormatError, Idset, format_fluid, job_key, parse_eventlog
 from flux_trio.lab.properties.pauses import core_of, names_of
 from flux_trio.lab.properties.property import Watcher, watching
-from flux_trio.lab.properties.told import ends, read_if_valid
+from flux_trio.lab.properties.trace_properties import ends, read_if_valid
 from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.messages import FluxError, Request, Response, topics
 from flux_trio.protocols import InvalidTransition, JobEvent, JobState, replay
@@ -224,4 +224,4 @@ class Unfinished(Watcher):
             self.found(f"job-exec has forgotten {names_of(forgotten)}, whose end it has not told")
 
 
-REMEMBERING: Final = (Promises, Restarts, Refusals, Unfinished)
+ACROSS_RESTARTS: Final = (Promises, Restarts, Refusals, Unfinished)

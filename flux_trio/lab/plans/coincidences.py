@@ -24,7 +24,7 @@ AWAY_S: Final = (0.5, 3.0, 12.0)
 LATER_S: Final = (0.0, 0.5, 5.0, 60.0)
 URGENCIES: Final = (0, 1, 16, 20, 31)
 
-Meeting = tuple[tuple[Fault, ...], tuple[Do, ...]]
+Coincidence = tuple[tuple[Fault, ...], tuple[Do, ...]]
 
 
 class Table:
@@ -80,19 +80,19 @@ _BACK: Final[dict[Action, Action]] = {
 }
 
 
-def draw_meeting(
+def draw_coincidence(
     draw: Random, jobs: Sequence[JobPlan], nnodes: int, queues: int, span_s: float
-) -> Meeting:
+) -> Coincidence:
     """Return faults and requests of the owner that meet; in a third of all cases there are none.
 
     `span_s` is the time in which requests are made, in seconds.
     """
     if not jobs or draw.random() < 1 / 3:
         return (), ()
-    return draw.choice(_MEETINGS)(Table(draw, jobs, nnodes, queues, span_s))
+    return draw.choice(_COINCIDENCES)(Table(draw, jobs, nnodes, queues, span_s))
 
 
-def _while_resources_are_stored(table: Table) -> Meeting:
+def _while_resources_are_stored(table: Table) -> Coincidence:
     """Nodes go, or a user acts, while the scheduler waits for the commit of R.
 
     The scheduler hangs for a moment, and often takes one message after the other then.
@@ -117,7 +117,7 @@ def _while_resources_are_stored(table: Table) -> Meeting:
             return tuple(away), tuple(table.asked(when, "urgency"))
 
 
-def _while_a_module_is_away(table: Table) -> Meeting:
+def _while_a_module_is_away(table: Table) -> Coincidence:
     """A module ends, and comes back only after the user has asked for one or two things."""
     draw = table.draw
     when = When("job-exec.start", table.some(), "recv", draw.choice(("request", "response")))
@@ -140,7 +140,7 @@ _AWAY: Final[tuple[Module, ...]] = (
 )
 
 
-def _while_hello_is_answered(table: Table) -> Meeting:
+def _while_hello_is_answered(table: Table) -> Coincidence:
     """The scheduler says hello when jobs hold resources, and the job manager ends meanwhile."""
     draw = table.draw
     running = When("job-exec.start", table.some(), "recv", "response")
@@ -162,7 +162,7 @@ def _while_hello_is_answered(table: Table) -> Meeting:
     return (first, *slow, second), ()
 
 
-def _while_the_disk_is_full(table: Table) -> Meeting:
+def _while_the_disk_is_full(table: Table) -> Coincidence:
     """Several commits wait for room on the disk: jobs are canceled, and get other urgencies."""
     draw = table.draw
     when = table.aim.when()
@@ -177,7 +177,7 @@ def _while_the_disk_is_full(table: Table) -> Meeting:
     return (*slow, full), tuple(asked)
 
 
-def _there_and_back(table: Table) -> Meeting:
+def _there_and_back(table: Table) -> Coincidence:
     """The urgency of a job that waits changes, and becomes again what it was."""
     draw = table.draw
     place = draw.randrange(len(table.jobs))
@@ -191,7 +191,7 @@ def _there_and_back(table: Table) -> Meeting:
     )
 
 
-def _purged_and_started_again(table: Table) -> Meeting:
+def _purged_and_started_again(table: Table) -> Coincidence:
     """Finished jobs are purged; then the job manager, or all, is started again, or goes on."""
     draw = table.draw
     done = When(topics.JOB_PURGE, 1, draw.choice(("recv", "send", "send")), "response")
@@ -200,7 +200,7 @@ def _purged_and_started_again(table: Table) -> Meeting:
     return (again,) if draw.random() < 0.5 else (), (Do(at, "purge"),)
 
 
-def _shrunk_and_back(table: Table) -> Meeting:
+def _shrunk_and_back(table: Table) -> Coincidence:
     """Nodes are excluded, and included again before the scheduler has released them."""
     draw = table.draw
     when = When("job-exec.start", table.some(), "recv", draw.choice(("request", "response")))
@@ -210,7 +210,7 @@ def _shrunk_and_back(table: Table) -> Meeting:
     return (shrunk, *slow), ()
 
 
-_MEETINGS: Final[tuple[Callable[[Table], Meeting], ...]] = (
+_COINCIDENCES: Final[tuple[Callable[[Table], Coincidence], ...]] = (
     _while_resources_are_stored,
     _while_resources_are_stored,
     _while_a_module_is_away,

@@ -24,8 +24,8 @@ from flux_trio.lab import (
     run_plan,
 )
 from flux_trio.lab.plans.asking import draw_long_requests, draw_new_durations
+from flux_trio.lab.plans.coincidences import Coincidence, draw_coincidence, draw_lost_manager
 from flux_trio.lab.plans.drawing import SPAN_S
-from flux_trio.lab.plans.meetings import Meeting, draw_lost_manager, draw_meeting
 from flux_trio.lab.properties.consistency import OURS
 from flux_trio.lab.stories.running import play
 from flux_trio.messages import topics
@@ -34,14 +34,14 @@ from flux_trio.trace import Kind, Record
 JOBS = tuple(JobPlan(at=float(place), urgency=16) for place in range(6))
 
 
-def drawn(seed: int) -> Meeting:
-    return draw_meeting(Random(seed), JOBS, 4, 2, SPAN_S)
+def drawn(seed: int) -> Coincidence:
+    return draw_coincidence(Random(seed), JOBS, 4, 2, SPAN_S)
 
 
 def test_two_thirds_of_the_seeds_have_a_meeting_and_a_world_without_jobs_has_none() -> None:
     found = [drawn(seed) for seed in range(400)]
     assert 100 < sum(each == ((), ()) for each in found) < 170
-    assert all(draw_meeting(Random(seed), (), 4, 0, SPAN_S) == ((), ()) for seed in range(20))
+    assert all(draw_coincidence(Random(seed), (), 4, 0, SPAN_S) == ((), ()) for seed in range(20))
 
 
 def test_every_kind_of_meeting_is_drawn() -> None:

@@ -15,7 +15,7 @@ from flux_trio.lab.plans.plan import Plan
 from flux_trio.lab.plans.workload import JOB_ACTIONS
 
 
-def check_fitting(plan: Plan) -> None:
+def check_names(plan: Plan) -> None:
     """Raise FormatError if the plan says what its world cannot have."""
     for place, job in enumerate(plan.jobs):
         _check_queue(plan, job.queue, f"jobs[{place}].queue")

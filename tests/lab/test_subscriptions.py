@@ -16,7 +16,7 @@ from flux_trio.lab.plans.asking import draw_subscription
 from flux_trio.lab.plans.files import plan_from_toml, plan_to_toml
 from flux_trio.lab.plans.plan import Depth
 from flux_trio.lab.properties.consistency import OURS
-from flux_trio.lab.properties.heard import Subscribers, _is_for
+from flux_trio.lab.properties.subscriptions import Subscribers, _is_for
 from flux_trio.lab.stories.running import play
 from flux_trio.lab.world.cores_world import EPOCH
 from flux_trio.lab.world.station import Station

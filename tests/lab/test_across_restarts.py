@@ -29,17 +29,17 @@ from flux_trio.lab import (
     run_plan,
 )
 from flux_trio.lab.plans.plan import Depth
-from flux_trio.lab.properties.consistency import plugins_have_left_all_jobs
-from flux_trio.lab.properties.pauses import core_of
-from flux_trio.lab.properties.property import Watcher
-from flux_trio.lab.properties.remembered import (
-    REMEMBERING,
+from flux_trio.lab.properties.across_restarts import (
+    ACROSS_RESTARTS,
     Promises,
     Refusals,
     Restarts,
     Unfinished,
 )
-from flux_trio.lab.stories.running import Game
+from flux_trio.lab.properties.consistency import plugins_have_left_all_jobs
+from flux_trio.lab.properties.pauses import core_of
+from flux_trio.lab.properties.property import Watcher
+from flux_trio.lab.stories.running import PlanRun
 from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.lab.world.jobs import Jobs
 from flux_trio.messages import Response, topics
@@ -55,11 +55,11 @@ def watched(
     property_: Property, plan: Plan, seconds: float
 ) -> Iterator[tuple[CoresWorld, Watcher]]:
     """A world that has been watched for so many seconds."""
-    with Game(plan, properties=[property_]) as game:
-        end = game.world.passed + seconds
-        while game.world.passed < end and game.step():
+    with PlanRun(plan, properties=[property_]) as plan_run:
+        end = plan_run.world.passed + seconds
+        while plan_run.world.passed < end and plan_run.step():
             pass
-        yield game.world, game._watchers[property_]
+        yield plan_run.world, plan_run._watchers[property_]
 
 
 def test_world_whose_modules_end_keeps_the_properties() -> None:
@@ -78,7 +78,7 @@ def test_world_whose_modules_end_keeps_the_properties() -> None:
         )
     )
     plan = Plan(1, 2, jobs=WAITING, actions=asked, faults=faults)
-    assert run_plan(plan, properties=REMEMBERING).problems == ()
+    assert run_plan(plan, properties=ACROSS_RESTARTS).problems == ()
 
 
 @pytest.mark.parametrize("what", ["queue-stop", "queue-disable"])
@@ -188,13 +188,14 @@ def test_job_that_the_execution_service_forgets_is_found_while_the_manager_is_aw
 @pytest.mark.parametrize("depth", ["cores", "stack"])
 def test_job_that_a_plugin_has_not_left_is_found(depth: Depth) -> None:
     plan = Plan(1, jobs=(JobPlan(), JobPlan()), plugins=(BUSY,), depth=depth)
-    with Game(plan) as game:
-        game.play()
-        assert plugins_have_left_all_jobs(game.world) == ""
-        core = game.world.stations["job-manager"].core
+    with PlanRun(plan) as plan_run:
+        plan_run.play()
+        assert plugins_have_left_all_jobs(plan_run.world) == ""
+        core = plan_run.world.stations["job-manager"].core
         (busy,) = [each for each in core._host.plugins if each.name == "busy"]  # type: ignore[attr-defined]
         busy.tracker._in[5] = JobState.INACTIVE
-        assert "has not left its state for plugin busy" in plugins_have_left_all_jobs(game.world)
+        said = plugins_have_left_all_jobs(plan_run.world)
+        assert "has not left its state for plugin busy" in said
 
 
 def test_eventlog_with_an_event_twice_is_not_read() -> None:

@@ -14,7 +14,7 @@ _CONFIG: Final[str] = Kind.CONFIG.value
 LONG_TEXT: Final = "6.response.4"  # it recommends short error texts; longer ones are wanted here
 
 
-class Lives:
+class WorldJudge:
     """Judges a trace; with each life of the instance a new trace begins, as in a file of its own.
 
     What a killed instance was about to do is not due any more.
@@ -51,7 +51,7 @@ class Lives:
             self._batches.flush()
             self._is_broken = bool(self._monitor.finish())
 
-    def hold_to_account(self, world: CoresWorld) -> None:
+    def note_debts_of_liars(self, world: CoresWorld) -> None:
         """Note what is due from parties that lie, which are reloaded now; see `pause`."""
         if world.liars and world.life == 0:
             self._batches.flush()

@@ -18,7 +18,7 @@ than that are `sched.alloc` and `sched.cancel`, of which a world may have only t
 """
 
 
-def missed(planned: Iterable[Fault], struck: Iterable[Fault]) -> tuple[Fault, ...]:
+def never_struck(planned: Iterable[Fault], struck: Iterable[Fault]) -> tuple[Fault, ...]:
     """Return the planned faults that are not among those that struck, in the order of the plan."""
     left = list(planned)
     for fault in struck:
@@ -27,7 +27,7 @@ def missed(planned: Iterable[Fault], struck: Iterable[Fault]) -> tuple[Fault, ..
     return tuple(left)
 
 
-def missed_text(fault: Fault, came: Collection[str] = ()) -> str:
+def never_struck_text(fault: Fault, came: Collection[str] = ()) -> str:
     """Return what was planned and where, such as `crash (module sched, back 0.0) never struck:
     there was no request sched.alloc number 2 that was received`.
 
@@ -43,7 +43,7 @@ def missed_text(fault: Fault, came: Collection[str] = ()) -> str:
     return f"{fields['type']}{said} never struck: there was no {_place(fault)}{_meant(fault, came)}"
 
 
-def unprompted_text(request: Do) -> str:
+def never_made_text(request: Do) -> str:
     """Return what was planned and where, such as `request cancel was never made: there was no
     request sched.alloc number 2 that was received`.
     """

@@ -23,7 +23,7 @@ from flux_trio.lab import (
     WrongRequest,
     run_plan,
 )
-from flux_trio.lab.properties.told import (
+from flux_trio.lab.properties.trace_properties import (
     OVER_TRACE,
     commits_are_answered_in_order,
     each_request_has_one_last_answer,

@@ -1,0 +1,73 @@
+"""How the faults of a world end, so that all must come to rest.
+
+Whatever a plan has taken away is given back: parties that lie are loaded again, modules that are
+not there too, nodes are up and not drained or excluded, queues are started and enabled, and jobs
+that are held go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from flux_trio.lab.catalogue import Fault, PluginFault
+from flux_trio.lab.plans.plan import Plan
+from flux_trio.lab.plans.workload import Do
+from flux_trio.lab.stories.owner import Owner
+from flux_trio.lab.world.cores_world import CoresWorld
+from flux_trio.messages import topics
+from flux_trio.protocols import JobState
+from flux_trio.protocols.hooks import STATE_TOPICS
+
+URGENCY: Final = 17
+"""Jobs get it when everything is put right. No plan draws it: an urgency that is not new lets no
+plugin be asked again."""
+
+_HOLDING_RESOURCES: Final = (STATE_TOPICS[JobState.RUN], STATE_TOPICS[JobState.CLEANUP])
+"""Hooks about jobs that may have resources. No new urgency lets a job go on that a plugin holds
+there, but a job manager that is loaded again asks about it once more."""
+
+
+def load_all_modules_again(world: CoresWorld, struck: Iterable[Fault]) -> None:
+    """Load each module that lies or is not there, and the job manager if a plugin holds jobs."""
+    for name in list(world.liars):
+        world.unload(name)
+    if any(isinstance(each, PluginFault) and each.hook in _HOLDING_RESOURCES for each in struck):
+        world.unload(topics.JOB_MANAGER)
+    for name in world.modules:
+        world.load(name)
+
+
+def lacks_a_module(world: CoresWorld) -> bool:
+    """Whether a module has left by itself, since another one was not yet as it has to be."""
+    return any(name not in world.stations for name in world.modules)
+
+
+def owner_who_puts_right(plan: Plan, active: list[int]) -> Owner:
+    """Return who brings nodes back, and lets queues and the `active` jobs go on."""
+    queues = (Do(0.0, "queue-start"), Do(0.0, "queue-enable"))
+    asked = (*queues, *requests_for_all_nodes(plan), *requests_for_held_jobs(active))
+    return Owner((), asked, dict(enumerate(active)))
+
+
+def owner_who_releases(jobs: list[int]) -> Owner:
+    """Return who lets the jobs go on that have come after everything was put right."""
+    return Owner((), requests_for_held_jobs(jobs), dict(enumerate(jobs)))
+
+
+def requests_for_held_jobs(jobs: list[int]) -> tuple[Do, ...]:
+    """Return requests by which jobs go on that are held; a job is named by its place here."""
+    return tuple(Do(0.0, "urgency", job=place, value=URGENCY) for place in range(len(jobs)))
+
+
+def requests_for_all_nodes(plan: Plan) -> Iterator[Do]:
+    """Yield requests by which nodes are there that a request or a fault may have taken away."""
+    ranks = {each.rank for each in plan.actions}
+    for fault in plan.faults:
+        ranks.update(fault.unfit_ranks(plan))
+    for rank in sorted(ranks):
+        for what in ("up", "undrain"):
+            yield Do(0.0, what, rank=rank)
+    is_excluding = any(each.what == "exclude" for each in plan.actions)
+    if is_excluding or any(each.may_exclude for each in plan.faults):
+        yield Do(0.0, "include")
