@@ -681,9 +681,15 @@ class TestResources:
 
     def test_requests_are_judged_anew_after_shrink(self, script: SchedScript) -> None:
         """28.shrink.7."""
-        script.turn(alloc(1), alloc(2, jobspec(4)), alloc(3, jobspec(2)))
+        waiting = (jobspec(4), jobspec(3), jobspec(2), jobspec(4), jobspec(1, nnodes=2))
+        script.turn(alloc(1), *(alloc(2 + n, spec) for n, spec in enumerate(waiting)))
+        assert script.core.requested == {2, 3, 4, 5, 6}
         done = answers(script.acquired(type="shrink", targets="1"))
-        assert [(payload["id"], payload["type"]) for payload in done] == [(2, 2)]
+        assert {(each["id"], each["type"]) for each in done} == {(2, 2), (3, 2), (5, 2), (6, 2)}
+        assert len(done) == 4
+        assert all(each["note"] for each in done)
+        assert script.core.requested == {4}
+        assert answers(script.turn(tell("free", id=1))) == [success(4, "rank0/core[0-1]")]
 
     def test_a_grant_on_the_way_to_the_kvs_is_taken_back(self, script: SchedScript) -> None:
         """28.shrink.3: nobody is told of targets that are gone."""

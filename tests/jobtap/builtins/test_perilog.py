@@ -13,6 +13,8 @@ from flux_trio.config import Config, parse_config
 from flux_trio.jobtap.builtins.perilog import Perilog
 from flux_trio.messages import topics
 from flux_trio.testing import simulated_instance
+from flux_trio.testing.fakes import FakeExec
+from tests.support.failing import scene
 from tests.support.perilog import Acting
 from tests.support.playing import Jobs, context, names, when
 
@@ -304,25 +306,46 @@ async def test_first_exception_ends_an_epilog_only_if_that_is_asked_for(
         assert (await client.call(topics.RESOURCE_STATUS))["drained"] == {}
 
 
-@pytest.mark.parametrize("phase", ["start", "release"])
+WITHOUT_EPILOG = parse_config(BOTH.partition("[job-manager.epilog]")[0]).to_json()
+
+
 async def test_job_waits_no_longer_for_an_epilog_that_is_taken_out_of_the_configuration(
-    phase: str, autojump_clock
+    autojump_clock,
 ):
-    """Neither one whose epilog runs, nor one whose epilog waits for its processes."""
-    async with acting(Acting(epilog={"seconds": HOUR})) as (client, jobs):
+    plugin = Acting(epilog={"seconds": HOUR})
+    async with acting(plugin) as (client, jobs):
         job = await jobs.submit(seconds=60)
-        await jobs.events(job, phase)
-        if phase == "start":
-            await jobs.cancel(job)
-        tables = parse_config(BOTH.partition("[job-manager.epilog]")[0]).to_json()
-        await client.call(topics.CONFIG_LOAD, {"config": tables})
+        await jobs.events(job, "release")
+        assert [what for what, _, _ in plugin.played] == ["prolog", "epilog"]
+        await client.call(topics.CONFIG_LOAD, {"config": WITHOUT_EPILOG})
         removed = trio.current_time()
         events = await jobs.events(job)
         assert trio.current_time() - removed < 1
         assert (await client.call(topics.RESOURCE_STATUS))["drained"] == {}
-        assert [each.context["type"] for each in events if each.name == "exception"] == (
-            ["cancel"] if phase == "start" else []
-        )
+        assert "exception" not in names(events)
+
+
+async def test_epilog_that_waits_for_processes_and_is_taken_out_of_the_configuration_never_runs(
+    autojump_clock,
+):
+    """The processes outlive the cancel: a simulated job would be over at once."""
+    plugin, execution = Acting(epilog={"seconds": HOUR}), FakeExec()
+    async with scene(("job-exec",), parse_config(BOTH), plugins=[plugin]) as s:
+        await s.load("job-exec", execution)
+        job = await s.submit()
+        await s.wait(job, "prolog-finish")
+        execution.tell(job, "start")
+        await s.cancel(job)
+        assert (await s.events(job))[-3:] == ["start", "exception", "epilog-start"]
+        await s.call(topics.CONFIG_LOAD, {"config": WITHOUT_EPILOG})
+        await trio.sleep(HOUR)
+        assert (await s.events(job))[-1] == "epilog-start"
+        execution.tell(job, "finish", "release")
+        removed = trio.current_time()
+        await s.wait(job)
+        assert trio.current_time() - removed < 1
+        assert [what for what, _, _ in plugin.played] == ["prolog"]
+        assert context(await s.eventlog(job), "epilog-finish")["status"] == 0
 
 
 async def test_without_processes_of_its_own_an_instance_pretends(autojump_clock):

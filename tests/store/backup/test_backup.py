@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from flux_trio.formats import parse_fluid
 from flux_trio.messages import Errno
 from flux_trio.shell.job import STATUS_LOST
-from flux_trio.shell.records import Accepted, Ended, Failed, Launched, Line
+from flux_trio.shell.protocol import JOBS_NAME, SHELL_DIRECTORY
+from flux_trio.shell.records import RECORD_SUFFIX, Accepted, Ended, Failed, Launched, Line
 from flux_trio.store.backup import BackupError, Mark, files, restore, take
 from flux_trio.store.backup.taking import without_processes
 from tests.support.instance import RunningInstance, flux_trio, running_instance, until
@@ -57,13 +59,13 @@ def test_copy_that_runs_beside_its_original_starts_no_job_twice(tmp_path: Path) 
             1, f"flux-trio backup: ERROR: {backup}: the directory is not empty\n",
         )  # fmt: skip
         checked = flux_trio("fsck", "--statedir", backup).stdout
-        found = re.fullmatch(
-            rf"{backup}/state.sqlite: (\d+) keys, (\d+) changes in the journal, "
-            r"and (\d+) jobs of the shell host; nothing is damaged\n",
-            checked,
+        whole = (
+            rf"{backup}/state.sqlite: \d+ keys, \d+ changes in the journal, "
+            r"and \d+ jobs of the shell host; nothing is damaged\n"
         )
-        assert found is not None, checked
-        assert sum(map(int, found.groups())) > 10
+        assert re.fullmatch(whole, checked), checked
+        record = backup / SHELL_DIRECTORY / JOBS_NAME / f"{parse_fluid(runs)}{RECORD_SUFFIX}"
+        assert record.exists()
         restored = flux_trio("restore", backup, copy)
         assert restored.stdout.splitlines() == [
             f"{copy}: a copy of {original.statedir}",
@@ -212,7 +214,9 @@ def test_directory_that_is_being_filled_is_not_taken_by_another(tmp_path: Path) 
 
 @pytest.mark.parametrize("was_there", [True, False])
 def test_backup_that_is_interrupted_leaves_nothing(tmp_path: Path, was_there: bool) -> None:
-    (tmp_path / "state").mkdir()
+    plugins = tmp_path / "state" / "jobtap"
+    plugins.mkdir(parents=True)
+    (plugins / "limits.py").write_text("LIMIT = 1\n")
     (tmp_path / "state" / "log").write_text("line\n")
     target = tmp_path / "target"
     if was_there:
@@ -220,7 +224,9 @@ def test_backup_that_is_interrupted_leaves_nothing(tmp_path: Path, was_there: bo
 
     def interrupted(path: Path) -> None:
         path.write_bytes(b"half")
-        assert len(list(target.iterdir())) == 3
+        assert (target / "jobtap" / "limits.py").read_text() == "LIMIT = 1\n"
+        assert (target / "log").read_text() == "line\n"
+        assert (target / "backup.json").read_bytes() == b""  # it claims the directory
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
