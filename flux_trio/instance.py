@@ -40,7 +40,7 @@ from flux_trio.broker import (
 from flux_trio.client import SOCKET_FILE, TOKEN_VARIABLE, URI_VARIABLE
 from flux_trio.clock import Clock, Steps, wait_s_max
 from flux_trio.config import Config
-from flux_trio.cores.job_manager.requests.admissions import User
+from flux_trio.cores.job_manager.calls import User
 from flux_trio.formats import Idset, ResourceSet, check_utf8
 from flux_trio.jobtap import Plugin, PluginError, search_path
 from flux_trio.jobtap.builtins import Lifetime, builtin_plugins

@@ -11,14 +11,16 @@ import trio
 from flux_trio.broker import Handle, LocalHandle
 from flux_trio.config import Config
 from flux_trio.cores.job_manager.calls import (
+    FindUser,
     JobManagerAction,
     JobManagerInput,
     JobManagerOwnAction,
     JobManagerOwnInput,
     JobManagerTimer,
+    User,
+    UserFound,
 )
 from flux_trio.cores.job_manager.core import JobManagerCore
-from flux_trio.cores.job_manager.requests.admissions import FindUser, User, UserFound
 from flux_trio.cores.state import Plain
 from flux_trio.cores.turns import Core
 from flux_trio.jobtap import Given, Loader, Plugin, PluginHost, open_host

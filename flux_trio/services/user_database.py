@@ -6,7 +6,7 @@ import grp
 import os
 import pwd
 
-from flux_trio.cores.job_manager.requests.admissions import User
+from flux_trio.cores.job_manager.calls import User
 from flux_trio.process.threads import USERS
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from flux_trio.cores.job_manager.requests.admissions import User
+from flux_trio.cores.job_manager.calls import User
 from flux_trio.sim.log_rows import WorkloadJob
 
 FIRST_USERID: Final = 1001

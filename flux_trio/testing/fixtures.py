@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from flux_trio.config import Config
-from flux_trio.cores.job_manager.requests.admissions import User
+from flux_trio.cores.job_manager.calls import User
 from flux_trio.formats import ResourceSet
 from flux_trio.instance import Instance, Surroundings, open_instance
 from flux_trio.jobtap import Plugin

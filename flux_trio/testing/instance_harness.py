@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 
 from flux_trio.broker import Handle, ModuleSpec
 from flux_trio.config import Config, parse_config
-from flux_trio.cores.job_manager.requests.admissions import User
+from flux_trio.cores.job_manager.calls import User
 from flux_trio.editions.rfc27 import AllocType
 from flux_trio.formats import (
     IDS_MAX,

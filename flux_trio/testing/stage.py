@@ -13,7 +13,7 @@ import trio
 
 from flux_trio.broker import Handle
 from flux_trio.config import Config
-from flux_trio.cores.job_manager.requests.admissions import User
+from flux_trio.cores.job_manager.calls import User
 from flux_trio.editions.rfc27 import AllocType
 from flux_trio.editions.rfc32 import StartType
 from flux_trio.formats import Jobspec, ResourceSet, format_fluid, format_r, job_key

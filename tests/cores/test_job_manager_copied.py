@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from flux_trio.config import Config, parse_config
-from flux_trio.cores.job_manager.requests.admissions import User, UserFound
+from flux_trio.cores.job_manager.calls import User, UserFound
 from flux_trio.formats import ResourceSet
 from flux_trio.messages import Event, Response, topics
 from flux_trio.protocols import (

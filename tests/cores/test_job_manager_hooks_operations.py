@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from flux_trio.cores.job_manager.hooks.operations import ANNOTATION_BYTES_MAX, EVENT_BYTES_MAX
+from flux_trio.cores.job_manager.plugins.operations import ANNOTATION_BYTES_MAX, EVENT_BYTES_MAX
 from flux_trio.messages import topics
 from flux_trio.protocols import Annotate, AskHook, HookAnswer, JobState, PostEvent, SetPriority
 from tests.support.asking import asked

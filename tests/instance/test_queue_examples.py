@@ -14,7 +14,7 @@ import trio
 
 from flux_trio.broker import Handle
 from flux_trio.config import ExecConfig, parse_config
-from flux_trio.cores.job_manager.requests.admissions import User
+from flux_trio.cores.job_manager.calls import User
 from flux_trio.instance import Instance, Surroundings, open_instance
 from flux_trio.jobtap import search_path
 from flux_trio.messages import Request, Response, topics

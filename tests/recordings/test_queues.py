@@ -21,7 +21,7 @@ import trio
 
 from flux_trio.cli import main
 from flux_trio.cli.admin.queue_status import status_lines, statuses_and_counts
-from flux_trio.cores.job_manager.requests.admissions import User
+from flux_trio.cores.job_manager.calls import User
 from flux_trio.formats import apply_update
 from flux_trio.instance import open_instance
 from flux_trio.messages import FluxError, topics

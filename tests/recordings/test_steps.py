@@ -22,7 +22,7 @@ import trio
 from trio.testing import MockClock
 
 from flux_trio.config import Config, ExecConfig, JobManagerConfig, PerilogConfig, SchedConfig
-from flux_trio.cores.job_manager.requests.admissions import User
+from flux_trio.cores.job_manager.calls import User
 from flux_trio.instance import Surroundings, open_instance
 from tests.support.comparing import SIMULATED, given_of, our_config
 from tests.support.perilog import Acting

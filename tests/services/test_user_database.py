@@ -8,7 +8,7 @@ import pwd
 
 import pytest
 
-from flux_trio.cores.job_manager.requests.admissions import User
+from flux_trio.cores.job_manager.calls import User
 from flux_trio.services.user_database import unix_user
 
 

@@ -22,10 +22,10 @@ import msgspec
 
 from flux_trio.config import Config
 from flux_trio.cores.job_index import ACTIVE, ENDED, submit_op
+from flux_trio.cores.job_manager.calls import FindUser, User, UserFound
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.cores.job_manager.jobs.ledger import MAX_JOBID_KEY
 from flux_trio.cores.job_manager.queues.queues import CHECKPOINT_KEY
-from flux_trio.cores.job_manager.requests.admissions import FindUser, User, UserFound
 from flux_trio.cores.turns import ClearTimer, Exit, Log, Note, NoteAll, SetTimer, TimerFired
 from flux_trio.editions.rfc27 import AllocType
 from flux_trio.editions.rfc32 import StartType

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any, Final
 
 from flux_trio.config import parse_config
-from flux_trio.cores.job_manager.requests.admissions import User, UserFound
+from flux_trio.cores.job_manager.calls import User, UserFound
 from flux_trio.protocols import CREATE, VALIDATE, HookAnswer, JobState, SetPriority
 from tests.support.manager_script import (
     PLUGIN,

@@ -1,7 +1,7 @@
 """The actions, timers and open calls of the job manager. Pure.
 
 An open call is a frozen value that says what its answer is for; `replies.py` finds by its type the
-part that takes the answer. `hooks/waiting.py` has the questions to plugins, and those to the
+part that takes the answer. `waiting.py` has the questions to plugins, and those to the
 scheduler about an update.
 """
 
@@ -11,8 +11,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-from flux_trio.cores.job_manager.hooks.waiting import BypassStored, Proposal
-from flux_trio.cores.job_manager.requests.admissions import FindUser, UserFound
+from flux_trio.cores.job_manager.waiting import BypassStored, Proposal
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.turns import CommonAction, CommonInput, NoteAll
 from flux_trio.editions.journal import Ended
@@ -98,6 +97,26 @@ class SignOfLife(msgspec.Struct, frozen=True):
 
 
 # --- users
+
+
+class User(msgspec.Struct, frozen=True):
+    """A user in the user database; `name` is None for a user id that it does not know."""
+
+    name: str | None = None
+    groups: frozenset[str] = frozenset()
+
+
+class FindUser(msgspec.Struct, frozen=True):
+    """Action: ask the user database; the answer is `UserFound`."""
+
+    userid: int
+
+
+class UserFound(msgspec.Struct, frozen=True):
+    """Input: the answer of the user database."""
+
+    userid: int
+    user: User
 
 
 class KillSent(msgspec.Struct, frozen=True):

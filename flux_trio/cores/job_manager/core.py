@@ -24,13 +24,13 @@ from flux_trio.cores.job_manager.calls import (
     JobManagerOwnAction,
     JobManagerOwnInput,
     JobManagerTimer,
+    UserFound,
     WithinTurn,
 )
 from flux_trio.cores.job_manager.held import payload_types
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.parts import Parts
 from flux_trio.cores.job_manager.replies import Replies
-from flux_trio.cores.job_manager.requests.admissions import UserFound
 from flux_trio.cores.job_manager.requests.explaining import Waiting
 from flux_trio.cores.job_manager.requests.submission import submitted_in
 from flux_trio.cores.outbox import Outbox

@@ -18,11 +18,38 @@ from flux_trio.cores.job_manager.due import Due
 from flux_trio.cores.job_manager.execution.kill import Kills
 from flux_trio.cores.job_manager.execution.side import ExecSide
 from flux_trio.cores.job_manager.hooks.hooks import ABANDONED, Hooks
-from flux_trio.cores.job_manager.hooks.operations import Operations
-from flux_trio.cores.job_manager.hooks.plugin_replays import PluginReplays
 from flux_trio.cores.job_manager.hooks.presenting import JobPresentation
-from flux_trio.cores.job_manager.hooks.state_answers import StateAnswers
-from flux_trio.cores.job_manager.hooks.waiting import (
+from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
+from flux_trio.cores.job_manager.jobs.journal import Journal
+from flux_trio.cores.job_manager.jobs.ledger import Ledger
+from flux_trio.cores.job_manager.jobs.lost_found import LostAndFound
+from flux_trio.cores.job_manager.jobs.orphans import Orphans
+from flux_trio.cores.job_manager.jobs.purge import Purge
+from flux_trio.cores.job_manager.jobs.replay import Replay
+from flux_trio.cores.job_manager.jobs.sweeps import Sweeps
+from flux_trio.cores.job_manager.plugins.operations import Operations
+from flux_trio.cores.job_manager.plugins.plugin_replays import PluginReplays
+from flux_trio.cores.job_manager.plugins.state_answers import StateAnswers
+from flux_trio.cores.job_manager.queues.hindrances import Hindrances
+from flux_trio.cores.job_manager.queues.queues import Queues
+from flux_trio.cores.job_manager.queues.silence import Silence
+from flux_trio.cores.job_manager.queues.waits import Waits
+from flux_trio.cores.job_manager.requests.admissions import Admissions
+from flux_trio.cores.job_manager.requests.control import Control
+from flux_trio.cores.job_manager.requests.explaining import Explaining
+from flux_trio.cores.job_manager.requests.history import History
+from flux_trio.cores.job_manager.requests.lifetime import Lifetime
+from flux_trio.cores.job_manager.requests.memo import Memos
+from flux_trio.cores.job_manager.requests.queue_methods import QueueMethods
+from flux_trio.cores.job_manager.requests.quiescence import Quiescence
+from flux_trio.cores.job_manager.requests.submission import Candidate, Submission
+from flux_trio.cores.job_manager.requests.updates import Updates
+from flux_trio.cores.job_manager.requests.user_limits import UserLimits
+from flux_trio.cores.job_manager.requests.waitable import Waitable
+from flux_trio.cores.job_manager.scheduler.bypass import Bypass
+from flux_trio.cores.job_manager.scheduler.priorities import Priorities
+from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
+from flux_trio.cores.job_manager.waiting import (
     Admit,
     AllocateBypass,
     Answered,
@@ -58,33 +85,6 @@ from flux_trio.cores.job_manager.hooks.waiting import (
     UpdateProposed,
     UpdateValidated,
 )
-from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
-from flux_trio.cores.job_manager.jobs.journal import Journal
-from flux_trio.cores.job_manager.jobs.ledger import Ledger
-from flux_trio.cores.job_manager.jobs.lifetime import Lifetime
-from flux_trio.cores.job_manager.jobs.lost_found import LostAndFound
-from flux_trio.cores.job_manager.jobs.orphans import Orphans
-from flux_trio.cores.job_manager.jobs.purge import Purge
-from flux_trio.cores.job_manager.jobs.quiescence import Quiescence
-from flux_trio.cores.job_manager.jobs.replay import Replay
-from flux_trio.cores.job_manager.jobs.sweeps import Sweeps
-from flux_trio.cores.job_manager.queues.hindrances import Hindrances
-from flux_trio.cores.job_manager.queues.methods import QueueMethods
-from flux_trio.cores.job_manager.queues.queues import Queues
-from flux_trio.cores.job_manager.queues.silence import Silence
-from flux_trio.cores.job_manager.queues.waits import Waits
-from flux_trio.cores.job_manager.requests.admissions import Admissions
-from flux_trio.cores.job_manager.requests.control import Control
-from flux_trio.cores.job_manager.requests.explaining import Explaining
-from flux_trio.cores.job_manager.requests.history import History
-from flux_trio.cores.job_manager.requests.memo import Memos
-from flux_trio.cores.job_manager.requests.submission import Candidate, Submission
-from flux_trio.cores.job_manager.requests.updates import Updates
-from flux_trio.cores.job_manager.requests.user_limits import UserLimits
-from flux_trio.cores.job_manager.requests.waitable import Waitable
-from flux_trio.cores.job_manager.scheduler.bypass import Bypass
-from flux_trio.cores.job_manager.scheduler.priorities import Priorities
-from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
 from flux_trio.cores.methods import Method, Methods
 from flux_trio.cores.state import Part
 from flux_trio.formats import Event

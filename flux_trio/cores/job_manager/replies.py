@@ -25,9 +25,9 @@ from flux_trio.cores.job_manager.calls import (
     SignOfLife,
     SubmittedAgain,
 )
-from flux_trio.cores.job_manager.hooks.waiting import BypassStored, LifetimeProposed, UpdateProposed
 from flux_trio.cores.job_manager.jobs.active_job import is_over
 from flux_trio.cores.job_manager.parts import Parts
+from flux_trio.cores.job_manager.waiting import BypassStored, LifetimeProposed, UpdateProposed
 from flux_trio.cores.kvs_calls import value_in
 from flux_trio.cores.state import Part
 from flux_trio.messages import FluxError, Response, topics

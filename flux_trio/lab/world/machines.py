@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from flux_trio.config import Config
+from flux_trio.cores.job_manager.calls import User
 from flux_trio.cores.job_manager.core import JobManagerCore
-from flux_trio.cores.job_manager.requests.admissions import User
 from flux_trio.formats import Idset, ResourceSet
 from flux_trio.jobtap.watchdog import Watchdog
 from flux_trio.lab.world.disk import Disk, KvsOnDisk, StoreKind

@@ -17,7 +17,7 @@ import trio
 from flux_trio.broker import LogEntry, ModuleNotStarted
 from flux_trio.clock import Clock
 from flux_trio.config import Config, PluginDirective
-from flux_trio.cores.job_manager.requests.admissions import User
+from flux_trio.cores.job_manager.calls import User
 from flux_trio.instance import Surroundings as Given
 from flux_trio.instance import error_of_start, open_instance
 from flux_trio.jobtap import PluginError, ends_with_loop

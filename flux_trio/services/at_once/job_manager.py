@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from flux_trio.cores.job_manager.calls import JobManagerAction, JobManagerInput
+from flux_trio.cores.job_manager.calls import (
+    FindUser,
+    JobManagerAction,
+    JobManagerInput,
+    User,
+    UserFound,
+)
 from flux_trio.cores.job_manager.core import JobManagerCore
-from flux_trio.cores.job_manager.requests.admissions import FindUser, User, UserFound
 from flux_trio.cores.state import CorePart, Plain
 from flux_trio.cores.turns import Log, Note
 from flux_trio.jobtap import Given, PluginHost

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flux_trio.config import parse_config
-from flux_trio.cores.job_manager.requests.admissions import User
+from flux_trio.cores.job_manager.calls import User
 from flux_trio.messages import topics
 from flux_trio.testing import simulated_instance
 from tests.support.playing import GUEST, Jobs, context, guest_of

@@ -1,1 +1,1 @@
-"""The conversation of the job manager with plugins: questions, answers and operations."""
+"""The questions of the job manager to plugins, and how a job is presented to them."""

@@ -22,7 +22,9 @@ import msgspec
 
 from flux_trio.config import Config
 from flux_trio.cores.job_manager.hooks.interests import Interests
-from flux_trio.cores.job_manager.hooks.waiting import (
+from flux_trio.cores.job_manager.jobs.active_job import ActiveJob, ends_wait
+from flux_trio.cores.job_manager.jobs.ledger import Ledger
+from flux_trio.cores.job_manager.waiting import (
     Answered,
     ConfigurationThen,
     Deferred,
@@ -33,8 +35,6 @@ from flux_trio.cores.job_manager.hooks.waiting import (
     Then,
     UpdateHeard,
 )
-from flux_trio.cores.job_manager.jobs.active_job import ActiveJob, ends_wait
-from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.formats import Event, format_fluid

@@ -11,7 +11,9 @@ from __future__ import annotations
 from typing import Any, assert_never
 
 from flux_trio.cores.job_manager.hooks.hooks import ABANDONED, NOTHING_SAID, Hooks
-from flux_trio.cores.job_manager.hooks.waiting import (
+from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
+from flux_trio.cores.job_manager.jobs.ledger import Ledger
+from flux_trio.cores.job_manager.waiting import (
     Admit,
     Chain,
     Present,
@@ -20,8 +22,6 @@ from flux_trio.cores.job_manager.hooks.waiting import (
     Step,
     StepAnswered,
 )
-from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
-from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.state import Part
 from flux_trio.protocols import (
     CREATE,

@@ -10,9 +10,9 @@ import msgspec
 
 from flux_trio.config import QUEUE_KEY
 from flux_trio.cores.job_index import ended_at, mark_of, name_mark
-from flux_trio.cores.job_manager.hooks.waiting import Deferred, LogEvent
 from flux_trio.cores.job_manager.jobs.jobspecs import KeptJobspec
 from flux_trio.cores.job_manager.jobs.snapshot import ActiveFacts, JobSnapshot
+from flux_trio.cores.job_manager.waiting import Deferred, LogEvent
 from flux_trio.editions import rfc21
 from flux_trio.editions.journal import Ended
 from flux_trio.formats import (

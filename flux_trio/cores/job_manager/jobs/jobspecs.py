@@ -16,7 +16,7 @@ import msgspec
 
 from flux_trio.cores.job_index import name_mark
 from flux_trio.cores.state import Part
-from flux_trio.formats import COSTING, SHORT_MAX, cached_for_short, costs_of
+from flux_trio.formats import COSTING, SHORT_MAX, cached_for_short, costs_of, document
 
 _WINDOW_BITS: Final = -13  # 8 kB, about two jobspecs; negative: without a header
 _MEMORY_LEVEL: Final = 4
@@ -144,3 +144,17 @@ _decoded = cached_for_short(_decode, maxsize=TEXTS_MAX)
 def _difference(jobspec: bytes, like: bytes) -> bytes:
     squeeze = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW_BITS, _MEMORY_LEVEL, zdict=like)
     return squeeze.compress(jobspec) + squeeze.flush()
+
+
+def redacted(jobspec: dict[str, Any]) -> bytes:
+    """Return a jobspec as JSON, without the environment, which only shells need (RFC 27, Alloc)."""
+    system = system_of(jobspec)
+    if "environment" in system:
+        rest = {key: value for key, value in system.items() if key != "environment"}
+        jobspec = jobspec | {"attributes": jobspec["attributes"] | {"system": rest}}
+    return msgspec.json.encode(jobspec)
+
+
+def redacted_text(jobspec: str) -> bytes:
+    """Return the same for a jobspec that is stored. Raises FormatError if it is no JSON object."""
+    return redacted(document(jobspec.encode()))

@@ -15,12 +15,12 @@ import msgspec
 
 from flux_trio.cores.job_index import refusal_ops
 from flux_trio.cores.job_manager.calls import Absent, JobManagerOutbox, Refusal, SubmittedAgain
-from flux_trio.cores.job_manager.hooks.waiting import LogEvent
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob, ended, ends_wait
 from flux_trio.cores.job_manager.jobs.commits import Commits
 from flux_trio.cores.job_manager.jobs.jobspecs import Jobspecs
 from flux_trio.cores.job_manager.jobs.tally import Tally
 from flux_trio.cores.job_manager.jobs.user_jobs import JobBytes, UserJobs
+from flux_trio.cores.job_manager.waiting import LogEvent
 from flux_trio.cores.kvs_calls import look_up
 from flux_trio.editions import Edition, job_requests, rfc21
 from flux_trio.editions.rfc27 import SchedAnnotations, without_reason

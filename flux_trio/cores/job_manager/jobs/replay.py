@@ -22,9 +22,9 @@ from flux_trio.cores.job_manager.calls import (
     ReplayStep,
 )
 from flux_trio.cores.job_manager.jobs.active_job import BEGINNINGS, ActiveJob, ended
+from flux_trio.cores.job_manager.jobs.jobspecs import redacted_text
 from flux_trio.cores.job_manager.jobs.ledger import MAX_JOBID_KEY, Ledger
 from flux_trio.cores.job_manager.jobs.lost_found import LostAndFound
-from flux_trio.cores.job_manager.requests.submission import redacted_text
 from flux_trio.cores.kvs_calls import (
     cannot_read,
     count_below,

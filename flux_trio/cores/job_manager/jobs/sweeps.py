@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final, Protocol
 
-from flux_trio.cores.job_manager.hooks.waiting import Sweep
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
+from flux_trio.cores.job_manager.waiting import Sweep
 from flux_trio.cores.state import Part
 from flux_trio.formats.meanings import JobId
 

@@ -14,31 +14,12 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from flux_trio.config import Assignment, NoQueue, access_refusal, assign
+from flux_trio.cores.job_manager.calls import FindUser, UserFound
 from flux_trio.cores.job_manager.queues.queues import Queues
 from flux_trio.cores.state import Part
 from flux_trio.formats import FormatError
 
 CandidateT = TypeVar("CandidateT")
-
-
-class User(msgspec.Struct, frozen=True):
-    """A user in the user database; `name` is None for a user id that it does not know."""
-
-    name: str | None = None
-    groups: frozenset[str] = frozenset()
-
-
-class FindUser(msgspec.Struct, frozen=True):
-    """Action: ask the user database; the answer is `UserFound`."""
-
-    userid: int
-
-
-class UserFound(msgspec.Struct, frozen=True):
-    """Input: the answer of the user database."""
-
-    userid: int
-    user: User
 
 
 class Admission(msgspec.Struct, frozen=True, gc=False):

@@ -14,18 +14,19 @@ from typing import Any, TypeAlias, assert_never
 
 import msgspec
 
+from flux_trio.cores.job_manager.calls import UserFound
 from flux_trio.cores.job_manager.hooks.hooks import Hooks
 from flux_trio.cores.job_manager.hooks.presenting import JobPresentation
-from flux_trio.cores.job_manager.hooks.waiting import Admit, Readmit
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
-from flux_trio.cores.job_manager.jobs.jobspecs import system_of
+from flux_trio.cores.job_manager.jobs.jobspecs import redacted, system_of
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
-from flux_trio.cores.job_manager.requests.admissions import Admission, Admissions, UserFound
+from flux_trio.cores.job_manager.requests.admissions import Admission, Admissions
 from flux_trio.cores.job_manager.requests.user_limits import UserLimits
+from flux_trio.cores.job_manager.waiting import Admit, Readmit
 from flux_trio.cores.state import Part
 from flux_trio.editions import submission as payloads
 from flux_trio.editions.submission import NewJob
-from flux_trio.formats import costs_of, document
+from flux_trio.formats import costs_of
 from flux_trio.formats.meanings import JobId
 from flux_trio.messages import FluxError, Request, respond, topics, unanswered
 from flux_trio.protocols import (
@@ -252,20 +253,6 @@ def _in_use(jobid: int) -> str:
 def _was_used(jobid: int) -> str:
     """Return the error for a job that an earlier job manager has removed; why is not known."""
     return f"job id {jobid} was used before, by a job that was refused or purged"
-
-
-def redacted(jobspec: dict[str, Any]) -> bytes:
-    """Return a jobspec as JSON, without the environment, which only shells need (RFC 27, Alloc)."""
-    system = system_of(jobspec)
-    if "environment" in system:
-        rest = {key: value for key, value in system.items() if key != "environment"}
-        jobspec = jobspec | {"attributes": jobspec["attributes"] | {"system": rest}}
-    return msgspec.json.encode(jobspec)
-
-
-def redacted_text(jobspec: str) -> bytes:
-    """Return the same for a jobspec that is stored. Raises FormatError if it is no JSON object."""
-    return redacted(document(jobspec.encode()))
 
 
 def submitted_in(messages: Iterable[Any]) -> set[int]:

@@ -18,7 +18,12 @@ import msgspec
 from flux_trio.config import DURATION_KEY
 from flux_trio.cores.job_manager.calls import Absent
 from flux_trio.cores.job_manager.hooks.hooks import Hooks
-from flux_trio.cores.job_manager.hooks.waiting import (
+from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
+from flux_trio.cores.job_manager.jobs.ledger import Ledger
+from flux_trio.cores.job_manager.jobs.user_jobs import event_bytes
+from flux_trio.cores.job_manager.requests.user_limits import UserLimits, check_update_keys
+from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
+from flux_trio.cores.job_manager.waiting import (
     ApplyUpdate,
     AskUpdate,
     KeyAnswered,
@@ -26,11 +31,6 @@ from flux_trio.cores.job_manager.hooks.waiting import (
     UpdateValidated,
     Updating,
 )
-from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
-from flux_trio.cores.job_manager.jobs.ledger import Ledger
-from flux_trio.cores.job_manager.jobs.user_jobs import event_bytes
-from flux_trio.cores.job_manager.requests.user_limits import UserLimits, check_update_keys
-from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
 from flux_trio.cores.state import Part
 from flux_trio.editions import job_requests, rfc21
 from flux_trio.formats import FormatError

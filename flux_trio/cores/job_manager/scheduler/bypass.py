@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 
 from flux_trio.cores.job_manager.hooks.hooks import Hooks
-from flux_trio.cores.job_manager.hooks.waiting import AllocateBypass, BypassStored
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
+from flux_trio.cores.job_manager.waiting import AllocateBypass, BypassStored
 from flux_trio.cores.kvs_calls import commit_ops
 from flux_trio.cores.state import Part
 from flux_trio.editions import rfc21

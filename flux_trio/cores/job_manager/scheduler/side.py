@@ -12,13 +12,6 @@ from msgspec import UNSET
 
 from flux_trio.cores.histogram import LONG_S, Durations
 from flux_trio.cores.job_manager.calls import ExpirationSent, SignOfLife
-from flux_trio.cores.job_manager.hooks.waiting import (
-    ApplyExpiration,
-    ApplyUpdate,
-    LifetimeProposed,
-    Proposal,
-    UpdateProposed,
-)
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.queues.queues import Queues
@@ -26,6 +19,13 @@ from flux_trio.cores.job_manager.queues.silence import Silence
 from flux_trio.cores.job_manager.scheduler.allocs import Requests
 from flux_trio.cores.job_manager.scheduler.grants import Grants
 from flux_trio.cores.job_manager.scheduler.sign_of_life import SignsOfLife
+from flux_trio.cores.job_manager.waiting import (
+    ApplyExpiration,
+    ApplyUpdate,
+    LifetimeProposed,
+    Proposal,
+    UpdateProposed,
+)
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.editions import Codec, flux, rfc21, rfc27

@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import Final
 
 from flux_trio.cores.job_manager.hooks.hooks import Hooks
-from flux_trio.cores.job_manager.hooks.waiting import AskState
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.scheduler.bypass import Bypass
 from flux_trio.cores.job_manager.scheduler.priorities import Priorities, hold
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
+from flux_trio.cores.job_manager.waiting import AskState
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.formats import FormatError, format_fluid

@@ -16,20 +16,20 @@ import msgspec
 
 from flux_trio.cores.job_manager.hooks.hooks import Hooks
 from flux_trio.cores.job_manager.hooks.presenting import JobPresentation
-from flux_trio.cores.job_manager.hooks.state_answers import StateAnswers
-from flux_trio.cores.job_manager.hooks.waiting import (
+from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
+from flux_trio.cores.job_manager.jobs.ledger import Ledger
+from flux_trio.cores.job_manager.jobs.orphans import Orphans
+from flux_trio.cores.job_manager.jobs.sweeps import Sweeps
+from flux_trio.cores.job_manager.plugins.state_answers import StateAnswers
+from flux_trio.cores.job_manager.requests.submission import Submission
+from flux_trio.cores.job_manager.scheduler.priorities import Priorities
+from flux_trio.cores.job_manager.waiting import (
     FinishOrphans,
     GoOn,
     Present,
     PresentAll,
     Resume,
 )
-from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
-from flux_trio.cores.job_manager.jobs.ledger import Ledger
-from flux_trio.cores.job_manager.jobs.orphans import Orphans
-from flux_trio.cores.job_manager.jobs.sweeps import Sweeps
-from flux_trio.cores.job_manager.requests.submission import Submission
-from flux_trio.cores.job_manager.scheduler.priorities import Priorities
 from flux_trio.cores.state import Part
 from flux_trio.formats.meanings import JobId
 from flux_trio.protocols import (

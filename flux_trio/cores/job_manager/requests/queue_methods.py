@@ -14,13 +14,13 @@ from flux_trio.cores.configuring import configuration_in
 from flux_trio.cores.job_manager.calls import QueuesNoted, QueuesRead, QueuesStored
 from flux_trio.cores.job_manager.execution.side import ExecSide
 from flux_trio.cores.job_manager.hooks.hooks import Hooks
-from flux_trio.cores.job_manager.hooks.waiting import Configured, ConfiguredAgain
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.jobs.purge import Purge
 from flux_trio.cores.job_manager.queues.hindrances import Hindrances
 from flux_trio.cores.job_manager.queues.queues import CHECKPOINT_KEY, Queues
 from flux_trio.cores.job_manager.queues.silence import Silence
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
+from flux_trio.cores.job_manager.waiting import Configured, ConfiguredAgain
 from flux_trio.cores.kvs_calls import cannot_read, commit_ops, look_up, value_in
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log

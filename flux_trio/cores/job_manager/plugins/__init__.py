@@ -1,0 +1,1 @@
+"""What plugins say: their operations, the answers about a job's state, plugins that come later."""
