@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias, get_args
+from typing import Any, Final, TypeAlias, get_args
 
 from flux_trio.cores.job_manager.calls import (
     AsideStep,
@@ -27,13 +27,71 @@ from flux_trio.cores.job_manager.calls import (
 )
 from flux_trio.cores.job_manager.jobs.active_job import is_over
 from flux_trio.cores.job_manager.parts import Parts
-from flux_trio.cores.job_manager.waiting import BypassStored, LifetimeProposed, UpdateProposed
+from flux_trio.cores.job_manager.waiting import BypassStored, Proposal
 from flux_trio.cores.kvs_calls import value_in
 from flux_trio.cores.state import Part
 from flux_trio.messages import FluxError, Response, topics
 
-Handler: TypeAlias = Callable[[Any, Response], None]
-"""Takes a call and its answer."""
+Handler: TypeAlias = Callable[[Parts, Any, Response], None]
+"""Passes a call and its answer on to the part that waits for it."""
+
+
+def _is_over(response: Response) -> bool:
+    """Return whether the eventlog that `response` has is that of a finished job."""
+    try:
+        return is_over(value_in(response))
+    except FluxError:
+        return False
+
+
+# A function of `parts`, not a method of one of them: a copy of the core has parts of its own.
+HANDLERS: Final[dict[type[JobManagerCall], Handler]] = {
+    # events and submissions
+    EventsStored: lambda parts, _, response: parts.ledger.stored(response),
+    Refusal: lambda parts, call, response: parts.ledger.send(
+        call.absent.refusal(call.request, is_inactive=_is_over(response))
+    ),
+    SubmittedAgain: lambda parts, call, response: parts.submission.looked_for(
+        call.jobid, call.batch, was_over=_is_over(response)
+    ),
+    # the scheduler
+    GrantsRead: lambda parts, call, response: parts.scheduler.grants.read(call, response),
+    InventoryRead: lambda parts, _, response: parts.scheduler.grants.inventory_read(response),
+    InventoryReadAgain: lambda parts, call, response: parts.scheduler.grants.inventory_read_again(
+        call, response
+    ),
+    ExpirationSent: lambda parts, call, response: parts.scheduler.expiration_answered(
+        call.jobid, response
+    ),
+    **dict.fromkeys(
+        get_args(Proposal),
+        lambda parts, call, response: parts.continuations.proposed(call, response),
+    ),
+    BypassStored: lambda parts, call, response: parts.bypass.stored(call, response),
+    SignOfLife: lambda parts, *_: parts.scheduler.silence.broken(),  # any answer, of any kind
+    # users
+    KillSent: lambda parts, call, response: parts.kills.answered(call.request, response),
+    LastStored: lambda parts, call, response: parts.control.last_stored(call.request, response),
+    HistoryRead: lambda parts, _, response: parts.history.page_read(response),
+    # queues
+    QueuesRead: lambda parts, _, response: parts.queue_methods.queues_read(response),
+    QueuesStored: lambda parts, call, response: parts.queue_methods.queues_stored(
+        call.request, response
+    ),
+    QueuesNoted: lambda parts, _, response: parts.queue_methods.queues_noted(response),
+    # work in steps: a restart, jobs that are set aside, purges
+    **dict.fromkeys(
+        get_args(ReplayStep),
+        lambda parts, step, response: parts.replay.step_answered(step, response),
+    ),
+    **dict.fromkeys(
+        get_args(AsideStep),
+        lambda parts, step, response: parts.lost_found.step_answered(step, response),
+    ),
+    **dict.fromkeys(
+        get_args(PurgeStep), lambda parts, step, response: parts.purge.step_answered(step, response)
+    ),
+}
 
 
 class Replies(Part):
@@ -41,7 +99,6 @@ class Replies(Part):
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self.handlers = _handlers(parts)
 
     def pass_on(self, response: Response) -> None:
         """Pass on an answer by its matchtag; the protocols of RFC 27 and 32 have matchtag 0."""
@@ -51,7 +108,7 @@ class Replies(Part):
         self._parts.ledger.leave_gone()
         call = self._parts.ledger.outbox.calls.match(response)
         if call is not None:  # else it is late
-            self.handlers[type(call)](call, response)
+            HANDLERS[type(call)](self._parts, call, response)
 
     def _pass_on_by_topic(self, response: Response) -> None:
         if response.topic == topics.SCHED_ALLOC:
@@ -60,49 +117,3 @@ class Replies(Part):
             self._parts.scheduler.free_response(response)
         elif response.topic == f"{self._parts.exec.service}.{topics.START_METHOD}":
             self._parts.exec.start_response(response)
-
-
-def _handlers(parts: Parts) -> dict[type[JobManagerCall], Handler]:
-    """Return for each type of call what takes its answer."""
-    ledger, scheduler, grants = parts.ledger, parts.scheduler, parts.scheduler.grants
-    return {
-        # events and submissions
-        EventsStored: lambda _, response: ledger.stored(response),
-        Refusal: lambda call, response: ledger.send(
-            call.absent.refusal(call.request, is_inactive=_is_over(response))
-        ),
-        SubmittedAgain: lambda call, response: parts.submission.looked_for(
-            call.jobid, call.batch, was_over=_is_over(response)
-        ),
-        # the scheduler
-        GrantsRead: grants.read,
-        InventoryRead: lambda _, response: grants.inventory_read(response),
-        InventoryReadAgain: grants.inventory_read_again,
-        ExpirationSent: lambda call, response: scheduler.expiration_answered(call.jobid, response),
-        UpdateProposed: parts.continuations.proposed,
-        LifetimeProposed: parts.continuations.proposed,
-        BypassStored: parts.bypass.stored,
-        SignOfLife: lambda *_: scheduler.silence.broken(),  # any answer, of any kind
-        # users
-        KillSent: lambda call, response: parts.kills.answered(call.request, response),
-        LastStored: lambda call, response: parts.control.last_stored(call.request, response),
-        HistoryRead: lambda _, response: parts.history.page_read(response),
-        # queues
-        QueuesRead: lambda _, response: parts.queue_methods.queues_read(response),
-        QueuesStored: lambda call, response: parts.queue_methods.queues_stored(
-            call.request, response
-        ),
-        QueuesNoted: lambda _, response: parts.queue_methods.queues_noted(response),
-        # work in steps: a restart, jobs that are set aside, purges
-        **dict.fromkeys(get_args(ReplayStep), parts.replay.step_answered),
-        **dict.fromkeys(get_args(AsideStep), parts.lost_found.step_answered),
-        **dict.fromkeys(get_args(PurgeStep), parts.purge.step_answered),
-    }
-
-
-def _is_over(response: Response) -> bool:
-    """Return whether the eventlog that `response` has is that of a finished job."""
-    try:
-        return is_over(value_in(response))
-    except FluxError:
-        return False
