@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from flux_trio.cores.job_manager.jobs import quiescence
+from flux_trio.cores.job_manager.requests import quiescence
 from flux_trio.protocols import PluginInterests
 from flux_trio.trace import Kind
 from tests.support.manager_script import PRIORITIZE, ManagerScript
