@@ -15,7 +15,8 @@ The groups, each of which imports only those below it (`.importlinter` holds thi
     jobs            jobs, job, cancel, update, top: what becomes of jobs, as rows and as text
     judge           check, view: traces and their judgement, in a file or while an instance runs
     follow          watch, and what attaches to a job: its output, its events, its standard input
-    connection      a command's connection to its instance, and what several commands ask there
+    connection      a command's connection to its instance, and what several commands ask there;
+                    the HTTP server to which a browser or a collector of metrics connects
     terminal        what users type and read: values, errors, rows; completion, help
 """
 

@@ -1,1 +1,1 @@
-"""A command's connection to its instance, and what several commands ask there."""
+"""A command's connections: to its instance, and from a browser or a collector of metrics."""
