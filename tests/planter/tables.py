@@ -41,14 +41,14 @@ def table_mutants(name: str, table: AnyTable) -> Iterator[Mutant]:
     """The mutants of one table, known as `name`."""
     for before, event, after in list(table):
         place = place_of(name, before, event)
-        plant = partial(_set_row, table, before, event)
+        plant = partial(set_row, table, before, event)
         yield Mutant(f"{place} deleted", place, name, partial(plant, None))
         for other in table.rows:
             if other is not after:
                 yield Mutant(f"{place} -> {other.name}", place, name, partial(plant, other))
 
 
-def _set_row(table: AnyTable, before: Enum, event: Enum, after: Enum | None) -> None:
+def set_row(table: AnyTable, before: Enum, event: Enum, after: Enum | None) -> None:
     """Change one row; rows that share a dictionary with it stay."""
     row = {each: to for each, to in table.rows[before].items() if each is not event}
     if after is not None:

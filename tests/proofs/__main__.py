@@ -1,8 +1,7 @@
 """`python -m tests.proofs`: does the test of each clause fail when the program breaks the clause?
 
-Each proof edits a copy of the program and runs the file of its test there. Findings are kept in
-.mutants/: a run that was stopped goes on where it was. What is proven is written to the files
-tests/proofs/*.proven and to tests/judge/clause_status.txt.
+Each proof plants its operator, or edits a copy of the program, and runs the file of its test.
+Findings are kept in .mutants/: a run that was stopped goes on where it was.
 """
 
 from __future__ import annotations
@@ -12,19 +11,14 @@ import signal
 import sys
 import time
 from collections.abc import Iterable
-from pathlib import Path
 
 from flux_trio.judge import counts, load_clauses
 from tests.planter.findings import KEPT, Findings, code_now
 from tests.proofs.entries import PlantedEntry, Proof, ProofFile, faults_of, read_entries
 from tests.proofs.results import (
     entries_by_clause,
-    read_proven,
     statuses_now,
-    tried_now,
     why_not_planted,
-    write_proven,
-    write_status,
 )
 from tests.proofs.trying import Trial
 from tests.support.clause_mentions import clause_mentions
@@ -38,22 +32,15 @@ def main(arguments: list[str] | None = None) -> int:
     if faults := faults_of(files, load_clauses(), clause_mentions()):
         print(*faults, sep="\n")
         return 2
-    asked_for = {
-        file: chosen(file, entries, asked.clause, only_new=asked.new)
-        for file, entries in files.items()
-    }
+    entries = chosen(files.values(), asked.clause)
     findings = Findings(KEPT / "proofs" / "findings.jsonl", code_now())
     trial = Trial(findings, lambda text: print(text, flush=True), asked.processes)
-    entries = [entry for each in asked_for.values() for entry in each]
     tried: dict[str, bool] = {}
     try:
         trial.run([entry for entry in entries if isinstance(entry, Proof)])
         tried |= _try_planted(entry for entry in entries if isinstance(entry, PlantedEntry))
     finally:
         tried |= _found(findings, (entry for entry in entries if isinstance(entry, Proof)))
-        for file in asked_for:
-            write_proven(file, files[file], tried)
-        write_status()
     wrong = _say_what_failed(findings, entries, tried)
     print(counts(statuses_now()), end="")
     print(f"{len(entries)} entries, {wrong} do not hold; {(time.monotonic() - begin) / 60:.1f} min")
@@ -69,22 +56,19 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m tests.proofs", description=__doc__)
     add = parser.add_argument
     add("--clause", default="", metavar="ID,...", help="only these; 27.alloc is its whole section")
-    add("--new", action="store_true", help="only what is not proven, or whose files changed since")
     add("--processes", type=int, default=2)
     return parser
 
 
-def chosen(
-    file: Path, entries: ProofFile, asked: str, *, only_new: bool
-) -> list[Proof | PlantedEntry]:
-    """The entries of a file about the clauses that `asked` names, all when it is empty."""
-    wanted = [f"{each}." for each in asked.split(",")] if asked else [""]
-    before = read_proven(file)
-    found: dict[str, Proof | PlantedEntry] = {}
-    for clause, entry in entries_by_clause(entries).items():
-        is_known = only_new and before.get(clause) == tried_now(entry)
-        if f"{clause}.".startswith(tuple(wanted)) and not is_known:
-            found[entry.digest()] = entry
+def chosen(files: Iterable[ProofFile], asked: str) -> list[Proof | PlantedEntry]:
+    """The entries about the clauses that `asked` names, all when it is empty."""
+    wanted = tuple(f"{each}." for each in asked.split(",")) if asked else ("",)
+    found = {
+        entry.digest(): entry
+        for entries in files
+        for clause, entry in entries_by_clause(entries).items()
+        if f"{clause}.".startswith(wanted)
+    }
     return list(found.values())
 
 

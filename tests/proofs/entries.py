@@ -1,7 +1,7 @@
 """The entries of the files rfcNN.toml, and what is wrong with them.
 
-`[[proof]]` has edits of our source after which the named test fails. `[[planted]]` names a
-planted violation of a trace (tests/judge/planted), for a clause that only the judge shows.
+`[[proof]]` has an operator, or edits of our source, with which the named test fails. `[[planted]]`
+names a planted violation of a trace (tests/judge/planted), for a clause that only the judge shows.
 `[[unprovable]]` says why nothing here can break a clause.
 """
 
@@ -19,6 +19,7 @@ import msgspec
 
 from flux_trio.judge import Clause
 from tests.planter.findings import ROOT
+from tests.proofs.operators import PLACES, Operator
 from tests.support.planted import all_planted
 
 HERE: Final = Path(__file__).parent
@@ -35,18 +36,17 @@ class Edit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Proof(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Edits that together break each of the clauses, and the test that then fails.
+    """What breaks each of the clauses, an operator or edits together, and the test that then fails.
 
-    `test` is pytest's name of it, with or without parameters. `also` has other tests of its file
-    that fail too, as `test_x` or `TestX::test_y`.
+    `test` is pytest's name of it, with or without parameters.
     """
 
-    edit: tuple[Edit, ...]
     test: str
     clause: str = ""
     clauses: tuple[str, ...] = ()
-    also: tuple[str, ...] = ()
     why: str = ""
+    operator: Operator | None = None
+    edit: tuple[Edit, ...] = ()
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -64,19 +64,9 @@ class Proof(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.test.partition("::")[2]
 
     def digest(self) -> str:
-        """A digest of the edits and of the source of the test: a proof holds for these."""
-        source = sources_of_tests(self.path).get(function_of(self.name), "")
-        whole = (self.edit, self.test, sorted(self.also), source)
+        """A digest of the entry: what was found in this program holds for it."""
+        whole = (self.operator, self.edit, self.test)
         return hashlib.sha256(msgspec.json.encode(whole)).hexdigest()[:12]
-
-    def files_digest(self) -> str:
-        """A digest of the texts of the edited files and of the file of the test.
-
-        A proof that was tried with other texts is to be tried again: see `--new`.
-        """
-        paths = [*sorted({each.file for each in self.edit}), self.path]
-        texts = [source_of(path) for path in paths]
-        return hashlib.sha256(msgspec.json.encode(texts)).hexdigest()[:12]
 
 
 class PlantedEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -130,24 +120,22 @@ def function_of(test: str) -> str:
 
 
 @functools.cache
-def sources_of_tests(path: str) -> Mapping[str, str]:
-    """The source of each test of a file, without docstrings, by its name in the file."""
+def tests_of(path: str) -> frozenset[str]:
+    """The names of the tests of a file, as they are named in it."""
     file = ROOT / path
     if not file.is_file():
-        return {}
-    return dict(_tests(ast.parse(file.read_text(encoding="utf-8")).body, ""))
+        return frozenset()
+    return frozenset(_tests(ast.parse(file.read_text(encoding="utf-8")).body, ""))
 
 
-def _tests(body: Iterable[ast.stmt], prefix: str) -> Iterator[tuple[str, str]]:
+def _tests(body: Iterable[ast.stmt], prefix: str) -> Iterator[str]:
     for node in body:
         if isinstance(node, ast.ClassDef):
             yield from _tests(node.body, f"{prefix}{node.name}::")
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith(
             "test"
         ):
-            if ast.get_docstring(node) is not None and len(node.body) > 1:
-                del node.body[0]
-            yield f"{prefix}{node.name}", ast.unparse(node)
+            yield f"{prefix}{node.name}"
 
 
 def faults_of(
@@ -179,18 +167,17 @@ def faults_of(
 def _faults_of_proof(proof: Proof, mentions: Mapping[str, Iterable[str]]) -> Iterator[str]:
     if bool(proof.clause) == bool(proof.clauses):
         yield "expected one of the keys clause and clauses"
-    tests = sources_of_tests(proof.path)
+    tests = tests_of(proof.path)
     if function_of(proof.name) not in tests:
         yield f"there is no test {proof.test}"
-    for test in proof.also:
-        if test not in tests:
-            yield f"there is no test {test} in {proof.path}"
     named = f"{proof.path}::{function_of(proof.name)}"
     for clause in proof.ids:
         if named not in mentions.get(clause, ()):
             yield f"the docstring of {named} does not name {clause}"
-    if not proof.edit:
-        yield "it has no edit"
+    if bool(proof.edit) == (proof.operator is not None):
+        yield "expected an operator or edits"
+    if proof.operator is not None and proof.operator.place.partition(" ")[0] not in PLACES:
+        yield f"{proof.operator.place}: expected a place that begins with {', '.join(PLACES)}"
     for edit in proof.edit:
         yield from _faults_of_edit(edit)
 
@@ -219,5 +206,5 @@ def _faults_of_planted(entry: PlantedEntry) -> Iterator[str]:
     elif violation.clause != entry.clause:
         yield f"the planted violation breaks {violation.clause}"
     path, _, name = entry.test.partition("::")
-    if function_of(name) not in sources_of_tests(path):
+    if function_of(name) not in tests_of(path):
         yield f"there is no test {entry.test}"

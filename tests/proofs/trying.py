@@ -1,7 +1,6 @@
-"""Tries proofs: each in a copy of the tree that has its edits, with the file of its test.
+"""Tries proofs: each in a copy of the tree, by its test with what it plants.
 
-A proof holds when the named test fails by its assertion, each test of `also` fails, every other
-test of the file passes, and the named test passes in the copy without the edits.
+A proof holds when the named test fails by its assertion, and passes with nothing planted.
 """
 
 from __future__ import annotations
@@ -13,28 +12,24 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from tests.planter.findings import ROOT, Finding, Findings
 from tests.proofs.entries import Edit, Proof, function_of
-from tests.proofs.outcomes import OUTCOMES
-
-PATIENCE_S: Final = 300.0
-"""A run of one file that takes longer does not end: the longest takes a quarter of it."""
+from tests.proofs.outcomes import OUTCOMES, PLANTED, Planted
 
 
 @dataclass
 class Run:
-    """How the tests of one file ended."""
+    """How tests ended."""
 
     passed: set[str] = field(default_factory=set)
     """Names in the file, with parameters."""
@@ -43,13 +38,9 @@ class Run:
     trouble: str = ""
     """Why the run says nothing, if so."""
 
-    def failed(self) -> set[str]:
-        """The functions of which at least one test failed."""
-        return {function_of(name) for name in self.failures}
-
 
 def verdict(proof: Proof, run: Run) -> str:
-    """Why `run`, made with the edits of `proof`, does not prove its clauses; empty if it does."""
+    """Why `run`, made with what `proof` plants, does not prove its clauses; empty if it does."""
     if run.trouble:
         return run.trouble
     named = _named(proof, run)
@@ -58,11 +49,6 @@ def verdict(proof: Proof, run: Run) -> str:
     for name, phases in named.items():
         if why := _no_assertion(proof, phases):
             return f"{name} crashes: {why}"
-    expected = {function_of(proof.name), *proof.also}
-    if more := sorted(run.failed() - expected):
-        return f"other tests fail: {', '.join(more)}"
-    if fewer := sorted(set(proof.also) - run.failed()):
-        return f"these tests of `also` pass: {', '.join(fewer)}"
     return ""
 
 
@@ -78,11 +64,6 @@ def _named(proof: Proof, run: Run) -> dict[str, list[dict[str, Any]]]:
 def assertion(proof: Proof, run: Run) -> str:
     """What the named test says as it fails."""
     return str(next(iter(_named(proof, run).values()))[0]["text"])
-
-
-def also_in(proof: Proof, run: Run) -> tuple[str, ...]:
-    """The tests that fail besides the named one."""
-    return tuple(sorted(run.failed() - {function_of(proof.name)}))
 
 
 def _has_passed(name: str, run: Run) -> bool:
@@ -137,20 +118,21 @@ def _write(path: Path, text: str) -> None:
         compiled.unlink()
 
 
-def run_file(tree: Path, path: str) -> Run:
-    """Run the tests of the file `path` in `tree`."""
-    outcomes = tree.with_name(f"{tree.name}.outcomes")
+def run_file(tree: Path, path: str, planted: Sequence[Planted]) -> dict[str, Run]:
+    """Run the tests of `planted`, which are in the file `path` of `tree`; the runs by key."""
+    temporary = tempfile.mkdtemp(prefix="p")
+    outcomes = Path(temporary, "outcomes")
     outcomes.write_text("")
-    temporary = tempfile.mkdtemp(prefix="p", dir=tree.parent)
     environment = {
         **os.environ,
         OUTCOMES: str(outcomes),
+        PLANTED: msgspec.json.encode(planted).decode(),
         "PYTHONPATH": str(tree),
         "TMPDIR": temporary,
         "PYTEST_DEBUG_TEMPROOT": temporary,
     }
     options = ["-q", "-n0", "-p", "no:cacheprovider", "-p", "tests.proofs.outcomes"]
-    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning", "-m", ""]
     process = subprocess.Popen(
         [sys.executable, "-m", "pytest", *options, path],
         cwd=tree,
@@ -160,22 +142,18 @@ def run_file(tree: Path, path: str) -> Run:
         start_new_session=True,
     )
     try:
-        process.wait(PATIENCE_S)
-        trouble = ""
-    except subprocess.TimeoutExpired:
-        trouble = f"the tests do not end in {PATIENCE_S:g} s"
+        process.wait()
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        told = outcomes.read_text(encoding="utf-8")
         shutil.rmtree(temporary, ignore_errors=True)
-    run = read_outcomes(outcomes.read_text(encoding="utf-8"), tree)
-    run.trouble = trouble or run.trouble
-    return run
+    return {each.key: read_outcomes(told, tree, each.key) for each in planted}
 
 
-def read_outcomes(text: str, tree: Path) -> Run:
-    """The outcomes that the plugin wrote in a run in `tree`."""
+def read_outcomes(text: str, tree: Path, key: str) -> Run:
+    """The outcomes that the plugin wrote for `key` in a run in `tree`."""
     run = Run(trouble="the run broke off")
     for line in map(json.loads, text.splitlines()):
         match line:
@@ -183,6 +161,10 @@ def read_outcomes(text: str, tree: Path) -> Run:
                 return Run(trouble=f"the tests run the program in {program}")
             case {"test": test, "phase": "collect", "text": said}:
                 return Run(trouble=f"{test} cannot be collected: {said}")
+            case {"key": other} if other != key:
+                pass
+            case {"no_place": said}:
+                return Run(trouble=f"the operator cannot be planted: {said}")
             case {"test": test, "passed": True}:
                 run.passed.add(test.partition("::")[2])
             case {"test": test}:
@@ -200,24 +182,22 @@ class Trial:
     say: Callable[[str], None]
     processes: int = 2
 
-    def run(self, proofs: Sequence[Proof]) -> None:
+    def run(self, proofs: Iterable[Proof]) -> None:
         """Try each of `proofs` that is not found to hold for this code."""
         waiting = [each for each in proofs if not self.holds(each)]
-        waiting.sort(key=lambda proof: proof.path)
         if not waiting:
             return
         with copies(self.processes) as trees, ThreadPoolExecutor(self.processes) as pool:
             free: SimpleQueue[Path] = SimpleQueue()
             for tree in trees:
                 free.put(tree)
-            futures = {pool.submit(self._try, proof, free): proof for proof in waiting}
+            futures = [pool.submit(self._try, each, free) for each in _together(waiting)]
             try:
-                for done, future in enumerate(as_completed(futures), start=1):
-                    finding = future.result()
-                    self.findings.add(finding)
-                    ids = " ".join(futures[future].ids)
-                    said = f"{'proven' if finding.by else 'NOT PROVEN'}: {finding.why}"
-                    self.say(f"{done}/{len(waiting)} {ids}: {said} ({finding.seconds:.1f} s)")
+                for future in as_completed(futures):
+                    for proof, finding in future.result():
+                        self.findings.add(finding)
+                        said = f"{'proven' if finding.by else 'NOT PROVEN'}: {finding.why}"
+                        self.say(f"{' '.join(proof.ids)}: {said}")
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
@@ -227,32 +207,32 @@ class Trial:
         finding = self.findings.of(proof.digest())
         return finding is not None and bool(finding.by)
 
-    def _try(self, proof: Proof, free: SimpleQueue[Path]) -> Finding:
-        """Try `proof` in the next free tree: `why` has its assertion, or why it does not hold."""
-        begin = time.monotonic()
-        tree = free.get()
+    def _try(self, proofs: Sequence[Proof], free: SimpleQueue[Path]) -> list[tuple[Proof, Finding]]:
+        """Try proofs of one file in the next free tree: `why` has the assertion, or the reason."""
+        path, tree = proofs[0].path, free.get()
         try:
-            with edited(tree, proof.edit):
-                run = run_file(tree, proof.path)
-            why = verdict(proof, run)
-            wider = msgspec.structs.replace(proof, also=also_in(proof, run))
-            if not verdict(wider, run):
-                unsound = self._why_unsound(tree, proof)
-                why = why or unsound
-                if not unsound:  # it holds as soon as the entry has this `also`
-                    self.findings.add(Finding(wider.digest(), proof.test, assertion(proof, run)))
+            plain = {each.test for each in proofs if self.findings.of(each.test) is None}
+            runs = run_file(tree, path, [Planted(each, each) for each in plain])
+            for test, run in runs.items():
+                why = run.trouble or " ".join(sorted(run.failures))
+                self.findings.add(Finding(test, "" if why else test, why))
+            with edited(tree, proofs[0].edit):
+                planted = [Planted(each.digest(), each.test, each.operator) for each in proofs]
+                runs = run_file(tree, path, planted)
         finally:
             free.put(tree)
-        by, said = ("", why) if why else (proof.test, assertion(proof, run))
-        return Finding(proof.digest(), by, said, 1, round(time.monotonic() - begin, 1))
+        return [(each, self._found(each, runs[each.digest()])) for each in proofs]
 
-    def _why_unsound(self, tree: Path, proof: Proof) -> str:
-        """Why the named test says nothing: it fails without the edits too. Tried once a file."""
-        known = self.findings.of(proof.path)
-        if known is None:
-            run = run_file(tree, proof.path)
-            failed = run.trouble or " ".join(sorted(run.failures))
-            known = Finding(proof.path, proof.path, failed)
-            if not failed:
-                self.findings.add(known)
-        return f"without the edits the file fails: {known.why}" if known.why else ""
+    def _found(self, proof: Proof, run: Run) -> Finding:
+        why, plain = verdict(proof, run), self.findings.of(proof.test)
+        if plain is not None and not plain.by:
+            why = f"it fails with nothing planted, too: {plain.why}"
+        return Finding(proof.digest(), "" if why else proof.test, why or assertion(proof, run))
+
+
+def _together(proofs: Iterable[Proof]) -> list[list[Proof]]:
+    """Each patch by itself; the operators of a file, which leave it as it is, together."""
+    found: dict[str, list[Proof]] = {}
+    for each in proofs:
+        found.setdefault(each.digest() if each.edit else each.path, []).append(each)
+    return list(found.values())

@@ -33,11 +33,11 @@ def _edited(message: Outgoing, payload: Any) -> Outgoing:
     return msgspec.structs.replace(message, payload=payload)
 
 
-_REMOVED: Final = object()
+REMOVED: Final = object()
 """In place of a value: what was there is taken away."""
 
 
-def _changed(found: Any, path: Sequence[str], value: Any) -> Any:
+def changed(found: Any, path: Sequence[str], value: Any) -> Any:
     """Return `found` with `value` at the end of the path."""
     match found:
         case str():
@@ -45,16 +45,16 @@ def _changed(found: Any, path: Sequence[str], value: Any) -> Any:
                 inside = msgspec.json.decode(found)
             except msgspec.MsgspecError:
                 return found
-            return msgspec.json.encode(_changed(inside, path, value)).decode()
+            return msgspec.json.encode(changed(inside, path, value)).decode()
         case dict():
             key, *rest = path
-            if value is _REMOVED and (not rest or key not in found):
+            if value is REMOVED and (not rest or key not in found):
                 return {each: found[each] for each in found if each != key}
-            return found | {key: _changed(found.get(key, {}), rest, value) if rest else value}
+            return found | {key: changed(found.get(key, {}), rest, value) if rest else value}
         case list() | tuple() if path[0].isdecimal() and int(path[0]) < len(found):
             place, *rest = int(path[0]), *path[1:]
-            new = _changed(found[place], rest, value) if rest else value
-            return [*found[:place], *([] if new is _REMOVED else [new]), *found[place + 1 :]]
+            new = changed(found[place], rest, value) if rest else value
+            return [*found[:place], *([] if new is REMOVED else [new]), *found[place + 1 :]]
     return found
 
 
@@ -75,7 +75,7 @@ class RemovedKey(LieInPlaceOf, frozen=True):
         return cls(which, "id")
 
     def in_place_of(self, message: Outgoing) -> list[Outgoing]:
-        return [_edited(message, _changed(_object(message), self.key.split("."), _REMOVED))]
+        return [_edited(message, changed(_object(message), self.key.split("."), REMOVED))]
 
 
 @fault
@@ -92,7 +92,7 @@ class ChangedKey(LieInPlaceOf, frozen=True):
         return cls(which, "id", -1)
 
     def in_place_of(self, message: Outgoing) -> list[Outgoing]:
-        return [_edited(message, _changed(_object(message), self.key.split("."), self.value))]
+        return [_edited(message, changed(_object(message), self.key.split("."), self.value))]
 
 
 @fault
