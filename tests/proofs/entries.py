@@ -19,7 +19,7 @@ import msgspec
 
 from flux_trio.judge import Clause
 from tests.planter.findings import ROOT
-from tests.proofs.operators import PLACES, Operator
+from tests.proofs.operators import Operator
 from tests.support.planted import all_planted
 
 HERE: Final = Path(__file__).parent
@@ -176,8 +176,8 @@ def _faults_of_proof(proof: Proof, mentions: Mapping[str, Iterable[str]]) -> Ite
             yield f"the docstring of {named} does not name {clause}"
     if bool(proof.edit) == (proof.operator is not None):
         yield "expected an operator or edits"
-    if proof.operator is not None and proof.operator.place.partition(" ")[0] not in PLACES:
-        yield f"{proof.operator.place}: expected a place that begins with {', '.join(PLACES)}"
+    if proof.operator is not None and (fault := proof.operator.fault()):
+        yield fault
     for edit in proof.edit:
         yield from _faults_of_edit(edit)
 

@@ -68,6 +68,18 @@ class Operator(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         where, _, name = self.place.partition(" ")
         PLACES[where](self, name)
 
+    def fault(self) -> str:
+        """Return what is wrong with the place, as far as that is seen without planting."""
+        where, _, name = self.place.partition(" ")
+        if where not in PLACES:
+            return f"{self.place}: expected a place that begins with {', '.join(PLACES)}"
+        try:
+            if where in ("refusal", "call", "returned"):
+                function_at(name.partition(": ")[0])
+        except NoPlace as error:
+            return str(error)
+        return ""
+
     def change(self, value: Any, delayed: list[Any]) -> list[Any]:
         """Return what there is in place of `value`; `delayed` is for the next turn."""
         if any(_at(value, key) != wanted for key, wanted in self.when.items()):
