@@ -231,8 +231,8 @@ class Trial:
 
 
 def _together(proofs: Iterable[Proof]) -> list[list[Proof]]:
-    """Each patch by itself; the operators of a file, which leave it as it is, together."""
+    """The operators of a test file, which leave the tree as it is, together; then each patch."""
     found: dict[str, list[Proof]] = {}
-    for each in proofs:
+    for each in sorted(proofs, key=lambda proof: bool(proof.edit)):
         found.setdefault(each.digest() if each.edit else each.path, []).append(each)
     return list(found.values())
