@@ -14,7 +14,8 @@ import msgspec
 
 from flux_trio.formats import MISSING, FormatError, Words
 from flux_trio.messages import Message
-from flux_trio.trace.module_trace import is_module_trace, read_module_trace
+from flux_trio.trace.module_trace import read_module_trace
+from flux_trio.trace.printed import is_module_trace
 from flux_trio.trace.record import ENDED, NEAR, Kind, Record, records_from_json
 from flux_trio.trace.recording import read_recording
 

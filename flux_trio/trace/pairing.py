@@ -1,0 +1,198 @@
+"""The messages of a trace of modules, with both ends as far as they are known.
+
+A message between two traced modules is printed where it was sent and where it was received; here it
+is one message. In flux-core, whose broker prints both when it passes a message on, the second line
+follows the first. In flux-trio a module takes the message up later.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from flux_trio.messages import Message, service_of, topics
+from flux_trio.trace.printed import Line
+from flux_trio.trace.routed import BROKER, CLIENT, Routed, make_message
+
+OPEN_MAX: Final = 1024
+"""So many messages are kept back, since a later line may show who has received one of them."""
+
+# Requests to a traced module from an untraced one: topic -> sender.
+_CALLERS: Final = {
+    topics.SCHED_ALLOC: topics.JOB_MANAGER,
+    topics.SCHED_FREE: topics.JOB_MANAGER,
+    topics.SCHED_CANCEL: topics.JOB_MANAGER,
+    topics.SCHED_PRIORITIZE: topics.JOB_MANAGER,
+    topics.SCHED_EXPIRATION: topics.JOB_MANAGER,
+}
+_CALLERS_BY_METHOD: Final = {
+    topics.START_METHOD: topics.JOB_MANAGER,
+    topics.DISCONNECT: BROKER,
+    "shutdown": BROKER,
+}
+_ANSWERED_IN_ORDER: Final = {topics.KVS_COMMIT, topics.KVS_LOOKUP}
+"""Requests that the KVS answers in order, so that each answer has its request."""
+_MODULE_STATUS: Final = "module.status"
+_RUNNING: Final = 1
+_EXITED: Final = 3
+"""The status that a module of flux-core sends when it ends, also after an error."""
+_CALLED_BY_SERVICES: Final = {topics.JOB_MANAGER, topics.RESOURCE}
+"""Services that schedulers and execution services call."""
+
+
+class _Passing(NamedTuple):
+    """A message, and the modules that have received it so far."""
+
+    line: Line
+    takers: list[str]
+
+    def take(self, line: Line) -> bool:
+        """Take it that `line` shows a receiver; return False if it cannot be one."""
+        many = self.line.type == "event" and line.module not in self.takers
+        if self.takers and not many:
+            return False
+        self.takers.append(line.module)
+        return True
+
+
+def paired(lines: Iterable[Line]) -> Iterator[Routed]:
+    """Yield each message once, in the order in which they were sent."""
+    open_: deque[_Passing] = deque()
+    sent: dict[tuple[str, str, int, str], deque[_Passing]] = {}
+    ends = _Ends()
+    for line in itertools.dropwhile(_may_be_half, lines):
+        ends.traced.add(line.module)
+        if line.type == "control" or (not line.is_sent and _is_taken(line, open_, sent)):
+            continue  # between the broker and its module, or the other end
+        passing = _Passing(line, [] if line.is_sent else [line.module])
+        open_.append(passing)
+        if line.is_sent:
+            sent.setdefault(line.content, deque()).append(passing)
+        if len(open_) > OPEN_MAX:
+            yield ends.routed(_oldest(open_, sent))
+    while open_:
+        yield ends.routed(_oldest(open_, sent))
+
+
+def _may_be_half(line: Line) -> bool:
+    """Whether a trace that begins with this line may have begun between the ends of its message."""
+    return not line.is_sent and line.type != "response"
+
+
+def _is_taken(
+    line: Line, open_: deque[_Passing], sent: dict[tuple[str, str, int, str], deque[_Passing]]
+) -> bool:
+    """Whether the line shows who has received a message: the last one, or else the oldest."""
+    content = line.content
+    if open_ and open_[-1].line.content == content and open_[-1].take(line):
+        return True
+    return any(passing.take(line) for passing in sent.get(content, ()))
+
+
+def _oldest(
+    open_: deque[_Passing], sent: dict[tuple[str, str, int, str], deque[_Passing]]
+) -> _Passing:
+    passing = open_.popleft()
+    if passing.line.is_sent:
+        same = sent[passing.line.content]
+        same.popleft()
+        if not same:
+            del sent[passing.line.content]
+    return passing
+
+
+class _Ends:
+    """Names the ends of messages that are not traced."""
+
+    def __init__(self) -> None:
+        self.traced: set[str] = set()
+        self._holders: dict[str, str] = {}
+        """By service: who takes its requests."""
+        self._asked: dict[str, str] = {}
+        """By topic: the sender of the last request."""
+        self._calls: dict[str, set[str]] = {}
+        """By traced module: the services that it has called since it was loaded."""
+        self._known: set[str] = set()
+        """The modules whose first requests the trace shows."""
+        self._gone: dict[str, str] = {}
+        """By service: the module that has ended last, whose disconnect it has not got."""
+        self._tags = 0
+        self._unanswered: dict[tuple[str, str], deque[int]] = {}
+        """By sender and topic: the matchtags of requests that were not answered."""
+
+    def routed(self, passing: _Passing) -> Routed:
+        """Return a message with its sender and receivers."""
+        line, takers = passing
+        sender = line.module if line.is_sent else self._sender(line)
+        receivers = tuple(takers) or self._receivers(line)
+        payload, to = line.payload, "".join(receivers[:1])
+        if line.type == "request":
+            self._note_request(line.topic, sender, to, payload)
+        tag = self._matchtag(line, sender, to) if line.topic in _ANSWERED_IN_ORDER else 0
+        message = make_message(line.type, line.topic, payload, line.errnum, sender, to, tag)
+        if sender == BROKER and line.topic.endswith(f".{topics.DISCONNECT}"):
+            message = self._naming_the_peer(message, service_of(line.topic))
+        return Routed(line.t, sender, receivers, message)
+
+    def _sender(self, line: Line) -> str:
+        """Return the untraced sender of a message that a traced module received."""
+        if line.type == "event":
+            return BROKER
+        service, _, method = line.topic.rpartition(".")
+        if line.type == "response":
+            service = service_of(line.topic)
+            return self._holders.get(service, service)
+        return _CALLERS.get(line.topic) or _CALLERS_BY_METHOD.get(method, CLIENT)
+
+    def _receivers(self, line: Line) -> tuple[str, ...]:
+        """Return the untraced receiver of a message that a traced module sent."""
+        if line.type == "event":
+            return ()
+        if line.type == "request":
+            service = service_of(line.topic)
+            return (self._holders.get(service, service),)
+        return (self._asked.get(line.topic, CLIENT),)
+
+    def _matchtag(self, line: Line, sender: str, receiver: str) -> int:
+        """Number a request that is answered in order, and its response."""
+        if line.type == "response":
+            waiting = self._unanswered.get((receiver, line.topic))
+            return waiting.popleft() if waiting else 0
+        self._tags += 1
+        waiting = self._unanswered.setdefault((sender, line.topic), deque(maxlen=OPEN_MAX))
+        waiting.append(self._tags)
+        return self._tags
+
+    def _note_request(self, topic: str, sender: str, receiver: str, payload: Any) -> None:
+        service = service_of(topic)
+        self._asked[topic] = sender
+        self._holders[service] = receiver
+        if topic == topics.SCHED_HELLO:
+            self._holders[topics.SCHED] = sender
+        elif topic == topics.EXEC_HELLO and isinstance(payload, dict):
+            self._holders[str(payload.get("service"))] = sender
+        if sender not in self.traced:
+            return
+        status = payload.get("status") if topic == _MODULE_STATUS else None
+        if status == _EXITED:
+            self._note_end(sender)
+        elif status == _RUNNING:
+            self._known.add(sender)
+        self._calls.setdefault(sender, set()).add(service)
+
+    def _note_end(self, module: str) -> None:
+        """A module has ended: the broker tells the services that it has called."""
+        called = self._calls.pop(module, set())
+        if module not in self._known:
+            called |= _CALLED_BY_SERVICES
+        self._known.discard(module)
+        self._gone |= dict.fromkeys(called, module)
+
+    def _naming_the_peer(self, message: Message, service: str) -> Message:
+        """Add to a disconnect whose it is, if it is that of a module."""
+        gone = self._gone.pop(service, "")
+        return msgspec.structs.replace(message, routes=(gone,)) if gone else message
