@@ -65,11 +65,14 @@ def check(
 ) -> None:
     """Judge the messages in TRACE by the clauses of the RFCs.
 
-    TRACE is a file that `flux-trio start --trace` wrote, the output of flux-core's `flux module
-    trace --full`, or a JSON object with messages in the order in which a router forwarded them. A
-    clause that the trace does not exercise, or cannot show, is counted as not exercised; it is not
-    broken. If a trace was not written to its end, because the disk was full or its instance was
-    killed, a remark on standard error says so.
+    TRACE is a file that `flux-trio start --trace` wrote, what `flux module trace --full` prints (of
+    flux-core or flux-trio), or a JSON object with messages in the order in which a router forwarded
+    them; `-` is standard input. A clause that the trace does not exercise, or cannot show, is
+    counted as not exercised; it is not broken. If the trace begins while the instance runs, what
+    needs its beginning is judged of modules that were loaded since.
+
+    If a trace was not written to its end, because the disk was full or its instance was killed, a
+    remark on standard error says so.
 
     Exit codes: 0 if no clause is broken except by known departures, 1 if at least one is, 2 if the
     trace cannot be read or for wrong usage.

@@ -6,8 +6,9 @@ import errno
 import fcntl
 import os
 import stat
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from io import FileIO
 from pathlib import Path
 from tempfile import TemporaryFile, gettempdir
@@ -45,14 +46,14 @@ def opened_twice(
 ) -> Iterator[tuple[Source, Callable[[], Source]]]:
     """Yield the trace of a file, and a function that reads it once more after its end.
 
-    A pipe is kept in a temporary file meanwhile, since it can be read only once. Errors become
-    Unreadable, as those of `opened`; `cut` is called as by `read_trace`.
+    `-` is standard input. A pipe is kept in a temporary file meanwhile, since it can be read only
+    once. Errors become Unreadable, as those of `opened`; `cut` is called as by `read_trace`.
     """
     from flux_trio.trace import read_trace, text_lines
 
     with (
         _errors_of(trace),
-        trace.open("rb") as file,
+        open_input(trace) as file,
         nullcontext(file) if file.seekable() else TemporaryFile() as whole,
     ):
         readline = file.readline if whole is file else _copying(file, whole)
@@ -63,6 +64,11 @@ def opened_twice(
             return read_trace(text_lines(whole.readline))
 
         yield read_trace(text_lines(readline), cut=cut), read_again
+
+
+def open_input(path: Path) -> AbstractContextManager[IO[bytes]]:
+    """Open a file to read it; `-` is standard input, which stays open."""
+    return nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb")
 
 
 def _copying(file: IO[bytes], copy: IO[bytes]) -> Callable[[int], bytes]:

@@ -4,15 +4,18 @@ A file of departures is TOML:
 
     [[known]]
     clause = "32.start.20"
-    found = "got 'all'"
+    found = "got 'all'$"
+    where = "src/modules/job-exec/job-exec.c:378"
     why = "The execution service releases all ranks at once and names them \"all\"."
 
-`found` is part of the text of the violations that are meant; without it, all of the clause are. The
-files of this package are shipped and may be named without directory and suffix: `flux-core-0.88`.
+`found` is a regular expression that the text of the violations that are meant contains; without it,
+all of the clause are meant. `where` says where the implementation does so. The files of this
+package are shipped and may be named without directory and suffix: `flux-core-0.88`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from importlib import resources
@@ -31,15 +34,17 @@ Text: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
 
 
 class Departure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Violations of `clause` whose text contains `found`, and the reason of them."""
+    """Violations of `clause` whose text contains the pattern `found`, and the reason of them."""
 
     clause: Text
     why: Text
     found: str = ""
+    where: str = ""
 
     def is_of(self, violation: Violation) -> bool:
         """Whether a violation is one of those."""
-        return violation.clause == self.clause and self.found in violation.text
+        is_found = re.search(self.found, violation.text) is not None
+        return violation.clause == self.clause and is_found
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -61,11 +66,21 @@ def load_shipped(name: str) -> list[Departure]:
 def parse_known(text: str, where: str = "known") -> list[Departure]:
     """Decode a file of departures. Raises FormatError."""
     try:
-        return msgspec.toml.decode(text, type=_File).known
+        found = msgspec.toml.decode(text, type=_File).known
+        for at, each in enumerate(found):
+            _check_pattern(each.found, f"{where}: known[{at}].found")
+        return found
     except msgspec.ValidationError as error:
         raise FormatError.of_msgspec(error).at(where) from None
     except msgspec.DecodeError as error:
         raise FormatError(f"TOML ({error})", text, where) from None
+
+
+def _check_pattern(pattern: str, where: str) -> None:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise FormatError(f"a regular expression ({error})", pattern, where) from None
 
 
 def sort_known(judgement: Judgement, known: Iterable[Departure]) -> Judgement:

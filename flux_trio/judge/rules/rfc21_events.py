@@ -285,4 +285,5 @@ def _is_over(record: Record, seen: Seen, field: str) -> Said:
     (description, n), *_ = left
     name = "free event" if record.kind == EVENT else "request"
     text = f"expected no {name} before {field[:-1]} {description} has finished"
+    text += "" if log.started else "; the job was never started"
     return Broken(f"job {job_id(record)}: {text}", (n,))

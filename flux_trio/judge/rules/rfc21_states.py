@@ -7,6 +7,7 @@ from typing import Final
 
 from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, job_id, logged, sent
 from flux_trio.judge.engine.selector import name_of, topic_of
+from flux_trio.judge.views import execution
 from flux_trio.judge.views.durable import DURABLE, is_durable
 from flux_trio.judge.views.eventlogs import LOG, LOGGING, Log, Logging, broken_event, log_of
 from flux_trio.judge.views.jobs import LIFE, ORDER, JobState, Life, is_fatal, is_late
@@ -113,7 +114,12 @@ def depend_when_nothing_is_left(logging: Logging, record: Record, seen: Seen) ->
     return True
 
 
-@RULES.by(LOGGING, "21.states.6", logged("clean", "free", "release"), views=(LIFE, LOG))
+_SERVICE_GONE: Final = ", and the service that had started the job has disconnected"
+
+
+@RULES.by(
+    LOGGING, "21.states.6", logged("clean", "free", "release"), views=(LIFE, LOG, execution.LINK)
+)
 def everything_is_back_before_clean(logging: Logging, record: Record, seen: Seen) -> Said:
     if not logging.state or not logging.has_log:
         return None
@@ -129,8 +135,10 @@ def everything_is_back_before_clean(logging: Logging, record: Record, seen: Seen
         text = "expected nothing but clean after the free event"
         return broken_event(record, text, _life(record, seen).since)
     if name == "free" and logging.has_started and not logging.has_released:
-        text = "expected a final release event first"
-        return broken_event(record, text, _log(record, seen).started, is_missing=True)
+        started = _log(record, seen).started
+        is_gone = execution.link_of(seen).disconnected > started
+        text = "expected a final release event first" + _SERVICE_GONE * is_gone
+        return broken_event(record, text, started, is_missing=True)
     return True
 
 

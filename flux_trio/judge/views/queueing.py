@@ -22,6 +22,7 @@ from flux_trio.judge.engine.selector import (
 )
 from flux_trio.judge.engine.view import Place, Seen, view
 from flux_trio.judge.views.durable import DURABLE, Durable
+from flux_trio.judge.views.granting import SCHED_JOBS
 from flux_trio.judge.views.hook_answers import HOOK_ANSWERS, is_held
 from flux_trio.judge.views.jobs import LIFE, SCHED, Life
 from flux_trio.judge.views.queues import JOB_QUEUES, QUEUES, queue_of_job, stop_of
@@ -190,10 +191,11 @@ def over_limit(record: Record, seen: Seen) -> Broken | None:
     if limit is None or count < limit:
         return None
     text = f"job {job_id(record)}: sched.alloc beyond the limit of {limit}: {count} are open"
-    return Broken(text, (link_of(seen).ready,))
+    canceled = sum(bool(each.alloc and each.cancel) for each in seen.all(SCHED_JOBS).values())
+    return Broken(f"{text}, {canceled} of them canceled", (link_of(seen).ready,))
 
 
-OVER_LIMIT: Final = (OUTSTANDING, LINK)
+OVER_LIMIT: Final = (OUTSTANDING, LINK, SCHED_JOBS)
 """The views that `over_limit` reads."""
 
 

@@ -1,0 +1,99 @@
+"""What is known of flux-core 0.88: each entry is so narrow that another fault of its clause counts.
+
+Each test plants a second violation of the clause in the recording that has the known one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flux_trio.messages import topics
+from tests.support import recorded
+from tests.support.recorded import Told, messages, recording
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "flux-core-0.88.md"
+
+
+def events(told: Told, name: str) -> list[Any]:
+    return [each for job in told["jobs"] for each in job["eventlog"] if each["name"] == name]
+
+
+def ranks_are_no_idset(told: Told) -> None:
+    messages(told, "job-exec.start", "response", type="release")[0]["payload"]["data"]["ranks"] = (
+        "x"
+    )
+
+
+def expiration_is_text(told: Told) -> None:
+    messages(told, topics.SCHED_EXPIRATION, "request")[0]["payload"]["expiration"] = "soon"
+
+
+def expiration_is_logged_as_text(told: Told) -> None:
+    events(told, "resource-update")[0]["context"]["expiration"] = "soon"
+
+
+def release_is_lost_while_the_service_is_there(told: Told) -> None:
+    """Of the first job that is released."""
+    job = next(
+        job
+        for job in told["jobs"]
+        if {"start", "release"} <= {each["name"] for each in job["eventlog"]}
+        and not any(each["name"] == "debug.start-lost" for each in job["eventlog"])
+    )
+    job["eventlog"] = [each for each in job["eventlog"] if each["name"] != "release"]
+
+
+def more_is_asked_for_than_the_limit(told: Told) -> None:
+    """The limit is lower than the job manager takes it to be."""
+    for ready in messages(told, topics.SCHED_READY, "request"):
+        ready["payload"]["limit"] = 4
+
+
+def another_text_is_too_long(told: Told) -> None:
+    (answer,) = messages(told, topics.EXEC_HELLO, "response")
+    answer |= {"errnum": 22, "errstr": "x" * 100}
+
+
+def job_that_ran_is_freed_before_its_epilog_is_over(told: Told) -> None:
+    job = next(
+        job
+        for job in told["jobs"]
+        if {"start", "epilog-finish"} <= {each["name"] for each in job["eventlog"]}
+    )
+    job["eventlog"] = [each for each in job["eventlog"] if each["name"] != "epilog-finish"]
+
+
+PLANTED: dict[str, tuple[str, Callable[[Told], None]]] = {
+    "32.start.20": ("01", ranks_are_no_idset),
+    "27.expiration.3": ("40", expiration_is_text),
+    "21.events.11": ("40", expiration_is_logged_as_text),
+    "21.states.6": ("h05", release_is_lost_while_the_service_is_there),
+    "27.ready.7": ("n05", more_is_asked_for_than_the_limit),
+    "27.criteria.2": ("n05", more_is_asked_for_than_the_limit),
+    "6.response.4": ("07", another_text_is_too_long),
+    "21.events.25": ("39", job_that_ran_is_freed_before_its_epilog_is_over),
+}
+
+
+@pytest.mark.parametrize("clause", PLANTED)
+def test_another_fault_of_a_clause_with_a_known_departure_is_named(clause: str) -> None:
+    number, plant = PLANTED[clause]
+    told = recording(number)
+    assert clause not in recorded.broken(told)
+    plant(told)
+    assert clause in recorded.broken(told)
+
+
+def test_each_entry_has_its_test() -> None:
+    assert {each.clause for each in recorded.KNOWN} == PLANTED.keys()
+
+
+def test_page_has_each_entry_with_its_place_and_reason() -> None:
+    rows = re.findall(r"^\| `([^`]+)` \| (.+) \| `([^`]+)` \|$", PAGE.read_text(), re.MULTILINE)
+    told = [(each.clause, each.why.replace("|", "\\|"), each.where) for each in recorded.KNOWN]
+    assert sorted(rows) == sorted(told)
