@@ -11,7 +11,6 @@ goes on from there.
 
 from __future__ import annotations
 
-import random
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from math import inf
@@ -33,7 +32,6 @@ from flux_trio.cores.turns import (
     SetTimer,
     TimerFired,
 )
-from flux_trio.lab.world.agenda import Agenda
 from flux_trio.lab.world.clients import Subscribe
 from flux_trio.lab.world.disk import Disk
 from flux_trio.lab.world.machines import (
@@ -41,6 +39,7 @@ from flux_trio.lab.world.machines import (
     Surroundings,
     plans_of_world,
 )
+from flux_trio.lab.world.order import Agenda, DrawnOrder
 from flux_trio.lab.world.plugin_files import watchdog_of_world
 from flux_trio.lab.world.plugins import Answering, is_late_answer
 from flux_trio.lab.world.station import Station
@@ -59,9 +58,7 @@ from flux_trio.services.at_once import KVS_MODULE, JobManagerAtOnce, ModulePlan,
 from flux_trio.trace import KILLED, Kind, Sink, Trace
 
 EPOCH: Final = 1_000_000_000.0  # seconds since the Unix epoch; the clock of every world starts here
-BATCHES: Final = (1, 2, 3, 4)  # how many messages a module takes in one turn, at most
 PROMPT_S: Final = 1.0  # a timer that fires sooner is of something that goes on
-LATE_S_MAX: Final = 2.0  # how much time passes at most while messages wait
 _MESSAGES: Final = frozenset({Request, Response, Event})
 OWNERS_ROLES: Final = ROLE_LOCAL | ROLE_OWNER
 
@@ -105,14 +102,11 @@ class CoresWorld:
         self.plugins = given.plugins  # files
         self._given = given
         self.config = config
-        self._draw = random.Random(seed)
-        self._late = late
+        self.order = DrawnOrder(seed, late)
         self._sender = ""
         self.agenda = Agenda()
         self._strikes: deque[Callable[[], object]] = deque()
         self._next_life: deque[Callable[[], object]] = deque()  # what is to be done then
-        self._away: dict[str, float] = {}  # modules that take nothing in, until when
-        self._slow: dict[str, tuple[float, float]] = {}  # pause after each turn, until when
         self._taken: tuple[Station, list[Any]] | None = None  # inputs of the turn under way
         self._todo: deque[tuple[Station, CommonAction[Hashable]]] = deque()  # its actions
         self._is_stopping = False
@@ -239,8 +233,7 @@ class CoresWorld:
         station = self.stations.pop(name, None)
         if station is None:
             return False
-        self._away.pop(name, None)
-        self._slow.pop(name, None)
+        self.order.forget(name)
         self._sender = name
         if isinstance(station.core, JobManagerAtOnce):
             for action in station.core.end(self.now):
@@ -250,16 +243,12 @@ class CoresWorld:
 
     def linger(self, name: str, seconds: float) -> None:
         """Let a module take nothing in for so many seconds."""
-        self._away[name] = self.passed + seconds
+        self.order.let_hang(name, self.passed + seconds)
         self.later(seconds, lambda: None)
-
-    def away_until(self, name: str) -> float:
-        """Return until when a module takes nothing in."""
-        return self._away.get(name, 0.0)
 
     def slow_down(self, name: str, pause: float, seconds: float) -> None:
         """Let a module take one message a turn and pause after it, for so many seconds."""
-        self._slow[name] = (pause, self.passed + seconds)
+        self.order.slow_down(name, pause, self.passed + seconds)
 
     def fill_inbox(self, name: str, seconds: float) -> None:
         """Refuse requests to a module for so many seconds."""
@@ -305,8 +294,7 @@ class CoresWorld:
         self.life += 1
         clients = [each for name, each in self.stations.items() if name not in self._plans]
         self.stations.clear()
-        self._away.clear()
-        self._slow.clear()
+        self.order.forget_all()
         self._todo.clear()
         self._taken = None
         self._nbefore.clear()
@@ -394,9 +382,8 @@ class CoresWorld:
         if self._is_spent:
             return True
         ready, at = self._look()
-        is_late = at is not None and at <= self.passed + LATE_S_MAX
-        if ready and not (self._late and is_late and self._draw.random() < self._late):
-            self._begin_turn(self._draw.choice(ready))
+        if (station := self.order.next_of(ready, at, self.passed)) is not None:
+            self._begin_turn(station)
             return True
         if not ready and (at is None or at > self.passed + PROMPT_S):
             self.pauses()
@@ -429,8 +416,7 @@ class CoresWorld:
             and not each.nwaiting
             and not each.is_full
             and each.name not in self.liars
-            and self._away.get(each.name, 0.0) <= self.passed
-            and self._slow.get(each.name, (0.0, 0.0))[1] <= self.passed
+            and self.order.is_prompt(each.name, self.passed)
             and not any(is_late_answer(key) for key in each.timers)
             for each in found
         )
@@ -445,32 +431,14 @@ class CoresWorld:
 
         Then the next timer fires, or the next thing of the agenda is due; None: never.
         """
-        passed, away = self.passed, self._away
-        ready: list[Station] = []
-        moment = self.agenda.next_at
-        for name, station in self.stations.items():
-            if away and away.get(name, 0.0) > passed:
-                continue
-            at = station.next_timer
-            if at is not None and at > passed:
-                if moment is None or at < moment:
-                    moment = at
-                at = None
-            if at is not None or (station.nwaiting and station.has_message):
-                ready.append(station)
-        return ready, moment
+        return self.order.look(self.stations.items(), self.passed, self.agenda.next_at)
 
     def _begin_turn(self, station: Station) -> None:
         """Take messages that reached the module, or the timers that are due."""
-        at = station.next_timer
-        is_due = at is not None and at <= self.passed
-        pause, until = self._slow.get(station.name, (0.0, 0.0))
-        is_slow = until > self.passed
-        if is_slow:
+        pause = self.order.pause_of(station.name, self.passed)
+        if pause is not None:
             self.linger(station.name, pause)
-        if station.has_message and not (is_due and self._draw.random() < 0.5):
-            count = self._draw.choice(BATCHES)
-            taken = station.take(1 if is_slow else count, self._draw)
+        if taken := self.order.messages_for(station, self.passed):
             station.peer.guests.clear()
             self._taken = (station, [message for _, message in taken])
             self.trace.received_all(station.name, taken)

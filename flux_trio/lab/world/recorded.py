@@ -8,13 +8,16 @@ must be those of the turn's record.
 
 from __future__ import annotations
 
+import sysconfig
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+import flux_trio
 from flux_trio._version import __version__
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.cores.kvs.ops import BackedUp, Fetched, Stored
@@ -31,7 +34,6 @@ from flux_trio.cores.turn_records import (
     written_actions,
 )
 from flux_trio.cores.turns import Exit, Note, NoteAll
-from flux_trio.lab.world.raised import raised_at
 from flux_trio.messages import USERID_UNKNOWN, Event, Message, Request, Response
 from flux_trio.messages.topics import DISCONNECT
 from flux_trio.services.at_once import PluginTurns
@@ -43,6 +45,11 @@ WITHOUT_CORE: Final = ("broker", "config")
 
 TEXT_MAX: Final = 500
 """Characters of an action that are shown."""
+
+_PACKAGE: Final = Path(flux_trio.__file__).parent
+_LIBRARIES: Final = tuple(
+    Path(sysconfig.get_path(each)) for each in ("stdlib", "purelib", "platlib")
+)
 
 _NOTHING: Final = "nothing"
 _ABSENT: Final = object()
@@ -339,7 +346,25 @@ def _made(party: str, start: Turn) -> CorePart:
 
 def _raised(error: Exception) -> str:
     """Return what a core has raised, and where."""
-    return _cut(raised_text(error)) + raised_at(error)
+    return _cut(raised_text(error)) + _raised_at(error)
+
+
+def _raised_at(error: BaseException) -> str:
+    """Return " (file:line)" of what the caller's `try` has called; "" if that is not known.
+
+    Lines of libraries are passed over: an enum of Python raises in a line that nobody wants to
+    mend.
+    """
+    place = ""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next  # the first one is the caller's
+        path = Path(trace.tb_frame.f_code.co_filename)
+        if path.is_relative_to(_PACKAGE):
+            place = f" ({path.relative_to(_PACKAGE.parent)}:{trace.tb_lineno})"
+        elif not any(map(path.is_relative_to, _LIBRARIES)) and path.is_absolute():
+            place = f" ({path}:{trace.tb_lineno})"
+    return place
 
 
 def _continues(inputs: list[Any]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 import trio
@@ -20,15 +20,15 @@ from flux_trio.config import Config, PluginDirective
 from flux_trio.cores.job_manager.calls import User
 from flux_trio.instance import Surroundings as Given
 from flux_trio.instance import error_of_start, open_instance
-from flux_trio.jobtap import PluginError, ends_with_loop
+from flux_trio.jobtap import Plugin, PluginError, ends_with_loop, on
 from flux_trio.lab.world import parties
-from flux_trio.lab.world.cores_world import BATCHES
 from flux_trio.lab.world.machines import USERID, Surroundings
-from flux_trio.lab.world.plugins import FAULTY, PRIORITIZE
+from flux_trio.lab.world.order import BATCHES
+from flux_trio.lab.world.plugins import FAULTY, PRIORITIZE, Answering
 from flux_trio.lab.world.stack_modules import ModuleStation, WorldOfServices, WorldSupervisor
-from flux_trio.lab.world.stack_plugins import faulty_plugin
 from flux_trio.lab.world.station import Station
 from flux_trio.messages import FluxError, Level, Message, Request, Response, service_of
+from flux_trio.protocols import AskHook
 from flux_trio.sim import SteppedRun
 from flux_trio.trace import KILLED, Kind, Record, Sink
 
@@ -281,15 +281,29 @@ class StackWorld(WorldOfServices):
         if not isinstance(station, ModuleStation):
             super()._begin_turn(station)
             return
-        pause, until = self._slow.get(station.name, (0.0, 0.0))
-        is_slow = until > self.passed
-        count = 1 if is_slow else self._draw.choice((*BATCHES, _ALL, _ALL))
-        for ref, message in station.take(count, self._draw):
+        pause = self.order.pause_of(station.name, self.passed)
+        count = self.order.batch((*BATCHES, _ALL, _ALL)) if pause is None else 1
+        for ref, message in self.order.take(station, count):
             station.handle.pass_in(ref, message)
-        if is_slow:
+        if pause is not None:
             self._run_tasks()
             self.linger(station.name, pause)
 
 
 async def _user(userid: int) -> User:
     return User(f"user{userid}")
+
+
+def faulty_plugin(topics: Iterable[str], fault_of: Callable[[AskHook], Answering | None]) -> Plugin:
+    """Return a plugin that is asked about `topics`, and says nothing unless there is a fault."""
+
+    def handler_of(topic: str) -> Callable[..., Any]:
+        @on(topic)
+        def handler(_plugin: Plugin, *_: Any) -> Any:
+            fault = fault_of(AskHook(0, topic, None))
+            return None if fault is None else fault.act()
+
+        return handler
+
+    handlers = {f"handler_{place}": handler_of(topic) for place, topic in enumerate(topics)}
+    return cast(Plugin, type("Faulty", (Plugin,), {"name": FAULTY, **handlers})())

@@ -48,12 +48,11 @@ class WorldOfServices(CoresWorld):
         """A module has ended."""
         if self.stations.get(station.name) is station:
             del self.stations[station.name]
-            self._away.pop(station.name, None)
-            self._slow.pop(station.name, None)
+            self.order.forget(station.name)
 
     async def back(self, name: str) -> None:
         """Wait until a module does not hang any more."""
-        at = self.away_until(name)
+        at = self.order.hangs_until(name)
         if at > self.passed:
             await trio.sleep_until(at)
             await self.back(name)  # it may hang for longer by now
