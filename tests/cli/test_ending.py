@@ -114,17 +114,8 @@ def held_instance(tmp_path: Path, *, judged: bool = True) -> Iterator[Held]:
         yield Held(instance, errors)
 
 
-WAITED_FOR = pytest.mark.gate  # three times for as long as an instance waits for a task
-
-
-@pytest.mark.parametrize(
-    "way",
-    [
-        pytest.param("thread", marks=WAITED_FOR),
-        pytest.param("shield", marks=WAITED_FOR),
-        "spins",
-    ],
-)
+@pytest.mark.gate  # it waits three times for as long as an instance waits for a task
+@pytest.mark.parametrize("way", ["thread", "shield", "spins"])
 def test_plugin_and_its_module_are_removed_without_the_task_that_goes_on(
     tmp_path: Path, way: str
 ) -> None:

@@ -9,6 +9,7 @@ import random
 import sys
 
 from tests.kill.run import Unsound, run_many
+from tests.support.surroundings import set_surroundings
 
 
 def main(words: list[str]) -> int:
@@ -24,4 +25,5 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    set_surroundings()  # also with nohup, and under a service manager
     raise SystemExit(main(sys.argv[1:]))
