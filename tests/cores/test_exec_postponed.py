@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flux_trio.cores.exec.calls import TimerKey, TimerKind
-from flux_trio.cores.exec.postponed import RETRIES_MAX, RETRY_S
+from flux_trio.cores.exec.real import RETRIES_MAX, RETRY_S
 from flux_trio.cores.exec.vocabulary import ShellConnected, ShellFailed, ShellLost
 from flux_trio.cores.turns import ClockStepped, Log, TimerFired
 from flux_trio.messages import Level, Request, topics

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from flux_trio.cores.exec.placement import place_tasks
-from flux_trio.cores.exec.redirects import redirects_of
-from flux_trio.cores.exec.tasks import start_request
+from flux_trio.cores.exec.tasks import redirects_of, start_request
 from flux_trio.cores.exec.templates import filled_in
 from flux_trio.formats import Jobspec
 from tests.support.exec_script import resources

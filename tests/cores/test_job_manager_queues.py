@@ -9,9 +9,9 @@ import pytest
 from flux_trio.config import CONSTRAINTS_KEY, DURATION_KEY, QUEUE_KEY, Config, parse_config
 from flux_trio.cores.job_manager.calls import User, UserFound
 from flux_trio.cores.job_manager.queues.queues import CHECKPOINT_KEY
-from flux_trio.cores.restored import stopped_checkpoint
 from flux_trio.messages import topics
 from flux_trio.protocols import CONF_UPDATE, VALIDATE, AskHook, HookAnswer, JobState
+from flux_trio.store.backup.restoring import stopped_checkpoint
 from tests.support.asking import asked, asked_by_guest, gone
 from tests.support.manager_script import CANCEL, ManagerScript, allocs, key
 

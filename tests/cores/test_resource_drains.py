@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flux_trio.cores.resource.drains import Drains
+from flux_trio.cores.resource.administration import Drains
 from flux_trio.cores.resource.targets import Hosts
 from flux_trio.editions.flux import DrainedTargets, DrainMode
 from flux_trio.formats import Event, Idset, ResourceSet

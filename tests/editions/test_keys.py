@@ -22,7 +22,7 @@ RESOURCE_LOG = "contexts of the resource eventlog in the kvs, which none of thes
 TURNS = "turns of cores in a trace, which is a format of our own"
 OTHER_FORMATS = {
     "cores/exec/placement.py": ({"type", "count"}, JOBSPEC),
-    "cores/exec/redirects.py": ({"type"}, JOBSPEC),
+    "cores/exec/tasks.py": ({"type"}, JOBSPEC),
     "cores/exec/templates.py": ({"name"}, "tags that a user may put into a command"),
     "cores/fingerprint.py": ({"expiration"}, "R (RFC 20), which is a format and no payload"),
     "cores/job_index.py": ({"name"}, JOBSPEC),
@@ -31,7 +31,7 @@ OTHER_FORMATS = {
     "cores/recorded_plugins.py": ({"priority"}, TURNS),
     "cores/resource/core.py": ({"reason"}, RESOURCE_LOG),
     "cores/resource/downs.py": ({"reason"}, RESOURCE_LOG),
-    "cores/resource/drains.py": ({"reason"}, RESOURCE_LOG),
+    "cores/resource/administration.py": ({"reason"}, RESOURCE_LOG),
     "services/recorded_core.py": ({"version"}, TURNS),
 }
 KEYS = keys_of([rfc21, rfc24, rfc27, rfc28, rfc32, rfc33])

@@ -8,28 +8,148 @@ The environment of a task is that of the jobspec, with what the instance adds, a
 - CUDA_VISIBLE_DEVICES: its gpus.
 
 Tags of `templates` are filled in: in its command, in the paths of its files, and in the variables
-of the shell option `env-expand`.
+of the shell option `env-expand`. Other shell options, as in flux-core:
+
+- `rlimit`: soft limits by name, such as `{"nofile": 1024, "core": -1}`; -1 means no limit.
+- `output.stdout`, `output.stderr` and `input.stdin`: {"type": "file", "path"}; without
+  `output.stderr` errors go to the file for output. `output.mode`: whether a file is emptied first.
+- `cpu-affinity` and `gpu-affinity`: with `on`, the default, a task may use all that R has on its
+  rank; with `per-task` it may use its share of that; with `off` cores are not bound and gpus are
+  not named. CUDA_VISIBLE_DEVICES names the gpus; -1 stands for no gpu.
+
+Left out: labels of output; `map:` and the other forms of flux-core's `cpu-affinity`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final, Literal, NamedTuple, TypeAlias, cast, get_args
 
-from flux_trio.cores.exec.affinity import (
-    GPU_ORDER,
-    Affinities,
-    affinities_of,
-    bound_cores,
-    gpu_environment,
-)
-from flux_trio.cores.exec.limits import limits_of
+import msgspec
+
 from flux_trio.cores.exec.placement import LayoutError, Placement
-from flux_trio.cores.exec.redirects import appends, redirects_of, takes_input
 from flux_trio.cores.exec.templates import filled_in, has_tags, job_tags, node_tags, task_tags
-from flux_trio.formats import FluidForm, Jobspec, ResourceSet, format_fluid
+from flux_trio.formats import FluidForm, FormatError, Jobspec, ResourceSet, format_fluid
 from flux_trio.shell.protocol import Start, Task
+
+Affinity: TypeAlias = Literal["on", "off", "per-task"]
+
+CPU_AFFINITY: Final = "system.shell.options.cpu-affinity"
+GPU_AFFINITY: Final = "system.shell.options.gpu-affinity"
+GPU_ORDER: Final = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}  # what the numbers of R's gpus mean
+
+
+class Affinities(NamedTuple):
+    """How the tasks of a job are bound."""
+
+    cores: Affinity
+    gpus: Affinity
+
+
+def affinities_of(jobspec: Jobspec) -> Affinities:
+    """Return the affinities that a jobspec asks for. Raises ValueError."""
+    return Affinities(_affinity(jobspec, CPU_AFFINITY), _affinity(jobspec, GPU_AFFINITY))
+
+
+def bound_cores(affinity: Affinity, cores: Sequence[int], local_id: int, ntasks: int) -> list[int]:
+    """Return the cores of one of `ntasks` tasks on a rank; an empty list means no binding.
+
+    Tasks share cores if there are more tasks than cores.
+    """
+    if affinity == "off":
+        return []
+    if affinity == "on" or not cores:
+        return list(cores)
+    if ntasks > len(cores):
+        return [cores[local_id * len(cores) // ntasks]]
+    return _share(cores, local_id, ntasks)
+
+
+def gpu_environment(
+    affinity: Affinity, gpus: Sequence[int], local_id: int, ntasks: int
+) -> dict[str, str]:
+    """Return the environment variables that tell a task its gpus."""
+    if affinity == "off":
+        return {}
+    if affinity == "per-task":  # gpus that cannot be divided evenly are left over, as in flux-core
+        each = len(gpus) // ntasks
+        gpus = gpus[local_id * each : (local_id + 1) * each]
+    return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)) or "-1"}
+
+
+def _affinity(jobspec: Jobspec, option: str) -> Affinity:
+    value = jobspec.attribute(option)
+    if value is None:
+        return "on"
+    if value not in get_args(Affinity):
+        known = ", ".join(get_args(Affinity))
+        raise ValueError(f"{option}: expected one of {known}, got {value!r}")
+    return cast(Affinity, value)
+
+
+def _share(cores: Sequence[int], local_id: int, ntasks: int) -> list[int]:
+    share, more = divmod(len(cores), ntasks)
+    begin = local_id * share + min(local_id, more)
+    return list(cores[begin : begin + share + (local_id < more)])
+
+
+OUTPUT_MODE: Final = "system.shell.options.output.mode"
+_PLACES: Final = (("input", "stdin"), ("output", "stdout"), ("output", "stderr"))
+
+
+def redirects_of(jobspec: Jobspec) -> dict[str, str]:
+    """Return the path template of each stream that has a file."""
+    found = {}
+    for direction, stream in _PLACES:
+        value = jobspec.attribute(f"system.shell.options.{direction}.{stream}")
+        if isinstance(value, dict) and value.get("type") == "file":
+            path = value.get("path")
+            if isinstance(path, str) and path:
+                found[stream] = path
+    if "stdout" in found:
+        found.setdefault("stderr", found["stdout"])
+    return found
+
+
+def takes_input(jobspec: Jobspec) -> bool:
+    """Return whether the tasks read the input that commands send to the job, as in flux-core."""
+    value = jobspec.attribute("system.shell.options.input.stdin")
+    return isinstance(value, dict) and value.get("type") == "service"
+
+
+def appends(jobspec: Jobspec) -> bool:
+    """Return whether output is appended to what the files hold. Raises FormatError."""
+    mode = jobspec.attribute(OUTPUT_MODE)
+    if mode not in (None, "append", "truncate"):
+        raise FormatError("append or truncate", mode, OUTPUT_MODE)
+    return mode == "append"
+
+
+RLIMIT: Final = "system.shell.options.rlimit"
+UNLIMITED: Final = -1
+LIMITS: Final = (
+    "as", "core", "cpu", "data", "fsize", "memlock", "msgqueue", "nice", "nofile", "nproc", "ofile",
+    "rss", "rtprio", "rttime", "sigpending", "stack",
+)  # fmt: skip
+
+_Limit = Annotated[int, msgspec.Meta(ge=UNLIMITED, le=(1 << 63) - 1)]
+
+
+def limits_of(jobspec: Jobspec) -> dict[str, int]:
+    """Return the soft limits that a jobspec asks for. Raises FormatError."""
+    value = jobspec.attribute(RLIMIT)
+    if value is None:
+        return {}
+    try:
+        limits = msgspec.convert(value, dict[str, _Limit])
+    except msgspec.ValidationError as error:
+        raise FormatError.of_msgspec(error).at(RLIMIT) from None
+    for name in limits:
+        if name not in LIMITS:
+            raise FormatError(f"names of limits ({', '.join(LIMITS)})", name, RLIMIT)
+    return limits
+
 
 FORCE_ASCII: Final = "FLUX_F58_FORCE_ASCII"  # a variable of a job that asks for ids in ASCII
 ENV_EXPAND: Final = "system.shell.options.env-expand"

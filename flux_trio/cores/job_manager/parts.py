@@ -35,11 +35,10 @@ from flux_trio.cores.job_manager.queues.queues import Queues
 from flux_trio.cores.job_manager.queues.silence import Silence
 from flux_trio.cores.job_manager.queues.waits import Waits
 from flux_trio.cores.job_manager.requests.admissions import Admissions
-from flux_trio.cores.job_manager.requests.control import Control
+from flux_trio.cores.job_manager.requests.control import Control, Memos
 from flux_trio.cores.job_manager.requests.explaining import Explaining
 from flux_trio.cores.job_manager.requests.history import History
 from flux_trio.cores.job_manager.requests.lifetime import Lifetime
-from flux_trio.cores.job_manager.requests.memo import Memos
 from flux_trio.cores.job_manager.requests.queue_methods import QueueMethods
 from flux_trio.cores.job_manager.requests.quiescence import Quiescence
 from flux_trio.cores.job_manager.requests.submission import Candidate, Submission

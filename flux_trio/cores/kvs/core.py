@@ -9,6 +9,8 @@ owner is served.
 A full disk is not an error (`room.py`). Any other error of the store is final: the service refuses
 all later commits.
 
+`kvs.backup` copies the whole store into a file while it is in use; one copy at a time.
+
 Left out: RFC 11's content-addressed tree, namespaces, snapshots of older roots.
 """
 
@@ -21,7 +23,6 @@ from typing import Any, ClassVar, Final, assert_never
 from flux_trio.cores.fingerprint import PayloadTypes
 from flux_trio.cores.histogram import SHORT_S, Durations
 from flux_trio.cores.kvs.answers import Answers
-from flux_trio.cores.kvs.backups import Backups
 from flux_trio.cores.kvs.damage import Damages
 from flux_trio.cores.kvs.held_requests import (
     Commit,
@@ -43,7 +44,9 @@ from flux_trio.cores.kvs.ops import (
     KvsInput,
     KvsOutbox,
     KvsTimer,
+    MakeBackup,
     Page,
+    StopBackup,
     StoreAction,
     Stored,
     StoreInput,
@@ -54,7 +57,7 @@ from flux_trio.cores.kvs.ops import (
 from flux_trio.cores.kvs.room import ROUND_OPS_MAX, Room
 from flux_trio.cores.kvs.watches import Watches
 from flux_trio.cores.methods import Methods
-from flux_trio.cores.state import CorePart
+from flux_trio.cores.state import CorePart, Part
 from flux_trio.cores.turns import ClockStepped, Core, Log, TimerFired
 from flux_trio.editions import kvs
 from flux_trio.messages import (
@@ -68,7 +71,41 @@ from flux_trio.messages import (
     respond_error,
     tells_return_of,
     topics,
+    unanswered,
 )
+
+
+class Backups(Part):
+    """The backup that is being made; one at a time."""
+
+    _request: Request | None
+
+    def __init__(self, outbox: KvsOutbox) -> None:
+        self._outbox = outbox
+        self._request = None
+
+    def make(self, request: Request) -> None:
+        """Begin a backup; the request is answered when it is complete and durable."""
+        path = kvs.BACKUP.read(request).path
+        if self._request is not None:
+            raise FluxError(Errno.EBUSY, "another backup is being made")
+        self._request = request
+        self._outbox.send(MakeBackup(path))
+
+    def made(self, done: BackedUp) -> None:
+        request, self._request = self._request, None
+        assert request is not None, "the store has made a backup and had none to make"
+        if done.errnum:
+            self._outbox.send(respond_error(request, done.errnum, done.text))
+        else:
+            self._outbox.send(respond(request))
+
+    def leave(self, sender: str) -> None:
+        """Stop the backup if `sender` has asked for it: nobody waits for it (6.disconnect.2)."""
+        if self._request is not None and self._request.sender == sender:
+            self._request = unanswered(self._request, sender)
+            self._outbox.send(StopBackup())
+
 
 COMMIT_OPS_MAX: Final = 100_000  # of one request
 LOOKUP_KEYS_MAX: Final = 10_000  # of one request

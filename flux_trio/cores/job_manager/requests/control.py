@@ -1,6 +1,7 @@
-"""Requests about jobs: exceptions (also cancel) and urgency; and the statistics.
+"""Requests about jobs: exceptions (also cancel), urgency and memos; and the statistics.
 
-The texts of refusals are flux-core's, where it has one.
+The texts of refusals are flux-core's, where it has one. Left out: volatile memos, which flux-core
+keeps out of the eventlog.
 """
 
 from __future__ import annotations
@@ -34,6 +35,29 @@ from flux_trio.protocols import (
     JobEvent,
     JobState,
 )
+
+
+class Memos(Part):
+    """Answers job-manager.memo."""
+
+    def __init__(self, ledger: Ledger, limits: UserLimits) -> None:
+        self._ledger = ledger
+        self._limits = limits
+
+    def memo(self, request: Request) -> None:
+        """Log the memo of an active job, by its user or the owner."""
+        payload = job_requests.MEMO.read(request)
+        denied = "guests can only add a memo to their own jobs"
+        job = self._ledger.asked_about(request, payload.id, denied)
+        if job is None:
+            return
+        self._ledger.check_room()
+        size = self._limits.check_memo(job, payload.memo)
+        self._limits.check_event(request, job, event_bytes(payload.memo))
+        self._ledger.memo_bytes.put(job.userid, job.id, size)
+        self._ledger.log(job, JobEvent.MEMO, payload.memo)
+        self._ledger.send(respond(request))
+
 
 RAISE_DENIED: Final = "guests can only raise exceptions on their own jobs"
 

@@ -10,10 +10,10 @@ import pytest
 
 from flux_trio.config import parse_config
 from flux_trio.cores.job_manager.queues.queues import Queues
-from flux_trio.cores.restored import ending_event, stopped_checkpoint
 from flux_trio.formats import Event, Jobspec, format_eventlog, parse_eventlog
 from flux_trio.messages import FluxError
 from flux_trio.protocols import JobState, replay
+from flux_trio.store.backup.restoring import ending_event, stopped_checkpoint
 
 SUBMIT = Event(1.0, "submit", {"userid": 5, "urgency": 16, "flags": 0, "version": 1})
 WAITING = [
