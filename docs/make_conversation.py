@@ -90,9 +90,7 @@ def conversation() -> list[Said]:
             "none, or no more: ENODATA",
         ),
         Said(
-            True,
-            Request(topics.SCHED_READY, {"mode": "unlimited"}, 4),
-            "from now on requests come",
+            True, Request(topics.SCHED_READY, {"mode": "unlimited"}, 4), "from now on requests come"
         ),
         Said(False, Response(topics.SCHED_READY, {"count": 0}, 0, 4), "so many jobs wait"),
         Said(
@@ -125,11 +123,7 @@ def conversation() -> list[Said]:
             Response(topics.SCHED_ALLOC, {"id": JOB, "type": 0}, routes=(topics.JOB_MANAGER,)),
             "... comes the answer, type 0: SUCCESS",
         ),
-        Said(
-            False,
-            Request(topics.SCHED_FREE, {"id": JOB}, **asked),
-            "the job is over",
-        ),
+        Said(False, Request(topics.SCHED_FREE, {"id": JOB}, **asked), "the job is over"),
         Said(
             True,
             Response(topics.SCHED_FREE, {"id": JOB}, routes=(topics.JOB_MANAGER,)),

@@ -50,10 +50,7 @@ def made() -> dict[str, str]:
     return (
         parts
         | tables
-        | {
-            "conversation": make_conversation.markdown(),
-            "keys": make_keys.markdown(),
-        }
+        | {"conversation": make_conversation.markdown(), "keys": make_keys.markdown()}
     )
 
 

@@ -23,13 +23,7 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 import trio
-from accounts import (
-    Accounts,
-    Association,
-    record_usage,
-    set_fair_shares,
-    usage_to_record,
-)
+from accounts import Accounts, Association, record_usage, set_fair_shares, usage_to_record
 
 from flux_trio import jobtap
 

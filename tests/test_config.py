@@ -147,10 +147,7 @@ def test_table_that_is_there_and_empty_is_the_default() -> None:
             '[sched]\npolicy = "fast"',
             'site.toml.sched.policy: expected one of conservative, easy, fifo, got "fast"',
         ),
-        (
-            '[sched]\nmode = ""',
-            'site.toml.sched.mode: expected one of limited, unlimited, got ""',
-        ),
+        ('[sched]\nmode = ""', 'site.toml.sched.mode: expected one of limited, unlimited, got ""'),
         (
             '[kvs]\nsynchronous = "off"',
             'site.toml.kvs.synchronous: expected one of full, normal, got "off"',

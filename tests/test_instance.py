@@ -239,9 +239,7 @@ def mode_of(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-async def test_uri_and_token_are_private_and_there_while_the_instance_runs(
-    tmp_path: Path,
-) -> None:
+async def test_uri_and_token_are_private_and_there_while_the_instance_runs(tmp_path: Path) -> None:
     given = surroundings(statedir=tmp_path, listen=True, make_token=iter(["one", "two"]).__next__)
     async with open_instance(CONFIG, given) as instance:
         uri, token = tmp_path / URI_FILE, tmp_path / TOKEN_FILE

@@ -97,11 +97,7 @@ class Processes:
             raise ProcessEnded("no process can connect: this instance does not listen")
         with self._expecting(handle.name) as (token, expected):
             uri_name, token_name = self._names
-            environment = {
-                **self._environment,
-                uri_name: self._address(),
-                token_name: token,
-            }
+            environment = {**self._environment, uri_name: self._address(), token_name: token}
             process = await trio.lowlevel.open_process(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=environment
             )

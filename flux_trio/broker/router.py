@@ -294,12 +294,7 @@ class Router:
         if sender.rolemask & ROLE_OWNER and message.userid != USERID_UNKNOWN:
             userid = message.userid
         event = Event(
-            message.topic,
-            message.payload,
-            self.sequence,
-            message.flags,
-            userid,
-            sender.rolemask,
+            message.topic, message.payload, self.sequence, message.flags, userid, sender.rolemask
         )
         ref = self.trace.sent(sender.name, "", event)
         private = event.flags & PRIVATE

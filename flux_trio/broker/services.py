@@ -42,12 +42,7 @@ from flux_trio.messages import (
 T = TypeVar("T")
 
 # These methods take long, because a module takes time to start and stop: each runs in a task.
-SLOW: Final = (
-    topics.MODULE_LOAD,
-    topics.MODULE_RELOAD,
-    topics.MODULE_REMOVE,
-    topics.MODULE_KILL,
-)
+SLOW: Final = (topics.MODULE_LOAD, topics.MODULE_RELOAD, topics.MODULE_REMOVE, topics.MODULE_KILL)
 SUBSCRIPTIONS_OF_USER_MAX: Final = 256  # of all peers of a user: each is matched with each topic
 
 

@@ -58,14 +58,7 @@ DOCUMENTED: Final[dict[str, Meaning]] = {
     "archive": Ignored(_MODULES),
     "bootstrap": Ignored(
         _NETWORK,
-        (
-            "curve_cert",
-            "default_bind",
-            "default_connect",
-            "default_port",
-            "enable_ipv6",
-            "hosts",
-        ),
+        ("curve_cert", "default_bind", "default_connect", "default_port", "enable_ipv6", "hosts"),
     ),
     "content": Ignored(_STORE),
     "content-sqlite": Ignored(_STORE),

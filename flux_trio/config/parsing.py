@@ -30,14 +30,7 @@ from flux_trio.config.tables import (
     SchedConfig,
 )
 from flux_trio.editions import CLASSIC, EDITIONS, Edition
-from flux_trio.formats import (
-    MISSING,
-    Constraint,
-    FormatError,
-    Words,
-    parse_duration,
-    parse_size,
-)
+from flux_trio.formats import MISSING, Constraint, FormatError, Words, parse_duration, parse_size
 from flux_trio.messages import UnfitError, check_object
 
 PLUGIN_LOOP_S_MIN: Final = 1.0  # a lower limit would interrupt plugins that only take long

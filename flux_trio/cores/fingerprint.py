@@ -30,15 +30,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from enum import Enum
-from typing import (
-    Any,
-    Final,
-    NamedTuple,
-    Protocol,
-    TypeAlias,
-    get_args,
-    is_typeddict,
-)
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, get_args, is_typeddict
 
 import msgspec
 

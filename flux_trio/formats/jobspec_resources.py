@@ -229,8 +229,4 @@ _V1 = _Form(
         "gpu": (),
     },
 )
-_GENERAL = _Form(
-    keys=(*_V1.keys, "id"),
-    count=least_count,
-    shapes={},
-)
+_GENERAL = _Form(keys=(*_V1.keys, "id"), count=least_count, shapes={})

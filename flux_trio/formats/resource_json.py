@@ -247,11 +247,7 @@ def _bits(text: str) -> int:
 _bits_cached = lru_cache(maxsize=1024)(_bits)  # most entries repeat another's text
 
 
-def _read_nodelist(
-    entries: list[object],
-    ranks: int,
-    own_widths: bool = False,
-) -> tuple[str, ...]:
+def _read_nodelist(entries: list[object], ranks: int, own_widths: bool = False) -> tuple[str, ...]:
     """Return the hosts in order; the list may have fewer or more elements than R_lite."""
     count = ranks.bit_count()
     hosts: list[str] = []

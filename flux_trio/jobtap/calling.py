@@ -115,11 +115,7 @@ class Caller:
         self.given.log(Level.ERR, text)
 
     async def awaited(
-        self,
-        entry: Entry,
-        view: JobView | None,
-        awaitable: Awaitable[Any],
-        work: Work,
+        self, entry: Entry, view: JobView | None, awaitable: Awaitable[Any], work: Work
     ) -> Any:
         """Await an awaitable of a plugin, in its task, while the watchdog watches each step."""
 

@@ -20,13 +20,7 @@ from flux_trio.jobtap.calling import HOOK, Caller
 from flux_trio.jobtap.calls import CANCELED, Call, Given, blame, note_of, notes_of_many, of_job
 from flux_trio.jobtap.catalogue import CUSTOM, HOOKS, hook_of
 from flux_trio.jobtap.errors import PluginError
-from flux_trio.jobtap.failures import (
-    attempt,
-    describe,
-    is_awaitable,
-    is_interrupt,
-    refusal_in,
-)
+from flux_trio.jobtap.failures import attempt, describe, is_awaitable, is_interrupt, refusal_in
 from flux_trio.jobtap.job import Job
 from flux_trio.jobtap.loaded import STATE_HANDLER, Entry, Loaded
 from flux_trio.jobtap.results import priorities_in, problem_with, shown

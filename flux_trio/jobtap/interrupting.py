@@ -33,10 +33,7 @@ SIGNAL: Final = signal.SIGURG
 _HOST: Final = Path(__file__).parent
 _PACKAGE: Final = _HOST.parent
 _NOT_THEIRS: Final = (f"{_PACKAGE}/", f"{Path(trio.__file__).parent}/")
-_PLUGINS: Final = (
-    f"{_HOST}/builtins/",
-    f"{_PACKAGE}/plugins/",
-)
+_PLUGINS: Final = (f"{_HOST}/builtins/", f"{_PACKAGE}/plugins/")
 # Here code of plugins is called, and every exception of theirs is caught.
 _CALLERS: Final = frozenset(
     f"{_HOST}/{name}.py"

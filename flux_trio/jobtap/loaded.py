@@ -15,12 +15,7 @@ from flux_trio.jobtap.job import Keeper
 from flux_trio.jobtap.plugin import Plugin
 from flux_trio.jobtap.tasks import PluginTasks
 from flux_trio.jobtap.tracking import Tracker
-from flux_trio.protocols import (
-    NEW,
-    STATE_TOPICS,
-    UPDATED,
-    handles,
-)
+from flux_trio.protocols import NEW, STATE_TOPICS, UPDATED, handles
 
 _ENTRIES_MAX: Final = 4096  # users choose the topics of updates and events
 STATE_HANDLER: Final = Hook("enter or leave", "A job comes into a state, or leaves it.")

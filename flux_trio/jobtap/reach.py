@@ -19,14 +19,7 @@ from flux_trio.jobtap.places import place_of
 from flux_trio.jobtap.plain import ANSWER_BYTES_MAX, plain, readable
 from flux_trio.jobtap.plugin import Plugin
 from flux_trio.messages import Level
-from flux_trio.protocols import (
-    STATE_TOPICS,
-    AskHook,
-    JobState,
-    JobView,
-    Operation,
-    Reprioritize,
-)
+from flux_trio.protocols import STATE_TOPICS, AskHook, JobState, JobView, Operation, Reprioritize
 from flux_trio.protocols.operations import Queued
 
 _SCHED: Final = STATE_TOPICS[JobState.SCHED]

@@ -18,14 +18,7 @@ from flux_trio.judge.clauses.registry import (
     parse_reasons,
     select,
 )
-from flux_trio.judge.clauses.status import (
-    ClauseStatus,
-    Word,
-    contradictions,
-    counts,
-    judge,
-    report,
-)
+from flux_trio.judge.clauses.status import ClauseStatus, Word, contradictions, counts, judge, report
 from flux_trio.judge.engine.causes import Violation
 from flux_trio.judge.engine.monitor import Monitor, Standing, Verdict
 from flux_trio.judge.judgement import Expected, Judgement, judge_trace, pick_records

@@ -36,10 +36,7 @@ def respond(request: Request, payload: Payload = None) -> Response | None:
     if request.flags & NORESPONSE:
         return None
     return Response(
-        topic=request.topic,
-        payload=payload,
-        matchtag=request.matchtag,
-        routes=request.routes,
+        topic=request.topic, payload=payload, matchtag=request.matchtag, routes=request.routes
     )
 
 

@@ -39,11 +39,7 @@ ACQUIRE: Table[AcquireState, AcquireEvent] = Table(
     AcquireState.IDLE,
     {
         _S.IDLE: {_E.ACQUIRE: _S.REQUESTED},
-        _S.REQUESTED: {
-            _E.GROW: _S.ACQUIRED,
-            _E.ERROR: _S.IDLE,
-            _E.DISCONNECT: _S.IDLE,
-        },
+        _S.REQUESTED: {_E.GROW: _S.ACQUIRED, _E.ERROR: _S.IDLE, _E.DISCONNECT: _S.IDLE},
         _S.ACQUIRED: {
             _E.GROW: _S.ACQUIRED,
             _E.ONLINE: _S.ACQUIRED,

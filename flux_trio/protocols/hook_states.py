@@ -48,11 +48,7 @@ HOOK: Table[HookState, HookEvent] = Table(
         _S.FREE: {_E.ASK: _S.ASKED, _E.HOLD: _S.HELD},
         _S.ASKED: {_E.ANSWER: _S.ANSWERED, _E.POSTPONE: _S.WAITING},
         _S.WAITING: {_E.ANSWER: _S.ANSWERED, _E.ABANDON: _S.ANSWERED},
-        _S.ANSWERED: {
-            _E.ASK: _S.ASKED,
-            _E.DONE: _S.FREE,
-            _E.HOLD: _S.HELD_ANSWERED,
-        },
+        _S.ANSWERED: {_E.ASK: _S.ASKED, _E.DONE: _S.FREE, _E.HOLD: _S.HELD_ANSWERED},
         _S.HELD: {
             _E.ASK: _S.HELD_ASKED,
             _E.HOLD: _S.HELD,  # a second reason to hold it

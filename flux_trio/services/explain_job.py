@@ -12,14 +12,7 @@ import trio
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.editions import explain_requests
 from flux_trio.jobtap import PluginHost
-from flux_trio.messages import (
-    Errno,
-    FluxError,
-    Payload,
-    Request,
-    Response,
-    topics,
-)
+from flux_trio.messages import Errno, FluxError, Payload, Request, Response, topics
 
 SCHEDULER_S: Final = 2.0
 """Seconds that the scheduler has for its answer. One in another language may ignore the request."""

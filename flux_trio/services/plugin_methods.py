@@ -58,11 +58,7 @@ class PluginMethods:
     """Takes these requests; answers through `send`."""
 
     def __init__(
-        self,
-        host: PluginHost,
-        loader: Loader,
-        send: Callable[[Response], None],
-        explain: Answer,
+        self, host: PluginHost, loader: Loader, send: Callable[[Response], None], explain: Answer
     ) -> None:
         self._host = host
         self._loader = loader

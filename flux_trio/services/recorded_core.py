@@ -46,9 +46,7 @@ class Made(Generic[CoreT_co]):
         return _Recorded(self._recorder, self.core)
 
     def turns_with(
-        self,
-        plugins: Plugins,
-        make: Callable[[CoreT_co, Plugins], Core[KeyT, InputT, ActionT]],
+        self, plugins: Plugins, make: Callable[[CoreT_co, Plugins], Core[KeyT, InputT, ActionT]]
     ) -> Core[KeyT, InputT, ActionT]:
         """Return `make(core, plugins)`, which takes the turns of the core with its plugins."""
         if self._recorder is None:

@@ -80,10 +80,7 @@ def no_other_actions(action: object) -> None:
 
 @overload
 async def run_core(
-    handle: Handle,
-    core: Core[KeyT, InputT, Never],
-    *,
-    task_status: trio.TaskStatus[None] = ...,
+    handle: Handle, core: Core[KeyT, InputT, Never], *, task_status: trio.TaskStatus[None] = ...
 ) -> None: ...
 
 
@@ -155,10 +152,7 @@ async def run_core(
 
 
 def _do_common(
-    handle: Handle,
-    timers: Timers[KeyT],
-    ahead: float,
-    action: RunnerAction[KeyT],
+    handle: Handle, timers: Timers[KeyT], ahead: float, action: RunnerAction[KeyT]
 ) -> None:
     """Perform an action; in the turn of it, the wall clock was `ahead` of Trio's clock."""
     match action:

@@ -9,15 +9,7 @@ from contextlib import suppress
 from typing import Final
 
 from flux_trio.shell.protocol import STREAMS, Failure, FirstExit, TaskSize
-from flux_trio.shell.records import (
-    Accepted,
-    Ended,
-    Failed,
-    FileSum,
-    Launched,
-    Line,
-    Written,
-)
+from flux_trio.shell.records import Accepted, Ended, Failed, FileSum, Launched, Line, Written
 
 # wait(2) statuses, with the exit codes of a POSIX shell, and 1 if the status is not known
 STATUS_NOT_FOUND: Final = 127 << 8

@@ -24,13 +24,7 @@ from flux_trio.process.console import STDERR
 from flux_trio.process.private import open_directory
 from flux_trio.shell.files import open_streams, working_directory
 from flux_trio.shell.input import JobInputs
-from flux_trio.shell.job import (
-    STATUS_NOT_EXECUTED,
-    STATUS_NOT_FOUND,
-    Process,
-    ShellJob,
-    start_time,
-)
+from flux_trio.shell.job import STATUS_NOT_EXECUTED, STATUS_NOT_FOUND, Process, ShellJob, start_time
 from flux_trio.shell.job_cgroups import JobCgroups, Place
 from flux_trio.shell.leftovers import Leftovers
 from flux_trio.shell.limits import limiting

@@ -23,11 +23,7 @@ NOBODY = "-"  # the user or bank of a job that has none
 
 
 def served_run(
-    name: str,
-    jobs: Sequence[JobFacts],
-    metrics: Metrics,
-    shares: Mapping[str, float],
-    ncores: int,
+    name: str, jobs: Sequence[JobFacts], metrics: Metrics, shares: Mapping[str, float], ncores: int
 ) -> ServedRun:
     """Return the figures of a run on `ncores` cores; `shares` are by user name, in any unit."""
     banks: dict[str, float] = defaultdict(float)

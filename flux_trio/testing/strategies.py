@@ -80,8 +80,5 @@ def fault_plans(njobs_max: int = 5, nfaults_max: int = 2) -> st.SearchStrategy[P
     makes the rest of a plan small.
     """
     return st.builds(
-        draw_plan,
-        _SEEDS,
-        njobs=st.integers(1, njobs_max),
-        nfaults=st.integers(0, nfaults_max),
+        draw_plan, _SEEDS, njobs=st.integers(1, njobs_max), nfaults=st.integers(0, nfaults_max)
     )

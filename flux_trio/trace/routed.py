@@ -65,13 +65,7 @@ def records_of(passed: Iterable[Routed | Logged]) -> Iterator[Record]:
 
 
 def make_message(
-    type_: str,
-    topic: str,
-    payload: Any,
-    errnum: int,
-    sender: str,
-    receiver: str,
-    matchtag: int = 0,
+    type_: str, topic: str, payload: Any, errnum: int, sender: str, receiver: str, matchtag: int = 0
 ) -> Message:
     """Build a message without the fields that a router does not show; KeyError for a wrong type."""
     match type_:

@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from flux_trio.trace.record import (
-    ENDED,
-    Kind,
-    Notes,
-    Receipts,
-    Record,
-    Written,
-    records_to_json,
-)
+from flux_trio.trace.record import ENDED, Kind, Notes, Receipts, Record, Written, records_to_json
 from flux_trio.trace.secrets import lines_without_secrets
 
 BUFFER_BYTES: Final = 1 << 16

@@ -7,15 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from flux_trio.messages import (
-    Control,
-    Errno,
-    Event,
-    Message,
-    Request,
-    Response,
-    service_of,
-)
+from flux_trio.messages import Control, Errno, Event, Message, Request, Response, service_of
 from flux_trio.trace import Kind, Record
 from flux_trio.views.spelling import spelled, spelled_id
 

@@ -93,10 +93,7 @@ filter();
 
 
 def verdict_page(
-    title: str,
-    judgement: Judgement,
-    clauses: Mapping[str, Clause],
-    records: Mapping[int, Record],
+    title: str, judgement: Judgement, clauses: Mapping[str, Clause], records: Mapping[int, Record]
 ) -> str:
     """Return the page. `records` must have the records that show the violations."""
     verdict = "No clause is broken" if judgement.is_kept else "Broken clauses"

@@ -20,14 +20,7 @@ import msgspec
 from flux_trio.cores.job_index import ended_at, ended_key, ended_value, mark_of
 from flux_trio.cores.kvs.ops import Append, Op, Put
 from flux_trio.editions.journal import Ended
-from flux_trio.formats import (
-    Event,
-    FluidGenerator,
-    Jobspec,
-    ResourceSet,
-    format_eventlog,
-    job_key,
-)
+from flux_trio.formats import Event, FluidGenerator, Jobspec, ResourceSet, format_eventlog, job_key
 from flux_trio.protocols import JobResult, submit_event
 from flux_trio.store.sqlite_store import SqliteStore
 from flux_trio.store.state_directory import STATE_FILE

@@ -33,12 +33,7 @@ from flux_trio.client import Client, open_client
 from flux_trio.formats import Jobspec
 from flux_trio.messages import Event, Flag, Request, topics
 from flux_trio.sim import make_machine
-from flux_trio.transports import (
-    Connection,
-    ConnectionOverflow,
-    TransportError,
-    connect_websocket,
-)
+from flux_trio.transports import Connection, ConnectionOverflow, TransportError, connect_websocket
 from tests.benchmarks.measure import Figure, measured_instance
 from tests.benchmarks.pending import pending_job
 

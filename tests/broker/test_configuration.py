@@ -10,14 +10,7 @@ import trio.testing
 
 from flux_trio.broker import ConfigRefused, Configuration, Handle, LocalHandle
 from flux_trio.config import Config, parse_config
-from flux_trio.messages import (
-    ROLE_OWNER,
-    ROLE_USER,
-    Errno,
-    FluxError,
-    Request,
-    respond,
-)
+from flux_trio.messages import ROLE_OWNER, ROLE_USER, Errno, FluxError, Request, respond
 from tests.support.asking import GUEST_USERID, OWNER_USERID
 from tests.support.modules import ModuleWorld
 

@@ -153,9 +153,7 @@ async def test_several_connections_of_one_user_have_names_of_their_own(world: Re
     assert {"ann-1", "ann-2"} <= set(world.router.peers)
 
 
-async def test_peer_that_does_not_read_is_dropped_by_name_and_others_go_on(
-    world: Remotes,
-) -> None:
+async def test_peer_that_does_not_read_is_dropped_by_name_and_others_go_on(world: Remotes) -> None:
     "design, hangs: a bounded queue, then it is dropped, by name, in the log."
     heard: list[Any] = []
     await world.load("sink", listener("sink", heard))

@@ -203,10 +203,7 @@ async def test_module_that_does_not_start_is_an_answer_and_no_harm_to_the_broker
 ) -> None:
     world.knows("bad", main)
     refused = await refusal(owner.call("module.load", {"name": "bad"}))
-    assert refused == (
-        Errno.EINVAL,
-        "module bad: ZeroDivisionError: no disk",
-    )
+    assert refused == (Errno.EINVAL, "module bad: ZeroDivisionError: no disk")
     assert (await owner.call("broker.info"))["version"] == "1"
 
 

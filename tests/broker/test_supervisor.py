@@ -116,10 +116,7 @@ async def test_module_is_loaded_once(world: ModuleWorld) -> None:
     await world.load("echo", echo)
     with pytest.raises(FluxError) as error:
         await world.supervisor.load("echo")
-    assert (error.value.errnum, error.value.text) == (
-        Errno.EEXIST,
-        "module echo is already loaded",
-    )
+    assert (error.value.errnum, error.value.text) == (Errno.EEXIST, "module echo is already loaded")
 
 
 async def test_list_is_in_the_order_loaded(world: ModuleWorld, autojump_clock: MockClock) -> None:
@@ -291,9 +288,7 @@ async def test_error_on_the_way_out_is_logged_and_does_no_further_harm(world: Mo
     )
 
 
-async def test_module_removed_while_it_starts_is_an_error_of_its_loader(
-    world: ModuleWorld,
-) -> None:
+async def test_module_removed_while_it_starts_is_an_error_of_its_loader(world: ModuleWorld) -> None:
     async with trio.open_nursery() as nursery:
 
         @nursery.start_soon

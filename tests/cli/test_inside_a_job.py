@@ -39,9 +39,7 @@ def inside(instance: RunningInstance, script: str, *options: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_an_instance_in_a_job_has_what_the_job_has_and_runs_jobs(
-    instance: RunningInstance,
-) -> None:
+def test_an_instance_in_a_job_has_what_the_job_has_and_runs_jobs(instance: RunningInstance) -> None:
     "20.rerank.1: its ranks begin at 0, whatever those of the job are."
     listing = "$F resource list -n -s free -o '{nnodes} {ncores} {nodelist}'"
     echo = "$F run -n2 sh -c 'echo task $FLUX_TASK_RANK on $FLUX_TRIO_RANK'"

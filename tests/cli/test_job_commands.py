@@ -187,10 +187,7 @@ def test_status_is_the_worst_of_several(instance: RunningInstance) -> None:
     )
     assert json.loads(done.stdout)["result"] == "CANCELED"
     gone = instance.invoke("job", "status", "f1")
-    assert (gone.exit_code, gone.stderr) == (
-        1,
-        "flux-trio job status: ERROR: ƒ1: unknown job id\n",
-    )
+    assert (gone.exit_code, gone.stderr) == (1, "flux-trio job status: ERROR: ƒ1: unknown job id\n")
 
 
 # last, timeleft, stats

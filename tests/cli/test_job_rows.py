@@ -270,12 +270,7 @@ def test_json_has_known_values_only() -> None:
     assert not {"result", "runtime", "returncode", "t_run", "nodelist"} & job.keys()
     over = JobRow(record(expiration=0.0, **raised("cancel", "why")), NOW).to_json()
     assert (over["result"], over["returncode"], over["runtime"]) == ("COMPLETED", 0, 60.0)
-    assert over["exception"] == {
-        "occurred": True,
-        "type": "cancel",
-        "note": "why",
-        "severity": 0,
-    }
+    assert over["exception"] == {"occurred": True, "type": "cancel", "note": "why", "severity": 0}
     assert "expiration" not in over
 
 

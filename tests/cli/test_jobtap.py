@@ -112,9 +112,7 @@ def test_what_cannot_be_loaded_is_said_with_the_rule(
     assert "expected KEY=VALUE, got 'x'" in error(given, "load", path, "x")
 
 
-def test_plugin_that_is_configured_wrongly_keeps_the_instance_from_starting(
-    tmp_path: Path,
-) -> None:
+def test_plugin_that_is_configured_wrongly_keeps_the_instance_from_starting(tmp_path: Path) -> None:
     config = tmp_path / "flux.toml"
     config.write_text('[job-manager]\nplugins = [{load = "nothing"}]\n')
     command = [

@@ -45,11 +45,7 @@ def test_jobs_run_in_a_locale_that_is_not_utf_8_and_get_the_bytes_of_the_user(
 
 @pytest.mark.parametrize(
     ("env", "first"),
-    [
-        ({}, "ƒ"),
-        ({"FLUX_F58_FORCE_ASCII": "1"}, "f"),
-        ({"FLUX_F58_FORCE_ASCII": ""}, "f"),
-    ],
+    [({}, "ƒ"), ({"FLUX_F58_FORCE_ASCII": "1"}, "f"), ({"FLUX_F58_FORCE_ASCII": ""}, "f")],
 )
 def test_variable_makes_ids_ascii_for_commands_and_for_jobs(
     instance: RunningInstance, monkeypatch: pytest.MonkeyPatch, env: dict[str, str], first: str

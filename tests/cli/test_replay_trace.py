@@ -19,13 +19,7 @@ from flux_trio.messages import FluxError
 from flux_trio.testing import InstanceHarness
 from flux_trio.testing.fakes import FakeScheduler
 from tests.support.feeding import piped
-from tests.support.instance import (
-    DEADLINE_S,
-    FLUX_TRIO,
-    RunningInstance,
-    environment,
-    flux_trio,
-)
+from tests.support.instance import DEADLINE_S, FLUX_TRIO, RunningInstance, environment, flux_trio
 from tests.support.replayed import Kept, recording
 from tests.support.terminal import on_terminal
 

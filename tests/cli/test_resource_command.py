@@ -105,7 +105,4 @@ def test_nodes_that_have_failed_are_shown_with_the_reason(instance: RunningInsta
     instance.ok("resource", "up", "1")
     instance.ok("job", "wait-event", "-q", pending, "clean")
     again = instance.invoke("resource", "up", "node1")
-    assert (again.exit_code, again.stderr) == (
-        1,
-        "flux-trio resource up: ERROR: rank 1 not down\n",
-    )
+    assert (again.exit_code, again.stderr) == (1, "flux-trio resource up: ERROR: rank 1 not down\n")

@@ -147,7 +147,7 @@ def test_status_has_a_row_for_each_state_and_those_offline() -> None:
         "    drained*  ✗      1 n2",
     ]
     assert shown(told, held("1", "n1", "0"), states=("allocated", "online")) == [
-        "   allocated  ✔      1 n1",
+        "   allocated  ✔      1 n1"
     ]
 
 

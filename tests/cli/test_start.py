@@ -21,13 +21,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from flux_trio.cli import main
 from flux_trio.cli.instance import foreground
-from flux_trio.client import (
-    SOCKET_FILE,
-    TOKEN_VARIABLE,
-    URI_VARIABLE,
-    find_instance,
-    open_client,
-)
+from flux_trio.client import SOCKET_FILE, TOKEN_VARIABLE, URI_VARIABLE, find_instance, open_client
 from flux_trio.messages import topics
 from flux_trio.store.living import NOTE_FILE
 from tests.support.instance import (

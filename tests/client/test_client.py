@@ -369,10 +369,7 @@ def test_events_that_match_are_received_in_order(run: Run, instance: SmallInstan
     """3.routing.5"""
 
     async def test(client: Client) -> None:
-        async with (
-            client.subscribe("job-*") as some,
-            client.subscribe("*") as every,
-        ):
+        async with client.subscribe("job-*") as some, client.subscribe("*") as every:
             await client.call("test.publish", {"topics": ["job-state", "pulse", "job-exception"]})
             first = await anext(some)
             assert (first.topic, first.payload, first.sequence) == (

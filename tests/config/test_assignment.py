@@ -54,18 +54,9 @@ def test_job_without_the_key_duration_needs_a_default(
 @pytest.mark.parametrize(
     ("system", "updates"),
     [
-        (
-            {},
-            {QUEUE_KEY: "batch", DURATION_KEY: 600.0, CONSTRAINTS_KEY: BATCH},
-        ),
-        (
-            {"duration": 0},
-            {QUEUE_KEY: "batch", DURATION_KEY: 600.0, CONSTRAINTS_KEY: BATCH},
-        ),
-        (
-            {"duration": 5, "queue": "batch"},
-            {CONSTRAINTS_KEY: BATCH},
-        ),
+        ({}, {QUEUE_KEY: "batch", DURATION_KEY: 600.0, CONSTRAINTS_KEY: BATCH}),
+        ({"duration": 0}, {QUEUE_KEY: "batch", DURATION_KEY: 600.0, CONSTRAINTS_KEY: BATCH}),
+        ({"duration": 5, "queue": "batch"}, {CONSTRAINTS_KEY: BATCH}),
         (
             {"duration": 0.0, "queue": "debug"},
             {DURATION_KEY: 60.0, CONSTRAINTS_KEY: {"and": DEBUG}},

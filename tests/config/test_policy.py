@@ -6,14 +6,7 @@ import math
 
 import pytest
 
-from flux_trio.config import (
-    Access,
-    Config,
-    JobSize,
-    Policy,
-    parse_config,
-    read_config,
-)
+from flux_trio.config import Access, Config, JobSize, Policy, parse_config, read_config
 from tests.support.configured import refusal_of
 
 EVERYTHING = """
@@ -202,10 +195,7 @@ TWO = "[queues.a]\n[queues.b]\n"
             "[queues.a]\nrequires = 'debug'",
             'queues.a.requires: expected object | array | null, got "debug"',
         ),
-        (
-            "[queues.a]\nrequires = ['debug', 1]",
-            "queues.a.requires[1]: expected str, got 1",
-        ),
+        ("[queues.a]\nrequires = ['debug', 1]", "queues.a.requires[1]: expected str, got 1"),
         (
             "[queues.a]\nrequires = ['debug', 'a|b']",
             "queues.a.requires.properties[1]: "

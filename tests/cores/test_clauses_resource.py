@@ -66,10 +66,7 @@ CHANGES: dict[str, tuple[Any, dict[str, str]]] = {
         lambda script: script.ask("drain", targets="2-3", reason="dimm"),
         {"type": "offline", "targets": "2-3"},
     ),
-    "down": (
-        lambda script: script.put(down("1")),
-        {"type": "offline", "targets": "1"},
-    ),
+    "down": (lambda script: script.put(down("1")), {"type": "offline", "targets": "1"}),
     "excluded": (
         lambda script: script.ask("exclude", targets="3"),
         {"type": "shrink", "targets": "3"},

@@ -35,12 +35,7 @@ EXAMPLE = {
     "userid": 5588,
     "jobspec": {
         "resources": [
-            {
-                "type": "slot",
-                "count": 1,
-                "with": [{"type": "core", "count": 1}],
-                "label": "task",
-            }
+            {"type": "slot", "count": 1, "with": [{"type": "core", "count": 1}], "label": "task"}
         ],
         "tasks": [{"command": ["/bin//true"], "slot": "task", "count": {"per_slot": 1}}],
         "attributes": {"system": {"duration": 0, "cwd": "/home/user/project"}},
@@ -183,9 +178,7 @@ def test_free_needs_no_more_than_the_id(script: SchedScript) -> None:
 # R
 
 
-def test_r_is_in_the_kvs_before_the_answer_and_stays_when_it_is_freed(
-    script: SchedScript,
-) -> None:
+def test_r_is_in_the_kvs_before_the_answer_and_stays_when_it_is_freed(script: SchedScript) -> None:
     """27.success.1, 16.schema.6, 16.schema.7: an RFC 20 object at job.<jobid>.R, for provenance."""
     script.kvs_waits = True
     assert answers(script.turn(alloc(1))) == []
@@ -199,9 +192,7 @@ def test_r_is_in_the_kvs_before_the_answer_and_stays_when_it_is_freed(
     assert script.kvs == {r_key(1): text}
 
 
-def test_every_grant_is_a_subset_of_the_inventory_and_can_be_had_again(
-    script: SchedScript,
-) -> None:
+def test_every_grant_is_a_subset_of_the_inventory_and_can_be_had_again(script: SchedScript) -> None:
     """14.vertex.2, 20.overview.3: cores and ranks of the R it acquired, each with one job at a
     time.
     """

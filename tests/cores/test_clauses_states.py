@@ -11,14 +11,7 @@ from flux_trio.messages import topics
 from flux_trio.protocols import HookAnswer, JobState, SetPriority
 from tests.support.asking import GUEST_USERID, asked_by_guest
 from tests.support.eventlogs import event
-from tests.support.manager_script import (
-    ANNOTATE,
-    DENY,
-    PLUGIN,
-    PRIORITIZE,
-    ManagerScript,
-    key,
-)
+from tests.support.manager_script import ANNOTATE, DENY, PLUGIN, PRIORITIZE, ManagerScript, key
 
 MEMO = {"id": 1, "memo": {"a": 1}}
 

@@ -9,13 +9,7 @@ import pytest
 
 from flux_trio.cores.exec.attach import POLL_S
 from flux_trio.cores.exec.attachments import READ_BYTES_MAX
-from flux_trio.cores.exec.output import (
-    PIECE_BYTES_MAX,
-    WHOLE_BYTES,
-    log_begins,
-    log_data,
-    log_ends,
-)
+from flux_trio.cores.exec.output import PIECE_BYTES_MAX, WHOLE_BYTES, log_begins, log_data, log_ends
 from flux_trio.cores.exec.vocabulary import Chunk, FilePart, OutputRead, ReadOutput
 from flux_trio.formats import format_eventlog
 from flux_trio.messages import Errno, Flag, Response

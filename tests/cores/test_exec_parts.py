@@ -102,11 +102,7 @@ def test_number_of_processes_is_bounded() -> None:
 
 @pytest.mark.parametrize(
     ("environment", "form", "name"),
-    [
-        ({}, "f58", "ƒpP"),
-        ({}, "f58plain", "fpP"),
-        ({"FLUX_F58_FORCE_ASCII": "1"}, "f58", "fpP"),
-    ],
+    [({}, "f58", "ƒpP"), ({}, "f58plain", "fpP"), ({"FLUX_F58_FORCE_ASCII": "1"}, "f58", "fpP")],
 )
 def test_id_that_a_task_reads_has_the_form_of_the_instance_or_that_which_the_job_asks_for(
     environment: dict[str, str], form: FluidForm, name: str
@@ -218,9 +214,7 @@ def test_messages_come_out_however_the_bytes_are_cut(messages: list[Any], size: 
     assert found == messages
 
 
-def test_message_that_is_too_long_is_refused_on_both_sides(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_message_that_is_too_long_is_refused_on_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flux_trio.shell.protocol.MESSAGE_BYTES_MAX", 10)
     with pytest.raises(ShellProtocolError, match="Start: expected at most 10 bytes"):
         frame(START)

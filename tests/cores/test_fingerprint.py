@@ -202,9 +202,7 @@ def hold_another_event(others: Others) -> None:
         hold_another_event,
     ],
 )
-def test_rare_attributes_arrays_responses_and_logs_count_without_their_numbers(
-    change: Any,
-) -> None:
+def test_rare_attributes_arrays_responses_and_logs_count_without_their_numbers(change: Any) -> None:
     one, other = OtherCore(5, NOW), OtherCore(7, NOW + 4096)
     assert differences(one.normalised(), other.normalised()) == []
     change(other.others)

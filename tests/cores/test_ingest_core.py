@@ -336,11 +336,7 @@ def broken(**changes: Any) -> dict[str, Any]:
             Errno.EPROTO,
             "job-ingest.submit: payload: Expected `int` >= 0 - at `$.urgency`",
         ),
-        (
-            guests(urgency=17),
-            Errno.EINVAL,
-            "only the instance owner can submit with urgency >16",
-        ),
+        (guests(urgency=17), Errno.EINVAL, "only the instance owner can submit with urgency >16"),
         (asked("job-ingest.x"), Errno.ENOSYS, "no method x in service job-ingest"),
     ],
 )
@@ -418,10 +414,7 @@ def test_batch_that_a_job_manager_has_not_answered_is_submitted_to_the_next_one(
     assert (again.topic, again.payload) == (submit.topic, submit.payload)
     first, second, third = ids_of(again)
     answers = script.answer(again, {"errors": [[third, "too big"]]})
-    assert told(answers) == [
-        ("alice", 1, 0, {"id": first}),
-        ("alice", 3, Errno.EINVAL, "too big"),
-    ]
+    assert told(answers) == [("alice", 1, 0, {"id": first}), ("alice", 3, Errno.EINVAL, "too big")]
     assert script(service_back("job-manager")) == []
     (commit,) = script(submission(5))
     assert ids_of(*script.answer(commit, {}))[0] > third > second

@@ -280,9 +280,7 @@ def test_number_of_keys_of_a_lookup_is_bounded(listed: ListedJobs) -> None:
     assert len(listed.lookups) == before
 
 
-def test_number_of_watches_of_a_user_is_bounded(
-    listed: ListedJobs,
-) -> None:
+def test_number_of_watches_of_a_user_is_bounded(listed: ListedJobs) -> None:
     for tag in range(WATCHES_OF_USER_MAX):
         watch(listed, "guest.exec.eventlog", tag)
     text = f"has {WATCHES_OF_USER_MAX} eventlog watches open, the most that one user may have"

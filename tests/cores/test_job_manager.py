@@ -229,10 +229,7 @@ def test_jobs_of_one_submission_are_answered_together(m: ManagerScript) -> None:
 def test_job_id_in_use_is_refused(m: ManagerScript) -> None:
     m.submit(1)
     error = "[1, 'job id 1 is already in use']"
-    assert m.submit(1, 2) == [
-        f"job-manager.submit -> {{'errors': [{error}]}}",
-        "sched.alloc 2",
-    ]
+    assert m.submit(1, 2) == [f"job-manager.submit -> {{'errors': [{error}]}}", "sched.alloc 2"]
     m.raise_(1)
     assert m.submit(1) == [f"job-manager.submit -> {{'errors': [{error}]}}"]
 

@@ -333,14 +333,7 @@ def test_epilog_holds_free_and_clean() -> None:
     assert m.execute(1, "release final") == []
     assert m.post(1, "epilog-finish", description="e", status=1) == ["sched.free 1"]
     m.freed(1)
-    assert m.names(1)[6:] == [
-        "finish",
-        "epilog-start",
-        "release",
-        "epilog-finish",
-        "free",
-        "clean",
-    ]
+    assert m.names(1)[6:] == ["finish", "epilog-start", "release", "epilog-finish", "free", "clean"]
 
 
 def test_epilog_of_a_job_without_resources_holds_clean() -> None:

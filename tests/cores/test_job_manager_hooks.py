@@ -4,20 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flux_trio.protocols import (
-    STATE_TOPICS,
-    VALIDATE,
-    HookAnswer,
-    HookAnswered,
-    JobState,
-)
-from tests.support.manager_script import (
-    CANCEL,
-    DENY,
-    PRIORITIZE,
-    ManagerScript,
-    alloc_answer,
-)
+from flux_trio.protocols import STATE_TOPICS, VALIDATE, HookAnswer, HookAnswered, JobState
+from tests.support.manager_script import CANCEL, DENY, PRIORITIZE, ManagerScript, alloc_answer
 
 DEPEND = "job.state.depend"
 SCHED = "job.state.sched"

@@ -29,12 +29,7 @@ def test_job_in_sched_is_created_and_new_before_its_restart_is_an_event() -> Non
     m = ManagerScript(peers=True)
     m.submit(1)
     after = m.restarted(everything=True)
-    assert after.plugins.heard == [
-        "job.create",
-        "job.new",
-        "job.state.priority",
-        "job.state.sched",
-    ]
+    assert after.plugins.heard == ["job.create", "job.new", "job.state.priority", "job.state.sched"]
 
 
 def test_plugin_that_answers_later_delays_no_other_job_at_restart() -> None:

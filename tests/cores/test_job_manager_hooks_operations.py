@@ -287,11 +287,7 @@ def test_hook_may_act_on_another_job_and_what_follows_is_done_in_the_same_turn()
     m.submit(1)
     remove = PostEvent(1, "dependency-remove", A, "plug")
     m.plugins.answers[DEPEND] = HookAnswer(operations=(remove,))
-    assert m.submit(2) == [
-        "job-manager.submit -> {'errors': []}",
-        "sched.alloc 1",
-        "sched.alloc 2",
-    ]
+    assert m.submit(2) == ["job-manager.submit -> {'errors': []}", "sched.alloc 1", "sched.alloc 2"]
 
 
 def test_operation_on_a_job_whose_hook_is_asked_waits_for_the_answer() -> None:

@@ -29,11 +29,7 @@ from flux_trio.protocols import (
     submit_event,
 )
 from tests.support.asking import asked
-from tests.support.manager_script import (
-    DENY,
-    PRIORITIZE,
-    ManagerScript,
-)
+from tests.support.manager_script import DENY, PRIORITIZE, ManagerScript
 
 DEPEND = "job.state.depend"
 SCHED = "job.state.sched"
@@ -54,15 +50,7 @@ def test_later_events_of_the_job_wait_for_the_answer() -> None:
     m.post(1, "memo", a=1)
     assert m.names(1) == ["submit", "validate"]
     m.answer(DEPEND, posts=(("memo", {"b": 2}),))
-    assert m.names(1) == [
-        "submit",
-        "validate",
-        "memo",
-        "exception",
-        "memo",
-        "depend",
-        "priority",
-    ]
+    assert m.names(1) == ["submit", "validate", "memo", "exception", "memo", "depend", "priority"]
     assert m.job(1).memo == {"b": 2, "a": 1}
 
 

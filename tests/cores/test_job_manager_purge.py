@@ -207,9 +207,7 @@ def test_purge_that_waits_is_not_done_when_its_sender_is_gone(m: ManagerScript) 
     assert left(m) == [2, 3, 4, 5, 6]
 
 
-def test_purge_under_way_ends_and_its_sender_that_is_gone_is_not_answered(
-    m: ManagerScript,
-) -> None:
+def test_purge_under_way_ends_and_its_sender_that_is_gone_is_not_answered(m: ManagerScript) -> None:
     """6.disconnect.2"""
     m.commits_wait = True
     m.ask(topics.JOB_PURGE_ID, {"id": 1, "force": True}, by="shortlived")

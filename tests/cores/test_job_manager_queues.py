@@ -65,9 +65,7 @@ def refusals(m: ManagerScript) -> list[list[Any]]:
 # --- how a job gets into its queue
 
 
-def test_what_the_job_did_not_say_is_a_jobspec_update_before_validation(
-    two: ManagerScript,
-) -> None:
+def test_what_the_job_did_not_say_is_a_jobspec_update_before_validation(two: ManagerScript) -> None:
     """33.assignment.2, 33.defaults.6, 33.defaults.7, 33.defaults.9, 33.queues.4: in sched.alloc."""
     stored = two.submission(1)
     two.put(stored)

@@ -15,14 +15,7 @@ from flux_trio.cores.kvs.core import KvsCore
 from flux_trio.cores.kvs.ops import Stored
 from flux_trio.cores.turns import SetTimer, TimerFired
 from flux_trio.formats import Jobspec, parse_event
-from flux_trio.messages import (
-    ROLE_USER,
-    Errno,
-    Response,
-    disconnect_request,
-    service_of,
-    topics,
-)
+from flux_trio.messages import ROLE_USER, Errno, Response, disconnect_request, service_of, topics
 from flux_trio.protocols import ACTIVE, VALIDATE, HookAnswer, HookAnswered, JobState
 from tests.support.asking import GUEST_USERID, asked, asked_by_guest, gone, service_back
 from tests.support.counting import count_steps

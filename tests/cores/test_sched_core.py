@@ -152,8 +152,7 @@ class TestStart:
         script = SchedScript()
         (note,) = script.attach(machine(2, 1), j7=machine(1, 1))
         assert note == Note(
-            "state",
-            {"service": "sched", "allocated": [[7, machine(1, 1).to_json()]], "pending": 0},
+            "state", {"service": "sched", "allocated": [[7, machine(1, 1).to_json()]], "pending": 0}
         )
 
     @pytest.mark.parametrize("errnum", [Errno.EPROTO, Errno.EINVAL])

@@ -153,10 +153,7 @@ def test_state_of_another_core_is_refused() -> None:
             {"value": 1, "b": 2, "a": 3},
             "the state of core.one has a, b, which the part does not have",
         ),
-        (
-            {"old": 1},
-            "the state of core.one lacks value and has old, which the part does not have",
-        ),
+        ({"old": 1}, "the state of core.one lacks value and has old, which the part does not have"),
         (7, "expected the state of core.one as an object, got 7"),
     ],
 )

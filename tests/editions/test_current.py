@@ -88,8 +88,7 @@ def test_success_has_the_resources() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "text"),
-    [({}, "missing required field `R`"), ({"R": {"version": 1}}, "R")],
+    ("more", "text"), [({}, "missing required field `R`"), ({"R": {"version": 1}}, "R")]
 )
 def test_success_without_resources_is_refused(more: dict[str, Any], text: str) -> None:
     with pytest.raises(FluxError, match=text) as raised:

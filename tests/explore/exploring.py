@@ -21,10 +21,7 @@ MIB: Final = 1 << 20
 
 
 def explore_all(
-    plans: Mapping[str, Plan],
-    findings: Findings,
-    processes: int,
-    say: Callable[[str], None],
+    plans: Mapping[str, Plan], findings: Findings, processes: int, say: Callable[[str], None]
 ) -> list[Finding]:
     """Explore the worlds of `plans` that `findings` has not; return what was found of all.
 

@@ -23,9 +23,7 @@ PLANS = {
     "sched": msgspec.structs.replace(ONE, faults=(Crash("sched", 1),)),
     "cancel": msgspec.structs.replace(ONE, actions=(Do(0.0, "cancel"),)),
     "urgency": msgspec.structs.replace(
-        ONE,
-        jobs=(JobPlan(), JobPlan(urgency=0)),
-        actions=(Do(0.0, "urgency", job=1, value=20),),
+        ONE, jobs=(JobPlan(), JobPlan(urgency=0)), actions=(Do(0.0, "urgency", job=1, value=20),)
     ),
 }
 

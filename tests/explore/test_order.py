@@ -258,12 +258,7 @@ def planted(is_broken: Callable[[int, int], bool]) -> Rules:
     """A rule about the order of two records of which no core knows."""
     rules = Rules()
 
-    @rules.rule(
-        "planted",
-        *CONCERNED,
-        key=no_key,
-        state=_Both,
-    )
+    @rules.rule("planted", *CONCERNED, key=no_key, state=_Both)
     def rule(state: Any, record: Record, _facts: Facts) -> Step:
         both = state or _Both()
         match topic_of(record):
@@ -328,12 +323,7 @@ def telling(of_exec: object, of_sched: object, wrong: object) -> Rules:
     """A rule whose state has a value, which decides."""
     rules = Rules()
 
-    @rules.rule(
-        "planted",
-        *CONCERNED,
-        key=no_key,
-        state=_First,
-    )
+    @rules.rule("planted", *CONCERNED, key=no_key, state=_First)
     def rule(state: Any, record: Record, _facts: Facts) -> Step:
         first = state or _First()
         topic = topic_of(record)

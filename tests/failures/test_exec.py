@@ -172,9 +172,7 @@ async def test_job_canceled_while_no_service_is_there_is_asked_about(
         assert sched.asked(FREE) == [jobid]
 
 
-async def test_service_that_ends_again_and_again_leaves_nothing(
-    autojump_clock: MockClock,
-) -> None:
+async def test_service_that_ends_again_and_again_leaves_nothing(autojump_clock: MockClock) -> None:
     async with scene(WITHOUT) as s:
         sched = FakeScheduler()
         await s.load("sched", sched)
@@ -551,9 +549,7 @@ async def test_answer_after_the_final_release_ends_the_conversation(
 
 
 @pytest.mark.breaks("32.criteria.5", "32.start.35")
-async def test_final_release_before_finish_is_the_jobs_exception(
-    autojump_clock: MockClock,
-) -> None:
+async def test_final_release_before_finish_is_the_jobs_exception(autojump_clock: MockClock) -> None:
     """readings: Final release without finish.
 
     A severity 0 exec exception, and the resources are freed.

@@ -89,9 +89,7 @@ def hellos_in(records: list[Record]) -> Counter[str]:
     return Counter(m.topic for m in said if isinstance(m, Request) and m.topic in HELLOS)
 
 
-async def test_nobody_asks_for_a_job_manager_that_is_never_there(
-    autojump_clock: MockClock,
-) -> None:
+async def test_nobody_asks_for_a_job_manager_that_is_never_there(autojump_clock: MockClock) -> None:
     """readings: Job manager gone.
 
     Scheduler and execution service wait for the name; a day of it is no work.
@@ -180,9 +178,7 @@ async def test_end_of_the_job_manager_is_in_the_log_unless_it_was_asked_for(
         assert all("module job-manager: " in line for line in s.log(Level.ERR))
 
 
-async def test_who_waits_on_a_job_manager_that_ends_is_answered(
-    autojump_clock: MockClock,
-) -> None:
+async def test_who_waits_on_a_job_manager_that_ends_is_answered(autojump_clock: MockClock) -> None:
     "6: ENOSYS; its streams end."
     async with scene() as s:
         manager = await s.make_mortal(NAME)
@@ -265,9 +261,7 @@ async def test_reloads_of_the_job_manager_leave_nothing(autojump_clock: MockCloc
                 manager = await replace(s, manager, end)
 
 
-async def test_job_manager_that_hangs_shows_in_the_module_list(
-    autojump_clock: MockClock,
-) -> None:
+async def test_job_manager_that_hangs_shows_in_the_module_list(autojump_clock: MockClock) -> None:
     "design, job manager hangs: idle time, with messages waiting."
 
     class Deaf:

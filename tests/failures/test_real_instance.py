@@ -144,10 +144,7 @@ def test_shell_host_that_is_killed_leaves_its_jobs_and_the_next_one_sees_their_e
 
 @pytest.mark.parametrize(
     ("file", "old", "new"),
-    [
-        ("{}.record", b'["ended",0,1280]', b'["ended",0,0]'),
-        ("{}.0.out", b"well", b"wall"),
-    ],
+    [("{}.record", b'["ended",0,1280]', b'["ended",0,0]'), ("{}.0.out", b"well", b"wall")],
 )
 def test_file_of_a_job_that_is_changed_while_all_is_down_is_named_in_an_exception(
     tmp_path: Path, file: str, old: bytes, new: bytes

@@ -129,9 +129,7 @@ def kill(process: subprocess.Popen[str]) -> None:
     process.wait(DEADLINE_S)
 
 
-def test_scheduler_that_is_killed_leaves_the_queue_to_the_next(
-    instance: RunningInstance,
-) -> None:
+def test_scheduler_that_is_killed_leaves_the_queue_to_the_next(instance: RunningInstance) -> None:
     "27.criteria.3, and ENOSYS to nobody: the job is asked for again."
     instance.ok("module", "remove", "sched")
     with peer(instance, "sched") as sched:

@@ -97,12 +97,7 @@ async def exceptions(s: Scene, jobid: int) -> list[Any]:
     return [each.context for each in await s.eventlog(jobid) if each.name == "exception"]
 
 
-LOST = {
-    "type": "exec",
-    "severity": 0,
-    "note": "node1 (rank 1) is down: psu",
-    "userid": OWNER,
-}
+LOST = {"type": "exec", "severity": 0, "note": "node1 (rank 1) is down: psu", "userid": OWNER}
 
 
 async def test_target_that_goes_down_ends_its_jobs_alone_and_the_scheduler_raises_nothing(

@@ -98,11 +98,7 @@ async def test_scheduler_that_ends_leaves_nothing_and_its_callers_are_answered(
             "returns": "sched ended: returned without being asked to",
             "removed": "sched is gone",
         }[end]
-        assert (refused.matchtag, refused.errnum, refused.error_text) == (
-            99,
-            Errno.ENOSYS,
-            text,
-        )
+        assert (refused.matchtag, refused.errnum, refused.error_text) == (99, Errno.ENOSYS, text)
         unknown = "No service matching sched.expiration is registered"
         with pytest.raises(FluxError, match=unknown if end == "removed" else text):
             await s.call("sched.expiration", {"id": jobid, "expiration": 0})
@@ -123,9 +119,7 @@ async def test_scheduler_that_ends_again_and_again_leaves_nothing(
                     await s.end("sched", end, sched)
 
 
-async def test_queue_without_a_scheduler_says_that_it_is_offline(
-    autojump_clock: MockClock,
-) -> None:
+async def test_queue_without_a_scheduler_says_that_it_is_offline(autojump_clock: MockClock) -> None:
     async with scene(WITHOUT) as s:
         offline = {"enable": True, "start": False, "stop_reason": "Scheduler is offline"}
         assert await s.status() == {**offline, "blocked": "scheduler"}

@@ -74,11 +74,7 @@ WRONG: dict[str, tuple[str, Callable[[FakeScheduler, int, int], None], str]] = {
         lambda s, _p, _r: s.say(ALLOC, {"id": "1", "type": 0}),
         "Expected `int`, got `str` - at `$.id`",
     ),
-    "no payload": (
-        "27.alloc.9",
-        lambda s, _p, _r: s.say(ALLOC, None),
-        "payload",
-    ),
+    "no payload": ("27.alloc.9", lambda s, _p, _r: s.say(ALLOC, None), "payload"),
     "annotations that are no object": (
         "27.annotate.2",
         lambda s, p, _r: s.answer(p, AllocType.ANNOTATE, annotations=[1]),

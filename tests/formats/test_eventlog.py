@@ -156,8 +156,7 @@ def test_other_keys_are_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    "line",
-    ["", "x", pytest.param('{"timestamp":1,"name":"\ud800"}', id="lone surrogate")],
+    "line", ["", "x", pytest.param('{"timestamp":1,"name":"\ud800"}', id="lone surrogate")]
 )
 def test_other_text_is_refused(line: str) -> None:
     with pytest.raises(FormatError):

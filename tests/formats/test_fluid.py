@@ -106,10 +106,7 @@ def test_errors_name_the_form_that_the_text_was_taken_for(text: str, expected: s
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "Reform-Remote-Galileo--Heart-Package-Academy",
-        "reform-remote-galileo-heart-package-academy",
-    ],
+    ["Reform-Remote-Galileo--Heart-Package-Academy", "reform-remote-galileo-heart-package-academy"],
 )
 def test_words_are_taken_as_they_are_spoken(text: str) -> None:
     """19.fluid.7: over the phone nobody hears capitals, or one hyphen from two."""

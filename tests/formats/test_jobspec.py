@@ -7,11 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flux_trio.formats import (
-    FormatError,
-    Jobspec,
-    ResourceRequest,
-)
+from flux_trio.formats import FormatError, Jobspec, ResourceRequest
 from flux_trio.formats.jobspec_resources import _V1, KEPT_CHARS_MAX, KEPT_MAX
 from tests.support.jobspecs import DATA, complaint, core, gpu, jobspec, node, rfc25, slot, task
 from tests.support.reading import value_or_error
@@ -116,10 +112,7 @@ def test_resources_is_one_node_or_slot(resources: object, text: str) -> None:
 @pytest.mark.parametrize(
     ("resource", "text"),
     [
-        (
-            node(1, core()),
-            "resources[0].with: expected exactly slot, got core",
-        ),
+        (node(1, core()), "resources[0].with: expected exactly slot, got core"),
         (
             slot(1, node(1, core())),
             "resources[0].with: expected exactly core or core,gpu, got node",
@@ -128,10 +121,7 @@ def test_resources_is_one_node_or_slot(resources: object, text: str) -> None:
             node(1, slot(1, core()), slot(1, core(), label="t")),
             "resources[0].with: expected exactly slot, got slot,slot",
         ),
-        (
-            slot(1, gpu()),
-            "resources[0].with: expected exactly core or core,gpu, got gpu",
-        ),
+        (slot(1, gpu()), "resources[0].with: expected exactly core or core,gpu, got gpu"),
         (
             slot(1, core(), core()),
             "resources[0].with: expected exactly core or core,gpu, got core,core",

@@ -2,10 +2,7 @@
 
 import pytest
 
-from flux_trio.formats import (
-    Jobspec,
-    parse_constraint,
-)
+from flux_trio.formats import Jobspec, parse_constraint
 from tests.support.jobspecs import complaint, jobspec, system
 from tests.support.reading import value_or_error
 

@@ -2,11 +2,7 @@
 
 import pytest
 
-from flux_trio.formats import (
-    FormatError,
-    Jobspec,
-    ResourceRequest,
-)
+from flux_trio.formats import FormatError, Jobspec, ResourceRequest
 from tests.support.jobspecs import core, jobspec, node, slot, task
 
 # RFC 14 in general: the shapes of its use cases

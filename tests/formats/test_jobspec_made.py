@@ -5,11 +5,7 @@ from typing import Any
 
 import pytest
 
-from flux_trio.formats import (
-    FormatError,
-    Jobspec,
-    apply_update,
-)
+from flux_trio.formats import FormatError, Jobspec, apply_update
 from tests.support.jobspecs import core, gpu, jobspec, node, slot, system
 
 # Made and changed

@@ -18,13 +18,7 @@ from flux_trio.cli.connection import job_query
 from flux_trio.cli.jobs import job_rows, jobs
 from flux_trio.cli.submit import submission, submit, submit_options
 from flux_trio.config import Config, parse_config
-from flux_trio.formats import (
-    Event,
-    Jobspec,
-    ResourceSet,
-    format_fluid,
-    parse_eventlog,
-)
+from flux_trio.formats import Event, Jobspec, ResourceSet, format_fluid, parse_eventlog
 from flux_trio.messages import FluxError, topics
 from flux_trio.sim import make_machine
 from flux_trio.testing import simulated_instance

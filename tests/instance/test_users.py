@@ -74,9 +74,7 @@ async def test_another_user_is_turned_away(tmp_path: Path) -> None:
                 pass
 
 
-async def test_a_guest_has_jobs_of_their_own_and_sees_that_there_are_others(
-    tmp_path: Path,
-) -> None:
+async def test_a_guest_has_jobs_of_their_own_and_sees_that_there_are_others(tmp_path: Path) -> None:
     async with (
         instance_of(SOMEBODY, tmp_path, OPEN_TO_ALL) as instance,
         instance.connect("owner") as owner,

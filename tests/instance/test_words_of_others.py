@@ -68,8 +68,7 @@ async def test_a_guest_does_not_hear_of_a_purge(tmp_path: Path) -> None:
                 purge = {"num_limit": 0, "force": True}
                 count = (await owner.call(topics.JOB_PURGE, purge))["count"]
             await client.call(
-                topics.JOB_RAISE,
-                {"id": await client.submit(SPEC), "severity": 0, "type": "cancel"},
+                topics.JOB_RAISE, {"id": await client.submit(SPEC), "severity": 0, "type": "cancel"}
             )
             heard = []
             async for event in events:

@@ -13,13 +13,7 @@ from trio.testing import MockClock
 
 from flux_trio import jobtap
 from flux_trio.jobtap import Plugin, Reject, UpdateAllowed
-from flux_trio.protocols import (
-    DependencyAsked,
-    HookAnswer,
-    HookAnswered,
-    JobState,
-    PostEvent,
-)
+from flux_trio.protocols import DependencyAsked, HookAnswer, HookAnswered, JobState, PostEvent
 from tests.support.job_view import SeenJob
 from tests.support.plugin_host import JOB, PRIORITY, Rig, asked_to_set, chain, handling, rig
 
@@ -227,9 +221,7 @@ async def test_each_hook_has_its_own_type_of_answer(
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("by zero"), SystemExit("now")])
-async def test_handler_that_raises_is_named_and_asked_again_next_time(
-    error: BaseException,
-) -> None:
+async def test_handler_that_raises_is_named_and_asked_again_next_time(error: BaseException) -> None:
     errors = [error]
 
     def once(job: jobtap.Job) -> int:
@@ -265,9 +257,7 @@ async def test_operations_of_a_handler_that_failed_are_not_done() -> None:
 # --- async handlers
 
 
-async def test_async_handler_holds_its_own_question_and_no_other(
-    autojump_clock: MockClock,
-) -> None:
+async def test_async_handler_holds_its_own_question_and_no_other(autojump_clock: MockClock) -> None:
     async def handler(job: jobtap.Job) -> int:
         await trio.sleep(job.id)
         return job.id
@@ -282,9 +272,7 @@ async def test_async_handler_holds_its_own_question_and_no_other(
         ]
 
 
-async def test_rest_of_the_chain_goes_on_after_an_async_handler(
-    autojump_clock: MockClock,
-) -> None:
+async def test_rest_of_the_chain_goes_on_after_an_async_handler(autojump_clock: MockClock) -> None:
     asked: list[str] = []
     plugins = chain(PRIORITY, posts("x"), after(2, 2), asks(asked, "c"), after(3, None), posts("y"))
     async with rig(*plugins) as r:
@@ -497,9 +485,7 @@ async def test_subscription_and_data_end_with_the_job() -> None:
             handle.subscribe()
 
 
-async def test_async_handler_of_an_event_is_waited_for_by_nobody(
-    autojump_clock: MockClock,
-) -> None:
+async def test_async_handler_of_an_event_is_waited_for_by_nobody(autojump_clock: MockClock) -> None:
     async def late(job: jobtap.Job) -> None:
         await trio.sleep(1)
         job.post("late", {})

@@ -16,13 +16,7 @@ from flux_trio.config import parse_config
 from flux_trio.jobtap import FluxError, Plugin, PluginError, ServiceRequest, State
 from flux_trio.jobtap.watchdog import Watchdog
 from flux_trio.messages import Errno
-from flux_trio.protocols import (
-    HookAnswer,
-    HookAnswered,
-    PluginReplayed,
-    PluginsChanged,
-    PostEvent,
-)
+from flux_trio.protocols import HookAnswer, HookAnswered, PluginReplayed, PluginsChanged, PostEvent
 from tests.support.job_view import SeenJob
 from tests.support.plugin_host import JOB, OWNER, PRIORITY, Rig, handling, rig
 

@@ -186,10 +186,7 @@ async def test_plugin_needs_a_handler_for_one_job_too():
 
 
 async def test_second_handler_for_many_is_refused():
-    members = {
-        "more": staticmethod(jobtap.on_many(TOPIC)(lambda jobs: [])),
-        "name": "twice",
-    }
+    members = {"more": staticmethod(jobtap.on_many(TOPIC)(lambda jobs: [])), "name": "twice"}
     async with rig() as host_rig:
         with pytest.raises(PluginError, match="there are two handlers on_many"):
             await host_rig.host.load(type("Twice", (Many,), members)(lambda jobs: []))

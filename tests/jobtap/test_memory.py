@@ -95,9 +95,7 @@ async def test_nothing_of_a_removed_plugin_stays(
         assert [each() for each in left] == [None, None, None]
 
 
-async def test_nothing_stays_of_a_plugin_whose_next_version_takes_its_place(
-    tmp_path: Path,
-) -> None:
+async def test_nothing_stays_of_a_plugin_whose_next_version_takes_its_place(tmp_path: Path) -> None:
     async with rig() as r:
         plugin, left = load(tmp_path / "takes.py", CLASS)
         await r.host.load(plugin)

@@ -56,8 +56,7 @@ def test_what_is_missing_comes_before_what_seems_wrong_without_it_and_causes_all
 @pytest.mark.parametrize(("because", "cause"), [((1,), "32.start.17"), ((), None)])
 def test_a_later_violation_follows_if_it_points_to_the_same_record(because, cause):
     rules = breaking(
-        ("32.start.17", "start", Broken("order")),
-        ("21.states.6", "clean", Broken("held", because)),
+        ("32.start.17", "start", Broken("order")), ("21.states.6", "clean", Broken("held", because))
     )
     assert links(judge(hand_made(START, CLEAN), rules.all))[1] == ("21.states.6", cause)
 

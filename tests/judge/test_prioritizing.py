@@ -91,11 +91,7 @@ def test_after_a_wrong_answer_scheduling_may_be_suspended(payload: Any, topic: s
 
 @pytest.mark.parametrize(
     ("payload", "is_wrong"),
-    [
-        ({"type": 7}, True),
-        ({"type": 1}, True),
-        ({"type": 1, "annotations": {}}, False),
-    ],
+    [({"type": 7}, True), ({"type": 1}, True), ({"type": 1, "annotations": {}}, False)],
 )
 def test_an_answer_to_an_open_request_may_be_wrong(payload: Any, is_wrong: bool) -> None:
     jobid = find(unsent("everyday"), topics.JOB_URGENCY, "request").message.payload["id"]

@@ -112,11 +112,7 @@ def test_next_job_manager_goes_on_from_what_is_stored(
 
 @pytest.mark.parametrize(
     ("ended", "stored", "named"),
-    [
-        (ENDED, TO_SCHED, []),
-        (ENDED, TO_RUN, ["21.states.3"]),
-        (STARTED, TO_SCHED, ["21.states.3"]),
-    ],
+    [(ENDED, TO_SCHED, []), (ENDED, TO_RUN, ["21.states.3"]), (STARTED, TO_SCHED, ["21.states.3"])],
     ids=["lost", "stored", "same job manager"],
 )
 def test_what_is_stored_of_a_job_has_happened(

@@ -6,13 +6,7 @@ from collections import Counter
 import pytest
 
 from flux_trio.formats import FormatError
-from flux_trio.judge import (
-    load_clauses,
-    load_reasons,
-    parse_clauses,
-    parse_reasons,
-    select,
-)
+from flux_trio.judge import load_clauses, load_reasons, parse_clauses, parse_reasons, select
 
 CLAUSE = {
     "id": "27.alloc.1",

@@ -175,11 +175,7 @@ def test_a_scheduler_that_has_left_and_asks_is_named() -> None:
 
 @pytest.mark.parametrize(
     ("type_", "data"),
-    [
-        ("start", {}),
-        ("finish", {"status": 0}),
-        ("release", {"ranks": "all", "final": True}),
-    ],
+    [("start", {}), ("finish", {"status": 0}), ("release", {"ranks": "all", "final": True})],
 )
 def test_an_execution_service_that_has_left_and_answers_is_named(type_: str, data: Any) -> None:
     """32.start.3: its streams have ended with it."""

@@ -20,12 +20,7 @@ CLAUSES = ["21.events.3", "21.criteria.3"]
 
 @pytest.mark.parametrize(
     ("answer", "ended", "named"),
-    [
-        (FAILED, ENDED, []),
-        (None, ENDED, []),
-        (STORED, ENDED, CLAUSES),
-        (FAILED, None, CLAUSES),
-    ],
+    [(FAILED, ENDED, []), (None, ENDED, []), (STORED, ENDED, CLAUSES), (FAILED, None, CLAUSES)],
     ids=["refused", "unanswered", "stored", "same job manager"],
 )
 def test_submit_event_is_told_again_only_by_the_next_manager_if_nothing_is_stored(

@@ -130,9 +130,7 @@ async def go_on(story: Story, ncommits: int) -> list[str]:
     ]  # fmt: skip
 
 
-async def test_instance_that_ends_behind_any_commit_is_continued(
-    autojump_clock: MockClock,
-) -> None:
+async def test_instance_that_ends_behind_any_commit_is_continued(autojump_clock: MockClock) -> None:
     "16.schema.5: nothing acknowledged is missing, nothing runs twice, nothing is held twice."
     story = Story()
     await story.tell()

@@ -46,10 +46,7 @@ def test_list_that_is_not_answered_is_found() -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [
-        ('{"timestamp":1.0,"name":"validate"}\n', "expected submit"),
-        ("no event\n", "eventlog"),
-    ],
+    [('{"timestamp":1.0,"name":"validate"}\n', "expected submit"), ("no event\n", "eventlog")],
 )
 def test_eventlog_that_does_not_begin_with_submit_is_found(text: str, said: str) -> None:
     world = played()

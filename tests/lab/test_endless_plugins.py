@@ -37,10 +37,7 @@ def plan_with(text: str, directory: Path) -> Plan:
 
 @pytest.mark.parametrize("depth", ["cores", "stack"])
 def test_endless_loop_of_a_handler_is_interrupted_once_and_ends_the_world(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    depth: Depth,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], depth: Depth
 ) -> None:
     """The jobs are submitted together, so that the plugin is asked about all in one turn."""
     for name, seconds in (("BLOCKED_S", 0.02), ("LOOP_S", 0.1)):

@@ -95,10 +95,7 @@ def without(trace: list[Record], name: str) -> list[Record]:
 def test_resources_are_kept_while_an_epilog_runs(epilog: PluginFile) -> None:
     """27.free.1, 27.exceptions.3: a free is due when all epilogs have finished."""
     canceled = JobPlan(run=50.0)
-    for plan in (
-        stack(epilog, JobPlan()),
-        stack(epilog, canceled, actions=(Do(5.0, "cancel"),)),
-    ):
+    for plan in (stack(epilog, JobPlan()), stack(epilog, canceled, actions=(Do(5.0, "cancel"),))):
         assert run_plan(plan, properties=OURS).problems == ()
 
 

@@ -156,10 +156,7 @@ ENDLESS = float("inf")
 @pytest.mark.parametrize(
     ("plan", "said"),
     [
-        (
-            Plan(1, jobs=(JobPlan(at=ENDLESS),)),
-            "jobs[0].at: expected float <= 100000000.0, got",
-        ),
+        (Plan(1, jobs=(JobPlan(at=ENDLESS),)), "jobs[0].at: expected float <= 100000000.0, got"),
         (Plan(1, jobs=(JobPlan(run=ENDLESS),)), "jobs[0].run: expected float <="),
         (Plan(1, jobs=(JobPlan(run=float("nan")),)), "jobs[0].run: expected float >= 0.0, got nan"),
         (Plan(1, actions=(Do(1e12, "purge"),)), "actions[0].at: expected float <="),

@@ -72,10 +72,7 @@ def test_plugin_that_keeps_the_first_priority_is_found(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(
     ("topic", "does"),
-    [
-        ("job.state.priority", "return 77"),
-        ("job.state.sched", "job.set_priority(77)"),
-    ],
+    [("job.state.priority", "return 77"), ("job.state.sched", "job.set_priority(77)")],
 )
 def test_plugin_of_a_file_may_set_priorities(tmp_path: Path, topic: str, does: str) -> None:
     file = tmp_path / "ranking.py"

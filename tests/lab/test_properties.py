@@ -196,9 +196,7 @@ def test_plan_that_breaks_a_property_of_a_user_is_made_small() -> None:
 
     plan = Plan(seed=1, jobs=(JobPlan(),) * 8, faults=(Crash("job-list", 50), CRASH))
     small = shrink(
-        plan,
-        "",
-        lambda tried: "calm" in run_plan(tried, properties=[no_module_crashes]).broken,
+        plan, "", lambda tried: "calm" in run_plan(tried, properties=[no_module_crashes]).broken
     ).plan
     assert len(small.jobs) <= 1
     assert len(small.faults) == 1

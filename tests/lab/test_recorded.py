@@ -567,10 +567,7 @@ STATES: list[tuple[Callable[[dict[str, Any]], object], str]] = [
         lambda state: state.update({"core.new": {}}),
         "the state has core.new, which the core does not have",
     ),
-    (
-        lambda state: state["core._context"].pop("calls"),
-        "the state of core._context lacks calls",
-    ),
+    (lambda state: state["core._context"].pop("calls"), "the state of core._context lacks calls"),
     (
         lambda state: state["core._context"].update(old=1),
         "the state of core._context has old, which the part does not have",

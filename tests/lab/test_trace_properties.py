@@ -113,10 +113,7 @@ def commits(*answered: int, errnum: int = 0, left_after: int = 0) -> Sequence[Re
         )
         for n in answered
     ]
-    return [
-        *asked,
-        *(Record(9, 0.0, Kind.SEND, topics.KVS, message=each) for each in answers),
-    ]
+    return [*asked, *(Record(9, 0.0, Kind.SEND, topics.KVS, message=each) for each in answers)]
 
 
 def _tagged(request: Request, matchtag: int) -> Request:

@@ -9,17 +9,7 @@ import msgspec
 import pytest
 
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
-from flux_trio.lab import (
-    AlsoAsked,
-    ChangedKey,
-    Do,
-    Fault,
-    JobPlan,
-    Plan,
-    When,
-    Which,
-    run_plan,
-)
+from flux_trio.lab import AlsoAsked, ChangedKey, Do, Fault, JobPlan, Plan, When, Which, run_plan
 from flux_trio.lab.plans.plan import Depth
 from flux_trio.lab.properties.consistency import OURS
 from flux_trio.lab.properties.updates import Requested

@@ -4,8 +4,7 @@ from flux_trio.messages.address import host_and_port, socket_path, uri_of, uri_o
 
 
 @pytest.mark.parametrize(
-    ("uri", "parts"),
-    [("ws://127.0.0.1:80", ("127.0.0.1", 80)), ("ws://[::1]:4567", ("::1", 4567))],
+    ("uri", "parts"), [("ws://127.0.0.1:80", ("127.0.0.1", 80)), ("ws://[::1]:4567", ("::1", 4567))]
 )
 def test_a_uri_and_its_parts_say_the_same(uri: str, parts: tuple[str, int]) -> None:
     assert host_and_port(uri) == parts

@@ -61,13 +61,7 @@ def _explore(only: list[str], processes: int, say: Callable[[str], None]) -> Non
         return
     findings = found_by_search()
     trial = Trial(
-        findings,
-        say,
-        len(NAMES),
-        processes,
-        worker=WORKER,
-        name=NAMES.__getitem__,
-        rounds=ROUNDS,
+        findings, say, len(NAMES), processes, worker=WORKER, name=NAMES.__getitem__, rounds=ROUNDS
     )
     trial.run([PROGRAM])
     sound = findings.of(PROGRAM.name)

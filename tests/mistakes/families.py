@@ -45,10 +45,7 @@ PROGRAM: Final = ("flux_trio", "plugins")
 MISTAKES: Final = "mistakes"
 NEEDS: Final = "needs"
 """The mistakes that need a fault, in worlds without faults: there none may be found."""
-TRIED: Final[dict[str, Callable[[], Iterator[Target]]]] = {
-    MISTAKES: mistake_targets,
-    NEEDS: _needs,
-}
+TRIED: Final[dict[str, Callable[[], Iterator[Target]]]] = {MISTAKES: mistake_targets, NEEDS: _needs}
 
 
 def found_by_fuzz(family: str) -> Findings:

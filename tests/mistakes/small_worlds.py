@@ -27,11 +27,7 @@ _EXEC: Final = Crash("job-exec", _ANYTIME)
 _SCHED: Final = Crash("sched", _ANYTIME)
 
 
-def _world(
-    *what: Do | Crash,
-    jobs: tuple[JobPlan, ...] = (JobPlan(),),
-    nnodes: int = 1,
-) -> Plan:
+def _world(*what: Do | Crash, jobs: tuple[JobPlan, ...] = (JobPlan(),), nnodes: int = 1) -> Plan:
     """Return a plan with one core on each node."""
     actions = tuple([each for each in what if isinstance(each, Do)])
     faults = tuple([each for each in what if isinstance(each, Crash)])

@@ -25,10 +25,7 @@ def test_mistakes_are_planted_at_one_place_and_the_module_compiles() -> None:
 @pytest.mark.real
 @pytest.mark.parametrize(
     ("name", "by"),
-    [
-        ("hello-leaves-out-cleanup", "27.hello.4"),
-        ("access-admits-jobs-without-a-bank", "closed"),
-    ],
+    [("hello-leaves-out-cleanup", "27.hello.4"), ("access-admits-jobs-without-a-bank", "closed")],
 )
 def test_fork_finds_a_mistake_in_a_core_and_one_in_a_plugin(name: str, by: str) -> None:
     """That of the plugin is in functions that are made when a world loads its copy."""

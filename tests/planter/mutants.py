@@ -38,7 +38,7 @@ class Family(Protocol):
 
 
 FAMILIES: Final[dict[str, tuple[str, str]]] = {
-    "tables": ("tests.planter.tables", "flux_trio.protocols"),
+    "tables": ("tests.planter.tables", "flux_trio.protocols")
 }
 """Module of the family, and the module of the program after whose import a mutant is planted."""
 

@@ -445,11 +445,7 @@ class TestEdits:
 
     @pytest.mark.parametrize("state", [JobState.SCHED, JobState.RUN, JobState.CLEANUP])
     def test_plugin_that_is_loaded_again_counts_jobs_in_each_state(
-        self,
-        start: Callable[..., PluginHarness],
-        edit: Edit,
-        tmp_path: Path,
-        state: JobState,
+        self, start: Callable[..., PluginHarness], edit: Edit, tmp_path: Path, state: JobState
     ) -> None:
         """Else a limit of one admits two."""
         edit("user", "ann", "bank=physics", f"userid={ANN}", "max_running_jobs=1")

@@ -16,13 +16,7 @@ import accounts
 import click.testing
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from multifactor import OURS, Multifactor
 
 from flux_trio.messages import FluxError
@@ -261,9 +255,6 @@ class Use(RuleBasedStateMachine):
 
 
 Use.TestCase.settings = settings(
-    max_examples=25,
-    stateful_step_count=25,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
+    max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestUse = Use.TestCase

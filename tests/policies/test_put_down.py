@@ -109,8 +109,7 @@ class PutDown(RuleBasedStateMachine):
     is_often = False
 
     @initialize(
-        is_calm=st.sampled_from([True, True, False]),
-        is_often=st.sampled_from([True, True, False]),
+        is_calm=st.sampled_from([True, True, False]), is_often=st.sampled_from([True, True, False])
     )
     def make(self, is_calm: bool, is_often: bool) -> None:
         self.is_calm = is_calm  # no change lets a policy plan anew

@@ -15,11 +15,7 @@ from collections.abc import Iterable
 from flux_trio.judge import counts, load_clauses
 from tests.planter.findings import KEPT, Findings, code_now
 from tests.proofs.entries import PlantedEntry, Proof, ProofFile, faults_of, read_entries
-from tests.proofs.results import (
-    entries_by_clause,
-    statuses_now,
-    why_not_planted,
-)
+from tests.proofs.results import entries_by_clause, statuses_now, why_not_planted
 from tests.proofs.trying import Trial
 from tests.support.clause_mentions import clause_mentions
 

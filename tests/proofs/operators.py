@@ -276,8 +276,7 @@ def _one(operator: Operator, function: Callable[..., Any]) -> Callable[..., Any]
 
 def _plant_returned(operator: Operator, name: str) -> None:
     wrap(
-        function_at(name),
-        lambda function, *args, **named: _one(operator, function)(*args, **named),
+        function_at(name), lambda function, *args, **named: _one(operator, function)(*args, **named)
     )
 
 

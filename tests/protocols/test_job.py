@@ -45,11 +45,7 @@ JSON = st.none() | st.integers(-9, 9) | st.text(max_size=3)
 def exceptions(severities: st.SearchStrategy[int]) -> st.SearchStrategy[dict[str, Any]]:
     """Contexts of exceptions."""
     return st.fixed_dictionaries(
-        {
-            "type": st.sampled_from(["cancel", "exec"]),
-            "severity": severities,
-            "note": st.just(""),
-        }
+        {"type": st.sampled_from(["cancel", "exec"]), "severity": severities, "note": st.just("")}
     )
 
 

@@ -17,14 +17,7 @@ from flux_trio.config import Config, ExecConfig, JobManagerConfig, PerilogConfig
 from flux_trio.formats import ResourceSet
 from flux_trio.instance import Surroundings, open_instance
 from flux_trio.store.stores import MemoryStore
-from tests.support.comparing import (
-    EPOCH,
-    SIMULATED,
-    comparable,
-    compare,
-    given_of,
-    pretend,
-)
+from tests.support.comparing import EPOCH, SIMULATED, comparable, compare, given_of, pretend
 from tests.support.perilog import Acting
 from tests.support.recordings import Player, Special, load_recording
 from tests.support.specials import Background, nothing, rpcs, specials
@@ -35,12 +28,12 @@ SCENARIOS = [f"{n:02}" for n in (1, 2, 3, *range(5, 31), 37, 38, 40, 44, 45)]
 # Steps that are not played in a scenario.
 UNPLAYED: dict[str, dict[str, Special]] = {
     # frees wait for the next scheduler (readings: No scheduler, job ends), so A is not clean yet
-    "15": {"flux job wait-event -t 15 {A} clean": nothing},
+    "15": {"flux job wait-event -t 15 {A} clean": nothing}
 }
 # Jobs of a scenario whose eventlogs differ for a reason of their own.
 DIFFERENT = {
     # 0.88's default executor cannot reattach to a running job; this one can
-    "24": frozenset("B"),
+    "24": frozenset("B")
 }
 
 
@@ -91,9 +84,7 @@ async def test_expiration_beyond_the_instance_is_refused(
     ],
 )
 async def test_eventlogs_over_a_restart_of_the_instance(
-    name: str,
-    but: frozenset[str],
-    autojump_clock: trio.testing.MockClock,
+    name: str, but: frozenset[str], autojump_clock: trio.testing.MockClock
 ) -> None:
     recording = load_recording(name)
     jobs = list(recording.jobs)
@@ -103,10 +94,7 @@ async def test_eventlogs_over_a_restart_of_the_instance(
     async with open_instance(SIMULATED, given) as instance, instance.connect() as client:
         await player.play(instance, client, until="# shut the instance down")
     again = Surroundings(
-        inventory=given.inventory,
-        userid=0,
-        epoch=EPOCH + trio.current_time(),
-        store=lambda: store,
+        inventory=given.inventory, userid=0, epoch=EPOCH + trio.current_time(), store=lambda: store
     )
     async with open_instance(SIMULATED, again) as instance, instance.connect() as client:
         await player.play(instance, client)

@@ -219,9 +219,7 @@ async def test_output_of_a_job_that_is_over_is_still_there(directory: Path) -> N
         assert "".join(await manager.output(7)).split() == [str(n) for n in range(1, 20001)]
 
 
-async def test_canceled_job_that_ignores_sigterm_is_killed_after_the_grace(
-    directory: Path,
-) -> None:
+async def test_canceled_job_that_ignores_sigterm_is_killed_after_the_grace(directory: Path) -> None:
     async with instance(directory) as world, world.exec():
         manager = world.manager
         await manager.start(7, "sh", "-c", "trap '' TERM; sleep 100 & echo up; wait; wait")

@@ -8,11 +8,7 @@ from pathlib import Path
 import pytest
 
 from flux_trio.config import FakeResourcesConfig, ResourceConfig, ResourceEntry
-from flux_trio.cores.resource import (
-    inventory_from_config,
-    inventory_of_machine,
-    parse_targets,
-)
+from flux_trio.cores.resource import inventory_from_config, inventory_of_machine, parse_targets
 from flux_trio.formats import FormatError, Idset, ResourceSet, format_r
 from flux_trio.messages import Errno, FluxError
 from flux_trio.services.inventory import find_inventory

@@ -19,14 +19,7 @@ from flux_trio.shell import cgroups, job_cgroups
 from flux_trio.shell.job import start_time
 from flux_trio.shell.job_cgroups import SPARE_MAX, JobCgroups
 from flux_trio.shell.orphans import name_of_host
-from flux_trio.shell.protocol import (
-    JOBS_NAME,
-    LOG_NAME,
-    Attach,
-    Done,
-    Signal,
-    Started,
-)
+from flux_trio.shell.protocol import JOBS_NAME, LOG_NAME, Attach, Done, Signal, Started
 from flux_trio.shell.records import (
     RECORD_SUFFIX,
     Accepted,

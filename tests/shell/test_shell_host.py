@@ -489,9 +489,7 @@ async def test_stray_file_among_the_records_stops_nothing(directory: Path, name:
     assert stray.exists()
 
 
-async def test_directories_in_the_place_of_records_and_output_stop_nothing(
-    directory: Path,
-) -> None:
+async def test_directories_in_the_place_of_records_and_output_stop_nothing(directory: Path) -> None:
     "The job whose output cannot be opened fails; its acknowledgement must not end the host."
     make_stray(directory, "5.record", is_directory=True)
     make_stray(directory, "1.0.out", is_directory=True)

@@ -190,10 +190,7 @@ class StoresAgree(RuleBasedStateMachine):
 
 
 TestStoresAgree = StoresAgree.TestCase
-TestStoresAgree.settings = settings(
-    max_examples=60,
-    stateful_step_count=16,
-)
+TestStoresAgree.settings = settings(max_examples=60, stateful_step_count=16)
 
 
 def test_commit_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -6,10 +6,7 @@ from typing import Any
 
 import pytest
 
-from flux_trio.formats import (
-    FormatError,
-    Jobspec,
-)
+from flux_trio.formats import FormatError, Jobspec
 
 DATA = Path(__file__).parents[1] / "data/jobspecs"
 

@@ -29,9 +29,7 @@ from flux_trio.cores.job_manager.queues.queues import CHECKPOINT_KEY
 from flux_trio.cores.turns import ClearTimer, Exit, Log, Note, NoteAll, SetTimer, TimerFired
 from flux_trio.editions.rfc27 import AllocType
 from flux_trio.editions.rfc32 import StartType
-from flux_trio.formats import (
-    Event as LogEvent,
-)
+from flux_trio.formats import Event as LogEvent
 from flux_trio.formats import (
     Jobspec,
     ResourceSet,

@@ -21,12 +21,7 @@ def jobspec(
     count: int = 1, *, nnodes: int | None = None, duration: float = 0.0, **system: Any
 ) -> dict[str, Any]:
     """`count` slots of one core each, of all or of each node; `system` are further attributes."""
-    slot = {
-        "type": "slot",
-        "count": count,
-        "label": "task",
-        "with": [{"type": "core", "count": 1}],
-    }
+    slot = {"type": "slot", "count": count, "label": "task", "with": [{"type": "core", "count": 1}]}
     top = slot if nnodes is None else {"type": "node", "count": nnodes, "with": [slot]}
     return {
         "version": 1,

@@ -9,14 +9,7 @@ from typing import Any, Final
 from flux_trio.config import parse_config
 from flux_trio.cores.job_manager.calls import User, UserFound
 from flux_trio.protocols import CREATE, VALIDATE, HookAnswer, JobState, SetPriority
-from tests.support.manager_script import (
-    PLUGIN,
-    PRIORITIZE,
-    USERID,
-    ManagerScript,
-    Saying,
-    posting,
-)
+from tests.support.manager_script import PLUGIN, PRIORITIZE, USERID, ManagerScript, Saying, posting
 
 CLOSED: Final = parse_config("[queues.closed.policy.access]\nallow-user = ['alice']")
 """A queue whose jobs wait in NEW until the user database has named their user."""

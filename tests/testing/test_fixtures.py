@@ -68,10 +68,7 @@ async def test_plugins_are_asked(autojump_clock):
         def validate(self, job):
             raise Reject("not today")
 
-    async with (
-        simulated_instance(plugins=[Refuse()]) as instance,
-        instance.connect() as handle,
-    ):
+    async with simulated_instance(plugins=[Refuse()]) as instance, instance.connect() as handle:
         with pytest.raises(FluxError, match="not today"):
             await submit(handle)
 

@@ -119,10 +119,7 @@ def test_broken_property_is_told_as_the_smallest_story(pytester: pytest.Pytester
     result = run(pytester, BROKEN.format(mark=""))
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        [
-            "*PropertyBroken: seed 0: * is broken by job-manager",
-            "*sched has crashed*",
-        ]
+        ["*PropertyBroken: seed 0: * is broken by job-manager", "*sched has crashed*"]
     )
     result.stdout.fnmatch_lines(["*The plan:", "*seed = 0", '*type = "crash", module = "sched"*'])
 

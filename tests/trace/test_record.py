@@ -99,15 +99,7 @@ UINTS = st.integers(0, 2**32 - 1)
 ROUTES = st.lists(NAMES, max_size=3).map(tuple)
 MESSAGES: st.SearchStrategy[Message] = st.one_of(
     st.builds(
-        Request,
-        NAMES,
-        st.none() | OBJECTS,
-        UINTS,
-        st.integers(0, 255),
-        UINTS,
-        UINTS,
-        UINTS,
-        ROUTES,
+        Request, NAMES, st.none() | OBJECTS, UINTS, st.integers(0, 255), UINTS, UINTS, UINTS, ROUTES
     ),
     st.builds(
         Response,
@@ -187,10 +179,7 @@ GOOD: dict[str, Any] = {"n": 1, "t": 1.0, "kind": "send", "party": "a"}
             GOOD | {"message": {"topic": 7}, "type": "request"},
             "message.topic: expected str, got int",
         ),
-        (
-            GOOD | {"message": {}, "type": "event"},
-            "message: expected the key topic, got nothing",
-        ),
+        (GOOD | {"message": {}, "type": "event"}, "message: expected the key topic, got nothing"),
         (GOOD | {"message": {}, "type": ["event"]}, "type: expected str | null, got array"),
         (b"[" * 100_000, "expected object, got array"),
     ],

@@ -428,18 +428,13 @@ async def test_who_says_nothing_does_not_keep_others_out(
         silent.append(await trio.open_tcp_stream(address, int(port)))
         await silent[-1].send_all(b"GET /")
         await trio.testing.wait_all_tasks_blocked()  # read: or the end would be a reset
-    async with (
-        connect_websocket(server.uri, TOKEN),
-        connect_websocket(server.uri, TOKEN),
-    ):
+    async with connect_websocket(server.uri, TOKEN), connect_websocket(server.uri, TOKEN):
         assert await silent[0].receive_some() == b"", "the one that came first makes room"
     for stream in silent:
         await stream.aclose()
 
 
-async def test_the_bound_of_a_frame_is_where_trio_websocket_keeps_it(
-    nursery: trio.Nursery,
-) -> None:
+async def test_the_bound_of_a_frame_is_where_trio_websocket_keeps_it(nursery: trio.Nursery) -> None:
     ours, theirs = trio.testing.memory_stream_pair()
     await theirs.send_all(UPGRADE)
     request = await trio_websocket.wrap_server_stream(nursery, ours, max_message_size=1000)

@@ -17,9 +17,7 @@ LEFT = 1  # so many jobs are canceled when the others have ended
 async def wait_status(client: Client, jobid: int) -> int | None:
     """The job's wait status, None if it ended without having run."""
     watch = client.stream(
-        "job-info.eventlog-watch",
-        {"id": jobid},
-        cancel_topic="job-info.eventlog-watch-cancel",
+        "job-info.eventlog-watch", {"id": jobid}, cancel_topic="job-info.eventlog-watch-cancel"
     )
     async with watch as lines:
         async for line in lines:

@@ -48,10 +48,7 @@ class MetricsServer:
         return self._server.port
 
     async def serve(
-        self,
-        port: int,
-        *,
-        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+        self, port: int, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
     ) -> None:
         """Listen until cancelled; port 0 takes any free port. Raises OSError."""
         async with anyio.create_task_group() as tasks:

@@ -23,10 +23,7 @@ async def queue_status(client: Client, name: str | None) -> dict[str, Any]:
 
 
 async def statuses_and_counts(
-    client: Client,
-    name: str | None,
-    verbose: bool,
-    lines_of: Callable[[dict[str, Any]], list[str]],
+    client: Client, name: str | None, verbose: bool, lines_of: Callable[[dict[str, Any]], list[str]]
 ) -> list[str]:
     """Return the lines of `statuses`, and with `verbose` the counts."""
     lines = await statuses(client, name, verbose, lines_of)
@@ -36,10 +33,7 @@ async def statuses_and_counts(
 
 
 async def statuses(
-    client: Client,
-    name: str | None,
-    verbose: bool,
-    lines_of: Callable[[dict[str, Any]], list[str]],
+    client: Client, name: str | None, verbose: bool, lines_of: Callable[[dict[str, Any]], list[str]]
 ) -> list[str]:
     """Return the lines of one queue, or of all queues; then why services do not answer."""
     lines: list[str] = []

@@ -22,14 +22,8 @@ _SHARE: Final = (
     "{state:>10} ?+:{queue:<5} ?:{propertiesx:<10.10+} {nnodes:>6} +:{ncores:>6} ?+:{ngpus:>5} "
 )
 LIST_FORMATS: Final = {
-    "default": NamedFormat(
-        _SHARE + "{nodelist}",
-        "Free, allocated and down resources",
-    ),
-    "rlist": NamedFormat(
-        _SHARE + "{rlist}",
-        "As default, with cores and gpus by rank",
-    ),
+    "default": NamedFormat(_SHARE + "{nodelist}", "Free, allocated and down resources"),
+    "rlist": NamedFormat(_SHARE + "{rlist}", "As default, with cores and gpus by rank"),
 }
 LIST_HEADINGS: Final = {
     "state": "STATE",
@@ -211,11 +205,7 @@ def list_rows(
 
 
 def status_rows(
-    resources: Resources,
-    states: Collection[str],
-    fields: Collection[str],
-    *,
-    skip_empty: bool,
+    resources: Resources, states: Collection[str], fields: Collection[str], *, skip_empty: bool
 ) -> list[dict[str, object]]:
     """Return rows by state and by online or offline; naming only one of these omits the other."""
     wanted = set(states) - {"online", "offline"} or set(STATUS_SHOWN)

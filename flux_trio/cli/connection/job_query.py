@@ -19,12 +19,7 @@ if TYPE_CHECKING:
 Record = dict[str, Any]
 
 # job-list's numbers (protocols.JobResult) with their names and abbreviations
-RESULTS = {
-    1: ("COMPLETED", "CD"),
-    2: ("FAILED", "F"),
-    4: ("CANCELED", "CA"),
-    8: ("TIMEOUT", "TO"),
-}
+RESULTS = {1: ("COMPLETED", "CD"), 2: ("FAILED", "F"), 4: ("CANCELED", "CA"), 8: ("TIMEOUT", "TO")}
 _RESULT_FILTERS = {name: number for number, (name, _) in RESULTS.items()}
 
 

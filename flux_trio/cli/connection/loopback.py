@@ -86,10 +86,7 @@ class LoopbackServer:
         self.port = 0
 
     async def serve(
-        self,
-        port: int,
-        *,
-        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+        self, port: int, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
     ) -> None:
         """Listen until cancelled; port 0 takes any free port. Raises OSError."""
         listener = await anyio.create_tcp_listener(local_host=HOST, local_port=port)

@@ -33,13 +33,7 @@ if TYPE_CHECKING:
     from flux_trio.client import Client
 
 SECOND_S: Final = 2.0  # from the first ctrl-C to the second key, as in flux
-FORWARDED: Final = (
-    signal.SIGTERM,
-    signal.SIGHUP,
-    signal.SIGALRM,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-)
+FORWARDED: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, signal.SIGUSR1, signal.SIGUSR2)
 ENDING: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)  # timeout(1) sends one of them
 NEVER_RAN: Final = 1  # exit code of a job without an exit code
 FAILED: Final = 1  # exit code of a job with a fatal exception and the exit code 0
@@ -190,10 +184,7 @@ class _Attachment:
         *,
         task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
-        with (
-            anyio.move_on_after(SECOND_S),
-            anyio.open_signal_receiver(signal.SIGTSTP) as signals,
-        ):
+        with anyio.move_on_after(SECOND_S), anyio.open_signal_receiver(signal.SIGTSTP) as signals:
             task_status.started()
             async for _ in signals:
                 self._detach(tasks)

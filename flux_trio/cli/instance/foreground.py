@@ -343,10 +343,7 @@ async def _following(
 
 
 async def _serve(
-    instance: Instance,
-    startup: Startup,
-    enclosing: Enclosing | None,
-    signals: AsyncIterator[int],
+    instance: Instance, startup: Startup, enclosing: Enclosing | None, signals: AsyncIterator[int]
 ) -> int:
     """Serve until the command ends, and return its exit code; without one, until told to end."""
     if not startup.command:

@@ -108,10 +108,7 @@ def write_report(output: Path, text: str) -> None:
 
 @contextmanager
 def written_trace(
-    path: Path | None,
-    report: Callable[[str], object] = complain,
-    *,
-    environments: bool = False,
+    path: Path | None, report: Callable[[str], object] = complain, *, environments: bool = False
 ) -> Iterator[tuple[TurnSink, ...]]:
     """Yield sinks that write the trace to a file; it is complete at the end of the block.
 

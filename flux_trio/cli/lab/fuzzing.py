@@ -232,10 +232,7 @@ def _main_problem(result: SeedResult) -> str:
 
 
 def _breaks_again(
-    plan: Plan,
-    broken: str,
-    setup: Setup,
-    once_more: Callable[[], AbstractContextManager[Executor]],
+    plan: Plan, broken: str, setup: Setup, once_more: Callable[[], AbstractContextManager[Executor]]
 ) -> bool:
     """Let a worker of `once_more` play the plan; a worker that ends meanwhile has not broken it."""
     try:

@@ -14,14 +14,7 @@ from flux_trio._version import __version__
 from flux_trio.cli.terminal.errors import CommandError
 from flux_trio.formats import FormatError
 from flux_trio.jobtap import PluginError
-from flux_trio.lab import (
-    Plan,
-    Property,
-    PropertyRaised,
-    draw_plan,
-    plan_of_file,
-    property_errors,
-)
+from flux_trio.lab import Plan, Property, PropertyRaised, draw_plan, plan_of_file, property_errors
 from flux_trio.lab.plans.files import program_of
 from flux_trio.lab.plans.plan import Depth
 from flux_trio.lab.properties.world_judge import WorldJudge

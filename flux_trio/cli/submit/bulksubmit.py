@@ -46,11 +46,7 @@ _SHORT: Final = {  # how an option is shown, if not by its long name
     "[default: the end of a line]",
 )
 def bulksubmit(
-    dry_run: bool,
-    definitions: tuple[str, ...],
-    shuffle: bool,
-    separator: str,
-    **options: Any,
+    dry_run: bool, definitions: tuple[str, ...], shuffle: bool, separator: str, **options: Any
 ) -> None:
     """Submit COMMAND once for each input; the input replaces {} in options and COMMAND.
 

@@ -29,11 +29,7 @@ from flux_trio.protocols import (
     JobState,
 )
 
-_URGENCIES: Final = {
-    "default": URGENCY_DEFAULT,
-    "hold": URGENCY_HOLD,
-    "expedite": URGENCY_EXPEDITE,
-}
+_URGENCIES: Final = {"default": URGENCY_DEFAULT, "hold": URGENCY_HOLD, "expedite": URGENCY_EXPEDITE}
 _TIMESTAMP: Final = re.compile(r"[0-9]+(\.[0-9]*)?")
 STATES: Final = {
     **{state.name: int(state) for state in JobState if state is not JobState.NEW},

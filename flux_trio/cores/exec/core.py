@@ -134,13 +134,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         names = [JobEvent.RESOURCE_UPDATE, *([JobEvent.RELEASE] if has_shell else [])]
         self._journal = Journal(outbox, jobs, self._manager, self._runs, self._ends, names)
         self._preparing = Preparing(
-            outbox,
-            jobs,
-            starts,
-            self._manager,
-            self._journal,
-            self._runs,
-            simulate=config.simulate,
+            outbox, jobs, starts, self._manager, self._journal, self._runs, simulate=config.simulate
         )
         self._methods = Methods(
             for_owner={

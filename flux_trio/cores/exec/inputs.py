@@ -15,13 +15,7 @@ from flux_trio.cores.state import Part
 from flux_trio.editions import exec_requests
 from flux_trio.formats import format_fluid
 from flux_trio.formats.meanings import JobId
-from flux_trio.messages import (
-    Errno,
-    FluxError,
-    Request,
-    respond,
-    respond_error,
-)
+from flux_trio.messages import Errno, FluxError, Request, respond, respond_error
 from flux_trio.shell.protocol import Fed, Feed
 
 INPUT_BYTES_MAX: Final = 1 << 16  # of one request

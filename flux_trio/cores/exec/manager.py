@@ -18,16 +18,7 @@ from flux_trio.cores.turns import Exit, Log
 from flux_trio.editions import Edition, exec_requests, rfc33
 from flux_trio.editions.rfc32 import Hello
 from flux_trio.formats.meanings import Time
-from flux_trio.messages import (
-    Errno,
-    Event,
-    FluxError,
-    Level,
-    Request,
-    Response,
-    respond,
-    topics,
-)
+from flux_trio.messages import Errno, Event, FluxError, Level, Request, Response, respond, topics
 from flux_trio.messages.types import NORESPONSE
 from flux_trio.protocols import ExecLink, ExecLinkEvent, ExecLinkState
 

@@ -262,8 +262,7 @@ class RealJobs(Part):
         if notice.lost:
             tasks = Idset.of(notice.lost)
             self._starts.exception(
-                job,
-                f"task {tasks}: end not seen: its shell host was killed while it ran",
+                job, f"task {tasks}: end not seen: its shell host was killed while it ran"
             )
         if notice.damage:
             self._starts.exception(job, f"damaged: {'; '.join(notice.damage)}")

@@ -58,11 +58,7 @@ from flux_trio.messages import (
     topics,
     unanswered,
 )
-from flux_trio.protocols import (
-    URGENCY_DEFAULT,
-    JobFlag,
-    submit_event,
-)
+from flux_trio.protocols import URGENCY_DEFAULT, JobFlag, submit_event
 
 # Jobs in one batch: it bounds a commit, and the time that the first job waits for the last.
 BATCH_JOBS_MAX = 1024

@@ -12,9 +12,7 @@ from flux_trio.cores.job_list.one_list import Listing
 from flux_trio.cores.job_list.records import Records
 from flux_trio.cores.state import Part
 from flux_trio.cores.streams import StreamKey
-from flux_trio.messages import (
-    USERID_UNKNOWN,
-)
+from flux_trio.messages import USERID_UNKNOWN
 from flux_trio.protocols import JobState
 
 SLICE_JOBS: Final = 64  # twice as many lookups at most; made in 2 ms

@@ -96,10 +96,7 @@ class Details(Part):
         return self._exchange.ask(*look_up_all(wanted, chars_max), call)
 
     def known(
-        self,
-        jobs: Iterable[Listed],
-        keys: Iterable[tuple[int, str]],
-        values: Iterable[str | None],
+        self, jobs: Iterable[Listed], keys: Iterable[tuple[int, str]], values: Iterable[str | None]
     ) -> list[tuple[Record, Facts]]:
         """Return the jobs that are still stored, with their facts; `keys` have been read."""
         texts = dict(zip(keys, values, strict=True))

@@ -15,9 +15,7 @@ from flux_trio.editions import job_list
 from flux_trio.editions.job_list import Facts, Row
 from flux_trio.editions.journal import Ended
 from flux_trio.formats.meanings import JobId, JobIds, Matchtag
-from flux_trio.messages import (
-    USERID_UNKNOWN,
-)
+from flux_trio.messages import USERID_UNKNOWN
 
 
 class Listing(Stream):

@@ -21,14 +21,7 @@ from flux_trio.cores.job_list.exchange import (
 )
 from flux_trio.cores.job_list.finished import Finished
 from flux_trio.cores.job_list.records import Records, folded
-from flux_trio.cores.kvs_calls import (
-    cannot_read,
-    look_up,
-    page_in,
-    read_page,
-    value_in,
-    values_in,
-)
+from flux_trio.cores.kvs_calls import cannot_read, look_up, page_in, read_page, value_in, values_in
 from flux_trio.cores.state import Part
 from flux_trio.cores.stored_jobs import ActivePage, active_in, look_up_jobs, read_active
 from flux_trio.cores.turns import Log

@@ -11,13 +11,7 @@ from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
 from flux_trio.cores.state import Part
-from flux_trio.protocols import (
-    DESTROY,
-    INACTIVE_ADD,
-    INACTIVE_REMOVE,
-    JobEvent,
-    JobState,
-)
+from flux_trio.protocols import DESTROY, INACTIVE_ADD, INACTIVE_REMOVE, JobEvent, JobState
 
 _CLEAN: Final = JobEvent.CLEAN  # looked up once, since all jobs pass here
 

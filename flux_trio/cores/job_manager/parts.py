@@ -11,9 +11,7 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from flux_trio.config import Config
-from flux_trio.cores.job_manager.calls import (
-    JobManagerOutbox,
-)
+from flux_trio.cores.job_manager.calls import JobManagerOutbox
 from flux_trio.cores.job_manager.due import Due
 from flux_trio.cores.job_manager.execution.kill import Kills
 from flux_trio.cores.job_manager.execution.side import ExecSide

@@ -25,9 +25,7 @@ CHECKS: Final[list[Check]] = []
 
 
 def each_r(
-    rules: Rules,
-    clause: str,
-    of: Literal["all", "inventory"] = "all",
+    rules: Rules, clause: str, of: Literal["all", "inventory"] = "all"
 ) -> Callable[[Check], Check]:
     """Register the decorated check as the rule of `clause`, for every R that a trace shows."""
 

@@ -68,9 +68,7 @@ def judge(
 
 
 def contradictions(
-    clauses: Mapping[str, Clause],
-    mentions: Mapping[str, Sequence[str]],
-    reasons: Mapping[str, str],
+    clauses: Mapping[str, Clause], mentions: Mapping[str, Sequence[str]], reasons: Mapping[str, str]
 ) -> list[str]:
     """Return a line for each contradiction between clauses, mentions and reasons."""
     unknown = [

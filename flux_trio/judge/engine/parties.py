@@ -17,11 +17,7 @@ CHANGING: Final = (
     *received("response", topics.SCHED_ALLOC, topics.SCHED_FREE, mark=ERROR),
 )
 """The records that may change the facts."""
-LEAVING: Final = (
-    *noted(Kind.INSTANCE),
-    *noted(Kind.MODULE),
-    *sent("request", ANY_DISCONNECT),
-)
+LEAVING: Final = (*noted(Kind.INSTANCE), *noted(Kind.MODULE), *sent("request", ANY_DISCONNECT))
 """The records by which a party may leave."""
 RETURNING: Final = sent("request", topics.SCHED_HELLO, topics.EXEC_HELLO)
 """The records by which a party comes, in the place of one that has left."""

@@ -14,13 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from flux_trio.judge.engine import parties
 from flux_trio.judge.engine.rule import Ask, Rule
-from flux_trio.judge.engine.selector import (
-    ANY_TOPIC,
-    EVENT,
-    HOOK,
-    OWN,
-    name_of,
-)
+from flux_trio.judge.engine.selector import ANY_TOPIC, EVENT, HOOK, OWN, name_of
 from flux_trio.judge.engine.view import (
     Fold,
     KeyOf,

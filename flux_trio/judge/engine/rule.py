@@ -259,11 +259,7 @@ class Rules:
         return self._registering("check", clause, selectors, **given)
 
     def judge(
-        self,
-        clause: str,
-        *selectors: Iterable[Selector],
-        views: Iterable[View] = (),
-        **given: Any,
+        self, clause: str, *selectors: Iterable[Selector], views: Iterable[View] = (), **given: Any
     ) -> Callable[[Judge], Judge]:
         """Register a rule whose state is in `views`."""
         return self._registering("judge", clause, selectors, views=tuple(views), **given)

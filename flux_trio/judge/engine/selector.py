@@ -203,9 +203,7 @@ def _errnum(record: Record, _seen: Seen) -> Value:
 
 
 ERRNUM: Final = Trait(
-    "errnum",
-    (*sent("response", ANY_TOPIC), *received("response", ANY_TOPIC)),
-    _errnum,
+    "errnum", (*sent("response", ANY_TOPIC), *received("response", ANY_TOPIC)), _errnum
 )
 ERROR: Final = Mark(ERRNUM, bool)
 """Responses with an errnum."""

@@ -114,10 +114,7 @@ def _changes(clause: str, key: str, before: Callable[[Acquired, Any], Idset], wh
 
 _changes("28.online.1", "up", lambda had, _told: had.offline, "acquired and down")
 _changes(
-    "28.offline.1",
-    "down",
-    lambda had, told: had.online | change_of(told).shrunk,
-    "acquired and up",
+    "28.offline.1", "down", lambda had, told: had.online | change_of(told).shrunk, "acquired and up"
 )
 _changes(
     "28.shrink.1",

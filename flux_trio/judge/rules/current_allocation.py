@@ -69,12 +69,7 @@ def _fold_unfreed(n: int | None, _part: None, record: Record, seen: Seen) -> Pla
 
 
 UNFREED: Final = view(
-    "unfreed",
-    logged("free"),
-    FREED,
-    key=job_id,
-    fold=_fold_unfreed,
-    reads=(LIFE, LINK),
+    "unfreed", logged("free"), FREED, key=job_id, fold=_fold_unfreed, reads=(LIFE, LINK)
 )
 """By job id: its free event, until all of its resources are freed with sched.free."""
 

@@ -52,9 +52,7 @@ _SAME: Final = ("groups", "hostnames", "nslots", "starttime")
 
 
 @RULES.judge(
-    "20.overview.4",
-    sent("request", START, topics.SCHED_FREE, mark=CARRIES_R),
-    views=(WRITTEN, END),
+    "20.overview.4", sent("request", START, topics.SCHED_FREE, mark=CARRIES_R), views=(WRITTEN, END)
 )
 def others_get_the_r_that_was_allocated(record: Record, seen: Seen) -> Said:
     """A free may be of a part, which 27.free.1 judges, and its R need not have times."""

@@ -21,16 +21,7 @@ from flux_trio.judge.views.durable import DURABLE, is_durable
 from flux_trio.judge.views.eventlogs import LOGGING, Logging
 from flux_trio.judge.views.granting import SCHED_JOBS, SchedJob, sched_job
 from flux_trio.judge.views.holding import OVERLAPS, WRITTEN, Written, grant_in, overlaps
-from flux_trio.judge.views.jobs import (
-    CLEANUP,
-    DEPEND,
-    LIFE,
-    NEW,
-    PRIORITY,
-    RUN,
-    SCHED,
-    Life,
-)
+from flux_trio.judge.views.jobs import CLEANUP, DEPEND, LIFE, NEW, PRIORITY, RUN, SCHED, Life
 from flux_trio.judge.views.raising import RAISED
 from flux_trio.judge.views.resource_sets import resources_in
 from flux_trio.judge.views.scheduling import (
@@ -65,11 +56,7 @@ def no_resource_is_in_two_allocations(record: Record, seen: Seen) -> Said:
 
 
 @RULES.by(
-    REQUESTING,
-    "invariant.freed-once",
-    logged("free"),
-    sent("request", FREE),
-    views=[LIFE, ASKED],
+    REQUESTING, "invariant.freed-once", logged("free"), sent("request", FREE), views=[LIFE, ASKED]
 )
 def an_allocation_is_freed_once(requesting: Requesting | None, record: Record, seen: Seen) -> Said:
     """A grant that came too late for its job is freed too, without an event."""

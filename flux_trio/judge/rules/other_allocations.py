@@ -68,11 +68,7 @@ def _fold_wanted(_old: Wanted | None, _part: None, record: Record, _seen: Seen) 
 
 
 WANTED: Final = view(
-    "wanted",
-    sent("request", topics.SCHED_ALLOC),
-    logged("clean"),
-    key=job_id,
-    fold=_fold_wanted,
+    "wanted", sent("request", topics.SCHED_ALLOC), logged("clean"), key=job_id, fold=_fold_wanted
 )
 """By job id: the request in its latest sched.alloc."""
 

@@ -17,13 +17,7 @@ from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, job_id, paylo
 from flux_trio.judge.engine.selector import errnum, once, topic_of
 from flux_trio.judge.views.execution import START, data_of
 from flux_trio.judge.views.kvs import commit_ops
-from flux_trio.judge.views.resource_sets import (
-    ALLOCATING,
-    allocated,
-    children,
-    entries,
-    execution,
-)
+from flux_trio.judge.views.resource_sets import ALLOCATING, allocated, children, entries, execution
 from flux_trio.judge.views.traits import says
 from flux_trio.messages import topics
 from flux_trio.trace import Record

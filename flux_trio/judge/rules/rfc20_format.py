@@ -214,10 +214,7 @@ def _counting(record: Record, _seen: Seen) -> list[tuple[str, bool]]:
 
 
 COUNTING: Final = view(
-    "writes nslots",
-    ALLOCATING,
-    parts=_counting,
-    fold=lambda _old, counts, _record, _seen: counts,
+    "writes nslots", ALLOCATING, parts=_counting, fold=lambda _old, counts, _record, _seen: counts
 )
 """By scheduler: whether one of its R had nslots."""
 

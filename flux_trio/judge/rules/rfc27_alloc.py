@@ -32,14 +32,7 @@ from flux_trio.judge.views.holding import GRANTS
 from flux_trio.judge.views.jobs import LIFE, Life
 from flux_trio.judge.views.queueing import UNSENT, unsent
 from flux_trio.judge.views.resources import AS_RECEIVED, heard_by
-from flux_trio.judge.views.scheduling import (
-    ASKED,
-    CANCEL,
-    LINK,
-    asked_of,
-    is_pending,
-    link_of,
-)
+from flux_trio.judge.views.scheduling import ASKED, CANCEL, LINK, asked_of, is_pending, link_of
 from flux_trio.messages import Response, topics
 from flux_trio.trace import Record
 

@@ -116,10 +116,7 @@ def failed_by_the_manager(record: Record, seen: Seen) -> bool:
 
 
 @RULES.judge(
-    "27.background.5",
-    logged("exception"),
-    received("response", ALLOC),
-    views=[ASKED, RAISED, LIFE],
+    "27.background.5", logged("exception"), received("response", ALLOC), views=[ASKED, RAISED, LIFE]
 )
 def a_late_answer_is_waited_for(record: Record, seen: Seen) -> Said:
     asked = asked_of(seen, job_id(record))

@@ -140,11 +140,7 @@ def the_request_ends_after_cancel(record: Record, seen: Seen) -> Said:
 
 
 @RULES.by(
-    ANSWERING,
-    "27.cancel.6",
-    ANSWERED,
-    received("request", topics.SCHED_CANCEL),
-    views=[SCHED_JOBS],
+    ANSWERING, "27.cancel.6", ANSWERED, received("request", topics.SCHED_CANCEL), views=[SCHED_JOBS]
 )
 def cancel_of_nothing_is_ignored(answering: Answering | None, record: Record, seen: Seen) -> Said:
     if answering is None:

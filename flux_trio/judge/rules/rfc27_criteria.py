@@ -38,14 +38,7 @@ from flux_trio.judge.views.queueing import (
     rank_of,
     unsent,
 )
-from flux_trio.judge.views.queues import (
-    JOB_QUEUES,
-    QUEUES,
-    STARTED,
-    Queues,
-    queue_of_job,
-    stop_of,
-)
+from flux_trio.judge.views.queues import JOB_QUEUES, QUEUES, STARTED, Queues, queue_of_job, stop_of
 from flux_trio.judge.views.raising import ANY_JOB, RAISED
 from flux_trio.judge.views.scheduling import (
     ASKED,

@@ -6,16 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from flux_trio.judge.checks.shapes import STRING
-from flux_trio.judge.engine.rule import (
-    Broken,
-    Rules,
-    Said,
-    Seen,
-    job_id,
-    logged,
-    payload,
-    sent,
-)
+from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, job_id, logged, payload, sent
 from flux_trio.judge.views.granting import (
     ANSWERING,
     INVENTORY,

@@ -307,10 +307,7 @@ def enosys_counts_as_success(record: Record, seen: Seen) -> Said:
 
 
 @RULES.judge(
-    "27.criteria.12",
-    UPDATED,
-    sent("response", UPDATE),
-    views=[WISHES, VERDICTS, LIFE, IN_FORCE],
+    "27.criteria.12", UPDATED, sent("response", UPDATE), views=[WISHES, VERDICTS, LIFE, IN_FORCE]
 )
 def an_expiration_can_be_adjusted(record: Record, seen: Seen) -> Said:
     if record.message is None:
@@ -340,12 +337,7 @@ def _fold_failure(failed: int | None, _part: None, record: Record, _seen: Seen) 
     return record.n if errnum(record) else failed
 
 
-FAILURE: Final = view(
-    "failure",
-    received("response", EXPIRATION),
-    key=no_key,
-    fold=_fold_failure,
-)
+FAILURE: Final = view("failure", received("response", EXPIRATION), key=no_key, fold=_fold_failure)
 """Where a sched.expiration last failed."""
 
 

@@ -161,10 +161,7 @@ require_key(RULES, "27.ready.12", sent("response", READY), key="count", shape=IN
 
 
 @RULES.by(
-    REQUESTING,
-    "27.ready.13",
-    sent("request", topics.SCHED_ALLOC, topics.SCHED_FREE),
-    views=[LINK],
+    REQUESTING, "27.ready.13", sent("request", topics.SCHED_ALLOC, topics.SCHED_FREE), views=[LINK]
 )
 def requests_wait_for_the_answer_to_ready(
     requesting: Requesting, record: Record, seen: Seen

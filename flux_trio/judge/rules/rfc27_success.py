@@ -35,10 +35,7 @@ def _fold_commits_shown(_was: bool | None, _part: None, _record: Record, _seen: 
 
 
 COMMITS_SHOWN: Final = view(
-    "commits shown",
-    sent("request", topics.KVS_COMMIT),
-    key=no_key,
-    fold=_fold_commits_shown,
+    "commits shown", sent("request", topics.KVS_COMMIT), key=no_key, fold=_fold_commits_shown
 )
 """Whether the trace has commits."""
 

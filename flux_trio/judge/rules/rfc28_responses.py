@@ -56,11 +56,7 @@ def _targets(record: Record, key: str = "targets") -> Idset:
 
 require_key(RULES, "28.acquire.1", ACQUIRE, key="group", shape=STRING)
 require_key(
-    RULES,
-    "28.acquire.5",
-    TELL,
-    key="type",
-    shape=one_of("grow", "shrink", "online", "offline"),
+    RULES, "28.acquire.5", TELL, key="type", shape=one_of("grow", "shrink", "online", "offline")
 )
 require_key(RULES, "28.grow.3", TELL, key="online", shape=IDSET, when=is_of("grow"))
 require_key(RULES, "28.grow.4", TELL, key="offline", shape=IDSET, when=is_of("grow"))

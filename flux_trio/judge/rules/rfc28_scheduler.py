@@ -27,13 +27,7 @@ from flux_trio.judge.engine.rule import (
 )
 from flux_trio.judge.engine.selector import BROKER, EVENT, RECV, SEND, topic_of
 from flux_trio.judge.engine.view import Live, Place
-from flux_trio.judge.views.granting import (
-    ANSWERING,
-    SCHED_JOBS,
-    Answering,
-    cores_min,
-    sched_job,
-)
+from flux_trio.judge.views.granting import ANSWERING, SCHED_JOBS, Answering, cores_min, sched_job
 from flux_trio.judge.views.jobs import LIFE
 from flux_trio.judge.views.resource_sets import SeenR, allocated, targets_of
 from flux_trio.judge.views.resources import AS_RECEIVED, HELD, NONE, Acquired, heard_by

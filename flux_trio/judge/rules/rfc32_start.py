@@ -8,13 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from flux_trio.judge.checks.owners import require_owner
-from flux_trio.judge.checks.shapes import (
-    BOOLEAN,
-    JOB_ID,
-    OBJECT,
-    require_key,
-    require_object,
-)
+from flux_trio.judge.checks.shapes import BOOLEAN, JOB_ID, OBJECT, require_key, require_object
 from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.rule import (
     ANY_TOPIC,

@@ -10,15 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from flux_trio.judge.engine.packed import Packing
 from flux_trio.judge.engine.rule import Broken
-from flux_trio.judge.engine.selector import (
-    ANY_TOPIC,
-    EVENT,
-    job_id,
-    logged,
-    name_of,
-    payload,
-    sent,
-)
+from flux_trio.judge.engine.selector import ANY_TOPIC, EVENT, job_id, logged, name_of, payload, sent
 from flux_trio.judge.engine.view import Live, Place, Seen, Trait, seen_once, view
 from flux_trio.judge.views.commits import Entry, stored_events
 from flux_trio.judge.views.durable import (

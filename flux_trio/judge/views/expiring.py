@@ -51,11 +51,7 @@ def _fold_end(had: End | None, r: Any, record: Record, _seen: Seen) -> End | Non
 
 
 END: Final = view(
-    "expiration",
-    ALLOCATING,
-    logged("resource-update", "clean"),
-    parts=_ends,
-    fold=_fold_end,
+    "expiration", ALLOCATING, logged("resource-update", "clean"), parts=_ends, fold=_fold_end
 )
 """By job id: expiration as its R has it, as it is now, where that was said, and where R was."""
 

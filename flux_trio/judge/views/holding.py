@@ -246,11 +246,7 @@ def _fold_in_use(in_use: InUse | None, _part: None, record: Record, seen: Seen) 
 
 
 IN_USE: Final = view(
-    "in use",
-    GIVEN_OR_TAKEN,
-    key=no_key,
-    fold=_fold_in_use,
-    reads=(GRANTS, WRITTEN, LINK),
+    "in use", GIVEN_OR_TAKEN, key=no_key, fold=_fold_in_use, reads=(GRANTS, WRITTEN, LINK)
 )
 """One state: all of GRANTS together, for a fast check that no resource is granted twice."""
 

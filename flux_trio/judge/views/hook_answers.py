@@ -7,24 +7,12 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from flux_trio.judge.engine.selector import (
-    EVENT,
-    OWN,
-    called,
-    job_id,
-    logged,
-    payload,
-    while_live,
-)
+from flux_trio.judge.engine.selector import EVENT, OWN, called, job_id, logged, payload, while_live
 from flux_trio.judge.engine.view import Place, Seen, view
 from flux_trio.judge.views.jobs import CLEANUP, LIFE, RUN, SCHED, Life
 from flux_trio.trace import Record
 
-_HOOKS: Final = {
-    SCHED: "job.state.sched",
-    RUN: "job.state.run",
-    CLEANUP: "job.state.cleanup",
-}
+_HOOKS: Final = {SCHED: "job.state.sched", RUN: "job.state.run", CLEANUP: "job.state.cleanup"}
 
 
 class HookAnswer(NamedTuple):

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from flux_trio.judge.engine.selector import (
-    LOOKUP_TOPICS,
-    errnum,
-    payload,
-    received,
-    sent,
-)
+from flux_trio.judge.engine.selector import LOOKUP_TOPICS, errnum, payload, received, sent
 from flux_trio.judge.engine.view import Mark, Seen, Trait, Value
 from flux_trio.judge.views.kvs import written_names
 from flux_trio.messages import topics

@@ -175,11 +175,7 @@ class Stage:
     # --- jobs
 
     async def submit(
-        self,
-        *command: str,
-        run_s: float = 0.05,
-        exclusive: bool = False,
-        **shape: Any,
+        self, *command: str, run_s: float = 0.05, exclusive: bool = False, **shape: Any
     ) -> int:
         """Submit a job and return its id.
 

@@ -134,10 +134,7 @@ def _one(table: Table, when: When | None, wanted: Sequence[Action]) -> Iterator[
     return table.asked(when, table.draw.choice(wanted))
 
 
-_AWAY: Final[tuple[Module, ...]] = (
-    *("job-exec", "job-manager") * 2,
-    *("sched", "resource"),
-)
+_AWAY: Final[tuple[Module, ...]] = (*("job-exec", "job-manager") * 2, *("sched", "resource"))
 
 
 def _while_hello_is_answered(table: Table) -> Coincidence:

@@ -9,11 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from flux_trio.lab.catalogue.aim import Aim
-from flux_trio.lab.plans.asking import (
-    draw_long_requests,
-    draw_new_durations,
-    draw_subscription,
-)
+from flux_trio.lab.plans.asking import draw_long_requests, draw_new_durations, draw_subscription
 from flux_trio.lab.plans.coincidences import draw_coincidence, draw_lost_manager
 from flux_trio.lab.plans.plan import Plan
 from flux_trio.lab.plans.swarm import draw_faults

@@ -34,12 +34,7 @@ _NODES: Final[dict[str, tuple[str, bool]]] = {
     topics.RESOURCE_DOWN: ("down", True),
     topics.RESOURCE_UP: ("down", False),
 }
-_TOPICS: Final = (
-    *_NODES,
-    topics.RESOURCE_EXCLUDE,
-    topics.JOB_QUEUE_START,
-    topics.JOB_QUEUE_ENABLE,
-)
+_TOPICS: Final = (*_NODES, topics.RESOURCE_EXCLUDE, topics.JOB_QUEUE_START, topics.JOB_QUEUE_ENABLE)
 
 
 @watching("promised")

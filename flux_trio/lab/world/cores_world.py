@@ -34,11 +34,7 @@ from flux_trio.cores.turns import (
 )
 from flux_trio.lab.world.clients import Subscribe
 from flux_trio.lab.world.disk import Disk
-from flux_trio.lab.world.machines import (
-    USERID,
-    Surroundings,
-    plans_of_world,
-)
+from flux_trio.lab.world.machines import USERID, Surroundings, plans_of_world
 from flux_trio.lab.world.order import Agenda, DrawnOrder
 from flux_trio.lab.world.plugin_files import watchdog_of_world
 from flux_trio.lab.world.plugins import Answering, is_late_answer

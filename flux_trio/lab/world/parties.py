@@ -12,15 +12,7 @@ from flux_trio.formats import Idset, Jobspec
 from flux_trio.lab.world.clients import GUEST, Asker, Client, RetryingClient
 from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.lab.world.station import Station
-from flux_trio.messages import (
-    ROLE_LOCAL,
-    ROLE_USER,
-    Level,
-    Message,
-    Request,
-    Response,
-    topics,
-)
+from flux_trio.messages import ROLE_LOCAL, ROLE_USER, Level, Message, Request, Response, topics
 from flux_trio.messages.types import STREAMING
 from flux_trio.trace import KILLED, Kind, Record
 from flux_trio.transports.base import QUEUE_MESSAGES_MAX, UNREAD

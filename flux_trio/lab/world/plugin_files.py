@@ -16,14 +16,7 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 from flux_trio.config import Config
-from flux_trio.jobtap import (
-    Given,
-    NotAllowed,
-    Plugin,
-    PluginError,
-    PluginHost,
-    load_file,
-)
+from flux_trio.jobtap import Given, NotAllowed, Plugin, PluginError, PluginHost, load_file
 from flux_trio.jobtap.builtins import PriorityDefault, UpdateDuration
 from flux_trio.jobtap.watchdog import BLOCKED_S, Watchdog
 

@@ -27,15 +27,7 @@ from flux_trio.cores.turns import (
     SetTimer,
     TimerFired,
 )
-from flux_trio.messages import (
-    ROLE_LOCAL,
-    ROLE_OWNER,
-    ROLE_USER,
-    Event,
-    Message,
-    Request,
-    Response,
-)
+from flux_trio.messages import ROLE_LOCAL, ROLE_OWNER, ROLE_USER, Event, Message, Request, Response
 from flux_trio.trace import Kind, Trace
 
 _MESSAGES: Final = frozenset({Request, Response, Event})

@@ -86,9 +86,5 @@ COMPARED: Final[dict[tuple[str, str], str]] = {
 }
 """The names of two spots whose places are compared, with the keys that they have (`order`)."""
 
-READ: Final = (
-    "answers job-ingest",
-    "answers kvs",
-    "answers resource",
-)
+READ: Final = ("answers job-ingest", "answers kvs", "answers resource")
 """The parts of what the parties have taken up that are read (`settling`)."""

@@ -112,9 +112,7 @@ class Search:
         self._stood, _ = self._judge.put_down(self._first)
 
     def run(
-        self,
-        states_max: int | None = None,
-        tell: Callable[[Report], object] = lambda _: None,
+        self, states_max: int | None = None, tell: Callable[[Report], object] = lambda _: None
     ) -> Report:
         """Go on until all states are met, one breaks a property, or so many states are met.
 

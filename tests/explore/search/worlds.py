@@ -13,11 +13,7 @@ _APART: Final = 1.0  # the time of a job that is submitted by itself
 
 WORLDS: Final[dict[str, Plan]] = {
     "exec-crash": Plan(
-        seed=0,
-        nnodes=1,
-        cores=1,
-        jobs=(JobPlan(),),
-        faults=(Crash("job-exec", _ANYTIME),),
+        seed=0, nnodes=1, cores=1, jobs=(JobPlan(),), faults=(Crash("job-exec", _ANYTIME),)
     ),
     "scheduler-crash": Plan(
         seed=0,

@@ -9,10 +9,7 @@ from tests.support.playing import Jobs, context, names
 
 
 async def test_every_job_is_held_until_it_gets_an_urgency(autojump_clock):
-    async with (
-        simulated_instance(plugins=[SubmitHold()]) as instance,
-        instance.connect() as client,
-    ):
+    async with simulated_instance(plugins=[SubmitHold()]) as instance, instance.connect() as client:
         jobs = Jobs(client)
         job = await jobs.submit()
         events = await jobs.events(job, "priority")
@@ -24,9 +21,6 @@ async def test_every_job_is_held_until_it_gets_an_urgency(autojump_clock):
 
 
 async def test_job_that_is_held_already_is_left_alone(autojump_clock):
-    async with (
-        simulated_instance(plugins=[SubmitHold()]) as instance,
-        instance.connect() as client,
-    ):
+    async with simulated_instance(plugins=[SubmitHold()]) as instance, instance.connect() as client:
         jobs = Jobs(client)
         assert "urgency" not in names(await jobs.events(await jobs.submit(urgency=0), "priority"))

@@ -6,14 +6,7 @@ from typing import Any
 
 from flux_trio.messages import topics
 from flux_trio.trace import Kind, Record
-from tests.support.judged import (
-    Trace,
-    drop,
-    find,
-    find_event,
-    insert,
-    made_event,
-)
+from tests.support.judged import Trace, drop, find, find_event, insert, made_event
 from tests.support.planted import Planted
 
 PLANTED = Planted()

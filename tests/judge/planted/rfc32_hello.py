@@ -4,17 +4,7 @@ from __future__ import annotations
 
 from flux_trio.messages import Errno, Request, Response, topics
 from flux_trio.trace import Record
-from tests.support.judged import (
-    REMOVED,
-    Trace,
-    drop,
-    duplicate,
-    edit,
-    find,
-    insert,
-    made,
-    receipt,
-)
+from tests.support.judged import REMOVED, Trace, drop, duplicate, edit, find, insert, made, receipt
 from tests.support.planted import Planted
 
 PLANTED = Planted()

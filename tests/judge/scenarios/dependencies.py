@@ -73,10 +73,7 @@ def task_exit() -> Trace:
     job = 1
     how = {"type": "exec", "severity": 0, "note": "task 0: exit 1", "wait_status": 256}
     return hand_made(
-        *submitted(job),
-        *ran(job, 256)[:4],
-        made_event(job, "exception", **how),
-        *ran(job, 256)[4:],
+        *submitted(job), *ran(job, 256)[:4], made_event(job, "exception", **how), *ran(job, 256)[4:]
     )
 
 

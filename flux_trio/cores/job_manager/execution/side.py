@@ -11,26 +11,9 @@ from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.editions import exec_requests, rfc21
 from flux_trio.editions.rfc21 import ALL_RANKS
-from flux_trio.editions.rfc32 import (
-    Finished,
-    Raised,
-    Reattached,
-    Released,
-    Report,
-    Start,
-    Started,
-)
+from flux_trio.editions.rfc32 import Finished, Raised, Reattached, Released, Report, Start, Started
 from flux_trio.formats import FormatError, Idset
-from flux_trio.messages import (
-    Errno,
-    Event,
-    FluxError,
-    Level,
-    Request,
-    Response,
-    respond,
-    topics,
-)
+from flux_trio.messages import Errno, Event, FluxError, Level, Request, Response, respond, topics
 from flux_trio.messages.types import PRIVATE, STREAMING
 from flux_trio.protocols import (
     EXECUTION,

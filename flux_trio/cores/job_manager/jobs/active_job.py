@@ -15,12 +15,7 @@ from flux_trio.cores.job_manager.jobs.snapshot import ActiveFacts, JobSnapshot
 from flux_trio.cores.job_manager.waiting import Deferred, LogEvent
 from flux_trio.editions import rfc21
 from flux_trio.editions.journal import Ended
-from flux_trio.formats import (
-    Event,
-    FormatError,
-    apply_update,
-    parse_eventlog,
-)
+from flux_trio.formats import Event, FormatError, apply_update, parse_eventlog
 from flux_trio.formats.meanings import Stamp
 from flux_trio.protocols import (
     ASKING,

@@ -24,11 +24,7 @@ from flux_trio.cores.job_manager.waiting import LogEvent
 from flux_trio.cores.kvs_calls import look_up
 from flux_trio.editions import Edition, job_requests, rfc21
 from flux_trio.editions.rfc27 import SchedAnnotations, without_reason
-from flux_trio.formats import (
-    EVENTLOG,
-    Event,
-    job_key,
-)
+from flux_trio.formats import EVENTLOG, Event, job_key
 from flux_trio.formats.meanings import JobId
 from flux_trio.messages import Event as EventMessage
 from flux_trio.messages import Request, check_user, topics

@@ -23,22 +23,10 @@ from flux_trio.cores.job_manager.jobs.sweeps import Sweeps
 from flux_trio.cores.job_manager.plugins.state_answers import StateAnswers
 from flux_trio.cores.job_manager.requests.submission import Submission
 from flux_trio.cores.job_manager.scheduler.priorities import Priorities
-from flux_trio.cores.job_manager.waiting import (
-    FinishOrphans,
-    GoOn,
-    Present,
-    PresentAll,
-    Resume,
-)
+from flux_trio.cores.job_manager.waiting import FinishOrphans, GoOn, Present, PresentAll, Resume
 from flux_trio.cores.state import Part
 from flux_trio.formats.meanings import JobId
-from flux_trio.protocols import (
-    PENDING,
-    JobEvent,
-    JobState,
-    PluginReplayed,
-    PluginsChanged,
-)
+from flux_trio.protocols import PENDING, JobEvent, JobState, PluginReplayed, PluginsChanged
 
 
 class Arrival(msgspec.Struct, frozen=True):

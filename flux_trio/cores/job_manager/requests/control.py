@@ -28,13 +28,7 @@ from flux_trio.messages import (
     respond,
     respond_error,
 )
-from flux_trio.protocols import (
-    URGENCY_DEFAULT,
-    URGENCY_MAX,
-    URGENCY_MIN,
-    JobEvent,
-    JobState,
-)
+from flux_trio.protocols import URGENCY_DEFAULT, URGENCY_MAX, URGENCY_MIN, JobEvent, JobState
 
 
 class Memos(Part):
@@ -78,11 +72,7 @@ class Control(Part):
     """Answers requests for exceptions, urgency, information and statistics."""
 
     def __init__(
-        self,
-        ledger: Ledger,
-        scheduler: SchedulerSide,
-        execution: ExecSide,
-        limits: UserLimits,
+        self, ledger: Ledger, scheduler: SchedulerSide, execution: ExecSide, limits: UserLimits
     ) -> None:
         self._ledger = ledger
         self._limits = limits

@@ -16,13 +16,7 @@ from flux_trio.cores.job_manager.queues.queues import Queues
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
 from flux_trio.cores.state import Part
 from flux_trio.messages import Errno, FluxError, Request, check_job_access
-from flux_trio.protocols import (
-    PRIORITY_MIN,
-    URGENCY_HOLD,
-    AllocState,
-    JobState,
-    LinkState,
-)
+from flux_trio.protocols import PRIORITY_MIN, URGENCY_HOLD, AllocState, JobState, LinkState
 
 NO_SCHEDULER: Final = "no scheduler is there"
 

@@ -22,14 +22,7 @@ from flux_trio.editions import job_requests
 from flux_trio.editions.journal import Ended
 from flux_trio.formats import Event
 from flux_trio.formats.meanings import JobId
-from flux_trio.messages import (
-    Errno,
-    FluxError,
-    Request,
-    Response,
-    respond,
-    respond_error,
-)
+from flux_trio.messages import Errno, FluxError, Request, Response, respond, respond_error
 from flux_trio.protocols import JobEvent, JobState
 
 PAGE_JOBS: Final = 2000  # about 3 ms of this service's time

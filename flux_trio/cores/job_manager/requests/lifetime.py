@@ -14,11 +14,7 @@ from flux_trio.cores.job_manager.hooks.hooks import Hooks
 from flux_trio.cores.job_manager.jobs.active_job import BEGINNINGS, ActiveJob
 from flux_trio.cores.job_manager.jobs.ledger import Ledger
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide, agreed_expiration
-from flux_trio.cores.job_manager.waiting import (
-    ApplyExpiration,
-    LifetimeProposed,
-    ProposeExpiration,
-)
+from flux_trio.cores.job_manager.waiting import ApplyExpiration, LifetimeProposed, ProposeExpiration
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.editions import flux, rfc21

@@ -25,15 +25,7 @@ from flux_trio.cores.kvs_calls import cannot_read, commit_ops, look_up, value_in
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.editions import flux, rfc33
-from flux_trio.messages import (
-    Errno,
-    FluxError,
-    Level,
-    Request,
-    Response,
-    respond,
-    respond_error,
-)
+from flux_trio.messages import Errno, FluxError, Level, Request, Response, respond, respond_error
 from flux_trio.protocols import HookAnswer, LinkState, QueueEvent
 
 

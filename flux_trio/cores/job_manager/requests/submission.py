@@ -29,13 +29,7 @@ from flux_trio.editions.submission import NewJob
 from flux_trio.formats import costs_of
 from flux_trio.formats.meanings import JobId
 from flux_trio.messages import FluxError, Request, respond, topics, unanswered
-from flux_trio.protocols import (
-    DESTROY,
-    Job,
-    JobEvent,
-    JobState,
-    submit_event,
-)
+from flux_trio.protocols import DESTROY, Job, JobEvent, JobState, submit_event
 
 
 class Batch(msgspec.Struct):

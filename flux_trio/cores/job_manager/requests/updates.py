@@ -34,14 +34,7 @@ from flux_trio.cores.job_manager.waiting import (
 from flux_trio.cores.state import Part
 from flux_trio.editions import job_requests, rfc21
 from flux_trio.formats import FormatError
-from flux_trio.messages import (
-    Errno,
-    FluxError,
-    Request,
-    respond,
-    respond_error,
-    unanswered,
-)
+from flux_trio.messages import Errno, FluxError, Request, respond, respond_error, unanswered
 from flux_trio.protocols import (
     UPDATE_PREFIX,
     VALIDATE,
