@@ -22,10 +22,13 @@ demo: $(READY) ## an instance at work: jobs run, fail, are canceled (half a minu
 
 # In two processes; `make test ARGS=-n0` is one after the other.
 test: $(READY) ## the tests; ARGS for pytest, such as ARGS=tests/formats (4 min)
-	$(BIN)/python -m pytest -n2 -m "not gate" $(ARGS)
+	$(BIN)/python -m pytest -n2 -m "not gate and not real_flux" $(ARGS)
 
 gate: $(READY) ## the tests of tests, and searches that take long (2 min)
 	$(BIN)/python -m pytest -n2 -m gate $(ARGS)
+
+real: $(READY) ## the tests with a live flux-core; they need `flux` on PATH (5 min)
+	$(BIN)/python -m pytest -n0 -m real_flux $(ARGS)
 
 reborn: $(READY) ## the tests with every core put down as JSON and taken up after each turn
 	$(BIN)/python -m pytest -n2 -p tests.support.reborn $(ARGS)

@@ -162,7 +162,7 @@ class _Queue:
         return named and self._topics.matches(topic)
 
     def _described(self, record: Record) -> tuple[dict[str, Any], int]:
-        payload = _payload(record, full=self._wanted.full)
+        payload = described(record, full=self._wanted.full)
         return payload, payload["payload_size"]
 
 
@@ -175,7 +175,7 @@ def _whole(record: Record) -> tuple[dict[str, Any] | None, int]:
     return {"record": line.decode()}, len(line)
 
 
-def _payload(record: Record, *, full: bool) -> dict[str, Any]:
+def described(record: Record, *, full: bool) -> dict[str, Any]:
     message = record.message
     assert isinstance(message, (Request, Response, Event))
     payload: dict[str, Any] = {

@@ -178,6 +178,8 @@ def _reason(rule: Rule, shown: Shown, clauses: Mapping[str, Clause], *, classic:
         return "the trace does not show what crossed"
     if rule.needs_headers and not shown.headers:
         return "the trace does not show matchtags, flags and userids"
+    if rule.needs_payloads and not shown.payloads:
+        return "the trace does not show payloads"
     if not shown.events and _reads_events(rule.selectors, rule.views):
         return "the trace does not show the events of jobs"
     return ""

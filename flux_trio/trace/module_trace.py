@@ -109,7 +109,9 @@ def _comes_before(each: Routed | Logged, jobid: int) -> bool:
     """Whether it is surely before an event of the job: another one, or what the event is due to."""
     if isinstance(each, Logged):
         return each.jobid == jobid
-    return topics.JOB_MANAGER in each.receivers and is_about(each.message, jobid)
+    payload = getattr(each.message, "payload", None)
+    names_jobs = isinstance(payload, dict) and not payload.keys().isdisjoint(("id", "jobs"))
+    return names_jobs and topics.JOB_MANAGER in each.receivers and is_about(each.message, jobid)
 
 
 def _is_request_about(each: Routed, jobid: int) -> bool:

@@ -17,20 +17,21 @@ flux module reload job-exec
 flux module reload "$scheduler"
 for urgency in 1 31 16 20 5 9; do flux submit --urgency=$urgency sleep 0.2; done
 held=$(flux submit --urgency=0 true)
-long=$(flux submit sleep 60)
-wide=$(flux submit -N2 --exclusive sleep 60)
+long=$(flux submit sleep 20)
+wide=$(flux submit -N2 --exclusive sleep 20)
 flux submit --cc=1-20 true
-flux submit -t 1s sleep 60
+flux submit -t 1s sleep 20
 first=$(flux submit --begin-time=+0.5s true)
 flux submit --dependency=afterany:"$first" true
 flux job urgency "$held" 20
+sleep 0.5
+flux cancel "$wide"
 flux run true
 flux run false
 flux run sh -c 'kill -9 $$'
 flux run /nonexistent
 flux submit -n9999 true
 flux update "$long" duration=90
-flux cancel "$wide"
 flux resource drain 0 for a while
 flux submit -N2 true
 sleep 0.3

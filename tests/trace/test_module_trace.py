@@ -125,11 +125,12 @@ def test_event_stands_before_what_the_job_manager_sent_because_of_it() -> None:
     released = f'{DAY}01.000 job-manager rx < job-exec.start [9] success\n{{\n "id": 5\n}}\n'
     freed = f'{DAY}01.000 job-manager tx > sched.free [9]\n{{\n "id": 5\n}}\n'
     of_another = f'{DAY}01.000 job-manager tx > sched.free [9]\n{{\n "id": 6\n}}\n'
-    text = event("start") + freed + released + of_another + freed + event("free")
+    stored = f"{DAY}01.000 job-manager rx < kvs.commit [0] success\n"
+    text = event("start") + freed + released + of_another + freed + stored + event("free")
     journal = "job-manager.events-journal"
     assert [topic for *_, topic in passed(read(text))] == [
         *("start", journal, "sched.free", "job-exec.start", "sched.free"),
-        *("free", "sched.free", journal),
+        *("free", "sched.free", "kvs.commit", journal),
     ]
 
 

@@ -142,15 +142,15 @@ class Rule:
     `views`, `check` judges it alone. `by_trait` judges the value of the record's `trait` (None if
     it does not have the trait). `each` judges each of the record's `subjects`.
 
-    `needs_crossing` marks a rule that compares sends with receipts, `needs_headers` a rule about
-    matchtags, flags or userids: a recording without these cannot exercise it. `clears` returns True
-    for a record that removes all states of the rule (`scheduler_lost`, `exec_lost`). `debts` yields
-    the actions that are due and not done yet, `debt` returns the one of a state of the rule. At the
-    end of a trace at rest they are violations. A rule that `is_current` reads its clause as the
-    current edition has it, and is applied to traces of that edition alone. A rule that `is_routed`
-    is applied to traces of a router alone, which have no matchtags. In a trace that begins while
-    the instance runs, a rule is asked once a peer has taken the role `since` in the trace; if that
-    is INSTANCE, never.
+    `needs_crossing` marks a rule that compares sends with receipts, `needs_headers` one about
+    matchtags, flags or userids, `needs_payloads` one that reads what is in messages: a trace
+    without these cannot exercise it. `clears` returns True for a record that removes all states of
+    the rule (`scheduler_lost`, `exec_lost`). `debts` yields the actions that are due and not done
+    yet, `debt` returns the one of a state of the rule. At the end of a trace at rest they are
+    violations. A rule that `is_current` reads its clause as the current edition has it, and is
+    applied to traces of that edition alone. A rule that `is_routed` is applied to traces of a
+    router alone, which have no matchtags. In a trace that begins while the instance runs, a rule is
+    asked once a peer has taken the role `since` in the trace; if that is INSTANCE, never.
     """
 
     clause: str
@@ -173,6 +173,7 @@ class Rule:
     is_current: bool = False
     is_routed: bool = False
     since: str = ""
+    needs_payloads: bool = True
 
     def asking(self, value: Value) -> Ask:
         """Return the function that judges records whose trait, if the rule has one, is `value`."""

@@ -40,11 +40,36 @@ NEED_THE_BEGINNING: Final = {
 a party came. In a trace that begins later, they are judged when it came in the trace."""
 
 
+NEED_NO_PAYLOADS: Final = frozenset(
+    {
+        "27.background.2",
+        "27.hello.1",
+        "27.hello.14",
+        "27.impl.10",
+        "27.ready.1",
+        "27.ready.2",
+        "27.ready.13",
+        "28.disconnect.2",
+        "3.routing.1",
+        "6.disconnect.2",
+        "6.request.1",
+    }
+)
+"""Clauses whose rules read only who sends which messages, and whether a response is an error."""
+
+
 def _collect() -> tuple[Rule, ...]:
     names = sorted(module.name for module in pkgutil.iter_modules(__path__))
     files = [importlib.import_module(f"{__name__}.{name}") for name in names]
     rules = (rule for file in files for rule in file.RULES.all)
-    return tuple(replace(rule, since=NEED_THE_BEGINNING.get(rule.clause, "")) for rule in rules)
+    return tuple(
+        replace(
+            rule,
+            since=NEED_THE_BEGINNING.get(rule.clause, ""),
+            needs_payloads=rule.clause not in NEED_NO_PAYLOADS,
+        )
+        for rule in rules
+    )
 
 
 _COLLECTED: Final = _collect()

@@ -135,6 +135,8 @@ def everything_is_back_before_clean(logging: Logging, record: Record, seen: Seen
         text = "expected nothing but clean after the free event"
         return broken_event(record, text, _life(record, seen).since)
     if name == "free" and logging.has_started and not logging.has_released:
+        if not seen.facts.has_begun("exec"):
+            return None  # nobody knows who has started the job, and whether that is there
         started = _log(record, seen).started
         is_gone = execution.link_of(seen).disconnected > started
         text = "expected a final release event first" + _SERVICE_GONE * is_gone

@@ -1,0 +1,27 @@
+"""Tests with a live flux-core: `pytestmark = NEEDS_FLUX`, and stories that its instances play."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+REAL: Final = Path(__file__).parents[1] / "real"
+STORY_S_MAX: Final = 120.0
+
+NEEDS_FLUX: Final = [
+    pytest.mark.real_flux,
+    pytest.mark.skipif(shutil.which("flux") is None, reason="flux-core's `flux` is not on PATH"),
+]
+
+
+def played(story: str, *args: str, brokers: int = 2) -> str:
+    """Play a script of tests/real in an instance of its own; return what it prints."""
+    hosts = f"--test-hosts=node[0-{brokers - 1}]"
+    command = ["flux", "start", "-s", str(brokers), hosts, str(REAL / story), *args]
+    done = subprocess.run(command, capture_output=True, timeout=STORY_S_MAX, check=False, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
