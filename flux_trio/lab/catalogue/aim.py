@@ -63,7 +63,10 @@ _SELDOM: Final[tuple[tuple[str, Type], ...]] = (
 
 
 class Aim:
-    """Draws the moments of one world: most are near a few messages, so that faults meet."""
+    """Draws the moments and nodes of faults in one world.
+
+    Most moments are near a few messages that are drawn first, so that several faults come together.
+    """
 
     def __init__(self, draw: Random, njobs: int, nnodes: int) -> None:
         self._draw = draw
@@ -72,23 +75,23 @@ class Aim:
         self._aims = [self._message() for _ in range(draw.randint(1, AIMS_MAX))]
 
     def moment(self) -> Moment:
-        """Return a message or the number of a step."""
+        """Draw a moment: a message, or now and then the number of a step."""
         if self._draw.random() < 0.2:
             return self._draw.randint(1, STEPS_OF_BOOT + STEPS_OF_JOB * self._njobs)
         return self.when()
 
     def when(self) -> When:
-        """Return a message that is sent or received."""
+        """Draw a message that is sent or received."""
         topic, type_, nth = self._aim()
         return When(topic, nth, self._draw.choice(("send", "recv")), type_)
 
     def which(self) -> Which:
-        """Return a message that is sent."""
+        """Draw a message that is sent."""
         topic, type_, nth = self._aim()
         return Which(topic, nth, type_)
 
     def ranks(self) -> tuple[int, ...]:
-        """Return one or two of the nodes."""
+        """Draw one or two of the nodes."""
         count = self._draw.randint(1, min(2, self._nnodes))
         return tuple(sorted(self._draw.sample(range(self._nnodes), count)))
 
@@ -107,21 +110,21 @@ class Aim:
 
 
 def back_s(draw: Random) -> float:
-    """Return after how many seconds something is back."""
+    """Draw after how many seconds something that was taken away is back."""
     return draw.choice(BACK_S)
 
 
 def any_module(draw: Random) -> AnyModule:
-    """Return a module, also the kvs."""
+    """Draw a module; the kvs may be drawn, too."""
     return draw.choice(LIKELY)
 
 
 def module_but_kvs(draw: Random) -> Module:
-    """Return a module, but not the kvs."""
+    """Draw a module that is not the kvs, with which the instance would end."""
     drawn = draw.choice(LIKELY)
     return draw.choice(MODULES) if drawn == "kvs" else drawn
 
 
 def small_number(draw: Random) -> int:
-    """Return which of several messages or questions it is, from 1."""
+    """Draw the number of a message or question among those of its kind, from 1."""
     return draw.randint(1, NTH_MAX)

@@ -36,9 +36,10 @@ def _tag(name: str) -> str:
 
 
 class BaseFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=_tag):
-    """A fault: a plain value that a plan holds.
+    """A fault, as a plain value of a plan.
 
-    The type checker, and nothing at run time, refuses a fault without its abstract methods.
+    Subclasses override what they do and leave behind. The type checker refuses a fault that lacks
+    an abstract method; nothing does so at run time.
     """
 
     holds: ClassVar[Holds] = Holds.EVERYTHING

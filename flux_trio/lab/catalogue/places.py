@@ -19,7 +19,7 @@ Seconds = Annotated[float, msgspec.Meta(ge=0, le=LONGEST_S)]
 
 
 def check_seconds(seconds: object) -> None:
-    """Raise FormatError unless this is a time that a plan can have."""
+    """Raise FormatError if no plan can have such a time."""
     if get_seconds({"seconds": seconds}, "seconds") > LONGEST_S:
         raise FormatError(f"float <= {LONGEST_S}", seconds, "seconds")  # as msgspec says it
 
@@ -72,7 +72,7 @@ Moment = When | Count
 
 
 class Machine(Protocol):
-    """The nodes of a world, and the cores of each; a plan is one."""
+    """The number of nodes of a world, and of cores of each node; a plan has both."""
 
     @property
     def nnodes(self) -> int: ...
@@ -82,13 +82,13 @@ class Machine(Protocol):
 
 
 def check_which(which: Which) -> None:
-    """Raise TypeError for another value, such as a When, whose moment comes too late."""
+    """Raise TypeError unless this is a Which: the moment of a When comes too late for a message."""
     if not isinstance(which, Which):
         raise TypeError(f"expected a Which, the message that the fault is about, got {which!r}")
 
 
 def check_number(number: int, among: str, count: int, where: str) -> None:
-    """Raise FormatError unless `number` is one of `count`, from 0; `among` says of what."""
+    """Raise FormatError unless 0 <= `number` < `count`; `among` says of what it is one."""
     if number >= count:
         raise FormatError(f"{among.format(count)}, from 0", number, where)
 

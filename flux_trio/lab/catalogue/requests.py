@@ -44,5 +44,5 @@ def check_topic_of_client(topic: str) -> None:
 
 
 def unfit_ranks(payload: dict[str, Any], machine: Machine) -> tuple[int, ...]:
-    """Return the nodes that a request may have drained, or said to fail: all, if it names any."""
+    """Return the nodes that a request may drain or mark as down: all nodes, if it has targets."""
     return tuple(range(machine.nnodes)) if isinstance(payload.get("targets"), str) else ()

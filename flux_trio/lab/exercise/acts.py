@@ -13,9 +13,9 @@ Play: TypeAlias = Callable[[Stage], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """What happens, in a few words, and the function that does it; it raises Stuck and FluxError.
+    """One thing that happens to the program: a title, and the function that does it.
 
-    When the function returns, every job must come to its end.
+    The function raises Stuck or FluxError. When it has returned, every job must come to its end.
     """
 
     title: str

@@ -72,7 +72,7 @@ class Stage:
         self._news = trio.Event()
 
     def observe(self, record: Record) -> None:
-        """Take the next record of the trace; a Sink."""
+        """Take the next record of the trace."""
         if record.kind == Kind.EVENT and record.data is not None:
             self._events.setdefault(record.data["id"], []).append(record.data["name"])
         elif record.kind == Kind.SEND:
@@ -95,7 +95,7 @@ class Stage:
     # --- waiting
 
     async def until(self, what: str, is_so: Callable[[], bool]) -> None:
-        """Wait until `is_so()`, which is asked after each record. Raises Stuck."""
+        """Wait until `is_so()` is true; it is called after each record. Raises Stuck."""
         with trio.move_on_after(self.deadline_s):
             while not is_so():
                 if self.program.returncode is not None:
@@ -114,11 +114,11 @@ class Stage:
 
     @property
     def nready(self) -> int:
-        """How many times the program has come to serve."""
+        """The number of times that the program has begun to serve."""
         return self._answered[self._ready]
 
     async def ready(self, before: int) -> None:
-        """Wait until the program has come to serve once more than `before`. Raises Stuck."""
+        """Wait until the program has begun to serve more than `before` times. Raises Stuck."""
         await self.until(f"{self._ready} of the program", lambda: self.nready > before)
 
     async def event(self, jobid: int, name: str) -> None:
@@ -164,7 +164,7 @@ class Stage:
         await self.until(what, lambda: (topic, jobid) in self._asked)
 
     async def at_rest(self) -> None:
-        """Wait until every job is inactive. Raises Stuck."""
+        """Wait until every job is INACTIVE. Raises Stuck."""
         for jobid in self.jobs:
             await self.event(jobid, "clean")
 

@@ -22,10 +22,10 @@ _LONG: Final[tuple[Action, ...]] = ("watch", "watch", "queue-drain", "queue-idle
 def draw_new_durations(
     draw: Random, jobs: Sequence[JobPlan], nnodes: int, queues: int, span_s: float
 ) -> Coincidence:
-    """Return requests for new durations, and faults that meet them; in two of three cases nothing.
+    """Return requests for new durations of jobs, and faults at that time; mostly none.
 
-    A running job's duration is the expiration that the scheduler has to accept, and that the
-    execution service learns of from the journal: the faults end or delay one of the three.
+    The duration of a running job becomes an expiration, which the scheduler has to accept and of
+    which the execution service reads in the journal. The faults end or delay one of these parties.
     """
     if not jobs or draw.random() < 2 / 3:
         return (), ()
@@ -81,7 +81,7 @@ _WHILE_A_JOB_STARTS: Final[tuple[tuple[str, Type], ...]] = (
 def draw_long_requests(
     draw: Random, jobs: Sequence[JobPlan], nnodes: int, queues: int, span_s: float
 ) -> tuple[Do, ...]:
-    """Return requests that are answered when jobs have ended; in three of four cases nothing."""
+    """Return requests whose answer waits for the end of jobs; in three of four cases none."""
     if not jobs or draw.random() < 0.75:
         return ()
     table = Table(draw, jobs, nnodes, queues, span_s)
@@ -99,7 +99,7 @@ def _long_request(table: Table, queues: int) -> Do:
 
 
 def draw_subscription(draw: Random, span_s: float) -> tuple[Do, ...]:
-    """Return a request for all events, often after the first of some kind; mostly nothing."""
+    """Return a request for all events, often when the first one is published; mostly none."""
     if draw.random() < 0.8:
         return ()
     at = round(draw.uniform(0, span_s), 1)

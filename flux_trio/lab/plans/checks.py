@@ -16,7 +16,7 @@ from flux_trio.lab.plans.workload import JOB_ACTIONS
 
 
 def check_names(plan: Plan) -> None:
-    """Raise FormatError if the plan says what its world cannot have."""
+    """Raise FormatError if the plan names a job, queue, node or core that its world lacks."""
     for place, job in enumerate(plan.jobs):
         _check_queue(plan, job.queue, f"jobs[{place}].queue")
     for place, asked in enumerate(plan.actions):
@@ -34,7 +34,7 @@ def check_names(plan: Plan) -> None:
 
 
 def on_machine(plan: Plan, **sizes: int) -> Plan:
-    """Return the plan with fewer `nnodes` or `cores`: the last one is named for those gone."""
+    """Return the plan for fewer nodes or cores; the last one stands for those that are gone."""
     smaller = replace(plan, **sizes)
     return replace(
         smaller,

@@ -28,7 +28,7 @@ Coincidence = tuple[tuple[Fault, ...], tuple[Do, ...]]
 
 
 class Table:
-    """What the meetings of one world are drawn from: its jobs, nodes and queues."""
+    """The jobs, nodes and queues of one world, from which faults and requests are drawn."""
 
     def __init__(
         self, draw: Random, jobs: Sequence[JobPlan], nnodes: int, queues: int, span_s: float
@@ -40,15 +40,15 @@ class Table:
         self.span_s = span_s
 
     def ranks(self) -> tuple[int, ...]:
-        """Return one or two of the nodes: often the first one, which jobs get first."""
+        """Return one or two nodes: in half of the cases node 0, which jobs get first."""
         return (0,) if self.draw.random() < 0.5 else self.aim.ranks()
 
     def some(self) -> int:
-        """Return a small number, from 1 to the number of jobs."""
+        """Draw a small number, from 1 to the number of jobs."""
         return min(1 + int(self.draw.expovariate(2 / len(self.jobs))), len(self.jobs))
 
     def asked(self, when: When | None, what: Action) -> Iterator[Do]:
-        """Yield a request of the owner at `when`, and the one that takes it back later."""
+        """Yield a request of the owner at `when`, and often the one that takes it back later."""
         at = round(self.draw.uniform(0, self.span_s), 1)
         after = round(at + self.draw.choice(LATER_S), 1)
         queue = self.draw.randrange(self._queues) if self._queues else None
@@ -83,9 +83,9 @@ _BACK: Final[dict[Action, Action]] = {
 def draw_coincidence(
     draw: Random, jobs: Sequence[JobPlan], nnodes: int, queues: int, span_s: float
 ) -> Coincidence:
-    """Return faults and requests of the owner that meet; in a third of all cases there are none.
+    """Return faults and requests of the owner that come together; in a third of the cases none.
 
-    `span_s` is the time in which requests are made, in seconds.
+    The requests without a message are made within `span_s` seconds.
     """
     if not jobs or draw.random() < 1 / 3:
         return (), ()
@@ -223,7 +223,7 @@ _COINCIDENCES: Final[tuple[Callable[[Table], Coincidence], ...]] = (
 def draw_lost_manager(
     draw: Random, jobs: Sequence[JobPlan], nnodes: int, queues: int, span_s: float
 ) -> tuple[Fault, ...]:
-    """Return faults that end the job manager between two steps; in four of five cases nothing."""
+    """Return faults that end the job manager between two of its steps; mostly none."""
     if not jobs or draw.random() < 0.8:
         return ()
     between = draw.choice((_between_stored_and_submitted, _between_finish_and_release))

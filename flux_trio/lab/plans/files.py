@@ -69,7 +69,7 @@ def plan_of_file(path: str | os.PathLike[str]) -> Plan:
 
 
 def with_files(plan: Plan, renamed: Callable[[list[str]], Iterable[str]]) -> Plan:
-    """Return the plan with other paths of the plugins' files."""
+    """Return the plan with the paths that `renamed` gives to the files of its plugins."""
     files = [plugin_file(each).load for each in plan.plugins]
     plugins = tuple(
         path if isinstance(each, str) else msgspec.structs.replace(each, load=path)
@@ -79,12 +79,12 @@ def with_files(plan: Plan, renamed: Callable[[list[str]], Iterable[str]]) -> Pla
 
 
 def check_plan(plan: Plan) -> None:
-    """Raise FormatError if a plan that was made by hand has a value that none can have."""
+    """Raise FormatError if a plan that was made in Python has a value that none can have."""
     _plan_of(msgspec.to_builtins(plan))
 
 
 def check_when(when: When) -> None:
-    """Raise FormatError if a moment that was made by hand has a value that none can have."""
+    """Raise FormatError if a moment that was made in Python has a value that none can have."""
     try:
         check_plan(Plan(seed=0, faults=(Crash("sched", when),)))
     except FormatError as error:
@@ -93,7 +93,7 @@ def check_when(when: When) -> None:
 
 
 def can_be_played(plan: Plan) -> bool:
-    """Return whether no value of the plan is wrong."""
+    """Return whether `check_plan` accepts the plan."""
     try:
         check_plan(plan)
     except FormatError:

@@ -19,7 +19,7 @@ than that are `sched.alloc` and `sched.cancel`, of which a world may have only t
 
 
 def never_struck(planned: Iterable[Fault], struck: Iterable[Fault]) -> tuple[Fault, ...]:
-    """Return the planned faults that are not among those that struck, in the order of the plan."""
+    """Return the planned faults that are not among those that `struck`, in their order."""
     left = list(planned)
     for fault in struck:
         if fault in left:

@@ -24,7 +24,10 @@ Depth = Literal["cores", "stack"]
 
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A world: `seed` orders what happens, `late` is how often time passes while messages wait."""
+    """What a world has and what happens in it: jobs, requests of the owner, and faults.
+
+    `seed` draws the order of everything; `late` is how often time passes while messages wait.
+    """
 
     seed: int
     nnodes: Annotated[int, msgspec.Meta(ge=1, le=HOSTS_MAX)] = 4

@@ -57,7 +57,10 @@ def all_faults() -> list[str]:
 
 
 class Noted:
-    """The transitions that were taken, and those after each fault; see `transitions_noted`."""
+    """Notes the transitions that are taken, and which of them after which fault.
+
+    It has to get the records of the trace, which tell of the faults; see `transitions_noted`.
+    """
 
     def __init__(self) -> None:
         self.taken: set[str] = set()
@@ -65,13 +68,13 @@ class Noted:
         """By fault that struck: the transitions that were taken afterwards."""
 
     def observe(self, record: Record) -> None:
-        """Take the next record of the world's trace; a Sink."""
+        """Take the next record of the trace."""
         if record.kind == Kind.FAULT and record.data is not None:
             name = f"{record.data['type']} {record.data.get('module', '')}".rstrip()
             self.after.setdefault(name, set())
 
     def note(self, transition: str) -> None:
-        """A transition is taken."""
+        """Note a transition, by its name."""
         self.taken.add(transition)
         for each in self.after.values():
             each.add(transition)
@@ -79,7 +82,7 @@ class Noted:
 
 @contextmanager
 def transitions_noted() -> Iterator[Noted]:
-    """Yield what gets the name of each transition that this process takes in the block."""
+    """In this block, note each transition of any table that is taken in this process."""
     noted = Noted()
     before = {name: table.rows for name, table in TABLES.items()}
     for name, table in TABLES.items():
@@ -108,7 +111,7 @@ class _NotedRow(dict[Any, Any]):
 
 
 class Reached:
-    """What the worlds of a campaign have reached together."""
+    """Which transitions the worlds of a campaign took, all together and after each fault."""
 
     def __init__(self) -> None:
         self.taken: set[str] = set()

@@ -39,7 +39,10 @@ answers of the execution service and of the resource service, and first messages
 
 
 def draw_faults(draw: Random, nfaults: int, aim: Aim) -> tuple[Fault, ...]:
-    """Return `nfaults` faults at moments of `aim`. The first ends or delays the scheduler."""
+    """Return `nfaults` faults, most of them at a few moments of `aim`, so that they come together.
+
+    The first one ends or delays the scheduler.
+    """
     kinds = draw.sample(_KINDS, draw.randint(1, len(_KINDS)))
     first = [_of_scheduler(draw, aim)] if nfaults else []
     return (*first, *(_fault(draw, aim, kinds) for _ in range(nfaults - 1)))

@@ -50,7 +50,7 @@ class Promises(Watcher):
         self._open: dict[Call, tuple[dict[Fact, bool | None], set[Fact]]] = {}
 
     def observe(self, record: Record) -> None:
-        """Take a request of a client about queues or nodes, and its answer."""
+        """Note what clients ask for about queues and nodes, and what they are answered."""
         message = record.message
         if record.kind != Kind.SEND or not isinstance(message, Request | Response):
             return
@@ -98,7 +98,7 @@ class Promises(Watcher):
             yield (what, each), held
 
     def pause(self) -> None:
-        """Compare with what the job manager and the resource service know."""
+        """Compare what was answered with what the job manager and the resource service know."""
         queues = core_of(self.world, "job-manager", JobManagerCore).queue_states
         resource = core_of(self.world, "resource", ResourceCore)
         known: dict[Fact, bool] = {}
@@ -134,7 +134,7 @@ class Restarts(Watcher):
         self._seen: set[int] = set()  # jobs with an event of this job manager
 
     def observe(self, record: Record) -> None:
-        """Look at the first event of each job after the start of a job manager."""
+        """Look at the first event of each job after a job manager has started."""
         if record.kind == Kind.EVENT and record.party == topics.JOB_MANAGER and record.data:
             jobid, name = record.data["id"], record.data["name"]
             if jobid not in self._seen:
@@ -164,7 +164,7 @@ class Refusals(Watcher):
         self._refused: set[int] = set()
 
     def observe(self, record: Record) -> None:
-        """Note the jobs whose last event is invalidate, and those that job-ingest hears of."""
+        """Note which jobs were refused, and which submissions job-ingest has answered."""
         message = record.message
         if (
             type(message) is Response
@@ -182,7 +182,7 @@ class Refusals(Watcher):
             self._refused.clear()  # it may have ended before the commit
 
     def rest(self) -> None:
-        """Look at what is stored."""
+        """Look for anything that is stored of a job that was refused."""
         for jobid in sorted(self._refused):
             keys = self.world.disk.store.dir(format_fluid(jobid, "kvs"))
             if keys:
@@ -198,7 +198,7 @@ class Unfinished(Watcher):
         self._started: set[int] = set()
 
     def observe(self, record: Record) -> None:
-        """Take what the service says of its jobs."""
+        """Note which jobs the execution service says that it has started and released."""
         message = record.message
         if record.party != "job-exec" or record.kind != Kind.SEND:
             if ends(record, "job-exec"):
@@ -213,7 +213,7 @@ class Unfinished(Watcher):
                 self._started.discard(told.id)
 
     def pause(self) -> None:
-        """Look at what the service knows, whoever else is away."""
+        """Compare with the jobs that the execution service knows."""
         forgotten = self._started - core_of(self.world, "job-exec", ExecCore).kept
         if forgotten:
             self.found(f"job-exec has forgotten {names_of(forgotten)}, whose end it has not told")

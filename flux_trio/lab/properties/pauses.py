@@ -34,7 +34,7 @@ EQUAL_S: Final = 0.001
 
 
 def core_of(world: CoresWorld, name: str, kind: type[CoreT]) -> CoreT:
-    """Return the core of a module, which is there."""
+    """Return the core of a module that is there, with its type."""
     core = world.stations[name].core
     core = getattr(core, "part", core)
     assert isinstance(core, kind)
@@ -42,7 +42,7 @@ def core_of(world: CoresWorld, name: str, kind: type[CoreT]) -> CoreT:
 
 
 def names_of(jobids: Iterable[int]) -> str:
-    """Return jobs for a text."""
+    """Return the ids of jobs as a text, in order."""
     return ", ".join(format_fluid(jobid, "f58") for jobid in sorted(jobids))
 
 

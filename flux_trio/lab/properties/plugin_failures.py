@@ -27,6 +27,6 @@ def _failure_in(record: Record) -> str:
 
 
 def loop_in(record: Record) -> str:
-    """Return which plugin was interrupted in an endless loop, if the record tells it; else ""."""
+    """Return how a plugin was interrupted in an endless loop; "" if the record is about none."""
     error = (record.data or {}).get("error") if record.kind == Kind.HOOK else None
     return _failure_in(record) if (error or "").startswith(PluginLoop.__name__) else ""

@@ -27,7 +27,7 @@ class Priorities(Watcher):
         self._has_others = False
 
     def observe(self, record: Record) -> None:
-        """Note a priority that another plugin says, or a fault that answers for one."""
+        """Note whether another plugin, or a fault, has answered with a priority."""
         data = record.data
         if data is None:
             return
@@ -39,7 +39,7 @@ class Priorities(Watcher):
             self._has_others = True
 
     def pause(self) -> None:
-        """Look at the jobs that wait for resources."""
+        """Compare the priorities of jobs that wait for resources with their urgencies."""
         if self._has_others or _has_set_priority(self.world):
             self._has_others = True
             return

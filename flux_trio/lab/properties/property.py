@@ -24,11 +24,11 @@ from flux_trio.trace import Kind, Record
 
 @dataclass(frozen=True)
 class Property:
-    """A property `name`; `check` returns what is wrong in one sentence, or "" or None.
+    """A property of worlds: `check` returns what is wrong in one sentence, or "" or None.
 
-    `check` gets the whole trace at its end ("trace"), or the world: after each step ("step"), at
-    each pause ("pause"), or when all has come to rest after the faults ("rest"). A property that
-    looks at the records as they come ("records") is made by `watching`.
+    `looks_at` says when `check` is called, and with what: at the end with the whole trace
+    ("trace"), or with the world after each step ("step"), at each pause ("pause"), or when all has
+    come to rest after the faults ("rest"). For "records" it is a class of watchers, see `watching`.
     """
 
     name: str
@@ -56,34 +56,37 @@ class Property:
             raise
 
     def watch(self, world: CoresWorld) -> Watcher:
-        """Return what looks at the records of `world`."""
+        """Return a watcher of `world`, for a property that looks at records."""
         watcher: Watcher = self.check(world)
         return watcher
 
 
 class Watcher:
-    """Looks at each record of one world, and remembers; `problem` is what it has found wrong."""
+    """Looks at the records of one world as they come, and keeps what it needs of them.
+
+    Subclasses call `found` with what is wrong; `problem` is the first of it.
+    """
 
     def __init__(self, world: CoresWorld) -> None:
         self.world = world
         self.problem = ""
 
     def observe(self, record: Record) -> None:
-        """Take the next record; a Sink."""
+        """Take the next record of the trace."""
 
     def pause(self) -> None:
-        """Nobody acts for a second, and the property's modules are well."""
+        """Look at the world while nobody acts for a second and the property's modules are well."""
 
     def rest(self) -> None:
-        """All has come to rest after the faults."""
+        """Look at the world when all has come to rest after the faults."""
 
     def found(self, problem: str) -> None:
-        """Note what is wrong; the first problem counts."""
+        """Note what is wrong, in one sentence; only the first one is kept."""
         self.problem = self.problem or sentence(type(self).__name__, problem)
 
 
 def sentence(name: str, said: object) -> str:
-    """Return what the property `name` says; TypeError if that is neither a text nor None."""
+    """Return what `said` of the property `name` means; TypeError if it is neither text nor None."""
     if said is None:
         return ""
     if not isinstance(said, str):

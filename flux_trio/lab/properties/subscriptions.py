@@ -26,7 +26,7 @@ class Subscribers(Watcher):
         self._got: dict[Peer, set[int]] = {}  # the places of the sends, since the last pause
 
     def observe(self, record: Record) -> None:
-        """Take an event that is published or received."""
+        """Note who is owed an event that is published, and who receives one."""
         message = record.message
         if type(message) is not Event:  # isinstance of a Struct costs several times as much
             return
@@ -45,11 +45,11 @@ class Subscribers(Watcher):
         got.add(place)
 
     def pause(self) -> None:
-        """All messages were received."""
+        """Look for events that were not received, since no message is on its way."""
         self._look()
 
     def rest(self) -> None:
-        """All messages were received."""
+        """Look for events that were not received, since no message is on its way."""
         self._look()
 
     def _look(self) -> None:

@@ -35,14 +35,14 @@ Line = tuple[str, str, float]
 
 
 def ends(record: Record, module: str) -> bool:
-    """Whether a module has ended or started, or the instance begins anew."""
+    """Return whether a record is of the start or the end of a module, or the instance starts."""
     data = record.data or {}
     is_of_module = record.kind == Kind.MODULE and data["module"] == module
     return record.kind == Kind.CONFIG or is_of_module
 
 
 def read_if_valid(codec: Codec[T], message: Request | Response) -> T | None:
-    """Return the payload; None for a wrong one: of a party that lies, or of any client."""
+    """Return the payload of a message; None if it is not valid, as that of a party that lies."""
     try:
         return codec.read(message)
     except (FluxError, FormatError):
@@ -50,7 +50,10 @@ def read_if_valid(codec: Codec[T], message: Request | Response) -> T | None:
 
 
 def messages_of(trace: Sequence[Record], party: str) -> Iterator[tuple[Record, str]]:
-    """Yield what a module sends and receives with its topic, and its ends with the topic ""."""
+    """Yield the requests and responses of a module with their topics.
+
+    Records of its start or end, and of the start of the instance, come with the topic "".
+    """
     for record in trace:
         if record.party == party and isinstance(record.message, Request | Response):
             yield record, record.message.topic

@@ -36,7 +36,7 @@ class Requested(Watcher):
         self._updates: dict[int, dict[str, Any]] = {}  # of this job manager, by job
 
     def observe(self, record: Record) -> None:
-        """Take a request for resources, an update, or the event that the job has resources."""
+        """Note requests for resources, grants and updates; look at a job that gets resources."""
         message, data = record.message, record.data
         if record.party == topics.JOB_MANAGER:
             self._note_turn(record)
@@ -61,7 +61,7 @@ class Requested(Watcher):
             self._updates.clear()  # some of them may not be stored
 
     def pause(self) -> None:
-        """Each request that an update has made void had to be canceled by now."""
+        """Note that no grant can cross an update any more: nothing is on its way."""
         self._crossing.clear()
 
     def _note_turn(self, record: Record) -> None:

@@ -15,9 +15,10 @@ LONG_TEXT: Final = "6.response.4"  # it recommends short error texts; longer one
 
 
 class WorldJudge:
-    """Judges a trace; with each life of the instance a new trace begins, as in a file of its own.
+    """Judges the trace of a world, also if the instance is killed and started again in it.
 
-    What a killed instance was about to do is not due any more.
+    Each life of the instance is judged as a trace of its own: what a killed instance was about to
+    do is not due any more.
     """
 
     def __init__(self) -> None:
@@ -33,7 +34,7 @@ class WorldJudge:
         self._batches = Batches(self._monitor.observe)
 
     def observe(self, record: Record) -> None:
-        """Take the next record; a Sink. After the end nothing is judged any more."""
+        """Take the next record of the trace; after `finish` nothing is judged any more."""
         if self._is_over:
             return
         if record.kind == _CONFIG:  # the first record of a life
@@ -43,30 +44,30 @@ class WorldJudge:
         self._batches.append(record)
 
     def pause(self, world: CoresWorld) -> None:
-        """Nobody has anything to do before time passes: what is due now is a violation.
+        """Note what is due and was not done, since nobody has anything to do now.
 
-        This holds in the first life: a trace does not tell what the next one has read.
+        Only in the first life: a trace does not tell what the instance of a later one has read.
         """
         if world.life == 0 and not self._is_broken:
             self._batches.flush()
             self._is_broken = bool(self._monitor.finish())
 
     def note_debts_of_liars(self, world: CoresWorld) -> None:
-        """Note what is due from parties that lie, which are reloaded now; see `pause`."""
+        """Keep in `owed` what is due from parties that lie, before they are loaded again."""
         if world.liars and world.life == 0:
             self._batches.flush()
             due = [each for each in self._monitor.debts() if not each.may_wait]
             self.owed = tuple(each for each in due if each.party in world.liars)
 
     def finish(self) -> None:
-        """The trace ends at rest: what is due now is a violation."""
+        """End the judgement at rest: what is due now and was not done is a violation."""
         self._batches.flush()
         self._monitor.finish()
         self._is_over = True
 
     @property
     def violations(self) -> list[Violation]:
-        """What was broken in all lives."""
+        """The violations in all lives."""
         self._batches.flush()
         found = [*self._earlier, *self._monitor.violations]
         return [each for each in found if each.clause != LONG_TEXT]
@@ -74,17 +75,20 @@ class WorldJudge:
 
 @functools.cache
 def all_clauses() -> dict[str, Clause]:
-    """Return the registry of clauses, which is read once."""
+    """Return the clauses by their ids; the registry is read once."""
     return load_clauses()
 
 
 def described(violation: Violation) -> str:
-    """Return what was broken, where and how, as in `Outcome.problems`."""
+    """Return a violation as a line of `Outcome.problems`: its clause, its place and its text."""
     return f"{violation.clause}: record {violation.record.n}: {violation.text}"
 
 
 def violator(violation: Violation) -> str:
-    """Return who broke a clause, or the one from which this follows; of a message its sender."""
+    """Return the party that broke a clause; of a message that is its sender.
+
+    If the violation follows from another one, it is the party of that one.
+    """
     while violation.cause is not None:
         violation = violation.cause
     record = violation.record

@@ -38,7 +38,7 @@ from flux_trio.trace import Kind, Record, Sink
 
 @dataclass(frozen=True)
 class Logged:
-    """The `nth` event `name` from now on is logged, of the job at the place `job` or of any."""
+    """The moment at which the `nth` event `name` from now on is logged, of one job or of any."""
 
     name: str
     job: int | None = None
@@ -57,7 +57,7 @@ class Logged:
 
 @dataclass(frozen=True)
 class InState:
-    """The job at the place `job` of the plan enters `state`, or is in it."""
+    """The moment at which the job at the place `job` of the plan is in the state `state`."""
 
     job: int
     state: JobState
@@ -69,7 +69,7 @@ class InState:
 
 @dataclass(frozen=True)
 class At:
-    """So many seconds have passed since the start of the world."""
+    """The moment so many seconds after the start of the world."""
 
     seconds: float
 
@@ -88,9 +88,9 @@ def _check_moment(until: object) -> None:
 
 
 class NeverReached(Exception):
-    """Nothing is left to happen, or too many steps were made, before the moment came.
+    """The moment did not come: all is at rest, or too many steps were made.
 
-    `why` says which, without the moment.
+    `why` says which of the two.
     """
 
     def __init__(self, why: str, until: Until | None = None) -> None:
@@ -100,10 +100,11 @@ class NeverReached(Exception):
 
 @dataclass(frozen=True)
 class Stopped:
-    """Where a world has stopped. `record` is the message or event; a step has none.
+    """Where a world that is played by hand has stopped.
 
-    A message that was sent and not received can be interfered with: `hold`, `release`, `delay`,
-    `drop`, `duplicate`, `jump_queue` and `let_overtake` of `flights`, one for each receiver.
+    `record` has the message or the event of the moment; it is None at a step. A message that was
+    sent and not received can be held, released, delayed, dropped or duplicated; an event of the
+    broker may be on its way to several receivers, see `flights`.
     """
 
     hand: ByHand
@@ -111,16 +112,16 @@ class Stopped:
 
     @property
     def flights(self) -> list[Flight]:
-        """Return the message on its way, for each receiver that has not taken it."""
+        """The message on its way to each receiver that has not taken it."""
         return [] if self.record is None else flights_of(self.hand.world, self.record)
 
     def hold(self) -> None:
-        """Let the message wait, and what its sender sends after it, until `release`."""
+        """Let the message wait until `release`, with what its sender sends after it."""
         for flight in self._on_its_way():
             flight.hold()
 
     def release(self) -> None:
-        """Let the message go on."""
+        """Let a message that is held go on."""
         for flight in self._on_its_way():
             flight.release()
 
@@ -135,7 +136,7 @@ class Stopped:
             flight.drop()
 
     def duplicate(self) -> None:
-        """Let the message arrive twice."""
+        """Let the message arrive twice, although it was sent once."""
         for flight in self._on_its_way():
             flight.duplicate()
 
@@ -171,7 +172,7 @@ class ByHand:
     def make_run(
         self, plan: Plan, sinks: Iterable[Sink], properties: Iterable[Property]
     ) -> PlanRun:
-        """Return what is played; a subclass may make another run with a judge."""
+        """Return the run of the plan; a subclass may return one that does more."""
         return PlanRun(plan, sinks, properties, judge=WorldJudge())
 
     def __enter__(self) -> Self:
@@ -187,12 +188,12 @@ class ByHand:
     # --- looking
 
     def dump(self, module: str) -> Plain:
-        """Return the state of the core of a module, as plain data; KeyError if it is not there."""
+        """Return the state of a module's core as plain data. Raises KeyError if it is not there."""
         dump: Callable[[], Plain] = self.world.stations[module].core.dump  # type: ignore[attr-defined]
         return dump()
 
     def dumps(self) -> dict[str, Plain]:
-        """Return the state of the core of each module that is there."""
+        """Return the state of each module's core as plain data, by module."""
         there = [name for name in self.world.modules if name in self.world.stations]
         return {name: self.dump(name) for name in there}
 
@@ -248,7 +249,7 @@ class ByHand:
             pass
 
     def step(self) -> bool:
-        """Let one thing happen; return False if all is at rest, see `run`."""
+        """Let one thing happen; return False if all is at rest, as `run` says."""
         self.is_at_rest = not self.plan_run.step() or self._tries.are_all(self.world)
         if self.world.nsteps >= STEPS_MAX:
             raise NeverReached(f"there is no rest after {STEPS_MAX} steps")
@@ -305,10 +306,7 @@ class ByHand:
             self.world.end_in_order(self._end_life)
 
     def unload(self, module: str) -> None:
-        """Remove a module in order, if it is there; nobody loads it again.
-
-        The kvs is not removed.
-        """
+        """Remove a module in order, if it is there, but never the kvs; nobody loads it again."""
         self._check_module(module)
         self.is_at_rest = False
         self.world.unload(module)

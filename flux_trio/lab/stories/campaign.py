@@ -65,7 +65,10 @@ class SeedResult:
 
 @dataclass(frozen=True)
 class Setup:
-    """What a campaign does with the world of each seed, as text that a worker of any kind reads."""
+    """What a campaign does with each seed: its properties, plugins, depth and store.
+
+    All of it is text, so that workers in other processes can read it.
+    """
 
     properties: tuple[str, ...] = ()
     """Properties of the user: `module:name` of each `Property`."""
@@ -75,7 +78,7 @@ class Setup:
     store: StoreKind = "memory"
 
     def all_properties(self) -> tuple[Property, ...]:
-        """Return our own properties and the user's.
+        """Return the properties of a campaign: ours and those of the user.
 
         Raises ImportError or AttributeError if there is no such name, TypeError for another value.
         """
@@ -98,15 +101,15 @@ def _imported(path: str) -> Property:
 
 
 class PropertyRaised(Exception):
-    """A property of a user has raised in the world of a seed; the text has its traceback.
+    """A property of a user has raised, so that a world was not judged; the text says where.
 
-    Or a KeyboardInterrupt was raised there, by a property or a plugin.
+    Also if a property or a plugin has raised KeyboardInterrupt.
     """
 
 
 @contextmanager
 def property_errors(seed: int) -> Iterator[None]:
-    """Raise PropertyRaised for an error of a property."""
+    """In this block, raise PropertyRaised for what a property of a user raises."""
     try:
         yield
     except Exception as error:

@@ -24,7 +24,10 @@ PARTY: Final = "faults"
 
 
 class Nth:
-    """Finds the nth message that matches; with `fits`, only messages that fit count."""
+    """Finds the message that a moment names: of all that match, the nth.
+
+    With `fits`, only messages for which it returns True are counted.
+    """
 
     def __init__(self, sought: When | Which, fits: Callable[[Any], bool] = lambda _: True) -> None:
         self._fits = fits
@@ -35,11 +38,11 @@ class Nth:
         self._left = sought.nth
 
     def may_be(self, kind: str, type_: type, topic: str) -> bool:
-        """Whether such a message of some party is sought."""
+        """Return whether a message of this kind, type and topic may be the one looked for."""
         return kind == self._kind and type_ is self._type and self._topics.matches(topic)
 
     def is_it(self, kind: str, party: str, message: Any) -> bool:
-        """Whether this is the message that is sought; count it if it matches."""
+        """Return whether this message is the one; count it if it matches."""
         if not self.may_be(kind, type(message), getattr(message, "topic", "")) or (
             self._party and party != self._party
         ):
@@ -55,9 +58,10 @@ _Awaited: TypeAlias = tuple[Nth, Callable[[Record], None]]
 
 
 class Moments:
-    """Strikes with each fault of a plan at its moment; `struck` are those that have happened.
+    """Lets each fault of a plan strike at its moment.
 
-    `prompts` are the messages at which the owner makes a request, by the place of the request.
+    `struck` has those that have struck. `prompts` are the messages at which the owner makes a
+    request, by the place of the request in the plan.
     """
 
     def __init__(
@@ -99,7 +103,7 @@ class Moments:
         self._found.clear()
 
     def end(self) -> None:
-        """Let nothing more strike, and let messages that are held arrive."""
+        """Let no other fault strike, and release all messages that are held."""
         self._world.disk.torn = None  # no transaction came since TornCommit
         self._world.trace.remove_sink(self.observe)
         self._world.answers = lambda _: None
@@ -107,12 +111,12 @@ class Moments:
         self._world.release_all()
 
     def step(self) -> None:
-        """Strike with the faults of the step that comes."""
+        """Let the faults strike whose moment is the step that comes now."""
         for fault in self._at_step.pop(self._world.nsteps, ()):
             self._strike(fault)
 
     def observe(self, record: Record) -> None:
-        """Take the next record of the trace; a Sink."""
+        """Take the next record of the trace."""
         message = record.message
         if message is None:
             return
@@ -164,13 +168,13 @@ class Moments:
         return found
 
     def note(self, fault: Any) -> None:
-        """Put a fault that strikes into the trace."""
+        """Put a fault into the trace, and among those that have struck."""
         self.struck.append(fault)
         self._world.trace.note(Kind.FAULT, PARTY, msgspec.to_builtins(fault))
 
 
 def flights_of(world: CoresWorld, record: Record) -> list[Flight]:
-    """Return the message that was just sent, for each receiver that has not taken it."""
+    """Return the message of this record on its way to each receiver that has not taken it."""
     if record.message is None:
         return []
     return [

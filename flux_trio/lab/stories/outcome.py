@@ -23,10 +23,11 @@ ERROR: Final = "error"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a plan: `problems` has each property that was broken, and how.
+    """What became of a plan that was played.
 
-    `excused` has what the plan's faults excuse, and `problems` only the rest: of a party that lies
-    the clauses that it broke; if messages were lost without a disconnect, all but `error`.
+    `problems` says of each property that was broken how it was, one line each; it is empty if all
+    held. `excused` has what the faults of the plan excuse: the clauses that a liar broke, and
+    everything but errors of cores if the transport or the disk broke its promise.
     """
 
     plan: Plan
@@ -46,7 +47,7 @@ class Outcome:
 
     @property
     def broken(self) -> frozenset[str]:
-        """The properties that were broken: clauses by id, the others by their first word."""
+        """The names of the properties in `problems`; those of clauses are their ids."""
         return frozenset(map(property_of, self.problems))
 
 

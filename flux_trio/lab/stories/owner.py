@@ -17,7 +17,10 @@ EVERY_EVENT: Final = Subscribe("*")
 
 
 class Owner(Client):
-    """A core that speaks for the owner; `ids` are the ids of the submitted jobs, by place."""
+    """A client that submits the jobs of a plan and makes its requests, as the instance's owner.
+
+    `ids` has the id of each job that was accepted, by the job's place in the plan.
+    """
 
     comes_back = True
 
@@ -35,7 +38,7 @@ class Owner(Client):
         self._matchtag = 0
 
     def start(self, now: float) -> list[Any]:
-        """Return a timer for each job, and for each request that has a time."""
+        """Return timers for the jobs, and for the requests that have a time."""
         return [
             SetTimer(place, now + each.at)
             for place, each in self._todo.items()
@@ -43,7 +46,7 @@ class Owner(Client):
         ]
 
     def turn(self, now: float, inputs: Sequence[Any]) -> list[Any]:
-        """Return the requests that are due, and those that follow from the answers."""
+        """Return the requests that are due, and those that had to wait for the id of a job."""
         actions: list[Any] = []
         for each in inputs:
             match each:
@@ -55,11 +58,11 @@ class Owner(Client):
 
     @property
     def unanswered(self) -> list[JobPlan | Do]:
-        """What was asked for and has no answer."""
+        """The jobs and requests of the plan that wait for an answer."""
         return [self._todo[place] for place in self.waiting.values()]
 
     def connection_lost(self) -> None:
-        """Forget the open requests; a job whose submission was open may have been accepted."""
+        """Forget the requests that are open; whether a job was accepted is not known then."""
         for place in self.waiting.values():
             if isinstance(self._todo[place], JobPlan):
                 self.refused[place] = "the connection was lost before the answer"
@@ -67,7 +70,7 @@ class Owner(Client):
         self._told.clear()
 
     def reconnected(self, now: float) -> list[Any]:  # noqa: ARG002 - the interface
-        """Subscribe again: the subscription was the connection's."""
+        """Return a new subscription to events, if the owner had one."""
         return [EVERY_EVENT] if self._has_subscribed else []
 
     def _do(self, place: int) -> list[Any]:
@@ -90,7 +93,7 @@ class Owner(Client):
         return Request(topic, payload, self._matchtag, int(flags))
 
     def submission(self, job: JobPlan) -> dict[str, Any]:
-        """Return the payload by which a job is submitted."""
+        """Return the payload of the request that submits a job."""
         return {"jobspec": jobspec_of(job).to_json(), "urgency": job.urgency}
 
     def _answered(self, now: float, response: Response) -> list[Any]:
@@ -127,7 +130,7 @@ class Owner(Client):
 
 
 def jobspec_of(job: JobPlan) -> Jobspec:
-    """Return the jobspec of a job, which is simulated."""
+    """Return the jobspec of a job of a plan, whose execution is simulated."""
     attributes: dict[str, Any] = {"system.exec.test.run_duration": job.run}
     if job.ranks:
         attributes["system.constraints"] = {"ranks": [str(Idset.of(job.ranks))]}

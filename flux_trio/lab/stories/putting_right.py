@@ -29,7 +29,11 @@ there, but a job manager that is loaded again asks about it once more."""
 
 
 def load_all_modules_again(world: CoresWorld, struck: Iterable[Fault]) -> None:
-    """Load each module that lies or is not there, and the job manager if a plugin holds jobs."""
+    """Load each module that is not there; remove before those that lie.
+
+    The job manager is loaded again, too, if a plugin holds jobs that may have resources: the next
+    one asks about them once more.
+    """
     for name in list(world.liars):
         world.unload(name)
     if any(isinstance(each, PluginFault) and each.hook in _HOLDING_RESOURCES for each in struck):
@@ -39,29 +43,29 @@ def load_all_modules_again(world: CoresWorld, struck: Iterable[Fault]) -> None:
 
 
 def lacks_a_module(world: CoresWorld) -> bool:
-    """Whether a module has left by itself, since another one was not yet as it has to be."""
+    """Return whether a module has ended by itself, since another one was not ready for it."""
     return any(name not in world.stations for name in world.modules)
 
 
 def owner_who_puts_right(plan: Plan, active: list[int]) -> Owner:
-    """Return who brings nodes back, and lets queues and the `active` jobs go on."""
+    """Return a client that brings nodes back, starts queues and releases the `active` jobs."""
     queues = (Do(0.0, "queue-start"), Do(0.0, "queue-enable"))
     asked = (*queues, *requests_for_all_nodes(plan), *requests_for_held_jobs(active))
     return Owner((), asked, dict(enumerate(active)))
 
 
 def owner_who_releases(jobs: list[int]) -> Owner:
-    """Return who lets the jobs go on that have come after everything was put right."""
+    """Return a client that releases jobs that came after everything was put right."""
     return Owner((), requests_for_held_jobs(jobs), dict(enumerate(jobs)))
 
 
 def requests_for_held_jobs(jobs: list[int]) -> tuple[Do, ...]:
-    """Return requests by which jobs go on that are held; a job is named by its place here."""
+    """Return requests that give jobs an urgency; they name a job by its place in `jobs`."""
     return tuple(Do(0.0, "urgency", job=place, value=URGENCY) for place in range(len(jobs)))
 
 
 def requests_for_all_nodes(plan: Plan) -> Iterator[Do]:
-    """Yield requests by which nodes are there that a request or a fault may have taken away."""
+    """Yield requests that bring back each node which the plan may have taken away."""
     ranks = {each.rank for each in plan.actions}
     for fault in plan.faults:
         ranks.update(fault.unfit_ranks(plan))

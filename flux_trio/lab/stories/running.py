@@ -123,14 +123,14 @@ class PlanRun:
         self._connect(OWNER, self.owner)
 
     def make_world(self, config: Config, sinks: Iterable[Sink]) -> CoresWorld:
-        """Return the world of the plan; `sinks` get its records."""
+        """Return the world in which the plan is played; `sinks` get the records of its trace."""
         plan = self.plan
         return _WORLDS[plan.depth](
             plan.seed, config, surroundings_of(plan), late=plan.late, sinks=sinks
         )
 
     def make_owner(self) -> Owner:
-        """Return who submits the jobs of the plan and does the rest of it."""
+        """Return the client that submits the jobs of the plan and makes its requests."""
         return Owner(self.plan.jobs, self.plan.actions, {})
 
     def __enter__(self) -> Self:
@@ -141,11 +141,11 @@ class PlanRun:
 
     @property
     def active(self) -> frozenset[int]:
-        """The jobs that are not INACTIVE."""
+        """The ids of the jobs that are not INACTIVE."""
         return frozenset(self._jobs.active)
 
     def step(self) -> bool:
-        """Let one thing happen; False if nothing is left to happen."""
+        """Let one thing happen, a fault before it; False if nothing is left to happen."""
         if self.moments is not None and not self.world.is_in_turn:
             self.moments.step()
         if not self.world.step():
@@ -155,9 +155,9 @@ class PlanRun:
         return True
 
     def run(self, steps_max: int = STEPS_MAX) -> bool:
-        """Go on until nothing is left to happen.
+        """Go on until nothing is left to happen; return whether that came.
 
-        Returns False after so many steps of the world, if it has too many records, or if a plugin
+        It does not if the world has made `steps_max` steps or has too many records, or if a plugin
         was interrupted in an endless loop.
         """
         self._went_on = self.world.passed
@@ -206,7 +206,7 @@ class PlanRun:
         return is_at_rest
 
     def put_right(self) -> None:
-        """End the faults: load what is not there."""
+        """End the faults, and load the modules that are not there or lie."""
         if self.judge is not None:
             self.judge.note_debts_of_liars(self.world)
         if self.moments is not None:
@@ -216,7 +216,7 @@ class PlanRun:
         load_all_modules_again(self.world, self.struck)
 
     def let_go_on(self) -> None:
-        """Bring nodes back, and let queues and jobs go on."""
+        """Connect a client that brings nodes back, and lets queues and jobs go on."""
         active = self._jobs.unfinished(self.world.disk.store)
         self._connect("last", owner_who_puts_right(self.plan, active))
 

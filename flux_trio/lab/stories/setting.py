@@ -22,7 +22,7 @@ def config_of(plan: Plan) -> Config:
 
 
 def prompts_of(plan: Plan) -> dict[int, When]:
-    """Return the requests of the owner that wait for a message, by their place."""
+    """Return at which message the owner makes each request that waits for one, by its place."""
     begin = len(plan.jobs)
     return {
         place: each.when for place, each in enumerate(plan.actions, begin) if each.when is not None
@@ -30,7 +30,7 @@ def prompts_of(plan: Plan) -> dict[int, When]:
 
 
 def surroundings_of(plan: Plan) -> Surroundings:
-    """Return what the modules of a plan are given."""
+    """Return the nodes, plugins and store of the world of a plan, and what is down at its start."""
     cores = (1 << plan.cores) - 1
     ranks = range(plan.nnodes)
     hooks = [fault.hook for fault in plan.faults if isinstance(fault, PluginFault)]

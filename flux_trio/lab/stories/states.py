@@ -39,7 +39,7 @@ _MAPPINGS: Final = ("dict", "ordered", "counter")
 
 
 def state_lines(dump: Plain) -> dict[str, str]:
-    """Return the state in a dump of a core: by place its value as text."""
+    """Return the state in the dump of a core: the value at each place, as text."""
     objects: dict[int, Any] = {}
     lines: dict[str, str] = {}
     for part, held in dump.items():
@@ -119,7 +119,7 @@ def _key(value: Any) -> str:
 
 
 def changed_lines(before: dict[str, str], after: dict[str, str]) -> Iterator[str]:
-    """Yield a line for each place whose value differs."""
+    """Yield a line for each place whose value differs between two states."""
     for place in sorted(before.keys() | after.keys()):
         old, new = before.get(place), after.get(place)
         if old == new:
@@ -133,7 +133,10 @@ def changed_lines(before: dict[str, str], after: dict[str, str]) -> Iterator[str
 
 
 class Watch:
-    """Looks at the cores of a world, and keeps what has changed in them; `take` is a Sink."""
+    """Looks at the cores of a world, and keeps what changes in them.
+
+    It has to get the records of the trace, so that it looks only at cores that may have changed.
+    """
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
@@ -145,7 +148,7 @@ class Watch:
         self._acted: set[str] = set()  # parties of records since the last look
 
     def begin(self, world: CoresWorld) -> None:
-        """Look at all cores. Their first states are changes at record 0, which have no lines."""
+        """Look at all cores for the first time: `changes` begins with their whole states."""
         self.look(world)
         self.changes[:] = [
             Change(0, 0, name, (), state_text(lines)) for name, lines in self.states.items()
@@ -153,16 +156,16 @@ class Watch:
         self._since = self.last
 
     def take(self, record: Record) -> None:
-        """Note who does something."""
+        """Take the next record of the trace: its party may have changed."""
         self.last = record.n
         self._acted.add(record.party)
         if record.kind == Kind.MODULE and record.data is not None:
             self._acted.add(record.data["module"])
 
     def look_at_actors(self, world: CoresWorld) -> None:
-        """Look at the cores of all who did something since the last time.
+        """Look at the cores of all parties that have done something since the last look.
 
-        Who is in a turn that was interrupted is looked at after the next step, too.
+        A party whose turn was interrupted is looked at again after the next step.
         """
         self.look(world, self._acted)
         self._since = self.last
@@ -170,7 +173,7 @@ class Watch:
             self._acted.clear()
 
     def look(self, world: CoresWorld, modules: Container[str] | None = None) -> None:
-        """Look at the cores of these modules, by default of all."""
+        """Look at the cores of these modules, by default of all, and keep what has changed."""
         for name in world.modules:
             if modules is not None and name not in modules:
                 continue
@@ -188,9 +191,9 @@ class Watch:
 
 
 class WatchedRun(PlanRun):
-    """A run that looks after each step at the cores of all who did something.
+    """A run of a plan that keeps how each step changes the states of the cores.
 
-    `changes` begin with the first states of all cores; see `Watch.begin`.
+    `changes` begins with the first state of each core.
     """
 
     def __init__(

@@ -93,7 +93,7 @@ def tell_story(plan: Plan, broken: str = "", properties: Iterable[Property] = ()
 
 
 def untold_story(plan: Plan, found: str, properties: Iterable[Property], doubt: str) -> Story:
-    """Return a story without a trace: `found` was a problem of `plan`, and nobody saw it again."""
+    """Return a story without a trace, for a problem `found` that did not come again."""
     name, _, text = found.partition(": ")
     played = tuple(played_lines(plan))
     return Story(name, text, (), sentence_of(name, properties), played=played, doubt=doubt)

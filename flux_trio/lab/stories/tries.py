@@ -17,10 +17,10 @@ nobody sees their timers."""
 
 
 class Tries:
-    """Tells when nothing happens in a world any more but requests that fail, to be made again.
+    """Finds out that nothing happens in a world any more but requests that fail and are repeated.
 
-    Then no other record has come for `IN_VAIN_S` and the longest time of the plan, and each timer
-    that was set by then has fired.
+    That is so when no other record has come for IN_VAIN_S seconds and the longest time of the plan,
+    and each timer that was set by then has fired.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -29,13 +29,13 @@ class Tries:
         self.begin()
 
     def begin(self) -> None:
-        """Wait for the whole time again."""
+        """Begin to wait anew."""
         self._is_other = True  # something else has happened since the last step
         self._end = inf  # when the time is over
         self._are_timers_known = False  # whether `end` is that of all timers
 
     def observe(self, record: Record) -> None:
-        """Take the next record; a Sink."""
+        """Take the next record of the trace."""
         match record.message:
             case Request():
                 pass
@@ -45,7 +45,7 @@ class Tries:
                 self._is_other = True
 
     def are_all(self, world: CoresWorld) -> bool:
-        """Whether nothing else happens; to be asked after each step."""
+        """Return whether nothing else happens any more; call it after each step."""
         if self._is_other or world.agenda.next_at is not None:
             self._is_other = self._are_timers_known = False
             self._end = world.passed + self._quiet_s

@@ -23,7 +23,10 @@ class Subscribe:
 
 
 class Client:
-    """A core that has no service. Without `comes_back` it goes for good with its connection."""
+    """A party that offers no service and only sends requests, as a core.
+
+    With `comes_back` it connects again after its connection, or the instance, was lost.
+    """
 
     comes_back = False
 
@@ -34,15 +37,15 @@ class Client:
         return []
 
     def connection_lost(self) -> None:
-        """No request that is open will be answered."""
+        """Note that the connection is lost: no open request will be answered."""
 
     def reconnected(self, now: float) -> list[Any]:  # noqa: ARG002 - the interface
-        """Return the actions after the connection is there again."""
+        """Return the actions with which the client goes on after it has connected again."""
         return []
 
 
 class Asker(Client):
-    """Sends `requests` at once, and keeps no answer."""
+    """A client that sends `requests` as soon as it is connected, and ignores the answers."""
 
     def __init__(self, requests: list[Request]) -> None:
         self._requests = requests
@@ -55,7 +58,7 @@ class Asker(Client):
 
 
 class RetryingClient(Client):
-    """Sends one request, and again until a service has answered it."""
+    """A client that sends one request, and again after each answer that a service is not ready."""
 
     comes_back = True
 

@@ -60,7 +60,12 @@ OWNERS_ROLES: Final = ROLE_LOCAL | ROLE_OWNER
 
 
 class CoresWorld:
-    """A running world. `late` is how often time passes while messages wait, from 0 to 1."""
+    """An instance in virtual time: its router, the cores of its modules, and its clients.
+
+    `seed` draws the order in which they act. `late` is how often time passes although messages
+    wait, from 0 to 1. `given` has the nodes, the store and the plugins; `sinks` get the records of
+    the trace. Faults call its methods, and `step` lets it go on.
+    """
 
     def __init__(
         self,
@@ -122,12 +127,12 @@ class CoresWorld:
 
     @property
     def now(self) -> float:
-        """The wall clock, in seconds since the Unix epoch."""
+        """The time on the wall clock, which faults may set, in seconds since the Unix epoch."""
         return self.passed + self.ahead
 
     @property
     def has_too_many_records(self) -> bool:
-        """Whether the trace has more records than `records_max`: it will not come to rest."""
+        """Whether the trace has so many records that the world will never come to rest."""
         return self.trace.nrecords > self.records_max
 
     @property
@@ -136,13 +141,13 @@ class CoresWorld:
         return tuple(self._plans)
 
     def is_essential(self, name: str) -> bool:
-        """Whether the instance ends with this module."""
+        """Whether the whole instance ends when this module ends, as with the kvs."""
         return name == KVS_MODULE
 
     # --- modules
 
     def boot(self) -> None:
-        """Load all modules; a fault may end the instance meanwhile."""
+        """Load all modules in order, until a fault ends the instance."""
         self.is_up = True
         life = self.life
         for name in self._plans:
@@ -150,13 +155,13 @@ class CoresWorld:
                 self.load(name)
 
     def let_take(self, station: Station, inputs: list[Any]) -> None:
-        """Let a party have a turn with these inputs, to its end."""
+        """Let a party have one whole turn with these inputs, which no fault interrupts."""
         self._taken = (station, inputs)
         self._is_stopping = False
         self._go_on()
 
     def load(self, name: str) -> None:
-        """Start a module, unless it runs or the instance is not there."""
+        """Start a module; do nothing if it runs, or if the instance is not up."""
         if not self.is_up or name in self.stations:
             return
         plan = self._plans[name]
@@ -170,7 +175,7 @@ class CoresWorld:
             self._note_module(name, "started")
 
     def make(self, name: str) -> Core[Any, Any, Any]:
-        """Return the core of a module as it is when the module starts."""
+        """Return a new core for a module, as it is when the module starts."""
         return self._plans[name].make()
 
     def add(
@@ -180,7 +185,7 @@ class CoresWorld:
         userid: int = USERID,
         rolemask: int = OWNERS_ROLES,
     ) -> Station:
-        """Add a party that has no service; by default it has the owner's rights."""
+        """Connect a party without a service to the router; by default it has the owner's rights."""
         station = Station(name, core, userid, rolemask, self.sender_of, self._nbefore[name])
         self._nbefore[name] += 1
         self._sender = name
@@ -189,11 +194,11 @@ class CoresWorld:
         return station
 
     def start(self, station: Station) -> None:
-        """Start the core of an added party."""
+        """Start the core of a party that was added, and perform its first actions."""
         self.perform(station, station.core.start(self.now))
 
     def perform(self, station: Station, actions: Iterable[CommonAction[Hashable]]) -> None:
-        """Perform the actions of a party at once, as long as it is there."""
+        """Perform the actions of a party one by one; stop when the party is gone."""
         for action in actions:
             if self.is_loaded(station):
                 self._do(station, action)
@@ -225,7 +230,10 @@ class CoresWorld:
             self._note_module(name, "returned", reason=reason)
 
     def remove(self, name: str, reason: str) -> bool:
-        """Remove a party; return whether it was there. `reason` says why it ended by itself."""
+        """Disconnect a party; return whether it was connected.
+
+        `reason` tells the others why it ended by itself; it is empty if it was removed in order.
+        """
         station = self.stations.pop(name, None)
         if station is None:
             return False
@@ -258,14 +266,21 @@ class CoresWorld:
         return self.stations.get(station.name) is station
 
     def taken_by(self, station: Station) -> list[Any]:
-        """Return the inputs of the turn under way, if it is the turn of `station`."""
+        """Return what a module has received and not acted on yet.
+
+        That is empty unless its turn was interrupted between the two.
+        """
         return self._taken[1] if self._taken is not None and self._taken[0] is station else []
 
     def _note_module(self, name: str, what: str, **more: Any) -> None:
         self.trace.note(Kind.MODULE, "broker", {"module": name, "what": what, **more})
 
     def sender_of(self, message: Message) -> str:
-        """Return the sender; a response of the broker in place of a service counts as its own."""
+        """Return the party whose place in the order a message has.
+
+        The broker may answer in place of a service that is gone; its answer counts as the
+        service's.
+        """
         if type(message) is Response:  # isinstance of a Struct costs several times as much
             return self._holders.get(service_of(message.topic), self._sender)
         return self._sender
@@ -273,19 +288,19 @@ class CoresWorld:
     # --- the instance
 
     def end_in_order(self, then: Callable[[], object]) -> None:
-        """End the instance in order, and call `then`."""
+        """Remove all modules in order, the last one first; then call `then`."""
         self.trace.note(Kind.INSTANCE, "broker", {"what": "ending"})
         for name in reversed(self.modules):
             self.unload(name, is_ending=True)
         then()
 
     def close(self) -> None:
-        """End what the world holds of this process; nothing can happen in it any more."""
+        """Close the store and stop the watchdog; the world cannot go on after that."""
         self._watchdog.stop()
         self.disk.close()
 
     def end_life(self) -> list[Station]:
-        """Forget all parties, as when the instance is killed; return the clients."""
+        """End the instance at once, as if it was killed; return the clients, which live on."""
         self.is_up = False
         self.life += 1
         clients = [each for name, each in self.stations.items() if name not in self._plans]
@@ -307,9 +322,9 @@ class CoresWorld:
             self._next_life.popleft()()
 
     def when_up(self, do: Callable[[], object]) -> None:
-        """Call `do` now, or at the start of the next life if the instance is not there.
+        """Call `do` now, or if the instance is down when it has been started again.
 
-        Between two lives nobody can connect, and nobody speaks.
+        Between two lives of the instance nobody can connect, and nobody sends anything.
         """
         if self.is_up:
             do()
@@ -319,14 +334,14 @@ class CoresWorld:
     # --- time
 
     def set_clock(self, by: float) -> None:
-        """Set the wall clock `by` seconds ahead; every core is told before its next turn."""
+        """Set the wall clock `by` seconds ahead; each core is told of it in its next turn."""
         self.ahead += by
         self.trace.note(Kind.CLOCK, "broker", {"by": by})
         for station in self.stations.values():
             station.stepped += by
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass although messages wait and timers are due."""
+        """Let so many seconds pass at once, as if the machine slept: timers fire late."""
         self.passed += seconds
 
     def later(self, seconds: float, do: Callable[..., object], *args: Any) -> None:
@@ -334,7 +349,7 @@ class CoresWorld:
         self.agenda.add(self.passed + seconds, do, args)
 
     def load_later(self, name: str, seconds: float) -> None:
-        """Load a module after so many seconds, if the instance still lives the same life."""
+        """Load a module after so many seconds, unless the instance was killed meanwhile."""
         self.later(seconds, self._load_in, self.life, name)
 
     def _load_in(self, life: int, name: str) -> None:

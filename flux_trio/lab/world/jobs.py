@@ -18,9 +18,9 @@ _EVENT: Final[str] = Kind.EVENT.value
 
 
 class Jobs:
-    """The jobs that were submitted and neither ended nor refused, by their events.
+    """The jobs of a trace that are neither over nor refused.
 
-    `urgencies` are those of events.
+    `active` are their ids, and `urgencies` the last urgency that an event gave to a job.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Jobs:
         self._is_purging = False  # finished jobs may be removed
 
     def observe(self, record: Record) -> None:
-        """Take the next record; a Sink."""
+        """Take the next record of the trace."""
         kind = record.kind
         if kind == _SEND and getattr(record.message, "topic", "") == topics.JOB_PURGE:
             self._is_purging = True
@@ -45,12 +45,15 @@ class Jobs:
                     self.active.discard(record.data["id"])
 
     def unfinished(self, store: Store) -> list[int]:
-        """Return the jobs that are not over: also those whose submission no record has told."""
+        """Return the ids of the jobs that are not over, by the trace and by what is stored."""
         stored = {jobid_in(key) for key in store.dir(ACTIVE)}
         return sorted(self.active | stored)
 
     def read(self, store: Store) -> set[int]:
-        """Take what is stored, since the instance begins anew; return the jobs that are not."""
+        """Compare with the store when the instance starts again; return the jobs that are lost.
+
+        The jobs that are stored and not over are the active ones from then on.
+        """
         lost = set()
         for jobid in self._all:
             (text,) = store.lookup([job_key(jobid, EVENTLOG)])
@@ -65,9 +68,10 @@ class Jobs:
 
 
 class States:
-    """The jobs as the events of the trace leave them; `store` returns what is stored now.
+    """The state of each job by the events in the trace.
 
-    When the job manager ends, an event may be told and not stored: the next one forgets it.
+    `store` returns the store of the world: an event may be told and not stored when the job manager
+    ends, and the next job manager begins from what is stored.
     """
 
     def __init__(self, store: Callable[[], Store]) -> None:
@@ -81,7 +85,7 @@ class States:
         return None if found is None else found.state
 
     def observe(self, record: Record) -> None:
-        """Take the next record; a Sink."""
+        """Take the next record of the trace."""
         data = record.data
         if data is None:
             return
@@ -113,7 +117,7 @@ class States:
 
 
 def stored_job(jobid: int, store: Store) -> Job | None:
-    """Return a job by its stored eventlog; None if none can be read (see `stored`)."""
+    """Return a job as its stored eventlog has it; None if that is missing or not valid."""
     (text,) = store.lookup([job_key(jobid, EVENTLOG)])
     if not isinstance(text, str):
         return None

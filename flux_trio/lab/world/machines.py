@@ -51,7 +51,11 @@ def plans_of_world(
     fault_of: Callable[[AskHook], Answering | None],
     watchdog: Watchdog,
 ) -> dict[str, ModulePlan]:
-    """Return the modules of a world, in the order of their start; `watchdog` is for plugins."""
+    """Return how each module of a world is loaded, in the order of their start.
+
+    `fault_of` returns the fault that answers a question to a plugin, or None. `watchdog` interrupts
+    endless loops of plugins.
+    """
     return module_plans(
         config,
         given.inventory,
@@ -68,7 +72,10 @@ def job_manager_of_world(
     fault_of: Callable[[AskHook], Answering | None],
     watchdog: Watchdog,
 ) -> JobManagerAtOnce:
-    """Return the job manager with plugins that a fault may let answer later."""
+    """Return the job manager's core with its plugins, for a world of cores.
+
+    `fault_of` returns the fault that answers a question in place of the plugins, or None.
+    """
     core = JobManagerCore(USERID, config)
     manager = JobManagerAtOnce(core, lambda userid: User(f"user{userid}"))
     interests = tuple(dict.fromkeys((*USUAL, *given.hooks)))

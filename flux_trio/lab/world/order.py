@@ -15,7 +15,10 @@ LATE_S_MAX: Final = 2.0  # how much time passes at most while messages wait
 
 
 class Agenda:
-    """Calls by their times, in seconds since the Unix epoch; calls of one time keep their order."""
+    """What is to be called at later times, which are in seconds since the Unix epoch.
+
+    Calls of one time are made in the order in which they were added.
+    """
 
     def __init__(self) -> None:
         self._entries: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
@@ -23,25 +26,25 @@ class Agenda:
 
     @property
     def next_at(self) -> float | None:
-        """Return the time of the next call; None without one."""
+        """The time of the next call; None if there is none."""
         return self._entries[0][0] if self._entries else None
 
     def add(self, at: float, do: Callable[..., object], args: tuple[Any, ...]) -> None:
-        """Call `do(*args)` at this time."""
+        """Have `do(*args)` called at the time `at`."""
         heapq.heappush(self._entries, (at, next(self._count), do, args))
 
     def do_due(self, now: float) -> None:
-        """Make the calls whose time has come, also those that are added meanwhile."""
+        """Make all calls whose time has come by `now`, also those that are added meanwhile."""
         while self._entries and self._entries[0][0] <= now:
             _, _, do, args = heapq.heappop(self._entries)
             do(*args)
 
 
 class DrawnOrder:
-    """Draws from `seed` who is next, and which messages have reached it.
+    """Draws which party of a world acts next, and what it takes in its turn.
 
-    `late` is how often time passes although messages wait, from 0 to 1. Times are in seconds that
-    have passed, whatever the wall clock says.
+    The same `seed` draws the same order. `late` is how often time passes although messages wait,
+    from 0 to 1. Times are in seconds that passed, which no setting of the wall clock changes.
     """
 
     def __init__(self, seed: int, late: float) -> None:
@@ -53,29 +56,29 @@ class DrawnOrder:
     # --- modules that hang or are slow
 
     def let_hang(self, name: str, until: float) -> None:
-        """Let a module have no turn until then."""
+        """Give a module no turn before the time `until`."""
         self._hung[name] = until
 
     def slow_down(self, name: str, pause: float, until: float) -> None:
-        """Let a module take one message a turn, and pause so many seconds after it, until then."""
+        """Until then let a module take one message a turn, and pause so many seconds after it."""
         self._slow[name] = (pause, until)
 
     def forget(self, name: str) -> None:
-        """A module has ended; the next one of its name neither hangs nor is slow."""
+        """Note that a module has ended: the next one of its name neither hangs nor is slow."""
         self._hung.pop(name, None)
         self._slow.pop(name, None)
 
     def forget_all(self) -> None:
-        """All modules have ended."""
+        """Note that all modules have ended, with the instance."""
         self._hung.clear()
         self._slow.clear()
 
     def hangs_until(self, name: str) -> float:
-        """Return until when a module hangs."""
+        """Return the time at which a module that hangs goes on; 0 if it never hung."""
         return self._hung.get(name, 0.0)
 
     def pause_of(self, name: str, passed: float) -> float | None:
-        """Return how long a slow module pauses after each turn; None for one that is not slow."""
+        """Return for how many seconds a slow module pauses after a turn; None if it is not slow."""
         pause, until = self._slow.get(name, (0.0, 0.0))
         return pause if until > passed else None
 
@@ -107,14 +110,17 @@ class DrawnOrder:
         return ready, moment
 
     def next_of(self, ready: list[Station], at: float | None, passed: float) -> Station | None:
-        """Return who of those that are `ready` has the next turn; None: time passes, to `at`."""
+        """Return which of the `ready` parties acts next; None if time passes, to `at`."""
         is_near = at is not None and at <= passed + LATE_S_MAX
         if not ready or (self._late and is_near and self._draw.random() < self._late):
             return None
         return self._draw.choice(ready)
 
     def messages_for(self, station: Station, passed: float) -> list[Waiting]:
-        """Return the messages that a party takes in its turn; none: its timers fire."""
+        """Return the messages that a party takes in its turn, which begins.
+
+        If there are none, the timers of the party fire.
+        """
         at = station.next_timer
         is_due = at is not None and at <= passed
         if not station.has_message or (is_due and self._draw.random() < 0.5):
@@ -123,9 +129,9 @@ class DrawnOrder:
         return self.take(station, count if self.pause_of(station.name, passed) is None else 1)
 
     def batch(self, sizes: Sequence[int]) -> int:
-        """Return how many messages are taken at most, one of `sizes`."""
+        """Draw one of `sizes`: how many messages a party takes at most."""
         return self._draw.choice(sizes)
 
     def take(self, station: Station, count: int) -> list[Waiting]:
-        """Return at most `count` messages that a party takes."""
+        """Take at most `count` of the messages that wait for a party; senders are drawn."""
         return station.take(count, self._draw)

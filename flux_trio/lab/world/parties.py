@@ -26,7 +26,10 @@ LATE_OWNER_S: Final = 1.0
 
 
 def cut_off(world: CoresWorld, name: str) -> tuple[Station, list[Any]] | None:
-    """Lose the connection of a module; return it and what it has just taken, if it was there."""
+    """Lose the connection of a module; None if the module is not there.
+
+    Else return the module, and what it has received and not acted on.
+    """
     station = world.stations.get(name)
     if station is None:
         return None
@@ -36,9 +39,10 @@ def cut_off(world: CoresWorld, name: str) -> tuple[Station, list[Any]] | None:
 
 
 def speak_again(world: CoresWorld, station: Station, taken: list[Any]) -> None:
-    """Connect a module that was cut off under another name; it sends the answers that it has.
+    """Connect a module that was cut off once more, under another name, and let it send its answers.
 
-    It acts on what it had `taken` and on its timers. It takes its commits as done.
+    They are those to what it had `taken`, and those of its timers that are due; its commits are
+    answered at once. Then it is gone.
     """
     name = world.router.unique_name(station.name)
     peer = Peer(name, station.peer.userid, station.peer.rolemask, lambda *_: None, lambda: 0)
@@ -57,10 +61,11 @@ def speak_again(world: CoresWorld, station: Station, taken: list[Any]) -> None:
 
 
 def add_second(world: CoresWorld, name: str) -> None:
-    """Add another module of a kind beside the first, if that is there; it has no service name.
+    """Start another module of a kind beside the first one, which has the service name.
 
-    It goes when the first one goes, and when it acquires resources, which the first one has lost:
-    a scheduler without the service name cannot take the place of the first one.
+    Nothing happens if the first one is not there. The second one goes with the first one, or when
+    it acquires resources that the first one has lost: without the service name it cannot take its
+    place.
     """
     if name not in world.stations:
         return
@@ -93,7 +98,7 @@ def _gives_resources(record: Record, name: str) -> bool:
 def lose_client(world: CoresWorld, back: float, late: float | None) -> None:
     """Lose the owner's connection; the owner connects again after `back` seconds.
 
-    If `late` is not None, the old connection speaks again after so many seconds.
+    If `late` is given, the old connection sends its open requests again after so many seconds.
     """
     for name, station in list(world.stations.items()):
         if name.startswith(OWNER):
@@ -123,16 +128,16 @@ def _ask_again(world: CoresWorld, requests: list[Request]) -> None:
 
 
 def prompt_owner(world: CoresWorld, place: int) -> None:
-    """Let the owner make its request at `place` now, if the owner is connected."""
+    """Let the owner make the request at this place of the plan now, if it is connected."""
     for name, station in world.stations.items():
         if name.startswith(OWNER):
             station.set_timer(place, world.passed)
 
 
 def follow_journal(world: CoresWorld, seconds: float, room: int) -> None:
-    """Let a client follow the journal, read nothing, and be gone after so many seconds.
+    """Connect a client that follows the journal, reads nothing, and goes after `seconds`.
 
-    It is dropped before if more than `room` messages come.
+    The broker drops it before that if more than `room` messages wait for it.
     """
     asker = Asker([Request(topics.JOB_JOURNAL, {}, flags=STREAMING)])
 
@@ -172,7 +177,7 @@ def _bound_queue(world: CoresWorld, station: Station, room: int) -> None:
 
 
 def flood(world: CoresWorld, count: int, seconds: float) -> None:
-    """Let a guest submit `count` jobs at once, and be gone after so many seconds."""
+    """Let a guest submit `count` jobs at once, and go `seconds` later."""
     attributes = {"system.exec.test.run_duration": 0.1}
     jobspec = Jobspec.from_command(["true"], ntasks=1, attributes=attributes).to_json()
     requests = [Request(topics.INGEST_SUBMIT, {"jobspec": jobspec})] * count
@@ -186,13 +191,13 @@ def flood(world: CoresWorld, count: int, seconds: float) -> None:
 
 
 def ask_once(world: CoresWorld, topic: str, payload: dict[str, Any]) -> None:
-    """Let a client send one request."""
+    """Connect a client that sends one request and ignores the answer."""
     asker = Asker([Request(topic, payload)])
     world.when_up(lambda: world.start(world.add(_new_name(world, "client"), asker)))
 
 
 def ask_for_nodes(world: CoresWorld, topic: str, ranks: Iterable[int]) -> None:
-    """Let the operator send a request about some nodes, until a service has answered it."""
+    """Let an operator send a request about nodes, again and again until it is answered."""
     targets = Idset.of(rank for rank in ranks if rank in world.inventory.ranks)
     operator = RetryingClient(topic, {"targets": str(targets)})
     world.when_up(lambda: world.start(world.add(_new_name(world, "operator"), operator)))
@@ -202,9 +207,9 @@ def ask_for_nodes(world: CoresWorld, topic: str, ranks: Iterable[int]) -> None:
 
 
 def kill_instance(world: CoresWorld, back: float | None) -> None:
-    """Kill the instance; start it again from what is stored after `back` seconds.
+    """Kill the instance, and start it again from its store after `back` seconds.
 
-    If `back` is None, nobody starts it again.
+    If `back` is None, nobody starts it again. Nothing happens if it is down.
     """
     if not world.is_up:
         return
@@ -216,7 +221,10 @@ def kill_instance(world: CoresWorld, back: float | None) -> None:
 
 
 def end_instance(world: CoresWorld, back: float) -> None:
-    """End the instance in order; start it again from what is stored after `back` seconds."""
+    """End the instance in order, and start it again from its store after `back` seconds.
+
+    Nothing happens if it is down.
+    """
     if not world.is_up:
         return
     world.end_in_order(lambda: kill_instance(world, back))

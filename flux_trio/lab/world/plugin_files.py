@@ -34,7 +34,7 @@ class PluginFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def plugin_file(plugin: str | PluginFile) -> PluginFile:
-    """Return a plugin of a plan as a PluginFile; without a conf a plan has its path alone."""
+    """Return a plugin of a plan as a PluginFile; a plan may have only the path."""
     return PluginFile(plugin) if isinstance(plugin, str) else plugin
 
 
@@ -53,10 +53,10 @@ class _NoTasks:
 def host_of(
     files: Iterable[PluginFile], config: Config, given: Given, watchdog: Watchdog | None = None
 ) -> PluginHost:
-    """Return a host with the plugins of `files` behind priority-default and update-duration.
+    """Return a host of plugins: priority-default, update-duration, and those of `files`.
 
-    `watchdog`, which is the world's, interrupts endless loops. Raises PluginError for a file that
-    has no plugin, or a plugin that cannot be in a world.
+    `watchdog` interrupts their endless loops. Raises PluginError for a file without a plugin, or
+    with one that cannot be in a world of cores.
     """
     none = _NoTasks()
     host = PluginHost(none, given, config, blocked_s=inf, make_tasks=lambda *_: none)
@@ -71,9 +71,10 @@ def host_of(
 
 
 def watchdog_of_world() -> Watchdog:
-    """Return what interrupts endless loops of plugins in a world, if it runs in the main thread.
+    """Return a watchdog that interrupts endless loops of plugins.
 
-    Whoever makes it has to stop it. It starts with the first plugin that is loaded.
+    It works only in the main thread. Whoever makes one has to stop it; it begins with the first
+    plugin that is loaded.
     """
     return Watchdog(BLOCKED_S, lambda *_: None, LOOP_S)
 

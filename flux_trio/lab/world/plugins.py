@@ -41,17 +41,17 @@ USUAL: Final = (PRIORITIZE, UPDATE_DURATION)
 
 
 class Answering(Protocol):
-    """A fault that answers in place of a plugin."""
+    """A fault that answers a question of the job manager in place of the plugins."""
 
     def answer(self, usual: HookAnswer) -> HookAnswer:
-        """Return the answer; `usual` is what comes without the fault."""
+        """Return the answer; `usual` is the one that the plugins would give."""
 
     def act(self) -> Any:
-        """Do as a handler of a real plugin what the fault says: return, raise, or be awaited."""
+        """Return, raise or await what the handler of a real plugin with this fault would."""
 
     @property
     def late_s(self) -> float:
-        """How late the answer comes, in seconds; 0: at once."""
+        """After how many seconds the answer comes; 0 if it comes at once."""
 
 
 LATE: Final = "plugin"
@@ -62,7 +62,7 @@ LateKey: TypeAlias = tuple[str, int]
 
 
 class LateAnswer(NamedTuple):
-    """An answer that comes so many seconds after its question."""
+    """The answer of a plugin that hangs, which comes so many seconds after the question."""
 
     question: AskHook
     answer: HookAnswer
@@ -70,16 +70,16 @@ class LateAnswer(NamedTuple):
 
 
 def is_late_answer(key: Hashable) -> bool:
-    """Return whether this is the key of a timer at which a plugin that hangs answers."""
+    """Return whether a timer with this key brings the answer of a plugin that hangs."""
     return isinstance(key, tuple) and key[0] == LATE
 
 
 class PluginsOfWorld(Beside):
-    """Answers the job manager's questions; see `Plugins`. One that hangs answers at a timer.
+    """The plugins of a world of cores, as the job manager asks them; see `Plugins`.
 
-    `interests` are the topics that it handles. `fault_of` returns the fault of a question, and
-    `note_all` puts records into the trace. The plugins of files in `host`, if there is one, answer
-    where there is no fault.
+    They handle the topics `interests`. `fault_of` returns the fault that answers a question, or
+    None; then the plugins of files answer, if there is a `host`. `note_all` puts records into the
+    trace.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class PluginsOfWorld(Beside):
         """Whether a plugin of a file has set the priority of a job, other than by an answer."""
 
     def begin_turn(self, now: float, inputs: Sequence[Any]) -> list[Any]:
-        """Return the inputs, with the late answers in place of their timers."""
+        """Return the inputs of a turn; in place of timers of late answers the answers."""
         self._now = now
         return [self._in_place_of(each) for each in inputs]
 
@@ -113,19 +113,19 @@ class PluginsOfWorld(Beside):
         return item
 
     def end_turn(self) -> list[Any]:
-        """Recount the counters of plugins of files; return the timers of late answers."""
+        """Recount what plugins of files count; return the timers for late answers."""
         if self.host is not None:
             self.host.recount()
         timers, self._timers = self._timers, []
         return timers
 
     def cancel(self, ticket: int) -> None:
-        """Forget a late answer: nobody waits for it any more."""
+        """Forget the late answer to a question that was canceled."""
         if self._late.pop(ticket, None) is not None:
             self._timers.append(ClearTimer((LATE, ticket)))
 
     def post(self, operation: object, post: Callable[[Any], None]) -> None:
-        """Post what a plugin of a file does outside of a question."""
+        """Pass on with `post` what a plugin of a file does outside of a question."""
         self._note_operation(operation)
         post(operation)
 
@@ -185,6 +185,6 @@ class PluginsOfWorld(Beside):
         return JobsAnswered(question.ticket, tuple(answers))
 
     def notify(self, topic: str, job: JobView, args: HookArgs = None) -> None:
-        """Tell the plugins of files; without them, no plugin subscribes to a job."""
+        """Tell the plugins of files of a job; no other plugin wants to know."""
         if self.host is not None:
             self.host.notify(topic, job, args)

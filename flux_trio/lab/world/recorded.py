@@ -66,16 +66,19 @@ Shown = tuple[str, Any]
 
 
 class Unreplayable(Exception):
-    """The trace has not what a replay needs; the text says what."""
+    """The trace lacks something that a replay needs; the text says what."""
 
 
 class CoreNotMade(Exception):
-    """The core of this version has raised before its first turn; the text says what, and where."""
+    """A core of this version has raised before its first turn; the text says what and where."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Where a core did not do what the recorded one did: after the record `n` of the trace."""
+    """How a core of this version differs from the recorded one.
+
+    It differs in what follows the record `n` of the trace.
+    """
 
     party: str
     n: int
@@ -91,7 +94,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Raised:
-    """A core raised what the recorded one did, in a turn after the record `n` of the trace."""
+    """A core has raised the same as the recorded one, in the turn after the record `n`."""
 
     party: str
     n: int
@@ -103,7 +106,7 @@ class Raised:
 
 @dataclass
 class Unrecorded:
-    """A module ran from one record of the trace to another, and the trace has none of its turns."""
+    """A module whose turns are not in the trace, from the record `first` to `last`."""
 
     module: str
     first: int
@@ -121,7 +124,7 @@ def _cut(text: str) -> str:
 
 
 class RecordedInstance:
-    """The cores of an instance; `take` takes the records of its trace in order."""
+    """The cores of a recorded instance, which take their turns again with its records."""
 
     def __init__(self) -> None:
         self.cores: dict[str, RecordedCore] = {}
@@ -135,7 +138,7 @@ class RecordedInstance:
         self._version = ""  # of the flux-trio that wrote the trace
 
     def take(self, record: Record) -> Difference | None:
-        """Take the next record; return how a core differs from it.
+        """Take the next record of the trace; return how a core differs from it, or None.
 
         Raises Unreplayable or CoreNotMade.
         """
@@ -195,7 +198,7 @@ class RecordedInstance:
 
 
 class RecordedCore:
-    """One core that is replayed; `start` says how the recorded one was made.
+    """A core that takes the recorded turns again; `start` says how the recorded one was made.
 
     Raises StateError or CoreNotMade.
     """
@@ -214,14 +217,14 @@ class RecordedCore:
         self._not_ours: set[tuple[tuple[str, ...], int]] = set()
 
     def receive(self, record: Record) -> None:
-        """The module has received a message; the next turn may take it."""
+        """Note a message that the module has received; its next turn may take it."""
         if record.message is not None:
             self._received[record.ref] = record.message
 
     def turn(self, n: int, turn: Turn) -> Difference | None:
-        """Take a turn, which was recorded after the record `n`.
+        """Take a turn that was recorded after the record `n`; return how it differs, or None.
 
-        Raises StateError for an input or an answer that is none of this version.
+        Raises StateError for an input or an answer that this version does not have.
         """
         inputs = self._inputs(turn.inputs)
         if not _continues(inputs) and (missing := self.end(n)) is not None:
@@ -277,7 +280,7 @@ class RecordedCore:
         return None
 
     def compare(self, record: Record) -> Difference | None:
-        """Compare what the module sent or noted with what the core of this replay did."""
+        """Compare a message or a note of the trace with the next one of this core."""
         message = record.message
         shown = (
             (str(record.kind), _as_json(record.data)) if message is None else self._sent(message)
@@ -303,7 +306,7 @@ class RecordedCore:
         return shown
 
     def end(self, n: int) -> Difference | None:
-        """The last turn is over: return what the recorded core did not do then."""
+        """Return what this core did in its last turn and the recorded one did not, if anything."""
         if not self._due:
             return None
         return self._differs(n, "", _NOTHING, _text(self._due[0]))

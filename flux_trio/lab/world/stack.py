@@ -37,7 +37,10 @@ _ALL: Final = 1_000_000
 
 
 class StackWorld(WorldOfServices):
-    """A running world; see `CoresWorld`."""
+    """An instance of real services under Trio, in virtual time; see `CoresWorld`.
+
+    It has the methods of a world of cores, so that the same faults and properties fit both.
+    """
 
     def __init__(
         self,
@@ -124,7 +127,7 @@ class StackWorld(WorldOfServices):
         self.log.append((self.now, entry.party, entry.level, entry.text))
 
     def end_life(self) -> list[Station]:
-        """Forget all parties, as when the instance is killed; return the clients."""
+        """End the instance at once, as if it was killed; return the clients, which live on."""
         self.trace = self.trace.hand_over()
         for station in self.stations.values():
             if isinstance(station, ModuleStation):
@@ -295,7 +298,10 @@ async def _user(userid: int) -> User:
 
 
 def faulty_plugin(topics: Iterable[str], fault_of: Callable[[AskHook], Answering | None]) -> Plugin:
-    """Return a plugin that is asked about `topics`, and says nothing unless there is a fault."""
+    """Return a plugin whose handlers of `topics` do what a fault says.
+
+    `fault_of` returns the fault of a question; without one a handler returns None.
+    """
 
     def handler_of(topic: str) -> Callable[..., Any]:
         @on(topic)

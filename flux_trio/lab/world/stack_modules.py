@@ -37,7 +37,7 @@ from flux_trio.trace import KILLED, Kind
 
 
 class WorldOfServices(CoresWorld):
-    """What a world of the whole stack is to its modules."""
+    """A world of the whole stack, as far as its modules need it."""
 
     def __init__(self, *given: Any, **more: Any) -> None:
         self.is_falling = False  # whether the instance ends: nothing is loaded any more
@@ -45,13 +45,13 @@ class WorldOfServices(CoresWorld):
         super().__init__(*given, **more)
 
     def closed(self, station: Station) -> None:
-        """A module has ended."""
+        """Note that the handle of a module is closed: the module has ended."""
         if self.stations.get(station.name) is station:
             del self.stations[station.name]
             self.order.forget(station.name)
 
     async def back(self, name: str) -> None:
-        """Wait until a module does not hang any more."""
+        """Wait until a module may go on that a fault lets hang."""
         at = self.order.hangs_until(name)
         if at > self.passed:
             await trio.sleep_until(at)
@@ -59,7 +59,7 @@ class WorldOfServices(CoresWorld):
 
 
 class ModuleStation(Station):
-    """A module of the stack: messages wait here until the world passes them to the handle."""
+    """A module of the stack: messages wait here until the world lets them reach its service."""
 
     def __init__(self, handle: ModuleHandle, world: WorldOfServices, nbefore: int) -> None:
         peer = handle.peer
@@ -76,7 +76,7 @@ class ModuleStation(Station):
 
     @property
     def is_calm(self) -> bool:
-        """Whether the module serves, has acted on all that reached it, and asks no plugin."""
+        """Whether the service has acted on all messages, and waits for no plugin."""
         return (
             self.core is not _NOT_YET
             and not self.handle.is_doomed
@@ -103,11 +103,11 @@ _NOT_YET: Core[Any, Any, Any] = _NotYet()
 
 
 class ModuleHandle(LocalHandle):
-    """The handle of a module of the stack.
+    """The handle by which a service of the stack sends and receives.
 
-    `is_doomed` is set when the module has ended, as far as the others can see: it says nothing any
-    more, and takes nothing in, although its task has not ended yet. The trace only has from it
-    which plugins fail in `removed`, which is called then.
+    `is_doomed` is set when the module has ended for the others, although its task has not yet: then
+    it sends and takes nothing. The trace has from it only the plugins that fail in `removed`, which
+    is called then.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class ModuleHandle(LocalHandle):
         self.station.subscribe(pattern)
 
     def pass_in(self, ref: int, message: Message) -> None:
-        """Let a message that has waited reach the module."""
+        """Let a message that waited at the station reach the service."""
         self._take_in(ref, message)
 
     async def receive(self) -> list[Any]:
@@ -200,7 +200,7 @@ class ModuleHandle(LocalHandle):
 
 
 class WorldSupervisor(Supervisor):
-    """The supervisor of a world: faults end modules at once, and errors of modules are kept."""
+    """A supervisor that lets faults end modules at once, and keeps what services raise."""
 
     def __init__(self, world: WorldOfServices, *given: Any) -> None:
         super().__init__(*given)
@@ -220,7 +220,7 @@ class WorldSupervisor(Supervisor):
         await super().load(name, as_process=as_process)
 
     async def load_again(self, name: str) -> None:
-        """Load a module, unless it is there; one that is ending ends first."""
+        """Load a module; wait before for the end of one that is ending. Do nothing if it runs."""
         loaded = self._loaded.get(name)
         if loaded is not None:
             handle = loaded.handle
@@ -231,14 +231,15 @@ class WorldSupervisor(Supervisor):
             await self.load(name)
 
     def is_there(self, name: str) -> bool:
-        """Whether a module is loaded and not ending."""
+        """Whether a module is loaded and not about to end."""
         loaded = self._loaded.get(name)
         return loaded is not None and not getattr(loaded.handle, "is_doomed", False)
 
     def end(self, name: str, killed: str = "", *, returns: bool = False) -> bool:
-        """End a module that is there: `killed` says why it crashes; else it returns, or is removed.
+        """End a module, and return whether it was there.
 
-        Return whether it was there. Its task ends when the run goes on.
+        It crashes if `killed` says why, it returns by itself if `returns`, or else it is removed.
+        Its task ends when Trio runs again.
         """
         if not self.is_there(name):
             return False

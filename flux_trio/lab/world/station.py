@@ -20,7 +20,7 @@ _UNTIL_RELEASED = -1
 
 
 class StationState(NamedTuple):
-    """A station that is put down, without its core: what waits, the timers, what its peer knows."""
+    """What a station has beside its core, as plain values: see `Station.put_down`."""
 
     links: tuple[tuple[str, tuple[Waiting, ...]], ...]
     timers: tuple[tuple[Hashable, tuple[float, int]], ...]
@@ -30,10 +30,10 @@ class StationState(NamedTuple):
 
 
 class Station:
-    """A loaded module. Messages of one sender wait in the order in which they were sent.
+    """A party of a world: its core, the messages that wait for it, and its timers.
 
-    `sender_of` returns who sends a message that is delivered now: the router does not tell it.
-    `nbefore` is how many parties of this name there were before.
+    Messages of one sender wait in the order in which they were sent. `sender_of` returns the sender
+    of a message that is delivered. `nbefore` is how many parties of this name there were before.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Station:
 
     @property
     def has_message(self) -> bool:
-        """Whether a message can be taken."""
+        """Whether a message waits that is not held."""
         return bool(self._open_links() if self._held else self.nwaiting)
 
     def _deliver(self, ref: int, message: Message) -> None:
@@ -102,11 +102,11 @@ class Station:
 
     @property
     def senders(self) -> list[str]:
-        """Whose messages wait, in the order of the names."""
+        """The names of those whose messages wait, in order."""
         return sorted(self._links)
 
     def take_from(self, sender: str) -> Waiting:
-        """Return the first message of `sender`, which waits no more."""
+        """Take the first message of `sender` and return it."""
         link = self._links[sender]
         taken = link.popleft()
         if not link:
@@ -115,11 +115,11 @@ class Station:
         return taken
 
     def take_oldest(self) -> Waiting:
-        """Return the message that was sent first, which waits no more."""
+        """Take the message that was sent first and return it."""
         return self.take_from(min(self._links, key=lambda sender: self._links[sender][0][0]))
 
     def undelivered(self) -> list[Waiting]:
-        """Return the waiting messages in the order in which they were sent; none waits any more."""
+        """Take all messages that wait, and return them in the order in which they were sent."""
         waiting = list(heapq.merge(*self._links.values(), key=lambda each: each[0]))
         self._links.clear()
         self._held.clear()
@@ -129,22 +129,25 @@ class Station:
     # --- messages on their way
 
     def hold(self, ref: int, count: int = _UNTIL_RELEASED) -> None:
-        """Hold the message sent at `ref`, until `count` others were taken or until `release`."""
+        """Hold the message whose send has the place `ref` in the trace.
+
+        It waits until the party has taken `count` other messages; by default until `release`.
+        """
         if self._find(ref) is not None:
             self._held[ref] = count
 
     def release(self, ref: int) -> None:
-        """Let a held message be taken."""
+        """Let a message that is held be taken."""
         self._held.pop(ref, None)
 
     def release_all(self) -> bool:
-        """Let all messages be taken; return whether any was held."""
+        """Let all messages that are held be taken; return whether there was one."""
         was_held = bool(self._held)
         self._held.clear()
         return was_held
 
     def remove(self, ref: int) -> bool:
-        """Forget the message sent at `ref`; return whether it waited."""
+        """Lose the message that was sent at `ref`; return whether it waited."""
         found = self._find(ref)
         if found is None:
             return False
@@ -157,7 +160,7 @@ class Station:
         return True
 
     def insert_after(self, ref: int) -> None:
-        """Let the message sent at `ref` wait twice."""
+        """Let the message that was sent at `ref` arrive twice."""
         found = self._find(ref)
         if found is not None:
             sender, place = found
@@ -165,7 +168,7 @@ class Station:
             self.nwaiting += 1
 
     def put_first(self, ref: int) -> None:
-        """Put the message sent at `ref` before the others of its sender."""
+        """Put the message that was sent at `ref` before the others of its sender."""
         found = self._find(ref)
         if found is not None:
             sender, place = found
@@ -174,7 +177,7 @@ class Station:
             del link[place + 1]
 
     def has(self, ref: int) -> bool:
-        """Whether the message sent at `ref` waits."""
+        """Whether the message that was sent at `ref` waits."""
         return self._find(ref) is not None
 
     def _find(self, ref: int) -> tuple[str, int] | None:
@@ -204,11 +207,11 @@ class Station:
 
     @property
     def last_timer(self) -> float:
-        """When the last timer fires, in seconds that passed; 0 without one."""
+        """The time at which the last timer fires, in seconds that passed; 0 without one."""
         return max([at for at, _ in self._timers.values()], default=0.0)
 
     def set_timer(self, key: Hashable, at: float) -> None:
-        """Fire `key` at `at`, in seconds that passed; replaces an earlier time."""
+        """Let the timer `key` fire at `at`, in seconds that passed, and at no other time."""
         self._count += 1
         self._timers[key] = (at, self._count)
         self._note_next()
@@ -221,7 +224,7 @@ class Station:
         self.next_timer = min(self._timers.values())[0] if self._timers else None
 
     def pop_due(self, passed: float) -> list[Any]:
-        """Return the keys of the timers whose time has come, earliest first."""
+        """Remove the timers whose time has come; return their keys, the earliest first."""
         due = sorted((order, key) for key, order in self._timers.items() if order[0] <= passed)
         for _, key in due:
             del self._timers[key]
@@ -233,14 +236,14 @@ class Station:
         return [key for key, order in sorted(self._timers.items(), key=_time_of) if order[0] <= at]
 
     def take_timers_of(self, other: Station) -> None:
-        """Go on with the timers of `other`, whose core this is."""
+        """Take over the timers of `other`, an earlier station of the same core."""
         self._timers, self._count = other._timers, other._count
         self._note_next()
 
     # --- put down and taken up
 
     def put_down(self) -> StationState:
-        """Return what the station has beside its core; no message may be held."""
+        """Return the messages, the timers and what the peer knows; no message may be held."""
         peer = self.peer
         return StationState(
             tuple([(sender, tuple(link)) for sender, link in sorted(self._links.items())]),
@@ -251,7 +254,7 @@ class Station:
         )
 
     def take_up(self, state: StationState) -> None:
-        """Go on from what was put down."""
+        """Take the messages, the timers and what the peer knows from `put_down`."""
         links, timers, called, missed, inflight = state
         self._links = {sender: deque(waiting) for sender, waiting in links}
         self.nwaiting = sum([len(waiting) for _, waiting in links])

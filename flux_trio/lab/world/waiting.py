@@ -22,13 +22,13 @@ _HOLDING: Final = ("UNAVAILABLE", 0)
 
 
 class Waiting:
-    """Knows by the trace, from when everything was put right, which jobs a plugin holds."""
+    """Follows the trace, and knows which jobs a plugin holds by its last answer."""
 
     def __init__(self) -> None:
         self._held: set[int] = set()
 
     def observe(self, record: Record) -> None:
-        """Take the next record; a Sink."""
+        """Take the next record of the trace."""
         if record.kind != _HOOK or record.data is None or record.data["result"] is None:
             return
         if not is_about_priority(record.data["hook"]):
@@ -65,7 +65,7 @@ class Waiting:
 
 @functools.cache
 def is_about_priority(topic: str) -> bool:
-    """Return whether a plugin answers a question of this topic with a priority."""
+    """Return whether plugins answer a question of this topic with a priority."""
     return hook_of(topic).returns is Returns.PRIORITY
 
 
