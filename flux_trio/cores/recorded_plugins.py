@@ -22,7 +22,7 @@ from flux_trio.protocols import (
     Plugins,
 )
 
-Said: TypeAlias = list[Plain]
+RecordedAnswers: TypeAlias = list[Plain]
 """The answers of a turn in order. A number counts empty answers; null is an answer that comes
 later; an object with `priority` is an answer with only that; any other answer is a list, as plain
 data. An object with `news` has the new interests that call number `look` of `news` returned.
@@ -36,7 +36,7 @@ class RecordedPlugins:
 
     def __init__(self, plugins: Plugins) -> None:
         self._plugins = plugins
-        self._said: Said = []
+        self._said: RecordedAnswers = []
         self._nothing = 0  # empty answers since the last other one
         self._looks = 0
         self._asked: list[str] = []
@@ -112,12 +112,12 @@ class RepeatedPlugins:
     """
 
     def __init__(self) -> None:
-        self._said: Said = []  # the next one is the last
+        self._said: RecordedAnswers = []  # the next one is the last
         self._looks = 0
         self.asked: list[str] = []
         """The topics that were asked in this turn."""
 
-    def begin(self, said: Said) -> None:
+    def begin(self, said: RecordedAnswers) -> None:
         """Give the answers `said` in the next turn."""
         self._said = said[::-1]
         self._looks, self.asked = 0, []

@@ -37,7 +37,7 @@ class Allowance:
         self._what = what
         self._open: dict[int, int] = {}  # by userid; a user without any is absent
 
-    def take(self, userid: int) -> None:
+    def count_opened(self, userid: int) -> None:
         """Count one more. Raises FluxError(EAGAIN), which names the limit, at the limit."""
         count = self._open.get(userid, 0)
         if count >= self._most:
@@ -45,7 +45,7 @@ class Allowance:
             raise FluxError(Errno.EAGAIN, text)
         self._open[userid] = count + 1
 
-    def give_back(self, userid: int) -> None:
+    def count_closed(self, userid: int) -> None:
         """Count one less."""
         self._open[userid] -= 1
         if not self._open[userid]:
@@ -90,7 +90,7 @@ class Backlog(Generic[Message]):
     def __iter__(self) -> Iterator[Message]:
         return iter(self._waiting)
 
-    def take(self) -> list[Message]:
+    def remove_all(self) -> list[Message]:
         """Remove and return all messages."""
         waiting, self._waiting = self._waiting, []
         self._guests, self._senders = {}, set()

@@ -213,7 +213,7 @@ class Pool:
         """Take resources for `shape` and return them; None if it does not fit."""
         allocation = self.find(shape)
         if allocation is not None:
-            self.take(allocation)
+            self.mark_allocated(allocation)
         return allocation
 
     def room(self, shape: Shape) -> int:
@@ -240,7 +240,7 @@ class Pool:
 
     # Taking and giving back
 
-    def take(self, allocation: Allocation) -> None:
+    def mark_allocated(self, allocation: Allocation) -> None:
         """Mark `allocation` as not free; PoolError if a part of it is already allocated.
 
         Resources outside the inventory are skipped: the pool does not own them.

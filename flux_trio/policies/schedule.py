@@ -83,7 +83,7 @@ class Schedule:
     def mark(self, id_: int, resources: ResourceSet) -> None:
         """Record that job `id_` holds `resources` (RFC 27, Hello); PoolError on a conflict."""
         allocation = Allocation.of(resources)
-        self.state.pool.take(allocation)
+        self.state.pool.mark_allocated(allocation)
         self.state.grants.add(Grant(id_, allocation, resources.expiration or math.inf))
         self.policy.reshaped()
 

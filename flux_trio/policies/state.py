@@ -197,7 +197,7 @@ class State:
 
     def start(self, job: Job, allocation: Allocation, now: float) -> Grant:
         """Move `job` from the queue to a grant of `allocation`; PoolError if it is not free."""
-        self.pool.take(allocation)
+        self.pool.mark_allocated(allocation)
         self.queue.remove(job)
         grant = Grant(job.id, allocation, self.end_of(job, now))
         self.grants.add(grant)

@@ -121,7 +121,13 @@ from flux_trio.protocols.operations import (
 )
 from flux_trio.protocols.queues import QUEUE, QueueEvent, QueueState, Switches
 from flux_trio.protocols.rare import Rare
-from flux_trio.protocols.table import InvalidTransition, Standing, Standings, Story, Table
+from flux_trio.protocols.table import (
+    Conversation,
+    InvalidTransition,
+    JobConversations,
+    Story,
+    Table,
+)
 
 __all__ = [
     "ACQUIRE",
@@ -175,6 +181,7 @@ __all__ = [
     "AskHook",
     "AskJobs",
     "CancelHook",
+    "Conversation",
     "DependencyAsked",
     "ExecEvent",
     "ExecLink",
@@ -190,6 +197,7 @@ __all__ = [
     "HookState",
     "InvalidTransition",
     "Job",
+    "JobConversations",
     "JobEvent",
     "JobFacts",
     "JobFlag",
@@ -216,8 +224,6 @@ __all__ = [
     "Rare",
     "Reprioritize",
     "SetPriority",
-    "Standing",
-    "Standings",
     "Step",
     "Story",
     "Switches",

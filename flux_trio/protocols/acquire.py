@@ -6,7 +6,7 @@ must still be released after a shrink. The table says that a release needs a shr
 
 from __future__ import annotations
 
-from flux_trio.protocols.table import Member, Standing, Table
+from flux_trio.protocols.table import Conversation, Member, Table
 
 
 class AcquireState(Member):
@@ -62,7 +62,7 @@ ACQUIRE: Table[AcquireState, AcquireEvent] = Table(
 )
 
 
-class GroupStream(Standing[AcquireState, AcquireEvent]):
+class GroupStream(Conversation[AcquireState, AcquireEvent]):
     """Where the stream of one group stands."""
 
     table = ACQUIRE

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from flux_trio.editions.rfc27 import AllocType
-from flux_trio.protocols.table import Member, Standing, Standings, Table
+from flux_trio.protocols.table import Conversation, JobConversations, Member, Table
 
 
 class AllocState(Member):
@@ -89,7 +89,7 @@ ALLOC: Table[AllocState, AllocEvent] = Table(
 )
 
 
-class Allocs(Standings[AllocState, AllocEvent]):
+class Allocs(JobConversations[AllocState, AllocEvent]):
     """The alloc state of each job; job manager and scheduler keep one each."""
 
     table = ALLOC
@@ -138,7 +138,7 @@ LINK: Table[LinkState, LinkEvent] = Table(
 )
 
 
-class Link(Standing[LinkState, LinkEvent]):
+class Link(Conversation[LinkState, LinkEvent]):
     """Where the scheduler and the job manager stand with each other."""
 
     table = LINK

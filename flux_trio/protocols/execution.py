@@ -7,7 +7,7 @@ one service from exec-hello to the loss of the job manager. A service whose hell
 
 from __future__ import annotations
 
-from flux_trio.protocols.table import Member, Standing, Table
+from flux_trio.protocols.table import Conversation, Member, Table
 
 
 class ExecState(Member):
@@ -116,7 +116,7 @@ EXEC_LINK: Table[ExecLinkState, ExecLinkEvent] = Table(
 )
 
 
-class ExecLink(Standing[ExecLinkState, ExecLinkEvent]):
+class ExecLink(Conversation[ExecLinkState, ExecLinkEvent]):
     """Where an execution service and the job manager stand with each other."""
 
     table = EXEC_LINK

@@ -5,7 +5,7 @@ The two switches are independent. Setting a switch to its current position has n
 
 from __future__ import annotations
 
-from flux_trio.protocols.table import Member, Standing, Table
+from flux_trio.protocols.table import Conversation, Member, Table
 
 
 class QueueState(Member):
@@ -70,7 +70,7 @@ QUEUE: Table[QueueState, QueueEvent] = Table(
 )
 
 
-class Switches(Standing[QueueState, QueueEvent]):
+class Switches(Conversation[QueueState, QueueEvent]):
     """How the two switches of one queue are set."""
 
     table = QUEUE

@@ -119,7 +119,7 @@ class Story(Generic[E]):
         return after
 
 
-class Standing(Generic[S, E]):
+class Conversation(Generic[S, E]):
     """The state of one conversation; only steps of its table change it.
 
     A subclass names the table, and what kind of partner or thing the conversation is about.
@@ -151,7 +151,7 @@ class Standing(Generic[S, E]):
         return after
 
 
-class Standings(Generic[S, E]):
+class JobConversations(Generic[S, E]):
     """The state of each job in one conversation; only steps of its table change a state.
 
     A subclass names the table. A job in the table's initial state uses no memory.

@@ -73,9 +73,9 @@ def test_requests_without_a_response_are_counted_and_dropped_without_a_word() ->
     backlog: Backlog[Request] = Backlog()
     silent = guests("a.b", 0, flags=int(Flag.NORESPONSE))
     assert [backlog.put(silent, ignored) for _ in range(MAX + 3)] == [None] * (MAX + 3)
-    assert len(backlog.take()) == MAX
+    assert len(backlog.remove_all()) == MAX
     backlog.put(silent, ignored)
-    assert len(backlog.take()) == 1  # counted anew
+    assert len(backlog.remove_all()) == 1  # counted anew
 
 
 def test_bytes_are_counted() -> None:
@@ -93,7 +93,7 @@ def test_what_a_guest_has_sent_goes_with_the_guest() -> None:
         backlog.put(message, ignored)
     for _ in range(3):
         assert backlog.put(disconnect_request("a", "guest", 7, ROLE_USER), ignored) is None
-    assert [each.topic for each in backlog.take()] == [first.topic, last.topic]
+    assert [each.topic for each in backlog.remove_all()] == [first.topic, last.topic]
 
 
 def test_owners_peer_that_has_gone_is_not_answered() -> None:
@@ -102,7 +102,7 @@ def test_owners_peer_that_has_gone_is_not_answered() -> None:
     backlog.put(asked("job-manager.getinfo", None, by="gone", tag=1), ignored)
     backlog.put(asked("job-manager.getinfo", None, by="there", tag=2), ignored)
     backlog.put(gone("job-manager", "gone"), ignored)
-    waiting = backlog.take()
+    waiting = backlog.remove_all()
     assert [respond(each, {}) is None for each in waiting] == [True, False, True]
 
 

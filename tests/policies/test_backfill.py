@@ -500,7 +500,7 @@ def test_easy_reserves_when_a_naive_look_says(jobs: list[Timed]) -> None:
         pool = Pool()
         pool.grow(machine(3, 3), -1)
         for grant in ahead:
-            pool.take(grant.allocation)
+            pool.mark_allocated(grant.allocation)
         for grant in sorted(ahead, key=lambda grant: grant.end):
             pool.give(grant.allocation)
             later = [other for other in ahead if other.end == grant.end and other is not grant]

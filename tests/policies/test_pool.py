@@ -36,12 +36,12 @@ class TestPlacement:
 
     def test_one_core_goes_where_the_fewest_are_free(self) -> None:
         pool = pool_of(machine(4, 4))
-        pool.take(Allocation((Group(0b100, 0b11, 0),), 2))
+        pool.mark_allocated(Allocation((Group(0b100, 0b11, 0),), 2))
         assert allocated(pool, slots(1)).summary() == "rank2/core2"
 
     def test_slots_take_few_nodes_and_the_rest_fits_tightly(self) -> None:
         pool = pool_of(machine(4, 4))
-        pool.take(Allocation((Group(0b1000, 0b111, 0),), 3))
+        pool.mark_allocated(Allocation((Group(0b1000, 0b111, 0),), 3))
         assert allocated(pool, slots(5)).summary() == "rank0/core[0-3] rank3/core3"
 
     def test_a_slot_is_on_one_node(self) -> None:
@@ -57,7 +57,7 @@ class TestPlacement:
     def test_whole_nodes_must_be_idle(self) -> None:
         """14.vertex.3: and the job gets all that they have."""
         pool = pool_of(machine(4, 4))
-        pool.take(one_core(1))
+        pool.mark_allocated(one_core(1))
         assert allocated(pool, nodes(2, whole=True)).summary() == "rank[0,2]/core[0-3]"
         assert pool.find(nodes(2, whole=True)) is None
 
@@ -114,16 +114,16 @@ class TestTakingAndGiving:
 
     def test_an_error_in_the_last_part_undoes_the_first(self) -> None:
         pool = pool_of(machine(2, 2))
-        pool.take(one_core(1))
+        pool.mark_allocated(one_core(1))
         with pytest.raises(PoolError, match="core0 of rank1 is allocated already"):
-            pool.take(Allocation((Group(0b01, 0b11, 0), Group(0b10, 0b01, 0)), 3))
+            pool.mark_allocated(Allocation((Group(0b01, 0b11, 0), Group(0b10, 0b01, 0)), 3))
         assert pool.room(slots(1)) == 3
 
     def test_what_is_not_in_the_inventory_is_left_out(self) -> None:
         """27.hello.12: R may name ranks and cores that are not ours."""
         pool = pool_of(machine(1, 2))
         strange = Allocation((Group(0b11, 0b101, 1),), 1)
-        pool.take(strange)
+        pool.mark_allocated(strange)
         assert pool.room(slots(1)) == 1
         pool.give(strange)
         assert pool.room(slots(1)) == 2

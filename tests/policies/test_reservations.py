@@ -111,7 +111,7 @@ def test_a_reservation_takes_nothing_earlier_if_what_comes_back_last_suffices(
     state.pool.grow(machine(4, 4), -1)
     for jobid, ((rank, core), end) in enumerate(held.items()):
         allocation = Allocation((Group(1 << rank, 1 << core, 0),), 1)
-        state.pool.take(allocation)
+        state.pool.mark_allocated(allocation)
         state.grants.add(Grant(jobid, allocation, end))
     if state.pool.find(shape) is not None or not state.pool.can_ever_fit(shape):
         return
@@ -127,7 +127,7 @@ def test_a_reservation_takes_nothing_earlier_if_what_comes_back_last_suffices(
         alone.grow(machine(4, 4), -1)
         for rank, core in ALL_CORES:
             if not since <= ends[rank, "core", core] <= start:
-                alone.take(Allocation((Group(1 << rank, 1 << core, 0),), 1))
+                alone.mark_allocated(Allocation((Group(1 << rank, 1 << core, 0),), 1))
         if alone.find(shape) is not None:
             assert min(mine) >= since
 

@@ -84,7 +84,7 @@ class Attachments(Part):
         job = self._jobs.get(jobid)
         if job is not None:
             check_job_access(request, job.userid)
-        self._of_user.take(request.userid)
+        self._of_user.count_opened(request.userid)
         attachment = Attachment(request, Credit(payload.credit), jobid)
         self._streams.add(attachment)
         if job is not None:
@@ -341,7 +341,7 @@ class Attachments(Part):
         if attachment.reading:
             key = attachment.stream
             self._late[key] = self._late.get(key, 0) + 1
-        self._of_user.give_back(attachment.request.userid)
+        self._of_user.count_closed(attachment.request.userid)
         self._remove_idle(attachment)
         self.left.append(attachment.jobid)
 

@@ -242,7 +242,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
             case HelloSaid():
                 self._hello_answered(response)
             case ServiceAsked():
-                self._manager.place_told(response)
+                self._manager.service_known(response)
             case JournalFollowed():
                 self._journal.take_response(response)
             case TargetsAsked():
@@ -371,7 +371,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
             case topics.JOB_EXCEPTION_EVENT:
                 self._job_exception(event)
             case topics.EXEC_SERVICE_EVENT:
-                self._manager.place_told(event)
+                self._manager.service_known(event)
             case topics.RESOURCE_OFFLINE_EVENT | topics.RESOURCE_ONLINE_EVENT:
                 self._runs.targets_changed(event)
 

@@ -156,7 +156,7 @@ class Manager(Part):
         if self.other:
             self._outbox.ask(topics.EXEC_SERVICE, None, ServiceAsked())
 
-    def place_told(self, message: Event | Response) -> None:
+    def service_known(self, message: Event | Response) -> None:
         """Leave the jobs to another service, or take over from one that has left."""
         if isinstance(message, Response) and message.errnum:
             if message.errnum != Errno.ENOSYS:  # else the job manager is gone again

@@ -19,7 +19,7 @@ from flux_trio.editions.rfc21 import ALL_RANKS, SEVERITY_FATAL
 from flux_trio.editions.rfc32 import Finished, Raised, Released, Report, StartAnswer, Started
 from flux_trio.formats.meanings import JobId
 from flux_trio.messages import Request, respond, respond_stream
-from flux_trio.protocols import EXECUTION, ExecEvent, ExecState, Standings
+from flux_trio.protocols import EXECUTION, ExecEvent, ExecState, JobConversations
 
 _EVENTS: Final[dict[type[Report], ExecEvent]] = {
     Started: ExecEvent.START,
@@ -29,7 +29,7 @@ _EVENTS: Final[dict[type[Report], ExecEvent]] = {
 }
 
 
-class Streams(Standings[ExecState, ExecEvent]):
+class Streams(JobConversations[ExecState, ExecEvent]):
     """The state of the start stream of each job."""
 
     table = EXECUTION

@@ -168,7 +168,7 @@ class IngestCore(CorePart, Core[IngestTimer, Never, Never]):
             else:
                 self._take_rare(message)
         if self._ids is not None:
-            for request in [*self._backlog.take(), *requests]:
+            for request in [*self._backlog.remove_all(), *requests]:
                 self._outbox.send(self._methods.call(request))
             self._check_room()
             self._store()
@@ -317,7 +317,7 @@ class IngestCore(CorePart, Core[IngestTimer, Never, Never]):
     def _number_from(self, now: float, response: Response) -> None:
         if response.errnum in UNDECIDED:
             self._refuse_until_it_is_back(response)
-            for request in self._backlog.take():
+            for request in self._backlog.remove_all():
                 self._outbox.send(respond_error(request, response.errnum, self._refusal))
             return
         if response.errnum:

@@ -183,10 +183,10 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
 
     def _answer(self, requests: list[Request]) -> None:
         if self._follower.ready:
-            for request in [*self._backlog.take(), *requests]:
+            for request in [*self._backlog.remove_all(), *requests]:
                 self._call(request)
         elif (hindrance := self._follower.hindrance) is not None:  # no job is known yet
-            for request in self._backlog.take():
+            for request in self._backlog.remove_all():
                 self._exchange.send(respond_error(request, *hindrance))
 
     def _keep(self, request: Request, requests: list[Request]) -> None:
@@ -214,7 +214,7 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
             case JournalFollowed():
                 self._follower.take_response(response)
             case ActiveListed() | ActiveLogs() | EndedPage() | StrayLog() as step:
-                self._follower.scan.take(step, response)
+                self._follower.scan.step_answered(step, response)
                 self._listings.filled()
             case SliceRead() as read:
                 self._listings.take_slice(read, response)

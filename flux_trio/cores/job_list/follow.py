@@ -141,7 +141,7 @@ class Follower(Part):
             if place and jobid not in records.jobs:
                 self.scan.look_at(jobid)  # it may have ended before active jobs were read
                 continue
-            records.take(jobid, place, event)
+            records.fold_event(jobid, place, event)
             if event.name == _CLEAN:
                 self._finished.add(ended.get(jobid) or ended_of(records.jobs[jobid]))
 

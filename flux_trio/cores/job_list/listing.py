@@ -101,7 +101,7 @@ class Listings(Part):
         if wanted.credit is not None:
             if not request.is_streaming:
                 raise FluxError(Errno.EPROTO, f"{request.topic}: credit is for streams")
-            self._streams.take(request.userid)
+            self._streams.count_opened(request.userid)
         listing = Listing(
             request,
             Credit(wanted.credit),
@@ -347,7 +347,7 @@ class Listings(Part):
         self._open.remove(listing)
         self.chooser.forget(listing)
         if listing.credit.left is not None:
-            self._streams.give_back(listing.request.userid)
+            self._streams.count_closed(listing.request.userid)
 
     def _is_restricted(self, request: Request) -> bool:
         """Return whether the sender may see only its own jobs."""

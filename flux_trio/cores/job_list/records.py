@@ -174,7 +174,7 @@ class Records(Part):
             return self.finished
         return self.jobs.get(jobid)
 
-    def take(self, jobid: int, place: int, event: Event) -> None:
+    def fold_event(self, jobid: int, place: int, event: Event) -> None:
         """Fold in the event at `place` of the job's eventlog, unless it was folded before.
 
         Raises InvalidTransition if RFC 21 does not allow it, JournalGap if earlier events are

@@ -68,7 +68,7 @@ class Scan(Part):
             read = StrayLog(self._number, jobid)
             self._exchange.ask(*look_up(job_key(jobid, EVENTLOG)), read)
 
-    def take(self, step: ScanCall, response: Response) -> None:
+    def step_answered(self, step: ScanCall, response: Response) -> None:
         """Take the answer to one call and make the next one."""
         if step.scan != self._number:
             return

@@ -105,7 +105,7 @@ class Watches(Part):
     def open(self, request: Request, wanted: job_list.Watch, record: Record) -> None:
         """Open the stream of a job that the sender may read. Raises FluxError."""
         self._watches.check_new(request)
-        self._of_user.take(request.userid)
+        self._of_user.count_opened(request.userid)
         watch = _Watch(request, Credit(wanted.credit), record.id, wanted.path, wanted.follow)
         self._watches.add(watch)
         if record.state == JobState.INACTIVE or not watch.follow:
@@ -234,7 +234,7 @@ class Watches(Part):
         self._stop(watch)
         self._exchange.calls.close(watch.asked)
         self._watches.remove(watch)
-        self._of_user.give_back(watch.request.userid)
+        self._of_user.count_closed(watch.request.userid)
         self._exchange.send(last)
 
     def _stop(self, watch: _Watch) -> None:

@@ -27,9 +27,9 @@ from flux_trio.cores.job_manager.calls import (
     UserFound,
     WithinTurn,
 )
-from flux_trio.cores.job_manager.held import payload_types
 from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.parts import Parts
+from flux_trio.cores.job_manager.payload_types import payload_types
 from flux_trio.cores.job_manager.replies import Replies
 from flux_trio.cores.job_manager.requests.explaining import Waiting
 from flux_trio.cores.job_manager.requests.submission import submitted_in
@@ -191,13 +191,13 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
                 case NoteAll(notes):
                     self._parts.ledger.notes += notes
                 case _:
-                    self._parts.hooks.take(each)
+                    self._parts.hooks.replied(each)
         return self._parts.hooks.take_actions()
 
     def _until_plugins_act(self) -> list[JobManagerAction]:
         hooks = self._parts.hooks
-        waiting, at_once = self._inputs, hooks.at_once
-        while not at_once:
+        waiting, unreplied = self._inputs, hooks.unreplied
+        while not unreplied:
             if waiting:
                 self._take(waiting.popleft())
             elif not self._do_next():
@@ -227,8 +227,8 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
     def _do_due(self) -> None:
         """Do what is due for one job after another, until plugins have to be asked."""
         changed, parts = self._changed, self._parts
-        do, at_once = parts.due.do, parts.hooks.at_once
-        while changed and not at_once:
+        do, unreplied = parts.due.do, parts.hooks.unreplied
+        while changed and not unreplied:
             job = changed.popleft()
             if job.state is _PRIORITY:
                 parts.scheduler.unqueue(job)
@@ -269,7 +269,7 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
         """Go on with the active jobs, then with the inputs that waited: plugins know all jobs."""
         self._is_presenting = False
         self._parts.plugin_replays.go_on_all()
-        self._inputs.extend(self._backlog.take())
+        self._inputs.extend(self._backlog.remove_all())
 
     # --- inputs
 
@@ -295,7 +295,7 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
             case Event():
                 self._take_event(message)
             case HookAnswered() | HookPostponed() | JobsAnswered():
-                parts.hooks.take(message)
+                parts.hooks.replied(message)
             case PostEvent() | SetPriority() | Annotate() | Reprioritize():
                 parts.hooks.operate_when_free(message)
             case PluginsChanged():
@@ -312,7 +312,7 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
 
     def _heed(self, interests: PluginInterests) -> None:
         self._parts.ledger.take_interest(interests.notes)
-        self._parts.hooks.interests.take(interests)
+        self._parts.hooks.interests.update(interests)
 
     def _fired(self, key: JobManagerTimer) -> None:
         match key:

@@ -78,7 +78,7 @@ from flux_trio.cores.job_manager.waiting import (
     StepAnswered,
     Sweep,
     Then,
-    UpdateHeard,
+    UpdateAnswered,
     UpdateProposed,
     UpdateValidated,
 )
@@ -239,8 +239,8 @@ class Continuations:
                 parts.priorities.got(job, answer)
             case StepAnswered(chain):
                 parts.presentation.answered(job, chain, answer)
-            case UpdateHeard(event):
-                parts.hooks.update_heard(job, event, answer)
+            case UpdateAnswered(event):
+                parts.hooks.update_answered(job, event, answer)
             case KeyAnswered(updating):
                 parts.updates.key_answered(job, updating, answer)
             case UpdateValidated(updating):

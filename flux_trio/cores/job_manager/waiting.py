@@ -87,7 +87,7 @@ class StepAnswered(msgspec.Struct, frozen=True, gc=False):
     chain: Chain
 
 
-class UpdateHeard(msgspec.Struct, frozen=True):
+class UpdateAnswered(msgspec.Struct, frozen=True):
     """job.update, after the event that changed the jobspec."""
 
     event: Event
@@ -110,7 +110,7 @@ class UpdateValidated(msgspec.Struct, frozen=True):
 
 
 Then: TypeAlias = (
-    StateAnswered | StepAnswered | UpdateHeard | PriorityGot | KeyAnswered | UpdateValidated
+    StateAnswered | StepAnswered | UpdateAnswered | PriorityGot | KeyAnswered | UpdateValidated
 )
 
 

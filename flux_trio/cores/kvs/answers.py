@@ -46,7 +46,7 @@ class Answers(Part):
         for watch in work.watches:
             value = next(looked_up)
             if work.answers(watch):
-                self._watches.take(watch, value)
+                self._watches.send_missing(watch, value)
         for read, keys in zip(work.listings, done.listings, strict=True):
             self._send(work, read, respond(read.request, kvs.KEYS.write(kvs.Keys(keys))))
         for asked, page in zip(work.pages, done.pages, strict=True):

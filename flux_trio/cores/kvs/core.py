@@ -266,7 +266,7 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
     def _begin_round(self) -> None:
         work = self._round = Round()
         if self._room.held.is_due:
-            self._room.held.take(work)
+            self._room.held.move_into(work)
         work.take_from(self._queue, ROUND_OPS_MAX)
         if work.commits or work.is_probe:
             self._outbox.send(StoreOps(work.ops))

@@ -216,7 +216,7 @@ class Held:
         names = [read.key] if isinstance(read, Watch) else read.names
         return any(above in written for name in names for above in _and_above(name))
 
-    def take(self, work: Round) -> None:
+    def move_into(self, work: Round) -> None:
         """Move into `work` the requests that are to be tried now."""
         work.is_probe = not self.queue
         work.take_from(self.queue, self.ops_max)

@@ -110,7 +110,7 @@ class Watches(Part):
         for watch in self._open.of_sender(sender):
             self._forget(watch)
 
-    def take(self, watch: Watch, value: str | Damaged | None) -> None:
+    def send_missing(self, watch: Watch, value: str | Damaged | None) -> None:
         """Send what the reader lacks of `value`, which the store has read."""
         if isinstance(value, Damaged):
             self._damages.report([value])

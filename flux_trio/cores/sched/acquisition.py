@@ -68,7 +68,7 @@ class Acquisition(Part):
         if response.errnum:
             self._context.give_up(f"{response.topic}: {response.error_text}")
 
-    def heard(self, response: Response) -> Sequence[Change]:
+    def changes_in(self, response: Response) -> Sequence[Change]:
         """Return the changes in a response; empty if the scheduler ends because of it."""
         try:
             if response.errnum:

@@ -174,7 +174,7 @@ class SchedCore(CorePart, Core[SchedTimer, Never, Never]):
                 for one in self._granting.stored(call, response):
                     self._succeed(one)
             case Acquired():
-                for change in self._acquisition.heard(response):
+                for change in self._acquisition.changes_in(response):
                     self._resources_changed(change)
             case Released():
                 self._acquisition.released(response)

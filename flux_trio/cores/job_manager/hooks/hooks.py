@@ -33,7 +33,7 @@ from flux_trio.cores.job_manager.waiting import (
     Purpose,
     StateAnswered,
     Then,
-    UpdateHeard,
+    UpdateAnswered,
 )
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
@@ -125,7 +125,7 @@ class Hooks(Part):
     open: dict[int, Then]
     asked: dict[int, ActiveJob]
     """The job of each open question, by ticket; the ledger no longer has an INACTIVE job."""
-    at_once: set[int]
+    unreplied: set[int]
     """Tickets of this turn that have no reply yet; HookPostponed counts as a reply.
 
     An AskJobs is listed by its first ticket.
@@ -141,7 +141,7 @@ class Hooks(Part):
         self.continuation = continuation
         self.open = {}
         self.asked = {}
-        self.at_once = set()
+        self.unreplied = set()
         self.actions = []
         self.configuring = {}
         self.last_ticket = 0
@@ -178,7 +178,7 @@ class Hooks(Part):
         for ticket, job in enumerate(jobs, first):
             self._open(job, ticket, then)
         self.last_ticket += len(jobs)
-        self.at_once.add(first)
+        self.unreplied.add(first)
         self.actions.append(AskJobs(first, topic, tuple(job.snapshot() for job in jobs)))
 
     def ask_state(
@@ -205,7 +205,7 @@ class Hooks(Part):
         """Ask conf.update, even if no plugin handles it: the plugin host reads it, too."""
         self.last_ticket += 1
         self.configuring[self.last_ticket] = then
-        self.at_once.add(self.last_ticket)
+        self.unreplied.add(self.last_ticket)
         self.actions.append(AskHook(self.last_ticket, CONF_UPDATE, None, config))
 
     def when_free(self, job: ActiveJob, deferred: Deferred) -> None:
@@ -239,9 +239,9 @@ class Hooks(Part):
 
     # --- answers
 
-    def take(self, reply: PluginReply) -> None:
+    def replied(self, reply: PluginReply) -> None:
         """Take the reply to a question; ignore it if the question is no longer open."""
-        self.at_once.discard(reply.ticket)
+        self.unreplied.discard(reply.ticket)
         match reply:
             case HookAnswered(ticket, answer):
                 if ticket in self.open:
@@ -287,7 +287,7 @@ class Hooks(Part):
 
     def _put(self, job: ActiveJob, question: AskHook, then: Then) -> None:
         self._open(job, question.ticket, then)
-        self.at_once.add(question.ticket)
+        self.unreplied.add(question.ticket)
         self.actions.append(question)
 
     def _open(self, job: ActiveJob, ticket: int, then: Then) -> None:
@@ -362,15 +362,17 @@ class Hooks(Part):
         if job.id in self.interests.subscribed:
             self.actions.append(NotifyPlugins(EVENT_PREFIX + event.name, job.snapshot(), event))
         if event.name == _JOBSPEC_UPDATE and self.interests.handled(UPDATED):
-            answer = self.ask(job, UPDATED, UpdateHeard(event), UpdateApplied(event.context or {}))
+            answer = self.ask(
+                job, UPDATED, UpdateAnswered(event), UpdateApplied(event.context or {})
+            )
             if answer is not None:
-                self.update_heard(job, event, answer)
+                self.update_answered(job, event, answer)
         elif job.state is not job.asked:
             self._enter(job, event)
         elif event.name in _ASK_AGAIN:
             self._reconsider(job, event)
 
-    def update_heard(self, job: ActiveJob, event: Event, answer: HookAnswer) -> None:
+    def update_answered(self, job: ActiveJob, event: Event, answer: HookAnswer) -> None:
         """Continue after job.update about `event`, which changed the jobspec."""
         self.log_error(job, answer)
         if job.state != job.asked:

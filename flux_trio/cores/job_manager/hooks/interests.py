@@ -28,7 +28,7 @@ class Interests(Part):
     def taken_up(self) -> None:
         self._known.clear()
 
-    def take(self, news: PluginInterests) -> None:
+    def update(self, news: PluginInterests) -> None:
         """Take a change of handlers or of subscriptions."""
         if news.topics is not None:
             self.patterns, self.of_many = news.topics, news.of_many

@@ -77,7 +77,7 @@ class Ledger(Commits):
     jobs: dict[JobId, ActiveJob]
     running: dict[JobId, ActiveJob]  # those of `jobs` that are in RUN or CLEANUP
     ninactive: int  # number of finished jobs in the kvs
-    unheard: set[JobId]  # ids up to `last_stored` whose jobs ingest submits only now
+    left_to_ingest: set[JobId]  # ids up to `last_stored` whose jobs ingest submits only now
     last_stored: JobId  # the greatest id from before this start
     recent: OrderedDict[JobId, ActiveJob]  # jobs that became inactive last; a dict seeks its oldest
     recent_bytes: int  # of their jobspecs, at most
@@ -106,7 +106,7 @@ class Ledger(Commits):
         self.running = {}
         self.jobspecs = Jobspecs()
         self.ninactive = 0
-        self.unheard = set()
+        self.left_to_ingest = set()
         self.last_stored = 0
         self.recent = OrderedDict()
         self.recent_bytes = 0
@@ -191,12 +191,12 @@ class Ledger(Commits):
         for job in self.resumed:
             if job.state == JobState.NEW and job.id in jobids:
                 self._remove(job)
-                self.unheard.add(job.id)
+                self.left_to_ingest.add(job.id)
         self.resumed = [job for job in self.resumed if job.id in self.jobs]
 
     def is_from_before(self, jobid: int) -> bool:
         """Return whether a job was stored before this start, and not left to ingest."""
-        return jobid <= self.last_stored and jobid not in self.unheard
+        return jobid <= self.last_stored and jobid not in self.left_to_ingest
 
     def was_used(self, jobid: int) -> bool:
         """Return whether a job has used this id."""

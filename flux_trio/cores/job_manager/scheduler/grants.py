@@ -51,7 +51,7 @@ class Allocated(Part):
         """Forget all and take the resources of `holders`, which may overlap."""
         self.taken, self.holders, self.overlaps = {}, {}, False
         for jobid, resources in holders:
-            self.take(jobid, resources)
+            self.hold(jobid, resources)
 
     def shared(self, resources: ResourceSet) -> tuple[int, ResourceSet] | None:
         """Return a job that holds some of `resources`, and which of them; None if all are free."""
@@ -69,7 +69,7 @@ class Allocated(Part):
                 return jobid, both
         return None
 
-    def take(self, jobid: int, resources: ResourceSet) -> None:
+    def hold(self, jobid: int, resources: ResourceSet) -> None:
         """Let the job hold `resources`."""
         taken = self.taken
         for ranks, cores, gpus in resources.groups:
@@ -246,7 +246,7 @@ class Grants(Part):
         elif wrong:
             self._verdicts.refused(f"job {jobid}: R: expected {wrong}")
         else:
-            self.allocated.take(jobid, resources)
+            self.allocated.hold(jobid, resources)
             judged = self.open.pop(jobid)
             self._verdicts.accepted(jobid, judged.annotations, resources)
 

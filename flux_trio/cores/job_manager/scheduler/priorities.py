@@ -48,7 +48,7 @@ _PRIORITY: Final = JobEvent.PRIORITY
 _IN_PRIORITY: Final = JobState.PRIORITY
 _IN_SCHED: Final = JobState.SCHED
 
-Said = int | Unavailable | None
+PluginPriority = int | Unavailable | None
 
 
 class Priorities(Part):
@@ -65,7 +65,7 @@ class Priorities(Part):
         self._sweeps = sweeps
         self.is_due = False
 
-    def set(self, job: ActiveJob, said: Said) -> None:
+    def set(self, job: ActiveJob, said: PluginPriority) -> None:
         """Take a job's priority from a plugin, None for unavailable; only in PRIORITY and SCHED."""
         if not job.state & _RANKED:
             return
@@ -145,7 +145,7 @@ def _context_of(priority: int) -> dict[str, Any]:
     return rfc21.write(rfc21.PriorityContext(priority))
 
 
-def effective_priority(job: ActiveJob, said: Said) -> int | None:
+def effective_priority(job: ActiveJob, said: PluginPriority) -> int | None:
     """Return the priority to log, None to wait. The plugin host refuses values out of range."""
     if job.urgency == URGENCY_HOLD:
         return PRIORITY_MIN

@@ -83,7 +83,7 @@ Answer = TypeVar("Answer")
 class SchedulerSide(Part):
     """The conversation with the service that holds `sched`."""
 
-    held: dict[JobId, dict[str, Any]]  # annotations of valid grants, for jobs with a hook under way
+    granted_annotations: dict[JobId, dict[str, Any]]  # of jobs with a hook under way
     _link: Link
     sender: str  # the peer that said hello
     limit: int | None  # None: no limit
@@ -97,7 +97,7 @@ class SchedulerSide(Part):
         self.signs_of_life = SignsOfLife(ledger, self.silence)
         self.requests = Requests(ledger, self.silence)
         self.grants = Grants(ledger, self)
-        self.held = {}
+        self.granted_annotations = {}
         self.latency = Durations(LONG_S)  # of allocations, from submit to alloc
         self._link = Link()
         self.sender = ""
@@ -134,7 +134,7 @@ class SchedulerSide(Part):
         state = self.requests.allocs.of(job.id)
         if state is _PENDING:
             self._reconsider_sent(job)
-        elif (annotations := self.held.pop(job.id, None)) is not None:
+        elif (annotations := self.granted_annotations.pop(job.id, None)) is not None:
             self._allocate(job, annotations)
         elif state is _IDLE:
             if job.priority > PRIORITY_MIN and self._queues.schedules(job.queue):
@@ -181,7 +181,7 @@ class SchedulerSide(Part):
         if granted is None and (job := self._ledger.jobs.get(jobid)) is not None:
             granted = self.grants.judged(jobid) or job.granted
         self.requests.free(jobid, granted)
-        self.held.pop(jobid, None)
+        self.granted_annotations.pop(jobid, None)
         self.grants.give_back(jobid)
         if self._ledger.edition.free_answer is None:
             self._freed(jobid)
@@ -275,7 +275,7 @@ class SchedulerSide(Part):
         self.requests.answered.clear()
         self.silence.broken()
         self.sender = ""
-        self.held.clear()
+        self.granted_annotations.clear()
         asked = [*self.requests.sent_by_rank(), *self.grants.drop()]
         jobs = self._ledger.jobs
         for jobid in self.requests.allocs:
@@ -375,7 +375,7 @@ class SchedulerSide(Part):
             return  # it was canceled in this turn, which frees the grant
         job.granted = resources
         if job.is_asked:
-            self.held[jobid] = annotations
+            self.granted_annotations[jobid] = annotations
         elif job.state == JobState.PRIORITY:
             self._free(jobid)
         else:
