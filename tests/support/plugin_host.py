@@ -82,7 +82,7 @@ class Rig:
     def interests(self) -> Interests:
         """What the job manager knows that plugins want to hear."""
         if (news := self.host.news()) is not None:
-            self._interests.take(news)
+            self._interests.update(news)
         return self._interests
 
     def ask(
