@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from flux_trio.cores.job_index import ENDED, active_key
 from flux_trio.cores.job_manager.jobs import commits
-from flux_trio.messages import Errno, Response
+from flux_trio.formats import format_fluid
+from flux_trio.messages import Errno, Response, topics
 from flux_trio.protocols import JobState
 from tests.support.asking import asked, gone
 from tests.support.manager_script import (
@@ -112,6 +114,21 @@ def test_nothing_is_told_before_its_events_are_durable() -> None:
     assert m.commit() == ["sched.free 1"]
     assert m.freed(1) == ["commit 1: free clean"]
     assert m.commit() == []
+
+
+def test_what_a_turn_stores_of_one_job_is_in_one_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a kill between two commits leaves a job that is both active and finished."""
+    monkeypatch.setattr(commits, "COMMIT_OPS_MAX", 4)
+    m = ManagerScript(peers=True)
+    m.submit(1, 2, 3, urgency=0)
+    m.commits_wait = True
+    cancel = {"severity": 0, "type": "cancel"}
+    m.put(*(asked(topics.JOB_RAISE, {"id": each, **cancel}, by="me") for each in (1, 2, 3)))
+    for jobid, request in zip((1, 2, 3), m.commits, strict=True):
+        appended, ended, unlinked = request.payload["ops"]
+        assert appended[:2] == ["append", f"{format_fluid(jobid, 'kvs')}.eventlog"]
+        assert ended[1].startswith(f"{ENDED}.")
+        assert unlinked == ["unlink", active_key(jobid)]
 
 
 def test_all_events_of_a_turn_are_one_commit() -> None:

@@ -30,7 +30,8 @@ from flux_trio.formats import EVENTLOG, Event, format_eventlog, job_key
 from flux_trio.formats.meanings import JobId, JobNote, KvsOp, Matchtag
 from flux_trio.messages import Errno, FluxError, Payload, Request, Response, service_of, unanswered
 
-# Ops in one commit; a turn with more (a cancel of all jobs) makes several commits, in order.
+# Ops in one commit; a turn with more (a cancel of all jobs) makes several commits, in order. What
+# belongs to one job stays together, so that no job is both active and finished after a kill.
 COMMIT_OPS_MAX = 20_000
 
 WAITING_BYTES_MAX: Final = 32 << 20
@@ -54,7 +55,7 @@ class Commits(Part):
     is_noted: bool  # the trace has a reader: events are noted
     logged: dict[JobId, list[Event]]  # lines of this turn, by job
     over: list[Ended]  # jobs that became inactive in this turn
-    ops: list[KvsOp]  # ops of this turn that are not events
+    ops: list[list[KvsOp]]  # those of this turn that are not events, by who stores them
     uncommitted: deque[Uncommitted]  # the oldest first
     waiting_bytes: int  # bytes of events in `uncommitted`
     gone: dict[str, Matchtag]  # peers that left in this turn: the last matchtag before that
@@ -114,8 +115,8 @@ class Commits(Part):
             raise FluxError(Errno.ENOSPC, text)
 
     def store(self, ops: Iterable[list[str]]) -> None:
-        """Put `ops` into this turn's commit; the messages of this turn wait for it."""
-        self.ops += ops
+        """Put `ops` into one commit of this turn, whose messages wait for it."""
+        self.ops.append(list(ops))
 
     def take_interest(self, is_noted: bool | None) -> None:
         """Note events in the trace from now on, or no longer; None leaves it as it is."""
@@ -217,18 +218,29 @@ class Commits(Part):
             send_all(questions)
 
     def _commit_all(self) -> None:
-        ops = []
+        """Store what this turn has of each job in one commit, whole, whatever is killed then."""
+        commit: list[list[str]] = []
+        for unit in self._take_units():
+            if commit and len(commit) + len(unit) > COMMIT_OPS_MAX:
+                self._commit(commit)
+                commit = []
+            commit += unit
+        self._commit(commit)
+
+    def _take_units(self) -> list[list[list[str]]]:
+        """Return the ops of this turn, those in one list that must not be torn apart."""
+        by_job: dict[int, list[list[str]]] = {}
         texts: dict[tuple[int, ...], str] = {}  # often many jobs have the same events
         for jobid, events in self.logged.items():
             same = tuple(map(id, events))
             if (text := texts.get(same)) is None:
                 text = texts[same] = format_eventlog(events)
-            ops.append(["append", job_key(jobid, EVENTLOG), text])
-        ops += ended_ops(self.over)
-        ops += self.ops
+            by_job[jobid] = [["append", job_key(jobid, EVENTLOG), text]]
+        for job in self.over:
+            by_job.setdefault(job.id, []).extend(ended_ops([job]))
+        units = [*by_job.values(), *self.ops]
         self.logged, self.over, self.ops = {}, [], []
-        for start in range(0, len(ops), COMMIT_OPS_MAX):
-            self._commit(ops[start : start + COMMIT_OPS_MAX])
+        return units
 
     def _commit(self, ops: list[list[str]]) -> None:
         nbytes = sum([len(op[-1]) for op in ops])  # JSON, so nearly all characters are ASCII
