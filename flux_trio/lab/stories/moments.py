@@ -84,7 +84,7 @@ class Moments:
         world.trace.add_sink(self.observe)
         world.answers = self._fault_of
         if self._lies:
-            world.says = self._said
+            world.in_place_of = self._in_place_of
 
     def _expect(self, fault: Fault) -> None:
         if isinstance(fault, OnTheWay):
@@ -107,7 +107,7 @@ class Moments:
         self._world.disk.torn = None  # no transaction came since TornCommit
         self._world.trace.remove_sink(self.observe)
         self._world.answers = lambda _: None
-        self._world.says = None
+        self._world.in_place_of = None
         self._world.release_all()
 
     def step(self) -> None:
@@ -147,7 +147,7 @@ class Moments:
             if fault.until is not None:
                 self._await(fault.until, _releasing(flight))
 
-    def _said(self, party: str, message: Outgoing) -> list[Outgoing] | None:
+    def _in_place_of(self, party: str, message: Outgoing) -> list[Outgoing] | None:
         """Return what `party` says in place of `message`; None: the message itself."""
         for sought, lie in self._lies:
             if sought.is_it(Kind.SEND, party, message):

@@ -90,8 +90,8 @@ class CoresWorld:
         self.records_max = inf
         for sink in sinks:
             self.trace.add_sink(sink)
-        self.says: Callable[[str, Outgoing], list[Outgoing] | None] | None = None
-        """Returns what a party says in place of a message; None: it says the message itself."""
+        self.in_place_of: Callable[[str, Outgoing], list[Outgoing] | None] | None = None
+        """Returns what a party sends in place of a message; None: the message itself."""
         self.answers: Callable[[AskHook], Answering | None] = lambda _: None
         self.began: Callable[[], None] = lambda: None  # called when the instance begins anew
         self.pauses: Callable[[], None] = lambda: None
@@ -494,8 +494,8 @@ class CoresWorld:
             self._do_here(station, action)  # type: ignore[arg-type]
 
     def _send(self, station: Station, message: Outgoing) -> None:
-        said = None if self.says is None else self.says(station.name, message)
-        for each in (message,) if said is None else said:
+        sent = None if self.in_place_of is None else self.in_place_of(station.name, message)
+        for each in (message,) if sent is None else sent:
             self._sender = station.name
             self.router.route(station.peer, each)
 

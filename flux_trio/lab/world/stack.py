@@ -18,7 +18,7 @@ from flux_trio.broker import LogEntry, ModuleNotStarted
 from flux_trio.clock import Clock
 from flux_trio.config import Config, PluginDirective
 from flux_trio.cores.job_manager.calls import User
-from flux_trio.instance import Surroundings as Given
+from flux_trio.instance import Surroundings as OfInstance
 from flux_trio.instance import error_of_start, open_instance
 from flux_trio.jobtap import Plugin, PluginError, ends_with_loop, on
 from flux_trio.lab.world import parties
@@ -91,7 +91,7 @@ class StackWorld(WorldOfServices):
         config = self._config_with_plugins()
         ends_with_loop.set(True)  # for the tasks of this life
         hooks = dict.fromkeys((PRIORITIZE, *self._given.hooks))
-        given = Given(
+        given = OfInstance(
             inventory=self.inventory,
             userid=USERID,
             epoch=self.now,

@@ -173,9 +173,9 @@ class ModuleHandle(LocalHandle):
     def send(self, message: Request | Response | Event) -> None:
         if self.is_doomed:
             return
-        says = self._world.says
-        said = None if says is None else says(self.name, message)
-        for each in (message,) if said is None else said:
+        in_place_of = self._world.in_place_of
+        sent = None if in_place_of is None else in_place_of(self.name, message)
+        for each in (message,) if sent is None else sent:
             super().send(each)
         self._world.strike()
 
