@@ -14,7 +14,7 @@ from flux_trio.lab.stories.outcome import property_of
 from flux_trio.shell.protocol import Ack, Done
 from tests.processes.worlds import Played, play
 
-SEEDS = range(40)
+SEEDS = range(60)
 
 
 @pytest.fixture(scope="module")
