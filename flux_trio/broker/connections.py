@@ -34,7 +34,6 @@ TOO_MANY: Final = f"{OPEN_MAX} requests of this connection are open: wait for so
 CALLS_AHEAD: Final = 256  # with more unanswered calls, the broker stops reading,
 PAUSE_S: Final = 0.05  # at most this long, since some calls are answered late by nature
 BEHIND_S_MAX: Final = 10.0  # a peer that sends must read its answers within this time
-POLL_S: Final = 0.01
 
 WriteLog = Callable[[int, str, str], None]  # level, party, text
 
@@ -130,8 +129,8 @@ class _Outgoing:
         with trio.move_on_after(PAUSE_S):
             await self._open.wait_fewer(CALLS_AHEAD)
         with trio.move_on_after(BEHIND_S_MAX) as scope:
-            while self._connection.is_behind:  # noqa: ASYNC110 - rare, and then it takes long
-                await trio.sleep(POLL_S)
+            if self._connection.is_behind:  # rare: no checkpoint otherwise
+                await self._connection.wait_room()
         if scope.cancelled_caught:
             self.drop(f"it sends requests and has not read its answers for {BEHIND_S_MAX:g} s")
 

@@ -41,7 +41,6 @@ READY: Final = "ready"  # the process prints this line when it serves
 START_S_MAX: Final = 30.0  # limit for printing READY
 GRACE_S: Final = 5.0  # from SIGTERM to SIGKILL
 END_S_MAX: Final = 1.0  # from the end of the connection to the end of the process
-FULL_S: Final = 0.01  # pause for a process that reads too slowly; its inbox grows meanwhile
 LINE_BYTES_MAX: Final = 4096
 
 
@@ -190,7 +189,7 @@ async def _send_to_process(handle: LocalHandle, connection: Connection, message:
         try:
             connection.send_nowait(message)
         except ConnectionOverflow:
-            await trio.sleep(FULL_S)
+            await connection.wait_room()  # meanwhile the inbox of the module grows
             continue
         except ConnectionClosed:
             return False

@@ -24,12 +24,6 @@ T = TypeVar("T")
 
 TICKS_MAX: Final = 100_000  # of tasks that wake each other, before a `SteppedRun` gives up
 
-# Private names of Trio, used only here: its random generator, and the switch that makes it sort the
-# tasks before it shuffles them. Trio's own tests use them to make runs repeatable, and there is no
-# public way (python-trio issue 32).
-_TRIO_RUN: Final = trio._core._run
-_SORT_TASKS: Final = "_ALLOW_DETERMINISTIC_SCHEDULING"
-
 
 class _WorldClock(trio.abc.Clock):
     """Jumps when Trio asks how long to wait, that is, when no task can run.
@@ -173,13 +167,19 @@ async def _await(main: Callable[[], Awaitable[T]]) -> T:
 
 @contextmanager
 def seeded_tasks(seed: int) -> Iterator[None]:
-    """Seed Trio's scheduler in this block, and restore its generator afterwards."""
-    drawn = _TRIO_RUN._r.getstate()
-    sorted_before = vars(_TRIO_RUN)[_SORT_TASKS]
-    vars(_TRIO_RUN)[_SORT_TASKS] = True
-    _TRIO_RUN._r.seed(seed)
+    """Seed Trio's scheduler in this block, and restore its generator afterwards.
+
+    Private names of Trio, used only here: its random generator, and the switch that makes it sort
+    the tasks before it shuffles them. Trio's own tests use them to make runs repeatable, and there
+    is no public way (python-trio issue 32).
+    """
+    scheduler = trio._core._run
+    drawn = scheduler._r.getstate()
+    sorted_before = scheduler._ALLOW_DETERMINISTIC_SCHEDULING
+    vars(scheduler)["_ALLOW_DETERMINISTIC_SCHEDULING"] = True
+    scheduler._r.seed(seed)
     try:
         yield
     finally:
-        _TRIO_RUN._r.setstate(drawn)
-        vars(_TRIO_RUN)[_SORT_TASKS] = sorted_before
+        scheduler._r.setstate(drawn)
+        vars(scheduler)["_ALLOW_DETERMINISTIC_SCHEDULING"] = sorted_before

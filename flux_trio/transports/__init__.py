@@ -20,7 +20,7 @@ from flux_trio.transports.connecting import connect_websocket
 from flux_trio.transports.door import serve_unix, serve_websocket
 from flux_trio.transports.inbox import Inbox
 from flux_trio.transports.memory import MemoryConnection, memory_pair
-from flux_trio.transports.websocket import WebSocketConnection
+from flux_trio.transports.paced import PacedConnection
 
 __all__ = [
     "Connection",
@@ -32,8 +32,8 @@ __all__ = [
     "EndOfConnection",
     "Inbox",
     "MemoryConnection",
+    "PacedConnection",
     "TransportError",
-    "WebSocketConnection",
     "connect_websocket",
     "memory_pair",
     "serve_unix",

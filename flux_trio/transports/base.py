@@ -73,6 +73,13 @@ class Connection(Protocol):
     def is_behind(self) -> bool:
         """Return whether more than BEHIND_MESSAGES or BEHIND_BYTES wait for the peer to read."""
 
+    async def wait_room(self) -> None:
+        """Wait until the peer is not behind, or the connection is closed.
+
+        After a ConnectionOverflow there is room for more messages then, unless the other
+        connections of the same guest have taken it.
+        """
+
     async def receive(self) -> list[Message]:
         """Return the messages that came, in order, at least one; only one task may wait here.
 

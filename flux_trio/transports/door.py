@@ -13,33 +13,28 @@ import struct
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import trio
 import trio_websocket
 from wsproto.frame_protocol import FrameProtocol
 
-from flux_trio.messages import ROLE_OWNER
 from flux_trio.messages.address import uri_of, uri_of_socket
 from flux_trio.messages.codec import FRAME_BYTES_MAX
 from flux_trio.transports.base import Connection, Credentials
-from flux_trio.transports.share import Share
+from flux_trio.transports.gate import Gate, Refusal, is_guest
+from flux_trio.transports.paced import CLOSE_S_MAX
 from flux_trio.transports.websocket import (
-    CLOSE_S_MAX,
     FRAMES_AHEAD,
     INVALID,
     PROTOCOL_ERROR,
     READ_BYTES,
-    Tasks,
+    Handshake,
     open_connection,
-    open_tasks,
+    open_socket,
     truncated_reason,
 )
 
-CONNECTIONS_MAX: Final = 1024  # open at one door; the next one replaces an unfinished handshake
-CONNECTIONS_OF_OWNER_MAX: Final = 512  # of the instance owner
-CONNECTIONS_OF_GUEST_MAX: Final = 64  # of each guest; each may hold two frames and a part of one
-CONNECTIONS_OF_GUESTS_MAX: Final = 768  # of all guests: the rest is reserved for the owner
 GUEST_FRAME_BYTES_MAX: Final = 2**20  # a jobspec with a full environment is 100 kB
 BACKLOG: Final = 128  # connections that wait to be accepted; as for a port
 
@@ -50,14 +45,8 @@ _CLOSE_FRAME: Final = b"\x88"  # its first byte (RFC 6455, 5.2): final, opcode 8
 _PEERCRED: Final = struct.Struct("iII")  # pid, uid, gid (unix(7))
 
 
-class Refusal(NamedTuple):
-    """The reason for refusing a connection, as an HTTP answer."""
-
-    status: int
-    text: str
-
-
 Identify: TypeAlias = Callable[[trio.SocketStream, Headers], Credentials | Refusal]
+Admitted: TypeAlias = tuple[trio_websocket.WebSocketConnection, Credentials]
 
 
 async def serve_websocket(
@@ -133,168 +122,127 @@ class _Door:
     def __init__(self, identify: Identify, on_connection: OnConnection) -> None:
         self._identify = identify
         self._on_connection = on_connection
-        self._open = 0
-        self._handshakes: dict[Tasks, None] = {}  # unfinished, the oldest first
-        self._of_owner = 0
-        self._shares: dict[int, Share] = {}  # by userid, of guests that have a connection
-        self._of_refused = Share()  # of all who are refused
+        self._gate = Gate()
 
     async def take(self, stream: trio.SocketStream) -> None:
         """Handle one connection from start to end; errors caused by the peer do not leave."""
-        if self._open >= CONNECTIONS_MAX and not self._drop_oldest_handshake():
-            return
-        self._open += 1
-        try:
+        with self._gate.place() as there_is_room:
+            if not there_is_room:
+                return
+            lent = _LentStream(stream)
             with ExitStack() as counted:
-                dropped = await self._welcome(stream, counted)
+                dropped = await self._welcome(lent, counted)
             if not dropped:
-                await _linger(stream)
-        finally:
-            self._open -= 1
+                await lent.part()
 
-    async def _welcome(self, stream: trio.SocketStream, counted: ExitStack) -> bool:
+    async def _welcome(self, lent: _LentStream, counted: ExitStack) -> bool:
         """Do the handshake and serve; return True if it was dropped to make room."""
-        async with open_tasks() as tasks:
-            self._handshakes[tasks] = None
-            admitted = None
-            try:
-                with tasks.handshake:
-                    admitted = await self._admit(stream, tasks, counted)
-            finally:
-                dropped = tasks not in self._handshakes
-                self._handshakes.pop(tasks, None)
-            if admitted is not None:
-                await self._serve(*admitted, tasks)
-        return dropped
+        handshake = Handshake()
 
-    def _drop_oldest_handshake(self) -> bool:
-        """Make room for a connection; return False if no handshake is unfinished.
+        async def shake_hands(reader: trio.Nursery) -> Admitted | None:
+            return await self._admit(lent, reader, counted)
 
-        Anybody can open connections and send nothing. An honest client finishes its handshake fast.
-        """
-        oldest = next(iter(self._handshakes), None)
-        if oldest is None:
-            return False
-        del self._handshakes[oldest]
-        oldest.handshake.cancel()
-        return True
+        with ExitStack() as waiting:
+            newcomer = waiting.enter_context(self._gate.handshake(handshake.scope))
+            async with open_socket(handshake, shake_hands) as admitted:
+                waiting.close()
+                if admitted is not None:
+                    await self._serve(*admitted)
+        return newcomer.dropped
 
     async def _serve(
-        self, socket: trio_websocket.WebSocketConnection, credentials: Credentials, tasks: Tasks
+        self, socket: trio_websocket.WebSocketConnection, credentials: Credentials
     ) -> None:
-        share = self._shares.get(credentials.userid) if _is_guest(credentials) else None
-        async with open_connection(socket, tasks, share) as connection:
+        async with open_connection(socket, self._gate.share(credentials)) as connection:
             await self._on_connection(connection, credentials)
 
-    @contextmanager
-    def _counted(self, peer: Credentials | Refusal) -> Iterator[Credentials | Refusal]:
-        """Count `peer` as a connection during the block; yield `peer`, or a refusal."""
-        if isinstance(peer, Refusal):
-            yield peer
-        elif refusal := self._too_many(peer):
-            yield refusal
-        elif _is_guest(peer):
-            share = self._shares.setdefault(peer.userid, Share())
-            share.connections += 1
-            try:
-                yield peer
-            finally:
-                share.connections -= 1
-                if not share.connections:
-                    del self._shares[peer.userid]
-        else:
-            self._of_owner += 1
-            try:
-                yield peer
-            finally:
-                self._of_owner -= 1
-
-    def _too_many(self, peer: Credentials) -> Refusal | None:
-        if not _is_guest(peer):
-            if self._of_owner >= CONNECTIONS_OF_OWNER_MAX:
-                return Refusal(429, f"{self._of_owner} connections of the instance owner are open")
-            return None
-        share = self._shares.get(peer.userid)
-        if share is not None and share.connections >= CONNECTIONS_OF_GUEST_MAX:
-            return Refusal(429, f"{share.connections} connections of user {peer.userid} are open")
-        of_guests = sum(each.connections for each in self._shares.values())
-        if of_guests >= CONNECTIONS_OF_GUESTS_MAX:
-            return Refusal(429, f"{of_guests} connections of guests are open")
-        return None
-
     async def _admit(
-        self, stream: trio.SocketStream, tasks: Tasks, counted: ExitStack
-    ) -> tuple[trio_websocket.WebSocketConnection, Credentials] | None:
-        held = _PoliteStream(stream)
+        self, lent: _LentStream, reader: trio.Nursery, counted: ExitStack
+    ) -> Admitted | None:
         request = await trio_websocket.wrap_server_stream(
-            await tasks.reading(), held, FRAMES_AHEAD, FRAME_BYTES_MAX, READ_BYTES
+            reader, lent, FRAMES_AHEAD, FRAME_BYTES_MAX, READ_BYTES
         )
-        peer = counted.enter_context(self._counted(self._identify(stream, request.headers)))
-        await self._wait_for_turn(peer)
+        identified = self._identify(lent.stream, request.headers)
+        peer = counted.enter_context(self._gate.counted(identified))
+        await self._gate.wait_for_turn(peer)
         try:
             if isinstance(peer, Credentials):
-                held.socket = await request.accept()
-                if _is_guest(peer):
-                    limit_frames(held.socket, GUEST_FRAME_BYTES_MAX)
-                return held.socket, peer
+                lent.socket = await request.accept()
+                if is_guest(peer):
+                    limit_frames(lent.socket, GUEST_FRAME_BYTES_MAX)
+                return lent.socket, peer
             challenge = [(b"WWW-Authenticate", b"Bearer")] if peer.status == 401 else []
             await request.reject(peer.status, extra_headers=challenge, body=peer.text.encode())
         except trio_websocket.ConnectionClosed:
             pass
         return None
 
-    async def _wait_for_turn(self, peer: Credentials | Refusal) -> None:
-        """Let a new connection of a guest, or a refused one, wait as a message of a guest does."""
-        if isinstance(peer, Refusal):
-            share = self._of_refused
-        elif _is_guest(peer):
-            share = self._shares[peer.userid]
-        else:
-            return
-        async with share.turn():
-            pass
 
+class _LentStream(trio.abc.Stream):
+    """The stream of a door, lent to trio-websocket, which cannot close it: the door does.
 
-class _PoliteStream(trio.abc.Stream):
-    """The stream given to trio-websocket: it tells a peer that it violated the WebSocket protocol.
-
-    trio-websocket would close the stream without a close frame. This class sends the close frame
-    instead and keeps the stream open, so that the peer can read the frame. The door closes it.
+    trio-websocket closes its stream without a close frame when the peer violates the WebSocket
+    protocol. `aclose` only ends the use of the stream. Then the door sends the close frame itself,
+    and waits until the peer has read it (`part`).
     """
 
     def __init__(self, stream: trio.SocketStream) -> None:
-        self._stream = stream
-        self._sent_close = False
-        self._ended = False
+        self.stream = stream
         self.socket: trio_websocket.WebSocketConnection | None = None  # after the handshake
+        self._is_closed = False
+        self._is_sending = False  # still True if a send was cut: the peer has a part of a frame
+        self._sent_close = False
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        if self._ended:
-            raise trio.ClosedResourceError("the close frame has been sent")
+        self._check_open()
         self._sent_close |= data[:1] == _CLOSE_FRAME  # trio-websocket sends whole frames
-        await self._stream.send_all(data)
+        self._is_sending = True
+        await self.stream.send_all(data)
+        self._is_sending = False
 
     async def wait_send_all_might_not_block(self) -> None:
-        await self._stream.wait_send_all_might_not_block()
+        self._check_open()
+        await self.stream.wait_send_all_might_not_block()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        if self._ended:
-            raise trio.ClosedResourceError("this stream is no longer read")
-        return await self._stream.receive_some(max_bytes)
+        self._check_open()
+        return await self.stream.receive_some(max_bytes)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise trio.ClosedResourceError("the door has this stream back")
 
     async def aclose(self) -> None:
-        closed = None if self.socket is None else self.socket.closed
-        if closed is None or closed.code not in (PROTOCOL_ERROR, INVALID) or self._sent_close:
-            await self._stream.aclose()
+        """End the use of the stream; tasks that wait for it get ClosedResourceError."""
+        if not self._is_closed:
+            self._is_closed = True
+            trio.lowlevel.notify_closing(self.stream.socket)
+        await trio.lowlevel.checkpoint()
+
+    async def part(self) -> None:
+        """Part with the peer, if it has to be told why: it may still be reading."""
+        frame = self._close_frame()
+        if self._is_closed and not frame:
             return
-        self._ended = self._sent_close = True
-        reason = truncated_reason(closed.reason or "")
-        frame = FrameProtocol(client=False, extensions=[]).close(closed.code, reason)
         with (
             trio.move_on_after(CLOSE_S_MAX),
-            suppress(trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError),
+            suppress(trio.BrokenResourceError, trio.ClosedResourceError),
         ):
-            await self._stream.send_all(frame)
+            if frame:
+                await self.stream.send_all(frame)
+            await self.stream.send_eof()
+            while await self.stream.receive_some(READ_BYTES):
+                pass  # with unread bytes, the kernel would drop what the peer has not read
+
+    def _close_frame(self) -> bytes:
+        """Return the close frame that trio-websocket has not sent; b"" if none is due."""
+        closed = None if self.socket is None else self.socket.closed
+        if closed is None or closed.code not in (PROTOCOL_ERROR, INVALID):
+            return b""
+        if self._sent_close or self._is_sending:
+            return b""
+        reason = truncated_reason(closed.reason or "")
+        return bytes(FrameProtocol(client=False, extensions=[]).close(closed.code, reason))
 
 
 def limit_frames(socket: trio_websocket.WebSocketConnection, size: int) -> None:
@@ -306,23 +254,8 @@ def limit_frames(socket: trio_websocket.WebSocketConnection, size: int) -> None:
     socket._max_message_size = size
 
 
-def _is_guest(peer: Credentials) -> bool:
-    return not peer.rolemask & ROLE_OWNER
-
-
 def _bearer_token(headers: Headers) -> str | None:
     for name, value in headers:
         if name.lower() == b"authorization" and value[:7].lower() == b"bearer ":
             return value[7:].decode("latin-1").strip()
     return None
-
-
-async def _linger(stream: trio.SocketStream) -> None:
-    """Read until the peer has seen the close frame: with unread bytes the kernel would drop it."""
-    with trio.move_on_after(CLOSE_S_MAX):
-        try:
-            await stream.send_eof()
-            while await stream.receive_some(READ_BYTES):
-                pass
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass

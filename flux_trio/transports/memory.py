@@ -28,6 +28,8 @@ class _Pair:
     inboxes: tuple[Inbox[Message], Inbox[Message]] = field(
         default_factory=lambda: (Inbox(), Inbox())
     )
+    room: trio.lowlevel.ParkingLot = field(default_factory=trio.lowlevel.ParkingLot)
+    """Tasks of both ends that wait until the other end has read."""
 
 
 class MemoryConnection:
@@ -49,11 +51,17 @@ class MemoryConnection:
 
     @property
     def is_behind(self) -> bool:
-        return len(self._outgoing) > BEHIND_MESSAGES
+        return len(self._outgoing) > min(BEHIND_MESSAGES, self._pair.bound - 1)  # a full one is
+
+    async def wait_room(self) -> None:
+        await trio.lowlevel.checkpoint()
+        while self.is_behind and not self._pair.closed:
+            await self._pair.room.park()
 
     async def receive(self) -> list[Message]:
         try:
             messages = await self._incoming.get_batch()
+            self._pair.room.unpark_all()
         except trio.EndOfChannel:
             messages = []
         if self._closed or not messages:
@@ -68,6 +76,7 @@ class MemoryConnection:
             self._pair.reason = reason
             self._incoming.close()
             self._outgoing.close()
+            self._pair.room.unpark_all()
         await trio.lowlevel.cancel_shielded_checkpoint()
 
 

@@ -28,11 +28,12 @@ from flux_trio.messages import (
 from flux_trio.transports import (
     Connection,
     Credentials,
+    PacedConnection,
     TransportError,
-    WebSocketConnection,
     serve_unix,
     serve_websocket,
 )
+from flux_trio.transports.websocket import WebSocketWire
 
 TOKEN = "sesame"
 OLD_INFO = {"level": 0, "version": "0.0.1"}  # without `requester`
@@ -85,16 +86,18 @@ class SmallInstance:
             assert self._served.wait_for(lambda: self._served_count >= count, 300)
 
     async def _take(self, connection: Connection, request: Request) -> None:
-        assert isinstance(connection, WebSocketConnection)
+        assert isinstance(connection, PacedConnection)
+        wire = connection._wire
+        assert isinstance(wire, WebSocketWire)
         match request.topic, request.payload:
             case "test.hang-up", _:
                 await connection.aclose("that is enough")
             case "test.break", _:
-                await connection._socket.send_message(b"\xff")
+                await wire.socket.send_message(b"\xff")
             case "test.say-text", _:
-                await connection._socket.send_message("text")
+                await wire.socket.send_message("text")
             case "test.ping", _:
-                await connection._socket.ping()
+                await wire.socket.ping()
                 connection.send_nowait(respond(request) or Event("never"))
             case topics.BROKER_INFO, _:
                 connection.send_nowait(respond(request, OLD_INFO) or Event("never"))

@@ -19,7 +19,7 @@ from flux_trio.transports import (
     serve_unix,
     serve_websocket,
 )
-from flux_trio.transports.base import QUEUE_MESSAGES_MAX
+from flux_trio.transports.base import BEHIND_MESSAGES, QUEUE_MESSAGES_MAX
 
 Pair = tuple[Connection, Connection]
 
@@ -162,3 +162,35 @@ async def test_a_peer_that_does_not_read_overflows_and_loses_nothing_queued(ends
     assert [message.matchtag for message in received] == list(range(QUEUE_MESSAGES_MAX))
     here.send_nowait(Request("b"))
     assert await there.receive() == [Request("b")]
+
+
+async def test_room_comes_when_the_peer_reads(ends: Pair) -> None:
+    here, there = ends
+    count = BEHIND_MESSAGES + 76
+    for n in range(count):
+        here.send_nowait(Request("a", {"x": "x" * 2**15}, n))
+    assert here.is_behind
+    has_room = trio.Event()
+
+    async def wait() -> None:
+        await here.wait_room()
+        has_room.set()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert not has_room.is_set()
+        await receive_all(there, count)
+        with trio.fail_after(5):
+            await has_room.wait()
+    assert not here.is_behind
+
+
+async def test_waiting_for_room_ends_when_the_connection_is_closed() -> None:
+    here, there = memory_pair(2)
+    for _ in range(2):
+        here.send_nowait(Request("a"))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(here.wait_room)
+        await trio.testing.wait_all_tasks_blocked()
+        await there.aclose()

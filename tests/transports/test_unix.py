@@ -19,6 +19,7 @@ from flux_trio.transports import (
     TransportError,
     connect_websocket,
     door,
+    gate,
     serve_unix,
     share,
 )
@@ -122,7 +123,7 @@ async def test_a_guests_frames_are_smaller(tmp_path: Path, role: int) -> None:
 async def test_one_user_cannot_have_all_connections(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door, "CONNECTIONS_OF_GUEST_MAX", 1)
+    monkeypatch.setattr(gate, "CONNECTIONS_OF_GUEST_MAX", 1)
     async with serving(tmp_path / "local", os.getuid()) as server:
         server.role = ROLE_USER
         async with connect_websocket(server.uri):

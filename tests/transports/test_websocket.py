@@ -22,6 +22,8 @@ from flux_trio.transports import (
     TransportError,
     connect_websocket,
     door,
+    gate,
+    paced,
     serve_websocket,
     websocket,
 )
@@ -231,8 +233,8 @@ async def test_messages_before_what_is_wrong_in_a_frame_are_taken(server: Server
 async def test_who_sends_what_takes_long_to_decode_rests(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(websocket, "DECODE_S_MAX", 0.0)
-    monkeypatch.setattr(websocket, "LONG_REST_FACTOR", 1e9)  # for ever
+    monkeypatch.setattr(paced, "DECODE_S_MAX", 0.0)
+    monkeypatch.setattr(paced, "LONG_REST_FACTOR", 1e9)  # for ever
     async with connect_websocket(server.uri, TOKEN) as connection:
         connection.send_nowait(Request("a"))
         with trio.move_on_after(0.1) as scope:
@@ -380,7 +382,7 @@ async def test_a_peer_that_does_not_read_holds_up_a_close_for_a_bounded_time(
     async with await trio.open_tcp_stream("127.0.0.1", int(uri.rpartition(":")[2])) as stream:
         await stream.send_all(UPGRADE)
         await done.wait()
-    assert took[0] == pytest.approx(websocket.CLOSE_S_MAX, abs=0.5)
+    assert took[0] == pytest.approx(paced.CLOSE_S_MAX, abs=0.5)
     nursery.cancel_scope.cancel()
 
 
@@ -412,7 +414,7 @@ async def test_an_error_in_the_block_of_a_connection_comes_out_as_it_is(server: 
 async def test_beyond_the_bound_a_connection_is_cut_before_it_can_ask(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door, "CONNECTIONS_MAX", 1)
+    monkeypatch.setattr(gate, "CONNECTIONS_MAX", 1)
     with pytest.raises(ConnectionRefused):
         async with connect_websocket(server.uri, TOKEN):
             pass
@@ -421,7 +423,7 @@ async def test_beyond_the_bound_a_connection_is_cut_before_it_can_ask(
 async def test_who_says_nothing_does_not_keep_others_out(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door, "CONNECTIONS_MAX", 4)
+    monkeypatch.setattr(gate, "CONNECTIONS_MAX", 4)
     address, _, port = server.uri.removeprefix("ws://").partition(":")
     silent = []
     for _ in range(5):
@@ -458,12 +460,32 @@ def test_the_bounds_of_the_reference_are_those_of_the_code() -> None:
     )
     assert f"when {QUEUE_MESSAGES_MAX} messages or {QUEUE_BYTES_MAX} bytes wait" in page
     assert f"within {websocket.HANDSHAKE_S_MAX:g} s" in page
-    assert f"or {door.CONNECTIONS_MAX} connections are open" in page
+    assert f"or {gate.CONNECTIONS_MAX} connections are open" in page
     assert f"| bytes in a frame of a guest's | {door.GUEST_FRAME_BYTES_MAX} |" in page
     for limit, of in (
-        (door.CONNECTIONS_OF_OWNER_MAX, "of the instance owner"),
-        (door.CONNECTIONS_OF_GUEST_MAX, "of a guest"),
-        (door.CONNECTIONS_OF_GUESTS_MAX, "of all guests"),
+        (gate.CONNECTIONS_OF_OWNER_MAX, "of the instance owner"),
+        (gate.CONNECTIONS_OF_GUEST_MAX, "of a guest"),
+        (gate.CONNECTIONS_OF_GUESTS_MAX, "of all guests"),
     ):
         assert f"{limit} connections {of}" in page
-    assert f"goodbye takes {websocket.CLOSE_S_MAX:g} s at most" in page
+    assert f"goodbye takes {paced.CLOSE_S_MAX:g} s at most" in page
+
+
+async def test_lent_stream_is_closed_for_its_user_and_open_for_the_door() -> None:
+    ours, theirs = (trio.SocketStream(each) for each in trio.socket.socketpair())
+    lent = door._LentStream(ours)
+
+    async def read() -> None:
+        with pytest.raises(trio.ClosedResourceError):
+            await lent.receive_some()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(read)
+        await trio.testing.wait_all_tasks_blocked()
+        await lent.aclose()
+    with pytest.raises(trio.ClosedResourceError):
+        await lent.send_all(b"more")
+    await ours.send_all(b"goodbye")
+    assert await theirs.receive_some() == b"goodbye"
+    await ours.aclose()
+    await theirs.aclose()

@@ -77,6 +77,7 @@ EXPECTED: Final = (
 )  # fmt: skip
 DESCRIPTORS_MIN: Final = 32
 """An idle instance has 18; each client has one more, and so have reads of output and a backup."""
+COMMAND_S_MAX: Final = 5.0  # from SIGTERM to the command's end, when the instance has crashed
 RECORDED_S_MAX: Final = FINISH_S_MAX + SPARE_S
 
 
@@ -426,10 +427,20 @@ async def _run_command(
         try:
             code = await process.wait()
         finally:  # the wait is cancelled when the instance has crashed
-            if process.returncode is None:
-                process.terminate()
+            await _terminate(process)
         nursery.cancel_scope.cancel()
     return code if code >= 0 else 128 - code
+
+
+async def _terminate(process: trio.Process) -> None:
+    """Tell a command that still runs to end, and wait for that: it may write to the terminal."""
+    if process.returncode is not None:
+        return
+    process.terminate()
+    with trio.move_on_after(COMMAND_S_MAX, shield=True):
+        await process.wait()
+    if process.returncode is None:
+        STDERR.write(f"flux-trio start: the command goes on as process {process.pid}")
 
 
 def _refuse(command: tuple[str, ...], reason: str, code: int) -> int:
