@@ -233,7 +233,7 @@ def test_change_of_a_core_is_found_where_it_shows_first(
 ) -> None:
     cls, change, party, place, text = CHANGES[name]
     expected = place()
-    for method in ("turn", "plugins_replied"):
+    for method in ("turn", "go_on"):
         if hasattr(cls, method):
             monkeypatch.setattr(cls, method, altered(cls, method, change))
     difference, _ = replayed(everything())
