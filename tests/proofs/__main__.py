@@ -31,20 +31,19 @@ def main(arguments: list[str] | None = None) -> int:
     entries = chosen(files.values(), asked.clause)
     findings = Findings(KEPT / "proofs" / "findings.jsonl", code_now())
     trial = Trial(findings, lambda text: print(text, flush=True), asked.processes)
-    tried: dict[str, bool] = {}
-    try:
-        trial.run([entry for entry in entries if isinstance(entry, Proof)])
-        tried |= _try_planted(entry for entry in entries if isinstance(entry, PlantedEntry))
-    finally:
-        tried |= _found(findings, (entry for entry in entries if isinstance(entry, Proof)))
-    wrong = _say_what_failed(findings, entries, tried)
+    trial.run(entry for entry in entries if isinstance(entry, Proof))
+    wrong = [(each, why) for each in entries if (why := _why_not(each, findings))]
+    for each, why in wrong:
+        print(f"{' '.join(each.ids)}: not proven by {each.test}: {why}")
     print(counts(statuses_now()), end="")
-    print(f"{len(entries)} entries, {wrong} do not hold; {(time.monotonic() - begin) / 60:.1f} min")
+    print(
+        f"{len(entries)} entries, {len(wrong)} do not hold; {(time.monotonic() - begin) / 60:.1f} min"
+    )
     return 1 if wrong else 0
 
 
 def _stop(number: int, frame: object) -> None:
-    """End the run as Control-C does: what was found is kept and written."""
+    """End the run as Control-C does."""
     raise KeyboardInterrupt
 
 
@@ -68,32 +67,12 @@ def chosen(files: Iterable[ProofFile], asked: str) -> list[Proof | PlantedEntry]
     return list(found.values())
 
 
-def _try_planted(entries: Iterable[PlantedEntry]) -> dict[str, bool]:
-    found = {}
-    for entry in entries:
-        why = why_not_planted(entry)
-        if why:
-            print(f"{entry.clause}: NOT PROVEN: {why}")
-        found[entry.digest()] = not why
-    return found
-
-
-def _found(findings: Findings, proofs: Iterable[Proof]) -> dict[str, bool]:
-    known = {proof.digest(): findings.of(proof.digest()) for proof in proofs}
-    return {digest: bool(finding.by) for digest, finding in known.items() if finding is not None}
-
-
-def _say_what_failed(
-    findings: Findings, entries: Iterable[Proof | PlantedEntry], tried: dict[str, bool]
-) -> int:
-    """Print the proofs that do not hold, and return how many they are."""
-    wrong = [entry for entry in entries if not tried.get(entry.digest(), False)]
-    for entry in wrong:
-        if isinstance(entry, Proof):
-            finding = findings.of(entry.digest())
-            why = finding.why if finding is not None else "not tried"
-            print(f"{' '.join(entry.ids)}: not proven by {entry.test}: {why}")
-    return len(wrong)
+def _why_not(entry: Proof | PlantedEntry, findings: Findings) -> str:
+    """Why an entry does not prove its clauses; empty if it does."""
+    if isinstance(entry, PlantedEntry):
+        return why_not_planted(entry)
+    finding = findings.of(entry.digest())
+    return "not tried" if finding is None else "" if finding.by else finding.why
 
 
 if __name__ == "__main__":

@@ -79,6 +79,11 @@ class PlantedEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     planted: str
     test: str
 
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The clause that the entry is about."""
+        return (self.clause,)
+
     def digest(self) -> str:
         """A digest of the entry."""
         return hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:12]

@@ -147,10 +147,8 @@ def _with(value: Any, path: Sequence[str], new: Any) -> Any:
             old = getattr(value, path[0], None)
             inner = changed(old, path[1:], new) if path[1:] else (None if new is REMOVED else new)
             return msgspec.structs.replace(value, **{path[0]: inner})
-        case None if new is not REMOVED:
-            return changed({}, path, new)
         case None:
-            return None
+            return None if new is REMOVED else changed({}, path, new)
     return changed(value, path, new)
 
 
