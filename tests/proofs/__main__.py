@@ -36,9 +36,8 @@ def main(arguments: list[str] | None = None) -> int:
     for each, why in wrong:
         print(f"{' '.join(each.ids)}: not proven by {each.test}: {why}")
     print(counts(statuses_now()), end="")
-    print(
-        f"{len(entries)} entries, {len(wrong)} do not hold; {(time.monotonic() - begin) / 60:.1f} min"
-    )
+    took = (time.monotonic() - begin) / 60
+    print(f"{len(entries)} entries, {len(wrong)} do not hold; {took:.1f} min")
     return 1 if wrong else 0
 
 

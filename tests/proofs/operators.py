@@ -200,29 +200,25 @@ def wrap(function: FunctionType, wrapper: Callable[..., Any]) -> None:
     function.__defaults__ = function.__kwdefaults__ = None
 
 
-def _cores() -> list[type]:
-    return [getattr(importlib.import_module(module), name) for module, name in CORES.items()]
-
-
 def _plant_sent(operator: Operator, name: str) -> None:
-    delayed: list[Any] = []
+    delayed: dict[int, list[Any]] = {}
 
-    def wrapper(function: FunctionType, *args: Any) -> list[Any]:
-        return _changed_all(operator, name, function(*args), delayed)
+    def wrapper(function: FunctionType, outbox: Any) -> list[Any]:
+        later = delayed.setdefault(id(outbox), [])
+        return _changed_all(operator, name, function(outbox), later)
 
-    for core in _cores():
-        wrap(vars(core)["turn"], wrapper)
-        wrap(vars(core)["start"], wrapper)
+    wrap(function_at("cores.outbox.Outbox.take_actions"), wrapper)
 
 
 def _plant_heard(operator: Operator, name: str) -> None:
-    delayed: list[Any] = []
+    delayed: dict[int, list[Any]] = {}
 
     def wrapper(function: FunctionType, core: Any, now: float, inputs: Sequence[Any]) -> Any:
-        return function(core, now, _changed_all(operator, name, inputs, delayed))
+        later = delayed.setdefault(id(core), [])
+        return function(core, now, _changed_all(operator, name, inputs, later))
 
-    for core in _cores():
-        wrap(vars(core)["turn"], wrapper)
+    for module, core in CORES.items():
+        wrap(vars(getattr(importlib.import_module(module), core))["turn"], wrapper)
 
 
 def _changed_all(
