@@ -34,8 +34,9 @@ _CALLERS_BY_METHOD: Final = {
     topics.DISCONNECT: BROKER,
     "shutdown": BROKER,
 }
-_ANSWERED_IN_ORDER: Final = {topics.KVS_COMMIT, topics.KVS_LOOKUP}
-"""Requests that the KVS answers in order, so that each answer has its request."""
+_DISCONNECT: Final = f".{topics.DISCONNECT}"
+_FOR_CLIENTS: Final = "connector-local"
+"""The module of flux-core that passes messages on from and to programs that are no modules."""
 _MODULE_STATUS: Final = "module.status"
 _RUNNING: Final = 1
 _EXITED: Final = 3
@@ -105,6 +106,11 @@ def _oldest(
     return passing
 
 
+def _named(module: str) -> str:
+    """Return the party that a module stands for."""
+    return CLIENT if module == _FOR_CLIENTS else module
+
+
 class _Ends:
     """Names the ends of messages that are not traced."""
 
@@ -120,21 +126,19 @@ class _Ends:
         """The modules whose first requests the trace shows."""
         self._gone: dict[str, str] = {}
         """By service: the module that has ended last, whose disconnect it has not got."""
-        self._tags = 0
-        self._unanswered: dict[tuple[str, str], deque[int]] = {}
-        """By sender and topic: the matchtags of requests that were not answered."""
 
     def routed(self, passing: _Passing) -> Routed:
         """Return a message with its sender and receivers."""
         line, takers = passing
-        sender = line.module if line.is_sent else self._sender(line)
-        receivers = tuple(takers) or self._receivers(line)
+        sender = _named(line.module) if line.is_sent else self._sender(line)
+        if sender == CLIENT and line.topic.endswith(_DISCONNECT):
+            sender = BROKER  # a client's: which one is not known
+        receivers = tuple(map(_named, takers)) or self._receivers(line)
         payload, to = line.payload, "".join(receivers[:1])
         if line.type == "request":
             self._note_request(line.topic, sender, to, payload)
-        tag = self._matchtag(line, sender, to) if line.topic in _ANSWERED_IN_ORDER else 0
-        message = make_message(line.type, line.topic, payload, line.errnum, sender, to, tag)
-        if sender == BROKER and line.topic.endswith(f".{topics.DISCONNECT}"):
+        message = make_message(line.type, line.topic, payload, line.errnum, sender, to)
+        if sender == BROKER and line.topic.endswith(_DISCONNECT):
             message = self._naming_the_peer(message, service_of(line.topic))
         return Routed(line.t, sender, receivers, message)
 
@@ -156,16 +160,6 @@ class _Ends:
             service = service_of(line.topic)
             return (self._holders.get(service, service),)
         return (self._asked.get(line.topic, CLIENT),)
-
-    def _matchtag(self, line: Line, sender: str, receiver: str) -> int:
-        """Number a request that is answered in order, and its response."""
-        if line.type == "response":
-            waiting = self._unanswered.get((receiver, line.topic))
-            return waiting.popleft() if waiting else 0
-        self._tags += 1
-        waiting = self._unanswered.setdefault((sender, line.topic), deque(maxlen=OPEN_MAX))
-        waiting.append(self._tags)
-        return self._tags
 
     def _note_request(self, topic: str, sender: str, receiver: str, payload: Any) -> None:
         service = service_of(topic)

@@ -9,6 +9,7 @@ silent.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -19,6 +20,10 @@ from flux_trio.trace.record import Kind, Record
 
 CLIENT: Final = "client"  # any program that is not a module
 BROKER: Final = "broker"
+
+_ANSWERED_IN_ORDER: Final = {topics.KVS_COMMIT, topics.KVS_LOOKUP, topics.JOB_SUBMIT}
+"""Requests whose answers come in their order, so that each answer has its request."""
+_UNANSWERED_MAX: Final = 1024
 
 STAMP_LAG_S: Final = 0.02
 """A router stamps a message with the time when its loop began, at most this much too early.
@@ -47,32 +52,53 @@ class Logged(NamedTuple):
     context: dict[str, Any]
 
 
+class _Matchtags:
+    """Numbers requests that are answered in order, and their responses, for each sender."""
+
+    def __init__(self) -> None:
+        self._last = 0
+        self._unanswered: dict[tuple[str, str], deque[int]] = {}
+
+    def numbered(self, each: Routed) -> Message:
+        """Return the message with its matchtag; as it is if answers may come in another order."""
+        message = each.message
+        if isinstance(message, Request) and message.topic in _ANSWERED_IN_ORDER:
+            self._last += 1
+            key = (each.sender, message.topic)
+            self._unanswered.setdefault(key, deque(maxlen=_UNANSWERED_MAX)).append(self._last)
+            return msgspec.structs.replace(message, matchtag=self._last)
+        if isinstance(message, Response) and message.topic in _ANSWERED_IN_ORDER:
+            waiting = self._unanswered.get((each.receivers[0], message.topic))
+            return msgspec.structs.replace(message, matchtag=waiting.popleft() if waiting else 0)
+        return message
+
+
 def records_of(passed: Iterable[Routed | Logged]) -> Iterator[Record]:
     """Yield the records of forwarded messages and logged events in order, numbered from 1."""
-    n = 0
+    n, matchtags = 0, _Matchtags()
     for each in passed:
         n += 1
         if isinstance(each, Logged):
             data = {"id": each.jobid, "name": each.name, "context": each.context}
             yield Record(n, each.t, Kind.EVENT.value, topics.JOB_MANAGER, data=data)
             continue
-        ref = n
+        ref, message = n, matchtags.numbered(each)
         to = each.receivers[0] if len(each.receivers) == 1 else ""
-        yield Record(n, each.t, Kind.SEND.value, each.sender, to, 0, each.message)
+        yield Record(n, each.t, Kind.SEND.value, each.sender, to, 0, message)
         for receiver in each.receivers:
             n += 1
-            yield Record(n, each.t, Kind.RECV.value, receiver, each.sender, ref, each.message)
+            yield Record(n, each.t, Kind.RECV.value, receiver, each.sender, ref, message)
 
 
 def make_message(
-    type_: str, topic: str, payload: Any, errnum: int, sender: str, receiver: str, matchtag: int = 0
+    type_: str, topic: str, payload: Any, errnum: int, sender: str, receiver: str
 ) -> Message:
     """Build a message without the fields that a router does not show; KeyError for a wrong type."""
     match type_:
         case "request":
-            return Request(topic, payload, matchtag, routes=(sender,))
+            return Request(topic, payload, routes=(sender,))
         case "response":
-            return Response(topic, payload, errnum, matchtag, routes=(receiver,))
+            return Response(topic, payload, errnum, routes=(receiver,))
         case "event":
             return Event(topic, payload)
     raise KeyError(type_)

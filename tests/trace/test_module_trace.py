@@ -160,6 +160,23 @@ def test_answers_of_the_kvs_are_those_of_the_requests_in_order() -> None:
     assert tags == [1, 2, 1, 3, 2]
 
 
+def test_what_the_connector_passes_on_is_of_clients() -> None:
+    """It leaves open whose disconnect it is: the connector itself has not gone."""
+    text = "".join(
+        f"{DAY}00.100 {line} [0]\n"
+        for line in (
+            "connector-local tx > kvs.commit",
+            "kvs rx > kvs.commit",
+            "connector-local tx > kvs.disconnect",
+            "kvs rx > kvs.disconnect",
+        )
+    )
+    assert passed(read(text)) == [
+        ("client", "kvs", "kvs.commit"),
+        ("broker", "kvs", "kvs.disconnect"),
+    ]
+
+
 def test_request_whose_sending_is_before_the_trace_is_left_out() -> None:
     """Nobody can tell who has sent it."""
     _, half, rest = PRINTED.split("\n", 2)
