@@ -270,6 +270,20 @@ def name(case: Case) -> str:
     return type(case.fault).__name__
 
 
+def kinds_below(kind: type[c.BaseFault]) -> set[type[c.BaseFault]]:
+    """The classes that derive from one, and have none below them."""
+    below = kind.__subclasses__()
+    return {kind} if not below else set().union(*map(kinds_below, below))
+
+
+def test_each_kind_of_fault_has_registered_itself() -> None:
+    """One without the decorator would be in no plan, no draw and no page."""
+    assert len(FAULTS) == len(set(FAULTS))
+    assert set(FAULTS) == {
+        each for each in kinds_below(c.BaseFault) if each.__module__.startswith("flux_trio.")
+    }
+
+
 def test_each_fault_has_a_case() -> None:
     assert [type(case.fault) for case in CASES] == FAULTS
     assert len(CASES) >= 40
