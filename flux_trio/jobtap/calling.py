@@ -12,8 +12,7 @@ from typing import Any, Final
 
 import trio
 
-from flux_trio.jobtap.asking import Asking
-from flux_trio.jobtap.calls import Given, NoJobs, blame, note_of
+from flux_trio.jobtap.calls import Asking, Given, NoJobs, blame, note_of
 from flux_trio.jobtap.catalogue import CUSTOM
 from flux_trio.jobtap.errors import HandlerFailed, PluginLoop
 from flux_trio.jobtap.failures import (

@@ -15,9 +15,18 @@ from time import perf_counter
 from typing import Any, Final
 
 from flux_trio.config import Config
-from flux_trio.jobtap.asking import NOTHING_SAID, Asking
 from flux_trio.jobtap.calling import HOOK, Caller
-from flux_trio.jobtap.calls import CANCELED, Call, Given, blame, note_of, notes_of_many, of_job
+from flux_trio.jobtap.calls import (
+    CANCELED,
+    NOTHING_SAID,
+    Asking,
+    Call,
+    Given,
+    blame,
+    note_of,
+    notes_of_many,
+    of_job,
+)
 from flux_trio.jobtap.catalogue import CUSTOM, HOOKS, hook_of
 from flux_trio.jobtap.errors import PluginError
 from flux_trio.jobtap.failures import attempt, describe, is_awaitable, is_interrupt, refusal_in

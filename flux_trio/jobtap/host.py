@@ -21,21 +21,19 @@ from flux_trio.config import Config
 from flux_trio.editions.explain_requests import Said
 from flux_trio.formats import parse_duration
 from flux_trio.formats.glob import glob_matches, is_glob
-from flux_trio.jobtap.asking import Asking
-from flux_trio.jobtap.calls import Given, blame
+from flux_trio.jobtap.calls import Asking, Given, blame
 from flux_trio.jobtap.catalogue import CUSTOM, hook_of
 from flux_trio.jobtap.dispatch import Dispatcher
 from flux_trio.jobtap.errors import NotAllowed, PluginError
 from flux_trio.jobtap.failures import attempt, describe
 from flux_trio.jobtap.handlers import read_handlers
-from flux_trio.jobtap.loaded import Entry, Loaded, PluginMethod
+from flux_trio.jobtap.loaded import Entry, Loaded, PluginMethod, Tracker
 from flux_trio.jobtap.loading import Loader, forget_code, name_meant
 from flux_trio.jobtap.plain import ANSWER_BYTES_MAX, plain, readable
 from flux_trio.jobtap.plugin import Plugin
 from flux_trio.jobtap.reach import Reach
 from flux_trio.jobtap.recounting import recount
 from flux_trio.jobtap.tasks import HostTasks, PluginTasks, TasksOfPlugin, Work, end_all
-from flux_trio.jobtap.tracking import Tracker
 from flux_trio.jobtap.values import ServiceRequest
 from flux_trio.jobtap.watchdog import BLOCKED_S
 from flux_trio.messages import Errno, FluxError, Level, topics

@@ -9,8 +9,7 @@ from flux_trio.jobtap.calls import Given
 from flux_trio.jobtap.counter import Counter
 from flux_trio.jobtap.failures import describe
 from flux_trio.jobtap.job import Job
-from flux_trio.jobtap.loaded import Loaded
-from flux_trio.jobtap.tracking import Tracker
+from flux_trio.jobtap.loaded import Loaded, Tracker
 from flux_trio.messages import Level
 from flux_trio.protocols import Jobs, JobState
 from flux_trio.trace import Kind

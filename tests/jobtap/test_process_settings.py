@@ -16,7 +16,7 @@ import pytest
 import trio.testing
 
 from flux_trio import jobtap
-from flux_trio.jobtap.process_settings import ProcessSettings
+from flux_trio.jobtap.watchdog import ProcessSettings
 from tests.support.instance import TWO_NODES, running_instance, until
 from tests.support.plugin_host import PRIORITY, handling, rig
 
