@@ -9,7 +9,7 @@ package and nothing else of flux_trio.
 from flux_trio.config import Config
 from flux_trio.formats import Event, FormatError, Jobspec
 from flux_trio.jobtap.calling import ends_with_loop, failure_listeners, reporting_failures
-from flux_trio.jobtap.calls import CANCELED, Given
+from flux_trio.jobtap.calls import CANCELED, HostServices
 from flux_trio.jobtap.catalogue import CUSTOM, HOOKS, Hook, Returns
 from flux_trio.jobtap.counter import Counter, counter
 from flux_trio.jobtap.decorators import enter, leave, on, on_many, service
@@ -52,10 +52,10 @@ __all__ = [
     "Event",
     "FluxError",
     "FormatError",
-    "Given",
     "HandlerFailed",
     "Hook",
     "HookAnswer",
+    "HostServices",
     "Job",
     "JobFlag",
     "JobLookup",

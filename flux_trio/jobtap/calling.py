@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import trio
 
-from flux_trio.jobtap.calls import Asking, Given, NoJobs, blame, note_of
+from flux_trio.jobtap.calls import Asking, HostServices, NoJobs, blame, note_of
 from flux_trio.jobtap.catalogue import CUSTOM
 from flux_trio.jobtap.errors import HandlerFailed, PluginLoop
 from flux_trio.jobtap.failures import (
@@ -60,7 +60,7 @@ class Caller:
     `jobs` is set to the jobs of the job manager before the first question.
     """
 
-    def __init__(self, given: Given, blocked_s: float = BLOCKED_S) -> None:
+    def __init__(self, given: HostServices, blocked_s: float = BLOCKED_S) -> None:
         self.given = given
         self.jobs: Jobs = NoJobs()
         self.watchdog = Watchdog(blocked_s, self._blocked, put_back=self._say_put_back)

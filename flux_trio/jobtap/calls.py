@@ -40,7 +40,7 @@ async def _no_rpc(topic: str, _payload: dict[str, Any] | None) -> dict[str, Any]
     raise FluxError(Errno.ENOSYS, f"nobody answers {topic}")
 
 
-class Given(msgspec.Struct, frozen=True):
+class HostServices(msgspec.Struct, frozen=True):
     """The parts of the instance that the host uses.
 
     `post` sends an input to the job manager; `note_all` puts records into the trace, and

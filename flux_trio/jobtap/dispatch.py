@@ -21,7 +21,7 @@ from flux_trio.jobtap.calls import (
     NOTHING_SAID,
     Asking,
     Call,
-    Given,
+    HostServices,
     blame,
     note_of,
     notes_of_many,
@@ -72,7 +72,7 @@ class Dispatcher(Caller):
     `config` is the configuration that no plugin has refused.
     """
 
-    def __init__(self, given: Given, config: Config, blocked_s: float = BLOCKED_S) -> None:
+    def __init__(self, given: HostServices, config: Config, blocked_s: float = BLOCKED_S) -> None:
         super().__init__(given, blocked_s)
         self.config = config
         self.subscribers: dict[int, set[str]] = {}  # job id → names of plugins
@@ -146,7 +146,7 @@ class Dispatcher(Caller):
         last: list[Any] = [None] * len(views)
 
         def ask(entry: Entry) -> list[Any]:
-            jobs = [Job(view, None, entry.owner.keeper) for view in views]
+            jobs = [Job(view, None, entry.owner.job_host) for view in views]
             return priorities_in(self.watched(entry, None, jobs), len(views))
 
         for entry in [one.many for one in chain if one.many is not None]:
@@ -263,7 +263,7 @@ class Dispatcher(Caller):
 
     def _leave(self, loaded: Loaded, view: JobView) -> None:
         if loaded.tracker is not None:
-            for error in loaded.tracker.gone(Job(view, None, loaded.keeper)):
+            for error in loaded.tracker.gone(Job(view, None, loaded.job_host)):
                 entry = loaded.entry("leave", loaded.tracker.gone, STATE_HANDLER)
                 self.failed(entry, blame(entry, "leave", view, describe(error)), error)
 
@@ -300,7 +300,7 @@ class Dispatcher(Caller):
                 said, error, taken = None, None, True
                 try:
                     if entry.of_job:
-                        job = Job(view, question, entry.owner.keeper)  # type: ignore[arg-type]  # is of a job
+                        job = Job(view, question, entry.owner.job_host)  # type: ignore[arg-type]  # is of a job
                         said = entry.function(job, args()) if entry.extra else entry.function(job)
                     else:
                         said = entry.function(args()) if entry.extra else entry.function()

@@ -21,7 +21,7 @@ from flux_trio.config import Config
 from flux_trio.editions.explain_requests import Said
 from flux_trio.formats import parse_duration
 from flux_trio.formats.glob import glob_matches, is_glob
-from flux_trio.jobtap.calls import Asking, Given, blame
+from flux_trio.jobtap.calls import Asking, HostServices, blame
 from flux_trio.jobtap.catalogue import CUSTOM, hook_of
 from flux_trio.jobtap.dispatch import Dispatcher
 from flux_trio.jobtap.errors import NotAllowed, PluginError
@@ -31,7 +31,7 @@ from flux_trio.jobtap.loaded import Entry, Loaded, PluginMethod, Tracker
 from flux_trio.jobtap.loading import Loader, forget_code, name_meant
 from flux_trio.jobtap.plain import ANSWER_BYTES_MAX, plain, readable
 from flux_trio.jobtap.plugin import Plugin
-from flux_trio.jobtap.reach import Reach
+from flux_trio.jobtap.plugin_handle import PluginHandle
 from flux_trio.jobtap.recounting import recount
 from flux_trio.jobtap.tasks import HostTasks, PluginTasks, TasksOfPlugin, Work, end_all
 from flux_trio.jobtap.values import ServiceRequest
@@ -77,7 +77,7 @@ class PluginHost(Dispatcher):
     def __init__(
         self,
         nursery: HostTasks,
-        given: Given,
+        given: HostServices,
         config: Config | None = None,
         blocked_s: float = BLOCKED_S,
         make_tasks: Callable[[str, HostTasks, Callable[[str], None]], PluginTasks] = TasksOfPlugin,
@@ -170,14 +170,14 @@ class PluginHost(Dispatcher):
     def _make(self, plugin: Plugin, conf: dict[str, Any] | None, path: str) -> Loaded:
         plugin.name = plugin.name or _name_of_class(plugin)
         loaded = Loaded(plugin, read_handlers(plugin), path)
-        reach = Reach(self, loaded)
-        loaded.keeper = reach
+        handle = PluginHandle(self, loaded)
+        loaded.job_host = handle
         say = partial(self.given.log, Level.ERR)
         loaded.tasks = self._make_tasks(plugin.name, self.nursery, say)
         follows = loaded.handlers.follows_states
-        loaded.tracker = Tracker(loaded.handlers, reach) if follows else None
+        loaded.tracker = Tracker(loaded.handlers, handle) if follows else None
         plugin.conf = dict(plugin.conf if conf is None else conf)
-        plugin._jobtap = reach
+        plugin._jobtap = handle
         return loaded
 
     async def replay(self, name: str, order: str = "none") -> None:
@@ -430,7 +430,7 @@ class PluginHost(Dispatcher):
 
 @asynccontextmanager
 async def open_host(
-    given: Given, config: Config | None = None, blocked_s: float = BLOCKED_S
+    given: HostServices, config: Config | None = None, blocked_s: float = BLOCKED_S
 ) -> AsyncIterator[PluginHost]:
     """Open a host without plugins; at the end of the block their tasks end or are abandoned."""
     host = None

@@ -41,22 +41,22 @@ class Job(JobValue, frozen=True, eq=False):
     `plugin.jobs.get(job.id)` shows the same job as it is now.
     """
 
-    _keeper: Keeper
+    _job_host: JobHost
 
     @property
     def plugin(self) -> PluginSelf:
         """The plugin that was given this job; a module plugin uses it in place of `self`."""
-        return self._keeper.plugin
+        return self._job_host.plugin
 
     @property
     def data(self) -> dict[str, Any]:
         """The plugin's own data about this job; deleted with the job or the plugin."""
-        return self._keeper.data_of(self.view)
+        return self._job_host.data_of(self.view)
 
     def _now(self) -> Job | None:
         """Return the same job as it is now; None if it is over and cannot be looked up."""
-        now = self._keeper.current(self.view)
-        return None if now is None else Job(now, None, self._keeper)
+        now = self._job_host.current(self.view)
+        return None if now is None else Job(now, None, self._job_host)
 
     # --- operations; all raise NotAllowed, naming the rule
 
@@ -80,7 +80,7 @@ class Job(JobValue, frozen=True, eq=False):
 
         It has no effect unless the job is in PRIORITY or SCHED.
         """
-        self._keeper.do(SetPriority(self.id, priority_of(priority), self.plugin.name))
+        self._job_host.do(SetPriority(self.id, priority_of(priority), self.plugin.name))
 
     def prolog_start(self, description: str) -> None:
         """Hold the start of a job in RUN until this prolog has finished."""
@@ -105,8 +105,8 @@ class Job(JobValue, frozen=True, eq=False):
         dependency that was removed.
         """
         wanted = plain(context or {}, str(name))
-        now = self._keeper.current(self.view)
-        queued = [] if now is None else list(self._keeper.queued(now))
+        now = self._job_host.current(self.view)
+        queued = [] if now is None else list(self._job_host.queued(now))
         if is_done(now, name, wanted, queued):
             return
         if now is None:
@@ -116,12 +116,12 @@ class Job(JobValue, frozen=True, eq=False):
             rule = refusal(now, name, wanted, queued)
             if rule is not None:
                 raise self._refusal(rule)
-        self._keeper.do(PostEvent(self.id, str(name), wanted, self.plugin.name))
+        self._job_host.do(PostEvent(self.id, str(name), wanted, self.plugin.name))
 
     def event_posted(self, name: str) -> bool:
         """Return whether an event of this name has been logged, or waits to be logged."""
-        now = self._keeper.current(self.view) or self.view
-        return now.was_posted(name) or any(name == each for each, _ in self._keeper.queued(now))
+        now = self._job_host.current(self.view) or self.view
+        return now.was_posted(name) or any(name == each for each, _ in self._job_host.queued(now))
 
     def raise_exception(self, type: str, severity: int = 0, note: str = "") -> None:  # noqa: A002 - RFC 21's word
         """Log an exception. Severity 0 ends the job (not in NEW); 1 to 7 record a problem."""
@@ -141,22 +141,22 @@ class Job(JobValue, frozen=True, eq=False):
 
     def annotate(self, annotations: Mapping[str, Any]) -> None:
         """Merge annotations into the job's; None removes a key (RFC 27, Alloc Annotate)."""
-        now = self._keeper.current(self.view)
+        now = self._job_host.current(self.view)
         if now is None or now.state == JobState.INACTIVE:
             raise self._refusal("only active jobs have annotations")
-        self._keeper.do(Annotate(self.id, plain(annotations, "annotations"), self.plugin.name))
+        self._job_host.do(Annotate(self.id, plain(annotations, "annotations"), self.plugin.name))
 
     def allocate(self, resource_set: Mapping[str, Any]) -> None:
         """In job.state.sched: run this job on these resources (RFC 20), without the scheduler."""
-        self._keeper.allocate(self._question, plain(resource_set, "R", R_BYTES_MAX))
+        self._job_host.allocate(self._question, plain(resource_set, "R", R_BYTES_MAX))
 
     def subscribe(self) -> None:
         """Call the plugin's job.event.* handlers for this job from now on."""
-        self._keeper.subscribe(self.view)
+        self._job_host.subscribe(self.view)
 
     def unsubscribe(self) -> None:
         """Stop calling the plugin's job.event.* handlers for this job."""
-        self._keeper.unsubscribe(self.id)
+        self._job_host.unsubscribe(self.id)
 
     def _refusal(self, rule: str) -> NotAllowed:
         """Return the error of an operation: the hook that runs may be about another job."""
@@ -233,7 +233,7 @@ class PluginSelf(Host, Protocol):
         """Return `conf` as a msgspec struct. Raises Reject."""
 
 
-class Keeper(Protocol):
+class JobHost(Protocol):
     """The part of the plugin host that a `Job` uses."""
 
     @property

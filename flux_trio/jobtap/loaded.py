@@ -16,7 +16,7 @@ from flux_trio.formats.glob import is_glob
 from flux_trio.jobtap.catalogue import Hook, hook_of, takes
 from flux_trio.jobtap.failures import attempt
 from flux_trio.jobtap.handlers import Function, Handlers, ModulePlugin
-from flux_trio.jobtap.job import Job, Keeper
+from flux_trio.jobtap.job import Job, JobHost
 from flux_trio.jobtap.plugin import Plugin
 from flux_trio.jobtap.tasks import PluginTasks
 from flux_trio.protocols import NEW, STATE_TOPICS, UPDATED, JobState, handles
@@ -161,10 +161,10 @@ def _files_of(plugin: Plugin) -> frozenset[str]:
 
 
 class Loaded:
-    """`tasks`, `keeper` and `tracker` are set while the plugin is loaded, before it is asked."""
+    """`tasks`, `job_host` and `tracker` are set while the plugin is loaded, before it is asked."""
 
     tasks: PluginTasks
-    keeper: Keeper
+    job_host: JobHost
     tracker: Tracker | None  # if it follows the states of jobs
 
     def __init__(self, plugin: Plugin, handlers: Handlers, path: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import Any
 
-from flux_trio.jobtap.calls import Given
+from flux_trio.jobtap.calls import HostServices
 from flux_trio.jobtap.counter import Counter
 from flux_trio.jobtap.failures import describe
 from flux_trio.jobtap.job import Job
@@ -15,7 +15,7 @@ from flux_trio.protocols import Jobs, JobState
 from flux_trio.trace import Kind
 
 
-def recount(loaded: Loaded, tracker: Tracker, jobs: Jobs, given: Given) -> int:
+def recount(loaded: Loaded, tracker: Tracker, jobs: Jobs, given: HostServices) -> int:
     """Recount a plugin's counters, trace both counts, log differences; return their number."""
     handles = list(_active(loaded, tracker, jobs))
     declared: dict[str, Any] = {}
@@ -43,7 +43,7 @@ def _active(loaded: Loaded, tracker: Tracker, jobs: Jobs) -> Iterator[Job]:
     for jobid in tracker.entered:
         view = jobs.get(jobid)
         if view is not None and view.state != JobState.INACTIVE:
-            yield Job(view, None, loaded.keeper)
+            yield Job(view, None, loaded.job_host)
 
 
 def _differences(counter: Counter, kept: dict[Hashable, float]) -> Iterator[str]:

@@ -23,7 +23,7 @@ from flux_trio.cores.job_manager.calls import (
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.cores.state import Plain
 from flux_trio.cores.turns import Core
-from flux_trio.jobtap import Given, Loader, Plugin, PluginHost, open_host
+from flux_trio.jobtap import HostServices, Loader, Plugin, PluginHost, open_host
 from flux_trio.messages import Request, topics
 from flux_trio.protocols import AskHook, AskJobs, CancelHook, NotifyPlugins, PluginReplayed
 from flux_trio.services.at_once import PluginNotes, PluginTurns
@@ -55,7 +55,7 @@ async def run(
     notes = PluginNotes(lambda kind, notes: handle.note_all([(kind, data) for data in notes]))
 
     with handle.beside("jobtap") as asker:  # plugins send their requests through it
-        given = Given(
+        given = HostServices(
             post=handle.post,
             note_all=notes.put,
             is_traced=handle.is_traced,

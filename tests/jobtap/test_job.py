@@ -114,7 +114,7 @@ async def test_job_that_is_kept_is_judged_as_it_is_at_the_call() -> None:
     assert (kept[0].state, kept[0].start_requested) == (State.RUN, False)
 
 
-@pytest.mark.parametrize("name", ["state", "priority", "view", "_keeper", "mine"])
+@pytest.mark.parametrize("name", ["state", "priority", "view", "_job_host", "mine"])
 async def test_writing_to_a_job_is_an_error(name: str) -> None:
     def write(job: jobtap.Job) -> None:
         with pytest.raises(AttributeError):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from flux_trio import jobtap
-from flux_trio.jobtap import Given, Plugin, PluginHost, open_host
+from flux_trio.jobtap import HostServices, Plugin, PluginHost, open_host
 from flux_trio.jobtap.builtins.priority_default import PriorityDefault
 from flux_trio.protocols import JobState, PluginsChanged, Reprioritize
 from flux_trio.services.at_once import PluginTurns
@@ -131,7 +131,7 @@ def test_each_question_is_answered_once_and_no_job_is_stuck(
 ) -> None:
     async def main() -> None:
         inbox: list[Any] = []
-        parts = Given(
+        parts = HostServices(
             post=inbox.append,
             note_all=lambda _kind, _notes: None,
             is_traced=lambda: False,

@@ -11,7 +11,15 @@ import trio
 
 from flux_trio.config import Config
 from flux_trio.cores.job_manager.hooks.interests import Interests
-from flux_trio.jobtap import Given, HookAnswer, Plugin, PluginHost, UpdateAsked, on, open_host
+from flux_trio.jobtap import (
+    HookAnswer,
+    HostServices,
+    Plugin,
+    PluginHost,
+    UpdateAsked,
+    on,
+    open_host,
+)
 from flux_trio.protocols import AskHook, HookAnswered, JobState, JobView
 from tests.support.job_view import SeenJob
 
@@ -61,8 +69,8 @@ class Rig:
         self._interests = Interests()
 
     @property
-    def given(self) -> Given:
-        return Given(
+    def given(self) -> HostServices:
+        return HostServices(
             post=self.posted.append,
             note_all=self._note_all,
             is_traced=lambda: self.is_traced,

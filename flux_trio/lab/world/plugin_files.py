@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 from flux_trio.config import Config
-from flux_trio.jobtap import Given, NotAllowed, Plugin, PluginError, PluginHost, load_file
+from flux_trio.jobtap import HostServices, NotAllowed, Plugin, PluginError, PluginHost, load_file
 from flux_trio.jobtap.builtins import PriorityDefault, UpdateDuration
 from flux_trio.jobtap.watchdog import BLOCKED_S, Watchdog
 
@@ -51,7 +51,10 @@ class _NoTasks:
 
 
 def host_of(
-    files: Iterable[PluginFile], config: Config, given: Given, watchdog: Watchdog | None = None
+    files: Iterable[PluginFile],
+    config: Config,
+    given: HostServices,
+    watchdog: Watchdog | None = None,
 ) -> PluginHost:
     """Return a host of plugins: priority-default, update-duration, and those of `files`.
 
@@ -107,7 +110,7 @@ def check_files(plugins: Iterable[str | PluginFile], depth: str = "cores") -> No
         for file in files:
             load_file(Path(file.load))
         return
-    given = Given(
+    given = HostServices(
         post=lambda _: None,
         note_all=lambda *_: None,
         is_traced=lambda: False,

@@ -15,7 +15,7 @@ from flux_trio.cores.job_manager.calls import (
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.cores.state import CorePart, Plain
 from flux_trio.cores.turns import Log, Note
-from flux_trio.jobtap import Given, PluginHost
+from flux_trio.jobtap import HostServices, PluginHost
 from flux_trio.protocols import PluginReplayed, Plugins
 from flux_trio.services.at_once.plugin_turns import PluginNotes, PluginTurns
 
@@ -123,9 +123,9 @@ class JobManagerAtOnce:
         said, self._said = self._said, []
         return said
 
-    def given(self, owner: int, is_traced: Callable[[], bool]) -> Given:
+    def given(self, owner: int, is_traced: Callable[[], bool]) -> HostServices:
         """Return what a host of plugins gets in place of an instance."""
-        return Given(
+        return HostServices(
             post=self._posted.append,
             note_all=self.note_all,
             is_traced=is_traced,

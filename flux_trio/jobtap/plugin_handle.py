@@ -13,7 +13,7 @@ from flux_trio.jobtap.dispatch import Dispatcher
 from flux_trio.jobtap.errors import NotAllowed
 from flux_trio.jobtap.failures import attempt
 from flux_trio.jobtap.handlers import Function
-from flux_trio.jobtap.job import Job, Keeper
+from flux_trio.jobtap.job import Job, JobHost
 from flux_trio.jobtap.loaded import STATE_HANDLER, Loaded
 from flux_trio.jobtap.places import place_of
 from flux_trio.jobtap.plain import ANSWER_BYTES_MAX, plain, readable
@@ -25,14 +25,14 @@ from flux_trio.protocols.operations import Queued
 _SCHED: Final = STATE_TOPICS[JobState.SCHED]
 
 
-class Reach:
-    """One plugin's `Host`, the `Keeper` of its jobs, and the `StateRunner` of its tracker."""
+class PluginHandle:
+    """One plugin's `Host`, the `JobHost` of its jobs, and the `StateRunner` of its tracker."""
 
     def __init__(self, host: Dispatcher, loaded: Loaded) -> None:
         self._host = host
         self._loaded = loaded
 
-    # --- what job handles ask (`Keeper`)
+    # --- what job handles ask (`JobHost`)
 
     @property
     def plugin(self) -> Plugin:
@@ -167,17 +167,17 @@ class Reach:
 class Jobs:
     """`JobLookup` for one plugin."""
 
-    def __init__(self, host: Dispatcher, keeper: Keeper) -> None:
+    def __init__(self, host: Dispatcher, job_host: JobHost) -> None:
         self._host = host
-        self._keeper = keeper
+        self._job_host = job_host
 
     def get(self, jobid: int) -> Job | None:
         view = self._host.jobs.get(jobid)
-        return None if view is None else Job(view, None, self._keeper)
+        return None if view is None else Job(view, None, self._job_host)
 
     def active(self) -> Iterator[Job]:
         for view in self._host.jobs.active():
-            yield Job(view, None, self._keeper)
+            yield Job(view, None, self._job_host)
 
     def result(self, jobid: int) -> str | None:
         job = self.get(jobid)
