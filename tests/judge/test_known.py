@@ -55,7 +55,16 @@ def test_what_is_shipped_names_clauses_and_reasons(name):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("known = 1", "known"), ("[[known]]\nclause = 'x'", "why"), ("[", "TOML")]
+    ("text", "said"),
+    [
+        ("known = 1", "known"),
+        ("[[known]]\nclause = 'x'", "why"),
+        ("[", "TOML"),
+        (
+            "[[known]]\nclause = 'x'\nwhy = 'y'\nfound = '('",
+            r"known\[0\].found: expected a regular expression",
+        ),
+    ],
 )
 def test_what_is_no_file_of_departures_is_refused(text, said):
     with pytest.raises(FormatError, match=said):
