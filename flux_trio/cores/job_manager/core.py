@@ -111,6 +111,11 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
         return (job.snapshot() for job in self._parts.ledger.active())
 
     @property
+    def counts(self) -> dict[str, dict[str, int]]:
+        """The number of active jobs in each state, by queue; "" is the anonymous queue."""
+        return self._parts.ledger.tally.by_queue()
+
+    @property
     def requested(self) -> set[int]:
         """The jobs with a request at the scheduler that is not answered and not canceled."""
         allocs = self._parts.scheduler.requests.allocs

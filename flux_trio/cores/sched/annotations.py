@@ -45,6 +45,11 @@ class Annotator(Part):
         self._sent = {}
         self._waiting = {}
 
+    @property
+    def estimates(self) -> dict[int, float]:
+        """The estimates that were sent and hold for the job manager."""
+        return {jobid: sent.start for jobid, sent in self._sent.items() if sent.start is not None}
+
     def look(self, waiting: Mapping[Job, float | None]) -> bool:
         """Take from a policy when each job may start; return whether annotations have changed."""
         self._waiting = {job.id: (job.shape, start) for job, start in waiting.items()}

@@ -129,6 +129,11 @@ class SchedCore(CorePart, Core[SchedTimer, Never, Never]):
         return waiting | {one.job.id for one in self._granting}
 
     @property
+    def estimates(self) -> dict[int, float]:
+        """The estimates of the start of jobs that the job manager was told, by job id."""
+        return self._annotator.estimates
+
+    @property
     def schedule(self) -> Schedule:
         """The jobs that wait, the resources and the grants; only this core may change it."""
         return self._context.schedule

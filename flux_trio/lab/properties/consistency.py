@@ -14,6 +14,7 @@ from typing import Any, Final
 from flux_trio.cores.job_index import ACTIVE, ENDED, jobid_in
 from flux_trio.formats import EVENTLOG, FormatError, format_fluid, job_key, parse_eventlog
 from flux_trio.lab.properties.across_restarts import ACROSS_RESTARTS
+from flux_trio.lab.properties.kept_twice import KEPT_TWICE
 from flux_trio.lab.properties.pauses import AT_PAUSES, names_of
 from flux_trio.lab.properties.priorities import Priorities
 from flux_trio.lab.properties.property import (
@@ -173,6 +174,7 @@ OURS: Final = (
     a_fatal_exception_ends_its_job,
     plugins_have_left_all_jobs,
     *AT_PAUSES,
+    *KEPT_TWICE,
     *OVER_TRACE,
     *ACROSS_RESTARTS,
     Subscribers,
