@@ -12,6 +12,7 @@ from flux_trio.cores.job_manager.jobs.active_job import ActiveJob
 from flux_trio.cores.job_manager.parts import Parts
 from flux_trio.cores.job_manager.replies import HANDLERS
 from flux_trio.cores.outbox import Outbox
+from flux_trio.cores.turns import NoteAll
 from flux_trio.formats import parse_eventlog
 from flux_trio.messages import topics
 from flux_trio.protocols import (
@@ -198,6 +199,17 @@ def test_nothing_else_is_taken_in_before_the_plugins_have_replied() -> None:
     assert [event.name for event in parse_eventlog(text)] == ["validate", "depend"]
     note, _ = core.turn(m.now, [HookAnswered(second.ticket, HookAnswer(priority=1))])
     assert [data["name"] for _, data in note.notes] == ["priority"]
+
+
+def test_records_of_plugins_are_among_the_events_of_the_turn_in_order() -> None:
+    m = ManagerScript(hooks=[DEPEND])
+    (first,) = m.core.turn(m.now, [m.submission(1)])
+    record = NoteAll([("hook", {"id": 1, "name": "the call"})])
+    assert m.core.plugins_replied([record, HookAnswered(first.ticket, HookAnswer())]) == []
+    (second,) = m.core.go_on()
+    m.core.plugins_replied([HookPostponed(second.ticket)])
+    notes = [each.notes for each in m.core.go_on() if isinstance(each, NoteAll)]
+    assert [data["name"] for _, data in notes[0]] == ["submit", "validate", "the call", "depend"]
 
 
 def test_what_has_no_place_names_the_job_and_what_came_before() -> None:
