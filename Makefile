@@ -69,7 +69,7 @@ edits: $(READY) ## edits of recordings of flux-core, judged: which are not named
 mutate-tables: $(READY) ## each row of the state tables wrong: which test notices? TABLE=ALLOC (2 h)
 	$(BIN)/python -m tests.planter tables $(and $(TABLE),--only $(TABLE))
 
-clause-proofs: $(READY) ## each clause broken: does its test fail? CLAUSE=27.alloc.1 (1 h)
+clause-proofs: $(READY) ## each clause broken: does its test fail? CLAUSE=27.alloc.1 (15 min)
 	$(BIN)/python -m tests.proofs $(and $(CLAUSE),--clause $(CLAUSE))
 
 mutants: $(READY) ## planted mistakes: does fuzz find them? MISTAKE=ID, SEEDS=N (20 min)
