@@ -479,7 +479,7 @@ async def test_subscription_and_data_end_with_the_job() -> None:
         r.host.notify("job.destroy", over)
         assert r.logged == []
         assert 7 not in r.interests.subscribed
-        handle = jobtap.Job(over, None, r.host.find("keeps").keeper)
+        handle = jobtap.Job(over, None, r.host.find("keeps").job_host)
         assert handle.data == {}
         with pytest.raises(jobtap.NotAllowed, match="no more events"):
             handle.subscribe()

@@ -345,7 +345,7 @@ async def test_key_that_fails_at_a_recount_is_told() -> None:
 
     async with rig(Fails()) as r:
         job = r.move(NEW, State.SCHED, State.RUN)
-        handle = jobtap.Job(job, None, r.host.find("fails").keeper)
+        handle = jobtap.Job(job, None, r.host.find("fails").job_host)
         handle.data.clear()
         assert r.host.recount() == 0
         assert r.logged == ["plugin fails: counter running: KeyError: 'bank'"]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from flux_trio.config import Config, parse_config
 from flux_trio.jobtap.builtins.perilog import Perilog
@@ -334,6 +335,7 @@ async def test_epilog_that_waits_for_processes_and_is_taken_out_of_the_configura
         await s.load("job-exec", execution)
         job = await s.submit()
         await s.wait(job, "prolog-finish")
+        await trio.testing.wait_all_tasks_blocked()  # the start request has come
         execution.tell(job, "start")
         await s.cancel(job)
         assert (await s.events(job))[-3:] == ["start", "exception", "epilog-start"]
