@@ -8,8 +8,13 @@ package and nothing else of flux_trio.
 
 from flux_trio.config import Config
 from flux_trio.formats import Event, FormatError, Jobspec
-from flux_trio.jobtap.calling import ends_with_loop, failure_listeners, reporting_failures
-from flux_trio.jobtap.calls import CANCELED, HostServices
+from flux_trio.jobtap.calls import (
+    CANCELED,
+    HostServices,
+    ends_with_loop,
+    failure_listeners,
+    reporting_failures,
+)
 from flux_trio.jobtap.catalogue import CUSTOM, HOOKS, Hook, Returns
 from flux_trio.jobtap.counter import Counter, counter
 from flux_trio.jobtap.decorators import enter, leave, on, on_many, service

@@ -1,36 +1,37 @@
-"""What the host gets from the instance, the record of one call, and a question to all plugins.
-
-A question goes along the chain of plugins, and has their answers so far.
-"""
+"""Calling functions of plugins: watched, timed and traced; their errors are caught."""
 
 from __future__ import annotations
 
-import copy
+import traceback
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from contextlib import contextmanager
+from contextvars import ContextVar
+from sys import getrecursionlimit, setrecursionlimit
+from time import perf_counter
 from typing import Any, Final, NamedTuple
 
 import msgspec
+import trio
 
 from flux_trio.formats import format_fluid
-from flux_trio.jobtap.catalogue import Hook, Returns
-from flux_trio.jobtap.loaded import Entry
-from flux_trio.jobtap.plain import plain, readable
-from flux_trio.jobtap.results import is_priority, shown
-from flux_trio.jobtap.tasks import Work
-from flux_trio.jobtap.values import Dependency, UpdateAllowed
-from flux_trio.messages import Errno, FluxError
-from flux_trio.protocols import (
-    AskHook,
-    DependencyAsked,
-    HookAnswer,
-    HookArgs,
-    JobView,
-    Operation,
-    PostEvent,
-    Unavailable,
-    UpdateApplied,
+from flux_trio.jobtap.catalogue import CUSTOM
+from flux_trio.jobtap.errors import HandlerFailed, PluginLoop
+from flux_trio.jobtap.failures import (
+    NoAnswer,
+    attempt,
+    describe,
+    failure_in,
+    is_awaitable,
+    is_interrupt,
+    place_of,
 )
+from flux_trio.jobtap.loaded import Entry, Loaded
+from flux_trio.jobtap.results import STACK_CHARS_MAX, readable, shown
+from flux_trio.jobtap.tasks import Work, stepped
+from flux_trio.jobtap.watchdog import BLOCKED_S, Watchdog
+from flux_trio.messages import Errno, FluxError, Level
+from flux_trio.protocols import Jobs, JobView
+from flux_trio.trace import Kind
 
 CANCELED: Final = "canceled"
 """The error, in the trace, of a call whose answer is no longer awaited; it is not a failure."""
@@ -121,125 +122,195 @@ def of_job(view: JobView | None) -> str:
     return "" if view is None else f" for job {format_fluid(view.id, 'f58')}"
 
 
-NOTHING_SAID: Final = HookAnswer()
+HOOK: Final[str] = Kind.HOOK.value  # looked up once: every call is traced
+
+failure_listeners: Final[ContextVar[tuple[Callable[[BaseException], object], ...]]] = ContextVar(
+    "failure_listeners", default=()
+)
+"""Called with each error of a plugin of the hosts in this context: for tests of plugins."""
 
 
-class Asking:
-    """Collects the answer; the values of a later plugin overwrite those of an earlier one.
+@contextmanager
+def reporting_failures(report: Callable[[BaseException], object]) -> Iterator[None]:
+    """Call `report`, too, with each error of a plugin in this block."""
+    token = failure_listeners.set((*failure_listeners.get(), report))
+    try:
+        yield
+    finally:
+        failure_listeners.reset(token)
 
-    `done` is called with this object and the answer, if the answer does not come at once.
+
+ends_with_loop: Final[ContextVar[bool]] = ContextVar("ends_with_loop", default=False)
+"""Whether the hosts of this context call no handler any more after an endless loop: for worlds."""
+
+
+class Caller:
+    """Calls functions of plugins.
+
+    `jobs` is set to the jobs of the job manager before the first question.
     """
 
-    # Most questions end with these defaults, so they are attributes of the class.
-    operations: list[Operation] | None = None
-    resource_set: dict[str, Any] | None = None
-    priority: int | Unavailable | None = None
-    reject: str | None = None
-    error: str | None = None
-    allowed: UpdateAllowed | None = None  # the last one
-    said: Any = None  # the last value of a query or a custom topic
-    closed = False  # answered or canceled
-    work: Work  # the task of the async handler that runs
+    def __init__(self, given: HostServices, blocked_s: float = BLOCKED_S) -> None:
+        self.given = given
+        self.jobs: Jobs = NoJobs()
+        self.watchdog = Watchdog(blocked_s, self._blocked, put_back=self._say_put_back)
+        self.recursion_limit = getrecursionlimit()
+        self.plugins: list[Loaded] = []  # in the order in which they are asked
+        self.ends_with_loop = ends_with_loop.get()
+        self._now, self._note_all = given.now, given.note_all
+        self._is_traced = given.is_traced
 
-    def __init__(
+    def timed(self, entry: Entry, view: JobView | None, arg: Any) -> Any:
+        """Call a handler outside a question, trace the call and re-raise its error."""
+        began, t_began = self.given.now(), perf_counter()
+        problem = None
+        try:
+            return self.watched(entry, view, arg)
+        except BaseException as error:
+            problem = describe(error)
+            raise
+        finally:
+            self._record(entry, entry.label, view, None, problem, began, t_began)
+
+    def watched(self, entry: Entry, view: JobView | None, *args: Any) -> Any:
+        """Call a function of a plugin while the watchdog watches; re-raise its error."""
+        outer = self.watchdog.running
+        self.watchdog.running = (entry, view)
+        try:
+            return entry.function(*args)
+        finally:
+            self.put_back()
+            self.watchdog.running = outer
+
+    def put_back(self) -> None:
+        """Put the recursion limit back, if the plugin that ran just now has changed it."""
+        if getrecursionlimit() != self.recursion_limit:
+            setrecursionlimit(self.recursion_limit)
+            problem = f"changed the recursion limit, which is {self.recursion_limit} again"
+            self._blame(self.watchdog.running, problem)
+
+    def _say_put_back(self, changed: list[str]) -> None:
+        text = f"a plugin has changed {', '.join(changed)}: put back"
+        self.given.log(Level.ERR, text)
+
+    async def awaited(
+        self, entry: Entry, view: JobView | None, awaitable: Awaitable[Any], work: Work
+    ) -> Any:
+        """Await an awaitable of a plugin, in its task, while the watchdog watches each step."""
+
+        def step(begins: bool) -> None:
+            if not begins:
+                self.put_back()
+            self.watchdog.running = (entry, view) if begins else None
+
+        return await stepped(awaitable, step, lambda: work.is_canceled)
+
+    async def answer_of(self, work: Work, limit_s: float) -> tuple[Any, BaseException | None]:
+        """Return the value and the error of a task; after `limit_s` seconds there is no answer."""
+        with trio.move_on_after(limit_s):
+            await work.settled.wait()
+        if work.settled.is_set():
+            return work.value, work.error
+        work.end()
+        return None, NoAnswer(f"no answer in {limit_s:g} s")
+
+    async def outcome(self, entry: Entry, arg: Any) -> tuple[Any, BaseException | None]:
+        """Call a handler that may be async, with the plugin's deadline; return result and error."""
+        owner = entry.owner
+        began, t_began = self._now(), perf_counter()
+        said, error = attempt(self.watched, entry, None, arg)
+        if error is None and is_awaitable(said):
+            work = owner.tasks.new(entry.label)
+            work.start(self.awaited(entry, None, said, work))
+            said, error = await self.answer_of(work, owner.deadline)
+        problem = None if error is None else describe(error)
+        self._record(entry, entry.label, None, None, problem, began, t_began)
+        return said, error
+
+    def start_task(self, loaded: Loaded, function: Callable[..., Any], args: Any) -> None:
+        """Run a background task of a plugin; log its error, which ends only this task."""
+        entry = Entry(loaded, f"task {getattr(function, '__name__', function)}", function, CUSTOM)
+        work = loaded.tasks.new(entry.label)
+        work.start(self._run_task(entry, args, work))
+
+    async def _run_task(self, entry: Entry, args: Any, work: Work) -> None:
+        loaded, began = entry.owner, self.given.now()
+        awaitable, error = attempt(entry.function, *args)
+        if error is None and not is_awaitable(awaitable):
+            error = TypeError(f"expected an async function, got one that returned {awaitable!r}")
+        if error is None:
+            try:
+                await self.awaited(entry, None, awaitable, work)
+            except BaseException as raised:
+                error = failure_in(raised)
+                if is_interrupt(error):
+                    raise
+        if error is not None:
+            text = f"plugin {loaded.name}: {entry.label} ended: {describe(error)}"
+            stack = "".join(traceback.format_exception(error))
+            self.given.log(Level.ERR, f"{text}\n{readable(stack, STACK_CHARS_MAX)}")
+            _report(error, text)
+            self._silence_after(error)
+            self.note_failure(entry, error, began)
+
+    def note_failure(self, entry: Entry, error: BaseException, began: float) -> None:
+        """Put a failure of a plugin outside any question into the trace."""
+        duration = self.given.now() - began
+        note = note_of(entry.plugin, entry.label, None, None, describe(error), duration)
+        self.given.note_all(HOOK, [note])
+
+    def failed(self, entry: Entry, text: str, error: BaseException | None) -> None:
+        """Log a failure of a plugin, with the place in the plugin's file."""
+        text += place_of(entry.function, error, entry.owner.files)
+        self.given.log(Level.ERR, text)
+        _report(error, text)
+        self._silence_after(error)
+
+    def _silence_after(self, error: BaseException | None) -> None:
+        """Call no handler any more if the error is an endless loop that ends all."""
+        if self.ends_with_loop and isinstance(error, PluginLoop):
+            for loaded in self.plugins:
+                loaded.silence()
+
+    def _record(
         self,
-        question: AskHook,
-        hook: Hook,
-        chain: Sequence[Entry],
-        done: Callable[[Asking, HookAnswer], None],
-    ) -> None:
-        self.question = question
-        self.hook = hook
-        self.rest: Iterator[Entry] = iter(chain)
-        self.done = done
+        entry: Entry,
+        hook: str,
+        view: JobView | None,
+        result: Any,
+        problem: str | None,
+        began: float,
+        t_began: float,
+    ) -> tuple[float, float]:
+        """Trace a call by the instance's clock, count it by the real clock; return both times."""
+        ended, t_ended = self._now(), perf_counter()
+        entry.spent(t_ended - t_began)
+        jobid = None if view is None else view.id
+        self._note_all(HOOK, [note_of(entry.plugin, hook, jobid, result, problem, ended - began)])
+        return ended, t_ended
 
-    def own_args(self) -> Any:
-        """Return the second argument of one handler.
+    def _blocked(self, running: tuple[Entry | str, JobView | None], stack: str) -> None:
+        self._blame(running, f"blocked the instance without a checkpoint:\n{stack}")
 
-        It is a copy: the handlers of other plugins and the job manager get the same value.
-        """
-        args = self.question.args
-        if len(self.hook.parameters) == 1:
-            return args  # a configuration, or what a plugin hands to the others
-        return _own_copy(args)
-
-    def takes(self, said: Any) -> bool:
-        """Take the value of a handler, which is not None; return False for a wrong type or range.
-
-        Raises NotAllowed for a value that JSON cannot hold.
-        """
-        match self.hook.returns:
-            case Returns.PRIORITY if is_priority(said):
-                self.priority = said
-            case Returns.ALLOWED if isinstance(said, UpdateAllowed):
-                self.allowed = replace(said, updates=plain(said.updates, "updates"))
-            case Returns.OBJECT if isinstance(said, dict):
-                self.said = said
-            case Returns.TEXT if isinstance(said, str):
-                self.said = readable(said)
-            case Returns.ANYTHING:
-                self.said = said
-            case _:
-                return False
-        return True
-
-    def do(self, operation: Operation) -> None:
-        """Put an operation of a handler into the answer."""
-        if self.operations is None:
-            self.operations = []
-        self.operations.append(operation)
-
-    def forget_since(self, mark: int) -> None:
-        """Drop all operations but the first `mark`: the handler that called them failed."""
-        if self.operations is not None:
-            del self.operations[mark:]
-
-    @property
-    def is_decided(self) -> bool:
-        """Whether a handler has failed or refused, which ends the chain."""
-        return self.error is not None or self.reject is not None
-
-    def is_about(self, jobid: int) -> bool:
-        """Return whether the question is about this job."""
-        return self.question.job is not None and self.question.job.id == jobid
-
-    def posts_to(self, jobid: int) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the events (name, context) that the answer posts to a job."""
-        for each in self.operations or ():
-            if isinstance(each, PostEvent) and each.id == jobid:
-                yield each.name, each.context
-
-    def answer(self) -> HookAnswer:
-        """Close the question and return the combined answer."""
-        self.closed = True
-        allowed = self.allowed
-        if (
-            self.reject is None
-            and self.error is None
-            and self.operations is None
-            and self.resource_set is None
-            and allowed is None
-        ):  # nearly always
-            return NOTHING_SAID if self.priority is None else HookAnswer(self.priority)
-        return HookAnswer(
-            priority=self.priority,
-            reject=self.reject,
-            error=self.error,
-            operations=tuple(self.operations or ()),
-            resource_set=self.resource_set,
-            handled=allowed is not None,
-            validated=allowed is not None and allowed.validated,
-            feasible=allowed is not None and allowed.feasible,
-            updates=dict(allowed.updates) if allowed is not None else None,
+    def _blame(self, running: tuple[Entry | str, JobView | None], problem: str) -> None:
+        """Log what the code of a plugin did; `running` is the watchdog's mark of it."""
+        entry, view = running
+        text = (
+            f"{entry} {problem}"
+            if isinstance(entry, str)
+            else blame(entry, entry.label, view, problem)
         )
+        self.given.log(Level.ERR, text)
 
 
-def _own_copy(args: HookArgs) -> Any:
-    """Return the argument that handlers get."""
-    match args:
-        case DependencyAsked(entry):
-            return Dependency.of(copy.deepcopy(entry))
-        case UpdateApplied(updates):
-            return copy.deepcopy(updates)
-        case _:
-            return copy.deepcopy(args)
+def _report(error: BaseException | None, text: str) -> None:
+    """Tell tests of an error of a plugin, with `text` as a note."""
+    listeners = failure_listeners.get()
+    if not listeners:
+        return
+    if error is None or error.__traceback__ is None:
+        error = HandlerFailed(text)
+    else:
+        BaseException.add_note(error, text)
+    for listener in listeners:
+        listener(error)

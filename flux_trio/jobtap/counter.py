@@ -13,8 +13,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from math import isclose, isfinite
 from typing import Any
 
+from flux_trio.jobtap.failures import place_of
 from flux_trio.jobtap.job import Job
-from flux_trio.jobtap.places import place_of
 from flux_trio.protocols import JobState
 
 Key = Callable[[Job], Hashable]
@@ -77,7 +77,7 @@ class Counter(Mapping[Hashable, float]):
         self.drop(job.id)
         now = job._now()
         if now is not None:
-            self.take(now, now.state)
+            self.count(now, now.state)
 
     # --- for the host
 
@@ -85,7 +85,7 @@ class Counter(Mapping[Hashable, float]):
         """Return the amounts by key as text."""
         return {str(key): amount for key, amount in self._totals.items()}
 
-    def take(self, job: Job, state: JobState) -> None:
+    def count(self, job: Job, state: JobState) -> None:
         """Count the job, or stop counting it, now that it is in `state`."""
         jobid = job.id
         counted = jobid in self._of_job
@@ -122,7 +122,7 @@ class Counter(Mapping[Hashable, float]):
         kept = self._totals
         self.clear()
         for job in jobs:
-            self.take(job, job.state)
+            self.count(job, job.state)
         close = {key for key, amount in self._totals.items() if isclose(amount, kept.get(key, 0))}
         return {key: self[key] if key in close else amount for key, amount in kept.items()}
 

@@ -1,4 +1,4 @@
-"""Asking plugins: each question goes along a chain of handlers, in load order.
+"""PendingQuestion plugins: each question goes along a chain of handlers, in load order.
 
 A sync handler answers at once, inside the job manager's turn. After an async handler, the rest of
 the chain is asked when that handler has answered or its plugin is removed. A plugin that raises,
@@ -15,12 +15,11 @@ from time import perf_counter
 from typing import Any, Final
 
 from flux_trio.config import Config
-from flux_trio.jobtap.calling import HOOK, Caller
 from flux_trio.jobtap.calls import (
     CANCELED,
-    NOTHING_SAID,
-    Asking,
+    HOOK,
     Call,
+    Caller,
     HostServices,
     blame,
     note_of,
@@ -32,7 +31,9 @@ from flux_trio.jobtap.errors import PluginError
 from flux_trio.jobtap.failures import attempt, describe, is_awaitable, is_interrupt, refusal_in
 from flux_trio.jobtap.job import Job
 from flux_trio.jobtap.loaded import STATE_HANDLER, Entry, Loaded
+from flux_trio.jobtap.question import NOTHING_SAID, PendingQuestion
 from flux_trio.jobtap.results import priorities_in, problem_with, shown
+from flux_trio.jobtap.tasks import current_work
 from flux_trio.jobtap.watchdog import BLOCKED_S
 from flux_trio.protocols import (
     CONF_UPDATE,
@@ -81,7 +82,8 @@ class Dispatcher(Caller):
         self._keeps = False  # a job may have data or subscribers, which end with it
         self._unsaid: dict[int, bool] = {}  # by job, since the last `news`: is subscribed
         self._chains: dict[str, list[Entry]] = {}
-        self._thinking: dict[int, Asking] = {}
+        self._awaited: dict[int, PendingQuestion] = {}
+        self._pending: PendingQuestion | None = None  # the question whose sync handler runs
 
     # --- for the job manager (`Plugins`)
 
@@ -121,7 +123,9 @@ class Dispatcher(Caller):
         chain = self._chain(question.topic)
         if question.only is not None:
             chain = [entry for entry in chain if entry.owner.name == question.only]
-        return self._advance(Asking(question, hook_of(question.topic), chain, self._answered))
+        return self._advance(
+            PendingQuestion(question, hook_of(question.topic), chain, self._answered)
+        )
 
     def ask_jobs(self, question: AskJobs) -> JobsAnswered:
         chain = self._chain(question.topic)
@@ -173,16 +177,16 @@ class Dispatcher(Caller):
         hook, done = hook_of(question.topic), self._answered
         answers = []
         for each, priority in zip(question.questions(), said, strict=True):
-            asking = Asking(each, hook, chain, done)
-            asking.priority = priority
-            answers.append(self._ask_rest(asking, series))
+            pending = PendingQuestion(each, hook, chain, done)
+            pending.priority = priority
+            answers.append(self._ask_rest(pending, series))
         return answers
 
     def cancel(self, ticket: int) -> None:
-        asking = self._thinking.pop(ticket, None)
-        if asking is not None:
-            asking.closed = True
-            asking.work.end()
+        pending = self._awaited.pop(ticket, None)
+        if pending is not None:
+            pending.closed = True
+            pending.work.end()
 
     def notify(self, topic: str, job: JobView, args: HookArgs = None) -> None:
         chain = self._chain(topic)
@@ -203,10 +207,10 @@ class Dispatcher(Caller):
     def _notify_chain(self, chain: list[Entry], question: AskHook) -> None:
         hook, series = hook_of(question.topic), Series(self._is_traced(), self._now)
         for entry in chain:
-            asking = Asking(question, hook, (entry,), self._send_operations)
-            answer = self._ask_rest(asking, series)
+            pending = PendingQuestion(question, hook, (entry,), self._send_operations)
+            answer = self._ask_rest(pending, series)
             if answer is not None and answer.operations:
-                self._send_operations(asking, answer)
+                self._send_operations(pending, answer)
         self._note_calls(series)
 
     # --- for plugins
@@ -269,6 +273,15 @@ class Dispatcher(Caller):
 
     # --- one question
 
+    @property
+    def pending_question(self) -> PendingQuestion | None:
+        """The question whose handler runs now in this task, if any."""
+        if self._pending is not None:
+            return self._pending
+        work = current_work.get()
+        pending: PendingQuestion | None = None if work is None else work.pending
+        return pending
+
     def _chain(self, topic: str) -> list[Entry]:
         chain = self._chains.get(topic)
         if chain is None:
@@ -278,24 +291,24 @@ class Dispatcher(Caller):
             self._chains[topic] = chain
         return chain
 
-    def _advance(self, asking: Asking) -> HookAnswer | None:
+    def _advance(self, pending: PendingQuestion) -> HookAnswer | None:
         """Ask the rest of the chain; return the answer, or None when it comes later."""
         series = Series(self._is_traced(), self._now)
-        answer = self._ask_rest(asking, series)
+        answer = self._ask_rest(pending, series)
         self._note_calls(series)
         return answer
 
-    def _ask_rest(self, asking: Asking, series: Series) -> HookAnswer | None:
-        question, args = asking.question, asking.own_args
+    def _ask_rest(self, pending: PendingQuestion, series: Series) -> HookAnswer | None:
+        question, args = pending.question, pending.own_args
         topic, view = question.topic, question.job
         jobid = None if view is None else view.id
-        watchdog, outer = self.watchdog, self._asking
-        self._asking = asking
+        watchdog, outer = self.watchdog, self._pending
+        self._pending = pending
         t_began = perf_counter()
         try:
-            for entry in asking.rest:
+            for entry in pending.rest:
                 watchdog.running = (entry, view)
-                operations = asking.operations
+                operations = pending.operations
                 mark = 0 if operations is None else len(operations)
                 said, error, taken = None, None, True
                 try:
@@ -305,7 +318,7 @@ class Dispatcher(Caller):
                     else:
                         said = entry.function(args()) if entry.extra else entry.function()
                     if said is not None:
-                        taken = asking.takes(said)
+                        taken = pending.add_value(said)
                 except BaseException as raised:
                     if is_interrupt(raised):
                         raise
@@ -327,14 +340,14 @@ class Dispatcher(Caller):
                 began = series.began if series.is_traced else self._now()
                 call = Call(entry, mark, began, t_began)
                 if said is not None and error is None and is_awaitable(said):
-                    self._start_thinking(asking, call, said)
+                    self._start_async(pending, call, said)
                     return None
-                series.began, t_began = self._conclude(asking, call, said, error)
-                if asking.is_decided:
+                series.began, t_began = self._conclude(pending, call, said, error)
+                if pending.is_decided:
                     break
         finally:
-            watchdog.running, self._asking = None, outer
-        return asking.answer()
+            watchdog.running, self._pending = None, outer
+        return pending.answer()
 
     def _note_calls(self, series: Series) -> None:
         """Trace the calls of `series` since the last time, with one look at the clock."""
@@ -348,72 +361,74 @@ class Dispatcher(Caller):
         self._note_all(HOOK, notes)
         series.notes, series.began = [], now
 
-    def _start_thinking(self, asking: Asking, call: Call, said: Awaitable[Any]) -> None:
-        entry, view = call.entry, asking.question.job
-        work = asking.work = entry.owner.tasks.new(f"{asking.question.topic}{of_job(view)}", asking)
+    def _start_async(self, pending: PendingQuestion, call: Call, said: Awaitable[Any]) -> None:
+        entry, view = call.entry, pending.question.job
+        work = pending.work = entry.owner.tasks.new(
+            f"{pending.question.topic}{of_job(view)}", pending
+        )
         work.start(self.awaited(entry, view, said, work))
-        if asking.question.ticket:
-            self._thinking[asking.question.ticket] = asking
-        entry.owner.tasks.start_soon(self._think, asking, call)
+        if pending.question.ticket:
+            self._awaited[pending.question.ticket] = pending
+        entry.owner.tasks.start_soon(self._await_handler, pending, call)
 
-    async def _think(self, asking: Asking, call: Call) -> None:
+    async def _await_handler(self, pending: PendingQuestion, call: Call) -> None:
         """Wait for an async handler, then go on with the others."""
-        entry, question = call.entry, asking.question
-        value, error = await self.answer_of(asking.work, entry.owner.deadline)
-        self._thinking.pop(question.ticket, None)
-        if asking.closed:
+        entry, question = call.entry, pending.question
+        value, error = await self.answer_of(pending.work, entry.owner.deadline)
+        self._awaited.pop(question.ticket, None)
+        if pending.closed:
             if not entry.owner.is_removed:
                 self._record(entry, question.topic, question.job, None, CANCELED, *call.times)
             return
         if entry.owner.is_removed:
-            asking.forget_since(call.mark)
+            pending.forget_since(call.mark)
         else:
-            self._conclude(asking, call, value, error)
-        self._go_on(asking)
+            self._conclude(pending, call, value, error)
+        self._go_on(pending)
 
-    def _go_on(self, asking: Asking) -> None:
-        asking.rest = iter([entry for entry in asking.rest if not entry.owner.is_removed])
-        answer = asking.answer() if asking.is_decided else self._advance(asking)
+    def _go_on(self, pending: PendingQuestion) -> None:
+        pending.rest = iter([entry for entry in pending.rest if not entry.owner.is_removed])
+        answer = pending.answer() if pending.is_decided else self._advance(pending)
         if answer is not None:
-            asking.done(asking, answer)
+            pending.done(pending, answer)
 
     def _conclude(
-        self, asking: Asking, call: Call, said: Any, error: BaseException | None
+        self, pending: PendingQuestion, call: Call, said: Any, error: BaseException | None
     ) -> tuple[float, float]:
         """Put the value or error of a handler into the answer and the trace; return the times."""
-        entry, question = call.entry, asking.question
+        entry, question = call.entry, pending.question
         result, problem = None, None
-        if (reason := refusal_in(error, asking.hook)) is not None:
-            asking.reject = _refusal(entry, question.topic, reason)
+        if (reason := refusal_in(error, pending.hook)) is not None:
+            pending.reject = _refusal(entry, question.topic, reason)
             result = {"reject": reason}
         elif error is not None:
             problem = describe(error)
         elif said is not None:
-            result, problem = _taken(asking, said)
+            result, problem = _checked(pending, said)
         if problem is not None:
-            asking.forget_since(call.mark)
-            asking.error = blame(entry, question.topic, question.job, problem)
-            self.failed(entry, asking.error, error)
+            pending.forget_since(call.mark)
+            pending.error = blame(entry, question.topic, question.job, problem)
+            self.failed(entry, pending.error, error)
         return self._record(entry, question.topic, question.job, result, problem, *call.times)
 
-    def _answered(self, asking: Asking, answer: HookAnswer) -> None:
-        self.given.post(HookAnswered(asking.question.ticket, answer))
+    def _answered(self, pending: PendingQuestion, answer: HookAnswer) -> None:
+        self.given.post(HookAnswered(pending.question.ticket, answer))
 
-    def _send_operations(self, _asking: Asking, answer: HookAnswer) -> None:
+    def _send_operations(self, _pending: PendingQuestion, answer: HookAnswer) -> None:
         """Send the operations of a notification to the job manager as inputs."""
         for operation in answer.operations:
             self.given.post(operation)
 
 
-def _taken(asking: Asking, said: Any) -> tuple[Any, str | None]:
+def _checked(pending: PendingQuestion, said: Any) -> tuple[Any, str | None]:
     """Return the trace's form of a value, and None or what is wrong with the value."""
 
-    def take() -> tuple[Any, str | None]:
-        if asking.takes(said):
+    def check() -> tuple[Any, str | None]:
+        if pending.add_value(said):
             return shown(said), None
-        return None, problem_with(asking.hook, said)
+        return None, problem_with(pending.hook, said)
 
-    taken, error = attempt(take)  # a value may have code of its own
+    taken, error = attempt(check)  # a value may have code of its own
     return taken if error is None else (None, describe(error))
 
 

@@ -21,18 +21,17 @@ from flux_trio.config import Config
 from flux_trio.editions.explain_requests import Said
 from flux_trio.formats import parse_duration
 from flux_trio.formats.glob import glob_matches, is_glob
-from flux_trio.jobtap.calls import Asking, HostServices, blame
+from flux_trio.jobtap.calls import HostServices, blame
 from flux_trio.jobtap.catalogue import CUSTOM, hook_of
 from flux_trio.jobtap.dispatch import Dispatcher
 from flux_trio.jobtap.errors import NotAllowed, PluginError
 from flux_trio.jobtap.failures import attempt, describe
-from flux_trio.jobtap.handlers import read_handlers
-from flux_trio.jobtap.loaded import Entry, Loaded, PluginMethod, Tracker
-from flux_trio.jobtap.loading import Loader, forget_code, name_meant
-from flux_trio.jobtap.plain import ANSWER_BYTES_MAX, plain, readable
+from flux_trio.jobtap.loaded import Entry, Loaded, PluginMethod, Tracker, recount
+from flux_trio.jobtap.loading import Loader, forget_code, name_meant, read_handlers
 from flux_trio.jobtap.plugin import Plugin
 from flux_trio.jobtap.plugin_handle import PluginHandle
-from flux_trio.jobtap.recounting import recount
+from flux_trio.jobtap.question import PendingQuestion
+from flux_trio.jobtap.results import ANSWER_BYTES_MAX, plain, readable
 from flux_trio.jobtap.tasks import HostTasks, PluginTasks, TasksOfPlugin, Work, end_all
 from flux_trio.jobtap.values import ServiceRequest
 from flux_trio.jobtap.watchdog import BLOCKED_S
@@ -50,6 +49,7 @@ from flux_trio.protocols import (
     PluginsChanged,
     Unavailable,
 )
+from flux_trio.trace import Kind
 
 REMOVED: Final = "removed"
 """In the trace, the hook of a call of `Plugin.removed` that has failed."""
@@ -148,7 +148,7 @@ class PluginHost(Dispatcher):
     @property
     def is_asking(self) -> bool:
         """Whether a question is open, or active jobs are being presented to a plugin."""
-        return bool(self._thinking or self._replays)
+        return bool(self._awaited or self._replays)
 
     @property
     def entered(self) -> dict[str, list[int]]:
@@ -335,11 +335,17 @@ class PluginHost(Dispatcher):
 
     def recount(self) -> int:
         """Recount all declared counters, log and correct differences; return their number."""
-        return sum(
-            recount(loaded, loaded.tracker, self.jobs, self.given)
-            for loaded in self.plugins
-            if loaded.tracker is not None and loaded.tracker.counters
-        )
+        differences = 0
+        for loaded in self.plugins:
+            if loaded.tracker is None or not loaded.tracker.counters:
+                continue
+            counts = recount(loaded, loaded.tracker, self.jobs)
+            for text in counts.failures + counts.differences:
+                self.given.log(Level.ERR, f"plugin {loaded.name}: {text}")
+            data = {"declared": counts.declared, "recounted": counts.recounted}
+            self.given.note_all(Kind.COUNTERS, [{"plugin": loaded.name, **data}])
+            differences += len(counts.differences)
+        return differences
 
     async def close(self) -> None:
         """End the tasks of all plugins, and tell the plugins that they are removed."""
@@ -371,10 +377,10 @@ class PluginHost(Dispatcher):
         if error is not None:
             raise PluginError(f"plugin {loaded.name} failed when it was loaded: {describe(error)}")
 
-    def _answered(self, asking: Asking, answer: HookAnswer) -> None:
-        if asking.question.topic == CONF_UPDATE:
-            self._adopt(asking.question, answer)
-        super()._answered(asking, answer)
+    def _answered(self, pending: PendingQuestion, answer: HookAnswer) -> None:
+        if pending.question.topic == CONF_UPDATE:
+            self._adopt(pending.question, answer)
+        super()._answered(pending, answer)
 
     def _adopt(self, question: AskHook, answer: HookAnswer) -> None:
         """Use the configuration, unless a plugin has refused it."""
@@ -412,20 +418,20 @@ class PluginHost(Dispatcher):
 
     async def _put(
         self, loaded: Loaded, topic: str, args: HookArgs, view: JobView | None = None
-    ) -> Asking | None:
+    ) -> PendingQuestion | None:
         """Ask one plugin a question that changes no job; None if it has no handler, or is gone."""
         entry = None if loaded.is_removed else loaded.find(topic)
         if entry is None:
             return None
         ended = trio.Event()
 
-        def done(_asking: Asking, _answer: HookAnswer) -> None:
+        def done(_pending: PendingQuestion, _answer: HookAnswer) -> None:
             ended.set()
 
-        asking = Asking(AskHook(0, topic, view, args), hook_of(topic), [entry], done)
-        if self._advance(asking) is None:
+        pending = PendingQuestion(AskHook(0, topic, view, args), hook_of(topic), [entry], done)
+        if self._advance(pending) is None:
             await ended.wait()
-        return asking
+        return pending
 
 
 @asynccontextmanager

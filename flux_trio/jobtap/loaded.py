@@ -7,19 +7,20 @@ ends, or when the plugin is removed.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from typing import Any, Final, Protocol
+from collections.abc import Hashable, Iterator
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
 from flux_trio.formats.glob import is_glob
 from flux_trio.jobtap.catalogue import Hook, hook_of, takes
-from flux_trio.jobtap.failures import attempt
-from flux_trio.jobtap.handlers import Function, Handlers, ModulePlugin
+from flux_trio.jobtap.counter import Counter
+from flux_trio.jobtap.failures import attempt, describe
 from flux_trio.jobtap.job import Job, JobHost
+from flux_trio.jobtap.loading import Function, Handlers, ModulePlugin
 from flux_trio.jobtap.plugin import Plugin
 from flux_trio.jobtap.tasks import PluginTasks
-from flux_trio.protocols import NEW, STATE_TOPICS, UPDATED, JobState, handles
+from flux_trio.protocols import NEW, STATE_TOPICS, UPDATED, Jobs, JobState, handles
 
 Handling = dict[JobState, list[Function]]
 
@@ -51,7 +52,7 @@ class Tracker:
         else:
             self._in[job.id] = state
         errors = [  # the counters come first: handlers see the amounts after the move
-            *[attempt(counter.take, job, state)[1] for counter in self.counters],
+            *[attempt(counter.count, job, state)[1] for counter in self.counters],
             *self._run(self._leave, before, job),
             *self._run(self._enter, state, job),
         ]
@@ -275,3 +276,45 @@ class Loaded:
                     entry.many = self.entry(label, self.handlers.many[topic], hook)
                 return entry
         return None
+
+
+class Recount(NamedTuple):
+    """The amounts of a plugin's counters, by counter and key, as they were kept and as recounted.
+
+    `differences` and `failures` are sentences for the log.
+    """
+
+    declared: dict[str, Any]
+    recounted: dict[str, Any]
+    differences: list[str]
+    failures: list[str]
+
+
+def recount(loaded: Loaded, tracker: Tracker, jobs: Jobs) -> Recount:
+    """Count the active jobs again in each counter of a plugin, which corrects it."""
+    handles = list(_active(loaded, tracker, jobs))
+    found = Recount({}, {}, [], [])
+    for counter in tracker.counters:
+        try:
+            kept = counter.recount(handles)
+            found.declared[counter.name] = {str(key): amount for key, amount in kept.items()}
+            found.recounted[counter.name] = counter.shown()
+            found.differences.extend(_differences(counter, kept))
+        except Exception as error:  # noqa: BLE001 - a key is the plugin's own code
+            found.failures.append(f"counter {counter.name}: {describe(error)}")
+    return found
+
+
+def _active(loaded: Loaded, tracker: Tracker, jobs: Jobs) -> Iterator[Job]:
+    """Yield the active jobs that the tracker knows."""
+    for jobid in tracker.entered:
+        view = jobs.get(jobid)
+        if view is not None and view.state != JobState.INACTIVE:
+            yield Job(view, None, loaded.job_host)
+
+
+def _differences(counter: Counter, kept: dict[Hashable, float]) -> Iterator[str]:
+    for key in dict.fromkeys([*kept, *counter]):
+        had, has = kept.get(key, 0), counter[key]
+        if had != has:
+            yield f"counter {counter.name} of {key!r} had {had}, there are {has}"

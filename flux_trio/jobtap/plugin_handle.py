@@ -11,13 +11,12 @@ from flux_trio.config import Config
 from flux_trio.formats import FormatError, ResourceSet
 from flux_trio.jobtap.dispatch import Dispatcher
 from flux_trio.jobtap.errors import NotAllowed
-from flux_trio.jobtap.failures import attempt
-from flux_trio.jobtap.handlers import Function
+from flux_trio.jobtap.failures import attempt, place_of
 from flux_trio.jobtap.job import Job, JobHost
 from flux_trio.jobtap.loaded import STATE_HANDLER, Loaded
-from flux_trio.jobtap.places import place_of
-from flux_trio.jobtap.plain import ANSWER_BYTES_MAX, plain, readable
+from flux_trio.jobtap.loading import Function
 from flux_trio.jobtap.plugin import Plugin
+from flux_trio.jobtap.results import ANSWER_BYTES_MAX, plain, readable
 from flux_trio.messages import Level
 from flux_trio.protocols import STATE_TOPICS, AskHook, JobState, JobView, Operation, Reprioritize
 from flux_trio.protocols.operations import Queued
@@ -40,11 +39,11 @@ class PluginHandle:
 
     def do(self, operation: Operation) -> None:
         self._check_is_there()
-        asking = self._host.asking
-        if asking is None:
+        pending = self._host.pending_question
+        if pending is None:
             self._host.given.post(operation)
         else:
-            asking.do(operation)
+            pending.do(operation)
 
     def _check_is_there(self) -> None:
         """Raise NotAllowed for a plugin that is gone: a task of it was abandoned and goes on."""
@@ -55,24 +54,24 @@ class PluginHandle:
         found = self._host.jobs.get(view.id)
         if found is not None:
             return found
-        asking = self._host.asking
-        return view if asking is not None and asking.is_about(view.id) else None
+        pending = self._host.pending_question
+        return view if pending is not None and pending.is_about(view.id) else None
 
     def queued(self, view: JobView) -> Queued:
         yield from view.queued()
-        asking = self._host.asking
-        if asking is not None:
-            yield from asking.posts_to(view.id)
+        pending = self._host.pending_question
+        if pending is not None:
+            yield from pending.posts_to(view.id)
 
     def allocate(self, question: AskHook | None, resource_set: dict[str, Any]) -> None:
-        asking = self._host.asking
-        if asking is None or asking.question is not question or question.topic != _SCHED:
+        pending = self._host.pending_question
+        if pending is None or pending.question is not question or question.topic != _SCHED:
             raise NotAllowed(f"a job is allocated in its {_SCHED} only")
         try:
             ResourceSet.parse(resource_set, "R")
         except FormatError as error:
             raise NotAllowed(str(error)) from None
-        asking.resource_set = resource_set
+        pending.resource_set = resource_set
 
     def data_of(self, view: JobView) -> dict[str, Any]:
         data = self._loaded.data.get(view.id)

@@ -10,7 +10,9 @@ system tasks have ended: a process that is to end asks `going_on`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+import types
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
+from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from typing import Any, Final, NoReturn, Protocol
 
@@ -18,6 +20,7 @@ import trio
 
 from flux_trio.jobtap.failures import failure_in, is_interrupt
 
+CANCELS_MAX: Final = 100  # in an ending function: each await of its cleanup raises one
 END_S: Final = 5.0
 """Seconds that a task of a plugin has to end after it was cancelled; then it is abandoned."""
 
@@ -33,26 +36,26 @@ class Work:
     """One async function of a plugin.
 
     `settled` is set when it has ended or was cancelled. `value` and `error` say how it ended; both
-    are None after a cancel. What it calls belongs to the question `asking` (an Asking, or None),
+    are None after a cancel. What it calls belongs to `pending` (a PendingQuestion, or None),
     until it is settled.
     """
 
-    def __init__(self, name: str, tasks: TasksOfPlugin, asking: Any) -> None:
+    def __init__(self, name: str, tasks: TasksOfPlugin, pending: Any) -> None:
         self.name = name
         self.settled = trio.Event()
         self.ended = trio.Event()
         self.value: Any = None
         self.error: BaseException | None = None
         self.is_abandoned = False
-        self._asking = asking
+        self._pending = pending
         self._tasks = tasks
         self._scope = trio.CancelScope()
 
     @property
-    def asking(self) -> Any:
+    def pending(self) -> Any:
         """The question that it answers, None if it does not any more."""
-        asking = self._asking
-        return None if asking is None or asking.closed or self.settled.is_set() else asking
+        pending = self._pending
+        return None if pending is None or pending.closed or self.settled.is_set() else pending
 
     @property
     def is_canceled(self) -> bool:
@@ -67,7 +70,7 @@ class Work:
 
     @trio.lowlevel.disable_ki_protection  # ctrl-C ends a simulation whose plugin loops
     async def _run(self, running: Awaitable[Any]) -> None:
-        thinking.set(self)
+        current_work.set(self)
         try:
             with self._scope:
                 self.value = await running
@@ -106,7 +109,7 @@ class Work:
             )
 
 
-thinking: ContextVar[Work | None] = ContextVar("thinking", default=None)
+current_work: ContextVar[Work | None] = ContextVar("current_work", default=None)
 """The task of a plugin in which this context is. Operations that an async handler calls go into the
 answer of its question."""
 
@@ -118,7 +121,7 @@ class PluginTasks(Protocol):
     def running(self) -> Iterable[Work]:
         """Those that have not ended."""
 
-    def new(self, what: str, asking: Any = None) -> Work:
+    def new(self, what: str, pending: Any = None) -> Work:
         """Return a task for `what` that has not started."""
 
     def start_soon(self, function: Callable[..., Awaitable[object]], /, *args: Any) -> None:
@@ -140,9 +143,9 @@ class TasksOfPlugin:
         self._name = name
         self._host = host
 
-    def new(self, what: str, asking: Any = None) -> Work:
+    def new(self, what: str, pending: Any = None) -> Work:
         """Return a task for `what` that has not started."""
-        return Work(f"plugin {self._name}: {what}", self, asking)
+        return Work(f"plugin {self._name}: {what}", self, pending)
 
     def start_soon(self, function: Callable[..., Awaitable[object]], /, *args: Any) -> None:
         """Run a function of the host on behalf of the plugin; it ends with the host."""
@@ -169,3 +172,37 @@ async def end_all(works: Iterable[Work]) -> list[str]:
     for work in left:
         work.abandon()
     return [work.name for work in left]
+
+
+@types.coroutine
+def stepped(
+    awaitable: Awaitable[Any], step: Callable[[bool], None], is_over: Callable[[], bool]
+) -> Generator[Any, Any, Any]:
+    """Await; `step(True)` comes before and `step(False)` after each stretch between checkpoints.
+
+    Once `is_over` returns True, an awaitable that goes on after CANCELS_MAX cancels is closed.
+    """
+    iterator: Any = awaitable.__await__()
+    value: Any = None
+    thrown: BaseException | None = None
+    cancels = 0
+    while True:
+        step(True)
+        try:
+            trap = iterator.send(value) if thrown is None else iterator.throw(thrown)
+        except StopIteration as end:
+            return end.value
+        finally:
+            step(False)
+        value, thrown = None, None
+        try:
+            value = yield trap
+        except BaseException as error:  # noqa: BLE001 - it is thrown into the awaitable itself
+            thrown = error
+        met = getattr(value, "error", None)  # Trio hands its outcomes in
+        if isinstance(met, trio.Cancelled) and is_over():
+            cancels += 1
+            if cancels > CANCELS_MAX:
+                with suppress(RuntimeError):  # it ignores even that
+                    iterator.close()
+                raise met

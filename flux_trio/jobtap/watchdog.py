@@ -7,17 +7,22 @@ cannot be interrupted, or goes on, keeps the instance from ending; then the thre
 Code in C that keeps the interpreter's lock stops this thread, too. For that, `faulthandler` has a
 timer without Python, which the thread sets again and again: when it expires, it writes the stacks.
 
-What a plugin must not change in the process of its instance.
+To interrupt, the thread sends SIGURG to the main thread. Python calls the handler there between two
+instructions, whatever runs. The handler raises PluginLoop only if the plugin's own code runs, or a
+library that it called: an exception inside Trio or the job manager could leave their work half
+done. If one of them runs at that moment, the thread sends the signal again. SIGURG is ignored by
+default, and nothing else uses it. Like every signal it wakes Trio up, which looks for events and
+sleeps again. A loop in C runs no handler. It cannot be interrupted; but the arrival of SIGTERM is
+noticed even then, by a handler of `faulthandler`, which runs at once and calls the previous one.
 
-The code of a plugin runs in the instance's process, and can change everything there. This is put
-back: the recursion limit after each call (`calling`); the handlers of signals and the limit of open
-files within a second. Closing a descriptor of the instance is refused: it would end the instance,
+The code of a plugin can change everything in the process. This is put back: the recursion limit
+after each call (`calls`); the handlers of signals and the limit of open files within a second.
+Closing a descriptor of the instance is refused: it would end the instance,
 or a file that gets the same number would be written to in place of the state file.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import faulthandler
 import os
@@ -27,17 +32,136 @@ import sys
 import threading
 import time
 import traceback
-import types
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Callable
 from contextlib import suppress
 from math import inf
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final
 
 import trio
 
-from flux_trio.jobtap.interrupting import Interrupter, end_process, is_plugins
+from flux_trio.jobtap.errors import PluginLoop
 from flux_trio.process.console import STDERR
+
+SIGNAL: Final = signal.SIGURG
+
+_HOST: Final = Path(__file__).parent
+_PACKAGE: Final = _HOST.parent
+_NOT_THEIRS: Final = (f"{_PACKAGE}/", f"{Path(trio.__file__).parent}/")
+_PLUGINS: Final = (f"{_HOST}/builtins/", f"{_PACKAGE}/plugins/")
+# Here code of plugins is called, and every exception of theirs is caught.
+_CALLERS: Final = frozenset(
+    f"{_HOST}/{name}.py"
+    for name in ("calls", "counter", "dispatch", "failures", "loading", "tasks")
+)
+
+
+class Interrupter:
+    """Interrupts the call that `running` returns, in the main thread. A process has one active
+    object.
+
+    `why_not` says why it cannot interrupt, "" if it can.
+    """
+
+    def __init__(self, running: Callable[[], Any]) -> None:
+        self._running = running
+        self._target: Any = None  # the mark to interrupt
+        self._text = ""
+        self.missed = False  # the last signal came while the code was not the plugin's
+        self.why_not = "it is not started"
+        self._pipe: tuple[int, int] | None = None
+
+    def install(self) -> None:
+        """Set the handlers, in the main thread and if nobody else has set one."""
+        if threading.current_thread() is not threading.main_thread():
+            self.why_not = "the instance does not run in the main thread"
+        elif signal.getsignal(SIGNAL) != signal.SIG_DFL:
+            self.why_not = "something else in this process handles SIGURG"
+        else:
+            self.why_not = ""
+            signal.signal(SIGNAL, self._handle)
+            if callable(signal.getsignal(signal.SIGTERM)):  # the instance ends by itself
+                self._pipe = os.pipe()
+                for end in self._pipe:
+                    os.set_blocking(end, False)
+                self.listen_for_sigterm()
+
+    def listen_for_sigterm(self) -> None:
+        """Notice SIGTERM before Python's handler does; again, after that handler was set."""
+        if self._pipe is not None:
+            faulthandler.unregister(signal.SIGTERM)
+            faulthandler.register(signal.SIGTERM, self._pipe[1], all_threads=False, chain=True)
+
+    def uninstall(self) -> None:
+        """Reset the handlers; in the main thread, after the watchdog's thread has ended."""
+        if self.why_not:
+            return
+        self.why_not = "it has ended"
+        self._target = None
+        signal.signal(SIGNAL, signal.SIG_DFL)
+        if self._pipe is not None:
+            faulthandler.unregister(signal.SIGTERM)
+            for end in self._pipe:
+                os.close(end)
+            self._pipe = None
+
+    # --- in the watchdog's thread
+
+    def interrupt(self, mark: Any, text: str) -> None:
+        """Raise PluginLoop(text) in the main thread if the call `mark` still runs there."""
+        self._text, self.missed, self._target = text, False, mark
+        ident = threading.main_thread().ident
+        assert ident is not None
+        signal.pthread_kill(ident, SIGNAL)
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether the main thread has not handled the last signal yet."""
+        return self._target is not None
+
+    def took_sigterm(self) -> bool:
+        """Return whether SIGTERM came since the last call."""
+        if self._pipe is None:
+            return False
+        with suppress(BlockingIOError):
+            return bool(os.read(self._pipe[0], 1 << 16))
+        return False
+
+    # --- in the main thread
+
+    def _handle(self, _signum: int, frame: FrameType | None) -> None:
+        target, self._target = self._target, None
+        if target is None or self._running() is not target:
+            return
+        if not is_plugins(frame):
+            self.missed = True
+            return
+        raise PluginLoop(self._text)
+
+
+def is_plugins(frame: FrameType | None) -> bool:
+    """Return whether code of a plugin runs in `frame`, or a library that the plugin has called.
+
+    Going outward, the first frame of flux_trio is the one that has called the plugin; but if the
+    plugin has called code of flux_trio that called a library, it is a frame of that code.
+    """
+    innermost = frame
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if name.startswith(_NOT_THEIRS) and not name.startswith(_PLUGINS):
+            return frame is not innermost and name in _CALLERS
+        frame = frame.f_back
+    return False
+
+
+def end_process(text: str) -> None:
+    """End the process at once, from any thread."""
+    with suppress(Exception):
+        sys.stderr.flush()
+        os.write(2, f"flux-trio: {text}\n".encode())
+    os._exit(1)
+
 
 _FD: Final = Path("/proc/self/fd")
 _SOCKET: Final = "socket:"
@@ -123,7 +247,6 @@ TERM_S: Final = 10.0  # seconds that a handler may hold the instance after SIGTE
 LOCK_S: Final = 10.0  # seconds that nothing in Python may run before the stacks are written
 _AGAIN_S: Final = 0.002  # until the next try, if the code that ran was not the plugin's
 _TRIES_MAX: Final = 500  # in a row
-CANCELS_MAX: Final = 100  # in an ending function: each await of its cleanup raises one
 _OURS: Final = str(Path(__file__).parent)
 
 Blamed = Callable[[Any, str], None]
@@ -210,7 +333,7 @@ class Watchdog:
     def _look_at_settings(self) -> None:
         """Have the settings of the process put back, if a plugin has changed one."""
         if self._token is not None and self._settings is not None and self._settings.are_changed:
-            with contextlib.suppress(trio.RunFinishedError):
+            with suppress(trio.RunFinishedError):
                 self._token.run_sync_soon(self._restore, idempotent=True)
 
     def _restore(self) -> None:
@@ -263,7 +386,7 @@ class Watchdog:
         hopeless = f" and nothing interrupts it: {why_not}" if why_not else ""
         STDERR.write(f"flux-trio: the instance is blocked{hopeless}\n{stack}")
         if self._token is not None:
-            with contextlib.suppress(trio.RunFinishedError):  # the run may have ended meanwhile
+            with suppress(trio.RunFinishedError):  # the run may have ended meanwhile
                 self._token.run_sync_soon(self._report, running, stack)
 
     def _stack(self) -> str:
@@ -273,37 +396,3 @@ class Watchdog:
             (n for n, each in enumerate(frames) if each.filename.startswith(_OURS)), default=-1
         )
         return "".join(traceback.format_list(frames[last + 1 :] or frames))
-
-
-@types.coroutine
-def stepped(
-    awaitable: Awaitable[Any], step: Callable[[bool], None], is_over: Callable[[], bool]
-) -> Generator[Any, Any, Any]:
-    """Await; `step(True)` comes before and `step(False)` after each stretch between checkpoints.
-
-    Once `is_over` returns True, an awaitable that goes on after CANCELS_MAX cancels is closed.
-    """
-    iterator: Any = awaitable.__await__()
-    value: Any = None
-    thrown: BaseException | None = None
-    cancels = 0
-    while True:
-        step(True)
-        try:
-            trap = iterator.send(value) if thrown is None else iterator.throw(thrown)
-        except StopIteration as end:
-            return end.value
-        finally:
-            step(False)
-        value, thrown = None, None
-        try:
-            value = yield trap
-        except BaseException as error:  # noqa: BLE001 - it is thrown into the awaitable itself
-            thrown = error
-        met = getattr(value, "error", None)  # Trio hands its outcomes in
-        if isinstance(met, trio.Cancelled) and is_over():
-            cancels += 1
-            if cancels > CANCELS_MAX:
-                with contextlib.suppress(RuntimeError):  # it ignores even that
-                    iterator.close()
-                raise met

@@ -22,7 +22,7 @@ from flux_trio import jobtap
 from flux_trio.config import parse_config
 from flux_trio.formats import FormatError
 from flux_trio.jobtap import PluginError, PluginLoop
-from flux_trio.jobtap.interrupting import SIGNAL, is_plugins
+from flux_trio.jobtap.watchdog import SIGNAL, is_plugins
 from flux_trio.protocols import AskHook
 from tests.support.plugin_host import JOB, PRIORITY, Rig, handling, rig
 

@@ -109,7 +109,7 @@ class World:
             inputs, self.inbox[:] = list(self.inbox), []
             self.m.put(*inputs)
             await wait_all_tasks_blocked()
-        assert set(self.m.core.core._parts.hooks.open) == set(self.host._thinking)
+        assert set(self.m.core.core._parts.hooks.open) == set(self.host._awaited)
 
 
 NAME = st.sampled_from(NAMES)
@@ -149,7 +149,7 @@ def test_each_question_is_answered_once_and_no_job_is_stuck(
             await world.let_go()
             inbox.append(PluginsChanged())
             await world.settle()
-            assert not host._thinking
+            assert not host._awaited
             states = {job.state for job in world.m.core.core.active()}
             assert states <= {JobState.SCHED}, states
 

@@ -25,9 +25,8 @@ from typing import Final, NamedTuple, NoReturn
 
 import trio
 
-from flux_trio.jobtap.interrupting import is_plugins
 from flux_trio.jobtap.tasks import going_on
-from flux_trio.jobtap.watchdog import plugins_have_run
+from flux_trio.jobtap.watchdog import is_plugins, plugins_have_run
 from flux_trio.process.console import STDERR
 
 SAY_S: Final = 1.0  # a step that takes longer is named
