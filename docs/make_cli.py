@@ -14,6 +14,8 @@ from typing import Final
 import click
 
 from flux_trio.cli import main
+from flux_trio.cli.app import HEADINGS
+from flux_trio.cli.terminal.examples import examples
 from flux_trio.cli.terminal.manual import help_of, man_page, page_name, subcommands
 
 DIRECTORY: Final = Path(__file__).parent / "reference"
@@ -61,7 +63,12 @@ PAGE: Final = """\
 def pages() -> dict[str, str]:
     """What each page holds, by its path below `DIRECTORY`."""
     commands = list(subcommands(_root()))
-    rows = "\n".join(_row(context) for context in commands)
+    by_name = {context.info_name: _row(context) for context in commands}
+    rows = "\n".join(
+        row
+        for heading, names in HEADINGS.items()
+        for row in (f"| **{heading}** | |", *(by_name[name] for name in names))
+    )
     names = "\n".join(f"cli/{context.info_name}" for context in commands)
     index = INTRODUCTION.format(about=_prose(main), rows=rows, names=names)
     return {"cli.md": index} | {
@@ -115,6 +122,8 @@ def _command(context: click.Context) -> Iterator[str]:
     if options:
         rows = [f"| `{name.replace('|', chr(92) + '|')}` | {text} |" for name, text in options]
         yield "\n".join(["| option | |", "|---|---|", *rows, ""])
+    lines = [f"$ {line}\n    {what}" for line, what in examples(context).items()]
+    yield "\n".join(["```text", *lines, "```\n"])
 
 
 def _prose(command: click.Command) -> str:

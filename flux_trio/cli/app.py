@@ -16,54 +16,63 @@ from typing import Any, Final
 import click
 
 from flux_trio._version import __version__
+from flux_trio.cli.terminal.examples import Group
 from flux_trio.process.collector import IMPORTING, collecting_at
 from flux_trio.process.console import UTF8_MODE, fill_standard_descriptors
 from flux_trio.process.groups import holds
 
-COMMANDS: Final = {
-    "start": "instance",
-    "demo": "instance",
-    "submit": "submit",
-    "bulksubmit": "submit",
-    "run": "submit",
-    "cancel": "jobs",
-    "update": "jobs",
-    "jobs": "jobs",
-    "job": "jobs",
-    "watch": "follow",
-    "top": "jobs",
-    "queue": "admin",
-    "config": "admin",
-    "resource": "admin",
-    "jobtap": "admin",
-    "module": "admin",
-    "dmesg": "admin",
-    "stats": "admin",
-    "token": "admin",
-    "completion": "terminal",
-    "help": "terminal",
-    "simulate": "lab",
-    "check": "judge",
-    "view": "judge",
-    "exercise": "lab",
-    "fuzz": "lab",
-    "replay": "lab",
-    "fsck": "admin",
-    "backup": "admin",
-    "restore": "admin",
+HEADINGS: Final = {
+    "An instance": {"start": "instance", "demo": "instance"},
+    "Jobs": {
+        "submit": "submit",
+        "bulksubmit": "submit",
+        "run": "submit",
+        "cancel": "jobs",
+        "update": "jobs",
+        "jobs": "jobs",
+        "job": "jobs",
+        "watch": "follow",
+        "top": "jobs",
+    },
+    "Queues and nodes": {"queue": "admin", "resource": "admin"},
+    "Plugins and policies": {"jobtap": "admin", "simulate": "lab"},
+    "Judging and faults": {
+        "check": "judge",
+        "view": "judge",
+        "exercise": "lab",
+        "fuzz": "lab",
+        "replay": "lab",
+    },
+    "Administration": {
+        "config": "admin",
+        "module": "admin",
+        "dmesg": "admin",
+        "stats": "admin",
+        "token": "admin",
+        "fsck": "admin",
+        "backup": "admin",
+        "restore": "admin",
+    },
+    "Help": {"help": "terminal", "completion": "terminal"},
 }
-"""The commands in the order in which a new user needs them, and the group of each."""
+"""The commands of each kind of reader, in the order of a new user, and the folder of each."""
+
+COMMANDS: Final = {name: folder for names in HEADINGS.values() for name, folder in names.items()}
 
 
-class LazyGroup(click.Group):
+class LazyGroup(Group):
     """A group that imports a command when it is used.
 
-    The command NAME is the attribute NAME of the module `flux_trio.cli.GROUP.NAME`.
+    The command NAME is the attribute NAME of the module `flux_trio.cli.FOLDER.NAME`.
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the names in the order in which a new user needs them."""
         return list(COMMANDS)
+
+    def headings(self, ctx: click.Context) -> dict[str, list[str]]:  # noqa: ARG002
+        """Return the names of the commands, by kind of reader."""
+        return {heading: list(names) for heading, names in HEADINGS.items()}
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Return the command, or None for an unknown name."""
@@ -73,6 +82,13 @@ class LazyGroup(click.Group):
         command = getattr(module, cmd_name)
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """Return a command and its words; an unknown name gets those that it is like."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as error:
+            raise click.NoSuchCommand(error.command_name, None, COMMANDS, ctx) from None
 
     def main(self, args: Any = None, *more: Any, **kwargs: Any) -> Any:
         """Read the arguments, by default those of this process, and run the command."""
@@ -117,8 +133,19 @@ def _errors_shown() -> Iterator[None]:
         yield
     except click.ClickException as error:
         with suppress(OSError):
-            error.show()
+            _show(error)
         raise click.exceptions.Exit(error.exit_code) from None
+
+
+def _show(error: click.ClickException) -> None:
+    """Write wrong usage in a line, as other errors are written; it names the help to look into."""
+    if isinstance(error, click.UsageError) and not isinstance(
+        error, click.exceptions.NoArgsIsHelpError
+    ):
+        command = error.ctx.command_path if error.ctx is not None else "flux-trio"
+        click.echo(f"{command}: ERROR: {error.format_message()} (see {command} --help)", err=True)
+    else:
+        error.show()
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import pytest
 
 from flux_trio import __version__
 from flux_trio.cli import main
-from flux_trio.cli.app import LazyGroup
+from flux_trio.cli.app import HEADINGS, LazyGroup
 from tests.support.instance import DEADLINE_S, OWN_VARIABLES, environment, flux_trio
 
 # What takes long to import, and what most commands do without.
@@ -221,7 +222,30 @@ def test_what_makes_no_sense_is_one_line_and_exit_code_1(args: list[str], messag
 def test_wrong_usage_is_exit_code_2(args: list[str]) -> None:
     result = invoke(*args)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "Usage: flux-trio" in result.stderr
+    assert re.fullmatch(
+        r"flux-trio[a-z ]*: ERROR: .* \(see flux-trio[a-z ]* --help\)\n", result.stderr
+    )
+
+
+@pytest.mark.parametrize(
+    ("args", "meant"),
+    [
+        (["sumbit"], "'submit'"),
+        (["queue", "lst"], "'list'"),
+        (["run", "--urgencyy=3"], "'--urgency'"),
+    ],
+)
+def test_a_wrong_word_gets_those_that_it_is_like(args: list[str], meant: str) -> None:
+    assert f"{meant}" in invoke(*args).stderr.partition("mean")[2]
+
+
+def test_the_help_lists_the_commands_by_reader_and_cuts_no_summary() -> None:
+    shown = invoke("--help").stdout
+    for heading in HEADINGS:
+        assert f"\n{heading}:\n" in shown
+    assert "submit jobs, watch them, fail, cancel, and reload the scheduler." in " ".join(
+        shown.split()
+    )
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 import click
 
 from flux_trio.cli.terminal.errors import CommandError
+from flux_trio.cli.terminal.examples import Command
 from flux_trio.process.groups import unwrapping
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option(
     "--statedir",
     type=click.Path(path_type=Path),

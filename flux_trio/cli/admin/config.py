@@ -10,6 +10,7 @@ import click
 
 from flux_trio.cli.connection.session import with_client
 from flux_trio.cli.terminal.errors import CommandError, remark
+from flux_trio.cli.terminal.examples import Group
 
 if TYPE_CHECKING:
     from flux_trio.config import Config
@@ -25,7 +26,7 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
 _FSD: Final = ("fsd", "fsd-integer", "fsd-real")
 
 
-@click.group()
+@click.group(cls=Group)
 def config() -> None:
     """Print the configuration, and change it while the instance runs."""
 

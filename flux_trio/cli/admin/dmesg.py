@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from flux_trio.cli.connection.session import with_client
+from flux_trio.cli.terminal.examples import Command
 from flux_trio.cli.terminal.params import color_option
 from flux_trio.cli.terminal.shown_values import local_time
 
@@ -17,7 +18,7 @@ _WORST_COLORED: Final = 3  # an error (RFC 5424)
 _WARNING: Final = 4
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("-C", "--clear", is_flag=True, help="Clear the log without printing it.")
 @click.option("-c", "--read-clear", is_flag=True, help="Print the log, then clear it.")
 @click.option("-f", "--follow", is_flag=True, help="Then wait for new lines and print them.")

@@ -9,12 +9,13 @@ from typing import Final
 import click
 
 from flux_trio.cli.terminal.errors import complain
+from flux_trio.cli.terminal.examples import Command
 
 DAMAGED: Final = 1
 NOT_CHECKED: Final = 2
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option(
     "--statedir",
     type=click.Path(path_type=Path),

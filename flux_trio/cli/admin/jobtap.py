@@ -8,12 +8,13 @@ import click
 
 from flux_trio.cli.connection.session import with_client
 from flux_trio.cli.terminal.errors import CommandError, tell_abandoned
+from flux_trio.cli.terminal.examples import Group
 
 _MODE: Final = 0o644  # less the umask, of a plugin: one that others may write is not loaded
 _NAME: Final = r"[a-z][a-z0-9]*([-_][a-z0-9]+)*"
 
 
-@click.group()
+@click.group(cls=Group)
 def jobtap() -> None:
     """Manage the plugins of a running job manager, and create new ones."""
 

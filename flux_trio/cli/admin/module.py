@@ -8,6 +8,7 @@ import click
 
 from flux_trio.cli.connection.session import with_client
 from flux_trio.cli.terminal.errors import CommandError, tell_abandoned
+from flux_trio.cli.terminal.examples import Group
 
 if TYPE_CHECKING:
     from flux_trio.client import Client
@@ -23,7 +24,7 @@ _HEADINGS: Final = {
 }
 
 
-@click.group()
+@click.group(cls=Group)
 def module() -> None:
     """Manage the services of a running instance."""
 

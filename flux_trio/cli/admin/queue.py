@@ -12,6 +12,7 @@ import click
 
 from flux_trio.cli.connection.session import with_client
 from flux_trio.cli.terminal.errors import CommandError
+from flux_trio.cli.terminal.examples import Group
 from flux_trio.cli.terminal.params import DURATION
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 DISABLED: Final = "disabled by administrator"  # the reason when none is given
 
 
-@click.group()
+@click.group(cls=Group)
 def queue() -> None:
     """List queues, enable, disable, start and stop them, and wait for them."""
 

@@ -9,6 +9,7 @@ import click
 
 from flux_trio.cli.connection.session import with_client
 from flux_trio.cli.terminal.errors import CommandError, remark
+from flux_trio.cli.terminal.examples import Group
 
 if TYPE_CHECKING:
     from flux_trio.cli.admin.resource_rows import Resources
@@ -44,7 +45,7 @@ _MODES: Final = {0: None, 1: "overwrite"}  # by the number of --force; from two 
 _FORCED_MODE: Final = "force-overwrite"
 
 
-@click.group()
+@click.group(cls=Group)
 def resource() -> None:
     """Show the resources of the instance; drain nodes, and mark them down or up."""
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import click
 
 from flux_trio.cli.terminal.errors import CommandError
+from flux_trio.cli.terminal.examples import Command
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("backup", type=click.Path(path_type=Path))
 @click.argument("statedir", type=click.Path(path_type=Path))
 def restore(*, backup: Path, statedir: Path) -> None:

@@ -10,6 +10,7 @@ import click
 
 from flux_trio.cli.connection.session import with_client
 from flux_trio.cli.terminal.errors import CommandError
+from flux_trio.cli.terminal.examples import Command
 from flux_trio.process.groups import unwrapping
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ ANSWER_S_MAX: Final = 5.0  # of the instance; a scrape may take twice as long
 PORT_MAX: Final = 65535
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--prometheus", is_flag=True, help="Print metrics in the text format of Prometheus.")
 @click.option(
     "--serve",

@@ -8,13 +8,14 @@ import click
 
 from flux_trio.cli.connection.session import with_client
 from flux_trio.cli.terminal.errors import CommandError
+from flux_trio.cli.terminal.examples import Command
 from flux_trio.cli.terminal.params import USER
 
 if TYPE_CHECKING:
     from flux_trio.client import Client
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option(
     "--user", "userid", type=USER, required=True, metavar="NAME", help="The user of the token."
 )

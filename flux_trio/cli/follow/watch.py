@@ -10,12 +10,13 @@ import click
 from flux_trio.cli.connection.jobid_param import JOBID
 from flux_trio.cli.connection.session import with_client
 from flux_trio.cli.terminal.errors import CommandError, remark
+from flux_trio.cli.terminal.examples import Command
 
 if TYPE_CHECKING:
     from flux_trio.client import Client
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("-a", "--active", is_flag=True, help="Watch all your active jobs.")
 @click.option("-A", "--all", "all_jobs", is_flag=True, help="Watch all your jobs.")
 @click.option(

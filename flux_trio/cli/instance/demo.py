@@ -6,8 +6,10 @@ import os
 
 import click
 
+from flux_trio.cli.terminal.examples import Command
 
-@click.command()
+
+@click.command(cls=Command)
 @click.pass_context
 def demo(ctx: click.Context) -> None:
     """Show an instance at work: submit jobs, watch them, fail, cancel, and reload the scheduler.

@@ -10,11 +10,12 @@ from typing import Final
 import click
 
 from flux_trio.cli.terminal.errors import CommandError, remark
+from flux_trio.cli.terminal.examples import Command
 
 LEVELS: Final = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
 
 
-@click.command(context_settings={"allow_interspersed_args": False})
+@click.command(context_settings={"allow_interspersed_args": False}, cls=Command)
 @click.option(
     "-c",
     "--config",

@@ -9,13 +9,14 @@ import click
 from flux_trio.cli.connection.jobid_param import JOBID
 from flux_trio.cli.connection.session import with_client
 from flux_trio.cli.terminal.errors import CommandError, remark
+from flux_trio.cli.terminal.examples import Command
 from flux_trio.cli.terminal.params import STATES, USER_OR_ALL
 
 if TYPE_CHECKING:
     from flux_trio.client import Client
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--all", "all_jobs", is_flag=True, help="Cancel all active jobs of one user.")
 @click.option("-n", "--dry-run", is_flag=True, help="Only print how many jobs would be canceled.")
 @click.option("-m", "--message", default="", metavar="NOTE", help="The reason.")

@@ -13,13 +13,14 @@ from flux_trio.cli.connection.jobid_param import JOBID
 from flux_trio.cli.connection.session import with_client
 from flux_trio.cli.jobs import job_control, job_end, job_explain, job_purge, job_taskmap
 from flux_trio.cli.terminal.errors import CommandError
+from flux_trio.cli.terminal.examples import Group
 from flux_trio.cli.terminal.params import DURATION, color_option
 
 if TYPE_CHECKING:
     from flux_trio.client import Client
 
 
-@click.group()
+@click.group(cls=Group)
 def job() -> None:
     """Inspect one job: its id, data, events and output; signal it, wait for it."""
 

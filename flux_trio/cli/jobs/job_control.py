@@ -10,6 +10,7 @@ import click
 from flux_trio.cli.connection.jobid_param import JOBID
 from flux_trio.cli.connection.session import with_client
 from flux_trio.cli.terminal.errors import CommandError, remark
+from flux_trio.cli.terminal.examples import Command
 from flux_trio.cli.terminal.params import SIGNAL, STATES, URGENCY, USER_OR_ALL
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _SIGNAL = click.option(
 )
 
 
-class _NotedCommand(click.Command):
+class _NotedCommand(Command):
     """A command that takes the words after `--` as a note."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -97,7 +98,7 @@ def _split(words: tuple[str, ...], note: str | None) -> tuple[list[int], str | N
     return jobids, note
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option(
     "-s",
     "--severity",
@@ -145,7 +146,7 @@ def raiseall(
     _report(answer, force, "Raised exception on {count} jobs ({errors} errors)")
 
 
-@click.command()
+@click.command(cls=Command)
 @_SIGNAL
 @click.argument("jobids", metavar="JOBID...", nargs=-1, required=True, type=JOBID)
 @click.pass_context
@@ -161,7 +162,7 @@ def kill(ctx: click.Context, signal: int, jobids: tuple[int, ...]) -> None:
     ctx.exit(with_client(lambda client: call_each(client, topics.JOB_KILL, jobids, payload)))
 
 
-@click.command()
+@click.command(cls=Command)
 @_SIGNAL
 @_USER
 @_FORCE
@@ -195,7 +196,7 @@ def _report(answer: dict[str, Any], force: bool, done: str) -> None:
         remark(f"Command matched {answer['count']} jobs (-f to confirm)")
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("-v", "--verbose", is_flag=True, help="Print the old urgency.")
 @click.argument("jobid", metavar="JOBID", type=JOBID)
 @click.argument("urgency", metavar="N", type=URGENCY)
@@ -218,7 +219,7 @@ def urgency(verbose: bool, jobid: int, urgency: int) -> None:
         click.echo(f"old urgency: {names.get(old, old)}", err=True)
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("jobid", metavar="JOBID", type=JOBID)
 @click.argument("notes", metavar="KEY=VALUE...", nargs=-1, required=True)
 def memo(jobid: int, notes: tuple[str, ...]) -> None:

@@ -12,6 +12,7 @@ import click
 from flux_trio.cli.connection.jobid_param import JOBID
 from flux_trio.cli.connection.session import with_client
 from flux_trio.cli.terminal.errors import CommandError, remark
+from flux_trio.cli.terminal.examples import Command
 from flux_trio.cli.terminal.shown_values import shown_id
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ NOT_WAITABLE: Final = 2  # exit code
 FOREVER_S: Final = (1 << 32) - 1  # printed for a job without a time limit, as flux does
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("-a", "--all", "all_jobs", is_flag=True, help="Wait for all waitable jobs.")
 @click.option("-v", "--verbose", is_flag=True, help="Also name the jobs that succeeded.")
 @click.argument("jobid", metavar="[JOBID]", required=False, type=JOBID)
@@ -92,7 +93,7 @@ def _failure(result: dict[str, Any]) -> str:
     return printable(str(result["errstr"])) if status is None else how_it_ended(exit_code(status))
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option(
     "-e",
     "--exception-exit-code",
@@ -167,7 +168,7 @@ def _status_code(record: dict[str, Any], exception_code: int, verbose: int) -> i
     return max(code, exception_code) if fatal else code
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("which", metavar="[N|SLICE]", default="1")
 def last(which: str) -> None:
     """Print the id of the job that you submitted last, of the last N jobs, or of a SLICE.
@@ -188,7 +189,7 @@ def last(which: str) -> None:
         click.echo(shown_id(jobid))
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("-H", "--human", is_flag=True, help="Print a duration such as 1.5h.")
 @click.argument("jobid", metavar="[JOBID]", required=False, type=JOBID)
 def timeleft(human: bool, jobid: int | None) -> None:
@@ -216,7 +217,7 @@ def timeleft(human: bool, jobid: int | None) -> None:
         click.echo(short_duration(left) if human else int(left))
 
 
-@click.command()
+@click.command(cls=Command)
 def stats() -> None:
     """Print the number of jobs in each state and with each result, as JSON.
 

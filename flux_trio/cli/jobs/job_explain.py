@@ -9,13 +9,14 @@ import click
 
 from flux_trio.cli.connection.jobid_param import JOBID
 from flux_trio.cli.connection.session import with_client
+from flux_trio.cli.terminal.examples import Command
 from flux_trio.cli.terminal.shown_values import shown_id
 
 if TYPE_CHECKING:
     from flux_trio.client import Client
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("jobids", metavar="JOBID...", nargs=-1, required=True, type=JOBID)
 def explain(jobids: tuple[int, ...]) -> None:
     """Say why jobs have their priorities, why they wait, behind whom, and when they might start.

@@ -9,6 +9,7 @@ import click
 
 from flux_trio.cli.connection.jobid_param import JOBID
 from flux_trio.cli.connection.session import with_client
+from flux_trio.cli.terminal.examples import Command
 from flux_trio.cli.terminal.params import DURATION
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 BATCH: Final = 50  # jobs per request, as in flux
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option(
     "--age-limit", type=DURATION, metavar="FSD", help="Purge jobs that ended longer than FSD ago."
 )

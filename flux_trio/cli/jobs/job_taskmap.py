@@ -8,6 +8,7 @@ import click
 
 from flux_trio.cli.connection.session import with_client
 from flux_trio.cli.terminal.errors import CommandError
+from flux_trio.cli.terminal.examples import Command
 
 if TYPE_CHECKING:
     from flux_trio.client import Client
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 _COUNT = click.IntRange(min=0)
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--taskids", type=_COUNT, metavar="NODEID", help="Print the tasks of that node.")
 @click.option("--ntasks", type=_COUNT, metavar="NODEID", help="Print how many tasks that node has.")
 @click.option("--nodeid", type=_COUNT, metavar="TASKID", help="Print the node of that task.")

@@ -10,6 +10,7 @@ import click
 from flux_trio.cli.connection.jobid_param import JOBID
 from flux_trio.cli.connection.session import with_client
 from flux_trio.cli.terminal.errors import CommandError, remark
+from flux_trio.cli.terminal.examples import Command
 from flux_trio.cli.terminal.params import USER_OR_ALL, color_option
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 LEVEL_MAX: Final = 9999  # levels of nested instances, as in flux
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("-a", "all_states", is_flag=True, help="List jobs in all states.")
 @click.option("-A", "all_users", is_flag=True, help="List the jobs of all users.")
 @click.option(

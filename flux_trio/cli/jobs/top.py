@@ -13,6 +13,7 @@ import click
 
 from flux_trio.cli.connection.session import with_client
 from flux_trio.cli.terminal.errors import CommandError
+from flux_trio.cli.terminal.examples import Command
 from flux_trio.cli.terminal.params import color_option
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ UNCUT: Final = 1000  # columns, when standard output is not a terminal
 KEY_BYTES_MAX: Final = 16  # bytes of one key, such as an arrow
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("-q", "--queue", metavar="NAME", help="Show the jobs of this queue.")
 @color_option()
 def top(queue: str | None, color: bool) -> None:

@@ -10,6 +10,7 @@ import click
 from flux_trio.cli.connection.jobid_param import JOBID
 from flux_trio.cli.connection.session import with_client
 from flux_trio.cli.terminal.errors import CommandError, remark
+from flux_trio.cli.terminal.examples import Command
 from flux_trio.cli.terminal.shown_values import shown_id
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ _ALIASES: Final = {"name": "attributes.system.job.name"}
 _SECTIONS: Final = ("attributes.", "resources.", "tasks.")
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
+@click.command(context_settings={"ignore_unknown_options": True}, cls=Command)
 @click.option(
     "-n", "--dry-run", is_flag=True, help="Print the updates as JSON without sending them."
 )

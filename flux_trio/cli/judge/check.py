@@ -10,6 +10,7 @@ import click
 
 from flux_trio.cli.judge.traces import Unreadable, opened_twice, refuse_to_overwrite, write_report
 from flux_trio.cli.terminal.errors import remark
+from flux_trio.cli.terminal.examples import Command
 from flux_trio.cli.terminal.params import EDITION_OPTION
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 BROKEN = 1
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("trace", type=click.Path(path_type=Path), metavar="TRACE")
 @EDITION_OPTION
 @click.option(

@@ -10,6 +10,7 @@ import click
 from click.core import ParameterSource
 
 from flux_trio.cli.terminal.errors import CommandError
+from flux_trio.cli.terminal.examples import Command
 from flux_trio.cli.terminal.params import EDITION_OPTION
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Span(click.ParamType[tuple[int, int | None]]):
         return int(first or 0), int(last) if last else None
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("trace", type=click.Path(path_type=Path), metavar="[TRACE]", required=False)
 @click.option(
     "-o",

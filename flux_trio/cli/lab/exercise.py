@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from flux_trio.cli.terminal.errors import CommandError
+from flux_trio.cli.terminal.examples import Group
 from flux_trio.cli.terminal.params import DURATION
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _deadline = click.option(
 )
 
 
-@click.group()
+@click.group(cls=Group)
 def exercise() -> None:
     """Drive a scheduler or execution service of yours through everything that it must stand.
 

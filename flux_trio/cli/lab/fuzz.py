@@ -22,6 +22,7 @@ from flux_trio.cli.lab.fuzz_params import (
     Seeds,
     SeedsParam,
 )
+from flux_trio.cli.terminal.examples import Command
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -37,7 +38,7 @@ INTERRUPTED = 3
 _DEFAULT = Seeds(0, 300)
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option(
     "--seeds",
     type=SeedsParam(),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from flux_trio.cli.lab.fuzz_params import DEPTHS, PROPERTY_OPTION, STORES
+from flux_trio.cli.terminal.examples import Command
 
 if TYPE_CHECKING:
     from flux_trio.cli.lab.replaying import HandReplay, Shown
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 BROKEN = 1
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("source", metavar="PLAN|SEED|TRACE")
 @click.option("--step", "by_step", is_flag=True, help="Show each turn, and what it changed.")
 @click.option(

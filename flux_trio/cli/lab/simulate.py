@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flux_trio.cli.terminal.errors import CommandError, write_text
+from flux_trio.cli.terminal.examples import Command
 
 if TYPE_CHECKING:
     from flux_trio.cli.lab.simulating import Planned
@@ -82,7 +83,7 @@ def _check_machine(nodes: int, cores: int, gpus: int) -> None:
         raise click.UsageError(f"--nodes, --cores, --gpus: {expected}: got {nunits}")
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("workload", type=click.Path(path_type=Path), metavar="WORKLOAD")
 @click.option("--nodes", type=_COUNT, required=True, metavar="N", help="Nodes of the machine.")
 @click.option("--cores", type=_COUNT, required=True, metavar="C", help="Cores of each node.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from flux_trio.cli.terminal.errors import CommandError, remark
+from flux_trio.cli.terminal.examples import Command
 from flux_trio.cli.terminal.params import FileName
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _RULES: Final = {
 }  # prefix that makes an --env rule of each
 
 
-class SubmitCommand(click.Command):
+class SubmitCommand(Command):
     """A command in which the first word that is not an option begins the job's command.
 
     It remembers the order of its options, because the order of --env, --env-remove and --env-file

@@ -6,11 +6,13 @@ from typing import Final
 
 import click
 
+from flux_trio.cli.terminal.examples import Command
+
 PROGRAM: Final = "flux-trio"
 VARIABLE: Final = "_FLUX_TRIO_COMPLETE"  # click completes when this is set
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("shell", type=click.Choice(["bash", "zsh"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:

@@ -6,10 +6,12 @@ from typing import Final
 
 import click
 
+from flux_trio.cli.terminal.examples import Command
+
 MAN: Final = "man"
 
 
-@click.command("help")
+@click.command("help", cls=Command)
 @click.argument("verb", nargs=-1)
 @click.pass_context
 def help(ctx: click.Context, verb: tuple[str, ...]) -> None:  # noqa: A001 - the command's name

@@ -13,6 +13,7 @@ from typing import Final
 import click
 
 from flux_trio._version import __version__
+from flux_trio.cli.terminal.examples import examples
 
 SECTION: Final = "1"
 _MACRO = re.compile(r"^[.']", re.MULTILINE)
@@ -67,6 +68,12 @@ def _lines(context: click.Context) -> Iterator[str]:
             yield ".TP"
             yield rf"\fB{_escaped(option)}\fP"
             yield _prose(text)
+    if found := examples(context):
+        yield ".SH EXAMPLES"
+        for line, what in found.items():
+            yield ".TP"
+            yield rf"\fB{_escaped(line)}\fP"
+            yield _prose(what)
     if below := list(subcommands(context)):
         yield ".SH COMMANDS"
         for each in below:
