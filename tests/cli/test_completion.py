@@ -30,6 +30,9 @@ def offered(*words: str) -> list[str]:
         (["submit", "--quiet", "--no"], ["--nodes"]),
         (["job", "id", "--to", "do"], ["dothex"]),
         (["submit", "-n", "2", "./x"], ["./x"]),  # a file, for which the shell looks
+        (["simulate", "--policy", "fifo,e"], ["fifo,easy"]),
+        (["simulate", "--plugin", "mult"], ["multifactor"]),
+        (["jobtap", "load", "hold"], ["hold-until"]),
     ],
 )
 def test_commands_options_and_choices_are_offered(words: list[str], values: list[str]) -> None:
@@ -74,6 +77,26 @@ def test_ids_of_active_jobs_are_offered(
     assert offered("job", "info", "") == [held]
     assert offered("cancel", "f") == [f"f{held[1:]}"]
     assert offered("cancel", "1") == []
+
+
+@pytest.mark.real
+def test_names_that_the_instance_knows_are_offered(
+    instance: RunningInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in OWN_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("FLUX_TRIO_STATEDIR", str(instance.statedir))
+    config = tmp_path / "queues.toml"
+    config.write_text("[queues.batch]\n[queues.debug]\n")
+    instance.ok("config", "load", config)
+    instance.ok("jobtap", "load", "multifactor")
+    host = instance.ok("resource", "R").partition('"nodelist":["')[2].partition("[")[0]
+    assert offered("queue", "stop", "") == ["batch", "debug"]
+    assert offered("jobs", "--queue", "batch,d") == ["batch,debug"]
+    assert offered("submit", "-q", "b") == ["batch"]
+    assert offered("resource", "drain", f"{host}0,") == [f"{host}0,{host}{n}" for n in range(2)]
+    assert offered("module", "remove", "job-e") == ["job-exec"]
+    assert offered("jobtap", "remove", "") == ["multifactor"]
 
 
 def test_without_an_instance_no_ids_are_offered(

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import click
 
+from flux_trio.cli.connection import completing
 from flux_trio.cli.connection.session import with_client
 from flux_trio.cli.terminal.errors import CommandError, tell_abandoned
 from flux_trio.cli.terminal.examples import Group
@@ -20,14 +21,20 @@ def jobtap() -> None:
 
 
 @jobtap.command()
-@click.option("-r", "--remove", metavar="GLOB", help="First remove the plugins that match.")
+@click.option(
+    "-r",
+    "--remove",
+    metavar="GLOB",
+    shell_complete=completing.loaded_plugin,
+    help="First remove the plugins that match.",
+)
 @click.option(
     "--order",
     type=click.Choice(["none", "state", "-state"]),
     default="none",
     help="The order in which the plugin sees the jobs that are active already.",
 )
-@click.argument("plugin")
+@click.argument("plugin", shell_complete=completing.plugin)
 @click.argument("conf", metavar="[KEY=VALUE]...", nargs=-1)
 def load(plugin: str, conf: tuple[str, ...], remove: str | None, order: str) -> None:
     """Load a plugin by its name, or by the path of its file.
@@ -51,7 +58,7 @@ def load(plugin: str, conf: tuple[str, ...], remove: str | None, order: str) -> 
 
 
 @jobtap.command()
-@click.argument("plugin", metavar="GLOB")
+@click.argument("plugin", metavar="GLOB", shell_complete=completing.loaded_plugin)
 def remove(plugin: str) -> None:
     """Remove the plugins that match GLOB; `all` matches every plugin that is not builtin.
 
@@ -82,7 +89,7 @@ def list_plugins(builtins: bool) -> None:
 
 
 @jobtap.command()
-@click.argument("plugin")
+@click.argument("plugin", shell_complete=completing.loaded_plugin)
 def query(plugin: str) -> None:
     """Print the data of a plugin, as JSON.
 

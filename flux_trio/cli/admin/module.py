@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from flux_trio.cli.connection import completing
 from flux_trio.cli.connection.session import with_client
 from flux_trio.cli.terminal.errors import CommandError, tell_abandoned
 from flux_trio.cli.terminal.examples import Group
@@ -66,7 +67,7 @@ def load(name: str, as_process: bool) -> None:
 @module.command()
 @_EXEC
 @click.option("-f", "--force", is_flag=True, help="Start the module if it is not loaded.")
-@click.argument("name")
+@click.argument("name", shell_complete=completing.module)
 def reload(name: str, as_process: bool, force: bool) -> None:
     """Stop a module and start it again; see `module remove`.
 
@@ -81,7 +82,7 @@ def reload(name: str, as_process: bool, force: bool) -> None:
 
 @module.command()
 @click.option("-f", "--force", is_flag=True, help="Succeed if the module is not loaded.")
-@click.argument("name")
+@click.argument("name", shell_complete=completing.module)
 def remove(name: str, force: bool) -> None:
     """Stop a module, and wait until its tasks have ended or were abandoned.
 
@@ -97,7 +98,7 @@ def remove(name: str, force: bool) -> None:
 
 
 @module.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completing.module)
 def kill(name: str) -> None:
     """Make a module crash, for a test; a process of its own gets SIGKILL.
 
@@ -110,7 +111,7 @@ def kill(name: str) -> None:
 
 @module.command()
 @click.option("-p", "--parse", "path", metavar="KEY.KEY...", help="Print only this value.")
-@click.argument("name")
+@click.argument("name", shell_complete=completing.module)
 def stats(name: str, path: str | None) -> None:
     """Print the statistics of a module, as JSON.
 

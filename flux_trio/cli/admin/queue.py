@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from flux_trio.cli.connection import completing
 from flux_trio.cli.connection.session import with_client
 from flux_trio.cli.terminal.errors import CommandError
 from flux_trio.cli.terminal.examples import Group
@@ -30,10 +31,17 @@ def queue() -> None:
 
 def _queue_argument(function: F) -> F:
     """Add the argument QUEUE, and the older -q QUEUE of flux-queue."""
-    function = click.argument("name", metavar="[QUEUE]", required=False)(function)
-    return click.option("-q", "--queue", "named", metavar="QUEUE", help="The same as QUEUE.")(
-        function
-    )
+    function = click.argument(
+        "name", metavar="[QUEUE]", required=False, shell_complete=completing.queue
+    )(function)
+    return click.option(
+        "-q",
+        "--queue",
+        "named",
+        metavar="QUEUE",
+        help="The same as QUEUE.",
+        shell_complete=completing.queue,
+    )(function)
 
 
 def _changing(function: F) -> F:
@@ -56,7 +64,14 @@ def _closing(function: F) -> F:
 
 
 @queue.command("list")
-@click.option("-q", "--queue", "names", metavar="QUEUE,...", help="List only these queues.")
+@click.option(
+    "-q",
+    "--queue",
+    "names",
+    metavar="QUEUE,...",
+    help="List only these queues.",
+    shell_complete=completing.queues,
+)
 @click.option("-n", "--no-header", is_flag=True, help="Print no header.")
 @click.option(
     "-o",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from flux_trio.cli.connection import completing
 from flux_trio.cli.connection.session import with_client
 from flux_trio.cli.terminal.errors import CommandError, remark
 from flux_trio.cli.terminal.examples import Group
@@ -18,8 +19,20 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_INCLUDE = click.option("-i", "--include", metavar="RANKS|HOSTS", help="Show only these nodes.")
-_QUEUE = click.option("-q", "--queue", metavar="NAME,...", help="Show only these queues.")
+_INCLUDE = click.option(
+    "-i",
+    "--include",
+    metavar="RANKS|HOSTS",
+    help="Show only these nodes.",
+    shell_complete=completing.hosts,
+)
+_QUEUE = click.option(
+    "-q",
+    "--queue",
+    metavar="NAME,...",
+    help="Show only these queues.",
+    shell_complete=completing.queues,
+)
 _STATES = click.option("-s", "--states", metavar="STATE,...", help="Show only these states.")
 _HEADER = click.option("-n", "--no-header", is_flag=True, help="Print no header.")
 _LAYOUT = click.option(
@@ -168,7 +181,7 @@ def status(
 @_INCLUDE
 @_LAYOUT
 @_HEADER
-@click.argument("targets", required=False)
+@click.argument("targets", shell_complete=completing.hosts, required=False)
 @click.argument("reason", nargs=-1)
 def drain(
     *,
@@ -202,7 +215,7 @@ def drain(
 @resource.command()
 @_FORCE
 @_UPDATE
-@click.argument("targets")
+@click.argument("targets", shell_complete=completing.hosts)
 @click.argument("reason", nargs=-1)
 def undrain(force: int, update: bool, targets: str, reason: tuple[str, ...]) -> None:
     """Let jobs start on TARGETS again. REASON is written to the resource eventlog.
@@ -216,7 +229,7 @@ def undrain(force: int, update: bool, targets: str, reason: tuple[str, ...]) -> 
 
 
 @resource.command("down")
-@click.argument("targets")
+@click.argument("targets", shell_complete=completing.hosts)
 @click.argument("reason", nargs=-1)
 def put_down(targets: str, reason: tuple[str, ...]) -> None:
     """Mark TARGETS (ranks or hosts) as down, for REASON.
@@ -233,7 +246,7 @@ def put_down(targets: str, reason: tuple[str, ...]) -> None:
 
 
 @resource.command("up")
-@click.argument("targets")
+@click.argument("targets", shell_complete=completing.hosts)
 def bring_up(targets: str) -> None:
     """Mark TARGETS (ranks or hosts), which are down, as up again.
 

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from flux_trio.cli.terminal.errors import CommandError
+from flux_trio.cli.connection.completing import OFFERED_MAX, ask
 from flux_trio.cli.terminal.params import Parsed
-
-if TYPE_CHECKING:
-    from flux_trio.client import Client
-
-OFFERED_MAX: Final = 100
-PATIENCE_S: Final = 1.0  # the user waits at the keyboard
 
 # What reads and finds ids is imported when it is needed: `--help` must be quick.
 
@@ -25,26 +19,14 @@ def _jobid(text: str) -> int:
 def active_jobids(incomplete: str) -> list[tuple[str, str]]:
     """Return ids that begin with `incomplete` and their jobs' names; [] if no instance answers."""
     from flux_trio.cli.connection.job_query import JobQuery
-    from flux_trio.cli.connection.session import with_client
     from flux_trio.formats import FluidForm, format_fluid
     from flux_trio.process.console import id_form
     from flux_trio.protocols import ACTIVE
 
     form: FluidForm = "f58plain" if incomplete.startswith("f") else id_form()
     query = JobQuery(states=int(ACTIVE), userid=None, count=OFFERED_MAX)
-
-    async def fetch(client: Client) -> list[tuple[str, str]]:
-        import anyio
-
-        with anyio.move_on_after(PATIENCE_S):
-            jobs = await query.fetch(client)
-            return [(format_fluid(job["id"], form), job.get("name", "")) for job in jobs]
-        return []
-
-    try:
-        found = with_client(fetch)
-    except CommandError:
-        return []
+    jobs = ask(query.fetch, [])
+    found = [(format_fluid(job["id"], form), job.get("name", "")) for job in jobs]
     return [each for each in found if each[0].startswith(incomplete)]
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from flux_trio.cli.connection import completing
 from flux_trio.cli.connection.jobid_param import JOBID
 from flux_trio.cli.connection.session import with_client
 from flux_trio.cli.terminal.errors import CommandError, remark
@@ -60,6 +61,7 @@ LEVEL_MAX: Final = 9999  # levels of nested instances, as in flux
     "queues",
     multiple=True,
     metavar="NAME,...|all",
+    shell_complete=completing.queues,
     help="List jobs of these queues. [default: the default queue, if there is one]",
 )
 @click.option(
@@ -67,6 +69,7 @@ LEVEL_MAX: Final = 9999  # levels of nested instances, as in flux
     "--include",
     default="",
     metavar="RANKS|HOSTS",
+    shell_complete=completing.hosts,
     help="List jobs that run or ran on these nodes. Implies -A without -u.",
 )
 @click.option("-n", "--suppress-header", "--no-header", is_flag=True, help="Print no header.")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from flux_trio.cli.connection import completing
 from flux_trio.cli.connection.session import with_client
 from flux_trio.cli.terminal.errors import CommandError
 from flux_trio.cli.terminal.examples import Command
@@ -28,7 +29,13 @@ KEY_BYTES_MAX: Final = 16  # bytes of one key, such as an arrow
 
 
 @click.command(cls=Command)
-@click.option("-q", "--queue", metavar="NAME", help="Show the jobs of this queue.")
+@click.option(
+    "-q",
+    "--queue",
+    metavar="NAME",
+    help="Show the jobs of this queue.",
+    shell_complete=completing.queue,
+)
 @color_option()
 def top(queue: str | None, color: bool) -> None:
     """Show the activity of the instance, refreshed until you quit; once, if there is no terminal.

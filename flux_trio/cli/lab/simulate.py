@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
+from flux_trio.cli.connection import completing
 from flux_trio.cli.terminal.errors import CommandError, write_text
 from flux_trio.cli.terminal.examples import Command
 
@@ -56,6 +58,17 @@ class ListParam(click.ParamType[tuple[str, ...]]):
                 expected = f"one of {', '.join(self.choices)}" if self.choices else "a name"
                 self.fail(f"expected {expected}: got {word!r}", param, ctx)
         return words
+
+    def shell_complete(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        param: click.Parameter,  # noqa: ARG002 - click's signature
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """Offer the choices for the part after the last comma."""
+        head, comma, last = incomplete.rpartition(",")
+        names = [name for name in self.choices if name.startswith(last)]
+        return [CompletionItem(f"{head}{comma}{name}") for name in names]
 
 
 def _check_plotly(_ctx: click.Context, _param: click.Parameter, report: Path | None) -> Path | None:
@@ -122,6 +135,7 @@ def _check_machine(nodes: int, cores: int, gpus: int) -> None:
 @click.option(
     "--plugin",
     "plugins",
+    shell_complete=completing.plugin,
     type=ListParam(),
     multiple=True,
     metavar="FILE,...",

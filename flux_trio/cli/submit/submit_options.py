@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from flux_trio.cli.connection import completing
 from flux_trio.cli.terminal.errors import CommandError, remark
 from flux_trio.cli.terminal.examples import Command
 from flux_trio.cli.terminal.params import FileName
@@ -82,7 +83,7 @@ _JOB: Final[Options[Any]] = (
         help="0 to 31, hold (0), default (16) or expedite (31).",
     ),
     _text("--job-name", metavar="NAME", help="Name. [default: that of the command]"),
-    _text("-q", "--queue", metavar="NAME", help="Queue."),
+    click.option("-q", "--queue", metavar="NAME", help="Queue.", shell_complete=completing.queue),
     _text("-B", "--bank", metavar="NAME", help="Bank, for accounting."),
     _texts(
         "--requires",
