@@ -89,14 +89,15 @@ def test_names_that_the_instance_knows_are_offered(
     config = tmp_path / "queues.toml"
     config.write_text("[queues.batch]\n[queues.debug]\n")
     instance.ok("config", "load", config)
-    instance.ok("jobtap", "load", "multifactor")
+    instance.ok("jobtap", "new", "--dir", tmp_path, "mine")
+    instance.ok("jobtap", "load", tmp_path / "mine.py")
     host = instance.ok("resource", "R").partition('"nodelist":["')[2].partition("[")[0]
     assert offered("queue", "stop", "") == ["batch", "debug"]
     assert offered("jobs", "--queue", "batch,d") == ["batch,debug"]
     assert offered("submit", "-q", "b") == ["batch"]
     assert offered("resource", "drain", f"{host}0,") == [f"{host}0,{host}{n}" for n in range(2)]
     assert offered("module", "remove", "job-e") == ["job-exec"]
-    assert offered("jobtap", "remove", "") == ["multifactor"]
+    assert offered("jobtap", "remove", "") == ["mine"]
 
 
 def test_without_an_instance_no_ids_are_offered(

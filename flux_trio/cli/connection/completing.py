@@ -27,21 +27,21 @@ PATIENCE_S: Final = 1.0  # the user waits at the keyboard
 Offer: TypeAlias = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
-def ask(fetch: Callable[[Client], Awaitable[T]], unknown: T) -> T:
-    """Return what `fetch` gets from the instance; `unknown` if none answers within PATIENCE_S."""
+def ask(fetch: Callable[[Client], Awaitable[Iterable[T]]]) -> list[T]:
+    """Return what `fetch` gets from the instance; nothing if none answers within PATIENCE_S."""
     from flux_trio.cli.connection.session import with_client
 
-    async def at_once(client: Client) -> T:
+    async def at_once(client: Client) -> list[T]:
         import anyio
 
         with anyio.move_on_after(PATIENCE_S):
-            return await fetch(client)
-        return unknown
+            return list(await fetch(client))
+        return []
 
     try:
         return with_client(at_once)
     except CommandError:
-        return unknown
+        return []
 
 
 def _offering(fetch: Fetch, *, lists: bool = False) -> Offer:
@@ -49,7 +49,7 @@ def _offering(fetch: Fetch, *, lists: bool = False) -> Offer:
 
     def offer(_ctx: click.Context, _param: click.Parameter, word: str) -> list[CompletionItem]:
         head, comma, last = word.rpartition(",") if lists else ("", "", word)
-        names = [name for name in ask(fetch, []) if name.startswith(last)]
+        names = [name for name in ask(fetch) if name.startswith(last)]
         return [CompletionItem(f"{head}{comma}{name}") for name in sorted(names)[:OFFERED_MAX]]
 
     return offer

@@ -25,7 +25,7 @@ def active_jobids(incomplete: str) -> list[tuple[str, str]]:
 
     form: FluidForm = "f58plain" if incomplete.startswith("f") else id_form()
     query = JobQuery(states=int(ACTIVE), userid=None, count=OFFERED_MAX)
-    jobs = ask(query.fetch, [])
+    jobs = ask(query.fetch)
     found = [(format_fluid(job["id"], form), job.get("name", "")) for job in jobs]
     return [each for each in found if each[0].startswith(incomplete)]
 
