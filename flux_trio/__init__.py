@@ -10,6 +10,7 @@ The command, and what holds up the rest:
     testing         helpers for users' tests: instances, plugin harness, watched blocks
     lab             worlds that fall apart from one seed; exercises for programs of others
     sim             simulated runs of a workload, repeatable from a seed
+    attach          programs that join a live flux-core: monitor, scheduler, execution service
     views           traces, judgements and tables as text and pictures
     judge           pure: the RFCs' clauses as rules over a trace; reads trace, messages, formats
 

@@ -53,6 +53,7 @@ HEADINGS: Final = {
         "backup": "admin",
         "restore": "admin",
     },
+    "A live flux-core": {"attach": "attach"},
     "Help": {"help": "terminal", "completion": "terminal"},
 }
 """The commands of each kind of reader, in the order of a new user, and the folder of each."""

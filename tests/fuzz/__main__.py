@@ -1,6 +1,7 @@
 """`python -m tests.fuzz [COUNT] [SEED]`: COUNT cases, a million unless given.
 
 Of each thousand 900 are frames at the codec, 97 payloads at services, 3 connections at the door.
+As many frames again are for the codec of Flux's own wire.
 The line that is printed before a round has the command that goes on there after Ctrl-C.
 """
 
@@ -17,7 +18,13 @@ from random import Random
 import trio
 from trio.testing import MockClock
 
-from tests.fuzz.run import check_codec_does_not_grow, fuzz_codec, fuzz_door, fuzz_services
+from tests.fuzz.run import (
+    check_codec_does_not_grow,
+    fuzz_codec,
+    fuzz_door,
+    fuzz_native,
+    fuzz_services,
+)
 
 ROUND = 20_000  # cases of one seed
 
@@ -34,6 +41,7 @@ def run(count: int, seed: int) -> None:
     source = Random(seed)
     codec, services, door = shares(count)
     print(f"seed {seed}: codec {dict(fuzz_codec(source, codec).most_common())}", flush=True)
+    print(f"seed {seed}: native {dict(fuzz_native(source, count).most_common())}", flush=True)
     answers = trio.run(
         partial(fuzz_services, source, services), clock=MockClock(autojump_threshold=0)
     )
@@ -44,12 +52,15 @@ def run(count: int, seed: int) -> None:
 
 def main(count: int, seed: int) -> None:
     began = time.monotonic()
-    check_codec_does_not_grow(Random(seed), 5000)
+    for fuzz in (fuzz_codec, fuzz_native):
+        check_codec_does_not_grow(fuzz, Random(seed), 5000)
     for start in range(0, count, ROUND):
         of_round = seed + start // ROUND
         print(f"from here: make fuzz-wire COUNT={count - start} SEED={of_round}", flush=True)
         run(min(ROUND, count - start), of_round)
-    print(f"{count} cases in {time.monotonic() - began:.0f} s: no finding")
+    print(
+        f"{count} cases and {count} native frames in {time.monotonic() - began:.0f} s: no finding"
+    )
 
 
 if __name__ == "__main__":

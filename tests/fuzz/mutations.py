@@ -5,7 +5,9 @@ from __future__ import annotations
 from random import Random
 from typing import Any, Final
 
-from flux_trio.messages import Control, Event, Message, Request, Response
+from msgspec import structs
+
+from flux_trio.messages import Control, Event, Message, Request, Response, native
 from flux_trio.messages.codec import encode
 
 # What the rules are about: each end of a range, and just beyond it.
@@ -17,6 +19,16 @@ HEADS: Final = (
     b"\xc0", b"\xd8\x1c", b"\x9f", b"\xbf", b"\xff", b"\x5f", b"\x7f", b"\x41x", b"\xf7",
     b"\xf9\x7e\x00", b"\xfb" + b"\x7f\xf0" + bytes(6), b"\x9b" + b"\xff" * 8,
     b"\xbb" + b"\xff" * 8, b"\x7b" + b"\xff" * 8, b"\x9a\x00\xff\xff\xff", b"\x81" * 80,
+)  # fmt: skip
+
+# Of parts and headers: lengths that lie, the magic numbers, other types and flags.
+NATIVE_HEADS: Final = (
+    b"\xff\xff\xff\xff\xff", b"\xff\0\0\0\x01", b"\0", b"\x14\x8e\x01", b"\x8e\x01\x03\x0b",
+    b"\x8e\x01\x08\x08", b"\x01\0" * 70, native.MAGIC,
+)  # fmt: skip
+JSON_PARTS: Final = (
+    b"{", b"[" * 70, b"1e999", b"18446744073709551616", b'"\\ud800"', b"\xff", b"\0", b'"a":',
+    b"NaN",
 )  # fmt: skip
 
 
@@ -72,6 +84,12 @@ def frame(source: Random) -> bytes:
     if source.random() < 0.05:
         return source.randbytes(source.randrange(64))
     data = bytearray(b"".join(encode(message(source)) for _ in range(source.choice((1, 1, 1, 3)))))
+    damage(source, data, HEADS)
+    return bytes(data)
+
+
+def damage(source: Random, data: bytearray, heads: tuple[bytes, ...]) -> None:
+    """Change, leave out, double or insert bytes here and there."""
     for _ in range(source.choice((0, 1, 1, 1, 2, 4))):
         at = source.randrange(len(data) + 1)
         match source.randrange(6):
@@ -80,13 +98,30 @@ def frame(source: Random) -> bytes:
             case 1:
                 data[at : at + 1] = b""
             case 2:
-                data[at:at] = source.choice(HEADS)
+                data[at:at] = source.choice(heads)
             case 3:
                 del data[at:]
             case 4:
                 data[at : at + 1] = bytes([(data[at] if at < len(data) else 0) ^ (1 << at % 8)])
             case 5:
                 data[at:at] = data[source.randrange(len(data) + 1) :][:40]
+
+
+def native_frame(source: Random) -> bytes:
+    """A frame of Flux's own wire in which something may be wrong.
+
+    In most of them the length of the whole is right, so that the parts are looked at.
+    """
+    frame = native.to_frame(message(source))
+    if frame.payload is not None:
+        payload = bytearray(frame.payload)
+        damage(source, payload, JSON_PARTS)
+        frame = structs.replace(frame, payload=bytes(payload))
+    data = bytearray(native.encode(frame))
+    damage(source, data, NATIVE_HEADS)
+    if source.random() < 0.8:
+        length = len(data) - native.HEAD_BYTES
+        data[: native.HEAD_BYTES] = native.MAGIC + max(length, 0).to_bytes(4, "big")
     return bytes(data)
 
 

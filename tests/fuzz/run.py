@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import tracemalloc
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -27,6 +27,7 @@ from flux_trio.messages import (
     RemoteProtocolError,
     Request,
     Response,
+    native,
     topics,
 )
 from flux_trio.messages.codec import decode_frame, encode
@@ -90,14 +91,39 @@ def fuzz_codec(source: Random, count: int) -> Counter[str]:
     return seen
 
 
-def check_codec_does_not_grow(source: Random, count: int) -> None:
+def fuzz_native(source: Random, count: int) -> Counter[str]:
+    """The same for frames of Flux's own wire, each at the beginning of a stream."""
+    seen: Counter[str] = Counter()
+    for _ in range(count):
+        data = mutations.native_frame(source)
+        reader = native.FrameReader()
+        reader.feed(data)
+        try:
+            frames = list(reader.frames())
+        except RemoteProtocolError as error:
+            seen[str(error).partition(":")[0]] += 1
+            continue
+        except Exception as error:
+            raise Finding(f"native frame {data.hex()}: {error!r}") from error
+        seen["taken" if frames else "incomplete"] += 1
+        for frame in frames:
+            if native.decode(native.encode(frame)) != frame:
+                raise Finding(f"native frame {data.hex()}: is another when it is sent on")
+            message = native.to_message(frame)
+            native.encode(native.to_frame(message))
+    return seen
+
+
+def check_codec_does_not_grow(
+    fuzz: Callable[[Random, int], Counter[str]], source: Random, count: int
+) -> None:
     """As many cases again take no more memory. Raises Finding."""
-    fuzz_codec(source, count)
+    fuzz(source, count)
     gc.collect()
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
-        fuzz_codec(source, count)
+        fuzz(source, count)
         gc.collect()
         grown = tracemalloc.get_traced_memory()[0] - before
     finally:

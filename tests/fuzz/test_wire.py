@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,7 +19,13 @@ from hypothesis import strategies as st
 from flux_trio.messages import RemoteProtocolError, Request
 from flux_trio.messages.codec import decode_frame, encode
 from tests.fuzz.__main__ import ROUND, shares
-from tests.fuzz.run import check_codec_does_not_grow, fuzz_codec, fuzz_door, fuzz_services
+from tests.fuzz.run import (
+    check_codec_does_not_grow,
+    fuzz_codec,
+    fuzz_door,
+    fuzz_native,
+    fuzz_services,
+)
 
 CODEC, SERVICES, DOOR = shares(ROUND)
 SEED = 20_000
@@ -40,8 +48,16 @@ def test_a_frame_is_taken_and_can_be_sent_on_or_is_refused() -> None:
     assert {"frame", "flags", "message", "payload", "routes", "topic", "type"} <= set(seen)
 
 
-def test_frames_leave_nothing_behind() -> None:
-    check_codec_does_not_grow(Random(SEED), 2000)
+def test_a_native_frame_is_taken_and_can_be_sent_on_or_is_refused() -> None:
+    seen = fuzz_native(Random(SEED), CODEC)
+    assert seen.total() == CODEC
+    assert seen["taken"] > CODEC // 10
+    assert {"frame", "header", "type", "topic", "routes", "incomplete"} <= set(seen)
+
+
+@pytest.mark.parametrize("fuzz", [fuzz_codec, fuzz_native])
+def test_frames_leave_nothing_behind(fuzz: Callable[[Random, int], Counter[str]]) -> None:
+    check_codec_does_not_grow(fuzz, Random(SEED), 2000)
 
 
 async def test_payloads_are_answered_and_no_service_ends(

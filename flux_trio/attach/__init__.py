@@ -1,0 +1,5 @@
+"""Programs that join a live flux-core: monitor, scheduler, execution service.
+
+Each of them is one client of a broker of flux-core, by the frames of RFC 3 (`messages.native`) on
+its socket (`transports.native`).
+"""

@@ -1,0 +1,1 @@
+"""The commands that join a live flux-core."""
