@@ -196,6 +196,9 @@ def simulate(
     which is said. The services are those of a real instance; only the processes are simulated. The
     same seed gives the same run. The first warnings and errors of its log go to standard error.
 
+    Two logs come along: lassen-busy.csv has 200 jobs of a busy day, for 128 nodes of 40 cores, and
+    lassen-100.csv the first 100 jobs of a machine.
+
     The conf of a plugin comes from the directive in the configuration that loads it. If one of
     several runs fails, the others go on, and the page names it.
 

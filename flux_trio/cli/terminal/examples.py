@@ -247,7 +247,7 @@ EXAMPLES: Final[dict[str, dict[str, str]]] = {
         "queue list": "show that of a command of a group",
     },
     "simulate": {
-        "lassen-100.csv --nodes 20 --cores 44 --policy fifo,easy": "compare two policies",
+        "lassen-busy.csv --nodes 128 --cores 40 --policy fifo,easy": "compare two policies",
         "jobs.swf --nodes 64 --cores 16 --plugin none,mine.py --users 5 --report out.html": (
             "a page on what a plugin changes"
         ),
