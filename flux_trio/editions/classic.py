@@ -31,6 +31,7 @@ CLASSIC: Final = Edition(
     start=rfc32.START_WITHOUT_R,
     start_streams=True,
     start_answer=rfc32.CLASSIC_ANSWERS,
+    tells_reattached=False,
     hello_needs_no_start_outstanding=True,
     queue_status=rfc33.QUEUE_STATUS_WITHOUT_PARENT,
 )

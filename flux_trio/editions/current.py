@@ -40,6 +40,7 @@ CURRENT: Final = Edition(
     start=rfc32.START,
     start_streams=False,
     start_answer=rfc32.CURRENT_ANSWERS,
+    tells_reattached=True,
     hello_needs_no_start_outstanding=False,
     queue_status=rfc33.QUEUE_STATUS,
 )

@@ -43,6 +43,7 @@ class Edition(msgspec.Struct, frozen=True):
     start: Codec[rfc32.Start]
     start_streams: bool  # Start Request: it has RFC 6's flag of a streaming RPC
     start_answer: Codec[rfc32.StartAnswer]
+    tells_reattached: bool  # Start Request: reattached answers a start with reattach
     hello_needs_no_start_outstanding: bool  # Hello: refused while a start is outstanding
 
     # RFC 33

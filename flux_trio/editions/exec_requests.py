@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from flux_trio.editions.codec import codec
 from flux_trio.editions.common import CreditKey
-from flux_trio.formats.meanings import JobId
+from flux_trio.formats.meanings import JobId, Time
 
 
 class Input(msgspec.Struct, frozen=True):
@@ -32,6 +32,17 @@ class Attach(msgspec.Struct, frozen=True):
     credit: CreditKey | None = None
 
 
+class Expiration(msgspec.Struct, frozen=True):
+    """flux-core's <service>.expiration request, in seconds since the Unix epoch; 0: no limit.
+
+    The response is empty; after an error the job manager raises an exception that does not end the
+    job.
+    """
+
+    id: JobId
+    expiration: Annotated[Time, msgspec.Meta(ge=0)]
+
+
 class ExecPlace(msgspec.Struct, frozen=True):
     """Who runs jobs: the exec-service event, and the job-manager.exec-service response.
 
@@ -52,6 +63,7 @@ class Stats(msgspec.Struct, frozen=True):
 INPUT: Final = codec(Input)
 INPUT_TAKEN: Final = codec(InputTaken)
 ATTACH: Final = codec(Attach)
+EXPIRATION: Final = codec(Expiration)
 PLACE: Final = codec(ExecPlace)
 
 

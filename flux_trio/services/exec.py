@@ -36,17 +36,18 @@ async def run(
     config: ExecConfig,
     environment: Mapping[str, str] | None = None,
     id_form: FluidForm = "f58",
+    service: str = topics.JOB_EXEC,
     edition: Edition = CLASSIC,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve `job-exec.*` until cancelled.
+    """Serve `service` until cancelled.
 
     `directory` is the shell host's; without it only simulated jobs can run. `environment` is added
     to a task's environment when the task starts. So FLUX_URI, with which commands in a job reach
     the instance, may be added later. `id_form` is the form of the job id in that environment. Jobs
     that run when the service ends go on, and are found again.
     """
-    handle.register(topics.JOB_EXEC)
+    handle.register(service)
     handle.subscribe(topics.JOB_EXCEPTION_EVENT)
     handle.subscribe(topics.EXEC_SERVICE_EVENT)
     handle.subscribe(topics.SERVICE_BACK_EVENT)
@@ -59,6 +60,7 @@ async def run(
         environment=environment,
         id_form=id_form,
         has_shell=directory is not None,
+        service=service,
         edition=edition,
     ).turns
     async with trio.open_nursery() as nursery:

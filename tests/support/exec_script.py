@@ -17,6 +17,7 @@ from flux_trio.cores.exec.vocabulary import (
 )
 from flux_trio.cores.stored_output import output_key
 from flux_trio.cores.turns import SetTimer, TimerFired
+from flux_trio.editions import CLASSIC, Edition
 from flux_trio.formats import Jobspec, ResourceSet, format_fluid, parse_eventlog
 from flux_trio.messages import ROLE_OWNER, Errno, Event, Flag, Request, Response, topics
 from flux_trio.shell.protocol import Done, Started
@@ -66,9 +67,10 @@ class ExecScript:
         kvs: dict[str, str] | None = None,
         down: dict[str, str] | None = None,
         output_limit: str = "1G",
+        edition: Edition = CLASSIC,
     ) -> None:
         config = ExecConfig(simulate=simulate, output_limit=output_limit)
-        self.core = ExecCore(config, environment=environment, has_shell=has_shell)
+        self.core = ExecCore(config, environment=environment, has_shell=has_shell, edition=edition)
         self.kvs = {} if kvs is None else kvs
         self.down = {} if down is None else down
         self.errors: dict[str, tuple[int, str]] = {}
@@ -125,8 +127,9 @@ class ExecScript:
         now: float = START_AT,
     ) -> list[Any]:
         """The job manager sends a start for a job whose R is in the kvs."""
-        self.put_resources(jobid, r or resources())
-        return self(start_request(jobid, spec, reattach=reattach), now=now)
+        r = r or resources()
+        self.put_resources(jobid, r)
+        return self(start_request(jobid, spec, reattach=reattach, r=r), now=now)
 
     def put_resources(self, jobid: int, r: ResourceSet) -> None:
         """Write a job's R."""
@@ -183,10 +186,17 @@ class ExecScript:
 
 
 def start_request(
-    jobid: int, spec: dict[str, Any], *, reattach: bool = False, userid: int = OWNER_USERID
+    jobid: int,
+    spec: dict[str, Any],
+    *,
+    reattach: bool = False,
+    userid: int = OWNER_USERID,
+    r: ResourceSet | None = None,
 ) -> Request:
-    """RFC 32, Start Request."""
+    """RFC 32, Start Request; the current edition requires `r`."""
     payload = {"id": jobid, "userid": userid, "jobspec": spec, "reattach": reattach}
+    if r is not None:
+        payload["R"] = r.to_json()
     return asked("job-exec.start", payload, by=MANAGER, tag=0)
 
 

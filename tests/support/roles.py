@@ -141,6 +141,7 @@ ASKED: Final[dict[str, dict[str, Asked]]] = {
     topics.credit_of(topics.EXEC_ATTACH): plain({"matchtag": 5, "credit": 1}),
     topics.EXEC_INPUT: of_job(data="eA==", eof=True),
     topics.EXEC_KILL: of_job(signum=15),
+    topics.EXEC_EXPIRATION: of_job(expiration=0.0),
     topics.stats_of(topics.JOB_EXEC): plain(),
     # resources
     topics.RESOURCE_ACQUIRE: plain({}),

@@ -4,7 +4,7 @@ The service says hello once the shell host answers (`manager.py`). Each start re
 `Job`; what the KVS has of the job is read (`preparing.py`), and the job is simulated
 (`simulated.py`) or run (`real.py`). `starts.py` sends the answers, `ending.py` forgets jobs. The
 events `job-exception` tell of canceled jobs, the job manager's journal tells of new expirations
-(readings: How exec learns of cancels).
+(readings: How exec learns of cancels); flux-core's job manager also asks for <service>.expiration.
 
 A target that goes down ends the jobs on it (`targets.py`). The resource service publishes events
 about that; the service asks for `resource.status` after each hello, and when the resource service
@@ -139,6 +139,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         self._methods = Methods(
             for_owner={
                 f"{service}.{topics.START_METHOD}": self._start,
+                f"{service}.{_method(topics.EXEC_EXPIRATION)}": self._expiration,
                 f"{service}.{_method(topics.EXEC_SETTLED)}": self._manager.wait_settled,
             },
             for_all={
@@ -327,14 +328,21 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         self._manager.sender, self._manager.owner = request.sender, request.userid
         job = self._jobs.get(payload.id)
         if job is not None:  # a repeat attaches, whatever `reattach` says
-            self._starts.ask(job, request)
+            self._starts.ask(job, request, reattach=payload.reattach)
             self._journal.taken(job)
             return
         job = Job(payload.id, payload.userid, payload.jobspec, payload.reattach)
         self._jobs.by_id[job.id] = job
-        self._starts.ask(job, request)
+        self._starts.ask(job, request, reattach=payload.reattach)
         self._journal.taken(job)
         self._preparing.prepare(job)
+
+    def _expiration(self, request: Request) -> None:
+        """Take a new expiration from flux-core's job manager, which tells it by a request."""
+        payload = exec_requests.EXPIRATION.read(request)
+        job = self._jobs.asked_about(request, payload.id)
+        self._journal.expiration_changed(job.id, payload.expiration)
+        self._outbox.send(respond(request))
 
     def _input(self, request: Request) -> None:
         self._inputs.write(request, self._real.is_connected)

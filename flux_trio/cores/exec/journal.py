@@ -152,11 +152,12 @@ class Journal(Part):
 
     def _take_event(self, jobid: int, event: Event) -> None:
         if event.name == JobEvent.RESOURCE_UPDATE:
-            self._expiration_changed(jobid, rfc21.expiration_in(event.context or {}, 0.0))
+            self.expiration_changed(jobid, rfc21.expiration_in(event.context or {}, 0.0))
         elif rfc21.is_final_release(event.name, event.context):
             self._ends.confirmed(jobid)
 
-    def _expiration_changed(self, jobid: int, expiration: float) -> None:
+    def expiration_changed(self, jobid: int, expiration: float) -> None:
+        """Take the new expiration of a job, which may run or not have started yet."""
         job = self._jobs.get(jobid)
         if job is None or job.resources is None:
             self._updates[jobid] = expiration

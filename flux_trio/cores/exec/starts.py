@@ -2,7 +2,8 @@
 
 A job keeps every response until it is forgotten. So a repeated start gets all of them again, from
 any job manager (readings: Exec override). While no start of a job is outstanding, its responses are
-kept and not sent.
+kept and not sent. In an edition that has `reattached`, that type answers a start with `reattach` in
+place of `start`.
 
 The state of each stream is a state of the table EXECUTION; no other value says where it stands.
 """
@@ -11,18 +12,29 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from flux_trio.cores.exec.calls import ExecOutbox
 from flux_trio.cores.exec.job import SEVERITY_NOTE, Job, Phase
 from flux_trio.cores.state import Part
 from flux_trio.editions import Edition
 from flux_trio.editions.rfc21 import ALL_RANKS, SEVERITY_FATAL
-from flux_trio.editions.rfc32 import Finished, Raised, Released, Report, StartAnswer, Started
+from flux_trio.editions.rfc32 import (
+    Finished,
+    Raised,
+    Reattached,
+    Released,
+    Report,
+    StartAnswer,
+    Started,
+)
 from flux_trio.formats.meanings import JobId
 from flux_trio.messages import Request, respond, respond_stream
 from flux_trio.protocols import EXECUTION, ExecEvent, ExecState, JobConversations
 
 _EVENTS: Final[dict[type[Report], ExecEvent]] = {
     Started: ExecEvent.START,
+    Reattached: ExecEvent.START,
     Raised: ExecEvent.EXCEPTION,
     Finished: ExecEvent.FINISH,
     Released: ExecEvent.RELEASE_FINAL,  # this service releases all resources at once
@@ -35,12 +47,19 @@ class Streams(JobConversations[ExecState, ExecEvent]):
     table = EXECUTION
 
 
+class _Asked(msgspec.Struct, frozen=True):
+    """A start request that is outstanding."""
+
+    request: Request
+    reattach: bool
+
+
 class Starts(Part):
     """All start streams; `over` has the jobs whose final release was due or sent in this turn."""
 
     streams: Streams
     over: list[JobId]
-    _requests: dict[JobId, Request]
+    _requests: dict[JobId, _Asked]
 
     def __init__(self, outbox: ExecOutbox, edition: Edition) -> None:
         self._outbox = outbox
@@ -56,14 +75,14 @@ class Starts(Part):
 
     # The job manager asks, or is gone
 
-    def ask(self, job: Job, request: Request) -> None:
+    def ask(self, job: Job, request: Request, *, reattach: bool) -> None:
         """Open the stream of `job`; a stream of it that is open has lost its reader."""
         if job.id in self._requests:
             self._lose(job.id)
         self.streams.step(job.id, ExecEvent.REQUEST)
-        self._requests[job.id] = request
+        self._requests[job.id] = asked = _Asked(request, reattach)
         for report in job.reports:
-            self._answer(job, request, report)
+            self._answer(job, asked, report)
         if self.is_release_sent(job):
             self.over.append(job.id)
 
@@ -126,13 +145,17 @@ class Starts(Part):
 
     def _report(self, job: Job, report: Report) -> None:
         job.reports.append(report)
-        request = self._requests.get(job.id)
-        if request is not None:
-            self._answer(job, request, report)
+        asked = self._requests.get(job.id)
+        if asked is not None:
+            self._answer(job, asked, report)
 
-    def _answer(self, job: Job, request: Request, report: Report) -> None:
+    def _answer(self, job: Job, asked: _Asked, report: Report) -> None:
+        if asked.reattach and self._edition.tells_reattached and isinstance(report, Started):
+            report = Reattached()
         if self.streams.step(job.id, _EVENTS[type(report)]) is ExecState.RELEASED:
             del self._requests[job.id]
         payload = self._edition.start_answer.write(StartAnswer(job.id, report))
-        answer = respond_stream if request.is_streaming else respond
-        self._outbox.send(answer(request, payload))  # errnum is 0 in every response (32.impl.5)
+        answer = respond_stream if asked.request.is_streaming else respond
+        self._outbox.send(
+            answer(asked.request, payload)
+        )  # errnum is 0 in every response (32.impl.5)

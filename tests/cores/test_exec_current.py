@@ -1,0 +1,64 @@
+"""What the execution service does only in the current edition, or for flux-core's job manager."""
+
+from __future__ import annotations
+
+from flux_trio.cores.turns import SetTimer
+from flux_trio.editions import CURRENT
+from flux_trio.messages import Errno, Response
+from tests.support.asking import asked, asked_by_guest
+from tests.support.exec_script import (
+    MANAGER,
+    START_AT,
+    ExecScript,
+    jobspec,
+    resources,
+    start_request,
+    timers,
+    told,
+)
+
+LONG = jobspec(test={"run_duration": "60s"})
+RELEASE = ("release", "0", True)
+
+
+def test_start_with_reattach_is_answered_with_reattached() -> None:
+    """32.start.10: exactly one of the two, by what the request says."""
+    script = ExecScript(edition=CURRENT)
+    assert told(script.start(7, LONG)) == [("start",)]
+    assert told(script.start(8, LONG, reattach=True)) == [("reattached",)]
+
+
+def test_repeated_start_is_answered_by_what_it_says_itself() -> None:
+    """32.start.10: the first answer was lost with its job manager."""
+    script = ExecScript(edition=CURRENT)
+    actions = script.start(7, LONG)
+    script.next_manager()
+    assert told(script(start_request(7, LONG, reattach=True, r=resources()))) == [("reattached",)]
+    script.next_manager()
+    assert told(script(start_request(7, LONG, r=resources()))) == [("start",)]
+    assert told(script.fire(actions)) == [("finish", 0), RELEASE]
+
+
+def test_expiration_request_moves_the_time_limit() -> None:
+    script = ExecScript(edition=CURRENT)
+    script.start(7, LONG, resources(expiration=START_AT + 5))
+    request = asked("job-exec.expiration", {"id": 7, "expiration": START_AT + 20}, by=MANAGER)
+    actions = script(request)
+    assert timers(actions) == [START_AT + 20]
+    assert [each for each in actions if not isinstance(each, SetTimer)] == [
+        Response("job-exec.expiration", None, 0, request.matchtag, routes=(MANAGER,))
+    ]
+
+
+def test_expiration_of_a_job_that_is_not_here_is_refused() -> None:
+    script = ExecScript(edition=CURRENT)
+    request = asked("job-exec.expiration", {"id": 7, "expiration": 0.0}, by=MANAGER)
+    (answer,) = script(request)
+    assert (answer.errnum, answer.payload) == (Errno.ENOENT, "job ƒ8 is not running")
+
+
+def test_guest_may_not_move_a_time_limit() -> None:
+    script = ExecScript(edition=CURRENT)
+    script.start(7, LONG)
+    (answer,) = script(asked_by_guest("job-exec.expiration", {"id": 7, "expiration": 0.0}))
+    assert answer.errnum == Errno.EPERM
