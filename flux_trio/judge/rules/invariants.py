@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from flux_trio.formats import ResourceSet
@@ -15,12 +16,21 @@ from flux_trio.judge.engine.rule import (
     noted,
     payload,
     sent,
+    while_live,
 )
 from flux_trio.judge.engine.selector import ANY_TOPIC, topic_of
 from flux_trio.judge.views.durable import DURABLE, is_durable
 from flux_trio.judge.views.eventlogs import LOGGING, Logging
 from flux_trio.judge.views.granting import SCHED_JOBS, SchedJob, sched_job
-from flux_trio.judge.views.holding import OVERLAPS, WRITTEN, Written, grant_in, overlaps
+from flux_trio.judge.views.holding import (
+    CLAIMS,
+    OVERLAPS,
+    WRITTEN,
+    Claim,
+    Written,
+    grant_in,
+    overlaps,
+)
 from flux_trio.judge.views.jobs import CLEANUP, DEPEND, LIFE, NEW, PRIORITY, RUN, SCHED, Life
 from flux_trio.judge.views.raising import RAISED
 from flux_trio.judge.views.resource_sets import resources_in
@@ -43,10 +53,30 @@ RULES: Final = Rules()
 ALLOC, FREE = topics.SCHED_ALLOC, topics.SCHED_FREE
 
 
-@RULES.judge("invariant.no-double-allocation", SUCCESSES, views=OVERLAPS)
+def _granted_unfreed(seen: Seen) -> Iterable[Broken]:
+    """Yield the jobs whose sched.free is due since their resources are another's."""
+    claims: Mapping[Any, Claim] = seen.all(CLAIMS)
+    for jobid, claim in claims.items():
+        text = f"job {jobid}: free event and no sched.free, and job {claim.jobid} has its resources"
+        yield Broken(text, (claim.freed, claim.n), party=seen.facts.manager, job=jobid)
+
+
+@RULES.judge(
+    "invariant.no-double-allocation",
+    SUCCESSES,
+    while_live(CLAIMS, sent("request", FREE)),
+    views=(*OVERLAPS, CLAIMS),
+    debts=_granted_unfreed,
+)
 def no_resource_is_in_two_allocations(record: Record, seen: Seen) -> Said:
     """An allocation lasts from the scheduler's SUCCESS until it receives the free."""
     jobid = job_id(record)
+    if topic_of(record) == FREE:
+        claim: Claim | None = seen.at(CLAIMS, jobid)
+        if claim is None:
+            return None
+        text = f"job {claim.jobid}: was granted what job {jobid} had until its sched.free"
+        return Broken(text, (claim.n,), party=seen.facts.scheduler, job=claim.jobid)
     if jobid is None or payload(record).get("type") != SUCCESS:
         return None
     for other, grant in overlaps(record, seen):

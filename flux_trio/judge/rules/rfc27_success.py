@@ -116,7 +116,7 @@ def was_granted(record: Record, seen: Seen, unless: str) -> Said:
         return None
     if asked_of(seen, jobid).granted:
         return True
-    return Broken(f"job {jobid}: {unless}")
+    return Broken(f"job {jobid}: {unless}", is_missing=True)
 
 
 def _no_alloc_event(seen: Seen) -> Iterable[Broken]:

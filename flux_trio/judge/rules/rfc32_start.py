@@ -95,7 +95,8 @@ def for_jobs_with_resources_when_there_is_a_service(record: Record, seen: Seen) 
         return None
     if life.held or asked_of(seen, job_id(record)).granted:
         return True
-    return Broken(f"job {job_id(record)}: started, but it has no alloc event without free")
+    text = f"job {job_id(record)}: started, but it has no alloc event without free"
+    return Broken(text, is_missing=True)
 
 
 def _owed_starts(seen: Seen) -> Iterable[Broken]:

@@ -10,7 +10,16 @@ from typing import Any, Final, NamedTuple
 
 from flux_trio.judge.engine.packed import Packing
 from flux_trio.judge.engine.rule import Broken
-from flux_trio.judge.engine.selector import ANY_TOPIC, EVENT, job_id, logged, name_of, payload, sent
+from flux_trio.judge.engine.selector import (
+    ANY_TOPIC,
+    EVENT,
+    job_id,
+    logged,
+    name_of,
+    payload,
+    sent,
+    topic_of,
+)
 from flux_trio.judge.engine.view import Live, Place, Seen, Trait, seen_once, view
 from flux_trio.judge.views.commits import Entry, stored_events
 from flux_trio.judge.views.durable import (
@@ -22,8 +31,8 @@ from flux_trio.judge.views.durable import (
     told_by,
 )
 from flux_trio.judge.views.jobs import LIFE, Life, context_of, is_fatal
-from flux_trio.judge.views.resource_sets import committed, resources_in
-from flux_trio.judge.views.traits import WITH_EVENTS, WITH_R
+from flux_trio.judge.views.resource_sets import SeenR, carried_by, committed, resources_in
+from flux_trio.judge.views.traits import CARRIES_R, WITH_EVENTS, WITH_R
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 
@@ -201,12 +210,13 @@ def _unpack_log(number: int) -> Log:
     return Log(ended, ended=ended, status=status).but(**had)
 
 
+_EXEC_START: Final = f"<exec>.{topics.START_METHOD}"
 _STEPS: Final = ("submit", "validate", "start", "finish", "release", "free", "clean")
 
 LOG: Final = view(
     "log",
     logged(*_STEPS, "exception", "invalidate", *_OPENS, *_CLOSES),
-    sent("request", f"<exec>.{topics.START_METHOD}"),
+    sent("request", _EXEC_START),
     key=job_id,
     parts=_logs,
     many=READ,
@@ -347,10 +357,10 @@ UNSTORED: Final = view(
 
 
 class Resources(NamedTuple):
-    """The stored R of a job."""
+    """The R of a job."""
 
     n: Place
-    """Where."""
+    """Where it was stored, or told to the execution service."""
     ranks: int
     """Execution targets, as a bit set."""
 
@@ -359,7 +369,10 @@ def _resource_parts(record: Record, _seen: Seen) -> Iterable[tuple[int, Any]]:
     if record.kind == EVENT:
         found = job_id(record)
         return [] if found is None else [(found, None)]
-    return [(jobid, None if r is None else r.value) for jobid, r in committed(record)]
+    told: Iterable[tuple[int | None, SeenR | None]] = committed(record)
+    if topic_of(record) != topics.KVS_COMMIT:
+        told = [(r.jobid, r) for r in carried_by(record)]
+    return [(jobid, None if r is None else r.value) for jobid, r in told if jobid is not None]
 
 
 def _fold_resources(
@@ -372,11 +385,13 @@ def _fold_resources(
 RESOURCES: Final = view(
     "resources",
     sent("request", topics.KVS_COMMIT, mark=WITH_R),
+    sent("request", _EXEC_START, mark=CARRIES_R),
     logged("clean"),
     parts=_resource_parts,
     fold=_fold_resources,
 )
-"""By job id, for active jobs whose R is in the trace."""
+"""By job id, for active jobs whose R is in the trace: in a commit, or in the start request of the
+current edition."""
 
 
 @seen_once

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from flux_trio.formats import ResourceSet
 from flux_trio.judge.checks.shapes import idset_of
+from flux_trio.judge.engine.rule import scheduler_lost
 from flux_trio.judge.engine.selector import (
     EVENT,
     OWN,
@@ -29,15 +30,9 @@ from flux_trio.judge.engine.selector import (
 from flux_trio.judge.engine.view import Live, Place, Seen, View, seen_once, view
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
 from flux_trio.judge.views.jobs import LIFE
-from flux_trio.judge.views.resource_sets import (
-    ALLOCATING,
-    carried,
-    committed,
-    is_part,
-    resources_in,
-)
+from flux_trio.judge.views.resource_sets import ALLOCATING, booked_in, carried, committed, is_part
 from flux_trio.judge.views.scheduling import LINK, link_of
-from flux_trio.judge.views.traits import CARRIES_R, WITH_R
+from flux_trio.judge.views.traits import CARRIES_R, WITH_R, says
 from flux_trio.messages import Request, Response, topics
 from flux_trio.trace import Record
 
@@ -96,7 +91,7 @@ def _written(record: Record, seen: Seen) -> Iterable[tuple[int, Any]]:
 
 def _fold_written(before: Written | None, r: Any, record: Record, seen: Seen) -> Written | None:
     if r is not None:
-        return Written(record.n, _rpc(record), resources_in(r))
+        return Written(record.n, _rpc(record), booked_in(r))
     if topic_of(record) == topics.SCHED_FREE:
         is_over = seen.at(LIFE, job_id(record)) is None and not is_part(record)
         return None if is_over else before
@@ -167,7 +162,7 @@ def _next_grant(grant: Grant | None, record: Record, seen: Seen) -> Grant | None
     """Return a job's grant after a SUCCESS, a hello response or a sched.free."""
     if topic_of(record) != topics.SCHED_FREE:
         return grant_in(record, seen)
-    freed = resources_in(carried(record)) if is_part(record) else None
+    freed = booked_in(carried(record)) if is_part(record) else None
     if grant is None or freed is None:
         return None
     left = grant.resources.difference(freed)
@@ -176,7 +171,7 @@ def _next_grant(grant: Grant | None, record: Record, seen: Seen) -> Grant | None
 
 def grant_in(record: Record, seen: Seen) -> Grant | None:
     """Return the grant of a SUCCESS or hello response, if its R is in the trace."""
-    resources = resources_in(carried(record))
+    resources = booked_in(carried(record))
     if resources is None:
         written: Written | None = seen.states[WRITTEN].get(job_id(record))
         resources = None if written is None else written.resources
@@ -259,8 +254,27 @@ def _is_in_use(in_use: InUse, resources: ResourceSet) -> bool:
     return False
 
 
+def _fold_logged_free(n: Place | None, _part: None, record: Record, seen: Seen) -> Place | None:
+    if record.kind == EVENT:
+        return record.n if seen.at(GRANTS, job_id(record)) is not None else None
+    return n if is_part(record) else None
+
+
+LOGGED_FREE: Final = view(
+    "logged free",
+    logged("free"),
+    while_live(OWN, sent("request", topics.SCHED_FREE)),
+    key=job_id,
+    fold=_fold_logged_free,
+    state=Place,
+    reads=(GRANTS,),
+    clears=scheduler_lost,
+)
+"""By job id: its free event, until a sched.free of it is sent, which may be much later."""
+
+
 @seen_once
-def overlaps(record: Record, seen: Seen) -> list[tuple[int, Grant]]:
+def _shared(record: Record, seen: Seen) -> list[tuple[int, Grant]]:
     """Return (job id, grant) of other jobs that hold a resource of this SUCCESS."""
     if payload(record).get("type") != 0 or errnum(record):
         return []
@@ -274,5 +288,43 @@ def overlaps(record: Record, seen: Seen) -> list[tuple[int, Grant]]:
     ]
 
 
-OVERLAPS: Final = (WRITTEN, GRANTS, IN_USE, LINK)
+def overlaps(record: Record, seen: Seen) -> list[tuple[int, Grant]]:
+    """Return (job id, grant) of other jobs that hold a resource of this SUCCESS.
+
+    A job whose free event is logged and whose sched.free was not sent is in CLAIMS instead.
+    """
+    return [each for each in _shared(record, seen) if seen.at(LOGGED_FREE, each[0]) is None]
+
+
+class Claim(NamedTuple):
+    """A resource was granted to another job after the free event, without a sched.free."""
+
+    n: Place
+    """The SUCCESS of the other job."""
+    jobid: int | None
+    freed: Place
+    """The free event."""
+
+
+def _claims(record: Record, seen: Seen) -> Iterable[tuple[Any, Claim | None]]:
+    if topic_of(record) == topics.SCHED_FREE:
+        return [(job_id(record), None)]
+    logged = [(jobid, seen.at(LOGGED_FREE, jobid)) for jobid, _ in _shared(record, seen)]
+    return [(jobid, Claim(record.n, job_id(record), n)) for jobid, n in logged if n]
+
+
+CLAIMS: Final = view(
+    "claims",
+    sent("response", topics.SCHED_ALLOC, mark=says(0)),
+    while_live(OWN, sent("request", topics.SCHED_FREE)),
+    parts=_claims,
+    fold=lambda had, claim, _record, _seen: claim and (had or claim),
+    state=Claim,
+    reads=(LOGGED_FREE, GRANTS, IN_USE, WRITTEN, LINK),
+    clears=scheduler_lost,
+)
+"""By the job whose resources were granted to another one; until its sched.free is sent. Then it was
+the scheduler that did not wait; if it never is, the job manager owes it."""
+
+OVERLAPS: Final = (WRITTEN, GRANTS, IN_USE, LINK, LOGGED_FREE)
 """The views that `overlaps` reads."""

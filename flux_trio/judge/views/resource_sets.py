@@ -36,6 +36,8 @@ LATEST_MAX: Final = 512
 
 T = TypeVar("T")
 
+RANKS_MAX: Final = 1 << 18
+"""Ranks of an R that is not valid, as far as it is read; a valid one has no more hosts."""
 UNREADABLE: Final = -1
 """Stands for a job id that is no integer."""
 
@@ -162,10 +164,11 @@ def allocated(record: Record) -> list[SeenR]:
     """Return the R of each job in a record of ALLOCATING."""
     if topic_of(record) == topics.KVS_COMMIT:
         return [each for _, each in committed(record) if each is not None]
-    return _carried(record)
+    return carried_by(record)
 
 
-def _carried(record: Record) -> list[SeenR]:
+def carried_by(record: Record) -> list[SeenR]:
+    """Return the R of the job in a message that has one and is not about another answer."""
     r, jobid = carried(record), payload(record).get("id")
     if r is None or (payload(record).get("type") and topic_of(record) == topics.SCHED_ALLOC):
         return []
@@ -191,7 +194,7 @@ def found_in(record: Record, seen: Seen) -> list[SeenR]:
             _of_job(jobid, text, record.t) for jobid, text in pairs if None not in (jobid, text)
         ]
     if topic != topics.RESOURCE_ACQUIRE:
-        return _carried(record)
+        return carried_by(record)
     grown = None if errnum(record) else change_of(payload(record)).resources
     return [] if grown is None else [SeenR("resources in resource.acquire", grown, record.t)]
 
@@ -307,6 +310,24 @@ def resources_in(r: Any) -> ResourceSet | None:
         return None if r is None else ResourceSet.parse(r)
     except FormatError:
         return None
+
+
+@read_once
+def booked_in(r: Any) -> ResourceSet | None:
+    """Return the cores and gpus that a JSON value names, also if it is not a valid R.
+
+    None if it names none, or very many. What is wrong with it does not hide what it takes.
+    """
+    found = resources_in(r)
+    if found is not None or r is None:
+        return found
+    pieces = pieces_of(r)
+    if sum(len(piece.ranks) for piece in pieces) > RANKS_MAX:
+        return None
+    entries = [
+        (rank, piece.cores.bits, piece.gpus.bits) for piece in pieces for rank in piece.ranks
+    ]
+    return ResourceSet.build(entries, lambda _rank: "") if entries else None
 
 
 # --- the inventory

@@ -245,7 +245,7 @@ def _told(had: Acquired, content: dict[str, Any], n: int) -> Acquired:
             granted=had.granted | new,
             taken=had.taken - new,
             pieces=had.pieces + pieces_of(r),
-            properties=tuple(sorted(properties_of(r).items(), key=lambda pair: pair[0])),
+            properties=_with_properties(had.properties, properties_of(r), new),
             expiration=number_of(r, "expiration"),
             traits=had.traits if had.grown or not _is_valid(content) else traits_of(r),
             grown=had.grown or n,
@@ -262,6 +262,15 @@ def _told(had: Acquired, content: dict[str, Any], n: int) -> Acquired:
     online = (had.online | (change.up & had.granted)) - change.down - change.shrunk
     told = had.but(online=online, changed=n)
     return told.but(lessened=n) if told.missing - missing else told
+
+
+def _with_properties(
+    had: tuple[tuple[str, Idset], ...], told: dict[str, Idset], targets: Idset
+) -> tuple[tuple[str, Idset], ...]:
+    """Return the properties after what is told of these targets."""
+    kept = {name: left for name, ranks in had if (left := ranks - targets)}
+    names = sorted(kept.keys() | told.keys())
+    return tuple([(name, kept.get(name, NONE) | told.get(name, NONE)) for name in names])
 
 
 AS_RECEIVED: Final[View] = view(

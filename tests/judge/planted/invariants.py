@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from flux_trio.messages import topics
 from flux_trio.trace import Kind
 from tests.judge.planted.rfc27_criteria import text_of_r
 from tests.support.judged import (
     Trace,
+    drop,
     duplicate,
     edit_note,
     edit_payload,
@@ -17,6 +20,7 @@ from tests.support.judged import (
     insert,
     made,
     made_event,
+    move,
 )
 from tests.support.planted import Planted
 
@@ -30,6 +34,31 @@ def two_jobs_get_the_same_core(trace: Trace) -> Trace:
         find(trace, ALLOC, "response", type=0, nth=nth).message.payload["id"] for nth in (0, 1)
     ]
     return edit_r(trace, second, text_of_r(trace, first))
+
+
+@PLANTED.violation("invariant.no-double-allocation", "everyday")
+def two_jobs_get_the_same_core_by_an_r_that_is_not_valid(trace: Trace) -> Trace:
+    first, second = [
+        find(trace, ALLOC, "response", type=0, nth=nth).message.payload["id"] for nth in (0, 1)
+    ]
+    r = msgspec.json.decode(text_of_r(trace, first))
+    r["execution"]["nodelist"] = ["no[de"]
+    return edit_r(trace, second, msgspec.json.encode(r).decode())
+
+
+@PLANTED.violation("invariant.no-double-allocation", "everyday")
+def a_core_is_granted_again_and_was_not_freed(trace: Trace) -> Trace:
+    """The free event is logged: the job manager owes the sched.free."""
+    free = find(trace, FREE, "request")
+    jobid = free.message.payload["id"]
+    return drop(trace, free, find(trace, FREE, "response", id=jobid))
+
+
+@PLANTED.violation("invariant.no-double-allocation", "everyday")
+def a_core_is_granted_again_before_it_is_freed(trace: Trace) -> Trace:
+    """The free event is logged, and the scheduler did not wait for the sched.free."""
+    free, granted = find(trace, FREE, "request"), find(trace, ALLOC, "response", type=0, nth=2)
+    return move(trace, free, after=granted)
 
 
 @PLANTED.violation("invariant.freed-once", "everyday")

@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from flux_trio import jobtap
-from flux_trio.formats import Jobspec, format_fluid
+from flux_trio.formats import Idset, Jobspec, ResourceSet, format_fluid
 from flux_trio.messages import FluxError, topics
 from flux_trio.sim import make_machine
 from flux_trio.testing import EPOCH
 from tests.support.scenarios import Stage, scenario
 
+MIXED = ResourceSet.build(
+    [(0, 3, 0), (1, 3, 0)],
+    lambda rank: f"node{rank}",
+    properties={"fast": Idset.parse("0"), "big": Idset.parse("0-1")},
+)
 MORTAL = make_machine(nnodes=2, cores_per_node=2).with_times(EPOCH, EPOCH + 1000.0)
 
 
@@ -75,3 +80,19 @@ async def instance_ends(stage: Stage) -> None:
     await stage.submit(5.0)
     await stage.submit(5.0, duration=30.0)
     await stage.settle(10.0)
+
+
+@scenario(machine=MIXED)
+async def constrained(stage: Stage) -> None:
+    """A job for each operator of RFC 31: all get rank 0."""
+    fast, slow = {"properties": ["fast"]}, {"properties": ["^fast", "big"]}
+    for constraint in (
+        fast,
+        {"hostlist": ["node0"]},
+        {"ranks": ["0"]},
+        {"not": [slow]},
+        {"or": [{"ranks": ["7"]}, fast]},
+        {"and": [fast, {"properties": ["big", "^other"]}]},
+    ):
+        await stage.submit_jobspec(jobspec(duration=30.0, constraints=constraint))
+        await stage.settle(6.0)

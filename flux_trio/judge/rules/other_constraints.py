@@ -1,0 +1,115 @@
+"""RFC 31 on allocations: the targets of a job match the constraints of its jobspec.
+
+What properties and hosts a target has is known from the inventory that the scheduler has acquired.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from flux_trio.formats import Idset
+from flux_trio.judge.checks.constraints import Targets, failing, operators
+from flux_trio.judge.checks.jobspecs import system
+from flux_trio.judge.engine.rule import (
+    Broken,
+    Rules,
+    Said,
+    Seen,
+    State,
+    job_id,
+    logged,
+    payload,
+    sent,
+    view,
+)
+from flux_trio.judge.engine.selector import EVENT
+from flux_trio.judge.engine.view import Place
+from flux_trio.judge.views.resource_sets import (
+    ALLOCATING,
+    HOSTS,
+    allocated,
+    hosts_by_target,
+    targets_of,
+)
+from flux_trio.judge.views.resources import AS_RECEIVED, heard_by
+from flux_trio.messages import topics
+from flux_trio.trace import Record
+
+RULES: Final = Rules()
+
+
+class Constrained(NamedTuple):
+    """A job that has constraints."""
+
+    n: Place
+    """Its latest sched.alloc."""
+    constraint: str
+    """As JSON."""
+
+
+def _fold_constrained(_old: Any, _part: None, record: Record, _seen: Seen) -> State:
+    found = system(payload(record).get("jobspec")).get("constraints")
+    if record.kind == EVENT or not isinstance(found, dict):
+        return None
+    return Constrained(record.n, json.dumps(found))
+
+
+CONSTRAINED: Final = view(
+    "constrained",
+    sent("request", topics.SCHED_ALLOC),
+    logged("clean"),
+    key=job_id,
+    fold=_fold_constrained,
+    state=Constrained,
+)
+"""By job id."""
+
+
+class Got(NamedTuple):
+    """The targets of a job, and what of its constraints they do not match."""
+
+    what: str
+    jobid: int | None
+    targets: Idset
+    asked: Place
+    operators: set[str]
+    failing: dict[str, tuple[Any, Idset]]
+    """By operator: its values, and the targets that match."""
+
+
+def _got(record: Record, seen: Seen) -> Iterable[Got]:
+    for r in allocated(record):
+        known: Constrained | None = seen.at(CONSTRAINED, r.jobid)
+        targets = targets_of(r.value)
+        if known is None or not targets:
+            continue
+        had = heard_by(seen, record.party) or heard_by(seen, seen.facts.scheduler)
+        properties = None if had is None or not had.grown else dict(had.properties)
+        constraint = json.loads(known.constraint)
+        there = Targets(targets, hosts_by_target(seen), properties)
+        missed = {each: (values, matched) for each, values, matched in failing(constraint, there)}
+        yield Got(r.what, r.jobid, targets, known.n, operators(constraint), missed)
+
+
+def _require(clause: str, operator: str) -> None:
+    """Register `clause`: the targets of a job match what has this operator."""
+
+    @RULES.each(clause, ALLOCATING, of=_got, views=(CONSTRAINED, HOSTS, AS_RECEIVED))
+    def judge(got: Got) -> Said:
+        if operator not in got.failing:
+            return operator in got.operators
+        values, matched = got.failing[operator]
+        name = "properties" if operator == "^" else operator
+        text = f"constraints: {name} {values!r:.80}: expected targets of {matched or 'none'}"
+        return Broken(f"{got.what}: {text}, got {got.targets}", (got.asked,), job=got.jobid)
+
+
+_require("31.constraints.2", "properties")
+_require("31.constraints.3", "^")
+_require("31.constraints.4", "hostlist")
+_require("31.constraints.5", "ranks")
+_require("31.constraints.6", "not")
+_require("31.constraints.7", "or")
+_require("31.constraints.8", "and")

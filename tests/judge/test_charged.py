@@ -1,0 +1,95 @@
+"""One broken thing is one block, charged to who broke it: edits of what real flux-core said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from flux_trio.messages import topics
+from tests.support import recorded
+from tests.support.recorded import Told, messages, recording
+
+Change = Callable[[Told], Any]
+CHARGED: list[tuple[str, Change, str, str]] = []
+
+LIFECYCLE, IN_TURN, OVERRIDE = "01", "12", "27"
+MANAGER, SCHED, EXEC = topics.JOB_MANAGER, "sched-simple", "client"
+
+
+def charged(number: str, clause: str, party: str) -> Callable[[Change], Change]:
+    """Register a change of a recording that makes one block, and its violator."""
+
+    def register(change: Change) -> Change:
+        CHARGED.append((number, change, clause, party))
+        return change
+
+    return register
+
+
+def success(told: Told, nth: int = 0) -> Any:
+    return messages(told, topics.SCHED_ALLOC, "response", type=0)[nth]
+
+
+def without_event(told: Told, jobid: int, name: str) -> None:
+    for job in told["jobs"]:
+        if job["id"] == jobid:
+            job["eventlog"] = [each for each in job["eventlog"] if each["name"] != name]
+
+
+def releases(told: Told) -> tuple[list[Any], list[Any]]:
+    """The answers of the last job that was released in parts, and their events."""
+    answers = messages(told, "test-exec.start", "response", type="release")
+    jobid = answers[0]["payload"]["id"]
+    (log,) = [job["eventlog"] for job in told["jobs"] if job["id"] == jobid]
+    events = [each["context"] for each in log if each["name"] == "release"]
+    return [each["payload"]["data"] for each in answers], events
+
+
+@charged(LIFECYCLE, "32.start.2", MANAGER)
+def a_job_is_started_without_alloc(told: Told) -> None:
+    grant = success(told)
+    told["messages"].remove(grant)
+    without_event(told, grant["payload"]["id"], "alloc")
+
+
+@charged(LIFECYCLE, "27.success.6", MANAGER)
+def alloc_is_logged_without_success(told: Told) -> None:
+    told["messages"].remove(success(told))
+
+
+@charged(IN_TURN, "27.free.1", MANAGER)
+def a_sched_free_is_missing(told: Told) -> None:
+    told["messages"].remove(messages(told, topics.SCHED_FREE, "request")[0])
+
+
+@charged(IN_TURN, "invariant.no-double-allocation", SCHED)
+def resources_are_granted_again_before_they_are_freed(told: Told) -> None:
+    free = messages(told, topics.SCHED_FREE, "request")[0]
+    told["messages"].remove(free)
+    next_one = success(told, 2)
+    free["t_rel"] = next_one["t_rel"]
+    told["messages"].insert(told["messages"].index(next_one) + 1, free)
+
+
+@charged(OVERRIDE, "32.start.20", EXEC)
+def a_rank_is_released_twice(told: Told) -> None:
+    for each in releases(told):
+        each[1]["ranks"] = each[0]["ranks"]
+
+
+@charged(OVERRIDE, "32.start.20", EXEC)
+def a_rank_is_never_released(told: Told) -> None:
+    for each in releases(told):
+        each[-1]["ranks"] = each[-2]["ranks"]
+
+
+@pytest.mark.parametrize(("number", "change", "clause", "party"), CHARGED)
+def test_what_is_broken_is_one_block_of_who_broke_it(
+    number: str, change: Change, clause: str, party: str
+) -> None:
+    told = recording(number)
+    change(told)
+    causes = [each for each in recorded.judged(told, at_rest=True).violations if not each.cause]
+    assert [(each.clause, each.party) for each in causes] == [(clause, party)]
