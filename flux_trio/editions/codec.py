@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 
-from flux_trio.formats import FormatError, ResourceSet
+from flux_trio.formats import FormatError, Idset, ResourceSet
 from flux_trio.messages import Errno, Event, FluxError, Payload, Request, Response, expect_payload
 
 Carrier: TypeAlias = Request | Response | Event
@@ -65,6 +65,14 @@ def _writer(shape: type[StructT], without: frozenset[str]) -> Callable[[StructT]
         return held or None
 
     return write
+
+
+def read_idset(text: str, key: str) -> Idset:
+    """Return the idset at `key` of a payload. Raises FormatError."""
+    try:
+        return Idset.parse(text)
+    except FormatError as error:
+        raise error.at(key) from None
 
 
 def read_r(message: Carrier, value: dict[str, Any] | None) -> ResourceSet:

@@ -4,8 +4,9 @@ Where flux-core differs from the text, an answer here is flux-core's: R in a SUC
 and a hello says `partial-ok` in any case. One answer is the text's: an execution service may say
 hello while starts are outstanding, which flux-core refuses; to accept it harms nobody.
 
-No instance starts with this edition: the behaviour that it asks for beyond its payloads is not
-there, such as frees of a part of what a job holds, and RFC 33's virtual queues. Nor are flux-core's
+The scheduler serves a job manager of this edition whole, with frees of parts of what a job holds.
+No instance starts with it: the job manager frees all at once, and the behaviour that the edition
+asks for beyond its payloads is not there, such as RFC 33's virtual queues. Nor are flux-core's
 numbers of submit flags (RFC 21), which differ from those of `protocols.JobFlag`.
 """
 

@@ -13,9 +13,9 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from flux_trio.editions.codec import Carrier, Codec, codec, read_r
+from flux_trio.editions.codec import Carrier, Codec, codec, read_idset, read_r
 from flux_trio.editions.rfc21 import Priority
-from flux_trio.formats import ResourceSet
+from flux_trio.formats import Idset, ResourceSet
 from flux_trio.formats.meanings import JobId, Stamp, Time
 from flux_trio.messages import Errno, FluxError, Payload, Request, expect_payload
 
@@ -38,13 +38,41 @@ class Hello(msgspec.Struct, frozen=True):
 
 
 class HeldJob(msgspec.Struct, frozen=True):
-    """A job-manager.sched-hello response; `free` is an idset of ranks that are freed already."""
+    """A job-manager.sched-hello response; `free` has the ranks that are freed already."""
 
     id: JobId
     priority: Priority
     userid: int
     t_submit: Stamp
+    free: Idset | None = None
+
+
+class _HeldJob(msgspec.Struct, frozen=True):
+    id: JobId
+    priority: Priority
+    userid: int
+    t_submit: Stamp
     free: str | None = None
+
+
+def _write_whole_job(held: HeldJob) -> dict[str, Any]:
+    return {key: getattr(held, key) for key in ("id", "priority", "userid", "t_submit")}
+
+
+def _write_held_job(held: HeldJob) -> Payload:
+    payload = _write_whole_job(held)
+    return payload if held.free is None else payload | {"free": str(held.free)}
+
+
+def _read_held_job(message: Carrier) -> HeldJob:
+    read = _WIRED.read(message)
+    free = None if read.free is None else read_idset(read.free, "free")
+    return HeldJob(read.id, read.priority, read.userid, read.t_submit, free)
+
+
+def _read_whole_job(message: Carrier) -> HeldJob:
+    read = _WIRED_WHOLE.read(message)
+    return HeldJob(read.id, read.priority, read.userid, read.t_submit)
 
 
 class Ready(msgspec.Struct, frozen=True):
@@ -238,8 +266,10 @@ def _read_no_hello(message: Carrier) -> Hello:
 
 HELLO_EMPTY: Final[Codec[Hello]] = Codec(lambda _: None, _read_no_hello)
 HELLO: Final = codec(Hello)
-HELD_JOB_WHOLE: Final = codec(HeldJob, without=frozenset({"free"}))
-HELD_JOB: Final = codec(HeldJob)
+_WIRED: Final = codec(_HeldJob)
+_WIRED_WHOLE: Final = codec(_HeldJob, without=frozenset({"free"}))
+HELD_JOB_WHOLE: Final = Codec(_write_whole_job, _read_whole_job)
+HELD_JOB: Final = Codec(_write_held_job, _read_held_job)
 READY: Final = codec(Ready)
 WAITING: Final = codec(Waiting)
 ALLOC: Final = codec(Alloc)

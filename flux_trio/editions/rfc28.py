@@ -10,8 +10,8 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from flux_trio.editions.codec import Carrier, Codec, codec
-from flux_trio.formats import FormatError, Idset, ResourceSet
+from flux_trio.editions.codec import Carrier, Codec, codec, read_idset
+from flux_trio.formats import Idset, ResourceSet
 from flux_trio.messages import Payload, expect_payload
 
 DEFAULT_GROUP: Final = "default"  # the resources that are in no other group
@@ -135,16 +135,16 @@ def _read_typed(message: Carrier) -> Sequence[Change]:
         case _Grow():
             return [_grown(typed.resources, typed.online, typed.offline)]
         case _Shrink():
-            return [Shrunk(_idset(typed.targets, "targets"))]
+            return [Shrunk(read_idset(typed.targets, "targets"))]
         case _Online():
-            return [Online(_idset(typed.targets, "targets"))]
+            return [Online(read_idset(typed.targets, "targets"))]
         case _Offline():
-            return [Offline(_idset(typed.targets, "targets"))]
+            return [Offline(read_idset(typed.targets, "targets"))]
 
 
 def _grown(resources: dict[str, Any], online: str, offline: str) -> Grown:
     parsed = ResourceSet.parse(resources, "resources")
-    return Grown(parsed, _idset(online, "online"), _idset(offline, "offline"))
+    return Grown(parsed, read_idset(online, "online"), read_idset(offline, "offline"))
 
 
 def _write_release(release: Release) -> Payload:
@@ -153,7 +153,7 @@ def _write_release(release: Release) -> Payload:
 
 def _read_release(message: Carrier) -> Release:
     release = expect_payload(message, _Release)
-    return Release(release.group, _idset(release.targets, "targets"))
+    return Release(release.group, read_idset(release.targets, "targets"))
 
 
 # Current: the keys of a response say which changes it has.
@@ -193,8 +193,8 @@ def _read_keyed(message: Carrier) -> Sequence[Change]:
     """Return the changes in the order in which they take effect; a shrunk target is not down."""
     keyed = expect_payload(message, _Keyed)
     changes: list[Change] = []
-    up = _idset(keyed.up or "", "up")
-    shrunk = _idset(keyed.shrink or "", "shrink")
+    up = read_idset(keyed.up or "", "up")
+    shrunk = read_idset(keyed.shrink or "", "shrink")
     if keyed.resources is not None:
         resources = ResourceSet.parse(keyed.resources, "resources", own_widths=True)
         changes.append(Grown(resources, up, resources.ranks - up))
@@ -202,7 +202,7 @@ def _read_keyed(message: Carrier) -> Sequence[Change]:
         changes.append(Online(up))
     if shrunk:
         changes.append(Shrunk(shrunk))
-    if down := _idset(keyed.down or "", "down") - shrunk:
+    if down := read_idset(keyed.down or "", "down") - shrunk:
         changes.append(Offline(down))
     if keyed.expiration is not None:
         changes.append(Expires(keyed.expiration))
@@ -218,19 +218,12 @@ def _plain_properties(properties: Mapping[str, Idset]) -> dict[str, str] | None:
 
 
 def _properties(properties: dict[str, str] | None, key: str) -> dict[str, Idset]:
-    return {name: _idset(ids, f"{key}.{name}") for name, ids in (properties or {}).items()}
+    return {name: read_idset(ids, f"{key}.{name}") for name, ids in (properties or {}).items()}
 
 
 def _plain(wire: msgspec.Struct) -> dict[str, Any]:
     payload: dict[str, Any] = msgspec.to_builtins(wire)
     return payload
-
-
-def _idset(text: str, key: str) -> Idset:
-    try:
-        return Idset.parse(text)
-    except FormatError as error:
-        raise error.at(key) from None
 
 
 ACQUIRE: Final = codec(Acquire)

@@ -39,7 +39,7 @@ from flux_trio.formats.jobspec_resources import ResourceRequest
 from flux_trio.formats.jobspec_tasks import Task
 from flux_trio.formats.jobspec_wanted import Wanted
 from flux_trio.formats.printable import printable, printable_json, shortened
-from flux_trio.formats.resource_ops import Group
+from flux_trio.formats.resource_ops import Group, Groups, difference, intersection, union
 from flux_trio.formats.resource_set import IndexedTargets, ResourceSet, format_r, parse_r
 from flux_trio.formats.short_texts import SHORT_MAX, cached_for_short
 from flux_trio.formats.size import parse_size
@@ -70,6 +70,7 @@ __all__ = [
     "FluidGenerator",
     "FormatError",
     "Group",
+    "Groups",
     "HostRange",
     "Hostlist",
     "Idset",
@@ -89,6 +90,7 @@ __all__ = [
     "check_utf8",
     "cost_of",
     "costs_of",
+    "difference",
     "document",
     "format_duration",
     "format_event",
@@ -97,6 +99,7 @@ __all__ = [
     "format_pmi_taskmap",
     "format_r",
     "format_raw_taskmap",
+    "intersection",
     "is_utf8",
     "job_directory_of",
     "job_key",
@@ -116,5 +119,6 @@ __all__ = [
     "taskmap_blocks",
     "tasks_by_node",
     "timestamp_of",
+    "union",
     "value_at",
 ]

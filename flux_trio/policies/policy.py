@@ -36,7 +36,10 @@ class Policy(Protocol):
         """Called when `job` has left the queue or is about to move to a new place in it."""
 
     def freed(self, grant: Grant, /) -> None:
-        """Called when `grant` has ended and its resources are back in the pool."""
+        """Called when the resources of `grant` are back in the pool.
+
+        They may be a part of what the job holds: then it holds another grant with the same end.
+        """
 
     def reshaped(self) -> None:
         """Called when ranks came, left, went up or down, or the end of a grant has changed."""

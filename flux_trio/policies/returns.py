@@ -39,7 +39,7 @@ class Returns:
 
     def __init__(self, planes: Planes, grants: Iterable[Grant]) -> None:
         self._planes = planes
-        self._grants = sorted(grants, key=_key)
+        self._grants = sorted(_joined(grants), key=_key)
         self._keys = [_key(grant) for grant in self._grants]
         self._held = [planes.counts(self._flatten(at, at + 1)) for at in range(len(self._grants))]
         self._blocks = self._blocks_of(0, len(self._grants))
@@ -65,16 +65,21 @@ class Returns:
         return flat
 
     def remove(self, grant: Grant) -> int:
-        """Remove `grant`, which must be known; return its resources, flat."""
+        """Remove `grant`, a known one or a part of one; return its resources, flat."""
         at = bisect_left(self._keys, _key(grant))
         flat = self._planes.flatten(grant.allocation.groups)
-        del self._grants[at], self._keys[at], self._held[at]
         index = bisect_right(self._firsts, at) - 1
         block = self._blocks[index]
-        block.count -= 1
         block.flat &= ~flat
-        if not block.count:
-            del self._blocks[index]
+        rest = self._grants[at].allocation.without(grant.allocation.groups)
+        if rest.groups:
+            self._grants[at] = Grant(grant.id, rest, grant.end, grant.stepped)
+            self._held[at] = self._planes.counts(self._planes.flatten(rest.groups))
+        else:
+            del self._grants[at], self._keys[at], self._held[at]
+            block.count -= 1
+            if not block.count:
+                del self._blocks[index]
         self._sum_up()
         return flat
 
@@ -155,6 +160,22 @@ class Returns:
                 self._answers.clear()
             known = self._answers[position] = self._joined[index] | self._flatten(first, position)
         return known
+
+
+def _joined(grants: Iterable[Grant]) -> Iterable[Grant]:
+    """Return the grants that hold something; those of one job with one end are one grant.
+
+    A job that has freed a part holds the rest as another grant.
+    """
+    by_key: dict[tuple[float, int], Grant] = {}
+    for grant in grants:
+        if not grant.allocation.groups:
+            continue
+        allocation = grant.allocation
+        if (known := by_key.get(_key(grant))) is not None:
+            allocation = allocation.joined(known.allocation.groups)
+        by_key[_key(grant)] = Grant(grant.id, allocation, grant.end, grant.stepped)
+    return by_key.values()
 
 
 def _key(grant: Grant) -> tuple[float, int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from flux_trio.formats import Idset, ResourceSet
+from flux_trio.formats import Groups, Idset, ResourceSet
 from flux_trio.policies.lanes import POLICIES, Lanes
 from flux_trio.policies.policy import Decisions, Policy
 from flux_trio.policies.shape import Allocation, Shape
@@ -96,9 +96,25 @@ class Schedule:
         if grant is None:
             return None
         self.state.grants.remove(grant)
-        self.state.pool.give(grant.allocation)
-        self.policy.freed(grant)
-        return self._take_leaving(grant.allocation.ranks) if self._leaving else 0
+        return self._give_back(grant)
+
+    def free_part(self, id_: int, part: Groups) -> int | None:
+        """Take back what job `id_` holds of `part`; it then holds the rest, if only nothing.
+
+        Returns what `free` returns.
+        """
+        grant = self.state.grants.get(id_)
+        if grant is None:
+            return None
+        rest = Grant(id_, grant.allocation.without(part), grant.end, grant.stepped)
+        self.state.grants.replace(grant, rest)
+        return self._give_back(Grant(id_, grant.allocation.common(part), grant.end, grant.stepped))
+
+    def _give_back(self, given: Grant) -> int:
+        if given.allocation.groups:
+            self.state.pool.give(given.allocation)
+            self.policy.freed(given)
+        return self._take_leaving(given.allocation.ranks) if self._leaving else 0
 
     def extend(self, id_: int, end: float) -> bool:
         """Move the end of job `id_` to `end`, earlier or later; False if it holds nothing.

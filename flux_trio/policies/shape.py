@@ -7,7 +7,17 @@ from typing import NamedTuple
 
 import msgspec
 
-from flux_trio.formats import Constraint, Group, Idset, ResourceRequest, ResourceSet
+from flux_trio.formats import (
+    Constraint,
+    Group,
+    Groups,
+    Idset,
+    ResourceRequest,
+    ResourceSet,
+    difference,
+    intersection,
+    union,
+)
 from flux_trio.policies.bits import ranks_of
 
 
@@ -74,7 +84,7 @@ def _plural(count: int, noun: str) -> str:
 class Allocation(msgspec.Struct, frozen=True, eq=False, gc=False):
     """Cores and gpus of ranks that one job has or shall get."""
 
-    groups: tuple[Group, ...]
+    groups: Groups
     """Canonical as in ResourceSet: disjoint ranks, in order of lowest rank."""
     nslots: int
     """Total number of slots; 0 if not known."""
@@ -98,6 +108,18 @@ class Allocation(msgspec.Struct, frozen=True, eq=False, gc=False):
         for group in self.groups:
             ranks |= group.ranks
         return ranks
+
+    def joined(self, groups: Groups) -> Allocation:
+        """Return the allocation and `groups` together."""
+        return Allocation(union(self.groups, groups), self.nslots)
+
+    def common(self, groups: Groups) -> Allocation:
+        """Return the part of the allocation that is in `groups`."""
+        return Allocation(intersection(self.groups, groups), self.nslots)
+
+    def without(self, groups: Groups) -> Allocation:
+        """Return the part of the allocation that is not in `groups`."""
+        return Allocation(difference(self.groups, groups), self.nslots)
 
     def resource_set(
         self,

@@ -165,6 +165,13 @@ class Grants:
         if self._by_end is not None:
             self._by_end.add(grant)
 
+    def replace(self, grant: Grant, other: Grant) -> None:
+        """Put `other`, of the same job, in the place of `grant`."""
+        self._grants[grant.id] = other
+        if self._by_end is not None:
+            self._by_end.remove(grant)
+            self._by_end.add(other)
+
     def remove(self, grant: Grant) -> None:
         """Remove `grant`, which must be known."""
         del self._grants[grant.id]

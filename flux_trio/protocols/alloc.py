@@ -36,6 +36,7 @@ class AllocEvent(Member):
     CANCELED = "CANCEL response"
     EXPIRATION = "sched.expiration"
     FREE = "sched.free"
+    FREE_PART = "sched.free, not final"
     FREED = "sched.free response"
     HELLO = "sched-hello response"
     RESUME = "read back with resources"
@@ -75,6 +76,7 @@ ALLOC: Table[AllocState, AllocEvent] = Table(
             _E.CANCEL: _S.ALLOCATED,  # crossed the SUCCESS: ignored
             _E.PRIORITIZE: _S.ALLOCATED,
             _E.EXPIRATION: _S.ALLOCATED,
+            _E.FREE_PART: _S.ALLOCATED,  # the rest of the resources stays granted
             _E.FREE: _S.FREEING,
             _E.LOST: _S.IDLE,  # no eventlog says that it was granted
             _E.LOST_HELD: _S.HELD,

@@ -59,6 +59,16 @@ def two_running_jobs_on_one_core(told: Told) -> None:
     other["execution"].update(nodelist=given["execution"]["nodelist"])
 
 
+@planted("invariant.no-double-allocation", PARTS)
+def a_node_that_was_not_freed_with_the_first_part(told: Told) -> None:
+    """The next job of all nodes gets them when the first of them is free."""
+    part = messages(told, "sched.free", "request", final=False)[0]
+    granted = messages(told, "sched.alloc", "response", type=0)[1]
+    told["messages"].remove(granted)
+    at = told["messages"].index(part) + 1
+    told["messages"].insert(at, granted | {"t_rel": part["t_rel"]})
+
+
 @planted("25.resources.7", LIFECYCLE)
 def more_cores_than_asked_for(told: Told) -> None:
     success(told)["R"]["execution"]["R_lite"][0]["children"]["core"] = "0-1"

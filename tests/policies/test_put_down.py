@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from flux_trio.cores.fingerprint import differences, normalised
 from flux_trio.cores.state import Part, parts_of, put_down, take_up
-from flux_trio.formats import Constraint, Idset, ResourceSet, parse_constraint
+from flux_trio.formats import Constraint, Group, Idset, ResourceSet, parse_constraint
 from flux_trio.policies import Job, Schedule, Shape, conservative, easy
 from tests.support.scheduling import machine, nodes, slots
 
@@ -184,6 +184,14 @@ class PutDown(RuleBasedStateMachine):
         jobid = data.draw(st.sampled_from(sorted(self.running)))
         self.both("free", jobid)
         self.running.discard(jobid)
+        if decides:
+            self.decide()
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data(), ranks=st.integers(1, (1 << RANKS) - 1), decides=st.booleans())
+    def free_part(self, data: st.DataObject, ranks: int, decides: bool) -> None:
+        jobid = data.draw(st.sampled_from(sorted(self.running)))
+        self.both("free_part", jobid, (Group(ranks, (1 << CORES) - 1, 1),))
         if decides:
             self.decide()
 

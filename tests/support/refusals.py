@@ -28,6 +28,7 @@ EXPECTED: Final[dict[str, str]] = {
     "ALLOC IDLE EXPIRATION": "job manager tells of an end of what is not allocated",
     "ALLOC PENDING EXPIRATION": "job manager tells of an end of what is not allocated",
     "ALLOC IDLE FREE": "job manager frees what is not allocated",
+    "ALLOC IDLE FREE_PART": "job manager frees what is not allocated",
     "ALLOC PENDING FREE": "job manager frees what is not allocated",
     "ALLOC IDLE ANNOTATE": "scheduler annotates a job that it was not asked for",
     "ALLOC IDLE SUCCESS": "scheduler grants a job that it was not asked for",

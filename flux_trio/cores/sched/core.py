@@ -30,6 +30,7 @@ from flux_trio.cores.sched.context import (
     SchedInput,
     SchedTimer,
 )
+from flux_trio.cores.sched.freeing import take_back
 from flux_trio.cores.sched.granting import Granting, Grantings
 from flux_trio.cores.sched.greeting import Greeter
 from flux_trio.cores.sched.queue_position import explain
@@ -102,10 +103,12 @@ class SchedCore(CorePart, Core[SchedTimer, Never, Never]):
         self._granting = Grantings(self._context)
         self._reranking = Reranking(self._context, self._granting)
         self._is_busy = False  # a job waits or holds something
+        answers_free = edition.free_answer is not None
+        freeing = self._when_ready if answers_free else self._silently
         self._methods = Methods(
             for_owner={
                 topics.SCHED_ALLOC: partial(self._when_ready, self._alloc),
-                topics.SCHED_FREE: partial(self._when_ready, self._free),
+                topics.SCHED_FREE: partial(freeing, self._free),
                 topics.SCHED_EXPIRATION: self._expiration,
                 topics.SCHED_EXPLAIN: self._explain,
                 topics.SCHED_CANCEL: partial(self._silently, self._cancel),
@@ -326,15 +329,19 @@ class SchedCore(CorePart, Core[SchedTimer, Never, Never]):
             self._context.log_error(f"job {jobid}: {note}")
 
     def _free(self, request: Request) -> None:
-        jobid = self._edition.free.read(request).id
+        freed = self._edition.free.read(request)
+        jobid = freed.id
         try:
-            self._context.allocs.step(jobid, AllocEvent.FREE)
+            self._context.allocs.step(
+                jobid, AllocEvent.FREE if freed.final else AllocEvent.FREE_PART
+            )
         except InvalidTransition as error:
             # 27.impl.11: the answer is not an error, which cannot name the job
             self._context.log_error(str(error))
         else:
-            self._context.allocs.step(jobid, AllocEvent.FREED)
-            self._acquisition.release(self._context.schedule.free(jobid) or 0)
+            self._acquisition.release(take_back(self._context, freed))
+            if freed.final:
+                self._context.allocs.step(jobid, AllocEvent.FREED)
         if (answer := self._edition.free_answer) is not None:
             self._context.send(respond(request, answer.write(FreeAnswer(jobid))))
 

@@ -17,7 +17,7 @@ from flux_trio.cores.state import Part
 from flux_trio.cores.stored_jobs import look_up_jobs
 from flux_trio.cores.turns import Note
 from flux_trio.editions import rfc27
-from flux_trio.formats import parse_r
+from flux_trio.formats import FormatError, Idset, ResourceSet, parse_r
 from flux_trio.formats.meanings import Items, JobId, Json, RObject
 from flux_trio.messages import Errno, FluxError, Response, topics
 from flux_trio.messages.types import STREAMING
@@ -41,6 +41,8 @@ class Hello(msgspec.Struct):
     """Whether ENODATA has come."""
     unread: list[JobId] = []
     """Jobs whose R is yet to be looked up."""
+    freed: dict[JobId, int] = {}
+    """The ranks, as a bit set, that are freed already of a job's R; only if there are any."""
     reads: int = 0
     """Number of lookups of R that are not answered yet."""
     allocated: list[Holding] = []
@@ -83,7 +85,7 @@ class Greeter(Part):
         self._link.step(LinkEvent.HELLO, topics.JOB_MANAGER)
         self._hello = Hello(self._hello.number + 1)
         self.said_in_this_turn = True
-        payload = self._context.edition.sched_hello.write(rfc27.Hello())
+        payload = self._context.edition.sched_hello.write(rfc27.Hello(partial_ok=True))
         self._context.ask(
             topics.SCHED_HELLO, payload, HelloSaid(self._hello.number), int(STREAMING)
         )
@@ -115,15 +117,21 @@ class Greeter(Part):
 
     def _job(self, response: Response) -> None:
         try:
-            jobid = self._context.edition.held_job.read(response).id
+            held = self._context.edition.held_job.read(response)
         except FluxError as error:
             self._context.give_up(error.text)
             return
+        except FormatError as error:
+            self._context.give_up(f"{response.topic}: {error}")
+            return
+        jobid = held.id
         try:
             self._context.allocs.step(jobid, _HELLO)
         except InvalidTransition as error:  # it came twice
             self._context.log_error(str(error))
             return
+        if held.free:
+            self._hello.freed[jobid] = held.free.bits
         self._hello.unread.append(jobid)
         if len(self._hello.unread) == LOOKUP_JOBS_MAX:
             self._read_holders()
@@ -153,12 +161,26 @@ class Greeter(Part):
         if text is None:
             self._refuse(jobid, "its R is not in the kvs")
             return
+        freed = self._hello.freed.pop(jobid, 0)
         try:
-            self._context.schedule.mark(jobid, parse_r(text))
+            resources, told = parse_r(text), msgspec.json.decode(text)
+            if freed:
+                resources = self._rest_of(jobid, resources, Idset.from_bits(freed))
+                told = resources.to_json() if resources else None
+            self._context.schedule.mark(jobid, resources)
         except (PoolError, ValueError) as error:
             self._refuse(jobid, f"cannot hold its resources: {error}")
         else:
-            self._hello.allocated.append([jobid, msgspec.json.decode(text)])
+            if told is not None:
+                self._hello.allocated.append([jobid, told])
+
+    def _rest_of(self, jobid: int, resources: ResourceSet, freed: Idset) -> ResourceSet:
+        """Return what the job holds yet, after the ranks that hello said are freed."""
+        rest = resources.without_ranks(freed)
+        if not rest or freed - resources.ranks:
+            expected = f"free: expected some of the ranks {resources.ranks} of its R, got {freed}"
+            self._context.log_error(f"{topics.SCHED_HELLO}: job {jobid}: {expected}")
+        return rest
 
     def _refuse(self, jobid: int, note: str) -> None:
         """Raise an exception of a job whose resources cannot be marked, so that it ends."""
