@@ -14,7 +14,7 @@ from flux_trio.broker.log import LogBook
 from flux_trio.broker.log_entry import LogEntry
 from flux_trio.broker.log_file import LOG_FILE, OLDER_LOG_FILE, LogFile
 from flux_trio.broker.process import READY, ProcessEnded, Processes
-from flux_trio.broker.remote import RemoteHandle, open_remote
+from flux_trio.broker.remote import RemoteHandle, open_remote, taking_in
 from flux_trio.broker.router import Peer, Router
 from flux_trio.broker.services import BrokerServices
 from flux_trio.broker.supervisor import (
@@ -63,4 +63,5 @@ __all__ = [
     "local_user",
     "open_remote",
     "serve_connection",
+    "taking_in",
 ]

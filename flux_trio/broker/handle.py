@@ -19,6 +19,7 @@ from flux_trio.broker.log_entry import LogEntry
 from flux_trio.broker.router import BATCH_MAX, Peer, Router
 from flux_trio.clock import Now, passing
 from flux_trio.messages import (
+    NODEID_ANY,
     Calls,
     Errno,
     Event,
@@ -28,6 +29,7 @@ from flux_trio.messages import (
     Payload,
     Request,
     Response,
+    expect_payload,
 )
 from flux_trio.transports import Inbox
 
@@ -108,28 +110,35 @@ class Handle(ABC):
         """Return how many messages and values wait to be received."""
         return len(self._inbox)
 
-    async def call(self, topic: str, payload: Payload = None) -> dict[str, Any]:
+    async def call(
+        self, topic: str, payload: Payload = None, nodeid: int = NODEID_ANY
+    ) -> dict[str, Any]:
         """Send one request and return its response; FluxError with errnum and text of a failure.
 
         Responses bypass the inbox, so a module may call this while no task receives.
         """
-        async with self.stream(topic, payload, flags=Flag.NONE) as responses:
+        async with self.stream(topic, payload, Flag.NONE, nodeid) as responses:
             async for response in responses:
                 return response
         raise FluxError(Errno.ENODATA, f"{topic}: answered ENODATA")
 
     @asynccontextmanager
     async def stream(
-        self, topic: str, payload: Payload = None, flags: int = Flag.STREAMING
+        self,
+        topic: str,
+        payload: Payload = None,
+        flags: int = Flag.STREAMING,
+        nodeid: int = NODEID_ANY,
     ) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
         """Iterate over a stream of responses; ENODATA ends it, another error is raised.
 
+        FluxError(EPROTO) too for a payload that is no object, which flux-core can send.
         After the block, further responses are dropped; the service is not notified.
         """
         answers, incoming = trio.open_memory_channel[Response](math.inf)  # bounded by the sender
         matchtag = self._calls.open(answers)
         self.t_active = self.now()
-        self.send(Request(topic, payload, matchtag, int(flags)))
+        self.send(Request(topic, payload, matchtag, int(flags), nodeid))
         try:
             async with aclosing(_payloads(incoming)) as payloads:
                 yield payloads
@@ -264,6 +273,6 @@ async def _payloads(
             return
         if response.errnum:
             raise FluxError(response.errnum, response.error_text)
-        yield response.payload if isinstance(response.payload, dict) else {}
+        yield expect_payload(response, dict[str, Any])
         if response.ends_rpc:
             return

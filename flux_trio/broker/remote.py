@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 import trio
 
@@ -17,9 +17,17 @@ from flux_trio.broker.handle import Clock, Handle
 from flux_trio.messages import Calls, Event, Flag, FluxError, Message, Request, Response, topics
 from flux_trio.transports import Connection, ConnectionClosed
 
+H = TypeVar("H", bound="RemoteHandle")
+
 
 class RemoteHandle(Handle):
-    """A handle over `connection`. Its creator runs `take_in` in a task."""
+    """A handle over `connection`; `taking_in` receives for it.
+
+    Each broker has its own topics for services and subscriptions.
+    """
+
+    REGISTER: ClassVar[str] = topics.BROKER_REGISTER
+    SUBSCRIBE: ClassVar[str] = topics.BROKER_SUBSCRIBE
 
     def __init__(self, name: str, userid: int, connection: Connection, clock: Clock) -> None:
         super().__init__(name, userid, clock)
@@ -30,10 +38,10 @@ class RemoteHandle(Handle):
 
     def register(self, service: str) -> None:
         """See `Handle`; if the broker refuses, `take_in` raises the FluxError."""
-        self._ask(topics.BROKER_REGISTER, {"service": service})
+        self._ask(self.REGISTER, {"service": service})
 
     def subscribe(self, pattern: str) -> None:
-        self._ask(topics.BROKER_SUBSCRIBE, {"topic": pattern})
+        self._ask(self.SUBSCRIBE, {"topic": pattern})
 
     def send(self, message: Request | Response | Event) -> None:
         """See `Handle`; raises ConnectionOverflow if the broker does not read."""
@@ -73,7 +81,7 @@ class RemoteHandle(Handle):
 
     def _granted(self, response: Response) -> None:
         """Handle a response while a registration is open; it may also answer an earlier call."""
-        if response.topic not in (topics.BROKER_REGISTER, topics.BROKER_SUBSCRIBE):
+        if response.topic not in (self.REGISTER, self.SUBSCRIBE):
             self._take_in(0, response)
             return
         self._asked.match(response)
@@ -100,15 +108,21 @@ class RemoteHandle(Handle):
 
 
 @asynccontextmanager
-async def open_remote(
-    name: str, userid: int, connection: Connection, clock: Clock
-) -> AsyncIterator[RemoteHandle]:
-    """Yield a handle that receives from `connection` until the end of the block.
+async def taking_in(handle: H) -> AsyncIterator[H]:
+    """Let `handle` receive until the end of the block.
 
     Raises the errors of `RemoteHandle.take_in` in an exception group.
     """
-    handle = RemoteHandle(name, userid, connection, clock)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(handle.take_in)
         yield handle
         nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def open_remote(
+    name: str, userid: int, connection: Connection, clock: Clock
+) -> AsyncIterator[RemoteHandle]:
+    """Yield a handle that receives from `connection` until the end of the block, as `taking_in`."""
+    async with taking_in(RemoteHandle(name, userid, connection, clock)) as handle:
+        yield handle

@@ -12,6 +12,7 @@ from flux_trio.messages.errors import (
     LocalProtocolError,
     ProtocolError,
     RemoteProtocolError,
+    errno_text,
 )
 from flux_trio.messages.rpc import (
     Calls,
@@ -84,6 +85,7 @@ __all__ = [
     "check_user",
     "disconnect_request",
     "end_of_stream",
+    "errno_text",
     "expect_payload",
     "payload_bytes",
     "respond",

@@ -3,7 +3,7 @@
 A `Connection` is a two-way, ordered stream of messages with one peer. It runs in memory
 (`memory_pair`) or over a WebSocket, at a port (`serve_websocket`) or a Unix socket (`serve_unix`);
 clients use `connect_websocket`. `Credentials` say who the peer is. An `Inbox` is the queue that one
-task reads. The broker interprets the messages.
+task reads. The broker interprets the messages. `connect_native` connects to a broker of flux-core.
 """
 
 from flux_trio.transports.base import (
@@ -20,6 +20,7 @@ from flux_trio.transports.connecting import connect_websocket
 from flux_trio.transports.door import serve_unix, serve_websocket
 from flux_trio.transports.inbox import Inbox
 from flux_trio.transports.memory import MemoryConnection, memory_pair
+from flux_trio.transports.native import NativeConnection, connect_native, open_native
 from flux_trio.transports.paced import PacedConnection
 
 __all__ = [
@@ -32,10 +33,13 @@ __all__ = [
     "EndOfConnection",
     "Inbox",
     "MemoryConnection",
+    "NativeConnection",
     "PacedConnection",
     "TransportError",
+    "connect_native",
     "connect_websocket",
     "memory_pair",
+    "open_native",
     "serve_unix",
     "serve_websocket",
 ]

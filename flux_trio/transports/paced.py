@@ -79,9 +79,11 @@ class PacedConnection:
         self._rest_s = 0.0  # to wait before the next slice is decoded
 
     def send_nowait(self, message: Message) -> None:
+        self._send_encoded(self._wire.encode(message))
+
+    def _send_encoded(self, data: bytes) -> None:
         if self._queue.closed:
             raise ConnectionClosed(str(self._end()))
-        data = self._wire.encode(message)
         if (
             self._queued_messages >= QUEUE_MESSAGES_MAX
             or self._queued_bytes + len(data) > QUEUE_BYTES_MAX

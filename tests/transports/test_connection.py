@@ -1,6 +1,6 @@
-"""What every `Connection` does, over memory and over a WebSocket at a port or a Unix socket."""
+"""What every `Connection` does: in memory, over a WebSocket, and over Flux's own wire."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -14,17 +14,22 @@ from flux_trio.transports import (
     ConnectionOverflow,
     Credentials,
     EndOfConnection,
+    NativeConnection,
+    connect_native,
     connect_websocket,
     memory_pair,
+    open_native,
     serve_unix,
     serve_websocket,
 )
 from flux_trio.transports.base import BEHIND_MESSAGES, QUEUE_MESSAGES_MAX
+from flux_trio.transports.native import WELCOME
+from tests.support.flux_peer import listening
 
 Pair = tuple[Connection, Connection]
 
 
-@pytest.fixture(params=["memory", "websocket", "unix"])
+@pytest.fixture(params=["memory", "websocket", "unix", "native"])
 async def pair(
     request: pytest.FixtureRequest, nursery: trio.Nursery, tmp_path: Path
 ) -> AsyncIterator[Pair]:
@@ -40,14 +45,25 @@ async def pair(
     def anybody(_who: object) -> Credentials:
         return Credentials(1, 1, "")
 
-    if request.param == "unix":
+    async def let_in(stream: trio.SocketStream) -> None:
+        await stream.send_all(WELCOME)
+        async with open_native(stream) as connection:
+            await keep(connection, Credentials(1, 1, ""))
+
+    if request.param == "native":
+        listener = listening(tmp_path / "local")
+        nursery.start_soon(trio.serve_listeners, let_in, [listener])
+        client = connect_native(f"local://{tmp_path}/local")
+    elif request.param == "unix":
         uri = await nursery.start(serve_unix, tmp_path / "local", 0o600, anybody, keep)
+        client = connect_websocket(uri)
     else:
         uri = await nursery.start(serve_websocket, "127.0.0.1", 0, anybody, keep)
-    async with connect_websocket(uri, "token") as client:
+        client = connect_websocket(uri, "token")
+    async with client as connection:
         while not accepted:
             await trio.testing.wait_all_tasks_blocked(0.001)
-        yield client, accepted[0]
+        yield connection, accepted[0]
         nursery.cancel_scope.cancel()
 
 
@@ -55,6 +71,14 @@ async def pair(
 def ends(request: pytest.FixtureRequest, pair: Pair) -> Pair:
     """The two ends: who sends or closes in the test, and the other."""
     return pair if request.param == "one way" else (pair[1], pair[0])
+
+
+@pytest.fixture
+def heard(pair: Pair) -> Callable[[str], str]:
+    """What the other end hears of the reason of a close: over Flux's own wire nothing."""
+    if isinstance(pair[0], NativeConnection):
+        return lambda _reason: "^the connection was closed$"
+    return lambda reason: f"^the connection was closed: {reason}$"
 
 
 async def receive_all(connection: Connection, count: int) -> list[Message]:
@@ -119,18 +143,22 @@ async def test_a_big_message_arrives_whole(ends: Pair) -> None:
     assert await receive_all(there, 2) == [message, Request("a")]
 
 
-async def test_what_was_sent_before_a_close_is_received_and_then_the_end(ends: Pair) -> None:
+async def test_what_was_sent_before_a_close_is_received_and_then_the_end(
+    ends: Pair, heard: Callable[[str], str]
+) -> None:
     here, there = ends
     here.send_nowait(Request("a"))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(here.aclose, "going home")
         assert await receive_all(there, 1) == [Request("a")]
-        with pytest.raises(EndOfConnection, match="the connection was closed: going home"):
+        with pytest.raises(EndOfConnection, match=heard("going home")):
             await there.receive()
         await there.aclose()
 
 
-async def test_a_closed_end_neither_sends_nor_receives(ends: Pair) -> None:
+async def test_a_closed_end_neither_sends_nor_receives(
+    ends: Pair, heard: Callable[[str], str]
+) -> None:
     here, there = ends
     there.send_nowait(Request("unread"))
     await trio.testing.wait_all_tasks_blocked(0.001)
@@ -141,7 +169,7 @@ async def test_a_closed_end_neither_sends_nor_receives(ends: Pair) -> None:
         await here.receive()
     with pytest.raises(ConnectionClosed, match="done"):
         here.send_nowait(Request("a"))
-    with pytest.raises(ConnectionClosed, match="done"):
+    with pytest.raises(ConnectionClosed, match=heard("done")):
         there.send_nowait(Request("a"))
     await here.aclose()
     await there.aclose()
