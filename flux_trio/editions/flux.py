@@ -5,6 +5,7 @@ They are the same in all editions.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -109,6 +110,21 @@ class HeldResources(msgspec.Struct, frozen=True):
     allocated: dict[str, Any] | None
 
 
+EMPTY_R: Final[Mapping[str, Any]] = {
+    "version": 1,
+    "execution": {"R_lite": [], "starttime": 0.0, "expiration": 0.0, "nodelist": [""]},
+}
+"""How flux-core writes that there are no resources; RFC 20 has no R without any."""
+
+
+class SchedResources(msgspec.Struct, frozen=True):
+    """The sched.resource-status response: three R, each EMPTY_R for nothing."""
+
+    all: Mapping[str, Any]
+    down: Mapping[str, Any]
+    allocated: Mapping[str, Any]
+
+
 class ResourceNodes(msgspec.Struct, frozen=True):
     """Numbers of targets: all, those that are down, those that are drained."""
 
@@ -156,5 +172,6 @@ RESOURCE_STATUS: Final[Codec[ResourceStatus]] = Codec(
     msgspec.to_builtins, codec(ResourceStatus).read
 )
 HELD_RESOURCES: Final = codec(HeldResources)
+SCHED_RESOURCES: Final = codec(SchedResources)
 TARGETS_OFFLINE: Final = codec(TargetsOffline)
 TARGETS_ONLINE: Final = codec(TargetsOnline)

@@ -16,6 +16,7 @@ JOB_EXEC: Final = "job-exec"
 KVS: Final = "kvs"
 RESOURCE: Final = "resource"
 SCHED: Final = "sched"
+FEASIBILITY: Final = "feasibility"
 BROKER: Final = "broker"
 MODULE: Final = "module"
 CONFIG: Final = "config"
@@ -38,6 +39,10 @@ SCHED_CANCEL: Final = "sched.cancel"
 SCHED_PRIORITIZE: Final = "sched.prioritize"
 SCHED_EXPIRATION: Final = "sched.expiration"
 SCHED_FREE: Final = "sched.free"
+FEASIBILITY_CHECK: Final = "feasibility.check"
+
+# What is there, down and allocated, as the scheduler knows it: flux-core's
+SCHED_RESOURCES: Final = "sched.resource-status"
 
 # Why a job waits: our own; a scheduler need not have it
 SCHED_EXPLAIN: Final = "sched.explain"

@@ -132,6 +132,7 @@ ASKED: Final[dict[str, dict[str, Asked]]] = {
     topics.SCHED_FREE: plain({}),
     topics.SCHED_EXPIRATION: plain({}),
     topics.SCHED_EXPLAIN: of_job(),
+    topics.SCHED_RESOURCES: plain(),
     topics.SCHED_CANCEL: {"": Asked(lambda *_: {}, silent=True)},
     topics.SCHED_PRIORITIZE: {"": Asked(lambda *_: {}, silent=True)},
     topics.stats_of(topics.SCHED): plain(),

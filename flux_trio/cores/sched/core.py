@@ -36,6 +36,7 @@ from flux_trio.cores.sched.greeting import Greeter
 from flux_trio.cores.sched.queue_position import explain
 from flux_trio.cores.sched.requests import Shapes
 from flux_trio.cores.sched.reranking import Reranking
+from flux_trio.cores.sched.status import Status
 from flux_trio.cores.state import CorePart
 from flux_trio.cores.turns import ClockStepped, Core, Log, Note, TimerFired
 from flux_trio.editions import CLASSIC, Edition, explain_requests, flux
@@ -103,6 +104,7 @@ class SchedCore(CorePart, Core[SchedTimer, Never, Never]):
         self._granting = Grantings(self._context)
         self._reranking = Reranking(self._context, self._granting)
         self._is_busy = False  # a job waits or holds something
+        self._status = Status(self._context)
         answers_free = edition.free_answer is not None
         freeing = self._when_ready if answers_free else self._silently
         self._methods = Methods(
@@ -114,7 +116,10 @@ class SchedCore(CorePart, Core[SchedTimer, Never, Never]):
                 topics.SCHED_CANCEL: partial(self._silently, self._cancel),
                 topics.SCHED_PRIORITIZE: partial(self._silently, self._prioritize),
             },
-            for_all={},
+            for_all={
+                topics.SCHED_RESOURCES: self._status.tell,
+                **({topics.FEASIBILITY_CHECK: self._status.check} if edition.feasibility else {}),
+            },
             stats=(topics.stats_of(topics.SCHED), self._stats),
             farewells={topics.SCHED: self._disconnect},
             forget=self._context.forget,
@@ -219,6 +224,7 @@ class SchedCore(CorePart, Core[SchedTimer, Never, Never]):
     def _resources_changed(self, change: Change) -> None:
         match change:
             case Grown():  # `Acquisition` has passed it to the schedule
+                self._status.check_early()
                 if not self._greeter.has_begun:
                     self._greeter.say_hello()
             case Expires(expiration):

@@ -39,7 +39,7 @@ class Shapes:
         key = msgspec.json.encode((wanted.resources, wanted.constraints))
         shape = self._shapes.get(key)
         if shape is None:
-            shape = _shape_of(asked.jobspec)
+            shape = shape_of(asked.jobspec)
             self._keep(key, shape, _SHAPE_COST + len(key) + cost_of(wanted.constraints))
         duration = wanted.duration or math.inf  # 0 means no limit (RFC 25)
         queue = sys.intern(self._parents.get(wanted.queue, wanted.queue))
@@ -52,6 +52,7 @@ class Shapes:
         self._cost += cost
 
 
-def _shape_of(jobspec: dict[str, Any]) -> Shape:
+def shape_of(jobspec: dict[str, Any]) -> Shape:
+    """Return the shape that a jobspec requests. Raises FormatError with the place in it."""
     parsed = Jobspec.parse(jobspec)
     return Shape.of(parsed.request, parsed.constraints)
