@@ -73,6 +73,14 @@ def resources_are_granted_again_before_they_are_freed(told: Told) -> None:
     told["messages"].insert(told["messages"].index(next_one) + 1, free)
 
 
+@charged(LIFECYCLE, "27.ready.13", MANAGER)
+def a_job_is_freed_before_there_is_a_scheduler(told: Told) -> None:
+    free = messages(told, topics.SCHED_FREE, "request")[0]
+    (hello,) = messages(told, topics.SCHED_HELLO, "request")
+    place = told["messages"].index(hello)
+    told["messages"].insert(place, {**free, "t_rel": hello["t_rel"]})
+
+
 @charged(OVERRIDE, "32.start.20", EXEC)
 def a_rank_is_released_twice(told: Told) -> None:
     for each in releases(told):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from flux_trio.judge.rules import ALL_RULES
+from flux_trio.judge.rules import ALL_RULES, ROUTED_RULES
 from flux_trio.messages import Errno, Request, Response, topics
 from flux_trio.messages.types import STREAMING
 from tests.support.judged import hand_made, judge, made, made_event
@@ -40,3 +41,17 @@ def test_allowed_expiration_that_is_in_force_already_is_not_of_the_update(in_for
     trace = hand_made(*ATTACHED, *EVENTS, update, UPDATE, ASKED, ALLOWED, REFUSED)
     found = [each.clause for each in judge(trace, ALL_RULES, cut=True).violations]
     assert ("27.criteria.12" in found) == (in_force != PROPOSAL["expiration"])
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_refusal_without_a_matchtag_is_of_a_job_that_asked_alone(is_alone: bool) -> None:
+    """27.expiration.10: of two open requests, nobody can tell which one was refused."""
+    request = Request(topics.SCHED_EXPIRATION, PROPOSAL, routes=(MANAGER,))
+    refusal = Response(topics.SCHED_EXPIRATION, "no", Errno.EINVAL, routes=(MANAGER,))
+    other = made(MANAGER, SCHED, msgspec.structs.replace(request, payload={"id": 8}))
+    asked = [made(MANAGER, SCHED, request), *([] if is_alone else [other])]
+    answered = [made(SCHED, MANAGER, refusal)] * len(asked)
+    update = made_event(JOB, "resource-update", expiration=PROPOSAL["expiration"])
+    trace = hand_made(*ATTACHED, *EVENTS, *asked, *answered, update)
+    found = [each.clause for each in judge(trace, ROUTED_RULES, cut=True).violations]
+    assert ("27.expiration.10" in found) == is_alone

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import msgspec
 import pytest
 
 from flux_trio.formats import FormatError
@@ -45,6 +48,17 @@ def test_another_violation_of_the_same_clause_counts():
 def test_a_departure_that_does_not_occur_has_no_violations():
     found = sort_known(judgement(), parse_known(ALL))
     assert [each.violations for each in found.known] == [(), ()]
+
+
+def test_what_follows_from_a_known_violation_is_a_block_of_its_own():
+    found = judgement("ranks: got 'all'", "ranks: got 7", "ranks: got 8")
+    known, *others = found.violations
+    linked = tuple(msgspec.structs.replace(each, cause=known) for each in others)
+    left = sort_known(replace(found, violations=(known, *linked)), parse_known(ALL))
+    (cause, following) = left.violations
+    assert cause.cause is None
+    assert following.cause is cause
+    assert left.broken_things() == [(cause, [following])]
 
 
 @pytest.mark.parametrize("name", shipped())

@@ -12,7 +12,7 @@ from flux_trio.judge.rules import ROUTED_RULES
 from flux_trio.trace import read_trace
 from tests.support.recorded import Told, broken, first, messages, recording
 
-LIFECYCLE, CANCELED, LIMITED, CANCEL_RUNNING = "01", "05", "16", "06"
+LIFECYCLE, CANCELED, LIMITED, CANCEL_RUNNING, REFUSED = "01", "05", "16", "06", "41"
 
 Change = Callable[[Told], Any]
 PLANTED: list[tuple[str, str, str, Change]] = []
@@ -49,6 +49,16 @@ def a_request_without_an_answer(told: Told) -> None:
 @planted(CANCELED, "27.alloccancel.1", "27.cancel.5")
 def a_cancel_of_what_nobody_canceled(told: Told) -> None:
     drop(told, "sched.cancel", "request")
+
+
+@planted(REFUSED, "27.expiration.10")
+def an_expiration_is_applied_that_was_refused(told: Told) -> None:
+    asked = messages(told, "sched.expiration", "request")[0]
+    log = told["jobs"][0]["eventlog"]
+    place = next(at for at, each in enumerate(log) if each["name"] == "finish")
+    context = {"expiration": asked["payload"]["expiration"]}
+    update = {"name": "resource-update", "context": context, "t_rel": asked["t_rel"] + 0.01}
+    log.insert(place, update)
 
 
 @planted(LIFECYCLE, "27.ready.12")

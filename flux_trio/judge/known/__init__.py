@@ -16,7 +16,7 @@ package are shipped and may be named without directory and suffix: `flux-core-0.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from importlib import resources
 from typing import Annotated, Final, TypeAlias
@@ -101,4 +101,18 @@ def sort_known(judgement: Judgement, known: Iterable[Departure]) -> Judgement:
         Expected(each.clause, each.why, tuple(those))
         for each, those in zip(known, found, strict=True)
     )
+    unknown = list(_linked_anew(unknown, [each for those in found for each in those]))
     return replace(judgement.narrowed(unknown, Verdict.KNOWN), known=expected)
+
+
+def _linked_anew(unknown: Iterable[Violation], known: Iterable[Violation]) -> Iterator[Violation]:
+    """Yield the violations; of those that follow from a known one, the first is the cause."""
+    causes: dict[int, Violation | None] = {id(each): None for each in known}
+    for each in unknown:
+        if id(each.cause) not in causes:
+            yield each
+            continue
+        linked = msgspec.structs.replace(each, cause=causes[id(each.cause)])
+        if linked.cause is None:
+            causes[id(each.cause)] = linked
+        yield linked

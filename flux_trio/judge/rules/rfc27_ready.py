@@ -167,7 +167,9 @@ def requests_wait_for_the_answer_to_ready(
     requesting: Requesting, record: Record, seen: Seen
 ) -> Said:
     if not requesting.is_greeted:
-        return requesting.is_ready
+        if requesting.is_ready or not requesting.is_managers or not seen.facts.begins:
+            return requesting.is_ready
+        return Broken(f"{topic_of(record)} before any sched-hello, and so before sched-ready")
     link = link_of(seen)
     if link.lost > link.hello or not seen.knew(record.party, link.hello):
         return None

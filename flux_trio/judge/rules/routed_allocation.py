@@ -1,15 +1,36 @@
-"""RFC 27 in the trace of a router: a cancel is answered, whatever crossed it; the queue's depth."""
+"""RFC 27 in the trace of a router: a cancel is answered, whatever crossed it; the queue's depth; an
+expiration that was refused. An answer to sched.expiration is known to be of a job if no other was
+asked for at the time.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
 
-from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, errnum, job_id, payload, sent
+from flux_trio.judge.engine.rule import (
+    Broken,
+    Rules,
+    Said,
+    Seen,
+    State,
+    errnum,
+    job_id,
+    logged,
+    no_key,
+    payload,
+    received,
+    scheduler_lost,
+    sent,
+    view,
+)
+from flux_trio.judge.engine.selector import EVENT
+from flux_trio.judge.engine.view import Place
 from flux_trio.judge.rules.rfc27_cancel import cancel_unanswered
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
-from flux_trio.judge.views.jobs import LIFE, PRIORITY, SCHED
+from flux_trio.judge.views.jobs import LIFE, PRIORITY, SCHED, context_of
 from flux_trio.judge.views.scheduling import CANCELS
-from flux_trio.messages import topics
+from flux_trio.messages import Errno, Request, topics
 from flux_trio.trace import Record
 
 RULES: Final = Rules(routed=True)
@@ -43,3 +64,79 @@ def no_more_than_the_jobs_that_wait_are_counted(record: Record, seen: Seen) -> S
     if count <= waiting:
         return True
     return Broken(f"sched-ready: count: expected at most {waiting}, the jobs in SCHED, got {count}")
+
+
+# --- expirations
+
+
+class Asked(NamedTuple):
+    """A sched.expiration without an answer."""
+
+    n: Place
+    jobid: int | None
+    """None if another answer may have been its own."""
+    expiration: Any
+
+
+def _fold_open(
+    had: tuple[Asked, ...] | None, _part: None, record: Record, _seen: Seen
+) -> tuple[Asked, ...] | None:
+    had = had or ()
+    if isinstance(record.message, Request):
+        return (*had, Asked(record.n, job_id(record), payload(record).get("expiration")))
+    return tuple([each._replace(jobid=None) for each in had[1:]]) or None
+
+
+OPEN: Final = view(
+    "open expirations",
+    sent("request", topics.SCHED_EXPIRATION),
+    received("response", topics.SCHED_EXPIRATION),
+    key=no_key,
+    fold=_fold_open,
+    clears=scheduler_lost,
+)
+"""One state, the oldest first."""
+
+
+class Refusal(NamedTuple):
+    """The scheduler has refused an expiration of a job."""
+
+    n: Place
+    expiration: Any
+    errnum: int
+
+
+def _answered(record: Record, seen: Seen) -> Iterable[tuple[int | None, Refusal | None]]:
+    if record.kind == EVENT:
+        return [(job_id(record), None)]
+    asked: tuple[Asked, ...] = seen.at(OPEN) or ()
+    if len(asked) != 1 or asked[0].jobid is None:
+        return []
+    is_refused = errnum(record) not in (0, Errno.ENOSYS)
+    refusal = Refusal(record.n, asked[0].expiration, errnum(record))
+    return [(asked[0].jobid, refusal if is_refused else None)]
+
+
+def _fold_refusal(_had: Any, refusal: Refusal | None, _record: Record, _seen: Seen) -> State:
+    return refusal
+
+
+REFUSED: Final = view(
+    "refused expirations",
+    received("response", topics.SCHED_EXPIRATION),
+    logged("resource-update", "clean"),
+    parts=_answered,
+    fold=_fold_refusal,
+    state=Refusal,
+    reads=(OPEN,),
+)
+"""By job id, until another answer or update."""
+
+
+@RULES.judge("27.expiration.10", logged("resource-update"), views=[REFUSED])
+def what_was_refused_is_not_applied(record: Record, seen: Seen) -> Said:
+    refused: Refusal | None = seen.at(REFUSED, job_id(record))
+    if refused is None or context_of(record).get("expiration") != refused.expiration:
+        return None
+    text = f"job {job_id(record)}: resource-update event, although the scheduler refused"
+    return Broken(f"{text} with errnum {refused.errnum}", (refused.n,))

@@ -84,6 +84,13 @@ def asks_before_ready_is_answered(trace: Trace) -> Trace:
     return move(trace, request, before=again)
 
 
+@PLANTED.violation("27.ready.13", "everyday", cut=True)
+def asks_before_there_is_a_scheduler(trace: Trace) -> Trace:
+    hello = find(trace, HELLO, "request")
+    request = find(trace, topics.SCHED_ALLOC, "request")
+    return move(trace, request, before=hello)[: hello.n]
+
+
 @PLANTED.violation("27.ready.15", "refused_ready")
 def refused_scheduler_says_hello_again(trace: Trace) -> Trace:
     gone = find(trace, topics.JOB_MANAGER_DISCONNECT)
