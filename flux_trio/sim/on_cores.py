@@ -21,12 +21,13 @@ from flux_trio.jobtap.loaded import Loaded
 from flux_trio.messages import Response
 from flux_trio.process.collector import rare_collections
 from flux_trio.services.at_once import (
-    InOrder,
+    InLine,
     JobManagerAtOnce,
     KvsAtOnce,
     ModuleEnded,
+    Party,
     RecountedAtRest,
-    Seat,
+    World,
     module_plans,
     note_config,
 )
@@ -58,7 +59,7 @@ def run_on_cores(asked: Asked) -> Ran:
 
 
 async def _replay(asked: Asked) -> Ran:
-    world = InOrder(asked.epoch, USERID)
+    world = World(asked.epoch, USERID, InLine(), Party)
     world.log.sinks.extend(asked.log_sinks)
     replay = Replay(asked.jobs, asked.progress)
     shares: dict[str, float] = {}
@@ -130,7 +131,7 @@ class _NoTasks:
         raise error
 
 
-def _boot(world: InOrder, asked: Asked, manager: JobManagerAtOnce) -> None:
+def _boot(world: World[Party], asked: Asked, manager: JobManagerAtOnce) -> None:
     """Load the modules. Raises NeedsTrio for a configuration that one of them refuses."""
     plans = module_plans(
         asked.config,
@@ -148,22 +149,25 @@ def _boot(world: InOrder, asked: Asked, manager: JobManagerAtOnce) -> None:
     note_depth(world.trace, "cores")
     note_config(world.trace, asked.config)
     for name, core in cores.items():
-        world.load(name, core, plans[name].services, plans[name].events)
-    world.take_turns()
+        world.add_module(name, core, plans[name].services, plans[name].events)
+    world.settle()
 
 
-def _run(world: InOrder, asked: Asked, replay: Replay) -> bool:
+def _run(world: World[Party], asked: Asked, replay: Replay) -> bool:
     """Run until all jobs have ended; return False if nothing happens any more."""
     workload = _Workload(world, replay, asked.userids)
-    world.start(workload.seat)
+    world.start(workload.party)
     if not replay.is_over:
         world.run()
-    for seat in workload.seats.values():
-        world.remove(seat)
+    for party in workload.parties.values():
+        world.remove(party.name)
+        world.settle()
     return not workload.is_stalled
 
 
-async def _waits(world: InOrder, core: JobManagerCore, host: PluginHost, jobid: int | None) -> str:
+async def _waits(
+    world: World[Party], core: JobManagerCore, host: PluginHost, jobid: int | None
+) -> str:
     """Return why a job waits; "" if nobody knows."""
     if jobid is None:
         return ""
@@ -173,19 +177,19 @@ async def _waits(world: InOrder, core: JobManagerCore, host: PluginHost, jobid: 
 class _Workload:
     """The peers that submit the jobs and follow the journal; see `Core`."""
 
-    def __init__(self, world: InOrder, replay: Replay, userids: Mapping[str, int]) -> None:
+    def __init__(self, world: World[Party], replay: Replay, userids: Mapping[str, int]) -> None:
         self._world = world
         self._replay = replay
         self._heard = 0.0  # when something came last
         self._submit_at: float | None = None  # when the timer fires
         self.is_stalled = False  # whether nothing has happened for too long
-        self.seat = world.add(world.router.unique_name("workload"), self)
-        self.seats: dict[str | None, Seat] = {None: self.seat}  # by user
+        self.party = world.add(world.router.unique_name("workload"), self)
+        self.parties: dict[str | None, Party] = {None: self.party}  # by user
         for user, userid in userids.items():
-            self.seats[user] = world.add(world.router.unique_name(user), self, userid)
+            self.parties[user] = world.add(world.router.unique_name(user), self, userid)
 
     def start(self, now: float) -> list[Any]:
-        self._world.send(self.seat, self._replay.follow())
+        self._world.send(self.party, self._replay.follow())
         self._heard = now
         return [*self._submit(now), SetTimer(_SILENT, now + self._replay.silence_s_max)]
 
@@ -203,7 +207,7 @@ class _Workload:
 
     def _submit(self, now: float) -> list[Any]:
         for user, request in self._replay.due(now):
-            self._world.send(self.seats[user], request)
+            self._world.send(self.parties[user], request)
         at = self._replay.next_submit()
         if at is None or at == self._submit_at:
             return []

@@ -17,11 +17,11 @@ from flux_trio.messages import (
     expect_payload,
     topics,
 )
-from flux_trio.services.at_once import InOrder
+from flux_trio.services.at_once import Party, World
 from flux_trio.services.explain_job import Explainer
 
 _BUILTIN: Final = "."  # begins the name of a plugin; what one holds a job for is a reason already
-_TAG: Final = 1  # of the only request of a seat
+_TAG: Final = 1  # of the only request of a client
 
 
 def reasons(explained: Explained) -> Iterator[str]:
@@ -49,15 +49,15 @@ class _Asking:
 
 
 async def explained_at_once(
-    world: InOrder, core: JobManagerCore, host: PluginHost, jobid: int
+    world: World[Party], core: JobManagerCore, host: PluginHost, jobid: int
 ) -> Explained:
     """Return why a job waits, of a job manager that takes its turns in order. Raises FluxError."""
 
     async def rpc(topic: str, payload: Payload) -> dict[str, Any]:
         asking = _Asking()
-        seat = world.add(world.router.unique_name("explain"), asking)
-        world.send(seat, Request(topic, payload, _TAG))
-        world.take_turns()
+        party = world.add(world.router.unique_name("explain"), asking)
+        world.send(party, Request(topic, payload, _TAG))
+        world.settle()
         (response,) = asking.responses
         if response.errnum:
             raise FluxError(response.errnum, response.error_text)

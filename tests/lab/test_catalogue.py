@@ -263,7 +263,7 @@ def played(case: Case, *faults: Fault, depth: str = "cores") -> tuple[Outcome, T
 
 def said(outcome: Outcome) -> list[tuple[str, str]]:
     """The entries of the log: party and text."""
-    return [(party, text) for _, party, _, text in outcome.log]
+    return [(entry.party, entry.text) for entry in outcome.log]
 
 
 def name(case: Case) -> str:

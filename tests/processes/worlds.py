@@ -131,14 +131,14 @@ class ProcessWorld(CoresWorld):
             and all(job.is_over for job in self.host.jobs.values())
         )
 
-    def _do_here(self, station: Station, action: Any) -> None:
+    def _do_here(self, party: Station, action: Any) -> None:
         match action:
             case ToShell(request):
-                self._send_to_host(station, request)
+                self._send_to_host(party, request)
             case ReadOutput():
-                self._read(station, action)
+                self._read(party, action)
             case _:
-                super()._do_here(station, action)
+                super()._do_here(party, action)
 
     # --- the client of the host
 

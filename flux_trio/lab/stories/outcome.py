@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from flux_trio.broker import LogEntry
 from flux_trio.formats import EVENTLOG, format_fluid, job_key
 from flux_trio.judge import Violation
 from flux_trio.lab.catalogue import Fault
@@ -35,7 +36,7 @@ class Outcome:
     violations: tuple[Violation, ...] = ()
     struck: tuple[Fault, ...] = ()
     nsteps: int = 0
-    log: tuple[tuple[float, str, int, str], ...] = field(default=(), repr=False)
+    log: tuple[LogEntry, ...] = field(default=(), repr=False)
     excused: tuple[str, ...] = ()
     unprompted: tuple[Do, ...] = ()
     """The requests of the plan that were never made, since their message did not come."""

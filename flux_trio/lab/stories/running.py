@@ -303,7 +303,7 @@ class PlanRun:
             violations,
             tuple(self.struck),
             self.world.nsteps,
-            tuple(self.world.log),
+            tuple(self.world.logged),
             tuple(excused),
             tuple(
                 self.plan.actions[place - len(self.plan.jobs)]

@@ -1,8 +1,7 @@
-"""A world: the cores of all modules on one router, in virtual time, ordered by one generator.
+"""A world that falls apart: the cores of all modules, ordered by one generator, and its faults.
 
-A step is one turn of one module, or the next moment when nobody has anything to do. Which module
-takes its turn, which of the waiting messages have reached it, and whether time passes meanwhile is
-drawn. Messages between two parties keep their order.
+Which module takes its turn, which of the waiting messages have reached it, and whether time passes
+meanwhile is drawn. Messages between two parties keep their order.
 
 A turn has three parts: messages are taken, the core decides, and its actions are performed one by
 one. `stop` interrupts a turn after the message or action that is being dealt with; the next step
@@ -11,27 +10,14 @@ goes on from there.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from math import inf
-from typing import Any, Final, assert_never
+from typing import Any, Final
 
-from flux_trio.broker import Router
+from flux_trio.broker import LogEntry, Router
 from flux_trio.config import Config
-from flux_trio.cores.turns import (
-    ClearTimer,
-    ClockStepped,
-    CommonAction,
-    Core,
-    Exit,
-    Log,
-    Note,
-    NoteAll,
-    Outgoing,
-    RunnerAction,
-    SetTimer,
-    TimerFired,
-)
+from flux_trio.cores.turns import ClockStepped, CommonAction, Core, Outgoing, RunnerAction
 from flux_trio.lab.world.clients import Subscribe
 from flux_trio.lab.world.disk import Disk
 from flux_trio.lab.world.machines import USERID, Surroundings, plans_of_world
@@ -39,33 +25,24 @@ from flux_trio.lab.world.order import Agenda, DrawnOrder
 from flux_trio.lab.world.plugin_files import watchdog_of_world
 from flux_trio.lab.world.plugins import Answering, is_late_answer
 from flux_trio.lab.world.station import Station
-from flux_trio.messages import (
-    ROLE_LOCAL,
-    ROLE_OWNER,
-    Event,
-    Level,
-    Message,
-    Request,
-    Response,
-    service_of,
-)
+from flux_trio.messages import Level, Message, Response, service_of
 from flux_trio.protocols import AskHook
-from flux_trio.services.at_once import KVS_MODULE, JobManagerAtOnce, ModulePlan, note_config
-from flux_trio.trace import KILLED, Kind, Sink, Trace
+from flux_trio.services.at_once import KVS_MODULE, JobManagerAtOnce, ModulePlan, World, note_config
+from flux_trio.trace import KILLED, Kind, Sink
 
 EPOCH: Final = 1_000_000_000.0  # seconds since the Unix epoch; the clock of every world starts here
 PROMPT_S: Final = 1.0  # a timer that fires sooner is of something that goes on
-_MESSAGES: Final = frozenset({Request, Response, Event})
-OWNERS_ROLES: Final = ROLE_LOCAL | ROLE_OWNER
 
 
-class CoresWorld:
+class CoresWorld(World[Station]):
     """An instance in virtual time: its router, the cores of its modules, and its clients.
 
     `seed` draws the order in which they act. `late` is how often time passes although messages
     wait, from 0 to 1. `given` has the nodes, the store and the plugins; `sinks` get the records of
     the trace. Faults call its methods, and `step` lets it go on.
     """
+
+    make_station: type[Station] = Station
 
     def __init__(
         self,
@@ -76,17 +53,17 @@ class CoresWorld:
         late: float = 0.0,
         sinks: Iterable[Sink] = (),
     ) -> None:
-        self.passed = EPOCH  # seconds, which no setting of the wall clock changes
+        self.order: DrawnOrder
+        super().__init__(EPOCH, USERID, DrawnOrder(seed, late), self.make_station)
         self.ahead = 0.0  # by how much the wall clock was set
         self.nsteps = 0
         self.life = 0  # how often the instance has ended
         self.is_up = False
-        self.stations: dict[str, Station] = {}
         self.disk = Disk(given.store)
         self.liars: dict[str, None] = {}  # parties that have broken a clause on purpose
         self.errors: list[str] = []  # what cores raised, with the name of the module
-        self.log: list[tuple[float, str, int, str]] = []  # time, module, level, text
-        self.trace = Trace(lambda: self.passed + self.ahead)  # `now`, with one call less
+        self.logged: list[LogEntry] = []
+        self.log.sinks.append(self.logged.append)
         self.records_max = inf
         for sink in sinks:
             self.trace.add_sink(sink)
@@ -96,26 +73,22 @@ class CoresWorld:
         self.began: Callable[[], None] = lambda: None  # called when the instance begins anew
         self.pauses: Callable[[], None] = lambda: None
         """Called when nobody has anything to do for a while."""
-        self.router = Router(self.trace)
         self.inventory = given.inventory
         self.excluded = given.exclude  # the targets that are excluded from the start of each life
         self.missing = given.missing or {}  # those that are down from the start of each, and why
         self.plugins = given.plugins  # files
         self._given = given
         self.config = config
-        self.order = DrawnOrder(seed, late)
         self._sender = ""
         self.agenda = Agenda()
         self._strikes: deque[Callable[[], object]] = deque()
         self._next_life: deque[Callable[[], object]] = deque()  # what is to be done then
         self._taken: tuple[Station, list[Any]] | None = None  # inputs of the turn under way
         self._todo: deque[tuple[Station, CommonAction[Hashable]]] = deque()  # its actions
-        self._is_stopping = False
         self._watchdog = watchdog_of_world()
         self._plans: dict[str, ModulePlan] = plans_of_world(
             config, given, self.disk, lambda question: self.answers(question), self._watchdog
         )
-        self._nbefore: Counter[str] = Counter()  # by name: parties in this life
         self._holders = {
             service: name for name, plan in self._plans.items() for service in plan.services
         }
@@ -127,7 +100,7 @@ class CoresWorld:
 
     @property
     def now(self) -> float:
-        """The time on the wall clock, which faults may set, in seconds since the Unix epoch."""
+        """The time on the wall clock, which faults may set."""
         return self.passed + self.ahead
 
     @property
@@ -165,43 +138,21 @@ class CoresWorld:
         if not self.is_up or name in self.stations:
             return
         plan = self._plans[name]
-        station = self.add(name, self.make(name))
-        for service in plan.services:
-            self.router.register(station.peer, service)
-        for event in plan.events:
-            station.subscribe(event)
-        self.start(station)
-        if self.is_loaded(station):
-            self._note_module(name, "started")
+        self.add_module(name, self.make(name), plan.services, plan.events)
 
     def make(self, name: str) -> Core[Any, Any, Any]:
         """Return a new core for a module, as it is when the module starts."""
         return self._plans[name].make()
 
-    def add(
-        self,
-        name: str,
-        core: Core[Any, Any, Any],
-        userid: int = USERID,
-        rolemask: int = OWNERS_ROLES,
-    ) -> Station:
-        """Connect a party without a service to the router; by default it has the owner's rights."""
-        station = Station(name, core, userid, rolemask, self.sender_of, self._nbefore[name])
-        self._nbefore[name] += 1
+    def add(self, name: str, core: Core[Any, Any, Any], userid: int | None = None) -> Station:
         self._sender = name
-        self.router.add(station.peer)
-        self.stations[name] = station
-        return station
+        return super().add(name, core, userid)
 
-    def start(self, station: Station) -> None:
-        """Start the core of a party that was added, and perform its first actions."""
-        self.perform(station, station.core.start(self.now))
-
-    def perform(self, station: Station, actions: Iterable[CommonAction[Hashable]]) -> None:
+    def perform(self, party: Station, actions: Iterable[CommonAction[Hashable]]) -> None:
         """Perform the actions of a party one by one; stop when the party is gone."""
         for action in actions:
-            if self.is_loaded(station):
-                self._do(station, action)
+            if self.is_loaded(party):
+                self._do(party, action)
                 self.strike()
 
     def unload(self, name: str, *, is_ending: bool = False) -> bool:
@@ -211,7 +162,7 @@ class CoresWorld:
         """
         if self.is_essential(name) and not is_ending:
             text = f"module {name} is not removed: other modules depend on it"
-            self.log.append((self.now, "broker", Level.ERR, text))
+            self.write_log("broker", Level.ERR, text)
             return False
         if not self.remove(name, ""):
             return False
@@ -229,21 +180,12 @@ class CoresWorld:
         if self.remove(name, f"{name} ended: {reason}"):
             self._note_module(name, "returned", reason=reason)
 
-    def remove(self, name: str, reason: str) -> bool:
-        """Disconnect a party; return whether it was connected.
-
-        `reason` tells the others why it ended by itself; it is empty if it was removed in order.
-        """
-        station = self.stations.pop(name, None)
-        if station is None:
-            return False
-        self.order.forget(name)
-        self._sender = name
-        if isinstance(station.core, JobManagerAtOnce):
-            for action in station.core.end(self.now):
-                self._do(station, action)
-        self.router.remove(station.peer, station.undelivered(), reason)
-        return True
+    def _disconnect(self, party: Station, reason: str) -> None:
+        self._sender = party.name
+        if isinstance(party.core, JobManagerAtOnce):
+            for action in party.core.end(self.now):
+                self._do(party, action)
+        super()._disconnect(party, reason)
 
     def linger(self, name: str, seconds: float) -> None:
         """Let a module take nothing in for so many seconds."""
@@ -261,19 +203,12 @@ class CoresWorld:
             station.is_full = True
             self.later(seconds, setattr, station, "is_full", False)
 
-    def is_loaded(self, station: Station) -> bool:
-        """Whether a party is there still."""
-        return self.stations.get(station.name) is station
-
     def taken_by(self, station: Station) -> list[Any]:
         """Return what a module has received and not acted on yet.
 
         That is empty unless its turn was interrupted between the two.
         """
         return self._taken[1] if self._taken is not None and self._taken[0] is station else []
-
-    def _note_module(self, name: str, what: str, **more: Any) -> None:
-        self.trace.note(Kind.MODULE, "broker", {"module": name, "what": what, **more})
 
     def sender_of(self, message: Message) -> str:
         """Return the party whose place in the order a message has.
@@ -377,10 +312,6 @@ class CoresWorld:
         """Whether the turn under way is to be interrupted."""
         return self._is_stopping
 
-    def stop(self) -> None:
-        """Interrupt the turn under way; the next step goes on with it."""
-        self._is_stopping = True
-
     def step(self) -> bool:
         """Let one thing happen; False if nothing is left to happen."""
         self._is_stopping = False
@@ -392,16 +323,7 @@ class CoresWorld:
         self.strike()
         if self._is_spent:
             return True
-        ready, at = self._look()
-        if (station := self.order.next_of(ready, at, self.passed)) is not None:
-            self._begin_turn(station)
-            return True
-        if not ready and (at is None or at > self.passed + PROMPT_S):
-            self.pauses()
-        if at is None:
-            return False
-        self.passed = max(self.passed, at)
-        return True
+        return super().step()
 
     @property
     def _is_spent(self) -> bool:
@@ -437,25 +359,25 @@ class CoresWorld:
         released = [station.release_all() for station in self.stations.values()]
         return any(released)
 
-    def _look(self) -> tuple[list[Station], float | None]:
+    def _look(self) -> tuple[Sequence[Station], float | None]:
         """Return who can have a turn, and the next moment.
 
         Then the next timer fires, or the next thing of the agenda is due; None: never.
         """
-        return self.order.look(self.stations.items(), self.passed, self.agenda.next_at)
+        return self.order.look(self.stations, self.passed, self.agenda.next_at)
 
-    def _begin_turn(self, station: Station) -> None:
-        """Take messages that reached the module, or the timers that are due."""
-        pause = self.order.pause_of(station.name, self.passed)
+    def _pass_time(self, ready: Sequence[Station], at: float | None) -> bool:
+        if not ready and (at is None or at > self.passed + PROMPT_S):
+            self.pauses()
+        return super()._pass_time(ready, at)
+
+    def _begin_turn(self, party: Station) -> None:
+        """Take what comes for the party; then go on, unless a fault stops the turn here."""
+        pause = self.order.pause_of(party.name, self.passed)
         if pause is not None:
-            self.linger(station.name, pause)
-        if taken := self.order.messages_for(station, self.passed):
-            station.peer.guests.clear()
-            self._taken = (station, [message for _, message in taken])
-            self.trace.received_all(station.name, taken)
-            self.strike()
-        else:
-            self._taken = (station, [TimerFired(key) for key in station.pop_due(self.passed)])
+            self.linger(party.name, pause)
+        self._taken = (party, self._inputs_of(party))
+        self.strike()
         if not self._is_stopping:
             self._go_on()
 
@@ -475,46 +397,30 @@ class CoresWorld:
                 if self._strikes:
                     self.strike()
 
-    def _decide(self, station: Station, inputs: Sequence[Any]) -> None:
-        if station.stepped:
-            inputs = [ClockStepped(station.stepped), *inputs]
-            station.stepped = 0.0
+    def _decide(self, party: Station, inputs: Sequence[Any]) -> None:
+        if party.stepped:
+            inputs = [ClockStepped(party.stepped), *inputs]
+            party.stepped = 0.0
         try:
-            actions = station.core.turn(self.now, inputs)
+            actions = party.core.turn(self.now, inputs)
         except Exception as error:  # noqa: BLE001 - like the supervisor's: it ends this module only
-            self.errors.append(f"{station.name} raised {type(error).__name__}: {error}")
-            self.crash(station.name, str(error))
+            self.errors.append(f"{party.name} raised {type(error).__name__}: {error}")
+            self.crash(party.name, str(error))
         else:
-            self._todo.extend([(station, action) for action in actions])
+            self._todo.extend([(party, action) for action in actions])
 
-    def _do(self, station: Station, action: CommonAction[Hashable]) -> None:
-        if type(action) in _MESSAGES:  # isinstance of a Struct costs several times as much
-            self._send(station, action)  # type: ignore[arg-type]
-        else:
-            self._do_here(station, action)  # type: ignore[arg-type]
-
-    def _send(self, station: Station, message: Outgoing) -> None:
-        sent = None if self.in_place_of is None else self.in_place_of(station.name, message)
+    def send(self, party: Station, message: Outgoing) -> None:
+        sent = None if self.in_place_of is None else self.in_place_of(party.name, message)
         for each in (message,) if sent is None else sent:
-            self._sender = station.name
-            self.router.route(station.peer, each)
+            self._sender = party.name
+            super().send(party, each)
 
-    def _do_here(self, station: Station, action: RunnerAction[Hashable] | Subscribe) -> None:
-        match action:
-            case SetTimer(key, at):
-                # the core does not know yet how far the clock was set since its turn
-                station.set_timer(key, at - (self.ahead - station.stepped))
-            case ClearTimer(key):
-                station.clear_timer(key)
-            case Log(level, text):
-                self.log.append((self.now, station.name, level, text))
-            case Note(kind, data):
-                self.trace.note(kind, station.name, data)
-            case NoteAll(notes):
-                self.trace.note_all(station.name, notes)
-            case Exit(reason):
-                self.crash(station.name, reason)
-            case Subscribe(pattern):
-                station.subscribe(pattern)
-            case _:
-                assert_never(action)
+    def _do_here(self, party: Station, action: RunnerAction[Hashable] | Subscribe) -> None:
+        if isinstance(action, Subscribe):
+            party.subscribe(action.pattern)
+        else:
+            super()._do_here(party, action)
+
+    def _set_timer(self, party: Station, key: Hashable, at: float) -> None:
+        # the core does not know yet how far the clock was set since its turn
+        super()._set_timer(party, key, at - (self.ahead - party.stepped))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import heapq
 import itertools
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from flux_trio.lab.world.station import Station, Waiting
+from flux_trio.lab.world.station import Station
+from flux_trio.services.at_once import Order, Party, Waiting
 
 BATCHES: Final = (1, 2, 3, 4)  # how many messages a module takes in one turn, at most
 LATE_S_MAX: Final = 2.0  # how much time passes at most while messages wait
@@ -40,7 +41,7 @@ class Agenda:
             do(*args)
 
 
-class DrawnOrder:
+class DrawnOrder(Order[Station]):
     """Draws which party of a world acts next, and what it takes in its turn.
 
     The same `seed` draws the same order. `late` is how often time passes although messages wait,
@@ -63,10 +64,10 @@ class DrawnOrder:
         """Until then let a module take one message a turn, and pause so many seconds after it."""
         self._slow[name] = (pause, until)
 
-    def forget(self, name: str) -> None:
+    def forget(self, party: Station) -> None:
         """Note that a module has ended: the next one of its name neither hangs nor is slow."""
-        self._hung.pop(name, None)
-        self._slow.pop(name, None)
+        self._hung.pop(party.name, None)
+        self._slow.pop(party.name, None)
 
     def forget_all(self) -> None:
         """Note that all modules have ended, with the instance."""
@@ -88,16 +89,16 @@ class DrawnOrder:
 
     # --- the next turn
 
-    def look(
-        self, stations: Iterable[tuple[str, Station]], passed: float, moment: float | None
-    ) -> tuple[list[Station], float | None]:
-        """Return who can have a turn, and the next moment at which something happens.
+    def waits(self, party: Party, at: float | None = None) -> None:
+        """Note nothing: `look` looks at all parties."""
 
-        That is `moment`, or the next timer if it fires before; None: never.
-        """
+    def look(
+        self, parties: Mapping[str, Station], passed: float, moment: float | None
+    ) -> tuple[list[Station], float | None]:
+        """See `Order`."""
         hung = self._hung
         ready: list[Station] = []
-        for name, station in stations:
+        for name, station in parties.items():
             if hung and hung.get(name, 0.0) > passed:
                 continue
             at = station.next_timer
@@ -109,18 +110,15 @@ class DrawnOrder:
                 ready.append(station)
         return ready, moment
 
-    def next_of(self, ready: list[Station], at: float | None, passed: float) -> Station | None:
-        """Return which of the `ready` parties acts next; None if time passes, to `at`."""
+    def next_of(self, ready: Sequence[Station], at: float | None, passed: float) -> Station | None:
+        """See `Order`."""
         is_near = at is not None and at <= passed + LATE_S_MAX
         if not ready or (self._late and is_near and self._draw.random() < self._late):
             return None
         return self._draw.choice(ready)
 
     def messages_for(self, station: Station, passed: float) -> list[Waiting]:
-        """Return the messages that a party takes in its turn, which begins.
-
-        If there are none, the timers of the party fire.
-        """
+        """See `Order`."""
         at = station.next_timer
         is_due = at is not None and at <= passed
         if not station.has_message or (is_due and self._draw.random() < 0.5):
@@ -134,4 +132,4 @@ class DrawnOrder:
 
     def take(self, station: Station, count: int) -> list[Waiting]:
         """Take at most `count` of the messages that wait for a party; senders are drawn."""
-        return station.take(count, self._draw)
+        return station.take_drawn(count, self._draw)

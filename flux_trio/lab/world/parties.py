@@ -12,7 +12,7 @@ from flux_trio.formats import Idset, Jobspec
 from flux_trio.lab.world.clients import GUEST, Asker, Client, RetryingClient
 from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.lab.world.station import Station
-from flux_trio.messages import ROLE_LOCAL, ROLE_USER, Level, Message, Request, Response, topics
+from flux_trio.messages import Level, Message, Request, Response, topics
 from flux_trio.messages.types import STREAMING
 from flux_trio.trace import KILLED, Kind, Record
 from flux_trio.transports.base import QUEUE_MESSAGES_MAX, UNREAD
@@ -170,7 +170,7 @@ def _bound_queue(world: CoresWorld, station: Station, room: int) -> None:
         world.trace.dropped(name, message, ref, reason)
         if not is_dropped:
             is_dropped = True
-            world.log.append((world.now, name, Level.ERR, f"dropped: {reason}"))
+            world.write_log(name, Level.ERR, f"dropped: {reason}")
             world.at_once(lambda: world.remove(name, ""))
 
     station.peer.deliver = deliver_or_drop
@@ -184,7 +184,7 @@ def flood(world: CoresWorld, count: int, seconds: float) -> None:
 
     def come() -> None:
         name = _new_name(world, "guest")
-        world.start(world.add(name, Asker(requests), GUEST, ROLE_LOCAL | ROLE_USER))
+        world.start(world.add(name, Asker(requests), GUEST))
         world.later(seconds, world.remove, name, "")
 
     world.when_up(come)
@@ -238,7 +238,7 @@ def _reconnect_later(world: CoresWorld, station: Station, name: str, back: float
 
 def _reconnect(world: CoresWorld, station: Station, name: str) -> None:
     again = world.add(name, station.core)
-    again.take_timers_of(station)
+    again.adopt_timers(station)
     if isinstance(station.core, Client):
         world.perform(again, station.core.reconnected(world.now))
 

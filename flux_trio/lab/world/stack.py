@@ -7,14 +7,14 @@ without Trio, as in a world of cores. Each life of the instance is a Trio run of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Any, Final, cast
 
 import msgspec
 import trio
 
-from flux_trio.broker import LogEntry, ModuleNotStarted
+from flux_trio.broker import ModuleNotStarted
 from flux_trio.clock import Clock
 from flux_trio.config import Config, PluginDirective
 from flux_trio.cores.job_manager.calls import User
@@ -102,7 +102,7 @@ class StackWorld(WorldOfServices):
             plugins=[faulty_plugin(hooks, lambda question: self.answers(question))],
             users=_user,
             trace=self.trace,
-            log_sinks=[self._take_log],
+            log_sinks=[self.log.write],
             make_supervisor=self._make_supervisor,
         )
         with self._scope:
@@ -122,9 +122,6 @@ class StackWorld(WorldOfServices):
         self.router, self._nursery = given[0], given[1]
         self._supervisor = WorldSupervisor(self, *given)
         return self._supervisor
-
-    def _take_log(self, entry: LogEntry) -> None:
-        self.log.append((self.now, entry.party, entry.level, entry.text))
 
     def end_life(self) -> list[Station]:
         """End the instance at once, as if it was killed; return the clients, which live on."""
@@ -167,7 +164,7 @@ class StackWorld(WorldOfServices):
         try:
             await supervisor.load_again(name)
         except (ModuleNotStarted, FluxError) as error:
-            self.log.append((self.now, "broker", Level.ERR, str(error)))
+            self.write_log("broker", Level.ERR, str(error))
         finally:
             end = self._loading.pop(name, None)
         if end is not None:
@@ -273,7 +270,7 @@ class StackWorld(WorldOfServices):
         else:
             then()
 
-    def _look(self) -> tuple[list[Station], float | None]:
+    def _look(self) -> tuple[Sequence[Station], float | None]:
         ready, moment = super()._look()
         deadline = inf if self._run is None else self._run.next_deadline
         if deadline == inf:

@@ -48,7 +48,7 @@ class WorldOfServices(CoresWorld):
         """Note that the handle of a module is closed: the module has ended."""
         if self.stations.get(station.name) is station:
             del self.stations[station.name]
-            self.order.forget(station.name)
+            self.order.forget(station)
 
     async def back(self, name: str) -> None:
         """Wait until a module may go on that a fault lets hang."""

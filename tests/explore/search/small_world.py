@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import msgspec
 
@@ -27,11 +27,12 @@ from flux_trio.lab.world.clients import Subscribe
 from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.lab.world.jobs import Jobs
 from flux_trio.lab.world.parties import OWNER
-from flux_trio.lab.world.station import Station, StationState, Waiting
-from flux_trio.services.at_once import KVS_MODULE
+from flux_trio.lab.world.station import Station
+from flux_trio.services.at_once import KVS_MODULE, Waiting
 from flux_trio.store.stores import MemoryStore, Store
 from flux_trio.trace import Sink
 from tests.explore.search.remembered import Keeper, Machine, OfClient, OfKvs, OfModule, Remembered
+from tests.explore.search.station import SmallStation, StationState
 
 INGEST: Final = "job-ingest"
 LEFT_OUT: Final = ("job-list",)
@@ -123,6 +124,9 @@ class SmallWorld(CoresWorld):
     `machines` are those of another world of the plan. Raises UnsuitablePlan.
     """
 
+    make_station = SmallStation
+    stations: dict[str, SmallStation]  # type: ignore[assignment]
+
     def __init__(
         self, plan: Plan, sinks: Iterable[Sink] = (), machines: dict[str, Machine] | None = None
     ) -> None:
@@ -136,7 +140,7 @@ class SmallWorld(CoresWorld):
         self._tried = ""
         self.machines: dict[str, Machine] = {} if machines is None else machines
         self._keepers: dict[str, Keeper] = {KVS_MODULE: OfKvs(_in_memory(self.disk.store))}
-        self._pool: dict[tuple[str, int], Station] = {}
+        self._pool: dict[tuple[str, int], SmallStation] = {}
         self._groups = _groups(plan)
         self._within = (KVS_MODULE, INGEST, OWNER, *self._groups)
         self._last: dict[str, PartyState] = {}
@@ -248,9 +252,9 @@ class SmallWorld(CoresWorld):
                 self.load(name)
         self.do_within()
 
-    def _do_here(self, station: Station, action: RunnerAction[Hashable] | Subscribe) -> None:
+    def _do_here(self, party: Station, action: RunnerAction[Hashable] | Subscribe) -> None:
         if not (isinstance(action, SetTimer) and action.key in UNEXPLORED_TIMERS):
-            super()._do_here(station, action)
+            super()._do_here(party, action)
 
     def _strike(self, fault: Fault) -> None:
         if self._tried == fault.module:  # type: ignore[attr-defined]
@@ -282,14 +286,14 @@ class SmallWorld(CoresWorld):
                     self.let_take(station, [TimerFired(key) for key in due])
             again |= self._start_ready_clients()
 
-    def _oldest(self, station: Station) -> list[Waiting]:
+    def _oldest(self, station: SmallStation) -> list[Waiting]:
         """Return the oldest message; for job-ingest all: submissions of one turn are one batch."""
         taken = [station.take_oldest()]
         while station.name == INGEST and station.has_message:
             taken.append(station.take_oldest())
         return taken
 
-    def _due(self, station: Station) -> list[Any]:
+    def _due(self, station: SmallStation) -> list[Any]:
         """Return the next timer that is due, if any; of jobs with the same time all."""
         due = station.timers_at(self.passed)
         if station.name != OWNER or not due:
@@ -297,7 +301,7 @@ class SmallWorld(CoresWorld):
         times = [each.at for each in self.plan.jobs]
         return [place for place in due if times[place] == times[due[0]]]  # type: ignore[call-overload]
 
-    def _take(self, station: Station, *taken: Waiting) -> None:
+    def _take(self, station: SmallStation, *taken: Waiting) -> None:
         self.trace.received_all(station.name, taken)
         self.let_take(station, [message for _, message in taken])
 
@@ -332,6 +336,7 @@ class SmallWorld(CoresWorld):
         self._nbefore.update(dict(state.nbefore))
         self.errors.clear()
         self.log.clear()
+        self.logged.clear()
         router = self.router
         router.ended = dict(state.ended)
         router.sequence = state.sequence
@@ -353,7 +358,7 @@ class SmallWorld(CoresWorld):
         station.peer.subscriptions.changed()
         self._is_put_down = True
 
-    def _take_up_party(self, station: Station, party: PartyState) -> None:
+    def _take_up_party(self, station: SmallStation, party: PartyState) -> None:
         station.take_up(party.station)
         core: Any = station.core
         core.state = party.core
@@ -361,9 +366,9 @@ class SmallWorld(CoresWorld):
         if plan is not None:
             station.peer.services = set(plan.services)
 
-    def add(self, name: str, *args: Any, **more: Any) -> Station:
+    def add(self, name: str, *args: Any, **more: Any) -> SmallStation:
         """Add a party, and keep its station for states in which it is there again."""
-        station = super().add(name, *args, **more)
+        station = cast(SmallStation, super().add(name, *args, **more))
         self._pool[name, self._nbefore[name] - 1] = station
         return station
 

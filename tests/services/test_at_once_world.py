@@ -10,13 +10,17 @@ import pytest
 from flux_trio.broker.router import BATCH_MAX
 from flux_trio.cores.turns import ClearTimer, Exit, Log, SetTimer, TimerFired
 from flux_trio.messages import ROLE_LOCAL, ROLE_OWNER, ROLE_USER, Request, respond
-from flux_trio.services.at_once import InOrder, ModuleEnded
+from flux_trio.services.at_once import InLine, ModuleEnded, Party, World
 from flux_trio.trace import Kind, Record
 
 T0 = 1000.0
 OWNER = 1000
 
 Answer = Callable[[Any], list[Any]]
+
+
+def new_world() -> World[Party]:
+    return World(T0, OWNER, InLine(), Party)
 
 
 class Told:
@@ -36,13 +40,13 @@ class Told:
 
 
 def test_a_turn_takes_all_that_waits_and_the_answers_come_back() -> None:
-    world = InOrder(T0, OWNER)
+    world = new_world()
 
     def answered(request: Request) -> list[Any]:
         return [respond(request, {})]
 
     service = Told([], answered)
-    world.load("service", service, ["kvs"], [])
+    world.add_module("service", service, ["kvs"], [])
     client = Told([Request("kvs.a", {}, 1), Request("kvs.b", {}, 2)])
     world.start(world.add("client", client))
     world.run()
@@ -51,12 +55,12 @@ def test_a_turn_takes_all_that_waits_and_the_answers_come_back() -> None:
 
 
 def test_a_turn_takes_no_more_than_a_batch_and_others_have_theirs_before_the_next() -> None:
-    world = InOrder(T0, OWNER)
+    world = new_world()
     service = Told([], lambda _: [])
-    world.load("service", service, ["kvs"], [])
+    world.add_module("service", service, ["kvs"], [])
     order: list[int] = []
     other = Told([], lambda _: order.append(len(service.turns)) or [])
-    world.load("other", other, ["resource"], [])
+    world.add_module("other", other, ["resource"], [])
     flood = [Request("kvs.a", {})] * (2 * BATCH_MAX + 1)
     world.start(world.add("client", Told([*flood, Request("resource.a", {})])))
     world.run()
@@ -65,7 +69,7 @@ def test_a_turn_takes_no_more_than_a_batch_and_others_have_theirs_before_the_nex
 
 
 def test_timers_fire_in_order_and_those_of_a_moment_before_what_follows_from_them() -> None:
-    world = InOrder(T0, OWNER)
+    world = new_world()
     order: list[str] = []
 
     def noting(name: str, then: list[Any]) -> Answer:
@@ -77,7 +81,7 @@ def test_timers_fire_in_order_and_those_of_a_moment_before_what_follows_from_the
 
     asks = Told([SetTimer("t", T0 + 5)], noting("asks", [Request("kvs.a", {})]))
     world.start(world.add("asks", asks))
-    world.load(
+    world.add_module(
         "service",
         Told(
             [SetTimer("t", T0 + 5), SetTimer("u", T0 + 5), SetTimer("s", T0 + 4)], noting("s", [])
@@ -87,11 +91,11 @@ def test_timers_fire_in_order_and_those_of_a_moment_before_what_follows_from_the
     )
     world.run()
     assert order == ["s s", "asks t", "s kvs.a", "s t", "s u"]
-    assert world.time == T0 + 5
+    assert world.passed == T0 + 5
 
 
 def test_a_timer_that_is_cleared_or_set_again_by_a_message_of_its_moment_does_not_fire() -> None:
-    world = InOrder(T0, OWNER)
+    world = new_world()
 
     def answer(each: Any) -> list[Any]:
         return [] if isinstance(each, TimerFired) else [ClearTimer("a"), SetTimer("b", T0 + 9)]
@@ -99,13 +103,13 @@ def test_a_timer_that_is_cleared_or_set_again_by_a_message_of_its_moment_does_no
     asks = Told([SetTimer("t", T0 + 5)], lambda _: [Request("kvs.x", {})])
     world.start(world.add("asks", asks))
     service = Told([SetTimer("a", T0 + 5), SetTimer("b", T0 + 5)], answer)
-    world.load("service", service, ["kvs"], [])
+    world.add_module("service", service, ["kvs"], [])
     world.run()
     assert service.turns == [(T0 + 5, ["kvs.x"]), (T0 + 9, ["b"])]
 
 
 def test_a_timer_in_the_past_fires_now() -> None:
-    world = InOrder(T0, OWNER)
+    world = new_world()
     core = Told([SetTimer("late", T0 - 3)])
     world.start(world.add("late", core))
     world.run()
@@ -113,7 +117,7 @@ def test_a_timer_in_the_past_fires_now() -> None:
 
 
 def test_it_stops_after_the_turn_in_which_it_is_told_to() -> None:
-    world = InOrder(T0, OWNER)
+    world = new_world()
 
     def stop(_: Any) -> list[Any]:
         world.stop()
@@ -126,7 +130,7 @@ def test_it_stops_after_the_turn_in_which_it_is_told_to() -> None:
 
 
 def test_only_the_owner_has_the_owners_rights() -> None:
-    world = InOrder(T0, OWNER)
+    world = new_world()
     rights = [
         world.add(name, Told([]), userid).peer.rolemask for name, userid in (("a", None), ("b", 7))
     ]
@@ -134,20 +138,20 @@ def test_only_the_owner_has_the_owners_rights() -> None:
 
 
 def test_a_module_that_cannot_go_on_ends_the_run_and_its_log_is_kept() -> None:
-    world = InOrder(T0, OWNER)
+    world = new_world()
     with pytest.raises(ModuleEnded, match="service: no disk"):
-        world.load("service", Told([Log(3, "it is full"), Exit("no disk")]), ["kvs"], [])
+        world.add_module("service", Told([Log(3, "it is full"), Exit("no disk")]), ["kvs"], [])
     assert [entry.text for entry in world.log] == ["it is full"]
 
 
 def test_at_the_end_modules_are_removed_in_reverse_and_their_callers_are_told() -> None:
-    world = InOrder(T0, OWNER)
+    world = new_world()
     records: list[Record] = []
     world.trace.add_sink(records.append)
-    world.load("first", Told([]), ["kvs"], [])
+    world.add_module("first", Told([]), ["kvs"], [])
     caller = Told([Request("kvs.a", {}, 1)])
     world.start(world.add("caller", caller))
-    world.load("second", Told([]), ["resource"], [])
+    world.add_module("second", Told([]), ["resource"], [])
     world.run()
     world.end()
     assert caller.turns == [(T0, ["kvs.a"])]  # ENOSYS
