@@ -14,6 +14,8 @@ from flux_trio.lab.plans.plan import Plan as Plan
 from flux_trio.lab.plans.reached import Reached as Reached
 from flux_trio.lab.plans.reached import all_faults as all_faults
 from flux_trio.lab.plans.reached import all_transitions as all_transitions
+from flux_trio.lab.plans.situations import SITUATIONS as SITUATIONS
+from flux_trio.lab.plans.situations import Situations as Situations
 from flux_trio.lab.plans.workload import Do as Do
 from flux_trio.lab.plans.workload import JobPlan as JobPlan
 from flux_trio.lab.properties.property import Property as Property

@@ -152,7 +152,8 @@ def fuzz(
     plan is played once more in a new process; the report and the story say if the property held.
 
     The report ends with what was reached: transitions of the protocols' state tables that no world
-    took, alone and together with each fault.
+    took, alone and together with each fault; and situations, such as a second page, with the number
+    of worlds that drew each and that of those in which it occurred.
 
     Ctrl-C or SIGTERM ends the run with a report of what was played by then. A plan that is being
     made small is written as small as it is by then; a second Ctrl-C drops it.

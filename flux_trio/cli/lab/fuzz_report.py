@@ -9,7 +9,7 @@ from typing import Any, Final
 from flux_trio.cli.lab.fuzzing import Campaign
 from flux_trio.cli.terminal.errors import print_text, write_text
 from flux_trio.cli.terminal.events import json_text
-from flux_trio.lab import SeedResult, all_faults, all_transitions
+from flux_trio.lab import SITUATIONS, SeedResult, all_faults, all_transitions
 from flux_trio.lab.stories.outcome import property_of
 from flux_trio.views import Case, cases_junit, story_text
 
@@ -72,6 +72,10 @@ def _reached_lines(campaign: Campaign) -> Iterator[str]:
         missing = reached.never_after(fault)
         nmissing += len(missing)
         yield f"  {fault:22} {reached.struck[fault]:7,} {len(rows) - len(missing):5}"
+    yield "situations: the worlds that drew each, those in which it occurred"
+    for name in SITUATIONS:
+        counts = campaign.situations
+        yield f"  {name:54} {counts.drawn[name]:7,} {counts.occurred[name]:7,}"
     npairs = len(rows) * len(all_faults())
     yield f"transitions after each fault, never exercised: {nmissing:,} of {npairs:,}"
 
@@ -93,6 +97,13 @@ def report_json(campaign: Campaign) -> dict[str, Any]:
         "not_judged": [{"seed": each.seed, "raised": each.raised} for each in campaign.not_judged],
         "transitions": len(all_transitions()),
         "never_taken": reached.never_taken(),
+        "reached": {
+            name: {
+                "drawn": campaign.situations.drawn[name],
+                "occurred": campaign.situations.occurred[name],
+            }
+            for name in SITUATIONS
+        },
         "faults": {
             fault: {"worlds": reached.struck[fault], "never_after": reached.never_after(fault)}
             for fault in all_faults()

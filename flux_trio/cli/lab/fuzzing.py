@@ -24,6 +24,7 @@ from flux_trio.lab import (
     Reached,
     SeedResult,
     Setup,
+    Situations,
     breaks,
     play_seeds,
     property_errors,
@@ -99,6 +100,7 @@ class Campaign:
     """The results of seeds in which a property raised."""
     found: list[Found] = field(default_factory=list)
     reached: Reached = field(default_factory=Reached)
+    situations: Situations = field(default_factory=Situations)
     next_seed: int = 0
     """The seed after the last one that was played."""
     is_interrupted: bool = False
@@ -115,6 +117,7 @@ class Campaign:
         self.nworlds += 1
         self.nturns += result.nsteps
         self.reached.add(result.taken, result.after)
+        self.situations.add(result.drawn, result.occurred)
         if result.broken:
             self.broken.append(result)
 

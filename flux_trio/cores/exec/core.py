@@ -198,6 +198,11 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         return set(self._jobs.by_id)
 
     @property
+    def down(self) -> Idset:
+        """The targets that are known to be down."""
+        return self._targets.down
+
+    @property
     def on_lost_targets(self) -> list[int]:
         """The jobs that run although a target of theirs is known to be down."""
         jobs = self._jobs.by_id.values()

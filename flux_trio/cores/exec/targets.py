@@ -26,6 +26,11 @@ class Targets(Part):
         self._down = {}
         self._is_refused = False  # a full inbox has refused the request
 
+    @property
+    def down(self) -> Idset:
+        """Those that are down."""
+        return Idset.of(self._down)
+
     def ask(self) -> None:
         """Ask the resource service which targets are down; later its events tell of changes."""
         self._is_refused = False

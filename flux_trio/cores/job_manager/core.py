@@ -116,6 +116,11 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
         return self._parts.ledger.tally.by_queue()
 
     @property
+    def history(self) -> dict[int, list[int]] | None:
+        """By user, the ids of the jobs that a request for the history gets; None before any."""
+        return self._parts.history.by_user
+
+    @property
     def requested(self) -> set[int]:
         """The jobs with a request at the scheduler that is not answered and not canceled."""
         allocs = self._parts.scheduler.requests.allocs

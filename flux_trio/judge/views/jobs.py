@@ -279,7 +279,9 @@ def _fold_life(life: Life | None, told: Any, record: Record, seen: Seen) -> Life
         return None
     name = payload(record).get("name")
     if name == "submit":
-        t_submit = record.t if life is None else life.t_submit
+        t_submit = 0.0 if life is None else life.t_submit
+        if life is None and seen.at(BEGUN, job_id(record)) is None:
+            t_submit = record.t  # else the event is that of an earlier submission, told again
         userid = integer(context_of(record).get("userid"))
         return Life(NEW, record.n, record.t, t_submit, userid=userid)
     if life is None and name == "validate":

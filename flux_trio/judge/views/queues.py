@@ -281,15 +281,22 @@ def _restored(queues: Queues, record: Record, seen: Seen) -> Queues:
     is_read = record.party == (seen.facts.manager or topics.JOB_MANAGER)
     if not is_read or not isinstance(text, str) or not text.startswith(_CHECKPOINT):
         return queues
-    content = decoded(text)
-    saved = content.get("queues") if isinstance(content, dict) else None
-    stopped = [
+    stopped = _stopped_in(decoded(text), queues.names or (ANONYMOUS,))
+    others = tuple(each for each in queues.stopped if each[0] not in stopped)
+    return queues.but(stopped=(*others, *((name, 0) for name in stopped)))
+
+
+def _stopped_in(checkpoint: Any, names: tuple[str, ...]) -> list[str]:
+    """Return the queues that are stopped by a checkpoint; all of `names` in a restored copy."""
+    content = checkpoint if isinstance(checkpoint, dict) else {}
+    if isinstance(content.get("all_stopped"), str):
+        return list(names)
+    saved = content.get("queues")
+    return [
         str(each.get("name") or ANONYMOUS)
         for each in (saved if isinstance(saved, list) else ())
         if isinstance(each, dict) and each.get("start") is False
     ]
-    others = tuple(each for each in queues.stopped if each[0] not in stopped)
-    return queues.but(stopped=(*others, *((name, 0) for name in stopped)))
 
 
 def _meant(asked: dict[str, Any], queues: Queues) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from flux_trio.lab.catalogue import (
     nodes,
     peers,
     plugins,
+    recovery,
     storage,
     times,
 )
@@ -36,13 +37,14 @@ from flux_trio.lab.catalogue.places import Moment as Moment
 from flux_trio.lab.catalogue.places import When as When
 from flux_trio.lab.catalogue.places import Which as Which
 from flux_trio.lab.catalogue.plugins import *  # noqa: F403
+from flux_trio.lab.catalogue.recovery import *  # noqa: F403
 from flux_trio.lab.catalogue.storage import *  # noqa: F403
 from flux_trio.lab.catalogue.times import *  # noqa: F403
 
 _CHAPTERS = [
     chapter.__name__
     for chapter in (
-        *(modules, peers, nodes, storage, times),
+        *(modules, peers, nodes, storage, recovery, times),
         *(messages, plugins, lies, broken_clause),
     )
 ]

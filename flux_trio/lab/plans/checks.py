@@ -23,6 +23,9 @@ def check_names(plan: Plan) -> None:
         if asked.what in JOB_ACTIONS:
             jobs = "the place of one of the {} jobs"
             check_number(asked.job, jobs, len(plan.jobs), f"actions[{place}].job")
+        if asked.what == "move" and asked.queue is None:
+            expected = "the number of the queue to which the job is to be moved"
+            raise FormatError(expected, None, f"actions[{place}].queue")
         _check_queue(plan, asked.queue, f"actions[{place}].queue")
         check_number(asked.rank, RANK, plan.nnodes, f"actions[{place}].rank")
     for place, fault in enumerate(plan.faults):

@@ -13,6 +13,7 @@ from flux_trio.lab.plans.asking import draw_long_requests, draw_new_durations, d
 from flux_trio.lab.plans.coincidences import draw_coincidence, draw_lost_manager
 from flux_trio.lab.plans.plan import Plan
 from flux_trio.lab.plans.swarm import draw_faults
+from flux_trio.lab.plans.visits import with_recovery, with_visits
 from flux_trio.lab.plans.workload import Action, Do, JobPlan
 
 SPAN_S: Final = 30.0  # in which jobs are submitted and requests made
@@ -23,7 +24,8 @@ def draw_plan(seed: int, njobs: int | None = None, nfaults: int | None = None) -
 
     If their number is not given, two thirds of the plans also have faults and requests that meet.
     In a third of the plans the owner changes the duration of jobs, in a quarter of them the owner
-    has requests that stay open until jobs have ended, and in a fifth a subscription to events.
+    has requests that stay open until jobs have ended, and in a fifth a subscription to events. What
+    `with_visits` adds comes last.
     """
     draw = random.Random(f"plan {seed}")
     has_coincidences = nfaults is None
@@ -52,7 +54,14 @@ def draw_plan(seed: int, njobs: int | None = None, nfaults: int | None = None) -
     )
     plan = _with_long_requests(_with_new_durations(plan, has_faults=has_coincidences))
     plan = _with_subscription(plan)
-    return _with_lost_manager(_with_coincidence(plan)) if has_coincidences else plan
+    plan = _with_lost_manager(_with_coincidence(plan)) if has_coincidences else plan
+    visits = random.Random(f"visits {seed}")
+    return with_visits(visits, plan, SPAN_S, is_to_grow=has_coincidences)
+
+
+def draw_recovery(plan: Plan) -> Plan:
+    """Return the plan with a recovery after a kill, which a tenth of all seeds draws."""
+    return with_recovery(random.Random(f"recovery {plan.seed}"), plan, SPAN_S)
 
 
 def _with_coincidence(plan: Plan) -> Plan:

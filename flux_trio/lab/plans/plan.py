@@ -42,4 +42,5 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     store: StoreKind = "memory"
     queues: Annotated[int, msgspec.Meta(ge=0, le=9)] = 0  # named queues; 0: the anonymous one
     plugins: tuple[str | PluginFile, ...] = ()  # behind the builtin ones
+    pages: Annotated[int, msgspec.Meta(ge=0)] = 0  # entries of each page; 0: as in an instance
     version: int = VERSION

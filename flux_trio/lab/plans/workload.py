@@ -31,10 +31,12 @@ Action = Literal[
     "queue-drain",
     "queue-idle",
     "purge",
+    "history",
+    "move",
     "subscribe",
 ]
 
-JOB_ACTIONS: Final = ("cancel", "urgency", "duration", "watch")
+JOB_ACTIONS: Final = ("cancel", "urgency", "duration", "watch", "move")
 """The actions that are about a job of the plan."""
 
 
@@ -62,12 +64,14 @@ class JobPlan(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
 class Do(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """A request of the owner: at `at`, or at the message `when` if that is given.
 
-    `job` is the place of a job in the plan, for cancel, urgency, duration and watch. `value` is the
-    urgency, `seconds` the new time limit (0: no limit). watch follows the job's eventlog to its
-    end. `rank` is the target of drain, undrain, down, up and exclude. include empties the exclude
-    group. purge removes all finished jobs. subscribe is not answered: from then on the owner gets
-    every event that is published. `queue` is the number of a named queue; without one a request is
-    about all queues. queue-drain and queue-idle wait until no job is left there, or none runs.
+    `job` is the place of a job in the plan, for cancel, urgency, duration, watch and move. `value`
+    is the urgency, `seconds` the new time limit (0: no limit). watch follows the job's eventlog to
+    its end. `rank` is the target of drain, undrain, down, up and exclude. include empties the
+    exclude group. purge removes all finished jobs, history asks for the ids of the owner's jobs.
+    subscribe is not answered: from then on the owner gets every event that is published. `queue` is
+    the number of a named queue: move brings a job that waits there, and other requests are about
+    all queues without one. queue-drain and queue-idle wait until no job is left there, or none
+    runs.
     """
 
     at: Seconds

@@ -41,7 +41,8 @@ _TOPICS: Final = (*_NODES, topics.RESOURCE_EXCLUDE, topics.JOB_QUEUE_START, topi
 class Promises(Watcher):
     """A queue or a node is as the last request about it was answered, whoever was started again.
 
-    A request that is not answered, or that crosses another one, leaves open what holds.
+    A request that is not answered, or that crosses another one, leaves open what holds. A restore
+    stops all queues.
     """
 
     def __init__(self, world: CoresWorld) -> None:
@@ -52,6 +53,8 @@ class Promises(Watcher):
     def observe(self, record: Record) -> None:
         """Note what clients ask for about queues and nodes, and what they are answered."""
         message = record.message
+        if record.kind == Kind.FAULT and (record.data or {}).get("tool") == "restore":
+            self._sure = {fact: held for fact, held in self._sure.items() if fact[0] != "started"}
         if record.kind != Kind.SEND or not isinstance(message, Request | Response):
             return
         if message.topic not in _TOPICS:

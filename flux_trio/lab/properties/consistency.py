@@ -23,6 +23,7 @@ from flux_trio.lab.properties.property import (
     over_trace,
     resources_are_accounted_for,
 )
+from flux_trio.lab.properties.recovery import Recovered
 from flux_trio.lab.properties.subscriptions import Subscribers
 from flux_trio.lab.properties.trace_properties import OVER_TRACE
 from flux_trio.lab.properties.updates import Requested
@@ -180,5 +181,6 @@ OURS: Final = (
     Subscribers,
     Priorities,
     Requested,
+    Recovered,
 )
 """The properties that every world keeps, beside the judge's."""

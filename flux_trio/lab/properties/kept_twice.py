@@ -6,14 +6,21 @@ A count is kept beside what it counts, and a core keeps what another one has tol
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
+from flux_trio.cores.exec.core import ExecCore
+from flux_trio.cores.job_index import ENDED, read_ended
 from flux_trio.cores.job_manager.core import JobManagerCore
+from flux_trio.cores.resource.core import ResourceCore
 from flux_trio.cores.sched.core import SchedCore
 from flux_trio.formats import Jobspec, format_fluid
+from flux_trio.jobtap.builtins.alloc_check import AllocCheck
 from flux_trio.lab.properties.pauses import core_of
-from flux_trio.lab.properties.property import at_each_pause
+from flux_trio.lab.properties.property import at_each_pause, over_trace
 from flux_trio.lab.world.cores_world import CoresWorld
+from flux_trio.protocols import JobEvent, JobState
+from flux_trio.trace import Kind, Record
 
 
 @at_each_pause("counted", "job-manager")
@@ -64,8 +71,52 @@ def scheduler_and_manager_agree_on_estimates(world: CoresWorld) -> str:
     return "" if shown == told else f"jobs show the starts {shown}, the scheduler has told {told}"
 
 
+@at_each_pause("down")
+def execution_and_resource_agree_on_nodes(world: CoresWorld) -> str:
+    """The execution service takes the same nodes for down as the resource service."""
+    known = core_of(world, "job-exec", ExecCore).down
+    down = core_of(world, "resource", ResourceCore).down
+    return "" if known == down else f"nodes {down or 'none'} are down, for job-exec {known}"
+
+
+@at_each_pause("history")
+def history_has_all_jobs(world: CoresWorld) -> str:
+    """The history has each job that is active or stored as ended, once, the latest first."""
+    manager = core_of(world, "job-manager", JobManagerCore)
+    told = manager.history
+    if told is None:
+        return ""
+    store = world.disk.store
+    wanted: dict[int, set[int]] = {}
+    for job in manager.active():
+        if job.state != JobState.NEW:
+            wanted.setdefault(job.userid, set()).add(job.id)
+    keys = store.dir(ENDED)
+    for key, value in zip(keys, store.lookup(keys), strict=True):
+        if isinstance(value, str):
+            ended = read_ended(key, value)
+            wanted.setdefault(ended.userid, set()).add(ended.id)
+    lists = {userid: sorted(jobids, reverse=True) for userid, jobids in wanted.items()}
+    found = {userid: jobids for userid, jobids in told.items() if jobids}
+    return "" if found == lists else f"the history has {found}, and the jobs are {lists}"
+
+
+@over_trace("alloc-check", "sched")
+def alloc_check_ends_no_job(trace: Sequence[Record]) -> str:
+    """The plugin alloc-check finds no two jobs with the same resources."""
+    for record in trace:
+        if record.kind == Kind.EVENT and record.data and record.data["name"] == JobEvent.EXCEPTION:
+            if record.data["context"]["type"] == AllocCheck.name:
+                name = format_fluid(record.data["id"], "f58")
+                return f"alloc-check ends {name}, and no other job has what it has"
+    return ""
+
+
 KEPT_TWICE: Final = (
     counts_of_queues_are_those_of_the_jobs,
     scheduler_and_manager_agree_on_priorities,
     scheduler_and_manager_agree_on_estimates,
+    execution_and_resource_agree_on_nodes,
+    history_has_all_jobs,
+    alloc_check_ends_no_job,
 )

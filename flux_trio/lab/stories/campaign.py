@@ -19,9 +19,10 @@ from typing import Final, ParamSpec, TypeVar
 import msgspec
 
 from flux_trio.jobtap.failures import describe
-from flux_trio.lab.plans.drawing import draw_plan
+from flux_trio.lab.plans.drawing import draw_plan, draw_recovery
 from flux_trio.lab.plans.plan import Depth, Plan
 from flux_trio.lab.plans.reached import transitions_noted
+from flux_trio.lab.plans.situations import NotedSituations, drawn
 from flux_trio.lab.properties.consistency import OURS
 from flux_trio.lab.properties.plugin_failures import no_plugin_fails
 from flux_trio.lab.properties.property import Property
@@ -55,6 +56,10 @@ class SeedResult:
     """The transitions of tables that the world took."""
     after: Mapping[str, frozenset[str]]
     """By name of each fault that struck: the transitions that were taken afterwards."""
+    drawn: frozenset[str] = frozenset()
+    """The situations that the plan draws."""
+    occurred: frozenset[str] = frozenset()
+    """Those that occurred."""
     raised: str = ""
     """The text of PropertyRaised if a property raised: then the world was not judged."""
 
@@ -86,10 +91,14 @@ class Setup:
         return (*OURS, *own, *map(_imported, self.properties))
 
     def plan_of(self, seed: int) -> Plan:
-        """Return the plan that `seed` draws, with the plugins, the depth and the store."""
-        return msgspec.structs.replace(
+        """Return the plan that `seed` draws, with the plugins, the depth and the store.
+
+        At depth stack a tenth of the seeds has a recovery, and keeps its values in a file.
+        """
+        plan = msgspec.structs.replace(
             draw_plan(seed), plugins=self.plugins, depth=self.depth, store=self.store
         )
+        return draw_recovery(plan) if self.depth == "stack" else plan
 
 
 def _imported(path: str) -> Property:
@@ -137,10 +146,12 @@ def play_seed(seed: int, setup: Setup | None = None) -> SeedResult:
     setup = setup or Setup()
     properties = setup.all_properties()
     plan = setup.plan_of(seed)
+    situations = NotedSituations()
     with transitions_noted() as noted:
         try:
             with property_errors(seed):
-                outcome = run_plan(plan, [noted.observe], properties=properties)
+                sinks = [noted.observe, situations.observe]
+                outcome = run_plan(plan, sinks, properties=properties)
         except PropertyRaised as error:
             return SeedResult(plan, "", (), 0, frozenset(), {}, raised=str(error))
     return SeedResult(
@@ -150,6 +161,8 @@ def play_seed(seed: int, setup: Setup | None = None) -> SeedResult:
         outcome.nsteps,
         frozenset(noted.taken),
         {fault: frozenset(transitions) for fault, transitions in noted.after.items()},
+        drawn(plan),
+        frozenset(situations.occurred),
     )
 
 

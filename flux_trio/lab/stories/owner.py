@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from flux_trio.config import DURATION_KEY
+from flux_trio.config import DURATION_KEY, QUEUE_KEY
 from flux_trio.cores.turns import SetTimer, TimerFired
 from flux_trio.formats import Idset, Jobspec
 from flux_trio.lab.plans.workload import JOB_ACTIONS, Do, JobPlan, queue_name
@@ -154,6 +154,11 @@ def _method(asked: Do, jobid: int) -> tuple[str, dict[str, Any]]:
             return topics.JOB_URGENCY, {"id": jobid, "urgency": asked.value}
         case "duration":
             return topics.JOB_UPDATE, {"id": jobid, "updates": {DURATION_KEY: asked.seconds}}
+        case "move":
+            queue = queue_name(asked.queue or 0)
+            return topics.JOB_UPDATE, {"id": jobid, "updates": {QUEUE_KEY: queue}}
+        case "history":
+            return topics.JOB_HISTORY, {"slice": "[:]"}
         case "watch":
             return topics.INFO_WATCH, {"id": jobid}
         case "include":

@@ -27,6 +27,7 @@ from flux_trio.lab.stories.putting_right import (
 from flux_trio.lab.stories.setting import config_of, prompts_of, surroundings_of
 from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.lab.world.jobs import Jobs
+from flux_trio.lab.world.pages import set_pages
 from flux_trio.lab.world.parties import OWNER
 from flux_trio.lab.world.stack import StackWorld
 from flux_trio.lab.world.waiting import Waiting
@@ -85,6 +86,7 @@ class PlanRun:
     ) -> None:
         check_plan(plan)
         self.plan = plan
+        self._set_pages_back = set_pages(plan.pages) if plan.pages else lambda: None
         self.trace: list[Record] = []  # if a property looks at it
         self.broken: dict[str, str] = {}  # by property: what is wrong
         self._properties = tuple(properties)
@@ -138,6 +140,7 @@ class PlanRun:
 
     def __exit__(self, *_: object) -> None:
         self.world.close()
+        self._set_pages_back()
 
     @property
     def active(self) -> frozenset[int]:

@@ -207,6 +207,8 @@ def _of_machine_plain(plan: Plan) -> Iterator[Plan]:
         yield replace(plan, limit=0)
     if plan.policy != "fifo":
         yield replace(plan, policy="fifo")
+    if plan.pages:
+        yield replace(plan, pages=0)
     if plan.queues:
         yield _without_queues(plan)
 
@@ -238,7 +240,7 @@ def _without_queues(plan: Plan) -> Plan:
     """The plan with the anonymous queue alone."""
     replace = msgspec.structs.replace
     jobs = tuple(replace(each, queue=None) for each in plan.jobs)
-    actions = tuple(replace(each, queue=None) for each in plan.actions)
+    actions = tuple(replace(each, queue=None) for each in plan.actions if each.what != "move")
     return replace(plan, queues=0, jobs=jobs, actions=actions)
 
 

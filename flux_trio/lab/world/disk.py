@@ -14,6 +14,7 @@ from flux_trio.cores.kvs.ops import Damaged, Fetch, Fetched, Stored, StoreOps
 from flux_trio.cores.state import CorePart, Plain
 from flux_trio.cores.turns import SetTimer, TimerFired
 from flux_trio.messages import Errno
+from flux_trio.lab.world.recovering import Remains, Tool
 from flux_trio.store.executing import execute
 from flux_trio.store.sqlite_store import SqliteStore
 from flux_trio.store.state_directory import STATE_FILE
@@ -22,6 +23,8 @@ from flux_trio.store.stores import MemoryStore, Store
 StoreKind: TypeAlias = Literal["memory", "sqlite"]
 
 DISK_TIMER: Final = ("disk",)
+SETTLED_EVERY: Final = 3
+"""After so many commits a slice of the changes is settled, so that a kill comes amidst others."""
 _TEXTS: Final[dict[int, str]] = {
     Errno.ENOSPC: "the disk is full: No space left on device",
     Errno.EIO: "the disk fails: Input/output error",
@@ -35,6 +38,11 @@ class Disk:
         self._directory = (
             None if kind == "memory" else TemporaryDirectory(prefix="flux-trio-world-")
         )
+        self._statedir = None if self._directory is None else Path(self._directory.name) / "state"
+        if self._statedir is not None:
+            self._statedir.mkdir(mode=0o700)
+        self._ncommits = 0
+        self._remains: Remains | None = None  # of a killed instance
         self.store: Store = self._open()
         self.errnum = 0  # ENOSPC or EIO: how a transaction fails
         self.delay_s = 0.0  # how long a transaction takes
@@ -43,14 +51,28 @@ class Disk:
         self.is_stored = False  # whether the next transaction is durable before `torn` is called
 
     def _open(self) -> Store:
-        if self._directory is None:
-            return MemoryStore()
-        return _OfThisThread(Path(self._directory.name) / STATE_FILE)
+        return MemoryStore() if self._statedir is None else _OfThisThread(self._statedir / STATE_FILE)
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the values are in a file."""
+        return self._statedir is not None
+
+    def killed(self, tool: Tool, now: float) -> None:
+        """Keep the files as they are; `reopen` begins with them, after `tool` has worked on them.
+
+        A store that is closed puts right what a killed instance leaves behind.
+        """
+        if self._statedir is not None:
+            self._remains = Remains(self._statedir, tool, now)
 
     def reopen(self) -> None:
         """Open the file again, as an instance does that starts from what is stored."""
-        if self._directory is not None:
+        if self._statedir is not None:
             self.store.close()
+            if self._remains is not None:
+                self._statedir = self._remains.put_back(self._statedir)
+                self._remains = None
             self.store = self._open()
 
     def close(self) -> None:
@@ -70,6 +92,9 @@ class Disk:
             return Stored(self.errnum, _TEXTS[self.errnum])
         if self.torn is None:
             self.store.commit(action.ops)
+            self._ncommits += 1
+            if self._ncommits % SETTLED_EVERY == 0:
+                self.store.settle()
             return Stored()
         if self.is_stored:
             self.store.commit(action.ops)

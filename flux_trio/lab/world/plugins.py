@@ -1,5 +1,5 @@
 """The plugins of a world of cores: a job's priority is its urgency, and the owner may change its
-duration, unless a fault answers.
+duration and its queue, unless a fault answers.
 
 A host of plugins of files may answer instead; see `plugin_files`.
 """
@@ -11,11 +11,12 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from flux_trio.config import DURATION_KEY
+from flux_trio.config import DURATION_KEY, QUEUE_KEY
 from flux_trio.cores.turns import ClearTimer, SetTimer, TimerFired
 from flux_trio.jobtap import PluginHost
 from flux_trio.jobtap.calls import note_of
 from flux_trio.protocols import (
+    RUNNING,
     STATE_TOPICS,
     UPDATE_PREFIX,
     AskHook,
@@ -36,7 +37,8 @@ FAULTY: Final = "faulty"
 """The name of the plugin that has the faults of a plan."""
 PRIORITIZE: Final = STATE_TOPICS[JobState.PRIORITY]
 UPDATE_DURATION: Final = UPDATE_PREFIX + DURATION_KEY
-USUAL: Final = (PRIORITIZE, UPDATE_DURATION)
+UPDATE_QUEUE: Final = UPDATE_PREFIX + QUEUE_KEY
+USUAL: Final = (PRIORITIZE, UPDATE_DURATION, UPDATE_QUEUE)
 """The topics that a plugin answers in each world."""
 
 
@@ -164,6 +166,10 @@ class PluginsOfWorld(Beside):
 
     def _usual(self, question: AskHook) -> HookAnswer:
         """Return the answer without a fault."""
+        if question.topic == UPDATE_QUEUE and question.job is not None:  # the builtin one waits
+            if question.job.state & RUNNING:
+                return HookAnswer(handled=True, reject="update of queue for running job")
+            return HookAnswer(handled=True)
         if self.host is not None:
             answer = self.host.ask(question)
             assert answer is not None  # no handler is async

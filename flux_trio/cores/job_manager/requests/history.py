@@ -86,6 +86,13 @@ class History(Part):
             self.read = {}
             self._ask("")
 
+    @property
+    def by_user(self) -> dict[int, list[JobId]] | None:
+        """The ids of each user's jobs, the latest first; None before the first request."""
+        if self.lists is None:
+            return None
+        return {userid: jobids.latest(slice(None)) for userid, jobids in self.lists.items()}
+
     def forget(self, sender: str) -> None:
         """Drop the requests of a peer that is gone; the index is read to its end anyway."""
         self.waiting = [each for each in self.waiting if each[0].sender != sender]

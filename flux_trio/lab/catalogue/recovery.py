@@ -1,0 +1,34 @@
+"""Faults after which a tool of the operator works on the state file."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from flux_trio.lab.catalogue.base import BaseFault, fault
+from flux_trio.lab.catalogue.places import Moment, Seconds
+from flux_trio.lab.world import parties
+from flux_trio.lab.world.cores_world import CoresWorld
+
+
+@fault
+class Recover(BaseFault, frozen=True):
+    """The instance is killed, and `tool` works on its state file before it starts again.
+
+    `repair` is `flux-trio fsck --repair`; `restore` a backup and its restore into a new directory,
+    in which queues are stopped and jobs that had resources are ended; `nothing` starts from what
+    was left. The next instance starts after `back` seconds. A store in memory has no file: then the
+    instance is only killed.
+    """
+
+    when: Moment
+    tool: Literal["nothing", "repair", "restore"] = "repair"
+    back: Seconds = 0.0
+
+    @property
+    def place(self) -> Moment:
+        return self.when
+
+    def strike(self, world: CoresWorld) -> None:
+        if world.is_up:
+            world.disk.killed(self.tool, world.now)
+            parties.kill_instance(world, self.back)

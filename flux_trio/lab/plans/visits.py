@@ -1,0 +1,210 @@
+"""Draws what is seldom visited: the second page, the second time, and requests that nobody makes.
+
+Each has a share of the worlds. Those with many jobs have small pages, a job that is moved, and a
+request for the history, so that a campaign visits these in any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from msgspec.structs import replace
+
+from flux_trio.lab import catalogue as c
+from flux_trio.lab.catalogue import When
+from flux_trio.lab.catalogue.places import Type
+from flux_trio.lab.plans.coincidences import Table
+from flux_trio.lab.plans.plan import Plan
+from flux_trio.lab.plans.workload import Action, Do, JobPlan
+from flux_trio.messages import topics
+
+MANY_JOBS: Final = 20
+SMALL: Final = 2
+QUEUES: Final = 2
+RECOVERIES_SHARE: Final = 0.1
+_HELD: Final = 0
+_URGENCY: Final = 16
+
+
+class _Visits:
+    """A plan to which visits are added."""
+
+    def __init__(self, draw: Random, plan: Plan, span_s: float) -> None:
+        self.draw = draw
+        self.plan = plan
+        self.span_s = span_s
+
+    def some(self) -> int:
+        """Draw a small number, from 1 to the number of jobs."""
+        return Table(self.draw, self.plan.jobs, self.plan.nnodes, 0, self.span_s).some()
+
+    def moment(self) -> float:
+        return round(self.draw.uniform(0, self.span_s), 1)
+
+    def ask(self, *asked: Do) -> None:
+        self.plan = replace(self.plan, actions=(*self.plan.actions, *asked))
+
+    def submit(self, *jobs: JobPlan) -> range:
+        """Add jobs behind the others, and return their places."""
+        first = len(self.plan.jobs)
+        self.plan = replace(self.plan, jobs=(*self.plan.jobs, *jobs))
+        return range(first, first + len(jobs))
+
+    def queue(self) -> int | None:
+        """Draw the queue of a job."""
+        return self.draw.randrange(self.plan.queues) if self.plan.queues else None
+
+
+def with_visits(draw: Random, plan: Plan, span_s: float, *, is_to_grow: bool) -> Plan:
+    """Return the plan with what it visits beside; requests without a message within `span_s`.
+
+    With `is_to_grow` it may get more jobs, and a fault.
+    """
+    if not plan.jobs:
+        return plan
+    visits = _Visits(draw, plan, span_s)
+    has_many = len(plan.jobs) >= MANY_JOBS
+    if draw.random() < 0.5 or has_many:
+        visits.plan = replace(visits.plan, pages=SMALL)
+    if has_many and not plan.queues:
+        _divide_into_queues(visits)
+    if visits.plan.queues and (draw.random() < 0.7 or has_many):
+        _move(visits)
+        if is_to_grow and (draw.random() < 0.3 or has_many):
+            _move_a_held_job(visits, 0.0 if has_many else visits.moment())
+    if draw.random() < 0.3 or has_many:
+        _read_history(visits)
+    if has_many:  # when jobs have ended, so that there is more than a page of them
+        visits.ask(Do(span_s * 2, "history"), Do(span_s * 4, "purge"), Do(span_s * 4, "history"))
+    for visit in _SELDOM if is_to_grow else ():
+        if draw.random() < _SELDOM_SHARE:
+            visit(visits)
+    return visits.plan
+
+
+def with_recovery(draw: Random, plan: Plan, span_s: float) -> Plan:
+    """Return the plan with a kill after which a tool works on the state file, in a tenth of all."""
+    if not plan.jobs or draw.random() >= RECOVERIES_SHARE:
+        return plan
+    visits = _Visits(draw, plan, span_s)
+    for _ in range(draw.choice((1, 1, 2))):
+        tool = draw.choice(("repair", "repair", "restore", "restore", "nothing"))
+        topic, type_ = draw.choice(_WHILE_JOBS_RUN)
+        when = When(topic, visits.some(), draw.choice(("send", "recv")), type_)
+        fault = c.Recover(when, tool, draw.choice((0.0, 0.5, 3.0)))
+        visits.plan = replace(visits.plan, faults=(*visits.plan.faults, fault))
+    visits.ask(Do(span_s, "queue-start"))
+    return replace(visits.plan, store="sqlite", pages=SMALL)
+
+
+def _divide_into_queues(visits: _Visits) -> None:
+    """Give the world named queues in place of the anonymous one."""
+    visits.plan = replace(visits.plan, queues=QUEUES)
+    jobs = tuple(replace(each, queue=visits.queue()) for each in visits.plan.jobs)
+    visits.plan = replace(visits.plan, jobs=jobs)
+
+
+def _move(visits: _Visits) -> None:
+    """A job is moved to the other queue and mostly back, while it waits.
+
+    It can be moved only then: so it is soon after its submission, or while queues are stopped.
+    """
+    draw = visits.draw
+    place = draw.randrange(len(visits.plan.jobs))
+    job = visits.plan.jobs[place]
+    at = round(job.at + draw.choice((0.0, 0.1, 0.5, 2.0)), 1)
+    moves = draw.choice((1, 2, 2, 3))
+    step = draw.choice((0.0, 0.1, 0.5, 5.0))
+    here = job.queue or 0
+    when = When(topics.SCHED_ALLOC, visits.some(), draw.choice(("send", "recv")))
+    is_stopped = draw.random() < 0.6
+    if is_stopped:
+        before, queue = round(max(0.0, job.at - 0.1), 1), draw.choice((None, job.queue))
+        visits.ask(Do(before, "queue-stop", queue=queue))
+    for count in range(moves):
+        there = (here + 1 + count) % visits.plan.queues
+        at_message = when if count == 0 and not is_stopped and draw.random() < 0.3 else None
+        visits.ask(
+            Do(round(at + count * step, 1), "move", job=place, queue=there, when=at_message)
+        )
+    if is_stopped:
+        visits.ask(Do(round(at + moves * step + draw.choice((0.0, 0.5, 5.0)), 1), "queue-start"))
+
+
+def _move_a_held_job(visits: _Visits, at: float) -> None:
+    """A job that is held is moved, mostly there and back, and released."""
+    draw = visits.draw
+    queue = draw.randrange(visits.plan.queues)
+    (place,) = visits.submit(JobPlan(at, run=0.5, urgency=_HELD, queue=queue))
+    for _ in range(draw.choice((1, 2, 2))):
+        queue = (queue + 1) % visits.plan.queues
+        at = round(at + draw.choice((0.0, 0.5, 5.0)), 1)
+        visits.ask(Do(at, "move", job=place, queue=queue))
+    at = round(at + draw.choice((0.0, 0.5, 5.0)), 1)
+    visits.ask(Do(at, "urgency", job=place, value=_URGENCY))
+
+
+def _read_history(visits: _Visits) -> None:
+    """The ids of the jobs are asked for, often twice, and finished jobs may be purged between."""
+    draw = visits.draw
+    at = visits.moment()
+    visits.ask(Do(at, "history"))
+    if draw.random() < 0.5:
+        visits.ask(Do(round(at + draw.choice((0.0, 0.5, 30.0)), 1), "purge"))
+    if draw.random() < 0.7:
+        visits.ask(Do(round(at + draw.choice((0.0, 0.5, 30.0, 60.0)), 1), "history"))
+
+
+def _wait_for_nodes_that_go(visits: _Visits) -> None:
+    """Two jobs wait for all nodes, behind one that runs, when a node is taken away for good."""
+    draw, nnodes = visits.draw, visits.plan.nnodes
+    at, queue = visits.moment(), visits.queue()
+    wide = JobPlan(at, nnodes=nnodes, run=draw.choice((0.5, 2.0)), queue=queue)
+    visits.submit(replace(wide, run=7.0, nnodes=1, ntasks=1), wide, replace(wide, at=wide.at + 0.1))
+    when = When(topics.SCHED_ALLOC, visits.some() + 2, draw.choice(("send", "recv")))
+    gone = c.Shrink((draw.randrange(nnodes),), when, draw.choice((5.0, 20.0)))
+    visits.plan = replace(visits.plan, faults=(*visits.plan.faults, gone))
+
+
+def _release_two(visits: _Visits) -> None:
+    """Two jobs are held and released; the first does not fit beside a job that runs."""
+    draw, nnodes = visits.draw, visits.plan.nnodes
+    at, queue = visits.moment(), visits.queue()
+    wide = JobPlan(at, nnodes=nnodes, run=0.5, urgency=_HELD, queue=queue)
+    small = JobPlan(at, run=0.5, urgency=_HELD, queue=draw.choice((queue, visits.queue())))
+    _, *held = visits.submit(JobPlan(at, run=7.0, queue=queue), wide, small)
+    released = round(at + draw.choice((0.0, 0.5, 2.0)), 1)
+    for place in held:
+        value = draw.choice((_URGENCY, _URGENCY, 20))
+        visits.ask(Do(released, "urgency", job=place, value=value))
+
+
+def _cancel_and_go_on(visits: _Visits) -> None:
+    """A job that runs is canceled or loses a node, and others start on what it had."""
+    draw, at, queue = visits.draw, visits.moment(), visits.queue()
+    nnodes = visits.plan.nnodes
+    running = JobPlan(at, nnodes=nnodes, run=40.0, queue=queue)
+    place, *_ = visits.submit(running, replace(running, run=0.5), replace(running, run=0.5))
+    what: Action = draw.choice(("cancel", "cancel", "down"))
+    ends = round(at + draw.choice((0.5, 2.0)), 1)
+    rank = draw.randrange(nnodes)
+    visits.ask(Do(ends, what, **({"job": place} if what == "cancel" else {"rank": rank})))
+    if what == "down":
+        visits.ask(Do(round(ends + draw.choice((0.5, 5.0)), 1), "up", rank=rank))
+
+
+_WHILE_JOBS_RUN: Final[tuple[tuple[str, Type], ...]] = (
+    ("job-exec.start", "request"),
+    ("job-exec.start", "response"),
+    ("job-exec.start", "response"),
+    (topics.KVS_COMMIT, "request"),
+    (topics.SCHED_ALLOC, "response"),
+)
+_SELDOM_SHARE: Final = 0.1
+_SELDOM: Final[tuple[Callable[[_Visits], None], ...]] = (
+    _wait_for_nodes_that_go,
+    _release_two,
+    _cancel_and_go_on,
+)

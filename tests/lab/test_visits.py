@@ -1,0 +1,94 @@
+"""What seeds visit beside their faults: it is drawn, and it occurs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pytest
+
+from flux_trio.lab import Do, JobPlan, Plan, Setup, draw_plan, play_seed, run_plan
+from flux_trio.lab.plans import situations as s
+from flux_trio.lab.plans.visits import MANY_JOBS, SMALL, with_visits
+from flux_trio.lab.stories.running import PlanRun
+from flux_trio.messages import Response, topics
+from flux_trio.trace import Record
+
+SEEDS = range(60)
+
+
+def test_worlds_of_many_jobs_draw_the_second_page_a_queue_update_and_the_history() -> None:
+    plans = [draw_plan(seed) for seed in range(300)]
+    many = [each for each in plans if len(each.jobs) >= MANY_JOBS + 3]
+    assert len(many) > 5
+    wanted = {s.SECOND_PAGE, s.MOVE, s.HISTORY}
+    assert all(wanted <= s.drawn(each) for each in many)
+
+
+def test_what_is_drawn_occurs_in_some_world() -> None:
+    drawn, occurred = Counter[str](), Counter[str]()
+    for seed in SEEDS:
+        result = play_seed(seed)
+        drawn.update(result.drawn)
+        occurred.update(result.occurred)
+    visits = (s.SECOND_PAGE, s.MOVE, s.MOVE_AGAIN, s.HISTORY, s.HISTORY_AFTER_PURGE, s.RELEASED)
+    assert {name for name in visits if not (drawn[name] and occurred[name])} == set()
+
+
+def test_visits_leave_the_rest_of_a_plan_as_it_was_drawn() -> None:
+    plan = Plan(1, jobs=(JobPlan(), JobPlan(at=1.0)), actions=(Do(2.0, "purge"),))
+    for number in range(50):
+        seen = with_visits(Random(number), plan, 30.0, is_to_grow=True)
+        assert seen.jobs[:2] == plan.jobs
+        assert seen.actions[:1] == plan.actions
+
+
+def test_a_plan_has_small_pages_while_it_is_played_and_others_have_not() -> None:
+    from flux_trio.cores.job_manager.requests import history
+
+    usual = history.PAGE_JOBS
+    with PlanRun(Plan(1, jobs=(JobPlan(),), pages=SMALL)) as plan_run:
+        plan_run.play()
+        assert history.PAGE_JOBS == SMALL
+        with PlanRun(Plan(1)):
+            assert history.PAGE_JOBS == SMALL  # that of the plan that is played around it
+    assert history.PAGE_JOBS == usual
+
+
+def test_history_is_read_over_several_pages() -> None:
+    jobs = tuple(JobPlan(at=number / 10, run=0.0) for number in range(5))
+    asked = (Do(60.0, "history"), Do(61.0, "purge"), Do(62.0, "history"))
+    told: list[list[int]] = []
+
+    def note(record: Record) -> None:
+        message = record.message
+        if isinstance(message, Response) and message.topic == topics.JOB_HISTORY:
+            if record.kind == "recv" and isinstance(message.payload, dict):
+                told.append(message.payload["jobs"])
+
+    plan = Plan(1, nnodes=1, cores=4, jobs=jobs, actions=asked, pages=SMALL)
+    situations = s.NotedSituations()
+    outcome = run_plan(plan, [note, situations.observe], properties=Setup().all_properties())
+    assert outcome.problems == ()
+    assert [len(each) for each in told] == [5, 0]
+    assert told[0] == sorted(told[0], reverse=True)
+    assert {s.SECOND_PAGE, s.HISTORY_AFTER_PURGE} <= situations.occurred
+
+
+@pytest.mark.parametrize("depth", ["cores", "stack"])
+def test_a_held_job_is_moved_twice(depth: str) -> None:
+    plan = Plan(
+        1,
+        jobs=(JobPlan(run=0.0, urgency=0, queue=0),),
+        actions=(
+            Do(1.0, "move", queue=1),
+            Do(2.0, "move", queue=0),
+            Do(3.0, "urgency", value=16),
+        ),
+        queues=2,
+        depth="stack" if depth == "stack" else "cores",
+    )
+    situations = s.NotedSituations()
+    outcome = run_plan(plan, [situations.observe], properties=Setup().all_properties())
+    assert outcome.problems == ()
+    assert s.MOVE_AGAIN in situations.occurred
