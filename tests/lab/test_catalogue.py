@@ -212,6 +212,7 @@ CASES = (
     Case(c.DamagedValue(When("job-exec.start"), "R"), logged("exception", type="exec")),
     Case(c.KillInstance(ASKED, back=3.0), noted(Kind.CONFIG, 2)),
     Case(c.RestartInstance(ASKED, back=3.0), noted(Kind.INSTANCE, what="ending")),
+    Case(c.Recover(ASKED, "nothing", back=3.0), noted(Kind.CONFIG, 2)),
     Case(c.ClockJump(STARTED, by=3600.0), took(3600.0)),
     Case(c.ClockDrift(STARTED, by=-0.1, times=3), noted(Kind.CLOCK, 3, by=-0.1)),
     Case(c.Sleep(STARTED, seconds=50.0), took(50.0)),

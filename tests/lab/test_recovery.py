@@ -67,3 +67,11 @@ def test_settling_is_under_way_when_the_instance_is_killed(monkeypatch: pytest.M
     monkeypatch.setattr(fsck, "View", Noting)
     run_plan(plan_of("repair"))
     assert any(seen)
+
+
+def test_a_job_that_waits_in_a_restored_copy_is_not_called_stuck() -> None:
+    """All queues of the copy are stopped, also the anonymous one, which its checkpoint lacks."""
+    killed = Recover(When("job-exec.start", type="response"), "restore")
+    jobs = (JobPlan(run=5.0), JobPlan(at=3.0))
+    plan = Plan(1, jobs=jobs, faults=(killed,), depth="stack", store="sqlite")
+    assert run_plan(plan).problems == ()

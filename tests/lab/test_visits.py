@@ -52,7 +52,7 @@ def test_a_plan_has_small_pages_while_it_is_played_and_others_have_not() -> None
         assert history.PAGE_JOBS == SMALL
         with PlanRun(Plan(1)):
             assert history.PAGE_JOBS == SMALL  # that of the plan that is played around it
-    assert history.PAGE_JOBS == usual
+    assert usual == history.PAGE_JOBS
 
 
 def test_history_is_read_over_several_pages() -> None:
@@ -62,9 +62,10 @@ def test_history_is_read_over_several_pages() -> None:
 
     def note(record: Record) -> None:
         message = record.message
-        if isinstance(message, Response) and message.topic == topics.JOB_HISTORY:
-            if record.kind == "recv" and isinstance(message.payload, dict):
-                told.append(message.payload["jobs"])
+        if record.kind != "recv" or getattr(message, "topic", "") != topics.JOB_HISTORY:
+            return
+        if isinstance(message, Response) and isinstance(message.payload, dict):
+            told.append(message.payload["jobs"])
 
     plan = Plan(1, nnodes=1, cores=4, jobs=jobs, actions=asked, pages=SMALL)
     situations = s.NotedSituations()
@@ -80,11 +81,7 @@ def test_a_held_job_is_moved_twice(depth: str) -> None:
     plan = Plan(
         1,
         jobs=(JobPlan(run=0.0, urgency=0, queue=0),),
-        actions=(
-            Do(1.0, "move", queue=1),
-            Do(2.0, "move", queue=0),
-            Do(3.0, "urgency", value=16),
-        ),
+        actions=(Do(1.0, "move", queue=1), Do(2.0, "move", queue=0), Do(3.0, "urgency", value=16)),
         queues=2,
         depth="stack" if depth == "stack" else "cores",
     )

@@ -69,7 +69,14 @@ from flux_trio.cores.methods import Methods
 from flux_trio.cores.state import CorePart
 from flux_trio.cores.turns import ClockStepped, Core, Log, TimerFired
 from flux_trio.editions import CLASSIC, Edition, exec_requests, job_requests, rfc21, rfc32
-from flux_trio.formats import FluidForm, ResourceSet, format_fluid, parse_duration, parse_size
+from flux_trio.formats import (
+    FluidForm,
+    Idset,
+    ResourceSet,
+    format_fluid,
+    parse_duration,
+    parse_size,
+)
 from flux_trio.messages import (
     ROLE_OWNER,
     Errno,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from flux_trio.lab.catalogue.base import BaseFault, fault
 from flux_trio.lab.catalogue.places import Moment, Seconds
 from flux_trio.lab.world import parties
 from flux_trio.lab.world.cores_world import CoresWorld
+from flux_trio.lab.world.recovering import Tool
 
 
 @fault
@@ -21,7 +20,7 @@ class Recover(BaseFault, frozen=True):
     """
 
     when: Moment
-    tool: Literal["nothing", "repair", "restore"] = "repair"
+    tool: Tool = "repair"
     back: Seconds = 0.0
 
     @property

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from flux_trio.config import QUEUE_KEY
 from flux_trio.lab.plans.plan import Plan
-from flux_trio.messages import Message, Request, Response, topics
+from flux_trio.messages import Request, Response, topics
 from flux_trio.protocols import JobEvent, JobState
 from flux_trio.trace import Kind, Record
 
@@ -97,8 +97,8 @@ class NotedSituations:
         """Take the next record of the trace."""
         kind, message = record.kind, record.message
         if kind == _SEND and message is not None:
-            if message.topic == topics.KVS_PAGE:
-                self._read_page(record.party, message)
+            if type(message) is Request and message.topic == topics.KVS_PAGE:
+                self._asked_for_page(record.party, message)
             elif type(message) is Response:
                 self._answered(message)
         elif kind == _EVENT and record.data is not None:
@@ -108,19 +108,20 @@ class NotedSituations:
         elif kind == _MODULE and record.data is not None:
             self._changed(record.data)
 
-    def _read_page(self, party: str, message: Message) -> None:
+    def _asked_for_page(self, party: str, request: Request) -> None:
         """A page is a second one if the same party has got a full one before."""
-        payload = message.payload if isinstance(message.payload, dict) else {}
-        if type(message) is Request:
-            self._limits[party, message.matchtag] = payload.get("limit")
-            if party in self._full:
-                self.occurred.add(SECOND_PAGE)
-        elif type(message) is Response and message.routes:
-            limit = self._limits.pop((message.routes[0], message.matchtag), None)
-            if len(payload.get("keys", ())) == limit:
-                self._full.add(message.routes[0])
+        self._limits[party, request.matchtag] = _payload(request).get("limit")
+        if party in self._full:
+            self.occurred.add(SECOND_PAGE)
+
+    def _got_page(self, party: str, response: Response) -> None:
+        limit = self._limits.pop((party, response.matchtag), None)
+        if len(_payload(response).get("keys", ())) == limit:
+            self._full.add(party)
 
     def _answered(self, response: Response) -> None:
+        if response.topic == topics.KVS_PAGE and response.routes:
+            self._got_page(response.routes[0], response)
         if response.errnum or response.topic not in (topics.JOB_HISTORY, topics.JOB_PURGE):
             return
         self._read.append(response.topic)
@@ -150,6 +151,10 @@ class NotedSituations:
         if data["module"] == topics.JOB_MANAGER and data["what"] == "started":
             active = {state for state in self._states.values() if state != JobState.INACTIVE}
             self.occurred.update(RELOADED + state.name for state in active)
+
+
+def _payload(message: Request | Response) -> dict[str, Any]:
+    return message.payload if isinstance(message.payload, dict) else {}
 
 
 _SEND: Final[str] = Kind.SEND.value

@@ -18,6 +18,7 @@ from flux_trio.lab.catalogue.places import Type
 from flux_trio.lab.plans.coincidences import Table
 from flux_trio.lab.plans.plan import Plan
 from flux_trio.lab.plans.workload import Action, Do, JobPlan
+from flux_trio.lab.world.recovering import Tool
 from flux_trio.messages import topics
 
 MANY_JOBS: Final = 20
@@ -90,7 +91,7 @@ def with_recovery(draw: Random, plan: Plan, span_s: float) -> Plan:
         return plan
     visits = _Visits(draw, plan, span_s)
     for _ in range(draw.choice((1, 1, 2))):
-        tool = draw.choice(("repair", "repair", "restore", "restore", "nothing"))
+        tool: Tool = draw.choice(("repair", "repair", "restore", "restore", "nothing"))
         topic, type_ = draw.choice(_WHILE_JOBS_RUN)
         when = When(topic, visits.some(), draw.choice(("send", "recv")), type_)
         fault = c.Recover(when, tool, draw.choice((0.0, 0.5, 3.0)))
@@ -126,9 +127,7 @@ def _move(visits: _Visits) -> None:
     for count in range(moves):
         there = (here + 1 + count) % visits.plan.queues
         at_message = when if count == 0 and not is_stopped and draw.random() < 0.3 else None
-        visits.ask(
-            Do(round(at + count * step, 1), "move", job=place, queue=there, when=at_message)
-        )
+        visits.ask(Do(round(at + count * step, 1), "move", job=place, queue=there, when=at_message))
     if is_stopped:
         visits.ask(Do(round(at + moves * step + draw.choice((0.0, 0.5, 5.0)), 1), "queue-start"))
 
@@ -190,7 +189,7 @@ def _cancel_and_go_on(visits: _Visits) -> None:
     what: Action = draw.choice(("cancel", "cancel", "down"))
     ends = round(at + draw.choice((0.5, 2.0)), 1)
     rank = draw.randrange(nnodes)
-    visits.ask(Do(ends, what, **({"job": place} if what == "cancel" else {"rank": rank})))
+    visits.ask(Do(ends, what, job=place, rank=rank))
     if what == "down":
         visits.ask(Do(round(ends + draw.choice((0.5, 5.0)), 1), "up", rank=rank))
 

@@ -105,10 +105,12 @@ def history_has_all_jobs(world: CoresWorld) -> str:
 def alloc_check_ends_no_job(trace: Sequence[Record]) -> str:
     """The plugin alloc-check finds no two jobs with the same resources."""
     for record in trace:
-        if record.kind == Kind.EVENT and record.data and record.data["name"] == JobEvent.EXCEPTION:
-            if record.data["context"]["type"] == AllocCheck.name:
-                name = format_fluid(record.data["id"], "f58")
-                return f"alloc-check ends {name}, and no other job has what it has"
+        data = record.data or {}
+        if record.kind != Kind.EVENT or data["name"] != JobEvent.EXCEPTION:
+            continue
+        if data["context"]["type"] == AllocCheck.name:
+            name = format_fluid(data["id"], "f58")
+            return f"alloc-check ends {name}, and no other job has what it has"
     return ""
 
 

@@ -147,22 +147,14 @@ def jobspec_of(job: JobPlan) -> Jobspec:
 
 def _method(asked: Do, jobid: int) -> tuple[str, dict[str, Any]]:
     """Return topic and payload of a request."""
+    if asked.what in JOB_ACTIONS:
+        topic, values = _of_job(asked)
+        return topic, {"id": jobid, **values}
     match asked.what:
-        case "cancel":
-            return topics.JOB_RAISE, {"id": jobid, "severity": 0, "type": "cancel"}
-        case "urgency":
-            return topics.JOB_URGENCY, {"id": jobid, "urgency": asked.value}
-        case "duration":
-            return topics.JOB_UPDATE, {"id": jobid, "updates": {DURATION_KEY: asked.seconds}}
-        case "move":
-            queue = queue_name(asked.queue or 0)
-            return topics.JOB_UPDATE, {"id": jobid, "updates": {QUEUE_KEY: queue}}
-        case "history":
-            return topics.JOB_HISTORY, {"slice": "[:]"}
-        case "watch":
-            return topics.INFO_WATCH, {"id": jobid}
         case "include":
             return topics.RESOURCE_EXCLUDE, {"targets": ""}
+        case "history":
+            return topics.JOB_HISTORY, {"slice": "[:]"}
         case "purge":
             return topics.JOB_PURGE, {"num_limit": 0, "batch": PURGED_MAX, "force": True}
         case "queue-drain" | "queue-idle":
@@ -177,6 +169,21 @@ def _method(asked: Do, jobid: int) -> tuple[str, dict[str, Any]]:
             return topics.JOB_QUEUE_ENABLE, {"enable": True, **_queue(asked)}
         case _:
             return _OF_NODES[asked.what], {"targets": str(asked.rank)}
+
+
+def _of_job(asked: Do) -> tuple[str, dict[str, Any]]:
+    """Return the topic of a request about a job, and what it says beside the id."""
+    match asked.what:
+        case "cancel":
+            return topics.JOB_RAISE, {"severity": 0, "type": "cancel"}
+        case "urgency":
+            return topics.JOB_URGENCY, {"urgency": asked.value}
+        case "duration":
+            return topics.JOB_UPDATE, {"updates": {DURATION_KEY: asked.seconds}}
+        case "move":
+            return topics.JOB_UPDATE, {"updates": {QUEUE_KEY: queue_name(asked.queue or 0)}}
+        case _:
+            return topics.INFO_WATCH, {}
 
 
 _OF_NODES: Final[dict[str, str]] = {

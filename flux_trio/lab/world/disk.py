@@ -13,8 +13,8 @@ from flux_trio.cores.kvs.core import KvsCore
 from flux_trio.cores.kvs.ops import Damaged, Fetch, Fetched, Stored, StoreOps
 from flux_trio.cores.state import CorePart, Plain
 from flux_trio.cores.turns import SetTimer, TimerFired
-from flux_trio.messages import Errno
 from flux_trio.lab.world.recovering import Remains, Tool
+from flux_trio.messages import Errno
 from flux_trio.store.executing import execute
 from flux_trio.store.sqlite_store import SqliteStore
 from flux_trio.store.state_directory import STATE_FILE
@@ -51,7 +51,9 @@ class Disk:
         self.is_stored = False  # whether the next transaction is durable before `torn` is called
 
     def _open(self) -> Store:
-        return MemoryStore() if self._statedir is None else _OfThisThread(self._statedir / STATE_FILE)
+        return (
+            MemoryStore() if self._statedir is None else _OfThisThread(self._statedir / STATE_FILE)
+        )
 
     @property
     def is_file(self) -> bool:
