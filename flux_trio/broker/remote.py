@@ -14,7 +14,17 @@ from typing import Any, ClassVar, TypeVar
 import trio
 
 from flux_trio.broker.handle import Clock, Handle
-from flux_trio.messages import Calls, Event, Flag, FluxError, Message, Request, Response, topics
+from flux_trio.messages import (
+    Calls,
+    Event,
+    Flag,
+    FluxError,
+    Message,
+    Request,
+    Response,
+    errno_text,
+    topics,
+)
 from flux_trio.transports import Connection, ConnectionClosed
 
 H = TypeVar("H", bound="RemoteHandle")
@@ -74,19 +84,21 @@ class RemoteHandle(Handle):
                 else:
                     self._take_in(0, message)
 
-    def _ask(self, topic: str, payload: dict[str, Any]) -> None:
+    def _ask(self, topic: str, payload: dict[str, str]) -> None:
         if not len(self._asked):
             self._settled = trio.Event()
-        self._write(Request(topic, payload, self._asked.open(topic)))
+        what = f"{topic}: {', '.join(payload.values())}"
+        self._write(Request(topic, payload, self._asked.open(what)))
 
     def _granted(self, response: Response) -> None:
         """Handle a response while a registration is open; it may also answer an earlier call."""
         if response.topic not in (self.REGISTER, self.SUBSCRIBE):
             self._take_in(0, response)
             return
-        self._asked.match(response)
+        what = self._asked.match(response)
         if response.errnum:
-            raise FluxError(response.errnum, response.error_text)
+            text = response.error_text or f"{what}: {errno_text(response.errnum)}"
+            raise FluxError(response.errnum, text)
         if not len(self._asked):
             held, self._held = self._held, []
             for message in held:

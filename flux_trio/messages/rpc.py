@@ -150,9 +150,10 @@ class Calls(Generic[Purpose]):
     _open: dict[Matchtag, Purpose]
     _last: Last
 
-    def __init__(self) -> None:
+    def __init__(self, after: int = 0) -> None:
+        """Begin with the matchtag after `after`."""
         self._open = {}
-        self._last = 0
+        self._last = after
 
     def __len__(self) -> int:
         return len(self._open)

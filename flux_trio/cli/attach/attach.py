@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import click
 
+from flux_trio.cli.attach.sched import sched
+from flux_trio.cli.terminal.examples import Group
 
-@click.group()
+
+@click.group(cls=Group)
 def attach() -> None:
     """Join a live flux-core: the instance at --to URI, else the one that FLUX_URI names."""
+
+
+attach.add_command(sched)

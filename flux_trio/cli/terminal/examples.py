@@ -226,6 +226,10 @@ EXAMPLES: Final[dict[str, dict[str, str]]] = {
         "sched job-manager": "show the messages of two modules as they pass",
         "--full -t 'sched.*'": "show those of a topic, with payloads",
     },
+    "attach sched": {
+        "--policy easy": "schedule the jobs of the flux-core in whose shell this is typed",
+        "--to local:///run/flux/local --policy fifo": "those of the flux-core of this system",
+    },
     "dmesg": {
         "-H": "print the log, with times for people",
         "--follow --new": "print what comes from now on",

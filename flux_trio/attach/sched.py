@@ -1,0 +1,180 @@
+"""Our scheduler for a live flux-core: the service of an instance, in the current edition.
+
+A `SchedBridge` stands between the service and the broker. What both need to know of each other
+beyond RFC 27 and 28 is the policy of each queue, which is the same for all of them here, and who
+holds the names `sched` and `feasibility`.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+import trio
+
+from flux_trio.attach.handle import FluxHandle
+from flux_trio.attach.sched_bridge import SchedBridge
+from flux_trio.broker import Handle
+from flux_trio.config import Config, QueueTable
+from flux_trio.editions import CURRENT
+from flux_trio.messages import Errno, Event, FluxError, Message, Request, Response, respond, topics
+from flux_trio.services import sched
+
+CONFIG_GET: Final = "config.get"
+MODULE_LIST: Final = "module.list"
+CONNECTOR: Final = "connector-local"  # it holds the names of clients
+SERVICES: Final = (topics.SCHED, topics.FEASIBILITY)
+SEEK_MANAGER_S: Final = 0.5
+"""Seconds between questions for a job manager, while there is none."""
+
+
+class Loaded(msgspec.Struct):
+    """A module of the broker, in the answer to module.list."""
+
+    name: str
+    services: list[str] = []
+
+
+class Modules(msgspec.Struct):
+    """The answer to module.list."""
+
+    mods: list[Loaded]
+
+
+class Queue(msgspec.Struct):
+    """The part of a queue's configuration that the scheduler reads."""
+
+    parent: str | None = None
+
+
+class Queues(msgspec.Struct):
+    """The part of the answer to config.get that the scheduler reads."""
+
+    queues: dict[str, Queue] = {}
+
+
+class BridgedHandle(Handle):
+    """The handle of the service; `carry` takes in what comes from the broker."""
+
+    def __init__(self, flux: FluxHandle, on_ready: Callable[[int], None]) -> None:
+        super().__init__(flux.name, flux.userid, flux.now)
+        self._flux = flux
+        self._bridge = SchedBridge()
+        self._on_ready = on_ready
+        self._has_said_ready = False  # and the core has not noted yet who holds resources
+
+    def register(self, service: str) -> None:
+        self._flux.register(service)
+
+    def subscribe(self, pattern: str) -> None:
+        """Do nothing: the bridge makes the only event that the service subscribes to."""
+
+    def send(self, message: Request | Response | Event) -> None:
+        for each in self._bridge.from_core(message):
+            self._send(each)
+
+    def _send(self, message: Message) -> None:
+        assert isinstance(message, (Request, Response, Event))
+        self._flux.send(message)
+
+    def log(self, level: int, text: str) -> None:
+        self._flux.log(level, text)
+
+    def note(self, _kind: str, data: dict[str, Any]) -> None:
+        """Take the first note after sched-ready, on the jobs that hold resources."""
+        if self._has_said_ready:
+            self._has_said_ready = False
+            self._on_ready(len(data["allocated"]))
+
+    async def carry(self) -> None:
+        """Take in messages until cancelled."""
+        while True:
+            for message in await self._flux.receive():
+                if (answer := answer_of_module(message, self._flux.rank)) is not None:
+                    self._flux.send(answer)
+                    continue
+                for each in self._bridge.from_broker(message):
+                    self._has_said_ready |= _says_ready(each)
+                    self._take_in(-1, each)
+
+    async def seek_manager(self) -> None:
+        """Ask for a job manager at times, while there is none."""
+        while True:
+            await trio.sleep(SEEK_MANAGER_S)
+            for each in self._bridge.seek_manager():
+                self._send(each)
+
+    def _trace_received(self, ref: int, message: Message) -> None:
+        """Do nothing: there is no trace."""
+
+    def _trace_dropped(self, ref: int, message: Message, reason: str) -> None:
+        """Do nothing: there is no trace."""
+
+
+def _says_ready(message: Message) -> bool:
+    if not isinstance(message, Response) or message.topic != topics.SCHED_READY:
+        return False
+    return message.errnum == 0
+
+
+def answer_of_module(message: Message, rank: str) -> Response | None:
+    """Return the answer to what every module of flux-core answers; None for another message."""
+    if not isinstance(message, Request):
+        return None
+    match message.topic.partition(".")[2]:
+        case "ping":
+            payload = message.payload if isinstance(message.payload, dict) else {}
+            who = {"userid": message.userid, "rolemask": message.rolemask}
+            hops = "!".join(hop[:8] for hop in message.routes)
+            place = int(rank) if rank.isdigit() else 0
+            return respond(message, {**payload, "route": hops, **who, "rank": place})
+        case "rusage":
+            used = resource.getrusage(resource.RUSAGE_SELF)
+            names = [name for name in dir(used) if name.startswith("ru_")]
+            return respond(message, {name[3:]: getattr(used, name) for name in names})
+    return None
+
+
+async def run(
+    flux: FluxHandle,
+    policy: str,
+    on_ready: Callable[[int], None],
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Schedule the jobs of flux-core by `policy` until cancelled.
+
+    `on_ready` is called with the number of jobs that hold resources when requests may come. Raises
+    FluxError if another scheduler is there, or the broker gives a wrong answer; ServiceExit where
+    RFC 27 or 28 tell a scheduler to end.
+    """
+    await _refuse_second(flux)
+    config = await _config(flux)
+    handle = BridgedHandle(flux, on_ready)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(handle.carry)
+        nursery.start_soon(handle.seek_manager)
+        await sched.run(handle, config, policy=policy, edition=CURRENT, task_status=task_status)
+
+
+async def _refuse_second(flux: FluxHandle) -> None:
+    """Raise FluxError(EEXIST) with the way out if a module is the scheduler."""
+    modules = await flux.ask(MODULE_LIST, Modules, {})
+    for module in modules.mods:
+        for service in SERVICES:
+            if service not in (module.name, *module.services) or module.name == flux.name:
+                continue
+            if module.name == CONNECTOR:
+                text = f"another program at this broker serves {service}; end it first"
+                raise FluxError(Errno.EEXIST, text)
+            way_out = f"unload it first: flux module remove {module.name}"
+            raise FluxError(Errno.EEXIST, f"the module {module.name} serves {service}; {way_out}")
+
+
+async def _config(flux: FluxHandle) -> Config:
+    """Return a configuration with the queues of flux-core: each has an order of its own."""
+    known = await flux.ask(CONFIG_GET, Queues, {})
+    queues = {name: QueueTable(parent=queue.parent) for name, queue in known.queues.items()}
+    return Config(queues=queues)
