@@ -32,6 +32,8 @@ from flux_trio.config.policy import (
     SystemDefaults,
 )
 from flux_trio.config.tables import (
+    POLICIES_EXPECTED,
+    POLICY_NAMES,
     AccessConfig,
     BrokerConfig,
     CheckConfig,
@@ -48,11 +50,14 @@ from flux_trio.config.tables import (
     UserLimitsConfig,
     VerifyConfig,
     VerifyMode,
+    is_policy_of_file,
 )
 
 __all__ = [
     "CONSTRAINTS_KEY",
     "DURATION_KEY",
+    "POLICIES_EXPECTED",
+    "POLICY_NAMES",
     "QUEUE_KEY",
     "Access",
     "AccessConfig",
@@ -89,6 +94,7 @@ __all__ = [
     "access_refusal",
     "assign",
     "check_queue",
+    "is_policy_of_file",
     "parse_config",
     "read_config",
     "required_by",

@@ -6,7 +6,7 @@ Tables and keys have flux-core's names if flux-core has them.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -95,10 +95,21 @@ class FakeResourcesConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=Tru
     host_prefix: str = msgspec.field(default="fake", name="host-prefix")
 
 
+POLICY_NAMES: Final = ("fifo", "easy", "conservative")
+POLICIES_EXPECTED: Final = f"one of {', '.join(POLICY_NAMES)}, or FILE.py:Class"
+
+
+def is_policy_of_file(name: str) -> bool:
+    """Return whether the policy `name` is FILE.py:Class: a class in a file of the user."""
+    path, _, cls = name.rpartition(":")
+    return path.endswith(".py") and cls.isidentifier()
+
+
 class SchedConfig(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """`[sched]`: the policy, and the maximum number of outstanding alloc requests."""
 
-    policy: Literal["fifo", "easy", "conservative"] = "fifo"
+    policy: str = "fifo"
+    """One of POLICY_NAMES, or FILE.py:Class."""
     mode: Literal["unlimited", "limited"] = "unlimited"
     limit: Annotated[int, msgspec.Meta(ge=1, le=2147483647)] = 8
 

@@ -14,6 +14,7 @@ import sys
 import traceback
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any, Final
 
@@ -98,33 +99,53 @@ def _is_file(path: Path) -> bool:
         raise PluginError(f"no plugin {path}: {error.strerror}") from None
 
 
-def _no_file(path: Path) -> str:
+def _no_file(path: Path, what: str = "plugin") -> str:
     """Return the error message about a path that is no file."""
     problem = "expected a file, got a directory" if path.is_dir() else "there is no such file"
-    return f"no plugin {path}: {problem}"
+    return f"no {what} {path}: {problem}"
 
 
 def load_file(path: Path) -> Plugin:
     """Return the plugin of a file. Raises PluginError with file and line of the error."""
+    module = run_file(path, _OF_FILE)
+    path = path.resolve()
+    return _of_module(module, path.stem.replace("_", "-"), str(path))
+
+
+class _Anew(SourceFileLoader):
+    """Compiles the file each time: Python's own cache misses a second edit within a second."""
+
+    def get_code(self, _fullname: str) -> types.CodeType:
+        code: types.CodeType = self.source_to_code(self.get_data(self.path), self.path)
+        return code
+
+
+def run_file(path: Path, prefix: str, what: str = "plugin") -> types.ModuleType:
+    """Run a file of the user as the module `prefix` + its stem, and return this module.
+
+    Raises PluginError with file and line of the error; `what` says what the file should be.
+    """
     if not _is_file(path):
-        raise PluginError(_no_file(path))
+        raise PluginError(_no_file(path, what))
     path = path.resolve()
     try:
         reason = untrusted(path, imports=True)
     except OSError as error:
-        raise PluginError(f"no plugin {path}: {error.strerror}") from None
+        raise PluginError(f"no {what} {path}: {error.strerror}") from None
     if reason:
-        raise PluginError(f"no plugin {path}: {reason}")
-    name = f"{_OF_FILE}{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:  # Python tells by the suffix what a file is
+        raise PluginError(f"no {what} {path}: {reason}")
+    name = f"{prefix}{path.stem}"
+    if path.suffix != ".py":
         expected = "expected a Python file, whose name ends in .py"
-        raise PluginError(f"no plugin {path}: {expected}, got {path.name}")
+        raise PluginError(f"no {what} {path}: {expected}, got {path.name}")
+    loader = _Anew(name, str(path))
+    spec = importlib.util.spec_from_loader(name, loader)
+    assert spec is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and type hints look there
     sys.path.insert(0, str(path.parent))
     try:
-        spec.loader.exec_module(module)
+        loader.exec_module(module)
     except BaseException as error:
         sys.modules.pop(name, None)
         if is_interrupt(error):
@@ -132,7 +153,7 @@ def load_file(path: Path) -> Plugin:
         raise PluginError(f"{path}{_problem(error, path)}") from None
     finally:
         sys.path.remove(str(path.parent))
-    return _of_module(module, path.stem.replace("_", "-"), str(path))
+    return module
 
 
 def forget_code(plugin: Plugin) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -47,6 +47,8 @@ class Conservative:
     placed by the grants alone. The profile is derived: it follows from the pool, the grants and the
     plan.
     """
+
+    plans_ahead: ClassVar = True  # see `Policy`
 
     def __init__(self, state: State) -> None:
         self._state = state

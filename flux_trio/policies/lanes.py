@@ -7,20 +7,20 @@ lanes, so jobs of another queue may pass a large job on resources that the queue
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
+from flux_trio.config import POLICY_NAMES
 from flux_trio.policies.conservative import Conservative
 from flux_trio.policies.easy import Easy
 from flux_trio.policies.fifo import Fifo
 from flux_trio.policies.policy import Decisions, Policy
 from flux_trio.policies.state import Grant, Job, LaneState, Rank, State
 
-POLICIES: Final[Mapping[str, Callable[[State], Policy]]] = {
-    "fifo": Fifo,
-    "easy": Easy,
-    "conservative": Conservative,
-}
+POLICIES: Final[dict[str, Callable[[State], Policy]]] = dict(
+    zip(POLICY_NAMES, (Fifo, Easy, Conservative), strict=True)
+)
+"""The policies by name: ours, and those of users' files that this process has loaded."""
 
 
 class Lane:

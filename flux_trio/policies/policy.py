@@ -27,7 +27,11 @@ class Decisions(msgspec.Struct):
 
 
 class Policy(Protocol):
-    """Decides which jobs start; constructed with its `State`."""
+    """Decides which jobs start; constructed with its `State`.
+
+    A class with the attribute `plans_ahead = True` may keep resources for jobs that wait. Of any
+    other the worlds of `flux-trio fuzz` want that no job waits which a new policy would start.
+    """
 
     def arrived(self, job: Job, /) -> None:
         """Called when `job` has joined the queue or has moved to a new place in it."""

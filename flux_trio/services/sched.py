@@ -7,10 +7,11 @@ import trio
 from flux_trio.broker import Handle
 from flux_trio.config import Config
 from flux_trio.cores.sched.core import SchedCore
-from flux_trio.cores.sched.tables import scheduler_policies
 from flux_trio.editions import Edition
 from flux_trio.formats import FormatError
+from flux_trio.jobtap import PluginError
 from flux_trio.messages import Errno, FluxError, topics
+from flux_trio.services.policy_files import scheduler_policies
 from flux_trio.services.recorded_core import make_core
 from flux_trio.services.runner import run_core
 
@@ -31,7 +32,7 @@ async def run(
     """
     try:
         sched, queues = scheduler_policies(config, policy)
-    except FormatError as error:
+    except (FormatError, PluginError) as error:
         raise FluxError(Errno.EINVAL, str(error)) from None
     edition = edition or config.edition_value
     handle.register(topics.SCHED)

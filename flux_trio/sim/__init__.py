@@ -9,7 +9,7 @@ from flux_trio.sim.asked import Depth
 from flux_trio.sim.log_rows import WorkloadJob
 from flux_trio.sim.metrics import JobFacts, Metrics, Outcome, Series, measure
 from flux_trio.sim.replay import Progress, SimulationStalled
-from flux_trio.sim.run import PolicyName, SimulationResult, make_machine, simulate
+from flux_trio.sim.run import SimulationResult, make_machine, simulate
 from flux_trio.sim.served import served_run
 from flux_trio.sim.users import deal_users
 from flux_trio.sim.workload import decode_log, read_workload, to_jobspec
@@ -20,7 +20,6 @@ __all__ = [
     "JobFacts",
     "Metrics",
     "Outcome",
-    "PolicyName",
     "Progress",
     "Series",
     "SimulationResult",

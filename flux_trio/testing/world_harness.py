@@ -204,7 +204,10 @@ class WorldHarness:
         __tracebackhide__ = True
         plan = self.plan
         check_files(plan.plugins, plan.depth)
-        properties = (*Setup(plugins=plan.plugins).all_properties(), *properties)
+        properties = (
+            *Setup(plugins=plan.plugins, policy=plan.policy).all_properties(),
+            *properties,
+        )
         self.trace, self.plugin_errors = [], []
         with reporting_failures(self._note_error):
             self.outcome = outcome = run_plan(plan, [self.trace.append], properties=properties)

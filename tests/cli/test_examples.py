@@ -22,7 +22,7 @@ def commands(context: click.Context) -> Iterator[click.Context]:
     below = list(subcommands(context))
     for each in below:
         yield from commands(each)
-    if not below:
+    if not isinstance(context.command, click.Group):
         yield context
 
 

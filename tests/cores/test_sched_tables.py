@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flux_trio.config import parse_config
-from flux_trio.cores.sched.tables import scheduler_policies
+from flux_trio.cores.sched.tables import policies_by_queue
 from flux_trio.formats import FormatError
 
 TABLES = """
@@ -26,19 +26,19 @@ queue = "batch"
 
 def test_each_queue_may_name_a_policy() -> None:
     """33.background.4, 33.schedpolicy.1, 33.schedpolicy.2: other keys are let be."""
-    sched, queues = scheduler_policies(parse_config(TABLES))
+    sched, queues = policies_by_queue(parse_config(TABLES))
     assert sched.policy == "conservative"
     assert queues == {"batch": "easy", "debug": "conservative"}
 
 
 def test_general_table_names_it_for_all() -> None:
     """33.policy.1"""
-    sched, queues = scheduler_policies(parse_config("[policy.scheduler]\npolicy = 'easy'"))
+    sched, queues = policies_by_queue(parse_config("[policy.scheduler]\npolicy = 'easy'"))
     assert (sched.policy, queues) == ("easy", {})
 
 
 def test_scheduler_that_is_one_policy_is_that_for_every_queue() -> None:
-    sched, queues = scheduler_policies(parse_config(TABLES), "fifo")
+    sched, queues = policies_by_queue(parse_config(TABLES), "fifo")
     assert (sched.policy, queues) == ("fifo", {"batch": "fifo", "debug": "fifo"})
 
 
@@ -46,7 +46,8 @@ def test_policy_that_there_is_not_is_refused_by_the_scheduler_alone() -> None:
     """33.schedpolicy.2"""
     config = parse_config("[queues.a]\npolicy.scheduler.policy = 'best'")
     with pytest.raises(FormatError) as error:
-        scheduler_policies(config)
+        policies_by_queue(config)
     assert str(error.value) == (
-        'queues.a.policy.scheduler.policy: expected one of fifo, easy, conservative, got "best"'
+        "queues.a.policy.scheduler.policy: expected one of fifo, easy, conservative, "
+        'or FILE.py:Class, got "best"'
     )

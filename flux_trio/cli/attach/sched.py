@@ -8,15 +8,17 @@ import click
 
 from flux_trio.cli.attach.serving import TO, serve_until_signal
 from flux_trio.cli.terminal.errors import remark
+from flux_trio.cli.terminal.params import POLICY
 
 
 @click.command()
 @TO
 @click.option(
     "--policy",
-    type=click.Choice(["fifo", "easy", "conservative"]),
+    type=POLICY,
+    metavar="POLICY",
     required=True,
-    help="How jobs are chosen: in order, or with backfill.",
+    help="Schedule by this policy: fifo, easy, conservative, or a class of yours, FILE.py:Class.",
 )
 def sched(to: str | None, policy: str) -> None:
     """Schedule the jobs of a live flux-core, until SIGTERM or ctrl-C.

@@ -86,10 +86,17 @@ class ConfigSource(msgspec.Struct, frozen=True):
 
     path: Path | None = None
     targets: int | None = None  # --test-size
+    policy: str | None = None  # --policy
 
     def read(self) -> Config:
         """Read the configuration. Raises StartError."""
         config = Config() if self.path is None else self._parse(self.path)
+        if self.policy is not None:
+            if "policy" in config.policy.scheduler:
+                got = f"expected --policy or policy.scheduler.policy in {self.path}, got both"
+                raise StartError(got)
+            sched = msgspec.structs.replace(config.sched, policy=self.policy)
+            config = msgspec.structs.replace(config, sched=sched)
         if self.targets is None:
             return config
         if config.names_resources:

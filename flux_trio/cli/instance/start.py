@@ -11,6 +11,7 @@ import click
 
 from flux_trio.cli.terminal.errors import CommandError, remark
 from flux_trio.cli.terminal.examples import Command
+from flux_trio.cli.terminal.params import POLICY
 
 LEVELS: Final = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
 
@@ -31,6 +32,13 @@ LEVELS: Final = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "
     type=click.IntRange(min=1),
     metavar="N",
     help="Let this machine act as N execution targets, as resource.targets does.",
+)
+@click.option(
+    "--policy",
+    type=POLICY,
+    metavar="POLICY",
+    help="Schedule by this policy, as sched.policy does: fifo, easy, conservative, or a class of "
+    "yours, FILE.py:Class.",
 )
 @click.option(
     "--statedir",
@@ -74,6 +82,7 @@ def start(
     *,
     config: Path | None,
     targets: int | None,
+    policy: str | None,
     statedir: Path | None,
     trace: Path | None,
     trace_environments: bool,
@@ -138,7 +147,7 @@ def start(
             from flux_trio.cli.instance.service_manager import service_manager
             from flux_trio.messages import Level
 
-            source = ConfigSource(config, targets)
+            source = ConfigSource(config, targets, policy)
             startup = Startup(
                 source=source,
                 config=source.read(),

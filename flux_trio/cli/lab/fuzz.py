@@ -23,6 +23,7 @@ from flux_trio.cli.lab.fuzz_params import (
     SeedsParam,
 )
 from flux_trio.cli.terminal.examples import Command
+from flux_trio.cli.terminal.params import POLICY
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -70,6 +71,13 @@ _DEFAULT = Seeds(0, 300)
     help="Keep the values of the kvs in memory, or in a file of SQLite.",
 )
 @PROPERTY_OPTION
+@click.option(
+    "--policy",
+    type=POLICY,
+    metavar="POLICY",
+    help="Schedule by this policy in every world: fifo, easy, conservative, or a class of yours, "
+    "FILE.py:Class. [default: drawn by the seed]",
+)
 @click.option(
     "--plugin",
     "plugins",
@@ -131,6 +139,7 @@ def fuzz(
     depth: Depth,
     store: StoreKind,
     properties: tuple[str, ...],
+    policy: str | None,
     plugins: tuple[str, ...],
     configured: Sequence[PluginFile] | None,
     keep_going: bool,
@@ -187,7 +196,7 @@ def fuzz(
             time_budget,
             pool,
             nworkers,
-            Setup(properties, (*(configured or ()), *plugins), depth, store),
+            Setup(properties, (*(configured or ()), *plugins), depth, store, policy),
             once_more=new_process if executor is None else lambda: nullcontext(pool),
             keep_going=keep_going,
             output=output,

@@ -54,7 +54,7 @@ sys.path += [str((HERE / each).resolve()) for each in MODULES_IN]
 
 def test_every_property_holds() -> None:
     plan = plan_of_file(HERE / "plan.toml")
-    properties = Setup(PROPERTIES, plan.plugins).all_properties()
+    properties = Setup(PROPERTIES, plan.plugins, policy=plan.policy).all_properties()
     assert run_plan(plan, properties=properties).problems == ()
 '''
 

@@ -107,7 +107,7 @@ def replay(
     plan = read_plan(source, depth, store)
     program = other_program(source)
     click.echo(f"seed {plan.seed}")
-    checked = Setup(properties, plan.plugins).all_properties()
+    checked = Setup(properties, plan.plugins, policy=plan.policy).all_properties()
     _check_name(until, *PROPERTIES, *(each.name for each in checked))
     if story:
         with reporting_raised(plan):

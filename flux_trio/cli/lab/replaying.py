@@ -12,6 +12,7 @@ import msgspec
 
 from flux_trio._version import __version__
 from flux_trio.cli.terminal.errors import CommandError
+from flux_trio.config import is_policy_of_file
 from flux_trio.formats import FormatError
 from flux_trio.jobtap import PluginError
 from flux_trio.lab import Plan, Property, PropertyRaised, draw_plan, plan_of_file, property_errors
@@ -24,6 +25,7 @@ from flux_trio.lab.stories.telling import place_of_break
 from flux_trio.lab.world.cores_world import EPOCH
 from flux_trio.lab.world.disk import StoreKind
 from flux_trio.lab.world.plugin_files import check_files
+from flux_trio.services.policy_files import load_policy
 from flux_trio.trace import Record, Sink
 from flux_trio.views import telling
 
@@ -62,6 +64,8 @@ def read_plan(
     try:
         plan = msgspec.structs.replace(plan_of_file(path), **changes)
         check_files(plan.plugins, plan.depth)
+        if is_policy_of_file(plan.policy):
+            load_policy(plan.policy)
     except OSError as error:
         raise NoPlan(f"{path}: {error.strerror}") from None
     except UnicodeError:

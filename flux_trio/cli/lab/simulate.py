@@ -14,6 +14,7 @@ from click.shell_completion import CompletionItem
 from flux_trio.cli.connection import completing
 from flux_trio.cli.terminal.errors import CommandError, write_text
 from flux_trio.cli.terminal.examples import Command
+from flux_trio.cli.terminal.params import POLICY
 
 if TYPE_CHECKING:
     from flux_trio.cli.lab.simulating import Planned
@@ -41,34 +42,31 @@ class UsersParam(click.ParamType[str]):
 
 
 class ListParam(click.ParamType[tuple[str, ...]]):
-    """Words with commas between, each of `choices` if there are any."""
+    """Words with commas between, each read by `word`."""
 
     name = "list"
 
-    def __init__(self, *choices: str) -> None:
-        self.choices = choices
+    def __init__(self, word: click.ParamType[str]) -> None:
+        self.word = word
 
     def convert(
         self, value: str | tuple[str, ...], param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, ...]:
         """Return the words; each one counts once."""
-        words = tuple(dict.fromkeys(value.split(","))) if isinstance(value, str) else value
-        for word in words:
-            if not word or (self.choices and word not in self.choices):
-                expected = f"one of {', '.join(self.choices)}" if self.choices else "a name"
-                self.fail(f"expected {expected}: got {word!r}", param, ctx)
-        return words
+        if isinstance(value, tuple):
+            return value
+        words = dict.fromkeys(value.split(","))
+        if "" in words:
+            self.fail(f"expected names with commas between: got {value!r}", param, ctx)
+        return tuple(self.word.convert(word, param, ctx) for word in words)
 
     def shell_complete(
-        self,
-        ctx: click.Context,  # noqa: ARG002 - click's signature
-        param: click.Parameter,  # noqa: ARG002 - click's signature
-        incomplete: str,
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Offer the choices for the part after the last comma."""
+        """Offer words for the part after the last comma."""
         head, comma, last = incomplete.rpartition(",")
-        names = [name for name in self.choices if name.startswith(last)]
-        return [CompletionItem(f"{head}{comma}{name}") for name in names]
+        found = self.word.shell_complete(ctx, param, last)
+        return [CompletionItem(f"{head}{comma}{each.value}") for each in found]
 
 
 def _check_plotly(_ctx: click.Context, _param: click.Parameter, report: Path | None) -> Path | None:
@@ -111,11 +109,12 @@ def _check_machine(nodes: int, cores: int, gpus: int) -> None:
 @click.option(
     "--policy",
     "policies",
-    type=ListParam("fifo", "easy", "conservative"),
+    type=ListParam(POLICY),
     default="fifo",
     show_default=True,
     metavar="POLICY,...",
-    help="Scheduling policy: fifo, easy or conservative. Several are compared, one run each.",
+    help="Scheduling policy: fifo, easy, conservative, or a class of yours, FILE.py:Class. Several "
+    "are compared, one run each.",
 )
 @click.option("--seed", type=int, default=0, metavar="S", show_default=True, help="Random seed.")
 @click.option(
@@ -136,7 +135,7 @@ def _check_machine(nodes: int, cores: int, gpus: int) -> None:
     "--plugin",
     "plugins",
     shell_complete=completing.plugin,
-    type=ListParam(),
+    type=ListParam(click.STRING),
     multiple=True,
     metavar="FILE,...",
     help="Load this jobtap plugin, by file or name; none loads no plugin. Several are compared, "

@@ -21,7 +21,6 @@ from flux_trio.messages import Level
 from flux_trio.sim import (
     Metrics,
     Outcome,
-    PolicyName,
     SimulationResult,
     SimulationStalled,
     WorkloadJob,
@@ -72,13 +71,11 @@ class Planned:
     """One run: its name, its policy and its configuration."""
 
     name: str
-    policy: PolicyName
+    policy: str
     config: Config
 
 
-def plan(
-    config: Config, plugins: Sequence[str], policies: Sequence[PolicyName]
-) -> Iterator[Planned]:
+def plan(config: Config, plugins: Sequence[str], policies: Sequence[str]) -> Iterator[Planned]:
     """Yield a run for each policy with each of `plugins`, or with the configured plugins.
 
     If the configuration loads a compared plugin, that directive gives its `conf`, and only the
@@ -86,7 +83,7 @@ def plan(
     """
     for policy in policies:
         for name, configured in _with_plugins(config, plugins):
-            names: list[str] = [policy] if len(policies) > 1 else []
+            names: list[str] = [policy.rpartition(":")[2]] if len(policies) > 1 else []
             names += [name] if len(policies) == 1 or plugins else []
             yield Planned(", ".join(names), policy, configured)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
@@ -66,6 +67,47 @@ class FileName(click.ParamType[str]):
     ) -> list[CompletionItem]:
         """Let the shell complete file names."""
         return [CompletionItem(incomplete, type="file")]
+
+
+class Policy(click.ParamType[str]):
+    """A scheduling policy: its name, or FILE.py:Class, whose file is run and has its whole path."""
+
+    name = "policy"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name that `[sched]` has for it. A usage error says what is wrong."""
+        from flux_trio.config import POLICIES_EXPECTED, POLICY_NAMES, is_policy_of_file
+
+        if value in POLICY_NAMES:
+            return value
+        if not is_policy_of_file(value):
+            self.fail(f"expected {POLICIES_EXPECTED}: got {value!r}", param, ctx)
+
+        from flux_trio.jobtap import PluginError
+        from flux_trio.services.policy_files import load_policy
+
+        file, _, cls = value.rpartition(":")
+        name = f"{Path(file).resolve()}:{cls}"
+        try:
+            load_policy(name)
+        except PluginError as error:
+            self.fail(str(error), param, ctx)
+        return name
+
+    def shell_complete(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        param: click.Parameter,  # noqa: ARG002 - click's signature
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """Offer our policies, and otherwise files."""
+        from flux_trio.config import POLICY_NAMES
+
+        names = [CompletionItem(name) for name in POLICY_NAMES if name.startswith(incomplete)]
+        return names or [CompletionItem(incomplete, type="file")]
+
+
+POLICY: Final = Policy()
 
 
 def _label(param: click.Parameter | None) -> str:

@@ -8,6 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from flux_trio.config import POLICY_NAMES
 from flux_trio.lab.catalogue.aim import Aim
 from flux_trio.lab.plans.asking import draw_long_requests, draw_new_durations, draw_subscription
 from flux_trio.lab.plans.coincidences import draw_coincidence, draw_lost_manager
@@ -39,7 +40,7 @@ def draw_plan(seed: int, njobs: int | None = None, nfaults: int | None = None) -
         seed=seed,
         nnodes=nnodes,
         cores=draw.choice((1, 2, 4)),
-        policy=draw.choice(("fifo", "easy", "conservative")),
+        policy=draw.choice(POLICY_NAMES),
         limit=draw.choice((0, 0, 1, 2, 4)),
         late=draw.choice((0.0, 0.0, 0.05, 0.3)),
         jobs=_jobs(draw, njobs, nnodes, queues),

@@ -58,7 +58,8 @@ def program_of(text: str) -> str:
 
 
 def plan_of_file(path: str | os.PathLike[str]) -> Plan:
-    """Return the plan of a TOML file; files of plugins are looked for from its directory.
+    """Return the plan of a TOML file; files of plugins and policies are looked for
+    from its directory.
 
     Raises OSError, UnicodeError or FormatError.
     """
@@ -69,13 +70,16 @@ def plan_of_file(path: str | os.PathLike[str]) -> Plan:
 
 
 def with_files(plan: Plan, renamed: Callable[[list[str]], Iterable[str]]) -> Plan:
-    """Return the plan with the paths that `renamed` gives to the files of its plugins."""
-    files = [plugin_file(each).load for each in plan.plugins]
+    """Return the plan with the paths that `renamed` gives to its files: plugins, and a policy."""
+    policy, _, cls = plan.policy.rpartition(":")
+    files = [*(plugin_file(each).load for each in plan.plugins), *([policy] if policy else [])]
+    paths = list(renamed(files))
     plugins = tuple(
         path if isinstance(each, str) else msgspec.structs.replace(each, load=path)
-        for each, path in zip(plan.plugins, renamed(files), strict=True)
+        for each, path in zip(plan.plugins, paths, strict=False)
     )
-    return msgspec.structs.replace(plan, plugins=plugins)
+    named = f"{paths[-1]}:{cls}" if policy else plan.policy
+    return msgspec.structs.replace(plan, plugins=plugins, policy=named)
 
 
 def check_plan(plan: Plan) -> None:

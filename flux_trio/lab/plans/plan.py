@@ -32,7 +32,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seed: int
     nnodes: Annotated[int, msgspec.Meta(ge=1, le=HOSTS_MAX)] = 4
     cores: Annotated[int, msgspec.Meta(ge=1, le=IDS_MAX)] = 2  # on each node
-    policy: Literal["fifo", "easy", "conservative"] = "fifo"
+    policy: str = "fifo"  # one of POLICY_NAMES, or FILE.py:Class
     limit: Annotated[int, msgspec.Meta(ge=0)] = 0  # of alloc requests at a time; 0: no limit
     late: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.0
     jobs: tuple[JobPlan, ...] = ()

@@ -15,13 +15,13 @@ from flux_trio.cores.job_list.core import JobListCore
 from flux_trio.cores.job_manager.core import JobManagerCore
 from flux_trio.cores.resource.core import ResourceCore
 from flux_trio.cores.sched.core import SchedCore
-from flux_trio.cores.sched.tables import scheduler_policies
 from flux_trio.formats import format_fluid
 from flux_trio.lab.properties.property import at_each_pause
 from flux_trio.lab.world.cores_world import CoresWorld
-from flux_trio.policies import Schedule
+from flux_trio.policies import POLICIES, Schedule
 from flux_trio.policies.state import Grant, Job
 from flux_trio.protocols import JobState
+from flux_trio.services.policy_files import scheduler_policies
 
 CoreT = TypeVar("CoreT")
 
@@ -164,17 +164,19 @@ def _states(jobs: Iterable[tuple[int, JobState]]) -> str:
 def no_resources_are_idle_that_a_job_waits_for(world: CoresWorld) -> str:
     """A scheduler that remembers no plan, with the same jobs and resources, would start no job.
 
-    No job waits that can never run (28.shrink.7). A conservative policy is not asked: a job keeps
-    its place there, and another one behind it may keep resources from it. With EASY, a head that
-    waits for a grant without an end keeps the cores that it was given first, and may keep these
-    from the jobs behind it.
+    No job waits that can never run (28.shrink.7). A policy that `plans_ahead` is not asked: a job
+    keeps its place there, and another one behind it may keep resources from it. With EASY, a head
+    that waits for a grant without an end keeps the cores that it was given first, and may keep
+    these from the jobs behind it.
     """
     schedule = core_of(world, "sched", SchedCore).schedule
     for job in schedule.state.queue:
         if note := schedule.shortfall(job.shape):
             return f"{format_fluid(job.id, 'f58')} waits, and can never run: {note}"
     sched, queues = scheduler_policies(world.config)
-    if not schedule.state.queue or "conservative" in (sched.policy, *(queues or {}).values()):
+    if not schedule.state.queue or any(
+        getattr(POLICIES[name], "plans_ahead", False) for name in (sched.policy, *queues.values())
+    ):
         return ""
     decided = _anew(schedule, Schedule(sched.policy, queues)).decide(world.now)
     keeping = [head for head, start in decided.waiting.items() if start is None]

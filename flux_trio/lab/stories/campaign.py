@@ -18,12 +18,14 @@ from typing import Final, ParamSpec, TypeVar
 
 import msgspec
 
+from flux_trio.config import is_policy_of_file
 from flux_trio.jobtap.failures import describe
 from flux_trio.lab.plans.drawing import draw_plan, draw_recovery
 from flux_trio.lab.plans.plan import Depth, Plan
 from flux_trio.lab.plans.reached import transitions_noted
 from flux_trio.lab.plans.situations import NotedSituations, drawn
 from flux_trio.lab.properties.consistency import OURS
+from flux_trio.lab.properties.own_policy import state_of_the_policy_can_be_put_down
 from flux_trio.lab.properties.plugin_failures import no_plugin_fails
 from flux_trio.lab.properties.property import Property
 from flux_trio.lab.stories.outcome import Outcome
@@ -81,22 +83,31 @@ class Setup:
     """Files of jobtap plugins of the user."""
     depth: Depth = "cores"
     store: StoreKind = "memory"
+    policy: str | None = None
+    """The policy of every world; else each seed draws one of ours."""
 
     def all_properties(self) -> tuple[Property, ...]:
         """Return the properties of a campaign: ours and those of the user.
 
         Raises ImportError or AttributeError if there is no such name, TypeError for another value.
         """
-        own = (no_plugin_fails,) if self.plugins else ()
-        return (*OURS, *own, *map(_imported, self.properties))
+        of_plugins = (no_plugin_fails,) if self.plugins else ()
+        is_own = self.policy is not None and is_policy_of_file(self.policy)
+        of_policy = (state_of_the_policy_can_be_put_down,) if is_own else ()
+        return (*OURS, *of_plugins, *of_policy, *map(_imported, self.properties))
 
     def plan_of(self, seed: int) -> Plan:
-        """Return the plan that `seed` draws, with the plugins, the depth and the store.
+        """Return the plan that `seed` draws, with the plugins, the depth, the store and the policy.
 
         At depth stack a tenth of the seeds has a recovery, and keeps its values in a file.
         """
+        plan = draw_plan(seed)
         plan = msgspec.structs.replace(
-            draw_plan(seed), plugins=self.plugins, depth=self.depth, store=self.store
+            plan,
+            plugins=self.plugins,
+            depth=self.depth,
+            store=self.store,
+            policy=self.policy or plan.policy,
         )
         return draw_recovery(plan) if self.depth == "stack" else plan
 

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
+from flux_trio.config import is_policy_of_file
 from flux_trio.lab.catalogue import When, Which
 from flux_trio.lab.plans.checks import on_machine
 from flux_trio.lab.plans.files import can_be_played
@@ -205,7 +206,7 @@ def _of_machine_plain(plan: Plan) -> Iterator[Plan]:
         yield replace(plan, late=0.0)
     if plan.limit:
         yield replace(plan, limit=0)
-    if plan.policy != "fifo":
+    if plan.policy != "fifo" and not is_policy_of_file(plan.policy):
         yield replace(plan, policy="fifo")
     if plan.pages:
         yield replace(plan, pages=0)

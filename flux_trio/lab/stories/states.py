@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from flux_trio.cores.state import Plain
+from flux_trio.cores.state import Plain, StateError
 from flux_trio.formats import format_fluid
 from flux_trio.lab.plans.plan import Plan
 from flux_trio.lab.properties.property import Property
@@ -178,7 +178,7 @@ class Watch:
             if modules is not None and name not in modules:
                 continue
             station = world.stations.get(name)
-            dump = None if station is None else station.core.dump()  # type: ignore[attr-defined]
+            dump = None if station is None else _dump_of(station.core)
             if dump == self._dumps.get(name):
                 continue
             self._dumps[name] = dump
@@ -188,6 +188,14 @@ class Watch:
             if shown := tuple(lines):
                 state = GONE if dump is None else state_text(after)
                 self.changes.append(Change(self._since, self.last, name, shown, state))
+
+
+def _dump_of(core: Any) -> Plain:
+    """Return the state of a core, or why it cannot be put down: a policy is the user's."""
+    try:
+        return core.dump()
+    except StateError as error:
+        return {"core": {"state": str(error)}}
 
 
 class WatchedRun(PlanRun):

@@ -13,10 +13,10 @@ from flux_trio.cores.ingest.core import IngestCore
 from flux_trio.cores.job_list.core import JobListCore
 from flux_trio.cores.resource.core import ResourceCore
 from flux_trio.cores.sched.core import SchedCore
-from flux_trio.cores.sched.tables import scheduler_policies
 from flux_trio.cores.turns import Core
 from flux_trio.formats import Idset, ResourceSet
 from flux_trio.messages import topics
+from flux_trio.services.policy_files import scheduler_policies
 from flux_trio.trace import Kind, Trace
 
 KVS_MODULE: Final = "kvs"
