@@ -59,7 +59,7 @@ class SchedScript:
         queues: Mapping[str, str] | None = None,
         **config: Any,
     ) -> None:
-        settings = SchedConfig(policy=policy, **config)  # type: ignore[arg-type]
+        settings = SchedConfig(policy=policy, **config)
         self.core = SchedCore(settings, edition, queues, parents)
         self.now = START
         self.kvs: dict[str, str] = {}
