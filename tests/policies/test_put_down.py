@@ -257,8 +257,9 @@ TestFifo = PutDown.TestCase
 TestEasy = PutDownEasy.TestCase
 TestConservative = PutDownConservative.TestCase
 TestQueues = PutDownQueues.TestCase
-for _case in (TestFifo, TestEasy, TestConservative, TestQueues):
-    _case.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestFifo.settings = TestEasy.settings = TestConservative.settings = TestQueues.settings = settings(
+    max_examples=20, stateful_step_count=40, deadline=None
+)
 
 
 # What a policy has found and would not find again
