@@ -7,19 +7,19 @@ holds the names `sched` and `feasibility`.
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 import trio
 
+from flux_trio.attach.every_module import answer_of_module
 from flux_trio.attach.handle import FluxHandle
 from flux_trio.attach.sched_bridge import SchedBridge
 from flux_trio.broker import Handle
 from flux_trio.config import Config, QueueTable
 from flux_trio.editions import CURRENT
-from flux_trio.messages import Errno, Event, FluxError, Message, Request, Response, respond, topics
+from flux_trio.messages import Errno, Event, FluxError, Message, Request, Response, topics
 from flux_trio.services import sched
 
 CONFIG_GET: Final = "config.get"
@@ -117,24 +117,6 @@ def _says_ready(message: Message) -> bool:
     if not isinstance(message, Response) or message.topic != topics.SCHED_READY:
         return False
     return message.errnum == 0
-
-
-def answer_of_module(message: Message, rank: str) -> Response | None:
-    """Return the answer to what every module of flux-core answers; None for another message."""
-    if not isinstance(message, Request):
-        return None
-    match message.topic.partition(".")[2]:
-        case "ping":
-            payload = message.payload if isinstance(message.payload, dict) else {}
-            who = {"userid": message.userid, "rolemask": message.rolemask}
-            hops = "!".join(hop[:8] for hop in message.routes)
-            place = int(rank) if rank.isdigit() else 0
-            return respond(message, {**payload, "route": hops, **who, "rank": place})
-        case "rusage":
-            used = resource.getrusage(resource.RUSAGE_SELF)
-            names = [name for name in dir(used) if name.startswith("ru_")]
-            return respond(message, {name[3:]: getattr(used, name) for name in names})
-    return None
 
 
 async def run(

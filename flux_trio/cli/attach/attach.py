@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from flux_trio.cli.attach.exec import exec as exec_
 from flux_trio.cli.attach.sched import sched
 from flux_trio.cli.terminal.examples import Group
 
@@ -14,3 +15,4 @@ def attach() -> None:
 
 
 attach.add_command(sched)
+attach.add_command(exec_)

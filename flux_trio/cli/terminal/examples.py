@@ -226,6 +226,10 @@ EXAMPLES: Final[dict[str, dict[str, str]]] = {
         "sched job-manager": "show the messages of two modules as they pass",
         "--full -t 'sched.*'": "show those of a topic, with payloads",
     },
+    "attach exec": {
+        "flux-trio attach exec": "run the jobs of the instance that FLUX_URI names",
+        "flux-trio attach exec --directory ~/jobs &": "keep their processes and output elsewhere",
+    },
     "attach sched": {
         "--policy easy": "schedule the jobs of the flux-core in whose shell this is typed",
         "--to local:///run/flux/local --policy fifo": "those of the flux-core of this system",

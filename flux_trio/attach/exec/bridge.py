@@ -1,0 +1,353 @@
+"""The bridge between our execution service and flux-core's broker: which message goes where. Pure.
+
+RFC 32 passes as it is. These are in other shapes on the two sides:
+
+- kvs: treeobjs and namespaces there, texts here; the environment is in J there (`jobspecs`).
+- What a job leaves is in its guest room there (`rooms`); here it is a commit when the job is over.
+- Signals come as the event shell-<id>.kill there, as <service>.kill here.
+- Standard input comes to the service of a job's shell there, to <service>.input here (`inputs`).
+- The journal has one job in a response there, entries of many jobs here.
+
+What flux-core does not have is answered here: whether another service runs jobs, why jobs wait, and
+which nodes are down. The last one has no meaning for jobs whose processes are all on this machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from flux_trio.attach.exec import trees
+from flux_trio.attach.exec.inputs import Inputs
+from flux_trio.attach.exec.jobspecs import jobspec_in, with_input
+from flux_trio.attach.exec.mail import (
+    GUEST,
+    Forwarded,
+    InputOf,
+    Mail,
+    OneValueRead,
+    OutputOf,
+    Passed,
+    Reads,
+    RoomCall,
+    Sent,
+    Told,
+    ValueRead,
+)
+from flux_trio.attach.exec.rooms import Rooms
+from flux_trio.cores.exec.calls import StoredKey
+from flux_trio.editions import CURRENT, journal, rfc32
+from flux_trio.editions import kvs as our_kvs
+from flux_trio.formats import Event as JobEvent
+from flux_trio.formats import (
+    FluidForm,
+    FormatError,
+    format_fluid,
+    job_directory_of,
+    job_key,
+    parse_fluid,
+)
+from flux_trio.messages import (
+    ROLE_OWNER,
+    Control,
+    Errno,
+    Event,
+    FluxError,
+    Level,
+    Message,
+    Request,
+    Response,
+    expect_payload,
+    respond_error,
+    service_of,
+    topics,
+)
+
+SHELL_EVENTS: Final = "shell-"
+_SHELL_MARK: Final = "-shell-"
+_LAST: Final = (rfc32.StartType.FINISH, rfc32.StartType.RELEASE)
+
+
+class Instance(NamedTuple):
+    """What the bridge must know of the instance: see the attributes of its broker."""
+
+    owner: int  # userid
+    rank: int
+    empty_root: str  # blobref of an empty directory of the kvs
+    jobid_path: str
+    id_form: FluidForm
+
+
+class _Entries(msgspec.Struct):
+    """A job-manager.events-journal response of flux-core; id -1: the backlog is over."""
+
+    id: int
+    events: list[JobEvent]
+
+
+class _Kill(msgspec.Struct):
+    signum: int
+
+
+class Bridge:
+    """Gives messages of the core named `service` to the broker of `instance`, and back.
+
+    `on_ready` is called when flux-core has accepted the service.
+    """
+
+    def __init__(self, service: str, instance: Instance, on_ready: Callable[[], None]) -> None:
+        self._service = service
+        self._on_ready = on_ready
+        self._instance = instance
+        self._mail = mail = Mail(instance.owner)
+        self._rooms = Rooms(mail, service, instance.empty_root, instance.rank)
+        self._inputs = Inputs(mail, service)
+        self._start = f"{service}.{topics.START_METHOD}"
+        self._from_core = {
+            topics.KVS_LOOKUP: self._look_up,
+            topics.KVS_LOOKUP_ALL: self._look_up_all,
+            topics.KVS_COMMIT: self._commit,
+            topics.EXEC_SERVICE: self._is_unknown,
+            topics.RESOURCE_STATUS: self._answer_empty,
+            topics.JOB_HINDRANCE: self._drop,
+        }
+
+    def from_core(self, now: float, message: Passed) -> Sent:
+        """Take a message of the core."""
+        self._mail.now = now
+        match message:
+            case Request():
+                self._from_core.get(message.topic, self._forward)(message)
+            case Response():
+                self._core_answers(message)
+            case Event():
+                self._mail.to_broker.append(message)
+        self._rooms.settle()
+        return self._mail.take()
+
+    def from_broker(self, now: float, message: Message) -> Sent:
+        """Take a message of the broker."""
+        self._mail.now = now
+        match message:
+            case Request():
+                self._broker_asks(message)
+            case Response():
+                self._broker_answers(message)
+            case Event():
+                self._event(message)
+            case Control():
+                pass
+        self._rooms.settle()
+        return self._mail.take()
+
+    # The broker asks
+
+    def _broker_asks(self, request: Request) -> None:
+        if request.topic == self._start:
+            self._start_asked(request)
+        elif _SHELL_MARK in service_of(request.topic):
+            self._shell_asked(request)
+        else:
+            self._mail.to_core.append(request)
+
+    def _start_asked(self, request: Request) -> None:
+        try:
+            start = CURRENT.start.read(request)
+        except FluxError:
+            pass  # the core says what is wrong with it
+        else:
+            self._rooms.open(start)
+            assert isinstance(request.payload, dict)
+            payload = request.payload | {"jobspec": with_input(start.jobspec)}
+            request = msgspec.structs.replace(request, payload=payload)
+        self._mail.to_core.append(request)
+
+    def _shell_asked(self, request: Request) -> None:
+        service, _, method = request.topic.partition(".")
+        if method == "stdin":
+            jobid = parse_fluid(service.rpartition("-")[2])
+            self._inputs.write(request, self._rooms.get(jobid))
+        elif answer := respond_error(request, Errno.ENOSYS, f"no method {method} in {service}"):
+            self._mail.to_broker.append(answer)
+
+    def _event(self, event: Event) -> None:
+        word, _, method = event.topic.removeprefix(SHELL_EVENTS).partition(".")
+        if not event.topic.startswith(SHELL_EVENTS):
+            self._mail.to_core.append(event)
+        elif method == "kill" and word.isdecimal() and event.rolemask & ROLE_OWNER:
+            try:
+                signum = expect_payload(event, _Kill).signum
+            except FluxError as error:
+                self._mail.log(Level.ERR, error.text)
+            else:
+                kill = {"id": int(word), "signum": signum}
+                self._mail.tell_core(f"{self._service}.kill", kill)
+
+    # The core asks
+
+    def _forward(self, request: Request) -> None:
+        if request.wants_response:
+            self._mail.ask(request.topic, request.payload, Forwarded(request), request.flags)
+        else:
+            self._mail.to_broker.append(request)
+
+    def _is_unknown(self, request: Request) -> None:
+        self._mail.answer_core(request, None, Errno.ENOSYS)
+
+    def _answer_empty(self, request: Request) -> None:
+        self._mail.answer_core(request)
+
+    def _drop(self, request: Request) -> None:
+        """Do nothing: flux-core has no use for it."""
+
+    def _look_up(self, request: Request) -> None:
+        key = our_kvs.LOOKUP.read(request).key
+        room = job_directory_of(key)
+        if room is None or not self._rooms.holds(request, parse_fluid(room)):
+            self._read(request, key)
+
+    def _read(self, request: Request, key: str) -> None:
+        stored = _stored_key(key)
+        self._mail.ask(*trees.look_up(stored), ValueRead(request, stored))
+
+    def _look_up_all(self, request: Request) -> None:
+        keys = our_kvs.LOOKUP_ALL.read(request).keys
+        reads = Reads(request, keys)
+        for key in keys:
+            self._mail.ask(*trees.look_up(key), OneValueRead(reads, key))
+
+    def _commit(self, request: Request) -> None:
+        """Take what is stored of a job that is over: its room has all of it but the status."""
+        ops: Any = our_kvs.COMMIT.read(request).ops
+        for _, key, *text in ops:
+            directory = job_directory_of(key) or ""
+            if key == f"{directory}.{StoredKey.EXEC_LOG.value}":
+                room = self._rooms.get(parse_fluid(directory))
+                if room is not None:
+                    self._rooms.end(room, request, text[0])
+                    return
+        self._mail.answer_core(request)
+
+    # The core answers
+
+    def _core_answers(self, response: Response) -> None:
+        if response.routes == (GUEST,):
+            self._answers_bridge(response)
+        elif response.topic == self._start:
+            self._answers_start(response)
+        else:
+            self._mail.to_broker.append(response)
+
+    def _answers_bridge(self, response: Response) -> None:
+        match self._mail.core_calls.match(response):
+            case OutputOf(jobid):
+                self._rooms.piece_came(jobid, response)
+            case InputOf(jobid):
+                self._inputs.answered(self._rooms.get(jobid), response)
+
+    def _answers_start(self, response: Response) -> None:
+        payload: Any = response.payload
+        room = self._rooms.get(payload["id"])
+        kind = payload["type"]
+        if room is not None and kind in _LAST:
+            room.last.append(response)
+            if kind == rfc32.StartType.RELEASE:
+                self._rooms.release(room)
+            return
+        if room is not None and kind != rfc32.StartType.EXCEPTION:
+            self._rooms.began(room)
+        self._mail.to_broker.append(response)
+
+    # The broker answers
+
+    def _broker_answers(self, response: Response) -> None:
+        match self._mail.calls.match(response):
+            case RoomCall() as call:
+                for held in self._rooms.answered(call, response):
+                    self._look_up(held)
+            case Forwarded(request):
+                self._pass_answer(request, response)
+            case ValueRead(request, key):
+                self._value_read(request, key, response)
+            case OneValueRead(reads, key):
+                self._one_value_read(reads, key, response)
+            case Told(what) if what and response.errnum:
+                text = response.error_text or FluxError(response.errnum).text
+                self._mail.log(Level.ERR, f"{response.topic}: {what}: {text}")
+            case _:
+                pass
+
+    def _pass_answer(self, request: Request, response: Response) -> None:
+        payload, errnum = response.payload, response.errnum
+        if request.topic == topics.JOB_JOURNAL and not errnum:
+            try:
+                payload = _entries(response)
+            except FluxError as error:
+                self._mail.log(Level.ERR, error.text)
+                return
+        if request.topic == topics.EXEC_HELLO and not errnum:
+            self._on_ready()
+        elif request.topic == topics.EXEC_HELLO:
+            payload = response.error_text or _REFUSALS.get(errnum, FluxError(errnum).text)
+            errnum = Errno.EPERM  # whatever the reason, the service ends: no other hello helps
+        self._mail.answer_core(request, payload, errnum, response.flags)
+
+    def _value_read(self, request: Request, key: str, response: Response) -> None:
+        try:
+            text = trees.text_in(response, key)
+            if text is not None and key.endswith(".J"):
+                text = jobspec_in(text, self._variables(key))
+        except FluxError as error:
+            self._mail.answer_core(request, error.text, error.errnum)
+        except FormatError as error:
+            self._mail.answer_core(request, f"{key}: {error}", Errno.EPROTO)
+        else:
+            if text is None:
+                self._mail.answer_core(request, f"{key}: no such key", Errno.ENOENT)
+            else:
+                self._mail.answer_core(request, our_kvs.VALUE.write(our_kvs.Value(text)))
+
+    def _one_value_read(self, reads: Reads, key: str, response: Response) -> None:
+        """Answer when all keys are read, or with the first error."""
+        if reads.values is None:
+            return
+        try:
+            reads.values[key] = trees.text_in(response, key)
+        except FluxError as error:
+            reads.values = None
+            self._mail.answer_core(reads.request, error.text, error.errnum)
+            return
+        if len(reads.values) == len(reads.keys):
+            values = our_kvs.Values([reads.values[each] for each in reads.keys])
+            self._mail.answer_core(reads.request, our_kvs.VALUES.write(values))
+
+    def _variables(self, key: str) -> Mapping[str, str]:
+        """Return the variables that say to the tasks of a job where it is in flux-core."""
+        jobid = parse_fluid(job_directory_of(key))
+        name = format_fluid(jobid, self._instance.id_form)
+        path = self._instance.jobid_path.rstrip("/")
+        return {"FLUX_JOB_ID_PATH": f"{path}/{name}", "FLUX_KVS_NAMESPACE": f"job-{jobid}"}
+
+
+def _stored_key(key: str) -> str:
+    """Return the key at which flux-core keeps the value of `key`."""
+    directory = job_directory_of(key)
+    if directory is not None and key == f"{directory}.{StoredKey.JOBSPEC.value}":
+        return job_key(parse_fluid(directory), "J")
+    return key
+
+
+def _entries(response: Response) -> dict[str, Any]:
+    """Return a journal response in our own shape. Raises FluxError."""
+    read = expect_payload(response, _Entries)
+    entries = [[read.id, 0, journal.event_object(event)] for event in read.events]
+    payload = journal.write(entries)
+    assert isinstance(payload, dict)
+    return payload
+
+
+_REFUSALS: Final[Mapping[int, str]] = {
+    Errno.EINVAL: "refused: jobs of the execution service that flux-core has are under way"
+}

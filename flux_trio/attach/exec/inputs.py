@@ -1,0 +1,86 @@
+"""Standard input for the tasks of jobs, as `flux run` and `flux job attach` send it.
+
+A request has more than the core takes at once, and the core takes one write of a job at a time. So
+the pieces wait here, up to a bound; a request beyond it is refused, and no piece of it is written.
+A request is answered when the tasks have taken all its data. After an error of the core, which says
+that the tasks take no more, the answer is EPIPE: flux's programs then stop without a word.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Final
+
+from flux_trio.attach.exec.guest import input_in
+from flux_trio.attach.exec.mail import InputOf, Mail, Object
+from flux_trio.attach.exec.room import Input, Room
+from flux_trio.cores.exec.inputs import INPUT_BYTES_MAX
+from flux_trio.messages import Errno, Request, Response, respond, respond_error
+
+WAITING_BYTES_MAX: Final = 16 << 20  # of one job
+EPIPE: Final = 32
+
+
+class Inputs:
+    """`service` is the name of the core."""
+
+    def __init__(self, mail: Mail, service: str) -> None:
+        self._mail = mail
+        self._topic = f"{service}.input"
+
+    def write(self, request: Request, room: Room | None) -> None:
+        """Take a request for the standard input of a job."""
+        if room is None:
+            self._refuse(request, EPIPE, "the job is over")
+            return
+        try:
+            payload = request.payload if isinstance(request.payload, dict) else {}
+            data, eof = input_in(payload)
+        except ValueError as error:
+            self._refuse(request, Errno.EPROTO, f"{request.topic}: {error}")
+            return
+        if room.input_bytes + len(data) > WAITING_BYTES_MAX:
+            text = f"more than {WAITING_BYTES_MAX} bytes of input wait for the tasks to read"
+            self._refuse(request, Errno.EAGAIN, text)
+            return
+        is_idle = not room.inputs
+        room.input_bytes += len(data)
+        parts = [data[at : at + INPUT_BYTES_MAX] for at in range(0, len(data), INPUT_BYTES_MAX)]
+        *first, last = parts or [b""]
+        room.inputs += [Input(part, False, None) for part in first]
+        room.inputs.append(Input(last, eof, request))
+        if is_idle:
+            self._feed(room)
+
+    def answered(self, room: Room | None, response: Response) -> None:
+        """Take the core's answer to the first piece that waits; feed the next one."""
+        if room is None or not room.inputs:
+            return
+        if response.errnum:
+            while room.inputs:
+                self._take_out(room, EPIPE, response.error_text)
+            return
+        self._take_out(room)
+        if room.inputs:
+            self._feed(room)
+
+    def _feed(self, room: Room) -> None:
+        piece = room.inputs[0]
+        data = base64.b64encode(piece.data).decode()
+        fed: Object = {"id": room.id, "data": data, "eof": piece.eof}
+        self._mail.ask_core(self._topic, fed, InputOf(room.id))
+
+    def _take_out(self, room: Room, errnum: int = 0, text: str = "") -> None:
+        piece = room.inputs.popleft()
+        room.input_bytes -= len(piece.data)
+        if piece.request is None:
+            return
+        if errnum:
+            self._refuse(piece.request, errnum, text)
+        elif (answer := respond(piece.request)) is not None:
+            self._mail.to_broker.append(answer)
+
+    def _refuse(self, request: Request, errnum: int, text: str) -> None:
+        answer = respond_error(request, errnum, text)
+        if answer is not None:
+            self._mail.to_broker.append(answer)

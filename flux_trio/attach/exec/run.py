@@ -1,0 +1,80 @@
+"""Our execution service for a live flux-core: what its broker is asked first, and the service."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from flux_trio.attach.exec.bridge import SHELL_EVENTS, Bridge, Instance
+from flux_trio.attach.exec.handle import BridgedHandle
+from flux_trio.attach.exec.trees import empty_root
+from flux_trio.attach.handle import URI_VARIABLE, FluxHandle
+from flux_trio.broker import ServiceExit
+from flux_trio.config import ExecConfig
+from flux_trio.editions import CURRENT
+from flux_trio.process.console import id_form
+from flux_trio.services import exec as exec_service
+
+SERVICE: Final = "flux-trio-exec"
+DIRECTORY: Final = "flux-trio-exec"  # in the broker's state directory
+NO_COPY: Final = 0  # bytes of output that the core stores: the rooms have all of it
+
+
+async def run(
+    flux: FluxHandle,
+    on_ready: Callable[[Path], None],
+    *,
+    directory: Path | None = None,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Run the jobs of a live flux-core until cancelled; their processes go on after that.
+
+    `directory` is the shell host's, by default in the broker's state directory. Whoever comes later
+    finds there the jobs that run. `on_ready` is called with it when flux-core has accepted the
+    service. Raises ServiceExit if flux-core refuses, FluxError for a wrong answer of the broker.
+    """
+    instance = await _ask_instance(flux)
+    if directory is None:
+        directory = Path(await _attribute(flux, "statedir"), DIRECTORY)
+    environment = {URI_VARIABLE: await _attribute(flux, "local-uri")}
+    bridge = Bridge(SERVICE, instance, lambda: on_ready(directory))
+    handle = BridgedHandle(flux, bridge)
+    handle.subscribe(SHELL_EVENTS)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(handle.carry)
+        await exec_service.run(
+            handle,
+            directory=directory,
+            config=ExecConfig(output_limit=NO_COPY),
+            environment=environment,
+            id_form=instance.id_form,
+            service=SERVICE,
+            edition=CURRENT,
+            task_status=task_status,
+        )
+
+
+async def _ask_instance(flux: FluxHandle) -> Instance:
+    rank = await _attribute(flux, "rank")
+    if rank != "0":
+        raise ServiceExit(f"expected the broker of rank 0, where the job manager is, got {rank}")
+    owner = await _attribute(flux, "security.owner")
+    if owner != str(os.getuid()):
+        raise ServiceExit(f"expected to run as the instance's owner {owner}, got {os.getuid()}")
+    try:
+        root = empty_root(await _attribute(flux, "content.hash"))
+    except ValueError as error:
+        raise ServiceExit(str(error)) from None
+    path = await _attribute(flux, "jobid-path")
+    return Instance(int(owner), int(rank), root, path, id_form())
+
+
+async def _attribute(flux: FluxHandle, name: str) -> str:
+    value = await flux.attribute(name)
+    if value is None:
+        raise ServiceExit(f"attr.get: the broker has no attribute {name}")
+    return value

@@ -1,0 +1,130 @@
+"""Namespaces, links and directories of flux-core's kvs, as treeobjs (RFC 11); see `attach.kvs`.
+
+Pure. Each function for a request returns its topic and payload; each reader of an answer raises
+FluxError: the error of the kvs, or EPROTO that names the key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from flux_trio.attach.kvs import APPEND, PRIMARY, treeobj
+from flux_trio.attach.kvs import text_of as text_of_treeobj
+from flux_trio.cores.kvs_calls import Ask
+from flux_trio.messages import Errno, FluxError, Response, expect_payload, topics
+
+NAMESPACE_CREATE: Final = "kvs.namespace-create"
+NAMESPACE_REMOVE: Final = "kvs.namespace-remove"
+HASHES: Final = ("sha1", "sha256")  # values of the attribute content.hash
+
+_TREEOBJ: Final = 16  # answer with the treeobj as it is stored
+_EMPTY: Final = b'{"data":{},"type":"dir","ver":1}'
+
+Op: TypeAlias = dict[str, Any]
+
+
+class Tree(msgspec.Struct, frozen=True):
+    """A treeobj."""
+
+    type: str
+    data: Any
+
+
+class _Found(msgspec.Struct, frozen=True):
+    val: Tree
+
+
+# Requests
+
+
+def look_up(key: str, namespace: str = PRIMARY) -> Ask:
+    return topics.KVS_LOOKUP, {"key": key, "namespace": namespace, "flags": 0}
+
+
+def look_up_tree(key: str, namespace: str = PRIMARY) -> Ask:
+    """Ask for the treeobj that is stored; a link is not followed."""
+    return topics.KVS_LOOKUP, {"key": key, "namespace": namespace, "flags": _TREEOBJ}
+
+
+def commit(ops: Iterable[Op], namespace: str = PRIMARY) -> Ask:
+    return topics.KVS_COMMIT, {"namespace": namespace, "flags": 0, "ops": list(ops)}
+
+
+def create(namespace: str, owner: int, root: str) -> Ask:
+    """Ask for a namespace that begins with the directory at the blobref `root`."""
+    new = {"namespace": namespace, "rootref": root, "owner": owner, "flags": 0}
+    return NAMESPACE_CREATE, new
+
+
+def remove(namespace: str) -> Ask:
+    return NAMESPACE_REMOVE, {"namespace": namespace}
+
+
+def append(key: str, text: str) -> Op:
+    return {"key": key, "flags": APPEND, "dirent": treeobj(text)}
+
+
+def put(key: str, text: str) -> Op:
+    return {"key": key, "flags": 0, "dirent": treeobj(text)}
+
+
+def unlink(key: str) -> Op:
+    return {"key": key, "flags": 0, "dirent": None}
+
+
+def link(key: str, namespace: str) -> Op:
+    """Let `key` stand for all that is in `namespace`."""
+    target = {"namespace": namespace, "target": "."}
+    return {"key": key, "flags": 0, "dirent": {"ver": 1, "type": "symlink", "data": target}}
+
+
+def graft(key: str, root: Tree) -> Op:
+    """Put the directory `root` of a namespace at `key`."""
+    return {"key": key, "flags": 0, "dirent": {"ver": 1, "type": root.type, "data": root.data}}
+
+
+def empty_root(hash_name: str) -> str:
+    """Return the blobref of an empty directory, which each kvs has; `hash_name`: content.hash.
+
+    Raises ValueError for a hash that is not in HASHES.
+    """
+    if hash_name not in HASHES:
+        raise ValueError(f"content.hash: expected {' or '.join(HASHES)}, got {hash_name!r:.80}")
+    return f"{hash_name}-{hashlib.new(hash_name, _EMPTY).hexdigest()}"
+
+
+# Answers
+
+
+def tree_in(response: Response, key: str) -> Tree | None:
+    """Return the treeobj that a lookup of `key` has found; None for a key that is absent."""
+    if response.errnum == Errno.ENOENT:
+        return None
+    check(response, key)
+    try:
+        return expect_payload(response, _Found).val
+    except FluxError as error:
+        raise FluxError(Errno.EPROTO, f"{key}: {error.text}") from None
+
+
+def text_in(response: Response, key: str) -> str | None:
+    """Return the value that a lookup of `key` has found; None for a key that is absent."""
+    tree = tree_in(response, key)
+    if tree is None:
+        return None
+    try:
+        return text_of_treeobj({"type": tree.type, "data": tree.data})
+    except ValueError as error:
+        text = f"{key}: {response.topic}: payload.val: {error}"
+        raise FluxError(Errno.EPROTO, text) from None
+
+
+def check(response: Response, what: str) -> None:
+    """Raise FluxError if the answer is an error; its text names `what`."""
+    if response.errnum:
+        error = FluxError(response.errnum, response.error_text)
+        raise FluxError(error.errnum, f"{response.topic}: {what}: {error.text}")
