@@ -227,8 +227,8 @@ EXAMPLES: Final[dict[str, dict[str, str]]] = {
         "--full -t 'sched.*'": "show those of a topic, with payloads",
     },
     "attach exec": {
-        "flux-trio attach exec": "run the jobs of the instance that FLUX_URI names",
-        "flux-trio attach exec --directory ~/jobs &": "keep their processes and output elsewhere",
+        "": "run the jobs of the flux-core in whose shell this is typed",
+        "--directory /var/tmp/jobs": "and keep their processes and output there",
     },
     "attach sched": {
         "--policy easy": "schedule the jobs of the flux-core in whose shell this is typed",
