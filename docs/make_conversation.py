@@ -47,7 +47,7 @@ GRANTED: Final = {
 BYTES_MAX: Final = 120  # of a message whose bytes are shown; longer ones are JSON with bytes
 
 
-class Said(NamedTuple):
+class Line(NamedTuple):
     """A message, whether the scheduler sends it, and a remark."""
 
     ours: bool
@@ -55,20 +55,20 @@ class Said(NamedTuple):
     remark: str
 
 
-def conversation() -> list[Said]:
+def conversation() -> list[Line]:
     """Return the messages of a scheduler that starts, grants a job, and frees it."""
     streaming = int(Flag.STREAMING)
     asked = {"userid": OWNER, "routes": (topics.JOB_MANAGER,)}
     key = job_key(JOB, "R")
     return [
-        Said(True, Request(topics.BROKER_REGISTER, {"service": "sched"}, 1), "the service's name"),
-        Said(False, Response(topics.BROKER_REGISTER, None, 0, 1), "it is yours"),
-        Said(
+        Line(True, Request(topics.BROKER_REGISTER, {"service": "sched"}, 1), "the service's name"),
+        Line(False, Response(topics.BROKER_REGISTER, None, 0, 1), "it is yours"),
+        Line(
             True,
             Request(topics.RESOURCE_ACQUIRE, {"group": "default"}, 2, streaming),
             "the machine; this stream stays open",
         ),
-        Said(
+        Line(
             False,
             Response(
                 topics.RESOURCE_ACQUIRE,
@@ -79,21 +79,21 @@ def conversation() -> list[Said]:
             ),
             "the first grow: all nodes, and which are up",
         ),
-        Said(
+        Line(
             True,
             Request(topics.SCHED_HELLO, None, 3, streaming),
             "which jobs have resources already?",
         ),
-        Said(
+        Line(
             False,
             Response(topics.SCHED_HELLO, "", Errno.ENODATA, 3, streaming),
             "none, or no more: ENODATA",
         ),
-        Said(
+        Line(
             True, Request(topics.SCHED_READY, {"mode": "unlimited"}, 4), "from now on requests come"
         ),
-        Said(False, Response(topics.SCHED_READY, {"count": 0}, 0, 4), "so many jobs wait"),
-        Said(
+        Line(False, Response(topics.SCHED_READY, {"count": 0}, 0, 4), "so many jobs wait"),
+        Line(
             False,
             Request(
                 topics.SCHED_ALLOC,
@@ -108,7 +108,7 @@ def conversation() -> list[Said]:
             ),
             "a job: answer when it has resources; matchtag 0, since the id pairs them",
         ),
-        Said(
+        Line(
             True,
             Request(
                 topics.KVS_COMMIT,
@@ -117,14 +117,14 @@ def conversation() -> list[Said]:
             ),
             "R is stored first, and only then ...",
         ),
-        Said(False, Response(topics.KVS_COMMIT, None, 0, 5), "... when it is durable ..."),
-        Said(
+        Line(False, Response(topics.KVS_COMMIT, None, 0, 5), "... when it is durable ..."),
+        Line(
             True,
             Response(topics.SCHED_ALLOC, {"id": JOB, "type": 0}, routes=(topics.JOB_MANAGER,)),
             "... comes the answer, type 0: SUCCESS",
         ),
-        Said(False, Request(topics.SCHED_FREE, {"id": JOB}, **asked), "the job is over"),
-        Said(
+        Line(False, Request(topics.SCHED_FREE, {"id": JOB}, **asked), "the job is over"),
+        Line(
             True,
             Response(topics.SCHED_FREE, {"id": JOB}, routes=(topics.JOB_MANAGER,)),
             "its cores are free",
@@ -137,11 +137,11 @@ def markdown() -> str:
     return "\n\n".join(_block(each) for each in conversation())
 
 
-def _block(said: Said) -> str:
-    way = "scheduler -> instance" if said.ours else "instance -> scheduler"
-    content = encode(said.message)
+def _block(line: Line) -> str:
+    way = "scheduler -> instance" if line.ours else "instance -> scheduler"
+    content = encode(line.message)
     shown = json.dumps(cbor2.loads(content))
     lines = textwrap.wrap(shown, 96, break_on_hyphens=False, break_long_words=False)
     lines += textwrap.wrap(content.hex(" ") if len(content) <= BYTES_MAX else "", 96)
     body = "\n".join(lines)
-    return f"{way}: {said.remark}\n\n```text\n{body}\n```"
+    return f"{way}: {line.remark}\n\n```text\n{body}\n```"

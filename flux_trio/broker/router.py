@@ -42,7 +42,7 @@ BATCH_MAX: Final = 2_500
 
 # Service names that a peer asked for while nobody held them. The peer is notified when they are
 # registered. A peer asks for few services; it is not notified of names beyond this limit.
-MISSED_MAX: Final = 64
+CALLED_IN_VAIN_MAX: Final = 64
 
 
 TOPICS_KNOWN_MAX: Final = 256
@@ -74,7 +74,7 @@ class Peer:
         self.services: set[str] = set()
         self.subscriptions = Subscriptions()
         self.called: dict[str, None] = {}  # services that it has sent requests to, in order
-        self.missed: set[str] = set()  # services that it called while nobody held the name
+        self.called_in_vain: set[str] = set()  # services that it called while nobody held the name
         # Requests delivered to this peer and not answered: sender -> matchtag -> request.
         self.inflight: dict[str, dict[int, Request]] = {}
         self.guests = GuestQueue()
@@ -134,9 +134,11 @@ class Router:
         self.services[service] = peer
         self.ended.pop(service, None)
         peer.services.add(service)
-        if any(service in each.called or service in each.missed for each in self.peers.values()):
+        if any(
+            service in each.called or service in each.called_in_vain for each in self.peers.values()
+        ):
             for each in self.peers.values():
-                each.missed.discard(service)
+                each.called_in_vain.discard(service)
             self._publish(peer, Event(SERVICE_BACK_EVENT, {"service": service}))
 
     def unregister(self, peer: Peer, service: str) -> None:
@@ -220,8 +222,8 @@ class Router:
         service = service_of(request.topic)
         holder = self.services.get(service)
         if holder is None:
-            if len(sender.missed) < MISSED_MAX:
-                sender.missed.add(service)
+            if len(sender.called_in_vain) < CALLED_IN_VAIN_MAX:
+                sender.called_in_vain.add(service)
             ref = self.trace.sent(sender.name, "", request)
             unknown = f"No service matching {request.topic} is registered"
             text = self.ended.get(service, unknown)

@@ -366,12 +366,12 @@ class BrokerServices:
     async def _reload(self, request: Request) -> Payload:
         wanted = expect_payload(request, ModuleStart)
         self.supervisor.check_removable(wanted.name)
-        return _told(await self._start(self.supervisor.reload, wanted))
+        return _abandoned_answer(await self._start(self.supervisor.reload, wanted))
 
     async def _remove(self, request: Request) -> Payload:
         name = expect_payload(request, ModuleName).name
         self.supervisor.check_removable(name)
-        return _told(await self.supervisor.remove(name))
+        return _abandoned_answer(await self.supervisor.remove(name))
 
     async def _kill(self, request: Request) -> Payload:
         name = expect_payload(request, ModuleName).name
@@ -405,6 +405,6 @@ class BrokerServices:
         return None
 
 
-def _told(abandoned: list[str]) -> Payload:
+def _abandoned_answer(abandoned: list[str]) -> Payload:
     """Return the answer about a module that has ended; None if nothing of it goes on."""
     return {"abandoned": abandoned} if abandoned else None

@@ -15,7 +15,7 @@ import msgspec
 from flux_trio.formats import FormatError, Idset, ResourceSet
 from flux_trio.messages import Errno, Event, FluxError, Payload, Request, Response, expect_payload
 
-Carrier: TypeAlias = Request | Response | Event
+PayloadMessage: TypeAlias = Request | Response | Event
 T = TypeVar("T")
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 
@@ -24,7 +24,7 @@ class Codec(msgspec.Struct, Generic[T], frozen=True):
     """`read` raises FluxError(EPROTO) or FormatError that names key, expected and actual value."""
 
     write: Callable[[T], Payload]
-    read: Callable[[Carrier], T]
+    read: Callable[[PayloadMessage], T]
 
 
 def codec(shape: type[StructT], *, without: frozenset[str] = frozenset()) -> Codec[StructT]:
@@ -35,11 +35,11 @@ def codec(shape: type[StructT], *, without: frozenset[str] = frozenset()) -> Cod
     if not without:
         return Codec(_writer(shape, without), partial(expect_payload, shape=shape))
 
-    def read(message: Carrier) -> StructT:
-        held = message.payload if isinstance(message.payload, dict) else {}
-        if without.isdisjoint(held):
+    def read(message: PayloadMessage) -> StructT:
+        content = message.payload if isinstance(message.payload, dict) else {}
+        if without.isdisjoint(content):
             return expect_payload(message, shape)
-        known = {k: v for k, v in held.items() if k not in without}
+        known = {k: v for k, v in content.items() if k not in without}
         return expect_payload(msgspec.structs.replace(message, payload=known), shape)
 
     return Codec(_writer(shape, without), read)
@@ -54,15 +54,15 @@ def _writer(shape: type[StructT], without: frozenset[str]) -> Callable[[StructT]
         return msgspec.structs.asdict
 
     def write(value: StructT) -> Payload:
-        held = msgspec.structs.asdict(value)
+        content = msgspec.structs.asdict(value)
         for name, key in renamed:
-            held[key] = held.pop(name)
+            content[key] = content.pop(name)
         for key in absent:
-            del held[key]
+            del content[key]
         for key in optional:
-            if held[key] is None:
-                del held[key]
-        return held or None
+            if content[key] is None:
+                del content[key]
+        return content or None
 
     return write
 
@@ -75,7 +75,7 @@ def read_idset(text: str, key: str) -> Idset:
         raise error.at(key) from None
 
 
-def read_r(message: Carrier, value: dict[str, Any] | None) -> ResourceSet:
+def read_r(message: PayloadMessage, value: dict[str, Any] | None) -> ResourceSet:
     """Return the R of a payload of the current edition. Raises FluxError(EPROTO)."""
     if value is None:
         raise FluxError(

@@ -48,7 +48,7 @@ class Place(msgspec.Struct, frozen=True):
     start: float | None = None
 
 
-class Said(msgspec.Struct, frozen=True, omit_defaults=True):
+class PluginReason(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a plugin says when it is asked again: a priority, None if it sets none, and a text.
 
     `unavailable`: it does not know the priority yet. `error`: it failed.
@@ -83,7 +83,7 @@ class Explained(msgspec.Struct, frozen=True):
     state: str
     urgency: int
     priority: int
-    said: list[Said]
+    said: list[PluginReason]
     waits: list[str]
     sched: Place | None = None
 

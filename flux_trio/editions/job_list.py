@@ -116,8 +116,8 @@ REQUIRED: Final = frozenset(
 
 def row(job: ListedJob, facts: Facts) -> Row:
     """A job as it is listed, without the keys whose values are not known."""
-    held = zip(_JOB_KEYS, _values_of(job), strict=True)
-    known = {key: value for key, value in held if value is not None}
+    values = zip(_JOB_KEYS, _values_of(job), strict=True)
+    known = {key: value for key, value in values if value is not None}
     for key, value in zip(_FACT_KEYS, _values_of(facts), strict=True):
         if value is not None:
             known.setdefault(key, value)

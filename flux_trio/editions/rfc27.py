@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from flux_trio.editions.codec import Carrier, Codec, codec, read_idset, read_r
+from flux_trio.editions.codec import Codec, PayloadMessage, codec, read_idset, read_r
 from flux_trio.editions.rfc21 import Priority
 from flux_trio.formats import Idset, ResourceSet
 from flux_trio.formats.meanings import JobId, Stamp, Time
@@ -64,13 +64,13 @@ def _write_held_job(held: HeldJob) -> Payload:
     return payload if held.free is None else payload | {"free": str(held.free)}
 
 
-def _read_held_job(message: Carrier) -> HeldJob:
+def _read_held_job(message: PayloadMessage) -> HeldJob:
     read = _WIRED.read(message)
     free = None if read.free is None else read_idset(read.free, "free")
     return HeldJob(read.id, read.priority, read.userid, read.t_submit, free)
 
 
-def _read_whole_job(message: Carrier) -> HeldJob:
+def _read_whole_job(message: PayloadMessage) -> HeldJob:
     read = _WIRED_WHOLE.read(message)
     return HeldJob(read.id, read.priority, read.userid, read.t_submit)
 
@@ -120,12 +120,12 @@ _SUCCESS: Final = AllocType.SUCCESS
 _ALLOC_TYPES: Final = tuple(AllocType)  # by number, from 0 on
 
 
-def _read_alloc_answer(message: Carrier) -> AllocAnswer:
+def _read_alloc_answer(message: PayloadMessage) -> AllocAnswer:
     read = expect_payload(message, _AllocAnswer)
     return AllocAnswer(read.id, _ALLOC_TYPES[read.type], read.annotations, read.note)
 
 
-def _read_alloc_answer_with_r(message: Carrier) -> AllocAnswer:
+def _read_alloc_answer_with_r(message: PayloadMessage) -> AllocAnswer:
     read = expect_payload(message, _AllocAnswer)
     kind = _ALLOC_TYPES[read.type]
     resources = None
@@ -197,7 +197,7 @@ def _write_free(free: Free) -> Payload:
     return payload | {"final": True} if free.final else payload
 
 
-def _read_free(message: Carrier) -> Free:
+def _read_free(message: PayloadMessage) -> Free:
     read = expect_payload(message, _Free)
     return Free(read.id, read_r(message, read.R), read.final)
 
@@ -258,7 +258,7 @@ def jobid_in(request: Request) -> int:
     return jobid
 
 
-def _read_no_hello(message: Carrier) -> Hello:
+def _read_no_hello(message: PayloadMessage) -> Hello:
     if message.payload:
         raise FluxError(Errno.EPROTO, "sched-hello takes no payload")
     return Hello()

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from flux_trio.editions.codec import Carrier, Codec, codec, read_idset
+from flux_trio.editions.codec import Codec, PayloadMessage, codec, read_idset
 from flux_trio.formats import Idset, ResourceSet
 from flux_trio.messages import Payload, expect_payload
 
@@ -129,7 +129,7 @@ def _typed(change: Change) -> _Typed:
             raise TypeError("the classic edition has no change of properties")
 
 
-def _read_typed(message: Carrier) -> Sequence[Change]:
+def _read_typed(message: PayloadMessage) -> Sequence[Change]:
     typed: _Typed = expect_payload(message, _Typed)  # type: ignore[arg-type]  # a union is no class
     match typed:
         case _Grow():
@@ -151,7 +151,7 @@ def _write_release(release: Release) -> Payload:
     return _plain(_Release(release.group, str(release.targets)))
 
 
-def _read_release(message: Carrier) -> Release:
+def _read_release(message: PayloadMessage) -> Release:
     release = expect_payload(message, _Release)
     return Release(release.group, read_idset(release.targets, "targets"))
 
@@ -189,7 +189,7 @@ def _write_keyed(changes: Sequence[Change]) -> Payload:
     return _plain(keyed)
 
 
-def _read_keyed(message: Carrier) -> Sequence[Change]:
+def _read_keyed(message: PayloadMessage) -> Sequence[Change]:
     """Return the changes in the order in which they take effect; a shrunk target is not down."""
     keyed = expect_payload(message, _Keyed)
     changes: list[Change] = []

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
-from flux_trio.editions.codec import Carrier, Codec, codec, read_r
+from flux_trio.editions.codec import Codec, PayloadMessage, codec, read_r
 from flux_trio.editions.rfc21 import Severity
 from flux_trio.formats import ResourceSet
 from flux_trio.formats.meanings import JobId, JsonObject
@@ -66,12 +66,12 @@ def _write_start_with_r(start: Start) -> Payload:
     return payload if start.R is None else payload | {"R": start.R.to_json()}
 
 
-def _read_start(message: Carrier) -> Start:
+def _read_start(message: PayloadMessage) -> Start:
     read = expect_payload(message, _Start)
     return Start(read.id, read.userid, read.jobspec, read.reattach)
 
 
-def _read_start_with_r(message: Carrier) -> Start:
+def _read_start_with_r(message: PayloadMessage) -> Start:
     read = expect_payload(message, _Start)
     resources = read_r(message, read.R)
     return Start(read.id, read.userid, read.jobspec, read.reattach, resources)
@@ -140,7 +140,7 @@ def _answers(types: Mapping[str, type[Report]]) -> Codec[StartAnswer]:
         data = msgspec.structs.asdict(report)
         return {"id": answer.id, "type": names[type(report)], "data": data}
 
-    def read(message: Carrier) -> StartAnswer:
+    def read(message: PayloadMessage) -> StartAnswer:
         answer = expect_payload(message, _Answer)
         shape = types.get(answer.type)
         if shape is None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from flux_trio.editions.codec import Carrier, Codec, codec
+from flux_trio.editions.codec import Codec, PayloadMessage, codec
 from flux_trio.editions.rfc21 import URGENCY_DEFAULT, Urgency
 from flux_trio.formats.meanings import JobId, JsonObject, Stamp
 from flux_trio.messages import Payload, expect_payload
@@ -116,7 +116,7 @@ class _Ids(msgspec.Struct):
     jobs: list[_Id]
 
 
-def jobids_in(message: Carrier) -> set[int]:
+def jobids_in(message: PayloadMessage) -> set[int]:
     """Return the job ids of a job-manager.submit request that may be wrong. Raises FluxError."""
     return {job.id for job in expect_payload(message, _Ids).jobs}
 

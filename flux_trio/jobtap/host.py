@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import trio
 
 from flux_trio.config import Config
-from flux_trio.editions.explain_requests import Said
+from flux_trio.editions.explain_requests import PluginReason
 from flux_trio.formats import parse_duration
 from flux_trio.formats.glob import glob_matches, is_glob
 from flux_trio.jobtap.calls import HostServices, blame
@@ -261,24 +261,24 @@ class PluginHost(Dispatcher):
         found |= {"name": loaded.name, "path": loaded.path, "hooks": loaded.statistics()}
         return found | ({"counters": counters} if counters else {})
 
-    async def explain(self, view: JobView) -> list[Said]:
+    async def explain(self, view: JobView) -> list[PluginReason]:
         """Ask each plugin for the job's priority and for a sentence about it; do nothing else.
 
         Operations that handlers call are not performed.
         """
-        found: list[Said] = []
+        found: list[PluginReason] = []
         for loaded in list(self.plugins):
             ranked = await self._put(loaded, PRIORITY_GET, None, view)
             explained = await self._put(loaded, EXPLAIN, None, view)
             priority = None if ranked is None else ranked.priority
-            said = Said(
+            said = PluginReason(
                 loaded.name,
                 priority=priority if isinstance(priority, int) else None,
                 unavailable=isinstance(priority, Unavailable),
                 text=(explained.said or "") if explained is not None else "",
                 error="; ".join(each.error for each in (ranked, explained) if each and each.error),
             )
-            if said != Said(loaded.name):
+            if said != PluginReason(loaded.name):
                 found.append(said)
         return found
 

@@ -68,7 +68,7 @@ class Interrupter:
         self._running = running
         self._target: Any = None  # the mark to interrupt
         self._text = ""
-        self.missed = False  # the last signal came while the code was not the plugin's
+        self.not_plugins = False  # the last signal came while the code was not the plugin's
         self.why_not = "it is not started"
         self._pipe: tuple[int, int] | None = None
 
@@ -110,7 +110,7 @@ class Interrupter:
 
     def interrupt(self, mark: Any, text: str) -> None:
         """Raise PluginLoop(text) in the main thread if the call `mark` still runs there."""
-        self._text, self.missed, self._target = text, False, mark
+        self._text, self.not_plugins, self._target = text, False, mark
         ident = threading.main_thread().ident
         assert ident is not None
         signal.pthread_kill(ident, SIGNAL)
@@ -135,7 +135,7 @@ class Interrupter:
         if target is None or self._running() is not target:
             return
         if not is_plugins(frame):
-            self.missed = True
+            self.not_plugins = True
             return
         raise PluginLoop(self._text)
 
@@ -377,7 +377,7 @@ class Watchdog:
             for _ in range(_TRIES_MAX):
                 if not self.interrupter.is_pending or self._stop.wait(_AGAIN_S):
                     break
-            if not self.interrupter.missed:
+            if not self.interrupter.not_plugins:
                 return
 
     def _report_blocked(self, running: Any) -> None:

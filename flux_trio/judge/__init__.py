@@ -20,7 +20,7 @@ from flux_trio.judge.clauses.registry import (
 )
 from flux_trio.judge.clauses.status import ClauseStatus, Word, contradictions, counts, judge, report
 from flux_trio.judge.engine.causes import Violation
-from flux_trio.judge.engine.monitor import Monitor, Standing, Verdict
+from flux_trio.judge.engine.monitor import Monitor, MonitorState, Verdict
 from flux_trio.judge.judgement import Expected, Judgement, judge_trace, pick_records
 
 __all__ = [
@@ -30,8 +30,8 @@ __all__ = [
     "Judgement",
     "Kind",
     "Monitor",
+    "MonitorState",
     "Observable",
-    "Standing",
     "Verdict",
     "Violation",
     "Word",

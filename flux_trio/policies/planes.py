@@ -35,10 +35,10 @@ class Planes:
         """Return `groups` as a flat set, without resources outside these planes."""
         ranks, cores = (1 << self._bytes * 8) - 1, (1 << self.ncores) - 1
         gpus = (1 << self._ngpus) - 1
-        fitting = [
+        usable = [
             Group(each.ranks & ranks, each.cores & cores, each.gpus & gpus) for each in groups
         ]
-        return self._lay_out(fitting) & self.all
+        return self._lay_out(usable) & self.all
 
     def _lay_out(self, groups: Iterable[Group]) -> int:
         ranks_with: dict[tuple[int, int], int] = {}  # many groups differ in their ranks only

@@ -180,7 +180,7 @@ class _Workload:
     def __init__(self, world: World[Party], replay: Replay, userids: Mapping[str, int]) -> None:
         self._world = world
         self._replay = replay
-        self._heard = 0.0  # when something came last
+        self._last_response = 0.0  # when something came last
         self._submit_at: float | None = None  # when the timer fires
         self.is_stalled = False  # whether nothing has happened for too long
         self.party = world.add(world.router.unique_name("workload"), self)
@@ -190,13 +190,13 @@ class _Workload:
 
     def start(self, now: float) -> list[Any]:
         self._world.send(self.party, self._replay.follow())
-        self._heard = now
+        self._last_response = now
         return [*self._submit(now), SetTimer(_SILENT, now + self._replay.silence_s_max)]
 
     def turn(self, now: float, inputs: Sequence[Any]) -> list[Any]:
         responses = [each for each in inputs if isinstance(each, Response)]
         if responses:
-            self._heard = now
+            self._last_response = now
             self._replay.take(responses)
             if self._replay.is_over:
                 self._world.stop()
@@ -216,7 +216,9 @@ class _Workload:
 
     def _look_again(self, now: float) -> list[Any]:
         """Return the timer for the next look, or stop if it has been silent for long."""
-        at = max(self._heard, self._replay.next_submit() or 0.0) + self._replay.silence_s_max
+        at = (
+            max(self._last_response, self._replay.next_submit() or 0.0) + self._replay.silence_s_max
+        )
         if at <= now:
             self.is_stalled = True
             self._world.stop()

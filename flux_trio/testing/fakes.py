@@ -69,7 +69,7 @@ class FakeScheduler(Fake):
         super().__init__()
         self.mode = {"mode": "unlimited"} if limit is None else {"mode": "limited", "limit": limit}
         self.frees = frees
-        self.told: list[int] = []
+        self.granted: list[int] = []
         """The ids of the jobs that hello has told it."""
         self._machine: list[tuple[int, int]] = []  # rank and core, of all that was acquired
         self._given: dict[int, tuple[int, int]] = {}  # job id → the one core that it was given
@@ -85,7 +85,7 @@ class FakeScheduler(Fake):
                 (rank, core) for rank in acquired.ranks for core in acquired.cores(rank)
             ]
             async with handle.stream(topics.SCHED_HELLO) as jobs:
-                self.told = [job["id"] async for job in jobs]
+                self.granted = [job["id"] async for job in jobs]
             await handle.call(topics.SCHED_READY, self.mode)
             while await self.receive():
                 pass

@@ -39,7 +39,7 @@ class _Watcher:
         self._records: list[Record] = []
         self._rest = _RestTracker()
         self._is_ending = False
-        self._told: set[tuple[str, str, str]] = set()
+        self._reported: set[tuple[str, str, str]] = set()
 
     def take(self, record: Record) -> None:
         """Take the next record; a Sink."""
@@ -63,8 +63,8 @@ class _Watcher:
         """Return what this has not returned before of clauses other than `breaking`."""
         allowed = {*breaking, LONG_TEXT}
         found = [each for each in self._judged().violations if each.clause not in allowed]
-        news = [each for each in found if _told_as(each) not in self._told]
-        self._told.update(map(_told_as, news))
+        news = [each for each in found if _key(each) not in self._reported]
+        self._reported.update(map(_key, news))
         return news
 
     def show(self, violations: list[Violation]) -> str:
@@ -80,7 +80,7 @@ class _Watcher:
         return self._monitor
 
 
-def _told_as(violation: Violation) -> tuple[str, str, str]:
+def _key(violation: Violation) -> tuple[str, str, str]:
     """Return what stays the same of a debt that is found again, at a later record."""
     return violation.clause, violation.party, violation.text
 

@@ -58,8 +58,8 @@ class PropertyBroken(AssertionError):
         self.broken = broken
         self.outcome = outcome
         story = tell_story(plan, broken, properties)
-        told = "\n".join(outcome.problems) if story is None else story_text(story)
-        super().__init__(f"seed {outcome.plan.seed}: {told}\nThe plan:\n\n{plan_to_toml(plan)}")
+        text = "\n".join(outcome.problems) if story is None else story_text(story)
+        super().__init__(f"seed {outcome.plan.seed}: {text}\nThe plan:\n\n{plan_to_toml(plan)}")
 
 
 class FaultNeverStruck(UserWarning):
@@ -180,7 +180,7 @@ class WorldHarness:
                 raise ValueError(refusal)
         self._named.update(each.name for each in properties)
         outcome = beside_trio(self._play, properties)
-        for fault in never_struck(outcome.missed, self._usual):
+        for fault in never_struck(outcome.never_struck, self._usual):
             warnings.warn(never_struck_text(fault, self._topics()), FaultNeverStruck, stacklevel=2)
         return outcome
 

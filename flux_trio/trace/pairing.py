@@ -171,8 +171,8 @@ class _Ends:
             self._holders[str(payload.get("service"))] = sender
         if sender not in self.traced:
             return
-        told = payload if isinstance(payload, dict) and topic == _MODULE_STATUS else {}
-        status = told.get("status")
+        content = payload if isinstance(payload, dict) and topic == _MODULE_STATUS else {}
+        status = content.get("status")
         if status == _EXITED:
             self._note_end(sender)
         elif status == _RUNNING:

@@ -68,7 +68,7 @@ class Share:
                 break
             await trio.sleep(left)
         if busy > BUSY_S:
-            fitting = int(self.slice_messages * BUSY_S / busy)
-            self.slice_messages = max(SLICE_MESSAGES_MIN, fitting)
+            nmessages = int(self.slice_messages * BUSY_S / busy)
+            self.slice_messages = max(SLICE_MESSAGES_MIN, nmessages)
         else:
             self.slice_messages = min(SLICE_MESSAGES_MAX, self.slice_messages * 2)

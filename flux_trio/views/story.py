@@ -90,7 +90,7 @@ def story_text(story: Story) -> str:
     """Return the story as text: the property, what was played, and who did what when."""
     lines = [*story_head(story), ""]
     lines += [f"  {line}" for line in story.played]
-    return "\n".join([*lines, "", *told_lines(story), ""])
+    return "\n".join([*lines, "", *story_lines(story), ""])
 
 
 def story_head(story: Story) -> list[str]:
@@ -103,11 +103,11 @@ def story_head(story: Story) -> list[str]:
     return [*lines, f"  again:    {story.doubt}"] if story.doubt else lines
 
 
-def told_lines(story: Story) -> list[str]:
+def story_lines(story: Story) -> list[str]:
     """Return the lines of the LINES_MAX beats that say most, and where everything is put right."""
     lines = []
     is_right = not story.right_after
-    for beat in told_beats(story, LINES_MAX):
+    for beat in shown_beats(story, LINES_MAX):
         if not is_right and beat[0].n > story.right_after:
             lines.append(PUT_RIGHT)
             is_right = True
@@ -120,7 +120,7 @@ Beat = list[Record]
 all before everything is put right or all after it."""
 
 
-def told_beats(story: Story, count: int) -> list[Beat]:
+def shown_beats(story: Story, count: int) -> list[Beat]:
     """Return the `count` beats that say most about the violation, in their order.
 
     First come the violation and what explains it, then the faults, then the events of the job

@@ -12,7 +12,7 @@ from typing import Final
 
 from flux_trio.trace import Kind, Record
 from flux_trio.views.spelling import spelled
-from flux_trio.views.story import Change, Story, last_of, told_beats, told_lines
+from flux_trio.views.story import Change, Story, last_of, shown_beats, story_lines
 from flux_trio.views.svg import element, escape
 from flux_trio.views.viewer import Broken, Data, Rows, viewer_page
 
@@ -44,7 +44,7 @@ def story_page(story: Story) -> str:
         modules=_loaded_after(earlier),
         violations=[found],
         clauses={story.broken: story.sentence},
-        told=[n for n in _told(story) if rows and n >= rows[0].n],
+        story=[n for n in _shown_places(story) if rows and n >= rows[0].n],
         changes=changes,
         left_out=left_out,
     )
@@ -84,11 +84,11 @@ def _changes(story: Story) -> tuple[list[Change], int]:
     return kept, found[begin - 1].after if begin else 0
 
 
-def _told(story: Story) -> list[int]:
+def _shown_places(story: Story) -> list[int]:
     """Return the places of the records that tell the story, with the receipts of what is sent."""
-    told = {record.n for beat in told_beats(story, SHOWN_MAX) for record in beat}
+    shown = {record.n for beat in shown_beats(story, SHOWN_MAX) for record in beat}
     ends = (record for record in story.trace if record.kind in (Kind.RECV, Kind.DROP))
-    return sorted(told | {record.n for record in ends if record.ref in told})
+    return sorted(shown | {record.n for record in ends if record.ref in shown})
 
 
 def _head(story: Story) -> Iterator[str]:
@@ -99,7 +99,7 @@ def _head(story: Story) -> Iterator[str]:
         yield element("p", escape(story.sentence), class_="aside")
     if story.doubt:
         yield element("p", escape(story.doubt), class_="aside")
-    lines = escape("\n".join(told_lines(story)))
+    lines = escape("\n".join(story_lines(story)))
     yield element("h2", "What happened")
     yield element("pre", lines)
     if text := _left_out(story):

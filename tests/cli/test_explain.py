@@ -7,7 +7,7 @@ import re
 import pytest
 
 from flux_trio.cli.jobs.explanation import lines, reasons
-from flux_trio.editions.explain_requests import Explained, Holder, Place, Said
+from flux_trio.editions.explain_requests import Explained, Holder, Place, PluginReason
 from tests.support.instance import RunningInstance
 
 NOW = 1_000_000_000.0
@@ -17,10 +17,10 @@ def test_text_names_the_plugins_the_place_and_the_holders(monkeypatch: pytest.Mo
     holders = [Holder(1, NOW + 60), Holder(2, None)]
     place = Place(9, "easy", 5, 7, "insufficient resources", [3, 4], holders, NOW + 100_000)
     said = [
-        Said(".priority-default", 16, text="the urgency"),
-        Said("mine", unavailable=True),
-        Said("hers", text="waits for data"),
-        Said("his", error="plugin his failed"),
+        PluginReason(".priority-default", 16, text="the urgency"),
+        PluginReason("mine", unavailable=True),
+        PluginReason("hers", text="waits for data"),
+        PluginReason("his", error="plugin his failed"),
     ]
     text = "\n".join(lines(Explained(9, "SCHED", 16, 16, said, ["first"], place), NOW))
     assert re.sub(r"\d\d:\d\d(:\d\d)?", "TIME", text) == (

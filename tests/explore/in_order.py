@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, Final
 
-from flux_trio.judge import Monitor, Standing
+from flux_trio.judge import Monitor, MonitorState
 from flux_trio.judge.engine.knowing import Known
 from flux_trio.judge.engine.view import Place
 from flux_trio.judge.rules import ALL_RULES
@@ -58,7 +58,7 @@ class InOrder(Noting):
         super()._forget()
 
 
-def in_order(standing: Standing, world: WorldState) -> Hashable:
+def in_order(standing: MonitorState, world: WorldState) -> Hashable:
     """Return all that rules may read, with the places of records as their ranks among all."""
     held = [
         (slot, key, state) for slot, states in enumerate(standing.states) for key, state in states

@@ -68,11 +68,11 @@ def test_a_log_that_is_no_number_is_kept_as_it_is(status: int) -> None:
 
 
 def test_a_start_is_packed_when_its_final_release_has_come() -> None:
-    heard = (("final", 50),)
+    received = (("final", 50),)
     states = Packed(STARTS.packing)
     states[7] = started = Start(30, 31)
     assert states[7] is started
-    states[7] = Start(30, 31, said=(("final", 49),), heard=heard)
+    states[7] = Start(30, 31, said=(("final", 49),), received=received)
     assert not is_open(states[7])
     assert states[7].place("final") == 50
 
@@ -81,7 +81,7 @@ def test_a_start_is_packed_when_its_final_release_has_come() -> None:
     ("view", "state"),
     [
         (LOG, Log(3, started=20, finished=60, released=70, ended=90)),
-        (STARTS, Start(30, 31, said=(("final", 49),), heard=(("final", 50),))),
+        (STARTS, Start(30, 31, said=(("final", 49),), received=(("final", 50),))),
     ],
 )
 def test_an_ended_job_takes_few_bytes(view, state) -> None:
@@ -123,9 +123,9 @@ def test_what_a_hello_told_of_is_forgotten_at_the_next() -> None:
     reported = monitor.states[rfc27_hello.REPORTED]
     said = {"matchtag": 1, "flags": STREAMING, "routes": ("sched",)}
     hello = Request(topics.SCHED_HELLO, None, **said)
-    told = Response(topics.SCHED_HELLO, {"id": 7}, **said)
+    answer = Response(topics.SCHED_HELLO, {"id": 7}, **said)
     monitor.observe(Record(1, 0.0, Kind.RECV, "job-manager", "sched", 0, hello))
-    monitor.observe(Record(2, 0.0, Kind.SEND, "job-manager", "sched", 0, told))
+    monitor.observe(Record(2, 0.0, Kind.SEND, "job-manager", "sched", 0, answer))
     assert list(reported) == [7]
     monitor.observe(Record(3, 0.0, Kind.RECV, "job-manager", "sched", 0, hello))
     assert list(reported) == []

@@ -118,7 +118,7 @@ def excused(outcome: Outcome) -> list[str]:
 @pytest.mark.parametrize("clause", BREACHES)
 def test_party_breaks_the_chosen_clause_and_nothing_else_goes_wrong(clause: str) -> None:
     outcome = broken(clause)
-    assert outcome.missed == ()
+    assert outcome.never_struck == ()
     assert outcome.problems == ()
     assert clause in excused(outcome)
 
@@ -156,9 +156,9 @@ def test_row_is_of_a_judged_clause() -> None:
 def test_nth_counts_the_messages_about_which_the_clause_can_be_broken() -> None:
     """27.deny.6: the first DENY is the fifth answer or so."""
     outcome = run_plan(replace(EVERYTHING, faults=(BrokenClause("27.deny.6"),)))
-    assert outcome.missed == ()
+    assert outcome.never_struck == ()
     outcome = run_plan(replace(EVERYTHING, faults=(BrokenClause("27.deny.6", 2),)))
-    assert outcome.missed == (BrokenClause("27.deny.6", 2),)
+    assert outcome.never_struck == (BrokenClause("27.deny.6", 2),)
 
 
 @pytest.mark.parametrize(

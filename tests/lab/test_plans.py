@@ -84,7 +84,7 @@ def test_plan_that_has_broken_a_property_breaks_none(path: Path) -> None:
     """All that it lists takes place: else it would show nothing of what it was kept for."""
     outcome = run_plan(plan_from_toml(path.read_text()), properties=OURS)
     assert outcome.problems == ()
-    assert outcome.missed == ()
+    assert outcome.never_struck == ()
     assert outcome.unprompted == ()
 
 
@@ -372,7 +372,7 @@ def test_fault_that_never_strikes_is_named(said: str, fault: Fault) -> None:
     crash = Crash("sched", When(topics.SCHED_ALLOC))
     outcome = run_plan(Plan(1, jobs=(JobPlan(),), faults=(crash, fault, crash)))
     assert outcome.struck == (crash, crash)
-    assert outcome.missed == (fault,)
+    assert outcome.never_struck == (fault,)
     assert never_struck_text(fault) == said
 
 

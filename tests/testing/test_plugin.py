@@ -50,7 +50,7 @@ def test_fault_that_never_strikes_is_a_warning(pytester: pytest.Pytester) -> Non
 
         def test_drawn(world):
             world.plan = Plan(1, faults=(Crash("sched", 9999),))
-            assert world.play().missed == world.plan.faults
+            assert world.play().never_struck == world.plan.faults
         """,
         "-W",
         "default::flux_trio.testing.FaultNeverStruck",

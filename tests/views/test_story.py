@@ -15,7 +15,7 @@ from flux_trio.lab import Crash, Do, JobPlan, Plan, Reload, When, run_plan
 from flux_trio.messages import topics
 from flux_trio.trace import Kind, Record
 from flux_trio.views import Change, Story, story_page, story_text
-from flux_trio.views.story import LINES_MAX, PUT_RIGHT, sentence, told_beats
+from flux_trio.views.story import LINES_MAX, PUT_RIGHT, sentence, shown_beats
 from flux_trio.views.story_page import CHANGES_MAX, SHOWN_MAX
 
 CRASH = Crash("sched", When(topics.SCHED_ALLOC), back=3.0)
@@ -68,11 +68,11 @@ def test_text_begins_with_the_violation(story: Story) -> None:
 
 
 def test_nothing_after_the_violation_is_told(story: Story) -> None:
-    assert max(r.n for beat in told_beats(story, 100) for r in beat) == story.at
+    assert max(r.n for beat in shown_beats(story, 100) for r in beat) == story.at
 
 
 def test_few_lines_keep_the_violation_and_its_reasons(story: Story) -> None:
-    told = {r.n for beat in told_beats(story, 2) for r in beat}
+    told = {r.n for beat in shown_beats(story, 2) for r in beat}
     assert {story.at, *story.because} <= told
 
 
@@ -214,8 +214,8 @@ def test_page_of_a_long_trace_has_the_records_around_the_violation(
     places = [row["n"] for row in page["rows"]]
     assert len(places) == 40
     assert places[20] == story.at
-    assert page["told"]
-    assert set(page["told"]) == {n for n in whole["told"] if n >= places[0]}
+    assert page["story"]
+    assert set(page["story"]) == {n for n in whole["story"] if n >= places[0]}
     assert page["begun"] == {format_fluid(story.jobid or 0, "f58"): "SCHED"}
     assert "kvs" in page["modules"]
     before = story.trace.index(event(list(story.trace), "alloc")) - 20
@@ -234,8 +234,8 @@ def test_page_of_a_world_without_rest_has_its_last_records(
 def test_page_shows_first_what_tells_the_story(story: Story) -> None:
     page = data_of(story)
     kinds = {record.n: record for record in story.trace}
-    beats = {r.n for beat in told_beats(story, SHOWN_MAX) for r in beat}
-    assert beats <= set(page["told"])
-    assert {kinds[n].ref or n for n in page["told"]} == beats
+    beats = {r.n for beat in shown_beats(story, SHOWN_MAX) for r in beat}
+    assert beats <= set(page["story"])
+    assert {kinds[n].ref or n for n in page["story"]} == beats
     assert [row["n"] for row in page["rows"]] == list(kinds)
     assert page["violations"][0]["n"] == story.at

@@ -116,7 +116,7 @@ class Ending:
 
     def _on_signal(self, signum: int, frame: FrameType | None) -> None:
         if self._is_told and self._step is not None and not self.forwards:
-            waits = f"ended at once by a second signal; it waited for {_told(self._step)}"
+            waits = f"ended at once by a second signal; it waited for {_awaited(self._step)}"
             where = f"; a plugin runs: {_place(frame)}" if is_plugins(frame) else ""
             self.leave(FORCED, waits + where)
         self._is_told = self._is_told or not (self.forwards and signum == signal.SIGINT)
@@ -134,7 +134,7 @@ class Ending:
         which = "another" if self._is_told else "a second"
         with suppress(Exception):  # it may interrupt another line
             STDERR.write(
-                f"flux-trio: waits for {_told(step)}, at most {step.limit_s:g} s; "
+                f"flux-trio: waits for {_awaited(step)}, at most {step.limit_s:g} s; "
                 f"{which} signal ends it at once"
             )
 
@@ -147,11 +147,11 @@ class Ending:
                 continue
             self._say(step)
             if not self._changed.wait(step.limit_s - SAY_S):
-                text = f"ended after {step.limit_s:g} s: it waited for {_told(step)}"
+                text = f"ended after {step.limit_s:g} s: it waited for {_awaited(step)}"
                 self.leave(step.code, text)
 
 
-def _told(step: Step) -> str:
+def _awaited(step: Step) -> str:
     """Return what a step waits for, and the tasks of plugins that may be the reason."""
     try:
         what = step.what()

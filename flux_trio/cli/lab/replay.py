@@ -59,7 +59,7 @@ def replay(
     The enter key plays the next turn, the name of a module shows the state of its core, `q` ends
     the replay, and `help` lists the others. With them a plan or a seed is played by hand. `stop`
     goes on to a message, an event, the state of a job or a time. `hold`, `release`, `delay`, `drop`
-    and `duplicate` befall the message at which it has stopped; `crash`, `unload` and `load` a
+    and `duplicate` act on the message at which it has stopped; `crash`, `unload` and `load` on a
     module. `run` goes on until all is at rest; `end` puts everything right and plays to the end.
 
     Commands of --step may also come from a pipe, one a line; after the last one the replay goes on
@@ -156,7 +156,7 @@ def outcome_lines(
 def _never_came(outcome: Outcome) -> list[str]:
     from flux_trio.lab.plans.never_struck import never_made_text, never_struck_text
 
-    faults, requests = outcome.missed, outcome.unprompted
+    faults, requests = outcome.never_struck, outcome.unprompted
     return [*map(never_struck_text, faults), *map(never_made_text, requests)]
 
 

@@ -251,7 +251,7 @@ class Prompt(cmd.Cmd):
                 raise Unfit
 
     def do_hold(self, words: str) -> None:
-        stopped = self._befall(words, Stopped.hold)
+        stopped = self._act_on_message(words, Stopped.hold)
         if stopped not in self._held:
             self._held.append(stopped)
 
@@ -267,13 +267,13 @@ class Prompt(cmd.Cmd):
 
     def do_delay(self, words: str) -> None:
         seconds = read_seconds(words)
-        self._befall("", lambda stopped: stopped.delay(seconds))
+        self._act_on_message("", lambda stopped: stopped.delay(seconds))
 
     def do_drop(self, words: str) -> None:
-        self._befall(words, Stopped.drop)
+        self._act_on_message(words, Stopped.drop)
 
     def do_duplicate(self, words: str) -> None:
-        self._befall(words, Stopped.duplicate)
+        self._act_on_message(words, Stopped.duplicate)
 
     def do_crash(self, words: str) -> None:
         self.hand.crash(one_module(words))
@@ -321,7 +321,7 @@ class Prompt(cmd.Cmd):
             raise Refused(f"the moment did not come: {error.why}: {self.lastcmd}") from None
         click.echo(f"stopped {hand.when()}")
 
-    def _befall(self, words: str, do: Callable[[Stopped], None]) -> Stopped:
+    def _act_on_message(self, words: str, do: Callable[[Stopped], None]) -> Stopped:
         """Do something with the message at which the world has stopped."""
         no_more(words)
         stopped = self._stopped or Stopped(self.hand)

@@ -35,7 +35,7 @@ WAIT_EVENT: Final = "clean"  # of --wait
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wishes:
+class BulkOptions:
     """The options that do not describe the job; each field is the option of its name."""
 
     wait: bool = False
@@ -114,19 +114,19 @@ def _numbers(option: str, text: str) -> Idset:
     return numbers
 
 
-def submit_all(jobs: Sequence[Copy], wishes: Wishes) -> int:
-    """Submit and watch the jobs as `wishes` says; return the exit code. Raises CommandError."""
+def submit_all(jobs: Sequence[Copy], bulk: BulkOptions) -> int:
+    """Submit and watch the jobs as `bulk` says; return the exit code. Raises CommandError."""
     from flux_trio.cli.connection.session import with_client
 
     jobs[0].request()  # an error in every job is reported before the first is sent
     tell_ignored(jobs[0].submission)
 
     async def run(client: Client) -> int:
-        what = "" if wishes.watches else f"Submitting {len(jobs)} jobs:"
-        bar = progress_bar(wishes.progress, len(jobs), what=what, jps=wishes.jps)
+        what = "" if bulk.watches else f"Submitting {len(jobs)} jobs:"
+        bar = progress_bar(bulk.progress, len(jobs), what=what, jps=bulk.jps)
         with ExitStack() as files, bar as progress:
             outputs = progress.outputs() if progress else standard_outputs()
-            return await _Bulk(client, wishes, progress, _Logs(files, outputs)).run(jobs)
+            return await _Bulk(client, bulk, progress, _Logs(files, outputs)).run(jobs)
 
     return with_client(run)
 
@@ -162,19 +162,19 @@ class _Bulk:
     """One run of `submit_all`."""
 
     def __init__(
-        self, client: Client, wishes: Wishes, progress: JobProgress | None, logs: _Logs
+        self, client: Client, bulk: BulkOptions, progress: JobProgress | None, logs: _Logs
     ) -> None:
         self._client = client
-        self._wishes = wishes
+        self._bulk = bulk
         self._progress = progress
         self._logs = logs
         self._refused = False
         self._watcher = Watcher(
             client,
-            until=wishes.until,
-            output=wishes.watch,
-            label=wishes.label_io,
-            verbose=wishes.verbose,
+            until=bulk.until,
+            output=bulk.watch,
+            label=bulk.label_io,
+            verbose=bulk.verbose,
             progress=progress,
         )
 
@@ -196,9 +196,9 @@ class _Bulk:
             except FluxError as error:
                 self._refuse(job, error, outputs)
                 continue
-            if not self._wishes.quiet:
+            if not self._bulk.quiet:
                 outputs.line(shown_id(jobid))
-            if self._wishes.watches:
+            if self._bulk.watches:
                 watches.start_soon(self._watch, jobid, outputs, limit)
             elif self._progress is not None:
                 self._progress.advance()

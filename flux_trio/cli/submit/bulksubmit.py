@@ -70,19 +70,19 @@ def bulksubmit(
         import random
 
         random.shuffle(jobs)
-    from flux_trio.cli.submit.bulk import Wishes, copies, submit_all
+    from flux_trio.cli.submit.bulk import BulkOptions, copies, submit_all
 
-    wishes = Wishes(**options)
+    bulk = BulkOptions(**options)
     all_copies = [copy for job in jobs for copy in copies(job)]
     if not all_copies:
         raise CommandError("no jobs provided for bulk submission")
-    if dry_run and wishes.progress:
+    if dry_run and bulk.progress:
         click.echo(f"bulksubmit: submitting a total of {len(all_copies)} jobs")
-    if dry_run or wishes.verbose:
+    if dry_run or bulk.verbose:
         for job in jobs:
             click.echo(f"bulksubmit: submit {_shown(submission, job)}")
     if not dry_run:
-        click.get_current_context().exit(submit_all(all_copies, wishes))
+        click.get_current_context().exit(submit_all(all_copies, bulk))
 
 
 def _submissions(

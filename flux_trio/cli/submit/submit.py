@@ -25,10 +25,10 @@ def submit(dry_run: bool, jobspec_file: str | None, **options: Any) -> None:
     --wait or --watch the highest exit code of the jobs.
     """
     submission = read_submission(options)
-    from flux_trio.cli.submit.bulk import Wishes, copies, submit_all
+    from flux_trio.cli.submit.bulk import BulkOptions, copies, submit_all
 
     jobs = copies(submission, jobspec_file)
     if dry_run:
         print_jobspec(jobs[0].jobspec())
     else:
-        click.get_current_context().exit(submit_all(jobs, Wishes(**options)))
+        click.get_current_context().exit(submit_all(jobs, BulkOptions(**options)))

@@ -65,7 +65,7 @@ BATCH_JOBS_MAX = 1024
 
 # Before a reload, ingest may have stored jobs that the job manager does not know yet. The time in
 # their ids is later than that in the last id it knows, by at most the time of a commit.
-UNHEARD_MS_MAX = 60_000
+UNCONFIRMED_MS_MAX = 60_000
 
 AGAIN_S: Final = 1.0  # before a batch is submitted again to a job manager whose inbox is full
 
@@ -324,7 +324,7 @@ class IngestCore(CorePart, Core[IngestTimer, Never, Never]):
             self._outbox.send(Exit(f"{response.topic}: {response.error_text}"))
             return
         last = submission.INFO.read(response).max_jobid
-        first_ms = timestamp_of(last) + UNHEARD_MS_MAX
+        first_ms = timestamp_of(last) + UNCONFIRMED_MS_MAX
         # the module before may have stored jobs with ids that follow the same `last`
         generator_id = _nbefore(response) % GENERATORS_MAX
         self._ids = FluidGenerator(generator_id, start_ms=int(now * 1000) - first_ms)

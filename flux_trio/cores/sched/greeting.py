@@ -163,16 +163,16 @@ class Greeter(Part):
             return
         freed = self._hello.freed.pop(jobid, 0)
         try:
-            resources, told = parse_r(text), msgspec.json.decode(text)
+            resources, written = parse_r(text), msgspec.json.decode(text)
             if freed:
                 resources = self._rest_of(jobid, resources, Idset.from_bits(freed))
-                told = resources.to_json() if resources else None
+                written = resources.to_json() if resources else None
             self._context.schedule.mark(jobid, resources)
         except (PoolError, ValueError) as error:
             self._refuse(jobid, f"cannot hold its resources: {error}")
         else:
-            if told is not None:
-                self._hello.allocated.append([jobid, told])
+            if written is not None:
+                self._hello.allocated.append([jobid, written])
 
     def _rest_of(self, jobid: int, resources: ResourceSet, freed: Idset) -> ResourceSet:
         """Return what the job holds yet, after the ranks that hello said are freed."""

@@ -33,7 +33,7 @@ def known_by_value(read: Callable[[Any], T]) -> Callable[[Any], T]:
     """Cache the result by the value's JSON, because jobs have few different sizes."""
     known: dict[bytes, T] = {}
 
-    def remembered(value: Any) -> T:
+    def cached(value: Any) -> T:
         try:
             written = msgspec.json.encode(value)
         except (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError):
@@ -44,7 +44,7 @@ def known_by_value(read: Callable[[Any], T]) -> Callable[[Any], T]:
             known[written] = read(value)
         return known[written]
 
-    return functools.wraps(read)(remembered)
+    return functools.wraps(read)(cached)
 
 
 def part(jobspec: Any, key: str, type_: type) -> Any:

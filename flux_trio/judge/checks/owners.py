@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from flux_trio.judge.checks.shapes import USERID
-from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, job_id, payload
+from flux_trio.judge.engine.rule import Broken, Finding, Rules, Seen, job_id, payload
 from flux_trio.judge.engine.selector import Selector, topic_of
 from flux_trio.judge.views.jobs import LIFE, Life
 from flux_trio.trace import Record
@@ -15,7 +15,7 @@ def require_owner(rules: Rules, clause: str, *selectors: Iterable[Selector]) -> 
     """Register `clause`: each such message has userid, and it is the job's owner."""
 
     @rules.judge(clause, *selectors, views=[LIFE])
-    def judge(record: Record, seen: Seen) -> Said:
+    def judge(record: Record, seen: Seen) -> Finding:
         content, what = payload(record), f"{topic_of(record)} of job {job_id(record)}"
         if not content:
             return None  # no object, which another clause asks for

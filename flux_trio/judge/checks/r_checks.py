@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, Literal, TypeAlias
 
-from flux_trio.judge.engine.rule import Broken, Rules, Said
+from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.views.resource_sets import LOOKUPS, R_RECORDS, SeenR, found_in
 
 Found: TypeAlias = str | bool | None
@@ -30,7 +30,7 @@ def each_r(
     """Register the decorated check as the rule of `clause`, for every R that a trace shows."""
 
     def register(check: Check) -> Check:
-        def judge(r: SeenR) -> Said:
+        def judge(r: SeenR) -> Finding:
             if r.jobid is not None and of == "inventory":
                 return None
             found = check(r.value, r.t)

@@ -52,7 +52,7 @@ class Knowledge:
         """By party: where its turn began."""
         self._taking: set[str] = set()
         """The parties that have sent nothing in their turn yet."""
-        self._heard: dict[str, int] = {}
+        self._last_answer: dict[str, int] = {}
         """By party: where it got the last answer of its turn, if it got one."""
         self._answered: dict[str, int] = {}
         self._asked: dict[Key, int] = {}
@@ -64,10 +64,10 @@ class Knowledge:
             message = record.message
             if party not in self._taking:
                 self._taking.add(party)
-                self._heard.pop(party, None)
+                self._last_answer.pop(party, None)
                 self._began[party] = record.n
             if type(message) is Response:
-                self._heard[party] = record.n
+                self._last_answer[party] = record.n
             elif type(message) is Request and not message.flags & NORESPONSE:
                 self._note_request(record, message)
         elif kind == SEND:
@@ -101,14 +101,14 @@ class Knowledge:
         It is the last answer, which the party may have waited for. If the party got no answer and
         has sent nothing, it is the first receipt of the turn.
         """
-        heard = self._heard.get(party, 0)
-        return heard or (self._began[party] if party in self._taking else 0)
+        answer = self._last_answer.get(party, 0)
+        return answer or (self._began[party] if party in self._taking else 0)
 
     def state(self) -> Known:
         """Return the state, as `take_up` takes it."""
         began, answered = sorted(self._began.items()), sorted(self._answered.items())
-        taking, heard = self._taking, self._heard
-        turns = tuple((party, (n, party not in taking, heard.get(party, 0))) for party, n in began)
+        taking, answer = self._taking, self._last_answer
+        turns = tuple((party, (n, party not in taking, answer.get(party, 0))) for party, n in began)
         return (turns, tuple(answered), tuple(self._asked.items()))
 
     def take_up(self, state: Known) -> None:
@@ -116,7 +116,7 @@ class Knowledge:
         turns, answered, asked = state
         self._began = {party: n for party, (n, _, _) in turns}
         self._taking = {party for party, (_, has_sent, _) in turns if not has_sent}
-        self._heard = {party: n for party, (_, _, n) in turns if n}
+        self._last_answer = {party: n for party, (_, _, n) in turns if n}
         self._answered, self._asked = dict(answered), dict(asked)
 
     # --- implementation

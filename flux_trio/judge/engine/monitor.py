@@ -42,7 +42,7 @@ PROMPT_S: Final = 1.0
 has been due for so long when a party leaves, would have been done if it was to be done at all."""
 
 
-class Standing(NamedTuple):
+class MonitorState(NamedTuple):
     """A monitor that is put down. Records and states are shared with it: they do not change."""
 
     facts: Facts
@@ -189,12 +189,12 @@ class Monitor:
         )
 
     def kept(self) -> Iterable[tuple[View | Rule, int]]:
-        """Return the views and rules that keep states, with their slots in `Standing.states`."""
+        """Return the views and rules that keep states, each with its slot in `MonitorState`."""
         return self._readers.slots.items()
 
-    def put_down(self) -> Standing:
+    def put_down(self) -> MonitorState:
         """Return all that the monitor has, from which `take_up` goes on."""
-        return Standing(
+        return MonitorState(
             facts=self.facts,
             states=tuple([tuple(states.items()) if states else () for states in self.slots]),
             known=self._known.state(),
@@ -208,7 +208,7 @@ class Monitor:
             violations=tuple(self.violations),
         )
 
-    def take_up(self, standing: Standing) -> None:
+    def take_up(self, standing: MonitorState) -> None:
         """Go on in place of a monitor with the same rules that was put down."""
         for slot, states in zip(self.slots, standing.states, strict=True):
             if slot:

@@ -118,16 +118,16 @@ class Step(msgspec.Struct, frozen=True, gc=False):
     broken: Broken | None = None
 
 
-Said: TypeAlias = Broken | bool | None
+Finding: TypeAlias = Broken | bool | None
 """True: kept. None or False: not exercised."""
 
 Apply: TypeAlias = Callable[[State, Record, Facts], Step]
-Ask: TypeAlias = Callable[[Record, Seen], Said]
+Ask: TypeAlias = Callable[[Record, Seen], Finding]
 Judge: TypeAlias = Ask
-Check: TypeAlias = Callable[[Record, Facts], Said]
-ByTrait: TypeAlias = Callable[[Any, Record, Seen], Said]
+Check: TypeAlias = Callable[[Record, Facts], Finding]
+ByTrait: TypeAlias = Callable[[Any, Record, Seen], Finding]
 Subjects: TypeAlias = Callable[[Record, Seen], Iterable[Any]]
-Each: TypeAlias = Callable[[Any], Said]
+Each: TypeAlias = Callable[[Any], Finding]
 Debt: TypeAlias = Callable[[State, Facts], Broken | None]
 Debts: TypeAlias = Callable[[Seen], Iterable[Broken]]
 
@@ -194,7 +194,7 @@ class Rule:
             return _asking_each(_found_once(self.subjects), self.each)
         return self._step
 
-    def _step(self, record: Record, seen: Seen) -> Said:
+    def _step(self, record: Record, seen: Seen) -> Finding:
         """Apply the rule to its own state."""
         assert self.apply is not None
         key = self.key(record)
@@ -216,7 +216,7 @@ class Rule:
 def _asking_each(subjects_of: Subjects, each: Each) -> Ask:
     """Return the function that judges each subject; it reports the first violation."""
 
-    def ask(record: Record, seen: Seen) -> Said:
+    def ask(record: Record, seen: Seen) -> Finding:
         is_kept = False
         for subject in subjects_of(record, seen):
             said = each(subject)

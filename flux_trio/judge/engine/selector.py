@@ -182,7 +182,7 @@ def once(read: Callable[[Record], T]) -> Callable[[Record], T]:
     latest: Record | None = None
     found: Any = None
 
-    def remembered(record: Record) -> T:
+    def cached(record: Record) -> T:
         nonlocal latest, found
         if latest is not record:
             found = read(record)
@@ -190,7 +190,7 @@ def once(read: Callable[[Record], T]) -> Callable[[Record], T]:
         result: T = found
         return result
 
-    return functools.wraps(read)(remembered)
+    return functools.wraps(read)(cached)
 
 
 # --- errors

@@ -185,7 +185,7 @@ def seen_once(read: Callable[[Record, Seen], T]) -> Callable[[Record, Seen], T]:
     latest: tuple[Record, Seen] | None = None
     found: Any = None
 
-    def remembered(record: Record, seen: Seen) -> T:
+    def cached(record: Record, seen: Seen) -> T:
         nonlocal latest, found
         if latest is None or latest[0] is not record or latest[1] is not seen:
             found = read(record, seen)
@@ -193,7 +193,7 @@ def seen_once(read: Callable[[Record, Seen], T]) -> Callable[[Record, Seen], T]:
         result: T = found
         return result
 
-    return functools.wraps(read)(remembered)
+    return functools.wraps(read)(cached)
 
 
 def view(

@@ -13,8 +13,8 @@ from typing import Any, Final
 from flux_trio.judge.engine.rule import (
     OWN,
     Broken,
+    Finding,
     Rules,
-    Said,
     Seen,
     logged,
     noted,
@@ -138,7 +138,7 @@ def _others(_record: Record, seen: Seen) -> list[tuple[Any, Life]]:
         execution.LINK,
     ],
 )
-def no_job_is_stuck(record: Record, seen: Seen) -> Said:
+def no_job_is_stuck(record: Record, seen: Seen) -> Finding:
     """Each job waits for a plugin, a service, a queue, or an open item of its own."""
     if not _is_the_managers(record, seen):
         return None
@@ -241,7 +241,7 @@ def _is_full(seen: Seen) -> bool:
     noted(Kind.COUNTERS),
     views=[LIFE, ASKED, QUEUES, JOB_QUEUES, scheduling.LINK],
 )
-def counters_equal_a_recount(record: Record, seen: Seen) -> Said:
+def counters_equal_a_recount(record: Record, seen: Seen) -> Finding:
     """Check the job manager's counters by messages and eventlogs, a plugin's by its own recount."""
     if record.kind == STATE and not _is_the_managers(record, seen):
         return None

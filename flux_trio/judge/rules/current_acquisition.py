@@ -14,8 +14,8 @@ from flux_trio.formats import Idset
 from flux_trio.judge.checks.shapes import idset_of
 from flux_trio.judge.engine.rule import (
     Broken,
+    Finding,
     Rules,
-    Said,
     Seen,
     errnum,
     job_id,
@@ -24,7 +24,7 @@ from flux_trio.judge.engine.rule import (
     received,
     sent,
 )
-from flux_trio.judge.rules.rfc28_responses import TELL, told_to
+from flux_trio.judge.rules.rfc28_responses import TELL, as_sent
 from flux_trio.judge.rules.rfc28_scheduler import avoided, granted_after
 from flux_trio.judge.views.acquiring import NONE, change_of
 from flux_trio.judge.views.granting import SCHED_JOBS
@@ -35,7 +35,7 @@ from flux_trio.judge.views.resources import (
     AS_SENT,
     HELD,
     Acquired,
-    heard_by,
+    as_received,
     is_first_response,
 )
 from flux_trio.messages import topics
@@ -47,33 +47,33 @@ CHANGES: Final = ("up", "down", "shrink", "expiration", "property-add", "propert
 
 
 @RULES.judge("28.acquire.1", sent("request", topics.RESOURCE_ACQUIRE))
-def acquire_has_no_payload(record: Record, _seen: Seen) -> Said:
+def acquire_has_no_payload(record: Record, _seen: Seen) -> Finding:
     found = getattr(message(record), "payload", None)
     return not found or Broken(f"resource.acquire: expected no payload, got {found!r:.80}")
 
 
 def _is_first(record: Record, seen: Seen) -> bool | None:
     """Whether a response is the first to its acquire; None for an error, or an unknown acquire."""
-    had = told_to(record, seen)
+    had = as_sent(record, seen)
     return None if had is None or errnum(record) else is_first_response(had, record.message)
 
 
 @RULES.judge("28.grow.2", TELL, views=[AS_SENT])
-def the_first_response_alone_has_the_inventory(record: Record, seen: Seen) -> Said:
-    is_first, told = _is_first(record, seen), payload(record)
+def the_first_response_alone_has_the_inventory(record: Record, seen: Seen) -> Finding:
+    is_first, content = _is_first(record, seen), payload(record)
     if is_first is None:
         return None
     if not is_first:
-        has = "resources" in told
+        has = "resources" in content
         return not has or Broken("resource.acquire: resources: expected in the first response only")
-    if isinstance(told.get("resources"), dict):
+    if isinstance(content.get("resources"), dict):
         return True
-    got = f"got {told['resources']!r:.80}" if "resources" in told else "it is missing"
+    got = f"got {content['resources']!r:.80}" if "resources" in content else "it is missing"
     return Broken(f"first response to resource.acquire: resources: expected an R (RFC 20), {got}")
 
 
 @RULES.judge("28.grow.3", TELL, views=[AS_SENT])
-def the_first_response_says_what_is_up(record: Record, seen: Seen) -> Said:
+def the_first_response_says_what_is_up(record: Record, seen: Seen) -> Finding:
     if not _is_first(record, seen):
         return None
     up = payload(record).get("up")
@@ -84,7 +84,7 @@ def the_first_response_says_what_is_up(record: Record, seen: Seen) -> Said:
 
 
 @RULES.judge("28.background.7", TELL, views=[AS_SENT])
-def later_responses_say_what_has_changed(record: Record, seen: Seen) -> Said:
+def later_responses_say_what_has_changed(record: Record, seen: Seen) -> Finding:
     if _is_first(record, seen) is not False:
         return None
     if not payload(record).keys().isdisjoint(CHANGES):
@@ -97,29 +97,32 @@ def _changes(clause: str, key: str, before: Callable[[Acquired, Any], Idset], wh
     """Register `clause`: the targets under `key` of a later response are among those `before`."""
 
     @RULES.judge(clause, TELL, views=[AS_SENT])
-    def judge(record: Record, seen: Seen) -> Said:
-        had, told = told_to(record, seen), payload(record)
-        if had is None or key not in told or _is_first(record, seen) is not False:
+    def judge(record: Record, seen: Seen) -> Finding:
+        had, content = as_sent(record, seen), payload(record)
+        if had is None or key not in content or _is_first(record, seen) is not False:
             return None
-        targets = idset_of(told[key])
+        targets = idset_of(content[key])
         if not targets:
             expected = "expected an idset of some targets"
-            return Broken(f"resource.acquire: {key}: {expected}, got {told[key]!r:.80}")
-        if others := targets - before(had, told):
+            return Broken(f"resource.acquire: {key}: {expected}, got {content[key]!r:.80}")
+        if others := targets - before(had, content):
             return Broken(
                 f"resource.acquire: {key}: targets {others} are not {what}", (had.changed,)
             )
         return True
 
 
-_changes("28.online.1", "up", lambda had, _told: had.offline, "acquired and down")
+_changes("28.online.1", "up", lambda had, _content: had.offline, "acquired and down")
 _changes(
-    "28.offline.1", "down", lambda had, told: had.online | change_of(told).shrunk, "acquired and up"
+    "28.offline.1",
+    "down",
+    lambda had, content: had.online | change_of(content).shrunk,
+    "acquired and up",
 )
 _changes(
     "28.shrink.1",
     "shrink",
-    lambda had, told: had.granted & (change_of(told).down | had.offline),
+    lambda had, content: had.granted & (change_of(content).down | had.offline),
     "acquired, and in down too",
 )
 
@@ -128,8 +131,8 @@ def _avoids(clause: str, which: Callable[[Acquired], Idset], what: str) -> None:
     """Register `clause`: a SUCCESS has no such target."""
 
     @RULES.judge(clause, ALLOCATING, views=[AS_RECEIVED, SCHED_JOBS])
-    def judge(record: Record, seen: Seen) -> Said:
-        had = heard_by(seen, record.party)
+    def judge(record: Record, seen: Seen) -> Finding:
+        had = as_received(seen, record.party)
         targets = NONE if had is None else which(had)
         if had is None or not targets:
             return None
@@ -138,7 +141,7 @@ def _avoids(clause: str, which: Callable[[Acquired], Idset], what: str) -> None:
 
 
 def _unfreed(seen: Seen) -> Iterable[Broken]:
-    had = heard_by(seen, seen.facts.scheduler)
+    had = as_received(seen, seen.facts.scheduler)
     for jobid, held in seen.all(HELD).items() if had is not None else ():
         targets = held.targets & (NONE if had is None else had.offline)
         if targets and seen.at(LIFE, jobid) is None:
@@ -152,9 +155,9 @@ def _unfreed(seen: Seen) -> Iterable[Broken]:
     views=[AS_RECEIVED, HELD, LIFE],
     debts=_unfreed,
 )
-def targets_that_are_down_are_freed(record: Record, seen: Seen) -> Said:
+def targets_that_are_down_are_freed(record: Record, seen: Seen) -> Finding:
     """The free comes after the end of the job, when its resources are clean."""
-    had, held = heard_by(seen, record.party), seen.at(HELD, job_id(record))
+    had, held = as_received(seen, record.party), seen.at(HELD, job_id(record))
     return had is not None and held is not None and bool(held.targets & had.offline)
 
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 from flux_trio.judge.checks.shapes import BOOLEAN, JOB_ID, OBJECT
 from flux_trio.judge.engine.rule import (
     Broken,
+    Finding,
     Rules,
-    Said,
     Seen,
     job_id,
     logged,
@@ -37,7 +37,7 @@ PARTIAL: Final = "partial-ok"
 
 
 @RULES.judge("27.hello.2", sent("request", topics.SCHED_HELLO))
-def hello_has_no_payload_or_partial_ok(record: Record, _seen: Seen) -> Said:
+def hello_has_no_payload_or_partial_ok(record: Record, _seen: Seen) -> Finding:
     found: Any = getattr(message(record), "payload", None)
     if not found:
         return True
@@ -48,14 +48,14 @@ def hello_has_no_payload_or_partial_ok(record: Record, _seen: Seen) -> Said:
 
 
 @RULES.judge("27.free.2", FREED)
-def free_has_id_and_r(record: Record, _seen: Seen) -> Said:
-    told = payload(record)
+def free_has_id_and_r(record: Record, _seen: Seen) -> Finding:
+    content = payload(record)
     wrong = [
-        f"{key}: expected {shape.words}, got {told[key]!r:.80}"
-        if key in told
+        f"{key}: expected {shape.words}, got {content[key]!r:.80}"
+        if key in content
         else f"expected key {key}, {shape.words}; it is missing"
         for key, shape in (("id", JOB_ID), ("R", OBJECT), ("final", BOOLEAN))
-        if not shape.fits(told.get(key, False if key == "final" else None))
+        if not shape.fits(content.get(key, False if key == "final" else None))
     ]
     return Broken(f"sched.free request: {wrong[0]}") if wrong else True
 
@@ -84,7 +84,7 @@ def _unfreed(seen: Seen) -> Iterable[Broken]:
 
 
 @RULES.judge("27.free.1", FREED, views=[GRANTS, UNFREED, LINK], debts=_unfreed)
-def what_was_granted_is_freed_in_whole(record: Record, seen: Seen) -> Said:
+def what_was_granted_is_freed_in_whole(record: Record, seen: Seen) -> Finding:
     grant: Grant | None = seen.at(GRANTS, job_id(record))
     freed = resources_in(carried(record))
     if grant is None or freed is None:
@@ -104,7 +104,7 @@ def what_was_granted_is_freed_in_whole(record: Record, seen: Seen) -> Said:
 
 
 @RULES.judge("invariant.freed-once", FREED, views=[GRANTS, LINK])
-def an_allocation_is_freed_once(record: Record, seen: Seen) -> Said:
+def an_allocation_is_freed_once(record: Record, seen: Seen) -> Finding:
     jobid = job_id(record)
     if not link_of(seen).is_up or jobid is None:
         return None
@@ -117,7 +117,7 @@ def an_allocation_is_freed_once(record: Record, seen: Seen) -> Said:
 @RULES.judge(
     "invariant.one-in-flight", sent("request", topics.SCHED_ALLOC, topics.SCHED_FREE), views=[ASKED]
 )
-def a_job_has_one_alloc_in_flight(record: Record, seen: Seen) -> Said:
+def a_job_has_one_alloc_in_flight(record: Record, seen: Seen) -> Finding:
     """Frees are not answered, so that several may follow each other."""
     asked = asked_of(seen, job_id(record))
     if not is_pending(asked, seen):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from flux_trio.judge.checks.shapes import OBJECT, one_of, require_key
-from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, errnum, job_id, payload, sent
+from flux_trio.judge.engine.rule import Broken, Finding, Rules, Seen, errnum, job_id, payload, sent
 from flux_trio.judge.rules.rfc32_start import SENT, reattach_is_for_what_should_still_run
 from flux_trio.judge.views.durable import DOUBTS
 from flux_trio.judge.views.eventlogs import LOG
@@ -35,14 +35,14 @@ require_key(
 
 
 @RULES.judge("32.start.10", ANSWERED, views=(LINK, STARTS))
-def a_reattach_is_answered_with_reattached(record: Record, seen: Seen) -> Said:
-    start, told = start_of(seen, record), payload(record)
-    if start is None or errnum(record) or told.get("type") not in (STARTED, REATTACHED):
+def a_reattach_is_answered_with_reattached(record: Record, seen: Seen) -> Finding:
+    start, content = start_of(seen, record), payload(record)
+    if start is None or errnum(record) or content.get("type") not in (STARTED, REATTACHED):
         return None
     expected = REATTACHED if start.reattach else STARTED
-    if told["type"] != expected:
+    if content["type"] != expected:
         asked = f"start with reattach {str(start.reattach).lower()}"
-        text = f"job {job_id(record)}: {asked}: expected {expected}, got {told['type']}"
+        text = f"job {job_id(record)}: {asked}: expected {expected}, got {content['type']}"
         return Broken(text, (start.sent,))
     return True
 
@@ -54,7 +54,7 @@ _SAME: Final = ("groups", "hostnames", "nslots", "starttime")
 @RULES.judge(
     "20.overview.4", sent("request", START, topics.SCHED_FREE, mark=CARRIES_R), views=(WRITTEN, END)
 )
-def others_get_the_r_that_was_allocated(record: Record, seen: Seen) -> Said:
+def others_get_the_r_that_was_allocated(record: Record, seen: Seen) -> Finding:
     """A free may be of a part, which 27.free.1 judges, and its R need not have times."""
     jobid = job_id(record)
     written: Written | None = seen.at(WRITTEN, jobid)

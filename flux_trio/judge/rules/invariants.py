@@ -8,8 +8,8 @@ from typing import Any, Final
 from flux_trio.formats import ResourceSet
 from flux_trio.judge.engine.rule import (
     Broken,
+    Finding,
     Rules,
-    Said,
     Seen,
     job_id,
     logged,
@@ -68,7 +68,7 @@ def _granted_unfreed(seen: Seen) -> Iterable[Broken]:
     views=(*OVERLAPS, CLAIMS),
     debts=_granted_unfreed,
 )
-def no_resource_is_in_two_allocations(record: Record, seen: Seen) -> Said:
+def no_resource_is_in_two_allocations(record: Record, seen: Seen) -> Finding:
     """An allocation lasts from the scheduler's SUCCESS until it receives the free."""
     jobid = job_id(record)
     if topic_of(record) == FREE:
@@ -88,7 +88,9 @@ def no_resource_is_in_two_allocations(record: Record, seen: Seen) -> Said:
 @RULES.by(
     REQUESTING, "invariant.freed-once", logged("free"), sent("request", FREE), views=[LIFE, ASKED]
 )
-def an_allocation_is_freed_once(requesting: Requesting | None, record: Record, seen: Seen) -> Said:
+def an_allocation_is_freed_once(
+    requesting: Requesting | None, record: Record, seen: Seen
+) -> Finding:
     """A grant that came too late for its job is freed too, without an event."""
     if requesting is not None and requesting.is_held:
         return True
@@ -101,7 +103,7 @@ def an_allocation_is_freed_once(requesting: Requesting | None, record: Record, s
 
 
 @RULES.by(REQUESTING, "invariant.one-in-flight", sent("request", ALLOC, FREE), views=[ASKED])
-def a_job_has_one_request_in_flight(requesting: Requesting, record: Record, seen: Seen) -> Said:
+def a_job_has_one_request_in_flight(requesting: Requesting, record: Record, seen: Seen) -> Finding:
     if not requesting.is_pending and not requesting.is_freeing:
         return True
     asked = asked_of(seen, job_id(record))
@@ -112,7 +114,7 @@ def a_job_has_one_request_in_flight(requesting: Requesting, record: Record, seen
 
 
 @RULES.by(REQUESTING, "invariant.held-job-waits", sent("request", ALLOC), views=[LIFE, DURABLE])
-def a_held_job_waits(requesting: Requesting, record: Record, seen: Seen) -> Said:
+def a_held_job_waits(requesting: Requesting, record: Record, seen: Seen) -> Finding:
     """No resources are requested for a job of priority 0, which has urgency 0."""
     if requesting.state != SCHED:
         return None
@@ -139,7 +141,7 @@ NEEDS_RESOURCES: Final = ("start", "finish", "release", "free", "resource-update
 
 
 @RULES.by(LOGGING, "invariant.event-order", logged(ANY_TOPIC), views=[LIFE])
-def events_come_in_the_order_of_states(logging: Logging, record: Record, seen: Seen) -> Said:
+def events_come_in_the_order_of_states(logging: Logging, record: Record, seen: Seen) -> Finding:
     name, state = logging.name, logging.state
     if not state:
         return None
@@ -203,7 +205,7 @@ def _allocated(account: Any) -> dict[int, ResourceSet | None]:
     noted(Kind.STATE),
     views=[LIFE, ASKED, SCHED_JOBS, WRITTEN, LINK, RAISED],
 )
-def the_scheduler_knows_who_has_what(record: Record, seen: Seen) -> Said:
+def the_scheduler_knows_who_has_what(record: Record, seen: Seen) -> Finding:
     """Check the scheduler's `state` record, after each ready and at rest.
 
     A job whose SUCCESS or free is still on its way is held on one side only.

@@ -9,8 +9,8 @@ from flux_trio.formats import ResourceSet
 from flux_trio.judge.checks.jobspecs import count, known_by_value, part, system, totals, vertices
 from flux_trio.judge.engine.rule import (
     Broken,
+    Finding,
     Rules,
-    Said,
     Seen,
     job_id,
     logged,
@@ -123,7 +123,7 @@ def _allocation(clause: str) -> Callable[[Judge], Judge]:
 
     def register(judge: Judge) -> Judge:
         @RULES.each(clause, ALLOCATING, of=_got, views=(WANTED, INVENTORY))
-        def check(got: Got) -> Said:
+        def check(got: Got) -> Finding:
             said = judge(got.wanted, got.resources, got.inventory)
             if isinstance(said, str):
                 return Broken(f"{got.what}: {said}", (got.wanted.n,), job=got.jobid)

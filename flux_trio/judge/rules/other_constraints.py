@@ -14,8 +14,8 @@ from flux_trio.judge.checks.constraints import Targets, failing, operators
 from flux_trio.judge.checks.jobspecs import system
 from flux_trio.judge.engine.rule import (
     Broken,
+    Finding,
     Rules,
-    Said,
     Seen,
     State,
     job_id,
@@ -33,7 +33,7 @@ from flux_trio.judge.views.resource_sets import (
     hosts_by_target,
     targets_of,
 )
-from flux_trio.judge.views.resources import AS_RECEIVED, heard_by
+from flux_trio.judge.views.resources import AS_RECEIVED, as_received
 from flux_trio.messages import topics
 from flux_trio.trace import Record
 
@@ -85,7 +85,7 @@ def _got(record: Record, seen: Seen) -> Iterable[Got]:
         targets = targets_of(r.value)
         if known is None or not targets:
             continue
-        had = heard_by(seen, record.party) or heard_by(seen, seen.facts.scheduler)
+        had = as_received(seen, record.party) or as_received(seen, seen.facts.scheduler)
         properties = None if had is None or not had.grown else dict(had.properties)
         constraint = json.loads(known.constraint)
         there = Targets(targets, hosts_by_target(seen), properties)
@@ -97,7 +97,7 @@ def _require(clause: str, operator: str) -> None:
     """Register `clause`: the targets of a job match what has this operator."""
 
     @RULES.each(clause, ALLOCATING, of=_got, views=(CONSTRAINED, HOSTS, AS_RECEIVED))
-    def judge(got: Got) -> Said:
+    def judge(got: Got) -> Finding:
         if operator not in got.failing:
             return operator in got.operators
         values, matched = got.failing[operator]

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from flux_trio.formats import FormatError, parse_fluid
 from flux_trio.judge.engine.facts import Facts
-from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, logged
+from flux_trio.judge.engine.rule import Broken, Finding, Rules, Seen, logged
 from flux_trio.judge.views.eventlogs import LOG, Log, broken_event, log_of
 from flux_trio.judge.views.jobs import DEPEND, LIFE, Life, context_of, is_fatal
 from flux_trio.trace import Record
@@ -30,7 +30,7 @@ AFTERNOTOK: Final = ("afternotok", "after-failure")
 
 
 @RULES.check("26.events.1", ADDED, REMOVED)
-def posted_in_the_job_manager(record: Record, facts: Facts) -> Said:
+def posted_in_the_job_manager(record: Record, facts: Facts) -> Finding:
     if not facts.manager:
         return None
     if record.party == facts.manager:
@@ -41,7 +41,7 @@ def posted_in_the_job_manager(record: Record, facts: Facts) -> Said:
 
 
 @RULES.judge("26.events.2", REMOVED, views=(LOG,))
-def removed_by_the_same_description(record: Record, seen: Seen) -> Said:
+def removed_by_the_same_description(record: Record, seen: Seen) -> Finding:
     log, description = log_of(record, seen), context_of(record).get("description")
     if log is None:
         return None
@@ -66,13 +66,13 @@ def _owed_depends(seen: Seen) -> Iterable[Broken]:
 
 
 @RULES.judge("26.events.3", logged("depend"), views=(LOG, LIFE), debts=_owed_depends)
-def satisfied_when_all_are_removed(record: Record, seen: Seen) -> Said:
+def satisfied_when_all_are_removed(record: Record, seen: Seen) -> Finding:
     log = log_of(record, seen)
     return log is not None and bool(log.satisfied) and not log.dependencies
 
 
 @RULES.judge("26.events.4", ADDED, views=(LOG,))
-def not_added_while_it_is_there(record: Record, seen: Seen) -> Said:
+def not_added_while_it_is_there(record: Record, seen: Seen) -> Finding:
     log, description = log_of(record, seen), context_of(record).get("description")
     if log is None:
         return None
@@ -81,7 +81,7 @@ def not_added_while_it_is_there(record: Record, seen: Seen) -> Said:
 
 
 @RULES.judge("26.events.5", ADDED, views=(LOG,))
-def not_added_after_it_was_satisfied(record: Record, seen: Seen) -> Said:
+def not_added_after_it_was_satisfied(record: Record, seen: Seen) -> Finding:
     log, description = log_of(record, seen), context_of(record).get("description")
     if log is None:
         return None
@@ -156,7 +156,7 @@ def _waits_for(
         return [*owed_removals(seen), *owed_exceptions(seen)]
 
     @RULES.judge(clause, REMOVED, views=(LOG, LIFE), debts=debts)
-    def judge(record: Record, seen: Seen) -> Said:
+    def judge(record: Record, seen: Seen) -> Finding:
         description = str(context_of(record).get("description"))
         antecedent = _antecedent(seen, names, description)
         if antecedent is None:
@@ -181,7 +181,7 @@ _waits_for("26.schemes.6", AFTERNOTOK, is_failure, "is INACTIVE and unsuccessful
         AFTER, lambda log: bool(log.ended) and not log.started, "an exception of severity 0"
     ),
 )
-def nobody_waits_for_a_start_that_never_comes(record: Record, seen: Seen) -> Said:
+def nobody_waits_for_a_start_that_never_comes(record: Record, seen: Seen) -> Finding:
     log = log_of(record, seen)
     if log is None or not is_fatal(record):
         return None
@@ -190,7 +190,7 @@ def nobody_waits_for_a_start_that_never_comes(record: Record, seen: Seen) -> Sai
 
 
 @RULES.judge("26.schemes.7", REMOVED)
-def not_before_its_time(record: Record, _seen: Seen) -> Said:
+def not_before_its_time(record: Record, _seen: Seen) -> Finding:
     description = str(context_of(record).get("description"))
     scheme, _, value = description.partition("=")
     if scheme != "begin-time":

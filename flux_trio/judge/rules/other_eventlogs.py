@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from flux_trio.judge.checks.shapes import OBJECT, STRING, Shape
 from flux_trio.judge.engine.packed import Packing
-from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, sent, view
+from flux_trio.judge.engine.rule import Broken, Finding, Rules, Seen, sent, view
 from flux_trio.judge.engine.view import Place
 from flux_trio.judge.views.commits import STORING, Appended, Storing, appended
 from flux_trio.judge.views.traits import WITH_EVENTS
@@ -30,15 +30,17 @@ def _broken(each: Appended, text: str) -> Broken:
     return Broken(f"{each.op.how} to {each.op.key}: {text}")
 
 
-def _each_log(clause: str) -> Callable[[Callable[[Appended], Said]], Callable[[Appended], Said]]:
+def _each_log(
+    clause: str,
+) -> Callable[[Callable[[Appended], Finding]], Callable[[Appended], Finding]]:
     """Register `clause`: what is written to each eventlog passes the decorated function.
 
     What is regular passes all of these functions.
     """
 
-    def register(check: Callable[[Appended], Said]) -> Callable[[Appended], Said]:
+    def register(check: Callable[[Appended], Finding]) -> Callable[[Appended], Finding]:
         @RULES.by(STORING, clause, COMMIT)
-        def judge(storing: Storing | None, record: Record, _seen: Seen) -> Said:
+        def judge(storing: Storing | None, record: Record, _seen: Seen) -> Finding:
             if storing is not None and storing.is_regular:
                 return True
             answers = [check(each) for each in appended(record)]
@@ -51,7 +53,7 @@ def _each_log(clause: str) -> Callable[[Callable[[Appended], Said]], Callable[[A
 
 
 @_each_log("18.format.1")
-def each_event_is_terminated(each: Appended) -> Said:
+def each_event_is_terminated(each: Appended) -> Finding:
     text = each.op.text
     if not text or text.endswith("\n"):
         return True
@@ -59,7 +61,7 @@ def each_event_is_terminated(each: Appended) -> Said:
 
 
 @_each_log("18.format.2")
-def each_line_is_an_object(each: Appended) -> Said:
+def each_line_is_an_object(each: Appended) -> Finding:
     for place, line in enumerate(each.lines):
         if not isinstance(line, dict):
             text = [text for text in each.op.text.split("\n") if text][place]
@@ -68,7 +70,7 @@ def each_line_is_an_object(each: Appended) -> Said:
 
 
 @_each_log("18.format.3")
-def whole_events_are_appended(each: Appended) -> Said:
+def whole_events_are_appended(each: Appended) -> Finding:
     if each.lines:
         return True
     return _broken(each, f"expected one event or more, got {each.op.text!r:.80}")
@@ -78,7 +80,7 @@ def _require_key(clause: str, key: str, shape: Shape, *, required: bool = True) 
     """`clause`: each event that is written has the key."""
 
     @_each_log(clause)
-    def has_the_key(each: Appended) -> Said:
+    def has_the_key(each: Appended) -> Finding:
         for line in each.lines:
             if not isinstance(line, dict) or (key not in line and not required):
                 continue
@@ -112,7 +114,7 @@ WRITTEN: Final = view(
 
 
 @RULES.by(STORING, "18.format.4", COMMIT, views=(WRITTEN,))
-def nothing_is_rewritten(storing: Storing | None, record: Record, seen: Seen) -> Said:
+def nothing_is_rewritten(storing: Storing | None, record: Record, seen: Seen) -> Finding:
     if storing is None:
         return None
     if storing.is_regular and not storing.has_put:
@@ -129,7 +131,7 @@ def nothing_is_rewritten(storing: Storing | None, record: Record, seen: Seen) ->
 @RULES.by(STORING, "16.schema.3", COMMIT, views=(WRITTEN,))
 def ingest_writes_submit_and_nothing_else(
     storing: Storing | None, record: Record, seen: Seen
-) -> Said:
+) -> Finding:
     if storing is None or not storing.has_submit:
         return None  # of other events, the first were written before the trace began
     kept = False

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from flux_trio.judge.checks.jobspecs import system
-from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, job_id, payload, sent
+from flux_trio.judge.engine.rule import Broken, Finding, Rules, Seen, job_id, payload, sent
 from flux_trio.judge.engine.selector import errnum, once, topic_of
 from flux_trio.judge.views.execution import START, data_of
 from flux_trio.judge.views.kvs import commit_ops
@@ -52,8 +52,8 @@ def _idsets(record: Record, _seen: Seen) -> Iterator[Text]:
         for entry in entries(r):
             owners = ((entry, "rank"), (children(entry), "core"), (children(entry), "gpu"))
             yield from _texts(what, owners)
-    told, data = payload(record), data_of(record)
-    keys = [(told, key) for key in _TARGETS if told.get(key) != "all"]
+    content, data = payload(record), data_of(record)
+    keys = [(content, key) for key in _TARGETS if content.get(key) != "all"]
     keys += [(data, "ranks")] if data.get("ranks") != "all" else []
     yield from _texts(f"{topic_of(record)} response", keys)
 
@@ -91,7 +91,7 @@ def _spelled(
     """Register `clause`: each of these texts fits; `expected` describes a fitting text."""
 
     @RULES.each(clause, selectors, of=of)
-    def check(subject: Text) -> Said:
+    def check(subject: Text) -> Finding:
         what, text = subject
         return fits(text) or Broken(f"{what}: expected {expected}, got {text!r:.80}")
 
@@ -214,7 +214,7 @@ def _is_job_key(key: str) -> bool:
 
 
 @RULES.judge("19.fluid.6", COMMIT)
-def keys_of_jobs_have_their_ids(record: Record, _seen: Seen) -> Said:
+def keys_of_jobs_have_their_ids(record: Record, _seen: Seen) -> Finding:
     kept = None
     for _, found, _ in commit_ops(record):
         key = str(found)
@@ -228,7 +228,7 @@ def keys_of_jobs_have_their_ids(record: Record, _seen: Seen) -> Said:
 
 
 @RULES.each("31.constraints.1", sent("request", topics.SCHED_ALLOC), of=_constraints)
-def an_operator_with_its_values(subject: tuple[str, Any]) -> Said:
+def an_operator_with_its_values(subject: tuple[str, Any]) -> Finding:
     what, found = subject
     fits = isinstance(found, dict) and all(isinstance(each, list) for each in found.values())
     return fits or Broken(f"{what}: expected an object {{operator: [values]}}, got {found!r:.80}")

@@ -27,8 +27,8 @@ from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.rule import (
     OWN,
     Broken,
+    Finding,
     Rules,
-    Said,
     Seen,
     State,
     Step,
@@ -99,7 +99,7 @@ def _require(clause: str, problem: Callable[[Mapping[str, str]], str | None]) ->
     """`clause`: among what is wrong with the jobspec of a sched.alloc is not the problem."""
 
     @RULES.by(SPEC, clause, ASKED)
-    def judge(spec: Spec | None, record: Record, _seen: Seen) -> Said:
+    def judge(spec: Spec | None, record: Record, _seen: Seen) -> Finding:
         if spec is None or (clause in ABOUT and clause not in spec.optional):
             return None
         if not spec.broken:
@@ -142,7 +142,7 @@ def _fold_failed(n: int | None, _part: None, record: Record, seen: Seen) -> Plac
     if record.kind == EVENT:
         return None
     start: Start | None = seen.at(STARTS, job_id(record))
-    has_started = start is not None and (start.reattach or start.place("start", heard=True))
+    has_started = start is not None and (start.reattach or start.place("start", received=True))
     return record.n if kind_of_answer(record) == "fatal" and not has_started else n
 
 
@@ -164,5 +164,5 @@ def _not_freed(seen: Seen) -> Iterator[Broken]:
 
 
 @RULES.judge("14.submit.4", while_live(FAILED, logged("free")), views=[FAILED], debts=_not_freed)
-def what_cannot_start_gives_its_resources_back(record: Record, seen: Seen) -> Said:
+def what_cannot_start_gives_its_resources_back(record: Record, seen: Seen) -> Finding:
     return seen.at(FAILED, job_id(record)) is not None

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from flux_trio.judge.checks.r_checks import CHECKS, Found, each_r, optional, wanted
 from flux_trio.judge.checks.shapes import idset_of
-from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, view
+from flux_trio.judge.engine.rule import Broken, Finding, Rules, Seen, view
 from flux_trio.judge.views.resource_sets import (
     ALLOCATING,
     HOSTS,
@@ -171,7 +171,7 @@ CHECKS.append(has_a_host_for_each_target)
 
 
 @RULES.judge("20.nodelist.3", R_RECORDS, views=[LOOKUPS, HOSTS])
-def hosts_go_by_ascending_target(record: Record, seen: Seen) -> Said:
+def hosts_go_by_ascending_target(record: Record, seen: Seen) -> Finding:
     """Within one instance a target is always the same host, in the R of every writer."""
     names, kept = hosts_by_target(seen), None
     for r in found_in(record, seen):
@@ -220,7 +220,7 @@ COUNTING: Final = view(
 
 
 @RULES.judge("20.nslots.3", ALLOCATING, views=[COUNTING])
-def an_allocation_has_nslots(record: Record, seen: Seen) -> Said:
+def an_allocation_has_nslots(record: Record, seen: Seen) -> Finding:
     """Only for schedulers that have written nslots; others may be older (readings: R layout)."""
     kept = None
     for r in allocated(record):

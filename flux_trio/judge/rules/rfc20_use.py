@@ -16,8 +16,8 @@ from flux_trio.judge.checks.jobspecs import system
 from flux_trio.judge.engine.rule import (
     OWN,
     Broken,
+    Finding,
     Rules,
-    Said,
     Seen,
     job_id,
     logged,
@@ -43,7 +43,7 @@ from flux_trio.judge.views.resource_sets import (
     pieces_of,
     targets_of,
 )
-from flux_trio.judge.views.resources import AS_RECEIVED, heard_by
+from flux_trio.judge.views.resources import AS_RECEIVED, as_received
 from flux_trio.judge.views.traits import WITH_R
 from flux_trio.messages import topics
 from flux_trio.trace import KILLED, Kind, Record
@@ -67,8 +67,8 @@ def _missing(piece: Piece, inventory: Iterable[Piece]) -> Idset:
 
 
 @RULES.judge("20.overview.3", ALLOCATING, views=[AS_RECEIVED])
-def what_is_allocated_was_acquired(record: Record, seen: Seen) -> Said:
-    had = heard_by(seen, record.party)
+def what_is_allocated_was_acquired(record: Record, seen: Seen) -> Finding:
+    had = as_received(seen, record.party)
     found = allocated(record)
     if had is None or not found:
         return None
@@ -82,7 +82,7 @@ def what_is_allocated_was_acquired(record: Record, seen: Seen) -> Said:
 
 
 @RULES.judge("20.goals.3", COMMITS, views=[LIFE])
-def r_stays_when_the_job_ends(record: Record, seen: Seen) -> Said:
+def r_stays_when_the_job_ends(record: Record, seen: Seen) -> Finding:
     """Once a job has its alloc event. A job that is removed as a whole may go."""
     kept = None
     for op, key, _ in commit_ops(record):
@@ -95,8 +95,8 @@ def r_stays_when_the_job_ends(record: Record, seen: Seen) -> Said:
 
 
 @RULES.judge("20.expiration.2", ALLOCATING, views=[AS_RECEIVED])
-def nothing_is_allocated_beyond_the_inventory(record: Record, seen: Seen) -> Said:
-    had = heard_by(seen, record.party)
+def nothing_is_allocated_beyond_the_inventory(record: Record, seen: Seen) -> Finding:
+    had = as_received(seen, record.party)
     found = allocated(record)
     if had is None or not had.expiration or not found:
         return None
@@ -134,9 +134,9 @@ SUFFIXED: Final = view(
 
 
 @RULES.judge("20.properties.6", ALLOCATING, views=[SUFFIXED, AS_RECEIVED])
-def the_literal_property_applies(record: Record, seen: Seen) -> Said:
+def the_literal_property_applies(record: Record, seen: Seen) -> Finding:
     kept = None
-    had = heard_by(seen, record.party)
+    had = as_received(seen, record.party)
     for r in allocated(record) if had else ():
         for name in seen.at(SUFFIXED, r.jobid) or ():
             targets = dict(had.properties if had else ()).get(name, Idset())
@@ -157,9 +157,9 @@ def accepts(clause: str, trait: str) -> None:
     @RULES.judge(
         clause, sent("request", topics.SCHED_HELLO), noted(Kind.MODULE), views=[AS_RECEIVED]
     )
-    def judge(record: Record, seen: Seen) -> Said:
+    def judge(record: Record, seen: Seen) -> Finding:
         if record.kind == SEND:
-            had = heard_by(seen, record.party)
+            had = as_received(seen, record.party)
             return had is not None and trait in had.traits
         content = payload(record)
         had = seen.at(AS_RECEIVED, content.get("module"))
@@ -200,7 +200,7 @@ SCHEDULING: Final = view(
 
 
 @RULES.judge("20.scheduling.6", INVENTORY_RECORDS, views=[SCHEDULING])
-def scheduling_rides_along(record: Record, seen: Seen) -> Said:
+def scheduling_rides_along(record: Record, seen: Seen) -> Finding:
     inventory, before = inventory_in(record), seen.at(SCHEDULING)
     if inventory is None or before is None:
         return None
@@ -222,7 +222,7 @@ def _is_timeout(record: Record) -> bool:
 
 
 @RULES.judge("20.overview.5", _ENDINGS, views=[END, CLOCK, RAISING])
-def exec_goes_by_the_updated_expiration(record: Record, seen: Seen) -> Said:
+def exec_goes_by_the_updated_expiration(record: Record, seen: Seen) -> Finding:
     first, now, n, since = seen.at(END, job_id(record)) or (None, None, 0, 0)
     if first == now or not isinstance(now, (int, float)) or not isinstance(first, (int, float)):
         return None
@@ -241,7 +241,7 @@ def exec_goes_by_the_updated_expiration(record: Record, seen: Seen) -> Said:
 
 def _is_not_timed(clause: str, what: str, absent: bool) -> None:
     @RULES.judge(clause, _ENDINGS, views=[END, RAISING])
-    def judge(record: Record, seen: Seen) -> Said:
+    def judge(record: Record, seen: Seen) -> Finding:
         end = seen.at(END, job_id(record))
         if end is None or end[1] or (end[1] is None) != absent:
             return None

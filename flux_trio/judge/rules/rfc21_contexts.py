@@ -18,7 +18,7 @@ from flux_trio.judge.checks.shapes import (
     one_of,
 )
 from flux_trio.judge.engine.facts import Facts
-from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, job_id, logged, payload
+from flux_trio.judge.engine.rule import Broken, Finding, Rules, Seen, job_id, logged, payload
 from flux_trio.judge.engine.selector import name_of
 from flux_trio.judge.views.execution import EVENTS, EXPECTED, Expected, is_told
 from flux_trio.judge.views.jobs import context_of
@@ -38,7 +38,7 @@ def _require(clause: str, event: str, *, required: bool = True, **shapes: Shape)
     views = (EXPECTED,) if event in EVENTS else ()
 
     @RULES.judge(clause, logged(event), views=views)
-    def check(record: Record, seen: Seen) -> Said:
+    def check(record: Record, seen: Seen) -> Finding:
         context = context_of(record)
         for key, shape in shapes.items():
             wrong = _wrong_key(context, key, shape, required=required)
@@ -87,7 +87,7 @@ def _require_empty(clause: str, event: str) -> None:
     """`clause`: the event has no context."""
 
     @RULES.check(clause, logged(event))
-    def check(record: Record, _facts: Facts) -> Said:
+    def check(record: Record, _facts: Facts) -> Finding:
         found = payload(record).get("context")
         if not found:
             return True
@@ -102,7 +102,7 @@ _require_empty("21.events.28", "start")
 
 
 @RULES.check("21.events.8", logged("jobspec-update"))
-def an_update_has_an_entry(record: Record, _facts: Facts) -> Said:
+def an_update_has_an_entry(record: Record, _facts: Facts) -> Finding:
     context = context_of(record)
     what = f"jobspec-update event of job {job_id(record)}"
     if not context:
@@ -114,7 +114,7 @@ def an_update_has_an_entry(record: Record, _facts: Facts) -> Said:
 
 
 @RULES.check("21.events.38", logged("memo"))
-def a_memo_is_keys_and_values(record: Record, _facts: Facts) -> Said:
+def a_memo_is_keys_and_values(record: Record, _facts: Facts) -> Finding:
     found = payload(record).get("context")
     if isinstance(found, dict) and found:
         return True
@@ -122,7 +122,7 @@ def a_memo_is_keys_and_values(record: Record, _facts: Facts) -> Said:
 
 
 @RULES.check("21.events.36", logged("exception"))
-def only_a_task_that_ended_has_a_wait_status(record: Record, _facts: Facts) -> Said:
+def only_a_task_that_ended_has_a_wait_status(record: Record, _facts: Facts) -> Finding:
     context = context_of(record)
     if "wait_status" not in context:
         return None

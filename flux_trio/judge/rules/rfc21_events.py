@@ -13,8 +13,8 @@ from flux_trio.judge.engine.rule import (
     ANY_TOPIC,
     OWN,
     Broken,
+    Finding,
     Rules,
-    Said,
     Seen,
     job_id,
     logged,
@@ -58,7 +58,7 @@ UNLINKS: Final = sent("request", topics.KVS_COMMIT, mark=WITH_UNLINK)
 
 
 @RULES.by(LOGGING, "21.events.3", EVENTS, views=(LIFE, LOG, DOUBTS))
-def submit_comes_first(logging: Logging, record: Record, seen: Seen) -> Said:
+def submit_comes_first(logging: Logging, record: Record, seen: Seen) -> Finding:
     if logging.name == "submit":
         if not logging.has_log:
             return True
@@ -76,7 +76,7 @@ def submit_comes_first(logging: Logging, record: Record, seen: Seen) -> Said:
 
 
 @RULES.by(LOGGING, "21.criteria.3", logged("submit", "clean"), views=(LOG, DOUBTS))
-def one_beginning_and_one_end(logging: Logging, record: Record, seen: Seen) -> Said:
+def one_beginning_and_one_end(logging: Logging, record: Record, seen: Seen) -> Finding:
     if logging.name == "submit":
         if not logging.has_log:
             return True
@@ -104,7 +104,7 @@ def _unclean(seen: Seen) -> Iterable[Broken]:
 
 
 @RULES.by(LOGGING, "21.events.31", EVENTS, views=(LOG, LIFE, ASKED, HOOK_ANSWERS), debts=_unclean)
-def clean_is_empty_and_last(logging: Logging, record: Record, seen: Seen) -> Said:
+def clean_is_empty_and_last(logging: Logging, record: Record, seen: Seen) -> Finding:
     if logging.has_ended:
         log = log_of(record, seen)
         assert log is not None
@@ -119,7 +119,7 @@ def clean_is_empty_and_last(logging: Logging, record: Record, seen: Seen) -> Sai
 
 
 @RULES.by(LOGGING, "21.criteria.4", EVENTS)
-def the_job_manager_alone_moves_jobs(logging: Logging, record: Record, seen: Seen) -> Said:
+def the_job_manager_alone_moves_jobs(logging: Logging, record: Record, seen: Seen) -> Finding:
     if not logging.is_managed:
         return None
     if logging.is_managers:
@@ -150,7 +150,7 @@ COMMITS: Final = view(
 
 
 @RULES.judge("21.criteria.7", WITH_LOGS, views=(UNSTORED, COMMITS, LOG), debts=_owed_events)
-def events_are_stored_as_they_were_logged(record: Record, seen: Seen) -> Said:
+def events_are_stored_as_they_were_logged(record: Record, seen: Seen) -> Finding:
     kept, logs, unstored = False, seen.states[LOG], seen.states[UNSTORED]
     for job, names in stored_events(record).items():
         log: Log | None = logs.get(job)
@@ -210,7 +210,7 @@ def _owed_removals(seen: Seen) -> Iterable[Broken]:
     views=(INVALID, COMMITS),
     debts=_owed_removals,
 )
-def an_invalid_job_is_removed(record: Record, seen: Seen) -> Said:
+def an_invalid_job_is_removed(record: Record, seen: Seen) -> Finding:
     if record.kind == EVENT:
         found = context_of(record)
         return broken_event(record, f"expected no context, got {found!r}") if found else None
@@ -221,11 +221,11 @@ def an_invalid_job_is_removed(record: Record, seen: Seen) -> Said:
 
 
 @RULES.judge("21.events.16", logged("dependency-remove"), views=(LOG,))
-def what_is_removed_was_added(record: Record, seen: Seen) -> Said:
+def what_is_removed_was_added(record: Record, seen: Seen) -> Finding:
     return _matches(record, seen, "dependencies", "dependency-add")
 
 
-def _matches(record: Record, seen: Seen, field: str, opening: str) -> Said:
+def _matches(record: Record, seen: Seen, field: str, opening: str) -> Finding:
     log, description = log_of(record, seen), context_of(record).get("description")
     if log is None:
         return None
@@ -239,7 +239,7 @@ def _require_match(clause: str, action: str, field: str) -> None:
     """Register `clause`: a finish event has status, and the description of a start before it."""
 
     @RULES.judge(clause, logged(f"{action}-finish"), views=(LOG,))
-    def judge(record: Record, seen: Seen) -> Said:
+    def judge(record: Record, seen: Seen) -> Finding:
         context = context_of(record)
         for key, shape in (("description", STRING), ("status", INTEGER)):
             if not shape.fits(context.get(key)):
@@ -253,7 +253,7 @@ _require_match("21.events.26", "epilog", "epilogs")
 
 
 @RULES.judge("21.events.22", sent("request", "<exec>.start"), views=(LOG,))
-def a_prolog_holds_the_start_request(record: Record, seen: Seen) -> Said:
+def a_prolog_holds_the_start_request(record: Record, seen: Seen) -> Finding:
     return _is_over(record, seen, "prologs")
 
 
@@ -263,7 +263,7 @@ def a_prolog_holds_the_start_request(record: Record, seen: Seen) -> Said:
     sent("request", topics.SCHED_FREE),
     views=(LOG, LIFE),
 )
-def an_epilog_holds_the_free_request(record: Record, seen: Seen) -> Said:
+def an_epilog_holds_the_free_request(record: Record, seen: Seen) -> Finding:
     if record.kind == EVENT and name_of(record) != "free":
         found = context_of(record).get("description")
         is_text = isinstance(found, str)
@@ -275,7 +275,7 @@ def an_epilog_holds_the_free_request(record: Record, seen: Seen) -> Said:
     return _is_over(record, seen, "epilogs")
 
 
-def _is_over(record: Record, seen: Seen, field: str) -> Said:
+def _is_over(record: Record, seen: Seen, field: str) -> Finding:
     log = log_of(record, seen)
     if log is None:
         return None

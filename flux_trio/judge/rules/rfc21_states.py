@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, job_id, logged, sent
+from flux_trio.judge.engine.rule import Broken, Finding, Rules, Seen, job_id, logged, sent
 from flux_trio.judge.engine.selector import name_of, topic_of
 from flux_trio.judge.views import execution
 from flux_trio.judge.views.durable import DURABLE, is_durable
@@ -57,7 +57,7 @@ def _require_state(
     later = ONWARD[ONWARD.index(name) + 1 :] if ended else ()
 
     @RULES.by(LOGGING, clause, logged(*places, *later), views=(LIFE,))
-    def judge(logging: Logging, record: Record, seen: Seen) -> Said:
+    def judge(logging: Logging, record: Record, seen: Seen) -> Finding:
         if not logging.state:
             return None
         if logging.name in later:
@@ -79,7 +79,7 @@ _require_state("21.states.4", {"alloc": (SCHED,)}, SCHED)
 
 
 @RULES.by(LOGGING, "21.states.5", logged("start", "finish"), views=(LIFE, LOG))
-def start_then_finish(logging: Logging, record: Record, seen: Seen) -> Said:
+def start_then_finish(logging: Logging, record: Record, seen: Seen) -> Finding:
     """One of them may be left out after a fatal exception."""
     if not logging.state or not logging.has_log:
         return None
@@ -100,7 +100,7 @@ def start_then_finish(logging: Logging, record: Record, seen: Seen) -> Said:
 
 
 @RULES.by(LOGGING, "21.states.2", logged("depend", *ONWARD[2:]), views=(LIFE, LOG))
-def depend_when_nothing_is_left(logging: Logging, record: Record, seen: Seen) -> Said:
+def depend_when_nothing_is_left(logging: Logging, record: Record, seen: Seen) -> Finding:
     if not logging.state or not logging.has_log:
         return None
     if logging.name != "depend":
@@ -120,7 +120,7 @@ _SERVICE_GONE: Final = ", and the service that had started the job has disconnec
 @RULES.by(
     LOGGING, "21.states.6", logged("clean", "free", "release"), views=(LIFE, LOG, execution.LINK)
 )
-def everything_is_back_before_clean(logging: Logging, record: Record, seen: Seen) -> Said:
+def everything_is_back_before_clean(logging: Logging, record: Record, seen: Seen) -> Finding:
     if not logging.state or not logging.has_log:
         return None
     name = logging.name
@@ -145,7 +145,7 @@ def everything_is_back_before_clean(logging: Logging, record: Record, seen: Seen
 
 
 @RULES.by(LOGGING, "21.states.7", logged("release", "free", "clean"), views=(LIFE,))
-def no_step_that_does_not_apply(logging: Logging, record: Record, seen: Seen) -> Said:
+def no_step_that_does_not_apply(logging: Logging, record: Record, seen: Seen) -> Finding:
     if not logging.state:
         return None
     if logging.name == "clean":
@@ -157,7 +157,7 @@ def no_step_that_does_not_apply(logging: Logging, record: Record, seen: Seen) ->
 
 
 @RULES.by(LOGGING, "21.states.9", logged("priority", "alloc"), views=(LIFE,))
-def back_to_priority_means_a_new_priority(logging: Logging, record: Record, seen: Seen) -> Said:
+def back_to_priority_means_a_new_priority(logging: Logging, record: Record, seen: Seen) -> Finding:
     if logging.state != PRIORITY or not logging.is_prioritized:
         return None
     if logging.name == "priority":
@@ -177,7 +177,7 @@ ACTS: Final = {
 @RULES.judge(
     "21.criteria.6", sent("request", *ACTS), views=(LIFE, DURABLE, ASKED), needs_crossing=True
 )
-def no_transition_without_an_event(record: Record, seen: Seen) -> Said:
+def no_transition_without_an_event(record: Record, seen: Seen) -> Finding:
     topic = topic_of(record)
     life: Life | None = seen.states[LIFE].get(job_id(record))
     if life is None or not is_durable(seen, record.party, life.since):
@@ -201,7 +201,9 @@ TO_RUN: Final = ("validate", "depend", "priority", "alloc", "prolog-start")
 
 
 @RULES.by(LOGGING, "21.exceptions.2", logged(*TO_RUN, "exception"), views=(LOG,))
-def nothing_goes_on_after_a_fatal_exception(logging: Logging, record: Record, seen: Seen) -> Said:
+def nothing_goes_on_after_a_fatal_exception(
+    logging: Logging, record: Record, seen: Seen
+) -> Finding:
     if logging.name == "exception":
         return is_fatal(record) and logging.has_log
     if not logging.has_failed:
@@ -211,7 +213,9 @@ def nothing_goes_on_after_a_fatal_exception(logging: Logging, record: Record, se
 
 
 @RULES.by(LOGGING, "21.sync.1", logged("free", "clean"), views=(LOG,))
-def a_status_or_an_exception_before_cleanup(logging: Logging, record: Record, seen: Seen) -> Said:
+def a_status_or_an_exception_before_cleanup(
+    logging: Logging, record: Record, seen: Seen
+) -> Finding:
     if not logging.has_log or logging.has_ended:
         return None
     if logging.has_finished or logging.has_failed:
@@ -221,7 +225,7 @@ def a_status_or_an_exception_before_cleanup(logging: Logging, record: Record, se
 
 
 @RULES.by(LOGGING, "21.exceptions.3", logged("free", "clean"), views=(LOG,))
-def lesser_exceptions_end_nothing(logging: Logging, record: Record, seen: Seen) -> Said:
+def lesser_exceptions_end_nothing(logging: Logging, record: Record, seen: Seen) -> Finding:
     if not logging.has_excepted or logging.has_failed:
         return None
     if logging.has_finished:

@@ -16,8 +16,8 @@ from flux_trio.judge.checks.shapes import (
 )
 from flux_trio.judge.engine.rule import (
     Broken,
+    Finding,
     Rules,
-    Said,
     Seen,
     errnum,
     job_id,
@@ -31,7 +31,7 @@ from flux_trio.judge.views.granting import ANSWERING, SCHED_JOBS, Answering, sch
 from flux_trio.judge.views.holding import GRANTS
 from flux_trio.judge.views.jobs import LIFE, Life
 from flux_trio.judge.views.queueing import UNSENT, unsent
-from flux_trio.judge.views.resources import AS_RECEIVED, heard_by
+from flux_trio.judge.views.resources import AS_RECEIVED, as_received
 from flux_trio.judge.views.scheduling import ASKED, CANCEL, LINK, asked_of, is_pending, link_of
 from flux_trio.messages import Response, topics
 from flux_trio.trace import Record
@@ -52,7 +52,7 @@ def _not_asked_for(seen: Seen) -> Iterable[Broken]:
 
 
 @RULES.judge("27.alloc.1", ASKED_FOR, views=UNSENT, debts=_not_asked_for)
-def resources_are_asked_for(record: Record, _seen: Seen) -> Said:
+def resources_are_asked_for(record: Record, _seen: Seen) -> Finding:
     return job_id(record) is not None
 
 
@@ -62,7 +62,7 @@ require_key(RULES, "27.alloc.5", ASKED_FOR, key="jobspec", shape=OBJECT)
 
 
 @RULES.judge("27.alloc.3", ASKED_FOR, views=[LIFE, DURABLE])
-def priority_is_the_current_one(record: Record, seen: Seen) -> Said:
+def priority_is_the_current_one(record: Record, seen: Seen) -> Finding:
     jobid, content = job_id(record), payload(record)
     if "priority" not in content:
         return Broken(f"job {jobid}: sched.alloc: expected key priority; it is missing")
@@ -80,8 +80,8 @@ def priority_is_the_current_one(record: Record, seen: Seen) -> Said:
 
 
 @RULES.by(ANSWERING, "27.alloc.7", ANSWERED, views=[SCHED_JOBS])
-def environment_is_not_needed(answering: Answering, record: Record, seen: Seen) -> Said:
-    if not answering.is_schedulers or not answering.is_ready:
+def environment_is_not_needed(answering: Answering, record: Record, seen: Seen) -> Finding:
+    if not answering.is_of_scheduler or not answering.is_ready:
         return None
     is_lean = answering.is_open and not answering.has_environment
     if not is_lean and not answering.is_error:
@@ -107,7 +107,7 @@ require_key(RULES, "27.alloc.10", ANSWERED, key="type", shape=between(0, 3))
 
 
 @RULES.by(ANSWERING, "27.alloc.11", ANSWERED, views=[SCHED_JOBS])
-def a_type_means_what_it_says(answering: Answering, record: Record, _seen: Seen) -> Said:
+def a_type_means_what_it_says(answering: Answering, record: Record, _seen: Seen) -> Finding:
     """CANCEL answers a request that was canceled; the meaning of the others is in other clauses."""
     if not answering.is_of_job or not answering.is_open or answering.type < 0:
         return None
@@ -133,7 +133,7 @@ def _is_all_free(seen: Seen) -> bool:
     """Whether no job holds resources, and all that the scheduler acquired may be used."""
     if any(life.held for life in seen.all(LIFE).values()) or seen.all(GRANTS):
         return False
-    had = heard_by(seen, seen.facts.scheduler)
+    had = as_received(seen, seen.facts.scheduler)
     return had is not None and bool(had.online) and had.granted == had.online and not had.taken
 
 
@@ -151,6 +151,6 @@ def _annotated_and_dropped(seen: Seen) -> Iterable[Broken]:
     views=[LIFE, ASKED, LINK, SCHED_JOBS, GRANTS, AS_RECEIVED],
     debts=_unanswered,
 )
-def annotate_does_not_end_a_request(record: Record, seen: Seen) -> Said:
+def annotate_does_not_end_a_request(record: Record, seen: Seen) -> Finding:
     asked = asked_of(seen, job_id(record))
     return bool(asked.annotated and asked.granted)

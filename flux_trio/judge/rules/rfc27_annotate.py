@@ -15,8 +15,8 @@ from flux_trio.judge.checks.shapes import NUMBER, OBJECT, STRING, Shape, require
 from flux_trio.judge.engine.rule import (
     OWN,
     Broken,
+    Finding,
     Rules,
-    Said,
     Seen,
     View,
     errnum,
@@ -133,7 +133,7 @@ PLUGINS: Final = view(
 
 
 @RULES.judge("27.success.7", logged("alloc"), views=[ANNOTATIONS, LIFE, PLUGINS])
-def alloc_event_has_the_annotations(record: Record, seen: Seen) -> Said:
+def alloc_event_has_the_annotations(record: Record, seen: Seen) -> Finding:
     jobid = job_id(record)
     granted, lost = asked_of(seen, jobid).granted, link_of(seen).lost
     if seen.at(LIFE, jobid) is None or not granted:
@@ -150,7 +150,7 @@ def alloc_event_has_the_annotations(record: Record, seen: Seen) -> Said:
 
 
 @RULES.judge("27.annotate.1", ANNOTATES, views=[SCHED_JOBS])
-def annotate_while_it_waits(record: Record, seen: Seen) -> Said:
+def annotate_while_it_waits(record: Record, seen: Seen) -> Finding:
     jobid = job_id(record)
     if payload(record).get("type") != ANNOTATE or record.party != seen.facts.scheduler:
         return None
@@ -220,7 +220,7 @@ require_key(
 
 
 @RULES.by(LOGGING, "27.annotate.19", logged(ANY_TOPIC), views=[ANNOTATIONS])
-def annotations_are_volatile(logging: Logging, record: Record, seen: Seen) -> Said:
+def annotations_are_volatile(logging: Logging, record: Record, seen: Seen) -> Finding:
     """Before the alloc event, no annotation is logged."""
     name = logging.name
     if name != "alloc" and not logging.has_annotations:

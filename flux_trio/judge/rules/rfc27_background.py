@@ -6,8 +6,8 @@ from typing import Final
 
 from flux_trio.judge.engine.rule import (
     Broken,
+    Finding,
     Rules,
-    Said,
     Seen,
     job_id,
     logged,
@@ -44,7 +44,7 @@ ALLOC, FREE = topics.SCHED_ALLOC, topics.SCHED_FREE
 
 
 @RULES.by(ANSWERING, "27.background.1", sent("response", ALLOC, FREE), views=[SCHED_JOBS, LINK])
-def scheduler_only_answers(answering: Answering, record: Record, seen: Seen) -> Said:
+def scheduler_only_answers(answering: Answering, record: Record, seen: Seen) -> Finding:
     """A second response breaks other clauses: success.8, deny.6, alloccancel.4."""
     topic = answering.topic
     if not answering.has_id or answering.is_error:
@@ -54,7 +54,7 @@ def scheduler_only_answers(answering: Answering, record: Record, seen: Seen) -> 
         because = (link_of(seen).gone,)
         text = f"job {job_id(record)}: answer to {topic}, {text}"
         return Broken(text, because, party=record.party)
-    if not answering.is_schedulers:
+    if not answering.is_of_scheduler:
         return None
     if answering.is_freeing if topic == FREE else answering.is_open:
         return True
@@ -65,7 +65,7 @@ def scheduler_only_answers(answering: Answering, record: Record, seen: Seen) -> 
 
 
 @RULES.by(REQUESTING, "27.background.2", sent("request", ALLOC), views=[LINK])
-def scheduler_is_reached_as_sched(requesting: Requesting, record: Record, seen: Seen) -> Said:
+def scheduler_is_reached_as_sched(requesting: Requesting, record: Record, seen: Seen) -> Finding:
     if not requesting.is_up:
         return None
     if requesting.is_to_scheduler:
@@ -76,7 +76,7 @@ def scheduler_is_reached_as_sched(requesting: Requesting, record: Record, seen: 
 
 
 @RULES.by(REQUESTING, "27.background.3", sent("request", ALLOC), views=[LIFE, DURABLE])
-def alloc_is_asked_for_in_sched(requesting: Requesting, record: Record, seen: Seen) -> Said:
+def alloc_is_asked_for_in_sched(requesting: Requesting, record: Record, seen: Seen) -> Finding:
     if not requesting.state:
         return None
     if requesting.state == SCHED:
@@ -89,7 +89,7 @@ def alloc_is_asked_for_in_sched(requesting: Requesting, record: Record, seen: Se
 
 
 @RULES.by(REQUESTING, "27.background.4", sent("request", FREE), views=[LIFE, DURABLE, ASKED])
-def free_is_asked_for_in_cleanup(requesting: Requesting, record: Record, seen: Seen) -> Said:
+def free_is_asked_for_in_cleanup(requesting: Requesting, record: Record, seen: Seen) -> Finding:
     state = requesting.state
     if not state:
         return None
@@ -118,7 +118,7 @@ def failed_by_the_manager(record: Record, seen: Seen) -> bool:
 @RULES.judge(
     "27.background.5", logged("exception"), received("response", ALLOC), views=[ASKED, RAISED, LIFE]
 )
-def a_late_answer_is_waited_for(record: Record, seen: Seen) -> Said:
+def a_late_answer_is_waited_for(record: Record, seen: Seen) -> Finding:
     asked = asked_of(seen, job_id(record))
     if not is_pending(asked, seen):
         return None
@@ -148,12 +148,12 @@ def _overtaken_without_alloc(seen: Seen) -> list[Broken]:
     views=[OVERTAKEN, ASKED, LIFE],
     debts=_overtaken_without_alloc,
 )
-def answers_are_taken_in_any_order(record: Record, seen: Seen) -> Said:
+def answers_are_taken_in_any_order(record: Record, seen: Seen) -> Finding:
     return bool(seen.at(OVERTAKEN, job_id(record)))
 
 
 @RULES.judge("27.background.7", sent("request", ALLOC), sent("response", ALLOC), views=[WRITTEN])
-def requests_are_jobspecs_and_grants_are_r(record: Record, seen: Seen) -> Said:
+def requests_are_jobspecs_and_grants_are_r(record: Record, seen: Seen) -> Finding:
     jobid, content = job_id(record), payload(record)
     if isinstance(record.message, Request):
         jobspec = content.get("jobspec")

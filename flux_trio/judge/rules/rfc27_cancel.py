@@ -8,8 +8,8 @@ from typing import Final
 from flux_trio.judge.checks.shapes import JOB_ID, require_key, require_object, require_silence
 from flux_trio.judge.engine.rule import (
     Broken,
+    Finding,
     Rules,
-    Said,
     Seen,
     job_id,
     logged,
@@ -71,7 +71,7 @@ def cancel_unanswered(seen: Seen) -> Iterable[Broken]:
     needs_crossing=True,
     debts=cancel_unanswered,
 )
-def cancel_is_answered_cancel(answering: Answering, record: Record, seen: Seen) -> Said:
+def cancel_is_answered_cancel(answering: Answering, record: Record, seen: Seen) -> Finding:
     kind = answering.type
     if not answering.is_of_job or not answering.is_open or not answering.is_canceled:
         return None
@@ -87,7 +87,7 @@ def cancel_is_answered_cancel(answering: Answering, record: Record, seen: Seen) 
 
 
 @RULES.check("27.alloccancel.2", CANCELS)
-def cancel_has_only_its_keys(record: Record, _facts: object) -> Said:
+def cancel_has_only_its_keys(record: Record, _facts: object) -> Finding:
     content = payload(record)
     if content.get("type") != CANCEL:
         return None
@@ -113,7 +113,7 @@ def _not_asked_again(seen: Seen) -> Iterable[Broken]:
     views=[SCHED_JOBS, *UNSENT],
     debts=_not_asked_again,
 )
-def cancel_ends_the_request(answering: Answering | None, record: Record, seen: Seen) -> Said:
+def cancel_ends_the_request(answering: Answering | None, record: Record, seen: Seen) -> Finding:
     if answering is None:
         has_jobspec = payload(record).get("jobspec") is not None
         return has_jobspec and asked_of(seen, job_id(record)).cancel != 0
@@ -134,7 +134,7 @@ require_silence(RULES, "27.cancel.4", topics.SCHED_CANCEL, "one in answer to sch
 @RULES.judge(
     "27.cancel.5", CANCELS, views=[SCHED_JOBS], needs_crossing=True, debts=cancel_unanswered
 )
-def the_request_ends_after_cancel(record: Record, seen: Seen) -> Said:
+def the_request_ends_after_cancel(record: Record, seen: Seen) -> Finding:
     known = sched_job(seen, job_id(record))
     return bool(known.alloc and known.cancel) and payload(record).get("type") == CANCEL
 
@@ -142,7 +142,9 @@ def the_request_ends_after_cancel(record: Record, seen: Seen) -> Said:
 @RULES.by(
     ANSWERING, "27.cancel.6", ANSWERED, received("request", topics.SCHED_CANCEL), views=[SCHED_JOBS]
 )
-def cancel_of_nothing_is_ignored(answering: Answering | None, record: Record, seen: Seen) -> Said:
+def cancel_of_nothing_is_ignored(
+    answering: Answering | None, record: Record, seen: Seen
+) -> Finding:
     if answering is None:
         return not sched_job(seen, job_id(record)).alloc
     if not answering.is_of_job or answering.is_open or not answering.is_idle_canceled:
@@ -171,14 +173,14 @@ def _crossed_and_lost(seen: Seen) -> Iterable[Broken]:
 )
 def a_success_that_crosses_is_honoured(
     requesting: Requesting | None, record: Record, seen: Seen
-) -> Said:
+) -> Finding:
     if requesting is not None:
         return requesting.is_crossed
     return asked_of(seen, job_id(record)).crossed
 
 
 @RULES.by(ANSWERING, "27.cancel.8", ANSWERED, views=[SCHED_JOBS, INVENTORY, UPDATES])
-def a_canceled_request_may_come_again(answering: Answering, record: Record, seen: Seen) -> Said:
+def a_canceled_request_may_come_again(answering: Answering, record: Record, seen: Seen) -> Finding:
     """It may be denied for another jobspec, for fewer resources, and for more than there are."""
     kind = answering.type
     if not answering.is_of_job or not answering.is_open or not answering.was_canceled:
@@ -216,5 +218,5 @@ def _better_waits(seen: Seen) -> Iterable[Broken]:
 
 
 @RULES.judge("27.cancel.10", CANCELED, views=UNSENT, debts=_better_waits)
-def room_is_made_for_better_jobs(record: Record, seen: Seen) -> Said:
+def room_is_made_for_better_jobs(record: Record, seen: Seen) -> Finding:
     return seen.facts.limit is not None and is_eligible(seen.at(LIFE, job_id(record)))

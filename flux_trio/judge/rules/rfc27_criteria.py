@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from flux_trio.judge.engine.rule import (
     Broken,
+    Finding,
     Rules,
-    Said,
     Seen,
     errnum,
     job_id,
@@ -72,12 +72,12 @@ def _not_asked_for(seen: Seen) -> Iterable[Broken]:
     views=(*UNSENT, *OVER_LIMIT),
     debts=_not_asked_for,
 )
-def the_scheduler_sets_the_limit(requesting: Requesting, record: Record, seen: Seen) -> Said:
+def the_scheduler_sets_the_limit(requesting: Requesting, record: Record, seen: Seen) -> Finding:
     return not requesting.is_limited or over_limit(record, seen) or True
 
 
 @RULES.judge("27.criteria.3", SUCCESSES, views=OVERLAPS)
-def a_new_scheduler_knows_what_runs(record: Record, seen: Seen) -> Said:
+def a_new_scheduler_knows_what_runs(record: Record, seen: Seen) -> Finding:
     jobid, link = job_id(record), link_of(seen)
     if jobid is None or payload(record).get("type") != SUCCESS:
         return None
@@ -89,7 +89,7 @@ def a_new_scheduler_knows_what_runs(record: Record, seen: Seen) -> Said:
 
 
 @RULES.judge("27.criteria.4", logged("exception", "finish"), views=[LIFE, LINK, RAISED])
-def running_jobs_outlive_the_scheduler(record: Record, seen: Seen) -> Said:
+def running_jobs_outlive_the_scheduler(record: Record, seen: Seen) -> Finding:
     jobid, link = job_id(record), link_of(seen)
     life: Life | None = seen.at(LIFE, jobid)
     is_lost = link.lost > link.answered
@@ -108,7 +108,7 @@ def running_jobs_outlive_the_scheduler(record: Record, seen: Seen) -> Said:
     sent("request", topics.SCHED_ALLOC),
     views=[LIFE, ASKED, LINK, QUEUES, JOB_QUEUES, SENDINGS, HOOK_ANSWERS],
 )
-def requests_go_out_in_order(record: Record, seen: Seen) -> Said:
+def requests_go_out_in_order(record: Record, seen: Seen) -> Finding:
     """A job waits for its request from when plugins have answered the hook of SCHED.
 
     One that a plugin has held until that plugin was removed is passed over: the trace does not say
@@ -178,7 +178,7 @@ def _waits_since(jobid: Any, life: Life, seen: Seen) -> int:
     sent("response", topics.SCHED_HELLO),
     views=[LIFE, DURABLE],
 )
-def the_scheduler_learns_the_order(record: Record, seen: Seen) -> Said:
+def the_scheduler_learns_the_order(record: Record, seen: Seen) -> Finding:
     jobid, content = job_id(record), payload(record)
     life: Life | None = seen.at(LIFE, jobid)
     if life is None or errnum(record) or not is_durable(seen, record.party, life.prioritized):
@@ -208,7 +208,7 @@ def _canceled_and_still_there(seen: Seen) -> Iterable[Broken]:
     views=[LIFE, LOG, HOOK_ANSWERS],
     debts=_canceled_and_still_there,
 )
-def a_waiting_job_can_be_canceled(record: Record, seen: Seen) -> Said:
+def a_waiting_job_can_be_canceled(record: Record, seen: Seen) -> Finding:
     life: Life | None = seen.at(LIFE, job_id(record))
     if life is None or not life.fatal or life.held or life.freed:
         return None
@@ -224,5 +224,5 @@ def a_waiting_job_can_be_canceled(record: Record, seen: Seen) -> Said:
     views=PRIORITIES,
     debts=priorities_untold,
 )
-def a_new_priority_reaches_the_scheduler(record: Record, _seen: Seen) -> Said:
+def a_new_priority_reaches_the_scheduler(record: Record, _seen: Seen) -> Finding:
     return bool(payload(record).get("jobs"))

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from flux_trio.judge.checks.shapes import STRING
-from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, job_id, logged, payload, sent
+from flux_trio.judge.engine.rule import Broken, Finding, Rules, Seen, job_id, logged, payload, sent
 from flux_trio.judge.views.granting import (
     ANSWERING,
     INVENTORY,
@@ -45,9 +45,9 @@ def _left_pending(seen: Seen) -> Iterable[Broken]:
 
 
 @RULES.by(ANSWERING, "27.deny.1", ANSWERED, views=[SCHED_JOBS, INVENTORY], debts=_left_pending)
-def what_can_never_be_had_is_denied(answering: Answering, record: Record, seen: Seen) -> Said:
+def what_can_never_be_had_is_denied(answering: Answering, record: Record, seen: Seen) -> Finding:
     kind = answering.type
-    if not answering.is_too_large or kind not in FINAL or not answering.is_schedulers:
+    if not answering.is_too_large or kind not in FINAL or not answering.is_of_scheduler:
         return None
     if kind == DENY or (kind == CANCEL and answering.is_canceled):
         return True
@@ -72,7 +72,7 @@ def _denied(seen: Seen, *, noted: bool | None = None) -> Iterable[Broken]:
     views=[ASKED, LIFE, LINK],
     debts=lambda seen: _denied(seen, noted=False),
 )
-def the_note_may_be_left_out(record: Record, seen: Seen) -> Said:
+def the_note_may_be_left_out(record: Record, seen: Seen) -> Finding:
     if record.message is None:
         asked = asked_of(seen, job_id(record))
         return bool(asked.denied) and asked.note is None
@@ -84,7 +84,7 @@ def the_note_may_be_left_out(record: Record, seen: Seen) -> Said:
 
 
 @RULES.judge("27.deny.4", logged("exception"), views=[ASKED])
-def the_note_is_in_the_exception(record: Record, seen: Seen) -> Said:
+def the_note_is_in_the_exception(record: Record, seen: Seen) -> Finding:
     asked, context = asked_of(seen, job_id(record)), context_of(record)
     if not asked.denied or asked.note is None or context.get("type") != "alloc":
         return None
@@ -95,7 +95,7 @@ def the_note_is_in_the_exception(record: Record, seen: Seen) -> Said:
 
 
 @RULES.judge("27.deny.5", logged("exception"), views=[ASKED, LIFE, LINK], debts=_denied)
-def a_denied_job_gets_an_exception(record: Record, seen: Seen) -> Said:
+def a_denied_job_gets_an_exception(record: Record, seen: Seen) -> Finding:
     asked, context = asked_of(seen, job_id(record)), context_of(record)
     if not asked.denied:
         return None
@@ -108,7 +108,7 @@ def a_denied_job_gets_an_exception(record: Record, seen: Seen) -> Said:
 
 
 @RULES.by(ANSWERING, "27.deny.6", ANSWERED, views=[SCHED_JOBS])
-def deny_ends_the_request(answering: Answering, record: Record, seen: Seen) -> Said:
+def deny_ends_the_request(answering: Answering, record: Record, seen: Seen) -> Finding:
     if not answering.is_of_job:
         return None
     if answering.is_open or answering.how != DENY:

@@ -13,9 +13,9 @@ from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.rule import (
     OWN,
     Broken,
+    Finding,
     Key,
     Rules,
-    Said,
     Seen,
     errnum,
     job_id,
@@ -177,7 +177,7 @@ VERDICTS: Final = view(
 
 
 @RULES.judge("27.expiration.1", UPDATED, views=[LIFE, VERDICTS, *SUSPENDING], needs_headers=True)
-def the_scheduler_is_asked(record: Record, seen: Seen) -> Said:
+def the_scheduler_is_asked(record: Record, seen: Seen) -> Finding:
     jobid = job_id(record)
     life: Life | None = seen.at(LIFE, jobid)
     if life is None or not life.held or life.bypassed or "expiration" not in context_of(record):
@@ -198,7 +198,7 @@ require_key(RULES, "27.expiration.3", ASKED, key="expiration", shape=INTEGER)
 
 
 @RULES.check("27.expiration.5", ANSWERED)
-def success_is_empty(record: Record, facts: Facts) -> Said:
+def success_is_empty(record: Record, facts: Facts) -> Finding:
     found = record.message
     if not isinstance(found, Response) or found.errnum or record.party != facts.scheduler:
         return None
@@ -214,7 +214,7 @@ def _granted_wish(record: Record, seen: Seen) -> Wish | None:
 
 
 @RULES.judge("27.expiration.6", ANSWERED, views=[WISHES, SCHED_JOBS])
-def a_job_without_resources_is_refused(record: Record, seen: Seen) -> Said:
+def a_job_without_resources_is_refused(record: Record, seen: Seen) -> Finding:
     wish = _granted_wish(record, seen)
     if wish is None:
         return None
@@ -225,7 +225,7 @@ def a_job_without_resources_is_refused(record: Record, seen: Seen) -> Said:
 
 
 @RULES.judge("27.expiration.8", ANSWERED, views=[WISHES, INVENTORY])
-def the_instance_must_outlive_the_job(record: Record, seen: Seen) -> Said:
+def the_instance_must_outlive_the_job(record: Record, seen: Seen) -> Finding:
     """Whole seconds may be rounded up (readings: sched.expiration)."""
     wish = _granted_wish(record, seen)
     inventory: Inventory = seen.at(INVENTORY) or Inventory()
@@ -248,7 +248,7 @@ def _unanswered(seen: Seen) -> Iterable[Broken]:
 
 
 @RULES.judge("27.expiration.9", ANSWERED, views=[WISHES, LINK], debts=_unanswered)
-def an_answer_comes(record: Record, seen: Seen) -> Said:
+def an_answer_comes(record: Record, seen: Seen) -> Finding:
     return seen.at(WISHES, rpc(record)) is not None
 
 
@@ -268,7 +268,7 @@ def _answer_to_update(record: Record, seen: Seen) -> tuple[int | None, Verdict |
 
 
 @RULES.judge("27.expiration.10", UPDATED, sent("response", UPDATE), views=[WISHES, VERDICTS])
-def a_refusal_is_passed_on(record: Record, seen: Seen) -> Said:
+def a_refusal_is_passed_on(record: Record, seen: Seen) -> Finding:
     if record.message is None:
         verdicts: tuple[Verdict, ...] = seen.at(VERDICTS, job_id(record)) or ()
         made = _of_update(record, verdicts)
@@ -302,14 +302,14 @@ def _update_forgotten(seen: Seen) -> Iterable[Broken]:
 
 
 @RULES.judge("27.expiration.11", UPDATED, views=[VERDICTS], debts=_update_forgotten)
-def enosys_counts_as_success(record: Record, seen: Seen) -> Said:
+def enosys_counts_as_success(record: Record, seen: Seen) -> Finding:
     return bool(_of_nobody(seen.at(VERDICTS, job_id(record)) or ()))
 
 
 @RULES.judge(
     "27.criteria.12", UPDATED, sent("response", UPDATE), views=[WISHES, VERDICTS, LIFE, IN_FORCE]
 )
-def an_expiration_can_be_adjusted(record: Record, seen: Seen) -> Said:
+def an_expiration_can_be_adjusted(record: Record, seen: Seen) -> Finding:
     if record.message is None:
         return seen.at(VERDICTS, job_id(record)) is not None
     jobid, verdict = _answer_to_update(record, seen)
@@ -325,7 +325,7 @@ def an_expiration_can_be_adjusted(record: Record, seen: Seen) -> Said:
 
 
 @RULES.check("27.expiration.13", sent("request", topics.JOB_RAISE), logged("exception"))
-def the_time_limit_is_left_to_exec(record: Record, facts: Facts) -> Said:
+def the_time_limit_is_left_to_exec(record: Record, facts: Facts) -> Finding:
     if record.message is None:
         return context_of(record).get("type") in TIME_LIMIT
     if record.party != facts.scheduler or payload(record).get("type") not in TIME_LIMIT:
@@ -355,7 +355,7 @@ def _suspended(seen: Seen) -> Iterable[Broken]:
     views=[FAILURE, *UNSENT],
     debts=_suspended,
 )
-def a_failed_expiration_is_no_fatality(record: Record, seen: Seen) -> Said:
+def a_failed_expiration_is_no_fatality(record: Record, seen: Seen) -> Finding:
     found = record.message
     assert isinstance(found, Request)
     return topic_of(record) != EXPIRATION and (seen.at(FAILURE) or 0) > link_of(seen).answered

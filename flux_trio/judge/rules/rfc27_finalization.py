@@ -8,8 +8,8 @@ from typing import Final
 from flux_trio.judge.engine.rule import (
     OWN,
     Broken,
+    Finding,
     Rules,
-    Said,
     Seen,
     errnum,
     job_id,
@@ -58,7 +58,9 @@ ALLOC, FREE, READY = topics.SCHED_ALLOC, topics.SCHED_FREE, topics.SCHED_READY
     sent("response", READY),
     views=[LINK],
 )
-def an_error_suspends_scheduling(requesting: Requesting | None, record: Record, seen: Seen) -> Said:
+def an_error_suspends_scheduling(
+    requesting: Requesting | None, record: Record, seen: Seen
+) -> Finding:
     if requesting is not None and not requesting.has_failed:
         return None
     link = link_of(seen)
@@ -78,7 +80,7 @@ def an_error_suspends_scheduling(requesting: Requesting | None, record: Record, 
     sent("response", READY),
     views=[LINK, ASKED, RAISED, LIFE],
 )
-def no_job_fails_for_want_of_a_scheduler(record: Record, seen: Seen) -> Said:
+def no_job_fails_for_want_of_a_scheduler(record: Record, seen: Seen) -> Finding:
     link = link_of(seen)
     if not link.fatal or link.fatal_errnum != Errno.ENOSYS:
         return None
@@ -99,7 +101,7 @@ def no_job_fails_for_want_of_a_scheduler(record: Record, seen: Seen) -> Said:
 )
 def a_disconnect_suspends_scheduling(
     requesting: Requesting | None, record: Record, seen: Seen
-) -> Said:
+) -> Finding:
     if requesting is not None and not requesting.has_left:
         return None
     link = link_of(seen)
@@ -134,7 +136,7 @@ def _not_resumed(seen: Seen) -> Iterable[Broken]:
     views=(*UNSENT, *UNFREED),
     debts=_not_resumed,
 )
-def what_was_lost_is_asked_again(requesting: Requesting, _record: Record, _seen: Seen) -> Said:
+def what_was_lost_is_asked_again(requesting: Requesting, _record: Record, _seen: Seen) -> Finding:
     return requesting.is_again
 
 
@@ -147,7 +149,7 @@ def what_was_lost_is_asked_again(requesting: Requesting, _record: Record, _seen:
     logged("validate", "depend", "priority", "alloc", "release", "clean"),
     views=[LIFE],
 )
-def a_fatal_exception_ends_a_job(logging: Logging, record: Record, seen: Seen) -> Said:
+def a_fatal_exception_ends_a_job(logging: Logging, record: Record, seen: Seen) -> Finding:
     if not logging.is_fatal:
         return None
     if logging.name in ("release", "clean"):
@@ -190,7 +192,7 @@ def _request_left(seen: Seen) -> Iterable[Broken]:
     views=[LIFE, OVER, ASKED, LINK],
     debts=_request_left,
 )
-def the_request_of_a_failed_job_is_canceled(record: Record, seen: Seen) -> Said:
+def the_request_of_a_failed_job_is_canceled(record: Record, seen: Seen) -> Finding:
     life: Life | None = seen.at(LIFE, job_id(record))
     return life is None or life.fatal > 0
 
@@ -199,7 +201,7 @@ require_freed(RULES, "27.exceptions.3", "had a fatal exception", lambda life: li
 
 
 @RULES.judge("27.exceptions.4", sent("response", ALLOC), views=[LIFE, SCHED_JOBS, *OVERLAPS])
-def exceptions_are_left_to_the_manager(record: Record, seen: Seen) -> Said:
+def exceptions_are_left_to_the_manager(record: Record, seen: Seen) -> Finding:
     """A job's failure does not make the scheduler end a request or reuse the resources."""
     jobid, kind = job_id(record), payload(record).get("type")
     if jobid is None or record.party != seen.facts.scheduler:

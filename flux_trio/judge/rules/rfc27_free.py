@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from flux_trio.judge.checks.shapes import JOB_ID, require_key, require_object
-from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, job_id, logged, sent
+from flux_trio.judge.engine.rule import Broken, Finding, Rules, Seen, job_id, logged, sent
 from flux_trio.judge.views.eventlogs import LOG, is_open_at_its_end
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
 from flux_trio.judge.views.hook_answers import HOOK_ANSWERS, is_held
@@ -57,7 +57,7 @@ def require_freed(
                 yield Broken(text, _because(life), job=jobid)
 
     @rules.judge(clause, sent("request", FREE), logged("clean"), views=UNFREED, debts=debts)
-    def judge(record: Record, seen: Seen) -> Said:
+    def judge(record: Record, seen: Seen) -> Finding:
         life: Life | None = seen.at(LIFE, job_id(record))
         if life is None or not life.held or not concerns(life):
             return None
@@ -99,7 +99,7 @@ def _freed_without_event(seen: Seen) -> Iterable[Broken]:
 
 
 @RULES.judge("27.free.9", logged("free"), views=[ASKED, LIFE], debts=_freed_without_event)
-def the_answer_makes_the_free_event(record: Record, seen: Seen) -> Said:
+def the_answer_makes_the_free_event(record: Record, seen: Seen) -> Finding:
     jobid = job_id(record)
     life = seen.at(LIFE, jobid)
     if life is None or life.bypassed or not link_of(seen).hello:

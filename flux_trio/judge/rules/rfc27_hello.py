@@ -16,9 +16,9 @@ from flux_trio.judge.checks.shapes import (
 from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.rule import (
     Broken,
+    Finding,
     Key,
     Rules,
-    Said,
     Seen,
     State,
     Step,
@@ -76,7 +76,7 @@ def hello_comes_first(state: State, record: Record, _facts: Facts) -> Step:
 
 
 @RULES.check("27.hello.2", sent("request", HELLO))
-def hello_has_no_payload(record: Record, _facts: Facts) -> Said:
+def hello_has_no_payload(record: Record, _facts: Facts) -> Finding:
     found = message(record)
     assert isinstance(found, Request)
     if found.payload is None:
@@ -85,7 +85,7 @@ def hello_has_no_payload(record: Record, _facts: Facts) -> Said:
 
 
 @RULES.check("27.hello.3", sent("request", HELLO), needs_headers=True)
-def hello_asks_for_a_stream(record: Record, _facts: Facts) -> Said:
+def hello_asks_for_a_stream(record: Record, _facts: Facts) -> Finding:
     found = message(record)
     assert isinstance(found, Request)
     if found.is_streaming:
@@ -127,7 +127,7 @@ def _unreported(seen: Seen) -> list[tuple[int, Life]]:
 
 
 @RULES.judge("27.hello.4", ANSWERED, views=[LIFE, LINK, REPORTED])
-def every_job_with_resources_is_told_once(record: Record, seen: Seen) -> Said:
+def every_job_with_resources_is_told_once(record: Record, seen: Seen) -> Finding:
     """Complete at ENODATA. After a later hello, answers to the earlier one may still come."""
     if not link_of(seen).is_answered_by(record):
         return None
@@ -144,7 +144,7 @@ def every_job_with_resources_is_told_once(record: Record, seen: Seen) -> Said:
 
 
 @RULES.judge("27.hello.5", ANSWERED, views=[LIFE])
-def no_other_job_is_told(record: Record, seen: Seen) -> Said:
+def no_other_job_is_told(record: Record, seen: Seen) -> Finding:
     life: Life | None = seen.at(LIFE, job_id(record))
     if life is None or errnum(record):
         return None
@@ -162,7 +162,7 @@ require_key(RULES, "27.hello.10", ANSWERED, key="t_submit", shape=NUMBER)
 
 
 @RULES.judge("27.hello.11", ANSWERED, views=[LIFE])
-def fractions_of_seconds_survive(record: Record, seen: Seen) -> Said:
+def fractions_of_seconds_survive(record: Record, seen: Seen) -> Finding:
     life: Life | None = seen.at(LIFE, job_id(record))
     t_submit = payload(record).get("t_submit")
     if life is None or life.t_submit % 1 == 0 or not isinstance(t_submit, (int, float)):
@@ -173,7 +173,7 @@ def fractions_of_seconds_survive(record: Record, seen: Seen) -> Said:
 
 
 @RULES.judge("27.hello.12", SUCCESSES, views=OVERLAPS)
-def what_hello_tells_is_not_granted(record: Record, seen: Seen) -> Said:
+def what_hello_tells_is_not_granted(record: Record, seen: Seen) -> Finding:
     jobid, link = job_id(record), link_of(seen)
     if jobid is None or payload(record).get("type") != SUCCESS:
         return None
@@ -185,9 +185,9 @@ def what_hello_tells_is_not_granted(record: Record, seen: Seen) -> Said:
 
 
 @RULES.judge("27.hello.14", sent("request", READY), views=[LINK])
-def enodata_is_waited_for(_record: Record, seen: Seen) -> Said:
+def enodata_is_waited_for(_record: Record, seen: Seen) -> Finding:
     link = link_of(seen)
-    if link.heard > link.hello_sent:
+    if link.hello_done > link.hello_sent:
         return True
     text = "sched-ready: expected the scheduler to wait for ENODATA in answer to its sched-hello"
     return Broken(text, (link.hello_sent,))
@@ -200,7 +200,7 @@ def _unended(seen: Seen) -> Iterable[Broken]:
 
 
 @RULES.judge("27.hello.15", ANSWERED, views=[LINK], debts=_unended)
-def enodata_ends_hello(record: Record, seen: Seen) -> Said:
+def enodata_ends_hello(record: Record, seen: Seen) -> Finding:
     link = link_of(seen)
     if record.party != seen.facts.manager:
         return None  # the broker, in the place of a job manager that is gone
@@ -224,7 +224,7 @@ def _stays_after_refusal(seen: Seen) -> Iterable[Broken]:
     views=[LINK],
     debts=_stays_after_refusal,
 )
-def refused_scheduler_exits(record: Record, seen: Seen) -> Said:
+def refused_scheduler_exits(record: Record, seen: Seen) -> Finding:
     link = link_of(seen)
     is_refused = link.refused > max(link.hello_sent, link.gone)
     if not is_refused or record.party != seen.facts.scheduler:

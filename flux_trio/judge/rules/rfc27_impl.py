@@ -7,8 +7,8 @@ from typing import Final
 from flux_trio.judge.checks.shapes import require_key
 from flux_trio.judge.engine.rule import (
     Broken,
+    Finding,
     Rules,
-    Said,
     Seen,
     errnum,
     job_id,
@@ -40,7 +40,7 @@ RULES: Final = Rules()
 ALLOC, FREE = topics.SCHED_ALLOC, topics.SCHED_FREE
 
 
-def has_no_matchtag(asking: Asking, record: Record, _seen: Seen) -> Said:
+def has_no_matchtag(asking: Asking, record: Record, _seen: Seen) -> Finding:
     """Broken when a request has a matchtag."""
     if not asking.has_matchtag:
         return True
@@ -54,7 +54,7 @@ RULES.by(ASKING, "27.impl.2", sent("request", FREE), needs_headers=True)(has_no_
 
 
 @RULES.judge("27.impl.3", logged("alloc"), views=[ASKED, LIFE])
-def answers_are_matched_by_id(record: Record, seen: Seen) -> Said:
+def answers_are_matched_by_id(record: Record, seen: Seen) -> Finding:
     return was_granted(record, seen, "alloc event, but no SUCCESS has its id")
 
 
@@ -65,7 +65,7 @@ require_key(RULES, "27.impl.7", sent("response", FREE), key="id")
 
 
 @RULES.by(REQUESTING, "27.impl.8", sent("request", ALLOC), views=[ASKED])
-def one_alloc_at_a_time(requesting: Requesting, record: Record, seen: Seen) -> Said:
+def one_alloc_at_a_time(requesting: Requesting, record: Record, seen: Seen) -> Finding:
     if not requesting.is_pending:
         return True
     text = f"job {job_id(record)}: sched.alloc again, before the first had its final answer"
@@ -73,7 +73,7 @@ def one_alloc_at_a_time(requesting: Requesting, record: Record, seen: Seen) -> S
 
 
 @RULES.by(REQUESTING, "27.impl.9", sent("request", ALLOC, FREE), views=[ASKED])
-def one_free_at_a_time(requesting: Requesting, record: Record, seen: Seen) -> Said:
+def one_free_at_a_time(requesting: Requesting, record: Record, seen: Seen) -> Finding:
     topic = requesting.topic
     if requesting.is_freeing:
         text = f"job {job_id(record)}: {topic} before its sched.free is answered"
@@ -84,9 +84,9 @@ def one_free_at_a_time(requesting: Requesting, record: Record, seen: Seen) -> Sa
     return topic == FREE
 
 
-def has_no_errnum(answering: Answering, record: Record, _seen: Seen) -> Said:
+def has_no_errnum(answering: Answering, record: Record, _seen: Seen) -> Finding:
     """Broken when the scheduler itself answers with an error."""
-    if not answering.is_schedulers:
+    if not answering.is_of_scheduler:
         return None
     if not answering.is_error:
         return True
@@ -102,7 +102,7 @@ RULES.by(ANSWERING, "27.impl.11", sent("response", FREE))(has_no_errnum)
 
 def is_fatality_of_a_job(
     topic: str, requesting: Requesting | None, record: Record, seen: Seen
-) -> Said:
+) -> Finding:
     """After an error in answer to `topic`: broken by going on, or by blaming one job."""
     if requesting is not None and not requesting.has_failed:
         return None
@@ -129,7 +129,7 @@ def is_fatality_of_a_job(
     logged("exception"),
     views=[LINK, ASKED, RAISED, LIFE],
 )
-def alloc_error_is_a_fatality(requesting: Requesting | None, record: Record, seen: Seen) -> Said:
+def alloc_error_is_a_fatality(requesting: Requesting | None, record: Record, seen: Seen) -> Finding:
     return is_fatality_of_a_job(ALLOC, requesting, record, seen)
 
 
@@ -141,7 +141,7 @@ def alloc_error_is_a_fatality(requesting: Requesting | None, record: Record, see
     logged("exception"),
     views=[LINK, ASKED, RAISED, LIFE],
 )
-def free_error_is_a_fatality(requesting: Requesting | None, record: Record, seen: Seen) -> Said:
+def free_error_is_a_fatality(requesting: Requesting | None, record: Record, seen: Seen) -> Finding:
     return is_fatality_of_a_job(FREE, requesting, record, seen)
 
 
@@ -154,7 +154,7 @@ def free_error_is_a_fatality(requesting: Requesting | None, record: Record, seen
 )
 def nothing_is_sent_after_a_fatality(
     requesting: Requesting | None, record: Record, seen: Seen
-) -> Said:
+) -> Finding:
     if requesting is not None and not requesting.has_failed:
         return None
     link = link_of(seen)

@@ -19,8 +19,8 @@ from flux_trio.judge.checks.shapes import (
 from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.rule import (
     Broken,
+    Finding,
     Rules,
-    Said,
     Seen,
     errnum,
     job_id,
@@ -54,7 +54,7 @@ def _jobs(record: Record) -> list[Any]:
     views=(*PRIORITIES, DURABLE),
     debts=priorities_untold,
 )
-def new_priorities_are_told(record: Record, seen: Seen) -> Said:
+def new_priorities_are_told(record: Record, seen: Seen) -> Finding:
     """Within a second: after that, the scheduler's answer does not excuse the job manager."""
     if isinstance(record.message, Response):
         return _answered_by_the_old_one(record, seen)
@@ -62,7 +62,7 @@ def new_priorities_are_told(record: Record, seen: Seen) -> Said:
     return any(is_pending(asked_of(seen, jobid), seen) for jobid in ids if type(jobid) is int)
 
 
-def _answered_by_the_old_one(record: Record, seen: Seen) -> Said:
+def _answered_by_the_old_one(record: Record, seen: Seen) -> Finding:
     """Judge the job manager when it receives the last answer to a request.
 
     When scheduling is suspended, it asks nothing, and the scheduler may go on.
@@ -79,7 +79,7 @@ require_key(RULES, "27.prioritize.2", SENT, key="jobs", shape=ARRAY)
 
 
 @RULES.check("27.prioritize.3", SENT)
-def each_is_a_pair(record: Record, _facts: Facts) -> Said:
+def each_is_a_pair(record: Record, _facts: Facts) -> Finding:
     for each in _jobs(record):
         if not isinstance(each, (list, tuple)) or len(each) != 2:
             text = "sched.prioritize: jobs: expected arrays of two elements"
@@ -88,7 +88,7 @@ def each_is_a_pair(record: Record, _facts: Facts) -> Said:
 
 
 def _element(clause: str, place: int, shape: Shape) -> None:
-    def judge(record: Record, _facts: Facts) -> Said:
+    def judge(record: Record, _facts: Facts) -> Finding:
         for each in _jobs(record):
             if (
                 isinstance(each, (list, tuple))
@@ -118,7 +118,7 @@ def _unknown(record: Record, seen: Seen) -> Iterable[int]:
     sent("response", topics.SCHED_PRIORITIZE),
     views=[SCHED_JOBS],
 )
-def unknown_jobs_are_ignored(record: Record, seen: Seen) -> Said:
+def unknown_jobs_are_ignored(record: Record, seen: Seen) -> Finding:
     if record.kind == RECV:
         return any(True for _ in _unknown(record, seen))
     if record.party != seen.facts.scheduler or not errnum(record):

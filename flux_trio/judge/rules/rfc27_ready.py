@@ -15,8 +15,8 @@ from flux_trio.judge.checks.shapes import (
 )
 from flux_trio.judge.engine.rule import (
     Broken,
+    Finding,
     Rules,
-    Said,
     Seen,
     errnum,
     no_key,
@@ -44,21 +44,23 @@ LIMIT: Final = between(1, 2147483647)
 
 def _never_ready(seen: Seen) -> Iterable[Broken]:
     link = link_of(seen)
-    is_heard = link.heard > max(link.hello_sent, link.gone) and seen.facts.scheduler
-    if is_heard and link.ready_sent < link.hello_sent:
-        yield Broken("sched-hello was answered in full, and no sched-ready follows", (link.heard,))
+    is_done = link.hello_done > max(link.hello_sent, link.gone) and seen.facts.scheduler
+    if is_done and link.ready_sent < link.hello_sent:
+        yield Broken(
+            "sched-hello was answered in full, and no sched-ready follows", (link.hello_done,)
+        )
 
 
 @RULES.judge("27.ready.1", ANNOUNCED, views=[LINK], debts=_never_ready)
-def ready_follows_hello(_record: Record, seen: Seen) -> Said:
+def ready_follows_hello(_record: Record, seen: Seen) -> Finding:
     link = link_of(seen)
-    return link.heard > link.hello_sent
+    return link.hello_done > link.hello_sent
 
 
 @RULES.judge("27.ready.2", ANNOUNCED, views=[LINK])
-def ready_waits_for_hello(_record: Record, seen: Seen) -> Said:
+def ready_waits_for_hello(_record: Record, seen: Seen) -> Finding:
     link = link_of(seen)
-    if link.heard > link.hello_sent:
+    if link.hello_done > link.hello_sent:
         return True
     return Broken("sched-ready: sent before the answers to sched-hello are complete")
 
@@ -87,12 +89,12 @@ def _not_sent(seen: Seen, *, limited: bool) -> Iterable[Broken]:
     views=UNSENT,
     debts=lambda seen: _not_sent(seen, limited=False),
 )
-def unlimited_has_no_limit(requesting: Requesting, _record: Record, _seen: Seen) -> Said:
+def unlimited_has_no_limit(requesting: Requesting, _record: Record, _seen: Seen) -> Finding:
     return not requesting.is_limited
 
 
 @RULES.by(REQUESTING, "27.ready.7", sent("request", topics.SCHED_ALLOC), views=OVER_LIMIT)
-def limit_is_kept(requesting: Requesting, record: Record, seen: Seen) -> Said:
+def limit_is_kept(requesting: Requesting, record: Record, seen: Seen) -> Finding:
     return requesting.is_limited and (over_limit(record, seen) or True)
 
 
@@ -103,7 +105,7 @@ def limit_is_kept(requesting: Requesting, record: Record, seen: Seen) -> Said:
     views=UNSENT,
     debts=lambda seen: _not_sent(seen, limited=True),
 )
-def an_answer_makes_room(requesting: Requesting, _record: Record, _seen: Seen) -> Said:
+def an_answer_makes_room(requesting: Requesting, _record: Record, _seen: Seen) -> Finding:
     return requesting.is_limited
 
 
@@ -146,7 +148,7 @@ FIRST: Final = view(
 
 
 @RULES.judge("27.ready.11", sent("response", READY), views=[VALID, FIRST])
-def a_valid_ready_is_accepted(record: Record, seen: Seen) -> Said:
+def a_valid_ready_is_accepted(record: Record, seen: Seen) -> Finding:
     """A second one is out of order."""
     n = seen.at(VALID, rpc(record))
     if n is None or n != seen.at(FIRST) or record.party != seen.facts.manager:
@@ -165,7 +167,7 @@ require_key(RULES, "27.ready.12", sent("response", READY), key="count", shape=IN
 )
 def requests_wait_for_the_answer_to_ready(
     requesting: Requesting, record: Record, seen: Seen
-) -> Said:
+) -> Finding:
     if not requesting.is_greeted:
         if requesting.is_ready or not requesting.is_managers or not seen.facts.begins:
             return requesting.is_ready
@@ -192,7 +194,7 @@ def _stays_after_refusal(seen: Seen) -> Iterable[Broken]:
     views=[LINK],
     debts=_stays_after_refusal,
 )
-def refused_scheduler_exits(answering: Answering | None, record: Record, seen: Seen) -> Said:
+def refused_scheduler_exits(answering: Answering | None, record: Record, seen: Seen) -> Finding:
     if answering is not None and not answering.is_refused:
         return None
     link = link_of(seen)

@@ -8,8 +8,8 @@ from typing import Any, Final
 from flux_trio.judge.checks.shapes import OBJECT
 from flux_trio.judge.engine.rule import (
     Broken,
+    Finding,
     Rules,
-    Said,
     Seen,
     job_id,
     logged,
@@ -41,7 +41,7 @@ COMMITS_SHOWN: Final = view(
 
 
 @RULES.judge("27.success.1", SUCCESSES, views=[SCHED_JOBS, WRITTEN, COMMITS, COMMITS_SHOWN])
-def r_is_stored_first(record: Record, seen: Seen) -> Said:
+def r_is_stored_first(record: Record, seen: Seen) -> Finding:
     jobid = job_id(record)
     is_success = payload(record).get("type") == SUCCESS and record.party == seen.facts.scheduler
     if not is_success or not seen.at(COMMITS_SHOWN) or not sched_job(seen, jobid).alloc:
@@ -74,7 +74,7 @@ def _plain_success_dropped(seen: Seen) -> Iterable[Broken]:
 @RULES.judge(
     "27.success.2", SUCCESSES, logged("alloc"), views=[ASKED, LIFE], debts=_plain_success_dropped
 )
-def annotations_may_be_left_out(record: Record, seen: Seen) -> Said:
+def annotations_may_be_left_out(record: Record, seen: Seen) -> Finding:
     if record.message is None:
         asked = asked_of(seen, job_id(record))
         return bool(asked.granted) and not asked.has_annotations
@@ -96,7 +96,7 @@ def _nulls(value: Any) -> bool:
 
 
 @RULES.check("27.success.5", SUCCESSES, logged("alloc"))
-def nulls_remove_and_are_not_kept(record: Record, _facts: object) -> Said:
+def nulls_remove_and_are_not_kept(record: Record, _facts: object) -> Finding:
     if record.message is not None:
         content = payload(record)
         return content.get("type") == SUCCESS and _nulls(content.get("annotations", {}))
@@ -106,7 +106,7 @@ def nulls_remove_and_are_not_kept(record: Record, _facts: object) -> Said:
     return Broken(text, party=record.party)
 
 
-def was_granted(record: Record, seen: Seen, unless: str) -> Said:
+def was_granted(record: Record, seen: Seen, unless: str) -> Finding:
     """Whether an alloc event follows a SUCCESS; `unless` says what it is without one.
 
     A job whose resources a plugin gave, or that came before the scheduler did, is not judged.
@@ -127,12 +127,12 @@ def _no_alloc_event(seen: Seen) -> Iterable[Broken]:
 
 
 @RULES.judge("27.success.6", logged("alloc"), views=[ASKED, LIFE], debts=_no_alloc_event)
-def success_makes_the_alloc_event(record: Record, seen: Seen) -> Said:
+def success_makes_the_alloc_event(record: Record, seen: Seen) -> Finding:
     return was_granted(record, seen, "alloc event without a SUCCESS")
 
 
 @RULES.by(ANSWERING, "27.success.8", ANSWERED, views=[SCHED_JOBS])
-def success_ends_the_request(answering: Answering, record: Record, seen: Seen) -> Said:
+def success_ends_the_request(answering: Answering, record: Record, seen: Seen) -> Finding:
     if not answering.is_of_job:
         return None
     if answering.is_open or not answering.has_ended:

@@ -8,8 +8,8 @@ from flux_trio.formats import Idset
 from flux_trio.judge.checks.shapes import IDSET, STRING, idset_of, require_key
 from flux_trio.judge.engine.rule import (
     Broken,
+    Finding,
     Rules,
-    Said,
     Seen,
     errnum,
     message,
@@ -20,7 +20,7 @@ from flux_trio.judge.engine.rule import (
 )
 from flux_trio.judge.engine.view import Place
 from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
-from flux_trio.judge.views.resources import AS_RECEIVED, AS_SENT, HELD, NONE, Acquired, heard_by
+from flux_trio.judge.views.resources import AS_RECEIVED, AS_SENT, HELD, NONE, Acquired, as_received
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
 
@@ -38,7 +38,7 @@ def _released(record: Record) -> Idset:
 
 
 @RULES.judge("28.shrink.6", RELEASE, views=[AS_RECEIVED, HELD, SCHED_JOBS])
-def release_waits_for_the_jobs(record: Record, seen: Seen) -> Said:
+def release_waits_for_the_jobs(record: Record, seen: Seen) -> Finding:
     """Jobs whose written R was sent to nobody do not count; such a job may be over, too."""
     for jobid, held in seen.all(HELD).items():
         if sched_job(seen, jobid).alloc:
@@ -49,7 +49,7 @@ def release_waits_for_the_jobs(record: Record, seen: Seen) -> Said:
 
 
 def _unreleased(seen: Seen) -> list[Broken]:
-    had = heard_by(seen, seen.facts.scheduler)
+    had = as_received(seen, seen.facts.scheduler)
     if had is None or not had.unreleased:
         return []
     free = had.unreleased
@@ -61,8 +61,8 @@ def _unreleased(seen: Seen) -> list[Broken]:
 
 
 @RULES.judge("28.release.1", RELEASE, views=[AS_RECEIVED, HELD], debts=_unreleased)
-def shrunk_targets_are_released_once(record: Record, seen: Seen) -> Said:
-    had = heard_by(seen, record.party)
+def shrunk_targets_are_released_once(record: Record, seen: Seen) -> Finding:
+    had = as_received(seen, record.party)
     if had is None:
         return None
     if again := _released(record) & (had.taken - had.unreleased):
@@ -71,8 +71,8 @@ def shrunk_targets_are_released_once(record: Record, seen: Seen) -> Said:
 
 
 @RULES.judge("28.release.5", RELEASE, views=[AS_RECEIVED])
-def release_is_of_the_acquired_group(record: Record, seen: Seen) -> Said:
-    had, group = heard_by(seen, record.party), payload(record).get("group")
+def release_is_of_the_acquired_group(record: Record, seen: Seen) -> Finding:
+    had, group = as_received(seen, record.party), payload(record).get("group")
     if had is None or not isinstance(group, str):
         return None
     if group in had.groups:
@@ -81,8 +81,8 @@ def release_is_of_the_acquired_group(record: Record, seen: Seen) -> Said:
 
 
 @RULES.judge("28.release.6", RELEASE, views=[AS_RECEIVED])
-def release_is_of_shrunk_targets(record: Record, seen: Seen) -> Said:
-    had = heard_by(seen, record.party)
+def release_is_of_shrunk_targets(record: Record, seen: Seen) -> Finding:
+    had = as_received(seen, record.party)
     if had is None or not had.taken:
         return None
     if others := _released(record) - had.taken:
@@ -92,8 +92,8 @@ def release_is_of_shrunk_targets(record: Record, seen: Seen) -> Said:
 
 
 @RULES.judge("28.release.7", RELEASE, views=[AS_RECEIVED])
-def release_comes_after_shrink(record: Record, seen: Seen) -> Said:
-    had = heard_by(seen, record.party)
+def release_comes_after_shrink(record: Record, seen: Seen) -> Finding:
+    had = as_received(seen, record.party)
     if had is None:
         return None
     if not _released(record) & had.taken and _released(record):
@@ -128,7 +128,7 @@ IN_ORDER: Final = view(
 
 
 @RULES.judge("28.release.4", sent("response", topics.RESOURCE_RELEASE), views=[IN_ORDER])
-def a_release_in_order_is_accepted(record: Record, seen: Seen) -> Said:
+def a_release_in_order_is_accepted(record: Record, seen: Seen) -> Finding:
     n = seen.at(IN_ORDER, _releases(record, seen)[0][0])
     if n is None or not errnum(record):
         return n is not None
@@ -137,7 +137,7 @@ def a_release_in_order_is_accepted(record: Record, seen: Seen) -> Said:
 
 
 @RULES.judge("28.release.8", sent("response", topics.RESOURCE_RELEASE))
-def the_answer_to_release_is_empty(record: Record, _seen: Seen) -> Said:
+def the_answer_to_release_is_empty(record: Record, _seen: Seen) -> Finding:
     if errnum(record):
         return None
     found = getattr(message(record), "payload", None)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from flux_trio.formats import Idset
 from flux_trio.judge.checks.r_checks import problem_of
 from flux_trio.judge.checks.shapes import IDSET, STRING, idset_of, one_of, require_key
-from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, errnum, payload, sent
+from flux_trio.judge.engine.rule import Broken, Finding, Rules, Seen, errnum, payload, sent
 from flux_trio.judge.views.acquiring import change_of
 from flux_trio.judge.views.administered import ADMINISTERED, Administered, administered
 from flux_trio.judge.views.resource_sets import targets_of
@@ -38,7 +38,7 @@ def client_of(record: Record) -> str:
     return found.routes[0] if isinstance(found, Response) and found.routes else record.peer
 
 
-def told_to(record: Record, seen: Seen) -> Acquired | None:
+def as_sent(record: Record, seen: Seen) -> Acquired | None:
     """Return what the receiver of a response was sent before."""
     found: Acquired | None = seen.at(AS_SENT, client_of(record))
     return found
@@ -63,7 +63,7 @@ require_key(RULES, "28.grow.4", TELL, key="offline", shape=IDSET, when=is_of("gr
 
 
 @RULES.judge("28.grow.2", TELL)
-def grow_has_valid_resources(record: Record, _seen: Seen) -> Said:
+def grow_has_valid_resources(record: Record, _seen: Seen) -> Finding:
     if not _is(record, "grow"):
         return None
     if "resources" not in payload(record):
@@ -73,7 +73,7 @@ def grow_has_valid_resources(record: Record, _seen: Seen) -> Said:
 
 
 @RULES.judge("28.grow.5", TELL)
-def grow_says_of_each_target_whether_it_is_up(record: Record, _seen: Seen) -> Said:
+def grow_says_of_each_target_whether_it_is_up(record: Record, _seen: Seen) -> Finding:
     if not _is(record, "grow"):
         return None
     if not {"online", "offline"} <= payload(record).keys():
@@ -88,7 +88,7 @@ def grow_says_of_each_target_whether_it_is_up(record: Record, _seen: Seen) -> Sa
 
 
 @RULES.judge("28.background.5", TELL)
-def targets_are_the_ranks_of_r_lite(record: Record, _seen: Seen) -> Said:
+def targets_are_the_ranks_of_r_lite(record: Record, _seen: Seen) -> Finding:
     change = change_of(payload(record))
     if errnum(record) or change.resources is None:
         return None
@@ -103,14 +103,14 @@ def _changes(clause: str, type_: str, before: Callable[[Acquired], Idset], what:
     """`clause`: a response of the type has targets, which are among those that are `what`."""
 
     @RULES.judge(clause, TELL, views=[AS_SENT])
-    def judge(record: Record, seen: Seen) -> Said:
+    def judge(record: Record, seen: Seen) -> Finding:
         if not _is(record, type_):
             return None
         targets = idset_of(payload(record).get("targets"))
         if not targets:
             got = payload(record).get("targets")
             return Broken(f"{type_}: targets: expected an idset of some targets, got {got!r:.80}")
-        had = told_to(record, seen)
+        had = as_sent(record, seen)
         if had is None:
             return None
         if others := targets - before(had):
@@ -129,7 +129,7 @@ _PARTS: Final = {"children", "core", "cores", "gpu", "gpus", "R_lite"}
 
 
 @RULES.judge("28.background.3", TELL)
-def availability_is_by_target(record: Record, _seen: Seen) -> Said:
+def availability_is_by_target(record: Record, _seen: Seen) -> Finding:
     change = change_of(payload(record))
     if errnum(record) or change.resources is not None or not (change.up or change.down):
         return None
@@ -140,7 +140,7 @@ def availability_is_by_target(record: Record, _seen: Seen) -> Said:
 
 
 @RULES.judge("28.background.4", TELL)
-def a_target_is_up_or_down_as_a_whole(record: Record, _seen: Seen) -> Said:
+def a_target_is_up_or_down_as_a_whole(record: Record, _seen: Seen) -> Finding:
     change = change_of(payload(record))
     if errnum(record) or not (change.up or change.down or change.resources):
         return None
@@ -152,8 +152,8 @@ def a_target_is_up_or_down_as_a_whole(record: Record, _seen: Seen) -> Said:
 
 
 @RULES.judge("28.acquire.2", TELL, views=[AS_SENT, ADMINISTERED])
-def default_is_what_is_in_no_group(record: Record, seen: Seen) -> Said:
-    had = told_to(record, seen)
+def default_is_what_is_in_no_group(record: Record, seen: Seen) -> Finding:
+    had = as_sent(record, seen)
     if had is None or not _is(record, "grow") or had.groups != (GROUP,):
         return None
     excluded = administered(seen).excluded
@@ -204,8 +204,8 @@ def tells(clause: str, *due: tuple[str, Due]) -> None:
         ]
 
     @RULES.judge(clause, TELL, views=[AS_SENT, ADMINISTERED], debts=debts)
-    def judge(record: Record, seen: Seen) -> Said:
-        had = told_to(record, seen)
+    def judge(record: Record, seen: Seen) -> Finding:
+        had = as_sent(record, seen)
         if had is None:
             return None
         now, change = administered(seen), change_of(payload(record))
@@ -220,7 +220,7 @@ tells("28.criteria.5", ("shrink", _excluded))
 
 
 @RULES.judge("28.offline.6", TELL, views=[AS_SENT, ADMINISTERED])
-def crash_and_drain_are_offline(record: Record, seen: Seen) -> Said:
+def crash_and_drain_are_offline(record: Record, seen: Seen) -> Finding:
     now, change = administered(seen), change_of(payload(record))
     gone = (now.down | (now.drained - now.unsure)) - now.excluded
     if shrunk := (change.shrunk - change.down) & gone:

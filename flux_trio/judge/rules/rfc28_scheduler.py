@@ -13,8 +13,8 @@ from flux_trio.judge.checks.jobspecs import system
 from flux_trio.judge.engine.rule import (
     OWN,
     Broken,
+    Finding,
     Rules,
-    Said,
     Seen,
     errnum,
     job_id,
@@ -30,7 +30,7 @@ from flux_trio.judge.engine.view import Live, Place
 from flux_trio.judge.views.granting import ANSWERING, SCHED_JOBS, Answering, cores_min, sched_job
 from flux_trio.judge.views.jobs import LIFE
 from flux_trio.judge.views.resource_sets import SeenR, allocated, targets_of
-from flux_trio.judge.views.resources import AS_RECEIVED, HELD, NONE, Acquired, heard_by
+from flux_trio.judge.views.resources import AS_RECEIVED, HELD, NONE, Acquired, as_received
 from flux_trio.judge.views.scheduling import DENIES, LINK, SUCCESSES, link_of
 from flux_trio.judge.views.traits import WITH_R
 from flux_trio.messages import Request, topics
@@ -49,21 +49,21 @@ SUCCESS, DENY = 0, 2
 
 
 @RULES.judge("28.impl.1", SUCCESSES, views=[AS_RECEIVED], needs_headers=True)
-def acquire_comes_before_allocations(record: Record, seen: Seen) -> Said:
+def acquire_comes_before_allocations(record: Record, seen: Seen) -> Finding:
     """Of a scheduler whose hello is in the trace, so that its acquire would be."""
     if payload(record).get("type") != SUCCESS or record.party != seen.facts.scheduler:
         return None
-    had = heard_by(seen, record.party)
+    had = as_received(seen, record.party)
     if had is None:
         return Broken(f"{record.party} allocates, but has not sent resource.acquire")
     return had.is_streaming or Broken("resource.acquire has no streaming flag", (had.n,))
 
 
 @RULES.judge("28.grow.7", DENIES, views=[AS_RECEIVED])
-def nothing_is_denied_before_the_first_grow(record: Record, seen: Seen) -> Said:
+def nothing_is_denied_before_the_first_grow(record: Record, seen: Seen) -> Finding:
     if record.party != seen.facts.scheduler or payload(record).get("type") != DENY:
         return None
-    had = heard_by(seen, record.party)
+    had = as_received(seen, record.party)
     if had is None or had.grown:
         return had is not None
     text = f"job {job_id(record)} is denied, but {record.party} has not heard of any resources"
@@ -73,7 +73,7 @@ def nothing_is_denied_before_the_first_grow(record: Record, seen: Seen) -> Said:
 # --- what is not to be allocated
 
 
-def avoided(found: Iterable[SeenR], targets: Idset, what: str, n: int) -> Said:
+def avoided(found: Iterable[SeenR], targets: Idset, what: str, n: int) -> Finding:
     """Judge that no R has one of these targets, which are `what` since record `n`."""
     for r in found:
         if both := (targets_of(r.value) or NONE) & targets:
@@ -95,8 +95,8 @@ def _avoids(clause: str, which: Callable[[Acquired], Idset], what: str) -> None:
     """`clause`: no R is written with a target of those."""
 
     @RULES.judge(clause, COMMITS, views=[AS_RECEIVED, SCHED_JOBS])
-    def judge(record: Record, seen: Seen) -> Said:
-        had = heard_by(seen, record.party)
+    def judge(record: Record, seen: Seen) -> Finding:
+        had = as_received(seen, record.party)
         if had is None or not which(had):
             return None
         found = granted_after(had.lessened, record, seen)
@@ -111,7 +111,7 @@ _avoids("28.offline.3", lambda had: had.offline, "offline")
 
 
 def _holding_shrunk(seen: Seen) -> list[Broken]:
-    had = heard_by(seen, seen.facts.scheduler)
+    had = as_received(seen, seen.facts.scheduler)
     if had is None or not had.taken:
         return []
     return [
@@ -127,8 +127,8 @@ def _holding_shrunk(seen: Seen) -> list[Broken]:
 
 
 def _fold_raising(_n: int | None, _part: None, record: Record, seen: Seen) -> Place | None:
-    is_schedulers = record.kind == SEND and record.party == seen.facts.scheduler
-    return record.n if is_schedulers else None
+    is_of_scheduler = record.kind == SEND and record.party == seen.facts.scheduler
+    return record.n if is_of_scheduler else None
 
 
 RAISING: Final = view(
@@ -159,9 +159,9 @@ def _fold_freeing(was: Freeing | None, _part: None, record: Record, seen: Seen) 
     if not isinstance(record.message, Request):
         return None
     if topic_of(record) == topics.JOB_RAISE:
-        is_schedulers = record.party == seen.facts.scheduler
-        return was.but(is_raised=True) if was is not None and is_schedulers else was
-    had, held = heard_by(seen, record.party), seen.at(HELD, job_id(record))
+        is_of_scheduler = record.party == seen.facts.scheduler
+        return was.but(is_raised=True) if was is not None and is_of_scheduler else was
+    had, held = as_received(seen, record.party), seen.at(HELD, job_id(record))
     if had is None or held is None or not held.targets & had.taken:
         return None
     is_raised = (seen.at(RAISING, job_id(record)) or 0) > had.shrunk
@@ -186,14 +186,14 @@ FREEING: Final = view(
     views=[AS_RECEIVED, HELD, LIFE, FREEING],
     debts=_holding_shrunk,
 )
-def holders_of_shrunk_targets_get_an_exception(record: Record, seen: Seen) -> Said:
+def holders_of_shrunk_targets_get_an_exception(record: Record, seen: Seen) -> Finding:
     """Not those that were ending already.
 
     A scheduler may raise it in the turn in which it takes up the free, so it is judged when it has
     answered.
     """
     if record.kind == EVENT:
-        had, held = heard_by(seen, seen.facts.scheduler), seen.at(HELD, job_id(record))
+        had, held = as_received(seen, seen.facts.scheduler), seen.at(HELD, job_id(record))
         return had is not None and held is not None and bool(held.targets & had.taken)
     freeing, life = seen.at(FREEING, job_id(record)), seen.at(LIFE, job_id(record))
     if freeing is None or life is None or life.fatal or life.since < freeing.shrunk:
@@ -216,7 +216,7 @@ def _unfreed(seen: Seen) -> list[Broken]:
 
 
 @RULES.judge("28.shrink.5", sent("response", topics.SCHED_FREE), views=[FREEING], debts=_unfreed)
-def free_of_shrunk_targets_is_answered(record: Record, seen: Seen) -> Said:
+def free_of_shrunk_targets_is_answered(record: Record, seen: Seen) -> Finding:
     """The broker answers what a scheduler that is gone has not taken up."""
     freeing = seen.at(FREEING, job_id(record))
     if freeing is None:
@@ -231,7 +231,7 @@ def free_of_shrunk_targets_is_answered(record: Record, seen: Seen) -> Said:
 
 
 def _unjudged(seen: Seen) -> list[Broken]:
-    had = heard_by(seen, seen.facts.scheduler)
+    had = as_received(seen, seen.facts.scheduler)
     if had is None or not had.taken:
         return []
     ncores = ncores_of(had, had.granted)
@@ -285,8 +285,8 @@ job manager has ended."""
 
 
 @RULES.judge("28.shrink.7", DENIES, views=[AS_RECEIVED, PENDING, LINK], debts=_unjudged)
-def satisfiability_is_judged_anew_after_shrink(record: Record, seen: Seen) -> Said:
-    had, asked = heard_by(seen, record.party), seen.at(PENDING, job_id(record))
+def satisfiability_is_judged_anew_after_shrink(record: Record, seen: Seen) -> Finding:
+    had, asked = as_received(seen, record.party), seen.at(PENDING, job_id(record))
     if had is None or asked is None or payload(record).get("type") != DENY:
         return None
     return bool(asked[0] < had.shrunk and asked[1] > ncores_of(had, had.granted))
@@ -316,11 +316,11 @@ CONSTRAINED: Final = view(
 
 
 @RULES.by(ANSWERING, "28.criteria.3", ALLOC_ANSWER, views=[AS_RECEIVED, PENDING, CONSTRAINED])
-def satisfiability_is_not_availability(answering: Answering, record: Record, seen: Seen) -> Said:
+def satisfiability_is_not_availability(answering: Answering, record: Record, seen: Seen) -> Finding:
     """Of jobs without constraints that fit on one target: these can be satisfied by any rule."""
     if not answering.has_offline:
         return None
-    had, asked = heard_by(seen, record.party), seen.at(PENDING, job_id(record))
+    had, asked = as_received(seen, record.party), seen.at(PENDING, job_id(record))
     if had is None or asked is None or not had.offline:
         return None
     one = max((len(piece.cores) for piece in had.pieces if piece.ranks & had.granted), default=0)
@@ -341,9 +341,9 @@ def satisfiability_is_not_availability(answering: Answering, record: Record, see
     views=[AS_RECEIVED, HELD],
     needs_crossing=True,
 )
-def no_exception_for_offline_targets(record: Record, seen: Seen) -> Said:
+def no_exception_for_offline_targets(record: Record, seen: Seen) -> Finding:
     """What a scheduler raises before it is ready is about the jobs of the hello responses."""
-    had, held = heard_by(seen, record.party), seen.at(HELD, job_id(record))
+    had, held = as_received(seen, record.party), seen.at(HELD, job_id(record))
     if had is None or held is None or not seen.facts.is_ready:
         return None
     if held.targets.is_disjoint(had.offline) or not held.targets.is_disjoint(had.taken):
@@ -366,8 +366,8 @@ FREED: Final = view(
 
 
 @RULES.judge("28.offline.5", logged("clean"), FREE, views=[AS_RECEIVED, HELD, FREED])
-def offline_targets_are_freed(record: Record, seen: Seen) -> Said:
-    had, held = heard_by(seen, seen.facts.scheduler), seen.at(HELD, job_id(record))
+def offline_targets_are_freed(record: Record, seen: Seen) -> Finding:
+    had, held = as_received(seen, seen.facts.scheduler), seen.at(HELD, job_id(record))
     if had is None or held is None or held.targets.is_disjoint(had.offline):
         return None
     if record.kind == RECV:

@@ -8,8 +8,8 @@ from typing import Any, Final
 from flux_trio.judge.engine.rule import (
     OWN,
     Broken,
+    Finding,
     Rules,
-    Said,
     Seen,
     errnum,
     job_id,
@@ -35,7 +35,7 @@ from flux_trio.judge.views.resources import (
     HELD,
     RESOURCE_DISCONNECT,
     Acquired,
-    heard_by,
+    as_received,
 )
 from flux_trio.judge.views.scheduling import SUCCESSES
 from flux_trio.messages import Errno, Request, Response, topics
@@ -158,7 +158,7 @@ def _had_holder(record: Record, stream: Stream, seen: Seen) -> bool:
 
 
 @RULES.judge("28.background.1", ANSWERED, views=[STREAMS], needs_headers=True)
-def a_group_has_one_holder(record: Record, seen: Seen) -> Said:
+def a_group_has_one_holder(record: Record, seen: Seen) -> Finding:
     stream = _stream(record, seen)
     if stream is None or stream.served:
         return None
@@ -172,7 +172,7 @@ def a_group_has_one_holder(record: Record, seen: Seen) -> Said:
 
 
 @RULES.judge("28.impl.2", ANSWERED, views=[STREAMS, LEFT], needs_headers=True)
-def several_groups_may_be_held(record: Record, seen: Seen) -> Said:
+def several_groups_may_be_held(record: Record, seen: Seen) -> Finding:
     stream = _stream(record, seen)
     if stream is None or stream.served:
         return None
@@ -186,7 +186,7 @@ def several_groups_may_be_held(record: Record, seen: Seen) -> Said:
 
 
 @RULES.judge("28.disconnect.3", ANSWERED, views=[STREAMS, LEFT], needs_headers=True)
-def a_group_that_was_left_can_be_acquired(record: Record, seen: Seen) -> Said:
+def a_group_that_was_left_can_be_acquired(record: Record, seen: Seen) -> Finding:
     stream = _stream(record, seen)
     if stream is None or stream.served or _others(record, seen):
         return None
@@ -197,7 +197,7 @@ def a_group_that_was_left_can_be_acquired(record: Record, seen: Seen) -> Said:
 
 
 @RULES.judge("28.background.6", ANSWERED, views=[STREAMS], needs_headers=True)
-def acquire_is_streaming(record: Record, seen: Seen) -> Said:
+def acquire_is_streaming(record: Record, seen: Seen) -> Finding:
     stream = _stream(record, seen)
     if stream is None or errnum(record):
         return None
@@ -231,12 +231,12 @@ def _waits(client: str, stream: Stream, seen: Seen) -> bool:
 
 
 @RULES.judge("28.criteria.1", ANSWERED, views=[STREAMS, AS_RECEIVED], debts=_unserved)
-def resources_are_told(record: Record, _seen: Seen) -> Said:
+def resources_are_told(record: Record, _seen: Seen) -> Finding:
     return change_of(payload(record)).resources is not None
 
 
 @RULES.judge("28.error.3", ANSWERED, views=[STREAMS], debts=_ignored, needs_headers=True)
-def a_faulty_acquire_is_refused(record: Record, seen: Seen) -> Said:
+def a_faulty_acquire_is_refused(record: Record, seen: Seen) -> Finding:
     stream = _stream(record, seen)
     if stream is None or stream.is_valid:
         return None
@@ -246,7 +246,7 @@ def a_faulty_acquire_is_refused(record: Record, seen: Seen) -> Said:
 
 
 @RULES.judge("28.acquire.3", ANSWERED, views=[STREAMS], needs_headers=True)
-def the_example_is_accepted(record: Record, seen: Seen) -> Said:
+def the_example_is_accepted(record: Record, seen: Seen) -> Finding:
     stream = _stream(record, seen)
     if stream is None or stream.group != "default" or not stream.is_streaming:
         return None
@@ -269,7 +269,7 @@ def _exits(clause: str, topic: str, failed: str) -> None:
         sent("request", topics.SCHED_HELLO, topics.SCHED_READY, RESOURCE_DISCONNECT),
         views=[AS_RECEIVED],
     )
-    def judge(answering: Answering | None, record: Record, seen: Seen) -> Said:
+    def judge(answering: Answering | None, record: Record, seen: Seen) -> Finding:
         if answering is not None and not answering.is_without:
             return None
         had = seen.at(AS_RECEIVED, record.party)
@@ -305,7 +305,7 @@ REFUSED: Final = view(
 
 
 @RULES.judge("28.disconnect.1", noted(Kind.MODULE), views=[AS_RECEIVED, REFUSED])
-def unloading_sends_disconnect(record: Record, seen: Seen) -> Said:
+def unloading_sends_disconnect(record: Record, seen: Seen) -> Finding:
     content = payload(record)
     had: Acquired | None = seen.at(AS_RECEIVED, content.get("module"))
     if had is None or content.get("what") not in _ENDS or had.failed:
@@ -320,7 +320,7 @@ def unloading_sends_disconnect(record: Record, seen: Seen) -> Said:
 
 
 @RULES.judge("28.disconnect.2", ANSWERED, views=[LEFT])
-def nothing_is_sent_to_one_who_has_left(record: Record, seen: Seen) -> Said:
+def nothing_is_sent_to_one_who_has_left(record: Record, seen: Seen) -> Finding:
     left = seen.at(LEFT, _key(record)[0])
     if left is None:
         return True
@@ -342,7 +342,7 @@ HOOKED: Final = view(
 
 
 @RULES.judge("28.disconnect.4", logged("exception"), views=[LIFE, RAISED, LEFT, HOOKED])
-def running_jobs_are_unaffected(record: Record, seen: Seen) -> Said:
+def running_jobs_are_unaffected(record: Record, seen: Seen) -> Finding:
     """An exception that nobody, and no plugin, asked for while the scheduler is away."""
     life = seen.at(LIFE, job_id(record))
     if life is None or not life.held or not is_fatal(record):
@@ -363,8 +363,8 @@ def running_jobs_are_unaffected(record: Record, seen: Seen) -> Said:
 
 
 @RULES.judge("28.disconnect.5", SUCCESSES, views=[AS_RECEIVED, HELD])
-def hello_comes_before_new_allocations(record: Record, seen: Seen) -> Said:
-    had = heard_by(seen, record.party)
+def hello_comes_before_new_allocations(record: Record, seen: Seen) -> Finding:
+    had = as_received(seen, record.party)
     if payload(record).get("type") != 0 or had is None:
         return None
     if had.said_hello:

@@ -19,7 +19,7 @@ from flux_trio.judge.checks.shapes import (
     require_key,
     require_object,
 )
-from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, errnum, job_id, payload, sent
+from flux_trio.judge.engine.rule import Broken, Finding, Rules, Seen, errnum, job_id, payload, sent
 from flux_trio.judge.engine.selector import Selector
 from flux_trio.judge.views.eventlogs import RESOURCES
 from flux_trio.judge.views.execution import (
@@ -96,13 +96,13 @@ _require_data("32.start.31", "finish", "status", INTEGER)
 
 
 @RULES.each("32.start.18", _said("start"), of=_data("start"))
-def start_says_nothing_more(subject: tuple[str, dict[str, Any]]) -> Said:
+def start_says_nothing_more(subject: tuple[str, dict[str, Any]]) -> Finding:
     what, data = subject
     return Broken(f"{what}: expected an empty object, got {data!r:.80}") if data else True
 
 
 @RULES.by(SAYING, "32.impl.5", SAID)
-def problems_are_no_errors(saying: Saying, record: Record, _seen: Seen) -> Said:
+def problems_are_no_errors(saying: Saying, record: Record, _seen: Seen) -> Finding:
     if not saying.is_services:
         return None  # the broker speaks for one that is gone
     if not saying.is_error:
@@ -114,7 +114,7 @@ def problems_are_no_errors(saying: Saying, record: Record, _seen: Seen) -> Said:
 
 
 @RULES.judge("32.start.20", _said("release"), views=(LINK, STARTS, RESOURCES))
-def releases_what_the_job_has(record: Record, seen: Seen) -> Said:
+def releases_what_the_job_has(record: Record, seen: Seen) -> Finding:
     """See readings: Release ranks."""
     for what, data in _data("release")(record, seen):
         ranks, resources = data.get("ranks"), seen.at(RESOURCES, job_id(record))
@@ -135,7 +135,7 @@ def releases_what_the_job_has(record: Record, seen: Seen) -> Said:
 
 
 @RULES.judge("32.start.21", _said("release"), views=(LINK, STARTS, RESOURCES))
-def final_when_all_is_released(record: Record, seen: Seen) -> Said:
+def final_when_all_is_released(record: Record, seen: Seen) -> Finding:
     for what, data in _data("release")(record, seen):
         final, resources = data.get("final"), seen.at(RESOURCES, job_id(record))
         if not BOOLEAN.fits(final):
@@ -161,7 +161,7 @@ def _named(record: Record) -> str:
     return f"{kind} response of job {jobid}"
 
 
-def _asked_for(saying: Saying, record: Record) -> Said:
+def _asked_for(saying: Saying, record: Record) -> Finding:
     """Whether the job manager had asked for the job by then."""
     if saying.is_taken:
         return True
@@ -175,7 +175,7 @@ def _start(record: Record, seen: Seen) -> Start:
 
 
 @RULES.by(SAYING, "32.background.1", _said("start"), views=(STARTS,))
-def launched_at_the_job_managers_request(saying: Saying, record: Record, _seen: Seen) -> Said:
+def launched_at_the_job_managers_request(saying: Saying, record: Record, _seen: Seen) -> Finding:
     return _asked_for(saying, record) if saying.kind == "start" else None
 
 
@@ -188,7 +188,7 @@ _ONCE: Final = {
 
 
 @RULES.by(SAYING, "32.start.3", SAID, views=(STARTS, LINK))
-def answers_belong_to_an_open_stream(saying: Saying, record: Record, seen: Seen) -> Said:
+def answers_belong_to_an_open_stream(saying: Saying, record: Record, seen: Seen) -> Finding:
     if saying.is_error:
         return None
     before = [each for each in _ONCE.get(saying.kind, ()) if each in saying.said]
@@ -204,7 +204,7 @@ def answers_belong_to_an_open_stream(saying: Saying, record: Record, seen: Seen)
 
 
 @RULES.by(SAYING, "32.start.37", SAID, views=(LINK, STARTS))
-def nothing_after_the_final_release(saying: Saying, record: Record, seen: Seen) -> Said:
+def nothing_after_the_final_release(saying: Saying, record: Record, seen: Seen) -> Finding:
     if not saying.is_known or saying.is_error:
         return None
     if "final" not in saying.said:
@@ -224,7 +224,7 @@ def _left_out(saying: Saying, *names: str) -> tuple[str, ...] | None:
     return tuple([name for name in names if name not in saying.said])
 
 
-def _excused(missing: tuple[str, ...], saying: Saying, record: Record, seen: Seen) -> Said:
+def _excused(missing: tuple[str, ...], saying: Saying, record: Record, seen: Seen) -> Finding:
     """Judge what was left out: a fatal exception excuses it.
 
     What the job manager raised is known by its eventlog.
@@ -246,26 +246,26 @@ LIVES: Final = (LINK, STARTS, LIFE)
 @RULES.by(SAYING, "32.start.35", _said("release"), views=LIVES)
 def start_and_finish_unless_there_was_a_fatal_exception(
     saying: Saying, record: Record, seen: Seen
-) -> Said:
+) -> Finding:
     names = ("finish",) if saying.is_reattach and not saying.is_void else ("start", "finish")
     missing = _left_out(saying, *names)
     return None if missing is None else _excused(missing, saying, record, seen)
 
 
 @RULES.by(SAYING, "32.criteria.5", _said("release"), views=LIVES)
-def what_ran_has_a_result(saying: Saying, record: Record, seen: Seen) -> Said:
+def what_ran_has_a_result(saying: Saying, record: Record, seen: Seen) -> Finding:
     missing = _left_out(saying, "finish") if "start" in saying.said else None
     return None if missing is None else _excused(missing, saying, record, seen)
 
 
 @RULES.by(SAYING, "32.criteria.3", _said("release"), views=LIVES)
-def what_never_ran_has_a_problem(saying: Saying, record: Record, seen: Seen) -> Said:
+def what_never_ran_has_a_problem(saying: Saying, record: Record, seen: Seen) -> Finding:
     missing = _left_out(saying, "start", "finish") or ()
     return _excused(missing, saying, record, seen) if len(missing) == 2 else None
 
 
 @RULES.by(SAYING, "32.start.10", _said("release"), views=LIVES)
-def reattached_jobs_end_like_others(saying: Saying, record: Record, seen: Seen) -> Said:
+def reattached_jobs_end_like_others(saying: Saying, record: Record, seen: Seen) -> Finding:
     missing = _left_out(saying, "finish") if saying.is_reattach else None
     return None if missing is None else _excused(missing, saying, record, seen)
 
@@ -293,5 +293,5 @@ def _owed_releases(seen: Seen) -> Iterable[Broken]:
 
 
 @RULES.by(SAYING, "32.start.36", _said("release"), views=LIVES, debts=_owed_releases)
-def every_start_is_finally_released(saying: Saying, _record: Record, _seen: Seen) -> Said:
+def every_start_is_finally_released(saying: Saying, _record: Record, _seen: Seen) -> Finding:
     return saying.kind == "final"

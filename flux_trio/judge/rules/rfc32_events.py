@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, job_id, logged, while_live
+from flux_trio.judge.engine.rule import Broken, Finding, Rules, Seen, job_id, logged, while_live
 from flux_trio.judge.engine.selector import name_of
 from flux_trio.judge.views.eventlogs import LOG, broken_event, log_of
 from flux_trio.judge.views.execution import EXPECTED, LINK, STARTS, Expected, is_told, link_of
@@ -61,7 +61,7 @@ def _require_event(
         views=(EXPECTED, LINK, STARTS, LOG),
         debts=_debts_of_events(name, when),
     )
-    def judge(record: Record, seen: Seen) -> Said:
+    def judge(record: Record, seen: Seen) -> Finding:
         left = [each for each in _expected(seen, record, name) if when(each)]
         if name_of(record) == "clean":
             return _missing_at_the_end(record, seen, name, left)
@@ -78,7 +78,7 @@ def _require_event(
         return Broken(f"{what}: expected none, since the execution service said no such thing")
 
 
-def _missing_at_the_end(record: Record, seen: Seen, name: str, left: list[Expected]) -> Said:
+def _missing_at_the_end(record: Record, seen: Seen, name: str, left: list[Expected]) -> Finding:
     """Return the violation of a clean event before which a response was never logged.
 
     A second start or finish is wrong itself, and responses before the service was lost are void.

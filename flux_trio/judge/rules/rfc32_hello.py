@@ -10,9 +10,9 @@ from flux_trio.judge.engine.rule import (
     ANY_TOPIC,
     OWN,
     Broken,
+    Finding,
     Key,
     Rules,
-    Said,
     Seen,
     State,
     Step,
@@ -64,7 +64,7 @@ NAMES: Final = view("exec names", SAID, key=no_key, fold=_fold_names)
 
 
 @RULES.judge("32.hello.1", sent("response", ANY_START), views=(NAMES,))
-def registered_before_it_answers(record: Record, seen: Seen) -> Said:
+def registered_before_it_answers(record: Record, seen: Seen) -> Finding:
     found = message(record)
     assert isinstance(found, Response)
     service, _, method = found.topic.rpartition(".")
@@ -140,7 +140,7 @@ def _is_of_gone(record: Record, seen: Seen) -> bool:
     return record.party != seen.facts.manager or errnum(record) == Errno.ENOSYS
 
 
-def _must_accept(record: Record, seen: Seen) -> Said:
+def _must_accept(record: Record, seen: Seen) -> Finding:
     """A hello while nothing is outstanding, neither when it came nor when it is answered."""
     hello = _answered(record, seen)
     if hello is None or not hello.is_readable or hello.busy or outstanding(seen):
@@ -160,17 +160,17 @@ def payload_text(record: Record) -> str:
 
 
 @RULES.judge("32.hello.6", ANSWERED, views=(LINK,))
-def a_new_service_replaces_one_with_nothing_to_do(record: Record, seen: Seen) -> Said:
+def a_new_service_replaces_one_with_nothing_to_do(record: Record, seen: Seen) -> Finding:
     return _must_accept(record, seen) if seen.facts.exec_peer else None
 
 
 @RULES.judge("32.criteria.6", ANSWERED, views=(LINK,))
-def a_service_comes_back_after_it_was_gone(record: Record, seen: Seen) -> Said:
+def a_service_comes_back_after_it_was_gone(record: Record, seen: Seen) -> Finding:
     return _must_accept(record, seen) if link_of(seen).disconnected else None
 
 
 @RULES.judge("32.impl.6", ANSWERED, views=(LINK,))
-def a_fatality_ends_all_starts(record: Record, seen: Seen) -> Said:
+def a_fatality_ends_all_starts(record: Record, seen: Seen) -> Finding:
     link, hello = link_of(seen), _answered(record, seen)
     is_readable = hello is None or hello.is_readable
     if not link.fatal or not is_readable or _is_of_gone(record, seen):
@@ -182,19 +182,19 @@ def a_fatality_ends_all_starts(record: Record, seen: Seen) -> Said:
 
 
 @RULES.judge("32.start.38", ANSWERED, views=(LINK, STARTS))
-def a_finally_released_start_is_not_outstanding(record: Record, seen: Seen) -> Said:
+def a_finally_released_start_is_not_outstanding(record: Record, seen: Seen) -> Finding:
     lost = link_of(seen).lost
     past = [s for s in seen.all(STARTS).values() if not is_open(s) and s.sent > lost]
     if not past or not seen.facts.exec_peer:
         return None
     said = _must_accept(record, seen)
     if isinstance(said, Broken):
-        return Broken(said.text, (max(start.place("final", heard=True) for start in past),))
+        return Broken(said.text, (max(start.place("final", received=True) for start in past),))
     return said
 
 
 @RULES.judge("32.hello.2", ANSWERED, views=(LINK,))
-def any_service_name_will_do(record: Record, seen: Seen) -> Said:
+def any_service_name_will_do(record: Record, seen: Seen) -> Finding:
     hello = _answered(record, seen)
     if hello is None or _name(seen, hello) in ("", REGULAR_NAME):
         return None
@@ -202,7 +202,7 @@ def any_service_name_will_do(record: Record, seen: Seen) -> Said:
 
 
 @RULES.judge("32.hello.5", ANSWERED, views=(LINK,))
-def the_regular_name_will_do(record: Record, seen: Seen) -> Said:
+def the_regular_name_will_do(record: Record, seen: Seen) -> Finding:
     hello = _answered(record, seen)
     if hello is None or _name(seen, hello) != REGULAR_NAME:
         return None
@@ -214,7 +214,7 @@ def _name(seen: Seen, hello: Hello) -> str:
 
 
 @RULES.judge("32.hello.8", ANSWERED, views=(LINK,))
-def none_replaces_one_that_is_busy(record: Record, seen: Seen) -> Said:
+def none_replaces_one_that_is_busy(record: Record, seen: Seen) -> Finding:
     hello, busy = _answered(record, seen), outstanding(seen)
     if hello is None or not hello.busy or not busy:
         return None
@@ -228,7 +228,7 @@ def none_replaces_one_that_is_busy(record: Record, seen: Seen) -> Said:
 
 
 @RULES.check("32.hello.7", ANSWERED)
-def success_has_no_payload(record: Record, _facts: Facts) -> Said:
+def success_has_no_payload(record: Record, _facts: Facts) -> Finding:
     found = message(record)
     assert isinstance(found, Response)
     if found.errnum:
@@ -277,7 +277,7 @@ def a_refused_service_stops(state: State, record: Record, _facts: Facts) -> Step
 
 
 @RULES.judge("32.impl.7", sent("request", topics.EXEC_HELLO, "<exec>.*"), views=(LINK,))
-def nothing_is_sent_after_a_fatality(record: Record, seen: Seen) -> Said:
+def nothing_is_sent_after_a_fatality(record: Record, seen: Seen) -> Finding:
     link, facts = link_of(seen), seen.facts
     found = message(record)
     assert isinstance(found, Request)
@@ -292,7 +292,7 @@ def nothing_is_sent_after_a_fatality(record: Record, seen: Seen) -> Said:
 
 
 @RULES.judge("32.criteria.7", sent("request", ANY_START), views=(LINK, NAMES))
-def requests_go_to_the_name_that_was_given(record: Record, seen: Seen) -> Said:
+def requests_go_to_the_name_that_was_given(record: Record, seen: Seen) -> Finding:
     found, facts = message(record), seen.facts
     assert isinstance(found, Request)
     service, _, method = found.topic.rpartition(".")

@@ -13,8 +13,8 @@ from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.rule import (
     ANY_TOPIC,
     Broken,
+    Finding,
     Rules,
-    Said,
     Seen,
     job_id,
     message,
@@ -54,7 +54,7 @@ def _is_secret(key: str) -> bool:
 
 
 @RULES.check("32.background.4", SENT)
-def nothing_about_acting_as_another_user(record: Record, _facts: Facts) -> Said:
+def nothing_about_acting_as_another_user(record: Record, _facts: Facts) -> Finding:
     found = [key for key in payload(record) if _is_secret(key)]
     if not found:
         return True
@@ -62,7 +62,7 @@ def nothing_about_acting_as_another_user(record: Record, _facts: Facts) -> Said:
 
 
 @RULES.check("32.impl.1", SENT, needs_headers=True)
-def matched_by_job_id(record: Record, _facts: Facts) -> Said:
+def matched_by_job_id(record: Record, _facts: Facts) -> Finding:
     found = message(record)
     assert isinstance(found, Request)
     if not found.matchtag:
@@ -75,7 +75,7 @@ def matched_by_job_id(record: Record, _facts: Facts) -> Said:
 
 
 @RULES.judge("32.impl.4", SENT, views=(LINK, STARTS))
-def one_at_a_time(record: Record, seen: Seen) -> Said:
+def one_at_a_time(record: Record, seen: Seen) -> Finding:
     start = start_of(seen, record)
     if start is None or not is_open(start) or start.sent < link_of(seen).ended:
         return True
@@ -84,7 +84,7 @@ def one_at_a_time(record: Record, seen: Seen) -> Said:
 
 
 @RULES.judge("32.start.2", sent("request", f"*.{topics.START_METHOD}"), views=(LINK, LIFE, ASKED))
-def for_jobs_with_resources_when_there_is_a_service(record: Record, seen: Seen) -> Said:
+def for_jobs_with_resources_when_there_is_a_service(record: Record, seen: Seen) -> Finding:
     service, _, method = topic_of(record).rpartition(".")
     if method != topics.START_METHOD or record.party != seen.facts.manager:
         return None
@@ -117,13 +117,13 @@ def _owed_starts(seen: Seen) -> Iterable[Broken]:
 
 
 @RULES.judge("32.start.1", SENT, views=(LINK, STARTS, LIFE, LOG, HOOK_ANSWERS), debts=_owed_starts)
-def every_job_that_is_due(record: Record, seen: Seen) -> Said:
+def every_job_that_is_due(record: Record, seen: Seen) -> Finding:
     life = seen.at(LIFE, job_id(record))
     return life is not None and life.state == RUN
 
 
 @RULES.judge("32.start.9", SENT, views=(LOG, DOUBTS))
-def reattach_is_for_what_should_still_run(record: Record, seen: Seen) -> Said:
+def reattach_is_for_what_should_still_run(record: Record, seen: Seen) -> Finding:
     log, reattach = seen.at(LOG, job_id(record)), payload(record).get("reattach")
     if log is None or not isinstance(reattach, bool):
         return None
@@ -139,7 +139,7 @@ def reattach_is_for_what_should_still_run(record: Record, seen: Seen) -> Said:
 
 
 @RULES.judge("32.start.39", sent("request", topics.SCHED_FREE), views=(LINK, STARTS))
-def nothing_is_freed_under_an_open_start(record: Record, seen: Seen) -> Said:
+def nothing_is_freed_under_an_open_start(record: Record, seen: Seen) -> Finding:
     start = start_of(seen, record)
     if start is None or start.sent < link_of(seen).ended:
         return None
@@ -153,7 +153,7 @@ def nothing_is_freed_under_an_open_start(record: Record, seen: Seen) -> Said:
 
 
 @RULES.by(ASKING, "32.criteria.1", sent("request", ANY_TOPIC))
-def execution_and_scheduling_keep_apart(asking: Asking, record: Record, seen: Seen) -> Said:
+def execution_and_scheduling_keep_apart(asking: Asking, record: Record, seen: Seen) -> Finding:
     topic = asking.topic
     if not asking.role or topic.endswith(f".{topics.DISCONNECT}"):
         return None

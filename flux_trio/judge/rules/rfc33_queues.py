@@ -15,8 +15,8 @@ from flux_trio.judge.engine.rule import (
     ANY_TOPIC,
     OWN,
     Broken,
+    Finding,
     Rules,
-    Said,
     Seen,
     State,
     Step,
@@ -48,7 +48,7 @@ ENVIRONMENT: Final = "environment"
 
 
 @RULES.judge("33.defaults.7", while_live(UPDATES, ALLOC), views=(UPDATES, DURABLE))
-def the_updated_jobspec_is_sent(record: Record, seen: Seen) -> Said:
+def the_updated_jobspec_is_sent(record: Record, seen: Seen) -> Finding:
     latest = {each.path: each for each in updates_of(seen, job_id(record))}
     known = [each for each in latest.values() if is_durable(seen, record.party, each.n)]
     for each in known:
@@ -67,7 +67,7 @@ def _without_environment(jobspec: dict[str, Any]) -> Any:
 
 
 @RULES.judge("33.defaults.9", ALLOC, views=(*SUBMITTED, DURABLE))
-def every_change_is_in_the_eventlog(record: Record, seen: Seen) -> Said:
+def every_change_is_in_the_eventlog(record: Record, seen: Seen) -> Finding:
     original, sent_ = original_of(seen, job_id(record)), payload(record).get("jobspec")
     updates = updates_of(seen, job_id(record))
     if original is None or not isinstance(sent_, dict):
@@ -134,7 +134,7 @@ the next one may be asked for it again."""
     while_live(REJECTED, logged(ANY_TOPIC), sent("response", topics.INGEST_SUBMIT)),
     views=(REJECTED, DOUBTS),
 )
-def a_rejected_job_never_was(record: Record, seen: Seen) -> Said:
+def a_rejected_job_never_was(record: Record, seen: Seen) -> Finding:
     if payload(record).get("name") == "invalidate":
         return True
     rejected: int | None = seen.at(REJECTED, job_id(record))
@@ -169,12 +169,12 @@ def _owed_cancels(seen: Seen) -> Iterable[Broken]:
     views=(QUEUES, JOB_QUEUES, ASKED, LIFE),
     debts=_owed_cancels,
 )
-def stopping_cancels_what_is_pending(record: Record, seen: Seen) -> Said:
+def stopping_cancels_what_is_pending(record: Record, seen: Seen) -> Finding:
     return stop_of(seen, queue_of_job(seen, job_id(record))) is not None
 
 
 @RULES.judge("33.admin.7", ALLOC, views=(QUEUES, DURABLE))
-def nothing_is_asked_for_a_stopped_queue(record: Record, seen: Seen) -> Said:
+def nothing_is_asked_for_a_stopped_queue(record: Record, seen: Seen) -> Finding:
     queue = queue_of(payload(record).get("jobspec"))
     stopped = stop_of(seen, queue)
     if not stopped:
@@ -186,7 +186,7 @@ def nothing_is_asked_for_a_stopped_queue(record: Record, seen: Seen) -> Said:
 
 
 @RULES.check("33.criteria.5", sent("request", f"{topics.SCHED}.*"))
-def queues_are_not_the_schedulers_business(record: Record, facts: Facts) -> Said:
+def queues_are_not_the_schedulers_business(record: Record, facts: Facts) -> Finding:
     topic = getattr(message(record), "topic", "")
     if record.party != facts.manager:
         return None

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from flux_trio.judge.checks.jobspecs import system, totals
 from flux_trio.judge.checks.queue_tables import ANONYMOUS, NO_LIMITS, Tables
-from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, job_id, logged, while_live
+from flux_trio.judge.engine.rule import Broken, Finding, Rules, Seen, job_id, logged, while_live
 from flux_trio.judge.engine.selector import name_of
 from flux_trio.judge.views.jobs import LIFE, Life
 from flux_trio.judge.views.queueing import UNSENT, unsent
@@ -70,7 +70,7 @@ def _decided(record: Record, seen: Seen) -> Iterable[Decided]:
 
 
 @RULES.each("33.assignment.2", DECIDED, of=_decided, views=(CONFIGURED, *SUBMITTED))
-def without_a_queue_it_gets_the_default(job: Decided) -> Said:
+def without_a_queue_it_gets_the_default(job: Decided) -> Finding:
     default = job.tables.default
     if not job.accepted or job.named or not default:
         return None
@@ -85,7 +85,7 @@ def _refused(clause: str, problem: Callable[[Decided], str]) -> None:
     """`clause`: a job with the problem (a text, "" for none) is refused."""
 
     @RULES.each(clause, DECIDED, of=_decided, views=(CONFIGURED, *SUBMITTED))
-    def check(job: Decided) -> Said:
+    def check(job: Decided) -> Finding:
         text = problem(job)
         if not text:
             return None
@@ -151,7 +151,7 @@ def _not_scheduled(seen: Seen) -> Iterable[Broken]:
     views=(DISABLED, CONFIGURED, LIFE, *SUBMITTED, *UNSENT),
     debts=_not_scheduled,
 )
-def a_disabled_queue_takes_no_jobs(record: Record, seen: Seen) -> Said:
+def a_disabled_queue_takes_no_jobs(record: Record, seen: Seen) -> Finding:
     life: Life | None = seen.at(LIFE, job_id(record))
     queue = _queue_asked_for(record, seen)
     disabled = 0 if queue is None else disabled_at(seen, queue)

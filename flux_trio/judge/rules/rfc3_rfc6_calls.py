@@ -13,8 +13,8 @@ from typing import Any, Final
 from flux_trio.judge.engine.rule import (
     ANY_TOPIC,
     Broken,
+    Finding,
     Rules,
-    Said,
     Seen,
     errnum,
     message,
@@ -73,13 +73,13 @@ def _request(record: Record) -> Request:
 
 
 @RULES.by(ASKING, "6.request.2", REQUESTS)
-def a_request_has_a_topic(asking: Asking, _record: Record, _seen: Seen) -> Said:
+def a_request_has_a_topic(asking: Asking, _record: Record, _seen: Seen) -> Finding:
     is_named = bool(asking.topic) and "." in asking.topic.strip(".")
     return is_named or Broken(f"expected a topic service.method, got {asking.topic!r}")
 
 
 @RULES.by(ASKING, "invariant.payload-is-object", REQUESTS, sent("event", ANY_TOPIC))
-def payloads_are_objects(asking: Asking | None, record: Record, _seen: Seen) -> Said:
+def payloads_are_objects(asking: Asking | None, record: Record, _seen: Seen) -> Finding:
     if asking is not None and asking.payload is dict:
         return True
     found = message(record)
@@ -92,7 +92,7 @@ def payloads_are_objects(asking: Asking | None, record: Record, _seen: Seen) -> 
 
 
 @RULES.by(ASKING, "6.matchtag.3", REQUESTS, needs_headers=True)
-def no_matchtag_without_response(asking: Asking, record: Record, _seen: Seen) -> Said:
+def no_matchtag_without_response(asking: Asking, record: Record, _seen: Seen) -> Finding:
     if not asking.is_silent:
         return None
     if not asking.has_matchtag:
@@ -102,7 +102,7 @@ def no_matchtag_without_response(asking: Asking, record: Record, _seen: Seen) ->
 
 
 @RULES.by(ASKING, "6.matchtag.4", REQUESTS, views=[OPEN], needs_headers=True)
-def matchtags_of_open_calls_are_not_reused(asking: Asking, record: Record, seen: Seen) -> Said:
+def matchtags_of_open_calls_are_not_reused(asking: Asking, record: Record, seen: Seen) -> Finding:
     if not asking.has_matchtag or asking.is_silent:
         return None
     if not asking.is_reusing:
@@ -119,7 +119,7 @@ def matchtags_of_open_calls_are_not_reused(asking: Asking, record: Record, seen:
 @RULES.by(ANSWER, "6.response.1", ANSWERS, views=[OPEN], needs_headers=True)
 def a_response_has_topic_and_matchtag_of_a_request(
     answer: Answer, record: Record, seen: Seen
-) -> Said:
+) -> Finding:
     if not answer.has_matchtag or answer.is_late or answer.is_crossing:
         return None
     if answer.is_of_topic:
@@ -131,7 +131,7 @@ def a_response_has_topic_and_matchtag_of_a_request(
 
 
 @RULES.by(ANSWER, "6.matchtag.1", ANSWERS, views=[OPEN], needs_headers=True)
-def the_matchtag_is_echoed(answer: Answer, record: Record, seen: Seen) -> Said:
+def the_matchtag_is_echoed(answer: Answer, record: Record, seen: Seen) -> Finding:
     if not answer.has_matchtag or answer.is_late or answer.is_crossing or answer.is_asked:
         return answer.has_matchtag and answer.is_asked
     found = _response(record)
@@ -143,7 +143,7 @@ def the_matchtag_is_echoed(answer: Answer, record: Record, seen: Seen) -> Said:
 
 
 @RULES.by(ANSWER, "6.request.1", ANSWERS, views=[OPEN], needs_headers=True)
-def a_response_is_of_one_request(answer: Answer, record: Record, seen: Seen) -> Said:
+def a_response_is_of_one_request(answer: Answer, record: Record, seen: Seen) -> Finding:
     if not answer.is_asked:
         return None
     if answer.is_asked_once:
@@ -155,7 +155,7 @@ def a_response_is_of_one_request(answer: Answer, record: Record, seen: Seen) -> 
 
 
 @RULES.by(ANSWER, "3.routing.4", ANSWERS, needs_headers=True)
-def a_response_comes_to_who_asked(answer: Answer, record: Record, _seen: Seen) -> Said:
+def a_response_comes_to_who_asked(answer: Answer, record: Record, _seen: Seen) -> Finding:
     if not answer.is_addressed:
         return None
     if answer.is_here:
@@ -170,7 +170,7 @@ def a_response_comes_to_who_asked(answer: Answer, record: Record, _seen: Seen) -
 @RULES.by(OUTCOME, "6.response.3", RESPONSES)
 def failure_has_an_errnum_and_text_or_nothing(
     outcome: Outcome, _record: Record, _seen: Seen
-) -> Said:
+) -> Finding:
     topic, errnum = outcome.topic, outcome.errnum
     if not errnum:
         return None
@@ -182,7 +182,7 @@ def failure_has_an_errnum_and_text_or_nothing(
 
 
 @RULES.judge("6.response.4", ERRORS)
-def error_text_is_one_short_line(record: Record, _seen: Seen) -> Said:
+def error_text_is_one_short_line(record: Record, _seen: Seen) -> Finding:
     found = _response(record)
     if not found.error_text or not found.errnum:
         return None
@@ -197,7 +197,7 @@ def error_text_is_one_short_line(record: Record, _seen: Seen) -> Said:
 # --- requests that want no response
 
 
-def _is_answered_though_silent(record: Record, seen: Seen, what: str) -> Said:
+def _is_answered_though_silent(record: Record, seen: Seen, what: str) -> Finding:
     n = silent_at(record, seen)
     if n is None:
         return None
@@ -218,7 +218,9 @@ def _is_silent(record: Record) -> bool:
     views=[SILENT],
     needs_headers=True,
 )
-def services_keep_silent_when_asked_to(asking: Asking | None, record: Record, seen: Seen) -> Said:
+def services_keep_silent_when_asked_to(
+    asking: Asking | None, record: Record, seen: Seen
+) -> Finding:
     if asking is not None:
         return asking.is_silent and asking.is_served
     return None if record.party == BROKER else _is_answered_though_silent(record, seen, "a request")
@@ -227,7 +229,7 @@ def services_keep_silent_when_asked_to(asking: Asking | None, record: Record, se
 @RULES.by(ASKING, "3.routing.3", REQUESTS, ERRORS, views=[SILENT], needs_headers=True)
 def the_broker_keeps_silent_when_asked_to(
     asking: Asking | None, record: Record, seen: Seen
-) -> Said:
+) -> Finding:
     if asking is not None:
         return asking.is_silent and not asking.is_served
     return _is_answered_though_silent(record, seen, "a request") if record.party == BROKER else None
@@ -240,7 +242,7 @@ def the_broker_keeps_silent_when_asked_to(
     views=[SILENT],
     needs_headers=True,
 )
-def cancels_are_not_answered(record: Record, seen: Seen) -> Said:
+def cancels_are_not_answered(record: Record, seen: Seen) -> Finding:
     found = message(record)
     if isinstance(found, Request):
         return _is_silent(record) or Broken(f"{found.topic} has no noresponse flag")
@@ -253,7 +255,7 @@ def cancels_are_not_answered(record: Record, seen: Seen) -> Said:
 @RULES.by(ARRIVAL, "3.routing.1", received("request", ANY_TOPIC), views=[SERVES])
 def the_service_is_the_topic_up_to_its_first_period(
     arrival: Arrival, record: Record, seen: Seen
-) -> Said:
+) -> Finding:
     if not arrival.is_served:
         return None
     if arrival.is_here:
@@ -281,12 +283,12 @@ def _unserved_at(record: Record, seen: Seen) -> int | None:
 
 
 @RULES.judge("3.routing.2", ERRORS, views=[UNSERVED], needs_headers=True, debts=_dropped)
-def what_nobody_serves_is_answered(record: Record, seen: Seen) -> Said:
+def what_nobody_serves_is_answered(record: Record, seen: Seen) -> Finding:
     return _unserved_at(record, seen) is not None
 
 
 @RULES.judge("6.errors.1", ERRORS, views=[UNSERVED], needs_headers=True)
-def what_nobody_serves_is_enosys(record: Record, seen: Seen) -> Said:
+def what_nobody_serves_is_enosys(record: Record, seen: Seen) -> Finding:
     n = _unserved_at(record, seen)
     if n is None:
         return None
@@ -297,7 +299,7 @@ def what_nobody_serves_is_enosys(record: Record, seen: Seen) -> Said:
 
 
 @RULES.by(ANSWER, "6.request.3", ANSWERS, views=[OPEN], needs_headers=True)
-def nodeid_any_reaches_the_service(answer: Answer, record: Record, seen: Seen) -> Said:
+def nodeid_any_reaches_the_service(answer: Answer, record: Record, seen: Seen) -> Finding:
     if not answer.is_anywhere:
         return None
     if answer.errnum != Errno.EHOSTUNREACH:
@@ -348,7 +350,7 @@ ORDER: Final = view(
     views=[ORDER],
     needs_crossing=True,
 )
-def messages_of_two_come_in_order(record: Record, seen: Seen) -> Said:
+def messages_of_two_come_in_order(record: Record, seen: Seen) -> Finding:
     ends = _ends_of(record)
     last = seen.states[ORDER].get(ends)
     if last is None or not record.ref:

@@ -7,8 +7,8 @@ from typing import Final
 from flux_trio.judge.engine.rule import (
     ANY_TOPIC,
     Broken,
+    Finding,
     Rules,
-    Said,
     Seen,
     errnum,
     message,
@@ -56,7 +56,7 @@ def _response(record: Record) -> Response:
 
 
 @RULES.judge("6.request.4", sent("request", *STREAMS), needs_headers=True)
-def requests_for_streams_have_the_flag(record: Record, _seen: Seen) -> Said:
+def requests_for_streams_have_the_flag(record: Record, _seen: Seen) -> Finding:
     found = message(record)
     if isinstance(found, Request) and found.is_streaming:
         return True
@@ -64,7 +64,7 @@ def requests_for_streams_have_the_flag(record: Record, _seen: Seen) -> Said:
 
 
 @RULES.judge("6.streaming.1", received("response", *STREAMS), views=[OPEN], needs_headers=True)
-def requests_without_the_flag_are_refused(record: Record, seen: Seen) -> Said:
+def requests_without_the_flag_are_refused(record: Record, seen: Seen) -> Finding:
     call = call_of(record, seen)
     if call is None or call.is_streaming:
         return None
@@ -84,7 +84,7 @@ def _unended(seen: Seen) -> list[Broken]:
 
 
 @RULES.by(ANSWER, "6.streaming.2", ANSWERS, needs_headers=True, debts=_unended)
-def a_stream_ends_once(answer: Answer, record: Record, seen: Seen) -> Said:
+def a_stream_ends_once(answer: Answer, record: Record, seen: Seen) -> Finding:
     if answer.is_asked:
         return answer.is_streaming and answer.errnum != 0
     if not answer.is_late or not answer.has_matchtag:
@@ -94,7 +94,7 @@ def a_stream_ends_once(answer: Answer, record: Record, seen: Seen) -> Said:
 
 
 @RULES.by(ANSWER, "6.streaming.4", ANSWERS, needs_headers=True, views=[SERVES])
-def responses_of_a_stream_have_the_flag(answer: Answer, record: Record, seen: Seen) -> Said:
+def responses_of_a_stream_have_the_flag(answer: Answer, record: Record, seen: Seen) -> Finding:
     if not answer.is_streaming or answer.errnum:
         return None
     if answer.has_flag:
@@ -113,31 +113,34 @@ def responses_of_a_stream_have_the_flag(answer: Answer, record: Record, seen: Se
     views=[LINK, AS_RECEIVED],
     needs_crossing=True,
 )
-def enodata_is_no_failure(record: Record, seen: Seen) -> Said:
+def enodata_is_no_failure(record: Record, seen: Seen) -> Finding:
     """Of a scheduler that leaves in the turn that it took ENODATA up in, and nothing wrong."""
     link = link_of(seen)
     if isinstance(record.message, Request):
-        return link.heard > 0
+        return link.hello_done > 0
     content = payload(record)
     if content.get("module") != seen.facts.scheduler or content.get("what") == "removed":
         return None
     if KILLED in str(content.get("reason", "")):
         return None
-    if not link.heard > max(link.ready_sent, link.hello_sent) or content.get("what") not in ENDS:
+    if (
+        not link.hello_done > max(link.ready_sent, link.hello_sent)
+        or content.get("what") not in ENDS
+    ):
         return None
     had = seen.at(AS_RECEIVED, content["module"])
     has_reason = had is not None and (had.failed or had.unreadable)
-    if has_reason or seen.knew(str(content["module"]), link.heard):
+    if has_reason or seen.knew(str(content["module"]), link.hello_done):
         return None
     text = f"{content['module']} left after ENODATA, which only says that hello is complete"
-    return Broken(text, (link.heard,), party=str(content["module"]))
+    return Broken(text, (link.hello_done,), party=str(content["module"]))
 
 
 # --- cancellation
 
 
 @RULES.judge("6.cancel.1", sent("request", ANY_CANCEL), ERRORS, views=[OPEN, CANCELS])
-def cancels_name_the_request(record: Record, seen: Seen) -> Said:
+def cancels_name_the_request(record: Record, seen: Seen) -> Finding:
     found = message(record)
     if isinstance(found, Request):
         matchtag = payload(record).get("matchtag")
@@ -152,7 +155,7 @@ def cancels_name_the_request(record: Record, seen: Seen) -> Said:
 
 
 @RULES.judge("6.matchtag.2", ERRORS, views=[OPEN, CANCELS], needs_headers=True)
-def a_cancel_is_of_its_sender(record: Record, seen: Seen) -> Said:
+def a_cancel_is_of_its_sender(record: Record, seen: Seen) -> Finding:
     """Two clients with the same matchtag, one of which cancels."""
     call, (client, matchtag) = call_of(record, seen), call_key(record)
     if errnum(record) != Errno.ECANCELED or call is None:
@@ -188,7 +191,7 @@ def _uncanceled(seen: Seen) -> list[Broken]:
     needs_headers=True,
     debts=_uncanceled,
 )
-def what_is_canceled_ends_with_ecanceled(record: Record, seen: Seen) -> Said:
+def what_is_canceled_ends_with_ecanceled(record: Record, seen: Seen) -> Finding:
     n = seen.at(CANCELS, call_key(record))
     if n is None or not _response(record).ends_rpc or not seen.knew(record.party, n):
         return n is not None and errnum(record) == Errno.ECANCELED
@@ -208,7 +211,7 @@ def what_is_canceled_ends_with_ecanceled(record: Record, seen: Seen) -> Said:
     views=[OPEN],
     needs_headers=True,
 )
-def services_are_told_of_a_client_that_is_gone(record: Record, seen: Seen) -> Said:
+def services_are_told_of_a_client_that_is_gone(record: Record, seen: Seen) -> Finding:
     """Before the module's end is in the trace."""
     found = record.message
     if isinstance(found, Request):
@@ -223,7 +226,7 @@ def services_are_told_of_a_client_that_is_gone(record: Record, seen: Seen) -> Sa
 
 
 @RULES.judge("6.disconnect.2", while_live(GONE, RESPONSES), views=[GONE])
-def who_is_gone_gets_no_response(record: Record, seen: Seen) -> Said:
+def who_is_gone_gets_no_response(record: Record, seen: Seen) -> Finding:
     topic = _response(record).topic
     gone = seen.states[GONE].get(service_of(topic))
     if gone is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, noted, payload, sent, view
+from flux_trio.judge.engine.rule import Broken, Finding, Rules, Seen, noted, payload, sent, view
 from flux_trio.judge.engine.selector import ANY_DISCONNECT, Selector, no_key
 from flux_trio.judge.engine.view import Place
 from flux_trio.judge.views.calls import (
@@ -75,8 +75,8 @@ def _unheard(record: Record, _seen: Seen) -> Iterable[tuple[str, str]]:
     return [(record.party, str(content.get("service")))]
 
 
-UNHEARD: Final = view(
-    "unheard returns",
+UNNOTICED: Final = view(
+    "returns unnoticed",
     [Selector(DROP, "event", topics.SERVICE_BACK_EVENT)],
     noted(Kind.MODULE),
     parts=_unheard,
@@ -103,8 +103,8 @@ def _waits(party: str, seen: Seen) -> bool:
 
 
 def _waits_for_return(party: str, received: int, seen: Seen) -> bool:
-    """Whether a service is back that was away after a request came, unheard by who leaves."""
-    for service in seen.at(UNHEARD, party) or ():
+    """Whether a service was away after a request came and is back; the party may not know."""
+    for service in seen.at(UNNOTICED, party) or ():
         _, n = seen.at(COMINGS, seen.at(SERVES, service) or service) or (True, 0)
         if n > received:
             return True
@@ -136,10 +136,10 @@ def _owed(seen: Seen) -> Iterable[Broken]:
     "6.response.2",
     sent("response", "*"),
     noted(Kind.MODULE),
-    views=[OPEN, SERVES, COMINGS, CUT_OFF, UNHEARD, HINDERED],
+    views=[OPEN, SERVES, COMINGS, CUT_OFF, UNNOTICED, HINDERED],
     debts=_owed,
 )
-def a_request_is_answered(outcome: Outcome | None, record: Record, seen: Seen) -> Said:
+def a_request_is_answered(outcome: Outcome | None, record: Record, seen: Seen) -> Finding:
     """Success has an object or nothing."""
     if outcome is None:
         return _left_unanswered(record, seen)
@@ -155,7 +155,7 @@ def text_of(record: Record) -> object:
     return getattr(record.message, "payload", None)
 
 
-def _left_unanswered(record: Record, seen: Seen) -> Said:
+def _left_unanswered(record: Record, seen: Seen) -> Finding:
     """Judge a module that leaves by what it has not answered for more than a second."""
     party = str(payload(record).get("module"))
     if payload(record).get("what") not in ENDS or _waits(party, seen):

@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 
 from flux_trio.judge.engine.rule import (
     Broken,
+    Finding,
     Rules,
-    Said,
     Seen,
     State,
     errnum,
@@ -40,7 +40,7 @@ def _require_answer(clause: str) -> None:
     """Register `clause`: a request that was canceled is answered, and CANCEL answers a cancel."""
 
     @RULES.judge(clause, CANCELS, views=[SCHED_JOBS], debts=cancel_unanswered)
-    def judge(record: Record, seen: Seen) -> Said:
+    def judge(record: Record, seen: Seen) -> Finding:
         known = sched_job(seen, job_id(record))
         if record.party != seen.facts.scheduler or not known.alloc:
             return None
@@ -55,7 +55,7 @@ _require_answer("27.cancel.5")
 
 
 @RULES.judge("27.ready.12", sent("response", topics.SCHED_READY), views=[LIFE])
-def no_more_than_the_jobs_that_wait_are_counted(record: Record, seen: Seen) -> Said:
+def no_more_than_the_jobs_that_wait_are_counted(record: Record, seen: Seen) -> Finding:
     """Held jobs and those of stopped queues need not be counted."""
     count = payload(record).get("count")
     if errnum(record) or type(count) is not int:
@@ -134,7 +134,7 @@ REFUSED: Final = view(
 
 
 @RULES.judge("27.expiration.10", logged("resource-update"), views=[REFUSED])
-def what_was_refused_is_not_applied(record: Record, seen: Seen) -> Said:
+def what_was_refused_is_not_applied(record: Record, seen: Seen) -> Finding:
     refused: Refusal | None = seen.at(REFUSED, job_id(record))
     if refused is None or context_of(record).get("expiration") != refused.expiration:
         return None

@@ -12,8 +12,8 @@ from typing import Any, Final
 from flux_trio.judge.engine.rule import (
     ANY_TOPIC,
     Broken,
+    Finding,
     Rules,
-    Said,
     Seen,
     View,
     message,
@@ -107,8 +107,10 @@ def _of_gone(record: Record, seen: Seen) -> list[tuple[tuple[str, str], str]]:
     found = message(record)
     assert isinstance(found, Request)
     keys: Any = seen.all(CALLS) if found.sender else ()
-    told = service_of(found.topic)
-    calls = [(key, CLIENT) for key in keys if (key[0], service_of(key[1])) == (found.sender, told)]
+    service = service_of(found.topic)
+    calls = [
+        (key, CLIENT) for key in keys if (key[0], service_of(key[1])) == (found.sender, service)
+    ]
     return calls + [(key, SERVER) for key in keys if service_of(key[1]) == found.sender]
 
 
@@ -135,7 +137,7 @@ def _unanswered(seen: Seen) -> list[Broken]:
 
 
 @RULES.judge("6.request.1", sent("response", ANY_TOPIC), views=[CALLS])
-def a_response_is_of_a_request(record: Record, seen: Seen) -> Said:
+def a_response_is_of_a_request(record: Record, seen: Seen) -> Finding:
     key = _key(record)
     if key is None or not seen.facts.has_come(key[0]):
         return None
@@ -154,7 +156,7 @@ def a_response_is_of_a_request(record: Record, seen: Seen) -> Said:
     views=[CALLS],
     debts=_unanswered,
 )
-def a_request_is_answered(record: Record, seen: Seen) -> Said:
+def a_request_is_answered(record: Record, seen: Seen) -> Finding:
     """A service that waits for nobody else answers within a second."""
     found = message(record)
     if isinstance(found, Request):
@@ -162,7 +164,7 @@ def a_request_is_answered(record: Record, seen: Seen) -> Said:
     return _key(record) is not None
 
 
-def _left_unanswered(party: str, seen: Seen) -> Said:
+def _left_unanswered(party: str, seen: Seen) -> Finding:
     """Judge a service of SERVICES that leaves by what it has not answered for so long."""
     keys: Any = seen.all(CALLS) if party in SERVICES else {}
     if any(client == party and calls.due for (client, _), calls in keys.items()):

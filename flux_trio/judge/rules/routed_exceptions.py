@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from flux_trio.judge.engine.rule import Broken, Rules, Said, Seen, job_id, logged, sent, view
+from flux_trio.judge.engine.rule import Broken, Finding, Rules, Seen, job_id, logged, sent, view
 from flux_trio.judge.engine.selector import payload, topic_of
 from flux_trio.judge.engine.view import Live, Place
 from flux_trio.judge.views.eventlogs import LOG
@@ -79,5 +79,5 @@ def _unlogged(seen: Seen) -> Iterable[Broken]:
 
 
 @RULES.judge("21.criteria.7", PUBLISHED, views=[RAISED, LOG], debts=_unlogged)
-def exceptions_that_are_published_are_logged(record: Record, _seen: Seen) -> Said:
+def exceptions_that_are_published_are_logged(record: Record, _seen: Seen) -> Finding:
     return job_id(record) is not None

@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 from flux_trio.judge.checks.jobspecs import system
 from flux_trio.judge.engine.rule import (
     Broken,
+    Finding,
     Rules,
-    Said,
     Seen,
     errnum,
     job_id,
@@ -84,7 +84,7 @@ def _require_same(clause: str, key: str) -> None:
     @RULES.judge(
         clause, logged("submit"), received("request", topics.JOB_SUBMIT), views=[SUBMISSIONS]
     )
-    def judge(record: Record, seen: Seen) -> Said:
+    def judge(record: Record, seen: Seen) -> Finding:
         kept = None
         jobs = _jobs(record) if record.message is not None else [(job_id(record), None)]
         for jobid, job in jobs:
@@ -132,7 +132,7 @@ OPEN: Final = view(
 
 
 @RULES.judge("33.validation.4", sent("response", topics.JOB_SUBMIT), views=[OPEN, LIFE])
-def what_is_refused_is_not_active(record: Record, seen: Seen) -> Said:
+def what_is_refused_is_not_active(record: Record, seen: Seen) -> Finding:
     open_ = seen.at(OPEN, _client(record))
     if not errnum(record) or not open_:
         return None
@@ -159,7 +159,7 @@ def _require_jobspec(clause: str, topic: str) -> None:
     """Register `clause`: such a request has the jobspec that was submitted, with its updates."""
 
     @RULES.judge(clause, sent("request", topic), views=[SUBMISSIONS, UPDATES])
-    def judge(record: Record, seen: Seen) -> Said:
+    def judge(record: Record, seen: Seen) -> Finding:
         submission: Submission | None = seen.at(SUBMISSIONS, job_id(record))
         got = payload(record).get("jobspec")
         if submission is None or submission.submitted is None or not isinstance(got, dict):

@@ -31,31 +31,31 @@ class Change(NamedTuple):
 NO_CHANGE: Final = Change()
 
 
-def change_of(told: dict[str, Any]) -> Change:
+def change_of(content: dict[str, Any]) -> Change:
     """Return what a response says; what cannot be read is empty."""
-    match told.get("type"):
+    match content.get("type"):
         case None:
             return Change(
-                told.get("resources"),
-                _targets(told, "up"),
-                _targets(told, "down"),
-                _targets(told, "shrink"),
-                _time(told.get("expiration")),
-                "resources" in told,
+                content.get("resources"),
+                _targets(content, "up"),
+                _targets(content, "down"),
+                _targets(content, "shrink"),
+                _time(content.get("expiration")),
+                "resources" in content,
             )
         case "grow":
-            return Change(told.get("resources"), up=_targets(told, "online"))
+            return Change(content.get("resources"), up=_targets(content, "online"))
         case "shrink":
-            return Change(shrunk=_targets(told, "targets"))
+            return Change(shrunk=_targets(content, "targets"))
         case "online":
-            return Change(up=_targets(told, "targets"))
+            return Change(up=_targets(content, "targets"))
         case "offline":
-            return Change(down=_targets(told, "targets"))
+            return Change(down=_targets(content, "targets"))
     return NO_CHANGE
 
 
-def _targets(told: dict[str, Any], key: str) -> Idset:
-    return idset_of(told.get(key)) or NONE
+def _targets(content: dict[str, Any], key: str) -> Idset:
+    return idset_of(content.get(key)) or NONE
 
 
 def _time(value: Any) -> float | None:

@@ -21,7 +21,7 @@ from flux_trio.judge.engine.selector import (
 )
 from flux_trio.judge.engine.view import Live, Place, Seen, view
 from flux_trio.judge.views.commits import EVENTLOG, Entry, entries_of, job_of
-from flux_trio.judge.views.kvs import keys_asked, values_told
+from flux_trio.judge.views.kvs import keys_asked, values_answered
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Kind, Record
 
@@ -31,10 +31,10 @@ class Durable(Live, frozen=True, gc=False):
 
     until: Place = 0
     """Events noted before this place."""
-    told: Place = 0
+    known_at: Place = 0
     """Where the last answer to a commit was received, which says so."""
     sample: tuple[Place, Place] = (0, 0)
-    """`until` and `told` as they were some time ago."""
+    """`until` and `known_at` as they were some time ago."""
     settled: Place = 0
     """`until` as it was a second ago or before."""
     commits: tuple[tuple[int, Place], ...] = ()
@@ -66,7 +66,7 @@ def _fold_durable(durable: Durable | None, _part: None, record: Record, seen: Se
             left = tuple([each for each in left if each is not commit])
     sample, settled = durable.sample, durable.settled
     if seen.is_old(sample[1]):
-        sample, settled = (durable.until, durable.told), sample[0]
+        sample, settled = (durable.until, durable.known_at), sample[0]
     return Durable(until, record.n, sample, settled, left, answered)
 
 
@@ -99,8 +99,10 @@ def is_overdue(seen: Seen, party: str, n: int) -> bool:
     durable: Durable | None = seen.at(DURABLE, party)
     if durable is None:
         return seen.is_old(n)
-    known = (durable.sample, (durable.until, durable.told))
-    return n < durable.settled or any(n < until and seen.is_old(told) for until, told in known)
+    known = (durable.sample, (durable.until, durable.known_at))
+    return n < durable.settled or any(
+        n < until and seen.is_old(known_at) for until, known_at in known
+    )
 
 
 # --- after the end of a job manager
@@ -183,14 +185,14 @@ def eventlogs_read(record: Record, seen: Seen) -> Iterable[tuple[int, list[Entry
     A job of which only the submit event is stored has none: job-ingest submits it again.
     """
     for matchtag, _ in _reading(record, seen):
-        texts = values_told(record)
+        texts = values_answered(record)
         for jobid, text in zip(seen.at(READING, matchtag) or (), texts, strict=False):
             entries = entries_of(text) if isinstance(text, str) else None
             if jobid is not None and entries:
                 yield jobid, entries if len(entries) > 1 else []
 
 
-def told_by(record: Record, entries: Iterable[Entry]) -> Iterator[Record]:
+def events_in(record: Record, entries: Iterable[Entry]) -> Iterator[Record]:
     """Return the events of an eventlog as if they were logged where the job manager reads it."""
     n, t, party = record.n, record.t, record.party
     for each in entries:

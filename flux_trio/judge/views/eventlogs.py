@@ -27,8 +27,8 @@ from flux_trio.judge.views.durable import (
     READ,
     READING,
     eventlogs_read,
+    events_in,
     is_doubtful,
-    told_by,
 )
 from flux_trio.judge.views.jobs import LIFE, Life, context_of, is_fatal
 from flux_trio.judge.views.resource_sets import SeenR, carried_by, committed, resources_in
@@ -157,7 +157,7 @@ def _places(log: Log) -> Iterator[Place]:
 def _reread(log: Log, entries: list[Entry], record: Record, seen: Seen) -> Log | None:
     """Return the log as the next job manager reads it: `log`, unless events of it are not there."""
     found: Log | None = None
-    for event in told_by(record, entries):
+    for event in events_in(record, entries):
         found = _fold_log(found, None, event, seen)
     return log if found is not None and _told_of(found) == _told_of(log) else found
 
@@ -369,10 +369,10 @@ def _resource_parts(record: Record, _seen: Seen) -> Iterable[tuple[int, Any]]:
     if record.kind == EVENT:
         found = job_id(record)
         return [] if found is None else [(found, None)]
-    told: Iterable[tuple[int | None, SeenR | None]] = committed(record)
+    r_sets: Iterable[tuple[int | None, SeenR | None]] = committed(record)
     if topic_of(record) != topics.KVS_COMMIT:
-        told = [(r.jobid, r) for r in carried_by(record)]
-    return [(jobid, None if r is None else r.value) for jobid, r in told if jobid is not None]
+        r_sets = [(r.jobid, r) for r in carried_by(record)]
+    return [(jobid, None if r is None else r.value) for jobid, r in r_sets if jobid is not None]
 
 
 def _fold_resources(

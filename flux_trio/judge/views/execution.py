@@ -148,7 +148,7 @@ class Start(Live, frozen=True, gc=False):
     reattach: bool = False
     said: tuple[tuple[str, Place], ...] = ()
     """The service's responses: the type, or "fatal" or "final" for such ones."""
-    heard: tuple[tuple[str, Place], ...] = ()
+    received: tuple[tuple[str, Place], ...] = ()
     """The responses that the job manager has received."""
     released: int = 0
     """Ranks that the service has released, as a bit set."""
@@ -158,9 +158,9 @@ class Start(Live, frozen=True, gc=False):
     """A release whose ranks are not those that the job holds: the job manager may take the service
     for lost (readings: Release ranks)."""
 
-    def place(self, what: str, *, heard: bool = False) -> int:
+    def place(self, what: str, *, received: bool = False) -> int:
         """Return the record at which the service sent this, or the manager received it; else 0."""
-        for each, n in self.heard if heard else self.said:
+        for each, n in self.received if received else self.said:
             if each == what:
                 return n
         return 0
@@ -211,8 +211,8 @@ def _fold_start(start: Start | None, _part: None, record: Record, seen: Seen) ->
         released = start.released | ranks_of(record)
         return start.but(said=_with(start.said, kind, record.n), released=released)
     if kind == "final":  # the request is over: keep only this
-        return Start(start.sent, start.taken, said=start.said[-1:], heard=(("final", record.n),))
-    return start.but(heard=_with(start.heard, kind, record.n))
+        return Start(start.sent, start.taken, said=start.said[-1:], received=(("final", record.n),))
+    return start.but(received=_with(start.received, kind, record.n))
 
 
 def _is_misfit(start: Start, record: Record, seen: Seen) -> bool:
@@ -245,7 +245,7 @@ def is_senseless(record: Record, seen: Seen) -> bool:
     if start is None or not is_open(start):
         return True
     for each in _ONCE.get(str(kind), ()):
-        if start.place(each, heard=True):
+        if start.place(each, received=True):
             return True
     if kind == "release" and start.misfit:
         return True
@@ -270,7 +270,7 @@ def _pack_start(start: Start) -> int | None:
     """Of a start request whose final release the job manager has received: where, and its age."""
     if is_open(start):
         return None
-    n = start.heard[-1][1]
+    n = start.received[-1][1]
     age = n - start.sent
     return None if age >> _AGE_BITS else n << _AGE_BITS | age
 
@@ -278,7 +278,7 @@ def _pack_start(start: Start) -> int | None:
 def _unpack_start(number: int) -> Start:
     n, age = number >> _AGE_BITS, number & ((1 << _AGE_BITS) - 1)
     final = (("final", n),)
-    return Start(n - age, n, said=final, heard=final)
+    return Start(n - age, n, said=final, received=final)
 
 
 STARTS: Final = view(
@@ -326,8 +326,8 @@ def start_of(seen: Seen, record: Record) -> Start | None:
 
 def is_open(start: Start | None) -> bool:
     """Whether the job manager has not received the final release."""
-    # `heard` begins anew with that
-    return start is not None and not (start.heard and start.heard[0][0] == "final")
+    # `received` begins anew with that
+    return start is not None and not (start.received and start.received[0][0] == "final")
 
 
 def outstanding(seen: Seen) -> int:
@@ -429,10 +429,10 @@ def _expected_parts(record: Record, seen: Seen) -> Iterable[tuple[Any, Expected 
     start = start_of(seen, record)
     if errnum(record) or kind not in EVENTS or not _is_due(kind, start, record, seen):
         return []
-    heard = dict(start.heard) if start is not None else {}
+    received = dict(start.received) if start is not None else {}
     known = CONTEXTS.get(kind, ())
     context = tuple([(k, v) for k, v in data.items() if k in known and isinstance(v, _VALUES)])
-    is_early_or_late = "start" not in heard or "finish" in heard
+    is_early_or_late = "start" not in received or "finish" in received
     is_late = start is not None and start.sent < link_of(seen).doubtful
     is_doubtful = is_late or is_senseless(record, seen)
     return [((jobid, kind), Expected(record.n, context, is_early_or_late, is_doubtful))]

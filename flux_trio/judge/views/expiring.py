@@ -95,9 +95,9 @@ FOLLOWERS: Final = view(
 class Updates(Live, frozen=True, gc=False):
     """The resource-update events of a job."""
 
-    nunheard: int
+    npending: int
     """How many the execution service has not received in the journal."""
-    heard: Place = 0
+    received: Place = 0
     """Where it last received one."""
 
 
@@ -121,10 +121,10 @@ def _updated(record: Record, seen: Seen) -> Iterable[tuple[int, None]]:
 
 def _fold_updates(had: Updates | None, _part: None, record: Record, _seen: Seen) -> Updates | None:
     if record.message is not None:
-        return None if had is None else Updates(max(had.nunheard - 1, 0), record.n)
+        return None if had is None else Updates(max(had.npending - 1, 0), record.n)
     if name_of(record) == "clean":
         return None
-    return Updates(1) if had is None else Updates(had.nunheard + 1, had.heard)
+    return Updates(1) if had is None else Updates(had.npending + 1, had.received)
 
 
 UPDATES: Final = view(
@@ -146,7 +146,7 @@ class Raising(Live, frozen=True, gc=False):
     answered: Place
     """Where the service first answered the start. It notices by itself that the clock is set, which
     may be before the step is recorded: a step before this place may have preceded the start."""
-    is_deaf: bool
+    is_uninformed: bool
     """It had not heard of the job's last update."""
     is_timeout: bool = False
 
@@ -162,9 +162,9 @@ def _fold_raising(had: Raising | None, _part: None, record: Record, seen: Seen) 
     answered = record.n if start is None or not start.said else start.said[0][1]
     updates: Updates | None = seen.at(UPDATES, job_id(record))
     if updates is None or seen.at(FOLLOWERS, record.party) is None:
-        return Raising(record.n, taken, answered, is_deaf=False, is_timeout=is_timeout)
-    has_heard = not updates.nunheard and seen.knew(record.party, updates.heard)
-    return Raising(record.n, taken, answered, is_deaf=not has_heard, is_timeout=is_timeout)
+        return Raising(record.n, taken, answered, is_uninformed=False, is_timeout=is_timeout)
+    is_informed = not updates.npending and seen.knew(record.party, updates.received)
+    return Raising(record.n, taken, answered, is_uninformed=not is_informed, is_timeout=is_timeout)
 
 
 RAISING: Final = view(
@@ -181,10 +181,10 @@ RAISING: Final = view(
 def raised_by(seen: Seen, jobid: int | None) -> Raising:
     """Return the last exception of the job's execution service."""
     raising: Raising | None = seen.at(RAISING, jobid)
-    return raising or Raising(0, 0, 0, is_deaf=False)
+    return raising or Raising(0, 0, 0, is_uninformed=False)
 
 
 def has_crossed(seen: Seen, jobid: int | None, said: int) -> bool:
     """Whether the last exception crossed the expiration that was said at record `said`."""
     raising = raised_by(seen, jobid)
-    return 0 < raising.n < said or raising.is_deaf
+    return 0 < raising.n < said or raising.is_uninformed

@@ -24,7 +24,7 @@ from flux_trio.judge.engine.view import Live, Place, Seen, Trait, view
 from flux_trio.judge.views.acquiring import change_of
 from flux_trio.judge.views.jobs import LIFE
 from flux_trio.judge.views.resource_sets import carried, is_part, resources_in
-from flux_trio.judge.views.resources import AS_RECEIVED, heard_by
+from flux_trio.judge.views.resources import AS_RECEIVED, as_received
 from flux_trio.judge.views.scheduling import FINAL, LINK, Link, is_refused, link_of
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
@@ -208,7 +208,7 @@ class Answering(Live, frozen=True, gc=False):
     has_text: bool
     """It is an error, or it has a note."""
     has_id: bool
-    is_schedulers: bool
+    is_of_scheduler: bool
     """The scheduler sends it."""
     is_ready: bool
     """The scheduler is."""
@@ -242,13 +242,13 @@ class Answering(Live, frozen=True, gc=False):
     @property
     def is_of_job(self) -> bool:
         """Whether the scheduler answers for a job, without an error."""
-        return self.is_schedulers and not self.is_error and self.has_id
+        return self.is_of_scheduler and not self.is_error and self.has_id
 
 
 def _answering(record: Record, seen: Seen) -> Answering:
     facts, link, jobid, content = seen.facts, link_of(seen), job_id(record), payload(record)
     known: SchedJob = seen.states[SCHED_JOBS].get(jobid) or UNKNOWN
-    known, had = _not_void(known, link), heard_by(seen, record.party)
+    known, had = _not_void(known, link), as_received(seen, record.party)
     type_, is_error = content.get("type"), errnum(record) != 0
     return Answering(
         topic_of(record),

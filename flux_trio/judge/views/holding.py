@@ -95,8 +95,8 @@ def _fold_written(before: Written | None, r: Any, record: Record, seen: Seen) ->
     if topic_of(record) == topics.SCHED_FREE:
         is_over = seen.at(LIFE, job_id(record)) is None and not is_part(record)
         return None if is_over else before
-    told = sched_job(seen, job_id(record))
-    is_needed = record.kind == EVENT and (told.held or told.alloc)  # its free is on the way
+    job = sched_job(seen, job_id(record))
+    is_needed = record.kind == EVENT and (job.held or job.alloc)  # its free is on the way
     return before if is_needed else None
 
 

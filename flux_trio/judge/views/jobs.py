@@ -31,8 +31,8 @@ from flux_trio.judge.views.durable import (
     READ,
     READING,
     eventlogs_read,
+    events_in,
     is_doubtful,
-    told_by,
 )
 from flux_trio.messages import Request, Response, topics
 from flux_trio.trace import Kind, Record
@@ -268,13 +268,13 @@ def number(value: Any, unless: float) -> float:
     return value if type(value) in (int, float) else unless
 
 
-def _fold_life(life: Life | None, told: Any, record: Record, seen: Seen) -> Life | None:
-    if told is not None:
-        if isinstance(told, list):
-            return life and _read_back(life, told, record)
-        if life is None and seen.at(BEGUN, told["id"]) is not None:
+def _fold_life(life: Life | None, part: Any, record: Record, seen: Seen) -> Life | None:
+    if part is not None:
+        if isinstance(part, list):
+            return life and _read_back(life, part, record)
+        if life is None and seen.at(BEGUN, part["id"]) is not None:
             return None  # it was submitted before; what was stored of it since is not known
-        return _after_request(life, number(told.get("t_submit"), record.t), record)
+        return _after_request(life, number(part.get("t_submit"), record.t), record)
     if record.kind != EVENT:
         return None
     name = payload(record).get("name")
@@ -294,7 +294,7 @@ def _fold_life(life: Life | None, told: Any, record: Record, seen: Seen) -> Life
 def _read_back(life: Life, entries: list[Entry], record: Record) -> Life | None:
     """Return the life that the stored eventlog tells: `life`, unless events of it are not there."""
     found: Life | None = None
-    for event in told_by(record, entries):
+    for event in events_in(record, entries):
         name = name_of(event)
         if found is not None:
             found = _after_event(found, name, event)

@@ -73,7 +73,7 @@ def keys_asked(record: Record) -> list[Any]:
     return _listed(payload(record), "keys", "key")
 
 
-def values_told(record: Record) -> list[Any]:
+def values_answered(record: Record) -> list[Any]:
     """Return the texts in a response of LOOKUP_TOPICS, None for a key without one."""
     content = payload(record)
     if "val" in content:

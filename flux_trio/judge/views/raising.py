@@ -41,9 +41,9 @@ def _omits(record: Record, seen: Seen) -> bool:
         return False
     match kind_of_answer(record):
         case "finish":
-            return not start.reattach and not start.place("start", heard=True)
+            return not start.reattach and not start.place("start", received=True)
         case "final":
-            return not any(start.place(each, heard=True) for each in ("finish", "fatal"))
+            return not any(start.place(each, received=True) for each in ("finish", "fatal"))
     return False
 
 

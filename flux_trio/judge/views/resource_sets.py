@@ -27,7 +27,7 @@ from flux_trio.judge.engine.selector import (
 )
 from flux_trio.judge.engine.view import Seen, seen_once, view
 from flux_trio.judge.views.acquiring import change_of
-from flux_trio.judge.views.kvs import commit_ops, keys_asked, values_told
+from flux_trio.judge.views.kvs import commit_ops, keys_asked, values_answered
 from flux_trio.judge.views.traits import BY_SCHEDULER, CARRIES_R, WITH_R
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
@@ -95,7 +95,7 @@ def read_once(read: Callable[[Any], T]) -> Callable[[Any], T]:
     """Remember what was read of the latest values: many rules ask for the same in turn."""
     latest: dict[int, tuple[Any, T]] = {}
 
-    def remembered(value: Any) -> T:
+    def cached(value: Any) -> T:
         found = latest.get(id(value))
         if found is not None and found[0] is value:
             return found[1]
@@ -105,7 +105,7 @@ def read_once(read: Callable[[Any], T]) -> Callable[[Any], T]:
         latest[id(value)] = (value, result)
         return result
 
-    return functools.wraps(read)(remembered)
+    return functools.wraps(read)(cached)
 
 
 def _lookups(record: Record, _seen: Seen) -> Iterable[tuple[Any, None]]:
@@ -189,7 +189,7 @@ def found_in(record: Record, seen: Seen) -> list[SeenR]:
         if record.party != seen.facts.scheduler or errnum(record):
             return []
         ((key, _),) = _lookups(record, seen)
-        pairs = zip(seen.at(LOOKUPS, key) or (), values_told(record), strict=False)
+        pairs = zip(seen.at(LOOKUPS, key) or (), values_answered(record), strict=False)
         return [
             _of_job(jobid, text, record.t) for jobid, text in pairs if None not in (jobid, text)
         ]

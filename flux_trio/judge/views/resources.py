@@ -193,7 +193,7 @@ def _fold(had: Acquired | None, _part: None, record: Record, _seen: Seen) -> Acq
         return had.but(failed=record.n, changed=record.n)
     if isinstance(found, Response) and not isinstance(found.payload, dict):
         return had.but(unreadable=record.n, changed=record.n)
-    had = _told(had, payload(record), record.n)
+    had = _after_response(had, payload(record), record.n)
     if isinstance(found, Response) and found.matchtag and found.ends_rpc:
         # it has headers and no streaming flag: whoever got it may leave
         return had.but(traits=frozenset())
@@ -236,7 +236,7 @@ def _after_request(had: Acquired | None, request: Request, record: Record) -> Ac
     return had
 
 
-def _told(had: Acquired, content: dict[str, Any], n: int) -> Acquired:
+def _after_response(had: Acquired, content: dict[str, Any], n: int) -> Acquired:
     change, missing = change_of(content), had.missing
     r = change.resources
     if r is not None:
@@ -260,17 +260,17 @@ def _told(had: Acquired, content: dict[str, Any], n: int) -> Acquired:
     if change.expiration is not None:
         had = had.but(expiration=change.expiration)
     online = (had.online | (change.up & had.granted)) - change.down - change.shrunk
-    told = had.but(online=online, changed=n)
-    return told.but(lessened=n) if told.missing - missing else told
+    now = had.but(online=online, changed=n)
+    return now.but(lessened=n) if now.missing - missing else now
 
 
 def _with_properties(
-    had: tuple[tuple[str, Idset], ...], told: dict[str, Idset], targets: Idset
+    had: tuple[tuple[str, Idset], ...], now: dict[str, Idset], targets: Idset
 ) -> tuple[tuple[str, Idset], ...]:
     """Return the properties after what is told of these targets."""
     kept = {name: left for name, ranks in had if (left := ranks - targets)}
-    names = sorted(kept.keys() | told.keys())
-    return tuple([(name, kept.get(name, NONE) | told.get(name, NONE)) for name in names])
+    names = sorted(kept.keys() | now.keys())
+    return tuple([(name, kept.get(name, NONE) | now.get(name, NONE)) for name in names])
 
 
 AS_RECEIVED: Final[View] = view(
@@ -312,7 +312,7 @@ AS_SENT: Final[View] = view(
 """By peer, from the side of the resource service: what it has taken up and sent."""
 
 
-def heard_by(seen: Seen, peer: str) -> Acquired | None:
+def as_received(seen: Seen, peer: str) -> Acquired | None:
     """What a peer that is still there has acquired."""
     had: Acquired | None = seen.states[AS_RECEIVED].get(peer)
     return None if had is None or had.gone else had
@@ -400,7 +400,7 @@ __all__ = [
     "RESOURCE_DISCONNECT",
     "Acquired",
     "Held",
-    "heard_by",
+    "as_received",
     "is_first_response",
     "job_of_key",
 ]

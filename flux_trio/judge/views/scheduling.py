@@ -62,7 +62,7 @@ class Link(Live, frozen=True, gc=False):
     """Of this hello. A second hop tells its scheduler from those that had the name before."""
     hello_ended: Place = 0
     """The job manager sent ENODATA."""
-    heard: Place = 0
+    hello_done: Place = 0
     """The scheduler took up ENODATA."""
     refused: Place = 0
     """The scheduler took up another error in answer to hello."""
@@ -115,7 +115,7 @@ def _fold_link(link: Link | None, _part: None, record: Record, seen: Seen) -> Li
         case topics.SCHED_HELLO, False if error == Errno.ENODATA:
             return link.but(hello_ended=record.n) if link.is_answered_by(record) else link
         case topics.SCHED_HELLO, True if error == Errno.ENODATA:
-            return link.but(heard=record.n)
+            return link.but(hello_done=record.n)
         case topics.SCHED_HELLO, True if error and error != Errno.ENOSYS:
             return link.but(refused=record.n)  # ENOSYS: nobody was there to hear it
         case topics.SCHED_READY, False if not error:

@@ -66,8 +66,10 @@ def _jobspecs(record: Record, seen: Seen) -> Iterable[tuple[int, str]]:
     """Return those that are stored, or else as they are submitted to the job manager."""
     if topic_of(record) == topics.JOB_SUBMIT:
         known = seen.all(ORIGINAL)
-        told = [(job["id"], job.get("jobspec")) for job in submitted(record)]
-        return [(job, encoded(jobspec)) for job, jobspec in told if job not in known and jobspec]
+        jobspecs = [(job["id"], job.get("jobspec")) for job in submitted(record)]
+        return [
+            (job, encoded(jobspec)) for job, jobspec in jobspecs if job not in known and jobspec
+        ]
     jobs = [(op.job, op.text) for op in stored(record)]
     return [(job[0], text) for job, text in jobs if job is not None and job[1] == "jobspec"]
 

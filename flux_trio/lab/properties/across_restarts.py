@@ -173,9 +173,9 @@ class Refusals(Watcher):
             type(message) is Response
             and message.topic == topics.JOB_SUBMIT
             and record.kind == Kind.SEND
-            and (told := read_if_valid(submission.REFUSALS, message)) is not None
+            and (answer := read_if_valid(submission.REFUSALS, message)) is not None
         ):
-            self._refused.update(jobid for jobid, _ in told.errors)
+            self._refused.update(jobid for jobid, _ in answer.errors)
         if record.kind == Kind.EVENT and record.data:
             if record.data["name"] == JobEvent.INVALIDATE:
                 self._refused.add(record.data["id"])
@@ -207,13 +207,13 @@ class Unfinished(Watcher):
             if ends(record, "job-exec"):
                 self._started.clear()
         elif isinstance(message, Response) and message.topic.endswith(topics.START_METHOD):
-            told = read_if_valid(CLASSIC.start_answer, message)
-            if told is None:
+            answer = read_if_valid(CLASSIC.start_answer, message)
+            if answer is None:
                 return
-            if isinstance(told.report, Started):
-                self._started.add(told.id)
-            elif isinstance(told.report, Released) and told.report.final:
-                self._started.discard(told.id)
+            if isinstance(answer.report, Started):
+                self._started.add(answer.id)
+            elif isinstance(answer.report, Released) and answer.report.final:
+                self._started.discard(answer.id)
 
     def pause(self) -> None:
         """Compare with the jobs that the execution service knows."""

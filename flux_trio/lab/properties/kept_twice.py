@@ -62,13 +62,17 @@ def scheduler_and_manager_agree_on_priorities(world: CoresWorld) -> str:
 @at_each_pause("estimated")
 def scheduler_and_manager_agree_on_estimates(world: CoresWorld) -> str:
     """A job shows the start that the scheduler has told last, and none that it has taken back."""
-    told = core_of(world, "sched", SchedCore).estimates
+    estimates = core_of(world, "sched", SchedCore).estimates
     shown = {}
     for job in core_of(world, "job-manager", JobManagerCore).active():
         start = (job.annotations or {}).get("sched", {}).get("t_estimate")
         if start is not None:
             shown[job.id] = start
-    return "" if shown == told else f"jobs show the starts {shown}, the scheduler has told {told}"
+    return (
+        ""
+        if shown == estimates
+        else f"jobs show the starts {shown}, the scheduler has told {estimates}"
+    )
 
 
 @at_each_pause("down")

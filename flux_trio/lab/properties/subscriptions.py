@@ -12,7 +12,7 @@ from flux_trio.messages.types import PRIVATE
 from flux_trio.trace import Kind, Record
 
 
-@watching("heard")
+@watching("subscribed")
 class Subscribers(Watcher):
     """Who subscribes to an event gets it once, whenever the subscription began, and nobody else.
 

@@ -90,7 +90,7 @@ def _lines_in(commit: Request) -> Iterator[Line]:
                 yield op.key, event.name, event.timestamp
 
 
-@over_trace("told", topics.JOB_MANAGER)
+@over_trace("journaled", topics.JOB_MANAGER)
 def the_journal_tells_each_event_once(trace: Sequence[Record]) -> str:
     """The events of a job come to each follower in their order, none twice and none left out."""
     places: dict[tuple[str, int, int], int] = {}  # by follower, matchtag and job: of its last event
@@ -159,10 +159,12 @@ def no_job_id_is_given_again(trace: Sequence[Record]) -> str:
         if message.topic == topics.INGEST_SUBMIT:
             greatest = max(greatest, submission.SUBMITTED.read(message).id)
         elif message.topic == topics.JOB_GETINFO:
-            told = submission.INFO.read(message).max_jobid
-            if told < greatest:
+            announced = submission.INFO.read(message).max_jobid
+            if announced < greatest:
                 name = format_fluid(greatest, "f58")
-                return f"record {record.n} says that no id is above {told}, and {name} was a job"
+                return (
+                    f"record {record.n} says that no id is above {announced}, and {name} was a job"
+                )
     return ""
 
 
@@ -197,9 +199,9 @@ def what_was_lost_is_not_granted(trace: Sequence[Record]) -> str:
     return ""
 
 
-def _follow(lost: set[int], told: Response) -> None:
+def _follow(lost: set[int], response: Response) -> None:
     """Note which ranks the scheduler loses and gets back."""
-    for change in () if told.errnum else read_if_valid(CLASSIC.changes, told) or ():
+    for change in () if response.errnum else read_if_valid(CLASSIC.changes, response) or ():
         match change:
             case Offline(targets) | Shrunk(targets):
                 lost.update(targets)

@@ -42,7 +42,7 @@ class Outcome:
     """The requests of the plan that were never made, since their message did not come."""
 
     @property
-    def missed(self) -> tuple[Fault, ...]:
+    def never_struck(self) -> tuple[Fault, ...]:
         """The faults of the plan that never struck, since their place did not come."""
         return never_struck(self.plan.faults, self.struck)
 

@@ -32,7 +32,7 @@ class Owner(Client):
         self.refused: dict[int, str] = {}  # jobs that were refused, by place
         self.waiting: dict[int, int] = {}  # matchtag of an open request → place
         self._behind: dict[int, list[int]] = {}  # requests about a job that has no id yet, by job
-        self._told: dict[int, str] = {}  # what open streams of eventlogs have told, by place
+        self._eventlogs: dict[int, str] = {}  # what open streams of eventlogs have told, by place
         self.read: dict[int, str] = {}  # the eventlogs that were followed to their end, by job id
         self._has_subscribed = False
         self._matchtag = 0
@@ -67,7 +67,7 @@ class Owner(Client):
             if isinstance(self._todo[place], JobPlan):
                 self.refused[place] = "the connection was lost before the answer"
         self.waiting.clear()
-        self._told.clear()
+        self._eventlogs.clear()
 
     def reconnected(self, now: float) -> list[Any]:  # noqa: ARG002 - the interface
         """Return a new subscription to events, if the owner had one."""
@@ -105,13 +105,13 @@ class Owner(Client):
         if response.errnum in LATER:
             return [SetTimer(place, now + RETRY_S)]
         if isinstance(self._todo[place], JobPlan):
-            told = response.payload if isinstance(response.payload, dict) else {}
+            payload = response.payload if isinstance(response.payload, dict) else {}
             if response.errnum:
                 self.refused[place] = response.error_text
-            elif type(told.get("id")) is not int:
+            elif type(payload.get("id")) is not int:
                 self.refused[place] = "the answer has no job id"  # the service lies
             else:
-                self.ids[place] = told["id"]
+                self.ids[place] = payload["id"]
                 behind = self._behind.pop(place, [])
                 return [action for each in behind for action in self._do(each)]
         return []
@@ -119,13 +119,13 @@ class Owner(Client):
     def _is_told(self, response: Response) -> bool:
         """Take a line of an eventlog, or the end of the stream; return whether it goes on."""
         place = self.waiting[response.matchtag]
-        told = self._told.pop(place, "")
+        payload = self._eventlogs.pop(place, "")
         if not response.errnum and isinstance(response.payload, dict):
-            self._told[place] = f"{told}{response.payload.get('event', '')}\n"
+            self._eventlogs[place] = f"{payload}{response.payload.get('event', '')}\n"
             return not response.ends_rpc  # without the flag of a stream it is the last one
         asked = self._todo[place]
         if response.errnum == Errno.ENODATA and isinstance(asked, Do):
-            self.read[self.ids[asked.job]] = told
+            self.read[self.ids[asked.job]] = payload
         return False
 
 

@@ -75,7 +75,7 @@ def tell_story(plan: Plan, broken: str = "", properties: Iterable[Property] = ()
     if broken not in outcome.broken:
         return None
     violation = _violation(outcome, broken)
-    played = tuple(played_lines(plan, outcome.missed))
+    played = tuple(played_lines(plan, outcome.never_struck))
     if violation is None:
         found = next(each for each in outcome.problems if property_of(each) == broken)
         return Story(
@@ -203,12 +203,12 @@ def _violation(outcome: Outcome, clause: str) -> Violation | None:
     return next((each for each in outcome.violations if each.clause == clause), None)
 
 
-def played_lines(plan: Plan, missed: Iterable[Fault] = ()) -> Iterator[str]:
+def played_lines(plan: Plan, never_struck: Iterable[Fault] = ()) -> Iterator[str]:
     """Yield what a plan plays: its machine, its jobs, the owner's requests and the faults.
 
-    Those of the faults that have `missed` their moments are marked.
+    Those of the faults that have `never_struck` are marked.
     """
-    left = list(missed)
+    left = list(never_struck)
     limit = f", at most {plan.limit} alloc requests at a time" if plan.limit else ""
     nodes = f"{plan.nnodes} node{'s' * (plan.nnodes > 1)}"
     cores = f"{plan.cores} core{'s' * (plan.cores > 1)}"

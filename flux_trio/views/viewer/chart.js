@@ -181,7 +181,7 @@ class Chart {
   // A lane is a line, dotted where its module is not loaded.
   *laneLines(first, count) {
     for (const [name, x] of this.x) {
-      const turns = (this.trace.lives.get(name) ?? []).map(({ at, isThere }) => {
+      const turns = (this.trace.presence.get(name) ?? []).map(({ at, isThere }) => {
         return { y: (this.placeFrom(at) - first + 0.5) * ROW, isThere };
       });
       const before = turns.filter(({ y }) => y < 0).at(-1);
@@ -231,7 +231,7 @@ class Chart {
     const to = this.at(row.peer);
     const isLeft = row.kind === "recv" ? to > x : to < x;
     const char = this.mood(row) ? CHAR * BOLDER : CHAR;
-    const shown = this.fitting(row.text, (this.width - this.stamp - 12) / char);
+    const shown = this.textThatFits(row.text, (this.width - this.stamp - 12) / char);
     const length = shown.length * char;
     const start = isLeft ? Math.max(this.stamp + 2, x - 8 - length) : x + 8;
     const end = Math.min(start, this.width - 4 - length);
@@ -244,7 +244,7 @@ class Chart {
     const middle = row.kind === "module" ? this.at(row.peer) : this.at(row.party);
     const mood = this.mood(row);
     const char = mood ? CHAR * BOLDER : CHAR;
-    const shown = this.fitting(row.text, (this.width - this.stamp - 16) / char);
+    const shown = this.textThatFits(row.text, (this.width - this.stamp - 16) / char);
     const width = isFault ? this.width - this.stamp - 4 : shown.length * char + 14;
     const left = isFault ? this.stamp : Math.max(this.stamp, Math.min(middle - width / 2, this.width - width - 2));
     const state = row.state ? ` ${row.state}` : "";
@@ -256,7 +256,7 @@ class Chart {
     return row.bad || this.trace.broken.has(row.n) ? "bad" : "";
   }
 
-  fitting(text, count) {
+  textThatFits(text, count) {
     return text.length <= count ? text : `${text.slice(0, Math.max(Math.floor(count) - 1, 1))}…`;
   }
 
@@ -301,9 +301,9 @@ class Chart {
 
   classOfArrow(at) {
     const row = this.trace.rows[at];
-    const told = this.trace.told(at);
+    const described = this.trace.described(at);
     const names = ["arrow"];
-    if (row.bad || told.bad) names.push("bad");
+    if (row.bad || described.bad) names.push("bad");
     if (this.trace.broken.has(row.n)) names.push("broken");
     const pair = [at, this.trace.sendOf(at)];
     if (pair.some((each) => this.related.has(each))) names.push("related");

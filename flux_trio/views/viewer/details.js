@@ -30,11 +30,11 @@ class Details {
 
   showRow(at) {
     const row = this.trace.rows[at];
-    const told = this.trace.told(at);
+    const described = this.trace.described(at);
     const since = row.t - this.trace.rows[0].t;
     const from = row.kind === "send" || row.kind === "recv" ? this.ends(row) : row.party;
     this.fill(
-      told.text || row.kind,
+      described.text || row.kind,
       element("p", { className: "aside" }, `record ${row.n}, ${row.kind}, +${since.toFixed(6)} s, ${from}`),
       row.bad && row.kind === "drop" ? element("p", { className: "broken" }, row.text) : [],
       this.violationsAt(row),
@@ -42,7 +42,7 @@ class Details {
       this.jobsOf(row),
       this.changesAfter(row),
       this.clausesOf(row),
-      this.body(told),
+      this.body(described),
     );
   }
 
@@ -86,7 +86,7 @@ class Details {
   linkTo(n, words) {
     const at = this.trace.places.get(n);
     if (at === undefined) return element("span", {}, words ?? `${n} (not in this page)`);
-    const text = words ?? `${n}: ${shortened(this.trace.told(at).text || this.trace.rows[at].kind)}`;
+    const text = words ?? `${n}: ${shortened(this.trace.described(at).text || this.trace.rows[at].kind)}`;
     const made = element("button", { type: "button", className: "link" }, text);
     made.addEventListener("click", () => this.goTo(n));
     return made;

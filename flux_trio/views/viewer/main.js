@@ -7,7 +7,7 @@ class Viewer {
   constructor(page) {
     this.page = page;
     this.trace = new Trace();
-    this.filter = { job: "", party: "", words: "", told: page.told.length > 0 };
+    this.filter = { job: "", party: "", words: "", story: page.story.length > 0 };
     this.chosen = -1;
     const goTo = (n) => this.goTo(this.trace.places.get(n));
     const follow = (job) => this.followJob(job);
@@ -33,9 +33,9 @@ class Viewer {
 
   listen() {
     byId("words").addEventListener("input", (event) => this.narrow({ words: event.target.value }));
-    byId("told").parentElement.hidden = !this.page.told.length;
-    byId("told").checked = this.filter.told;
-    byId("told").addEventListener("change", (event) => this.narrow({ told: event.target.checked }));
+    byId("story").parentElement.hidden = !this.page.story.length;
+    byId("story").checked = this.filter.story;
+    byId("story").addEventListener("change", (event) => this.narrow({ story: event.target.checked }));
     // Drawing may change the size again, which an observer may not see while it is called.
     const redraw = () => { this.update(); this.jobs.update(); };
     new ResizeObserver(() => requestAnimationFrame(redraw)).observe(byId("chart"));
@@ -68,21 +68,21 @@ class Viewer {
   }
 
   shown() {
-    const told = new Set(this.filter.told ? this.page.told : []);
+    const story = new Set(this.filter.story ? this.page.story : []);
     const lanes = this.trace.lanes();
     const found = [];
     this.trace.rows.forEach((row, at) => {
-      if (this.passes(row, at, told, lanes)) found.push(at);
+      if (this.passes(row, at, story, lanes)) found.push(at);
     });
     return found;
   }
 
-  passes(row, at, told, lanes) {
+  passes(row, at, story, lanes) {
     const { job, party, words } = this.filter;
-    if (told.size && !told.has(row.n)) return false;
+    if (story.size && !story.has(row.n)) return false;
     if (job && !row.jobs.includes(job) && row.bad !== "gone" && row.bad !== "fault") return false;
     if (party && lanes.get(row.party) !== party && lanes.get(row.peer) !== party) return false;
-    return !words || this.trace.told(at).text.includes(words);
+    return !words || this.trace.described(at).text.includes(words);
   }
 
   showChips() {
@@ -144,9 +144,9 @@ class Viewer {
 
   showAll() {
     byId("words").value = "";
-    byId("told").checked = false;
+    byId("story").checked = false;
     this.jobs.select("");
-    this.narrow({ job: "", party: "", words: "", told: false });
+    this.narrow({ job: "", party: "", words: "", story: false });
   }
 
   step(by) {
@@ -168,8 +168,8 @@ class Viewer {
   }
 
   followJob(job) {
-    byId("told").checked = false;
-    this.narrow({ job, told: false });
+    byId("story").checked = false;
+    this.narrow({ job, story: false });
     this.jobs.select(job);
     this.details.showJob(job);
   }

@@ -15,7 +15,7 @@ class Trace {
     this.ends = new Map();       // index of a send -> indices of its receipts and drops
     this.answers = new Map();    // number of a request -> indices of its responses
     this.parties = new Map();    // name -> whether it is a module or serves requests
-    this.lives = new Map();      // module -> [{at, isThere}], from the index `at` on
+    this.presence = new Map();      // module -> [{at, isThere}], from the index `at` on
     this.jobs = new Map();       // job -> {id, bars: [{state, at}], rows, marks}, with indices
     this.marks = [];             // indices of failures, losses and faults
     this.broken = new Map();     // number of a record -> its violations
@@ -87,7 +87,7 @@ class Trace {
   }
 
   noteLife(row, at) {
-    listIn(this.lives, row.peer).push({ at, isThere: !row.bad });
+    listIn(this.presence, row.peer).push({ at, isThere: !row.bad });
   }
 
   // A call is about the jobs that its last answer names, as a submission is.
@@ -117,7 +117,7 @@ class Trace {
   }
 
   // Returns the row with the words of a message: that of its send, if the trace has it.
-  told(at) {
+  described(at) {
     return this.rows[this.rows[at].text ? at : this.sendOf(at) ?? at];
   }
 

@@ -54,7 +54,7 @@ class Data(msgspec.Struct, kw_only=True):
     clauses: Mapping[str, str] = {}
     """The sentences of the clauses that are named."""
     clause_sets: list[tuple[str, ...]] = []
-    told: Sequence[int] = ()
+    story: Sequence[int] = ()
     """The records that are shown first; empty: all."""
     changes: Sequence[Change] = ()
     """What the turns changed in the cores, in their order."""
@@ -79,13 +79,13 @@ def broken_at(found: Sequence[Violation]) -> list[Broken]:
 
     Texts are cut to TEXT_CHARS_MAX characters, and reasons to BECAUSE_MAX records.
     """
-    told = []
+    broken_here = []
     for each in found:
         following = sum(other.cause is each for other in found)
         broken = _broken(each, follows=each.cause is not None, following=following)
         broken.text, broken.because = broken.text[:TEXT_CHARS_MAX], broken.because[:BECAUSE_MAX]
-        told.append(broken)
-    return told
+        broken_here.append(broken)
+    return broken_here
 
 
 def _broken(violation: Violation, *, follows: bool = False, following: int = 0) -> Broken:
@@ -134,8 +134,8 @@ def live_page(
 
     The clauses `left_out` are not judged.
     """
-    told = {id_: each.text for id_, each in clauses.items()}
-    data = Data(rows=(), clauses=told, modules=modules, live=True)
+    texts = {id_: each.text for id_, each in clauses.items()}
+    data = Data(rows=(), clauses=texts, modules=modules, live=True)
     judged = (
         "Judged from the first record here on. Left out are clauses that need the beginning of the "
         f"trace: {', '.join(left_out)}."
@@ -165,7 +165,7 @@ def _policy(style: str, script: str, *, live: bool) -> str:
 
 _BAR: Final = """<div id="bar">
 <input id="words" type="search" placeholder="words of a record" aria-label="words of a record"/>
-<label hidden><input id="told" type="checkbox"/> only what tells the story</label>
+<label hidden><input id="story" type="checkbox"/> only what tells the story</label>
 <span id="chips"></span><span id="count"></span>
 <noscript>The drawing needs JavaScript.</noscript>
 </div>"""

@@ -75,7 +75,15 @@ class _Reading:
             for sender, asked in station.inflight
         ]
         text = _encode(
-            (party.nbefore, core, links, timers, station.called, sorted(station.missed), inflight)
+            (
+                party.nbefore,
+                core,
+                links,
+                timers,
+                station.called,
+                sorted(station.called_in_vain),
+                inflight,
+            )
         )
         self.party = _Party(name, digest(text), tuple(self._tags))
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from flux_trio.judge import Monitor, Standing, Violation
+from flux_trio.judge import Monitor, MonitorState, Violation
 from flux_trio.judge.engine.causes import Causes
 from flux_trio.judge.engine.view import View
 from flux_trio.judge.rules import ALL_RULES
@@ -36,7 +36,7 @@ from tests.explore.search.small_world import MORTAL, PartyState, WorldState
 class Stood(NamedTuple):
     """A judge that is put down in a state of a world."""
 
-    standing: Standing
+    standing: MonitorState
     slots: tuple[Settled, ...] = ()
 
 
@@ -146,7 +146,7 @@ class JudgeInOrder(Judge):
         stood = Stood(standing._replace(states=states, known=known.known), slots)
         return stood, digest(shape.tobytes() + signs.tobytes())
 
-    def _settled(self, standing: Standing, origins: Origins) -> tuple[Settled, ...]:
+    def _settled(self, standing: MonitorState, origins: Origins) -> tuple[Settled, ...]:
         return tuple(
             [
                 self._settlers[slot].settle(held, before, origins) if held and slot else NOTHING

@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
-from flux_trio.judge import Monitor, Standing, Violation
+from flux_trio.judge import Monitor, MonitorState, Violation
 from flux_trio.judge.engine.knowing import Known
 from flux_trio.judge.engine.view import PLACE, Place
 
@@ -154,7 +154,7 @@ def snapshot(monitor: Monitor) -> Hashable:
     return (standing.facts, states, known, left, first, _ages(standing, places_of(typed)))
 
 
-def _ages(standing: Standing, places: list[int]) -> Hashable:
+def _ages(standing: MonitorState, places: list[int]) -> Hashable:
     """Return how many of the `places` are old, when more will be, and when the clock samples."""
     clock, t = standing.clock, standing.t
     counts = [bisect_right(places, clock.old)]

@@ -17,7 +17,7 @@ class StationState(NamedTuple):
     links: tuple[tuple[str, tuple[Waiting, ...]], ...]
     timers: tuple[tuple[Hashable, tuple[float, int]], ...]
     called: tuple[str, ...]
-    missed: frozenset[str]
+    called_in_vain: frozenset[str]
     inflight: tuple[tuple[str, tuple[Request, ...]], ...]
 
 
@@ -40,13 +40,13 @@ class SmallStation(Station):
             tuple([(sender, tuple(link)) for sender, link in sorted(self._links.items())]),
             tuple(sorted(self._timers.items(), key=_time_of)),
             tuple(peer.called),
-            frozenset(peer.missed),
+            frozenset(peer.called_in_vain),
             tuple([(sender, tuple(asked.values())) for sender, asked in peer.inflight.items()]),
         )
 
     def take_up(self, state: StationState) -> None:
         """Take the messages, the timers and what the peer knows from `put_down`."""
-        links, timers, called, missed, inflight = state
+        links, timers, called, called_in_vain, inflight = state
         self._links = {sender: deque(waiting) for sender, waiting in links}
         self.nwaiting = sum([len(waiting) for _, waiting in links])
         self._timers = dict(timers)
@@ -55,7 +55,7 @@ class SmallStation(Station):
         self._note_next()
         peer = self.peer
         peer.called = dict.fromkeys(called)
-        peer.missed = set(missed)
+        peer.called_in_vain = set(called_in_vain)
         peer.inflight = {
             sender: {request.matchtag: request for request in asked} for sender, asked in inflight
         }

@@ -300,7 +300,7 @@ def test_story_shows_the_violation_first(browser: Browser, tmp_path: Path) -> No
     assert "core.x: 1 -> 2" in told
     assert "state of sched" in told
     few = browser.run("return viewer.chart.view.length")
-    browser.click("#told")
+    browser.click("#story")
     assert few < browser.run("return viewer.chart.view.length") == len(trace)
 
 

@@ -107,7 +107,7 @@ class Updates(Part):
 
     def key_answered(self, job: ActiveJob, updating: Updating, answer: HookAnswer) -> None:
         """Take the answer of the plugins on one key."""
-        following = self._heard(updating, answer)
+        following = self._follow_answer(updating, answer)
         if following is not None:
             self.ask(job, following)
 
@@ -121,9 +121,9 @@ class Updates(Part):
         key, request = updating.keys[updating.place], self.requests[updating.number]
         args = UpdateAsked(key, updating.updates[key], request.userid, request.is_owner)
         answer = self._hooks.ask(job, UPDATE_PREFIX + key, KeyAnswered(updating), args)
-        return None if answer is None else self._heard(updating, answer)
+        return None if answer is None else self._follow_answer(updating, answer)
 
-    def _heard(self, updating: Updating, answer: HookAnswer) -> Updating | None:
+    def _follow_answer(self, updating: Updating, answer: HookAnswer) -> Updating | None:
         """Return the request at its next key; None if it is refused."""
         refusal = answer.reject or answer.error
         if refusal is None and not answer.handled:

@@ -239,7 +239,7 @@ class Grants(Part):
 
     def _check(self, jobid: int, resources: ResourceSet, *, inventory_is_fresh: bool) -> None:
         """Accept or refuse a grant; ask for the inventory first if it may have changed."""
-        wrong = self._told_otherwise(jobid, resources) or self._held_by_another(resources)
+        wrong = self._contradicts_answer(jobid, resources) or self._held_by_another(resources)
         if not wrong and (wrong := self._outside(resources)) and not inventory_is_fresh:
             again = InventoryReadAgain(jobid, self.open[jobid].number, resources)
             self._ledger.ask(topics.RESOURCE_STATUS, None, again)
@@ -250,11 +250,11 @@ class Grants(Part):
             judged = self.open.pop(jobid)
             self._verdicts.accepted(jobid, judged.annotations, resources)
 
-    def _told_otherwise(self, jobid: int, resources: ResourceSet) -> str:
-        told = self.open[jobid].granted
-        if told is None or told.has_same_targets(resources):
+    def _contradicts_answer(self, jobid: int, resources: ResourceSet) -> str:
+        granted = self.open[jobid].granted
+        if granted is None or granted.has_same_targets(resources):
             return ""
-        return f"in the answer what is in the kvs, {_named(resources)}, got {_named(told)}"
+        return f"in the answer what is in the kvs, {_named(resources)}, got {_named(granted)}"
 
     def _held_by_another(self, resources: ResourceSet) -> str:
         found = self.allocated.shared(resources)
