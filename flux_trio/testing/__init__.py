@@ -26,7 +26,12 @@ if TYPE_CHECKING:
     from flux_trio.testing.replaying import Replayed, replay_trace
     from flux_trio.testing.rest import NothingHappens
     from flux_trio.testing.watching import ClausesBroken, watched
-    from flux_trio.testing.world_harness import FaultNeverStruck, PropertyBroken, WorldHarness
+    from flux_trio.testing.world_harness import (
+        FaultNeverStruck,
+        PropertyBroken,
+        WorldHarness,
+        play_plan,
+    )
 
 __all__ = [
     "EPOCH",
@@ -48,6 +53,7 @@ __all__ = [
     "Rejected",
     "Replayed",
     "WorldHarness",
+    "play_plan",
     "replay_trace",
     "simulated_instance",
     "watched",
@@ -73,6 +79,7 @@ _HOMES: Final = {
     "Replayed": "replaying",
     "USERID": "fixtures",
     "WorldHarness": "world_harness",
+    "play_plan": "world_harness",
     "replay_trace": "replaying",
     "simulated_instance": "fixtures",
     "watched": "watching",

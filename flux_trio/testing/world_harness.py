@@ -25,6 +25,7 @@ from flux_trio.lab import (
     Setup,
     draw_plan,
     main_property,
+    plan_of_file,
     run_plan,
     shrink,
     tell_story,
@@ -32,10 +33,10 @@ from flux_trio.lab import (
 from flux_trio.lab.plans.files import plan_to_toml
 from flux_trio.lab.plans.never_struck import never_struck, never_struck_text
 from flux_trio.lab.plans.plan import Depth
+from flux_trio.lab.properties.plugin_failures import is_of_user
 from flux_trio.lab.stories.campaign import plan_breaks
 from flux_trio.lab.stories.telling import name_refusal
 from flux_trio.lab.world.plugin_files import PluginFile, check_files
-from flux_trio.lab.world.plugins import FAULTY
 from flux_trio.messages import Event, Request, Response
 from flux_trio.testing.breaking import PLUGIN, unknown_text
 from flux_trio.testing.trio_thread import beside_trio
@@ -60,6 +61,25 @@ class PropertyBroken(AssertionError):
         story = tell_story(plan, broken, properties)
         text = "\n".join(outcome.problems) if story is None else story_text(story)
         super().__init__(f"seed {outcome.plan.seed}: {text}\nThe plan:\n\n{plan_to_toml(plan)}")
+
+
+def play_plan(path: str | os.PathLike[str], properties: Iterable[str] = ()) -> Outcome:
+    """Play the plan of a file and return what became of it.
+
+    `properties` are the user's own, `module:name` of each. Raises PropertyBroken with the story of
+    what was broken first, from the error of the plugin that failed; OSError or FormatError for a
+    file that has no plan.
+    """
+    __tracebackhide__ = True
+    plan = plan_of_file(path)
+    checked = Setup(tuple(properties), plan.plugins, policy=plan.policy).all_properties()
+    errors: list[BaseException] = []
+    with reporting_failures(errors.append):
+        outcome = run_plan(plan, properties=checked)
+    if broken := main_property(outcome):
+        by_plugin = (each for each in errors if broken == PLUGIN and is_of_user(each))
+        raise PropertyBroken(plan, broken, outcome, checked) from next(by_plugin, None)
+    return outcome
 
 
 class FaultNeverStruck(UserWarning):
@@ -229,6 +249,5 @@ class WorldHarness:
 
     def _note_error(self, error: BaseException) -> None:
         """Keep an error of a plugin, unless a fault has raised it."""
-        text = [str(error), *getattr(error, "__notes__", ())][-1]
-        if not text.startswith(f"plugin {FAULTY} "):
+        if is_of_user(error):
             self.plugin_errors.append(error)

@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -18,6 +19,7 @@ from flux_trio.lab import all_transitions, play_seed, run_plan
 from flux_trio.lab.plans.files import plan_from_toml
 from flux_trio.lab.world.plugin_files import PluginFile
 from flux_trio.protocols.alloc import ALLOC, AllocEvent, AllocState
+from flux_trio.testing import PropertyBroken, play_plan
 from tests.support.fuzzing import HERE, fuzz
 from tests.support.instance import ROOT, flux_trio
 from tests.support.terminal import on_terminal
@@ -161,7 +163,7 @@ def test_test_of_a_story_is_run_from_anywhere_and_moved_with_its_modules(tmp_pat
     directory = moved / directory.relative_to(work)
     test = directory / "test_story.py"
     broken = plain_pytest(test, tmp_path)
-    assert (broken.returncode, "few: there are more" in broken.stdout) == (1, True), broken.stdout
+    assert (broken.returncode, "few is broken" in broken.stdout) == (1, True), broken.stdout
     replayed = click.testing.CliRunner().invoke(main, ["replay", str(directory / "plan.toml")])
     assert replayed.exit_code == 0, replayed.output  # it finds the plugin
     (moved / "limits.py").write_text("JOBS = 1000\n")
@@ -215,6 +217,20 @@ def new(job):
     if {}:
         raise ValueError("bad luck")
 """
+
+
+def test_story_of_a_plugin_that_raises_begins_with_its_traceback(tmp_path: Path) -> None:
+    (mine := tmp_path / "mine.py").write_text(RAISES.format("True"))
+    fuzz("--plugin", mine, "--seeds", "4:5", "-o", tmp_path)
+    plan = tmp_path / "seed-4" / "plan.toml"
+    with pytest.raises(PropertyBroken, match=r"found:    mine failed in job\.new") as broken:
+        play_plan(plan)
+    cause = broken.value.__cause__
+    assert isinstance(cause, ValueError)
+    assert Path(traceback.extract_tb(cause.__traceback__)[-1].filename).samefile(mine)
+    lines = click.testing.CliRunner().invoke(main, ["replay", str(plan)]).stdout.splitlines()
+    assert lines[1] == "plugin: mine failed in job.new: ValueError: bad luck"
+    assert "ValueError: bad luck" in lines[lines.index("Traceback (most recent call last):") :]
 
 
 def test_plugin_that_fails_in_a_worker_alone_has_a_story_without_a_trace(tmp_path: Path) -> None:

@@ -228,7 +228,7 @@ def test_fault_answers_in_place_of_the_plugin(tmp_path: Path) -> None:
                 async def wait(self):
                     pass
             """,
-            "cannot start a task",
+            "cannot start a task. .* --depth stack",
         ),
         ("x = ", "SyntaxError"),
     ],

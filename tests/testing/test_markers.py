@@ -371,7 +371,7 @@ def test_depth_that_takes_an_async_plugin_is_named(tmp_path: Path) -> None:
     world = WorldHarness()
     world.configure(plugins=[file])
     world.submit()
-    with pytest.raises(PluginError, match=r'depth stack they .*flux_depth\("stack"\) or World'):
+    with pytest.raises(PluginError, match=r'depth stack plugins .*flux_depth\("stack"\) or World'):
         world.play()
     world.configure(depth="stack")
     world.play()

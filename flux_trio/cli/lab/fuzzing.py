@@ -43,7 +43,7 @@ _TEST: Final = '''\
 import sys
 from pathlib import Path
 
-from flux_trio.lab import Setup, plan_of_file, run_plan
+from flux_trio.testing import play_plan
 
 HERE = Path(__file__).parent
 PROPERTIES = {properties!r}
@@ -53,9 +53,7 @@ sys.path += [str((HERE / each).resolve()) for each in MODULES_IN]
 
 
 def test_every_property_holds() -> None:
-    plan = plan_of_file(HERE / "plan.toml")
-    properties = Setup(PROPERTIES, plan.plugins, policy=plan.policy).all_properties()
-    assert run_plan(plan, properties=properties).problems == ()
+    play_plan(HERE / "plan.toml", PROPERTIES)
 '''
 
 

@@ -89,6 +89,8 @@ def replay(
     )
     from flux_trio.cli.lab.replaying_traces import open_trace
     from flux_trio.lab import Setup
+    from flux_trio.lab.properties.plugin_failures import is_of_user, no_plugin_fails
+    from flux_trio.lab.stories.campaign import traceback_of_user
     from flux_trio.lab.stories.telling import PROPERTIES
 
     if story and by_step:
@@ -116,7 +118,10 @@ def replay(
             )
         ctx.exit(BROKEN if is_broken else 0)
     shows = _Shows(by_step=by_step, until=until)
-    with reporting_raised(plan), HandReplay(plan, checked, shows.after_step, until) as hand:
+    with (
+        reporting_raised(plan) as errors,
+        HandReplay(plan, checked, shows.after_step, until) as hand,
+    ):
         outcome = shows.play(hand)
         if outcome is not None and until in outcome.broken:
             click.echo(f"{until} is broken at the end")
@@ -127,6 +132,9 @@ def replay(
         ctx.exit(BROKEN if shows.is_broken else 0)
     for line in outcome_lines(outcome, until, is_drawn=is_seed(source), program=program):
         click.echo(line)
+    if no_plugin_fails.name in outcome.broken:
+        for error in [each for each in errors if is_of_user(each)][:1]:
+            click.echo(traceback_of_user(error))
     ctx.exit(BROKEN if outcome.problems else 0)
 
 
@@ -137,9 +145,10 @@ def outcome_lines(
 
     `program` is the version that wrote the plan, if it is another one.
     """
+    from flux_trio.lab.stories.campaign import in_order
     from flux_trio.views.spelling import spelled
 
-    yield from map(spelled, dict.fromkeys(outcome.problems))
+    yield from map(spelled, in_order(outcome))
     for said in dict.fromkeys(outcome.excused):
         yield f"as planned: {spelled(said)}"
     never_came = [] if is_drawn else _never_came(outcome)

@@ -14,7 +14,7 @@ from flux_trio._version import __version__
 from flux_trio.cli.terminal.errors import CommandError
 from flux_trio.config import is_policy_of_file
 from flux_trio.formats import FormatError
-from flux_trio.jobtap import PluginError
+from flux_trio.jobtap import PluginError, reporting_failures
 from flux_trio.lab import Plan, Property, PropertyRaised, draw_plan, plan_of_file, property_errors
 from flux_trio.lab.plans.files import program_of
 from flux_trio.lab.plans.plan import Depth
@@ -89,11 +89,12 @@ def other_program(source: str) -> str:
 
 
 @contextmanager
-def reporting_raised(plan: Plan) -> Iterator[None]:
-    """Report a property that raises as a NoPlan."""
+def reporting_raised(plan: Plan) -> Iterator[list[BaseException]]:
+    """Report a property that raises as a NoPlan; the value is the list of errors of plugins."""
+    errors: list[BaseException] = []
     try:
-        with property_errors(plan.seed):
-            yield
+        with property_errors(plan.seed), reporting_failures(errors.append):
+            yield errors
     except PropertyRaised as error:
         raise NoPlan(str(error)) from None
 

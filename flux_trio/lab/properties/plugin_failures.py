@@ -26,6 +26,12 @@ def _failure_in(record: Record) -> str:
     return f"{data['plugin']} failed in {data['hook']}: {data['error']}"
 
 
+def is_of_user(error: BaseException) -> bool:
+    """Return whether the error of a plugin came from the user's code, and not from a fault."""
+    text = [str(error), *getattr(error, "__notes__", ())][-1]
+    return not text.startswith(f"plugin {FAULTY} ")
+
+
 def loop_in(record: Record) -> str:
     """Return how a plugin was interrupted in an endless loop; "" if the record is about none."""
     error = (record.data or {}).get("error") if record.kind == Kind.HOOK else None

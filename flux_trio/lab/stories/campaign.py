@@ -28,7 +28,7 @@ from flux_trio.lab.properties.consistency import OURS
 from flux_trio.lab.properties.own_policy import state_of_the_policy_can_be_put_down
 from flux_trio.lab.properties.plugin_failures import no_plugin_fails
 from flux_trio.lab.properties.property import Property
-from flux_trio.lab.stories.outcome import Outcome
+from flux_trio.lab.stories.outcome import Outcome, property_of
 from flux_trio.lab.stories.running import run_plan
 from flux_trio.lab.world.disk import StoreKind
 from flux_trio.lab.world.plugin_files import PluginFile
@@ -135,11 +135,11 @@ def property_errors(seed: int) -> Iterator[None]:
     except Exception as error:
         if not hasattr(error, "__notes__"):
             raise
-        text = "".join(traceback.format_exception(_of_the_user(error))).rstrip()
+        text = traceback_of_user(error)
         raise PropertyRaised(f"seed {seed} was not judged\n{text}") from None
 
 
-def _of_the_user(error: Exception) -> Exception:
+def _of_the_user(error: BaseException) -> BaseException:
     """Return the error with the traceback from the first frame that is not ours."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None and _is_ours(trace):
@@ -193,6 +193,17 @@ def plan_breaks(plan: Plan, broken: str, properties: Iterable[Property]) -> bool
             return broken in run_plan(plan, properties=properties).broken
     except PropertyRaised:
         return False
+
+
+def in_order(outcome: Outcome) -> list[str]:
+    """Return the problems, each once: those of the property that is the cause come first."""
+    cause = main_property(outcome)
+    return sorted(dict.fromkeys(outcome.problems), key=lambda each: property_of(each) != cause)
+
+
+def traceback_of_user(error: BaseException) -> str:
+    """Return the traceback of an error from the first frame that is not ours."""
+    return "".join(traceback.format_exception(_of_the_user(error))).rstrip()
 
 
 def main_property(outcome: Outcome, among: Collection[str] | None = None) -> str:

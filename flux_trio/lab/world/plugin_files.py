@@ -38,6 +38,12 @@ def plugin_file(plugin: str | PluginFile) -> PluginFile:
     return PluginFile(plugin) if isinstance(plugin, str) else plugin
 
 
+_AT_STACK: Final = (
+    "At depth stack plugins may wait: --depth stack, in a test "
+    '@pytest.mark.flux_depth("stack") or WorldHarness(depth="stack")'
+)
+
+
 class _NoTasks:
     """The tasks of the host and of each of its plugins."""
 
@@ -47,7 +53,7 @@ class _NoTasks:
         self.start_soon()
 
     def start_soon(self, *_: object) -> NoReturn:
-        raise NotAllowed("a plugin in a world of cores cannot start a task")
+        raise NotAllowed(f"at depth cores a plugin cannot start a task. {_AT_STACK}")
 
 
 def host_of(
@@ -88,8 +94,7 @@ def _load(host: PluginHost, plugin: Plugin, path: str, conf: dict[str, Any] | No
         if inspect.iscoroutinefunction(function):
             raise PluginError(
                 f"plugin {plugin.name}: {function.__name__} of {topic} is async: at depth cores "
-                "handlers answer at once. At depth stack they may wait: --depth stack, in a test "
-                '@pytest.mark.flux_depth("stack") or WorldHarness(depth="stack")'
+                f"handlers answer at once. {_AT_STACK}"
             )
 
 
