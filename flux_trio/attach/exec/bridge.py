@@ -19,9 +19,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from flux_trio.attach.exec import trees
 from flux_trio.attach.exec.inputs import Inputs
-from flux_trio.attach.exec.jobspecs import jobspec_in, with_input
+from flux_trio.attach.exec.jobspecs import with_input
+from flux_trio.attach.exec.lookups import Lookups
 from flux_trio.attach.exec.mail import (
     GUEST,
     Forwarded,
@@ -30,7 +30,6 @@ from flux_trio.attach.exec.mail import (
     OneValueRead,
     OutputOf,
     Passed,
-    Reads,
     RoomCall,
     Sent,
     Told,
@@ -41,14 +40,7 @@ from flux_trio.cores.exec.calls import StoredKey
 from flux_trio.editions import CURRENT, journal, rfc32
 from flux_trio.editions import kvs as our_kvs
 from flux_trio.formats import Event as JobEvent
-from flux_trio.formats import (
-    FluidForm,
-    FormatError,
-    format_fluid,
-    job_directory_of,
-    job_key,
-    parse_fluid,
-)
+from flux_trio.formats import FluidForm, job_directory_of, parse_fluid
 from flux_trio.messages import (
     ROLE_OWNER,
     Control,
@@ -102,12 +94,13 @@ class Bridge:
         self._on_ready = on_ready
         self._instance = instance
         self._mail = mail = Mail(instance.owner)
-        self._rooms = Rooms(mail, service, instance.empty_root, instance.rank)
+        self._rooms = rooms = Rooms(mail, service, instance.empty_root, instance.rank)
+        self._lookups = Lookups(mail, rooms, instance.jobid_path, instance.id_form)
         self._inputs = Inputs(mail, service)
         self._start = f"{service}.{topics.START_METHOD}"
         self._from_core = {
-            topics.KVS_LOOKUP: self._look_up,
-            topics.KVS_LOOKUP_ALL: self._look_up_all,
+            topics.KVS_LOOKUP: self._lookups.look_up,
+            topics.KVS_LOOKUP_ALL: self._lookups.look_up_all,
             topics.KVS_COMMIT: self._commit,
             topics.EXEC_SERVICE: self._is_unknown,
             topics.RESOURCE_STATUS: self._answer_empty,
@@ -202,22 +195,6 @@ class Bridge:
     def _drop(self, request: Request) -> None:
         """Do nothing: flux-core has no use for it."""
 
-    def _look_up(self, request: Request) -> None:
-        key = our_kvs.LOOKUP.read(request).key
-        room = job_directory_of(key)
-        if room is None or not self._rooms.holds(request, parse_fluid(room)):
-            self._read(request, key)
-
-    def _read(self, request: Request, key: str) -> None:
-        stored = _stored_key(key)
-        self._mail.ask(*trees.look_up(stored), ValueRead(request, stored))
-
-    def _look_up_all(self, request: Request) -> None:
-        keys = our_kvs.LOOKUP_ALL.read(request).keys
-        reads = Reads(request, keys)
-        for key in keys:
-            self._mail.ask(*trees.look_up(key), OneValueRead(reads, key))
-
     def _commit(self, request: Request) -> None:
         """Take what is stored of a job that is over: its room has all of it but the status."""
         ops: Any = our_kvs.COMMIT.read(request).ops
@@ -266,13 +243,13 @@ class Bridge:
         match self._mail.calls.match(response):
             case RoomCall() as call:
                 for held in self._rooms.answered(call, response):
-                    self._look_up(held)
+                    self._lookups.look_up(held)
             case Forwarded(request):
                 self._pass_answer(request, response)
-            case ValueRead(request, key):
-                self._value_read(request, key, response)
-            case OneValueRead(reads, key):
-                self._one_value_read(reads, key, response)
+            case ValueRead() as call:
+                self._lookups.value_read(call, response)
+            case OneValueRead() as call:
+                self._lookups.one_value_read(call, response)
             case Told(what) if what and response.errnum:
                 text = response.error_text or FluxError(response.errnum).text
                 self._mail.log(Level.ERR, f"{response.topic}: {what}: {text}")
@@ -293,50 +270,6 @@ class Bridge:
             payload = response.error_text or _REFUSALS.get(errnum, FluxError(errnum).text)
             errnum = Errno.EPERM  # whatever the reason, the service ends: no other hello helps
         self._mail.answer_core(request, payload, errnum, response.flags)
-
-    def _value_read(self, request: Request, key: str, response: Response) -> None:
-        try:
-            text = trees.text_in(response, key)
-            if text is not None and key.endswith(".J"):
-                text = jobspec_in(text, self._variables(key))
-        except FluxError as error:
-            self._mail.answer_core(request, error.text, error.errnum)
-        except FormatError as error:
-            self._mail.answer_core(request, f"{key}: {error}", Errno.EPROTO)
-        else:
-            if text is None:
-                self._mail.answer_core(request, f"{key}: no such key", Errno.ENOENT)
-            else:
-                self._mail.answer_core(request, our_kvs.VALUE.write(our_kvs.Value(text)))
-
-    def _one_value_read(self, reads: Reads, key: str, response: Response) -> None:
-        """Answer when all keys are read, or with the first error."""
-        if reads.values is None:
-            return
-        try:
-            reads.values[key] = trees.text_in(response, key)
-        except FluxError as error:
-            reads.values = None
-            self._mail.answer_core(reads.request, error.text, error.errnum)
-            return
-        if len(reads.values) == len(reads.keys):
-            values = our_kvs.Values([reads.values[each] for each in reads.keys])
-            self._mail.answer_core(reads.request, our_kvs.VALUES.write(values))
-
-    def _variables(self, key: str) -> Mapping[str, str]:
-        """Return the variables that say to the tasks of a job where it is in flux-core."""
-        jobid = parse_fluid(job_directory_of(key))
-        name = format_fluid(jobid, self._instance.id_form)
-        path = self._instance.jobid_path.rstrip("/")
-        return {"FLUX_JOB_ID_PATH": f"{path}/{name}", "FLUX_KVS_NAMESPACE": f"job-{jobid}"}
-
-
-def _stored_key(key: str) -> str:
-    """Return the key at which flux-core keeps the value of `key`."""
-    directory = job_directory_of(key)
-    if directory is not None and key == f"{directory}.{StoredKey.JOBSPEC.value}":
-        return job_key(parse_fluid(directory), "J")
-    return key
 
 
 def _entries(response: Response) -> dict[str, Any]:

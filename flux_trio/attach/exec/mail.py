@@ -14,6 +14,8 @@ from flux_trio.formats.meanings import JobId
 from flux_trio.messages import ROLE_OWNER, Calls, Event, Flag, Level, Payload, Request, Response
 from flux_trio.messages.types import NORESPONSE
 
+TAGS_AFTER: Final = 1 << 31
+"""Matchtags up to it are of the handle, which may have calls of its own."""
 GUEST: Final = "guest-rooms"
 """The sender of the bridge's own requests to the core."""
 
@@ -105,7 +107,7 @@ class Mail:
         self.to_core: list[Passed] = []
         self.to_broker: list[Passed] = []
         self.logs: list[tuple[Level, str]] = []
-        self.calls: Calls[Call] = Calls()
+        self.calls: Calls[Call] = Calls(TAGS_AFTER)
         self.core_calls: Calls[CoreCall] = Calls()
         self._owner = owner
 

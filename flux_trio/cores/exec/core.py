@@ -340,12 +340,12 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         self._manager.sender, self._manager.owner = request.sender, request.userid
         job = self._jobs.get(payload.id)
         if job is not None:  # a repeat attaches, whatever `reattach` says
-            self._starts.ask(job, request, reattach=payload.reattach)
+            self._starts.ask(job, request, payload)
             self._journal.taken(job)
             return
         job = Job(payload.id, payload.userid, payload.jobspec, payload.reattach)
         self._jobs.by_id[job.id] = job
-        self._starts.ask(job, request, reattach=payload.reattach)
+        self._starts.ask(job, request, payload)
         self._journal.taken(job)
         self._preparing.prepare(job)
 

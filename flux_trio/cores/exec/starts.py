@@ -25,6 +25,7 @@ from flux_trio.editions.rfc32 import (
     Reattached,
     Released,
     Report,
+    Start,
     StartAnswer,
     Started,
 )
@@ -52,6 +53,7 @@ class _Asked(msgspec.Struct, frozen=True):
 
     request: Request
     reattach: bool
+    ranks: str  # of R in the request; "all" in an edition without it
 
 
 class Starts(Part):
@@ -75,12 +77,16 @@ class Starts(Part):
 
     # The job manager asks, or is gone
 
-    def ask(self, job: Job, request: Request, *, reattach: bool) -> None:
-        """Open the stream of `job`; a stream of it that is open has lost its reader."""
+    def ask(self, job: Job, request: Request, start: Start) -> None:
+        """Open the stream of `job`, which `start` in `request` asks for.
+
+        A stream of it that is open has lost its reader.
+        """
         if job.id in self._requests:
             self._lose(job.id)
         self.streams.step(job.id, ExecEvent.REQUEST)
-        self._requests[job.id] = asked = _Asked(request, reattach)
+        ranks = ALL_RANKS if start.R is None else str(start.R.ranks)
+        self._requests[job.id] = asked = _Asked(request, start.reattach, ranks)
         for report in job.reports:
             self._answer(job, asked, report)
         if self.is_release_sent(job):
@@ -135,7 +141,11 @@ class Starts(Part):
         """Release all resources of the job: the last response."""
         job.phase = Phase.OVER
         self.over.append(job.id)
-        ranks = ALL_RANKS if job.resources is None else str(job.resources.ranks)
+        if job.resources is not None:
+            ranks = str(job.resources.ranks)
+        else:  # they could not be read
+            asked = self._requests.get(job.id)
+            ranks = ALL_RANKS if asked is None else asked.ranks
         self._report(job, Released(ranks, final=True))
 
     def fail(self, job: Job, note: str) -> None:

@@ -1,0 +1,197 @@
+"""A job of flux-core in our execution service: what it leaves in its guest room, and when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flux_trio.attach.exec.guest import PLACES
+from flux_trio.messages import Errno
+from flux_trio.shell.protocol import Attach, Signal, Start
+from tests.support.bridge_script import BridgeScript
+from tests.support.exec_script import jobspec
+from tests.support.flux_kvs import FluxKvs
+
+STARTED = ["init", "starting", "shell.init", "shell.start"]
+ENDED = [*STARTED, "shell-exit", "complete", "done"]
+RELEASED = ("release", {"ranks": "0", "final": True})
+
+
+@pytest.fixture
+def script() -> BridgeScript:
+    return BridgeScript()
+
+
+def topics_to(kvs: FluxKvs) -> list[str]:
+    return [topic.removeprefix("kvs.") for topic, _ in kvs.requests]
+
+
+def test_room_is_made_and_linked_before_anything_is_launched(script: BridgeScript) -> None:
+    script.start()
+    assert topics_to(script.kvs)[:4] == ["lookup", "namespace-create", "commit", "commit"]
+    assert topics_to(script.kvs)[4:] == ["lookup"] * 4  # R, then J, eventlog and exec eventlog
+    assert script.kvs.owners["job-7"] == 1000
+    assert script.kvs.links == {"job.0000.0000.0000.0007.guest": "job-7"}
+    assert script.events() == ["init", "starting"]
+    (start,) = script.shell
+    assert isinstance(start, Start)
+
+
+def test_those_who_follow_a_job_find_its_service_and_its_tasks(script: BridgeScript) -> None:
+    script.start()
+    script.launched()
+    assert script.answers() == [("start", {})]
+    assert script.take("service.add").payload == {"service": "1000-shell-f8"}
+    assert script.events() == STARTED
+    lines = script.text("exec.eventlog").splitlines()
+    assert '{"service":"1000-shell-f8","leader-rank":0,"size":1}' in lines[2]
+    assert '{"taskmap":{"version":1,"map":[[0,1,1,1]]}}' in lines[3]
+
+
+def test_output_is_in_the_room_while_the_job_runs(script: BridgeScript) -> None:
+    script.start()
+    script.launched()
+    script.files[7, 0, "stdout"] = b"hello\n"
+    script.poll()
+    assert script.output() == {"stdout": "hello\n", "stderr": "", "eof": ""}
+    script.files[7, 0, "stdout"] += b"world\n"
+    script.files[7, 0, "stderr"] = b"oh\n"
+    script.poll()
+    assert script.output() == {"stdout": "hello\nworld\n", "stderr": "oh\n", "eof": ""}
+
+
+def test_end_is_told_when_the_room_is_at_its_place(script: BridgeScript) -> None:
+    script.start()
+    script.launched()
+    script.files[7, 0, "stdout"] = b"hello\n"
+    script.ended(status=256)
+    assert script.answers() == [("start", {}), ("finish", {"status": 256}), RELEASED]
+    assert list(script.kvs.spaces) == ["primary"]
+    assert script.kvs.links == {}
+    assert script.events() == ENDED
+    assert script.output() == {"stdout": "hello\n", "stderr": "", "eof": "stdoutstderr"}
+    assert not script.text(PLACES)
+    assert script.take("service.remove").payload == {"service": "1000-shell-f8"}
+
+
+def test_end_waits_for_output_that_is_not_stored(script: BridgeScript) -> None:
+    """A program that is killed now has told nothing, so the next one is asked for the job."""
+    script.start()
+    script.launched()
+    script.files[7, 0, "stdout"] = b"x" * 3_000_000
+    held: list[Any] = []
+    answer = script.kvs.answer
+    script.kvs.answer = lambda request: held.append(request) or answer(request)  # type: ignore
+    script.ended()
+    assert len(script.output()["stdout"]) == 3_000_000
+    nbytes = [len(str(each.payload)) for each in held if each.topic == "kvs.commit"]
+    assert max(nbytes) < 2_000_000  # what is on its way to the kvs has a bound
+    assert script.answers()[1:] == [("finish", {"status": 0}), RELEASED]
+
+
+def test_output_beyond_the_limit_is_left_out_and_the_log_says_so(script: BridgeScript) -> None:
+    script.start(spec=jobspec("true", attributes={"system.shell.options.output.limit": 10}))
+    script.launched()
+    script.files[7, 0, "stdout"] = b"0123456789abc"
+    script.ended()
+    assert script.output()["stdout"] == "0123456789"
+    assert "output is cut off: 3 bytes beyond the limit" in script.text("output")
+    assert script.answers()[1] == ("finish", {"status": 0})
+
+
+def test_next_program_takes_the_job_up_and_writes_each_byte_once(script: BridgeScript) -> None:
+    script.start()
+    script.launched()
+    script.files[7, 0, "stdout"] = b"one\n"
+    script.poll()
+    following = BridgeScript(script.kvs)
+    following.files = script.files
+    following.start(reattach=True)
+    (attach,) = following.shell
+    assert attach == Attach(7)
+    following.launched()
+    following.files[7, 0, "stdout"] += b"two\n"
+    following.ended()
+    assert following.answers() == [("reattached", {}), ("finish", {"status": 0}), RELEASED]
+    assert following.output()["stdout"] == "one\ntwo\n"
+    assert following.events() == [*STARTED, "reattach", "shell-exit", "complete", "done"]
+
+
+def test_next_program_tells_an_end_that_was_stored_and_not_told(script: BridgeScript) -> None:
+    """The first one was killed when the room was at its place."""
+    script.start()
+    script.launched()
+    script.ended(status=256)
+    following = BridgeScript(script.kvs)
+    following.start(reattach=True)
+    assert following.shell == []
+    assert following.answers() == [("reattached", {}), ("finish", {"status": 256}), RELEASED]
+    assert following.events() == ENDED
+
+
+def test_start_that_comes_again_without_reattach_launches_nothing_twice() -> None:
+    """The first program was killed before it could say that the job has started."""
+    script = BridgeScript()
+    script.start()
+    following = BridgeScript(script.kvs)
+    following.start()
+    assert script.shell == following.shell  # the shell host takes a start once
+    assert following.events() == ["init", "starting", "reattach"]
+
+
+@pytest.mark.parametrize("topic", ["kvs.namespace-create", "kvs.commit"])
+def test_job_without_a_room_fails_and_is_released(topic: str) -> None:
+    script = BridgeScript()
+    script.kvs.errors[topic] = (Errno.EPERM, "not for you")
+    script.start()
+    assert script.shell == []
+    (kind, raised), released = script.answers()
+    assert (kind, raised["severity"], raised["type"]) == ("exception", 0, "exec")
+    assert raised["note"].startswith("cannot read R: no guest namespace: ")
+    assert raised["note"].endswith("not for you")
+    assert released == RELEASED
+    assert script.logs[0].startswith("job ƒ8: ")
+
+
+@pytest.mark.parametrize("topic", ["kvs.lookup", "kvs.commit", "kvs.namespace-remove"])
+def test_room_that_cannot_be_moved_does_not_keep_the_resources(topic: str) -> None:
+    script = BridgeScript()
+    script.start()
+    script.launched()
+    answer = script.kvs.answer
+    refused: list[str] = []
+
+    def refuse(request: Any) -> Any:
+        is_end = topic != "kvs.commit" or request.payload["namespace"] == "primary"
+        if request.topic == topic and is_end and not refused:
+            refused.append(topic)
+            script.kvs.errors[topic] = (Errno.ENOSPC, "full")
+        return answer(request)
+
+    script.kvs.answer = refuse  # type: ignore[method-assign]
+    script.ended()
+    assert refused
+    assert script.answers()[1:] == [("finish", {"status": 0}), RELEASED]
+    assert any("full" in line for line in script.logs)
+
+
+def test_jobspec_that_cannot_run_fails_with_its_reason(script: BridgeScript) -> None:
+    script.start(spec=jobspec("true", attributes={"system.shell.options.cpu-affinity": "odd"}))
+    (kind, raised), released = script.answers()
+    assert kind == "exception"
+    assert "cpu-affinity" in raised["note"]
+    assert released == RELEASED
+    assert script.events() == ["init", "starting", "done"]
+    assert list(script.kvs.spaces) == ["primary"]
+
+
+def test_cancel_ends_the_job(script: BridgeScript) -> None:
+    from tests.support.exec_script import job_exception
+
+    script.start()
+    script.launched()
+    script.broker_says(job_exception(7))
+    assert script.shell[-1] == Signal(7, 15)
+    script.ended(status=143 << 8)
+    assert script.answers()[1:] == [("finish", {"status": 143 << 8}), RELEASED]
