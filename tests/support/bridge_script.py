@@ -10,13 +10,15 @@ from typing import Any
 from flux_trio.attach.exec.bridge import Bridge, Instance
 from flux_trio.attach.exec.run import NO_COPY, SERVICE
 from flux_trio.config import ExecConfig
+from flux_trio.cores.exec.calls import POLL
 from flux_trio.cores.exec.core import ExecCore
 from flux_trio.cores.exec.vocabulary import Chunk, OutputRead, ReadOutput, ShellConnected, ToShell
-from flux_trio.cores.turns import TimerFired
+from flux_trio.cores.turns import Exit, Log, TimerFired
 from flux_trio.editions import CURRENT
-from flux_trio.formats import ResourceSet, format_eventlog, job_key, parse_eventlog
+from flux_trio.formats import ResourceSet, format_event, format_eventlog, job_key, parse_eventlog
 from flux_trio.messages import ROLE_OWNER, Event, Request, Response, topics
-from flux_trio.shell.protocol import Attach, Done, Start, Started, TaskSize
+from flux_trio.messages.types import STREAMING
+from flux_trio.shell.protocol import Attach, Done, Start, Started, TaskSize, Unknown
 from tests.support.asking import OWNER_USERID
 from tests.support.eventlogs import event
 from tests.support.exec_script import jobspec, resources
@@ -45,7 +47,23 @@ class BridgeScript:
     requests to the shell host, `logs` the lines for the log, in order.
     """
 
-    def __init__(self, kvs: FluxKvs | None = None) -> None:
+    def __init__(self, kvs: FluxKvs | None = None, *, backlog_first: bool = False) -> None:
+        self._begin(kvs)
+        self.answer(self.take(topics.EXEC_HELLO))
+        self.journal = self.take(topics.JOB_JOURNAL)
+        if not backlog_first:
+            self.tell_journal(-1)
+        self.kvs.requests.clear()
+
+    @classmethod
+    def refused(cls, errnum: int, text: str | None) -> BridgeScript:
+        """A script whose hello flux-core refuses."""
+        script = cls.__new__(cls)
+        script._begin(None)
+        script.answer(script.take(topics.EXEC_HELLO), text, errnum)
+        return script
+
+    def _begin(self, kvs: FluxKvs | None) -> None:
         config = ExecConfig(output_limit=NO_COPY)
         self.core = ExecCore(config, has_shell=True, service=SERVICE, edition=CURRENT)
         self.kvs = kvs or FluxKvs()
@@ -54,12 +72,13 @@ class BridgeScript:
         self.sent: list[Any] = []
         self.shell: list[Any] = []
         self.logs: list[str] = []
+        self.exits: list[str] = []
+        self.end = ""
+        self.held: list[Request] | None = None
         self.is_ready = False
         self.bridge = Bridge(SERVICE, INSTANCE, self._ready)
         self._actions(self.core.start(NOW))
         self.core_takes(ShellConnected())
-        self.answer(self.take("job-manager.exec-hello"))
-        self.journal = self.take(topics.JOB_JOURNAL)
 
     def _ready(self) -> None:
         self.is_ready = True
@@ -85,8 +104,9 @@ class BridgeScript:
     def store(self, jobid: int, spec: Any, r: ResourceSet, *more: Any) -> None:
         primary = self.kvs.spaces["primary"]
         primary[job_key(jobid, "R")] = json.dumps(r.to_json())
-        primary[job_key(jobid, "J")] = j(spec)
+        primary.setdefault(job_key(jobid, "J"), j(spec))
         submit = event("submit", userid=OWNER_USERID, urgency=16, flags=0, version=1)
+        primary.setdefault(job_key(jobid, "jobspec"), json.dumps(spec))
         primary.setdefault(job_key(jobid, "eventlog"), format_eventlog([submit, *more]))
 
     def launched(self, jobid: int = 7) -> None:
@@ -103,10 +123,12 @@ class BridgeScript:
         tasks = [TaskSize(task, **size) for task, size in sizes.items()]
         self.core_takes(Done(jobid, status, 1, sizes=tasks))
 
+    def unknown(self, jobid: int = 7) -> None:
+        """The shell host does not know the job."""
+        self.core_takes(Unknown(jobid))
+
     def poll(self) -> None:
         """The time has come to look for more output."""
-        from flux_trio.cores.exec.calls import POLL
-
         self.core_takes(TimerFired(POLL))
 
     def broker_says(self, message: Any) -> None:
@@ -115,10 +137,22 @@ class BridgeScript:
     def signal(self, jobid: int, signum: Any, rolemask: int = ROLE_OWNER) -> None:
         self.broker_says(Event(f"shell-{jobid}.kill", {"signum": signum}, rolemask=rolemask))
 
+    def tell_journal(self, jobid: int, *events: Any) -> None:
+        payload = {"id": jobid, "events": [json.loads(format_event(each)) for each in events]}
+        self.answer(self.journal, payload)
+
+    def hold(self) -> None:
+        """Let the kvs answer nothing until `let_go`."""
+        self.held = []
+
+    def let_go(self) -> None:
+        held, self.held = self.held or [], None
+        for request in held:
+            self.broker_says(self.kvs.answer(request))
+
     def answer(self, request: Request, payload: Any = None, errnum: int = 0) -> None:
-        self.broker_says(
-            Response(request.topic, payload, errnum, request.matchtag, request.flags & 64)
-        )
+        flags = 0 if errnum else request.flags & STREAMING
+        self.broker_says(Response(request.topic, payload, errnum, request.matchtag, flags))
 
     # What is there
 
@@ -165,21 +199,28 @@ class BridgeScript:
                     self._carry(self.bridge.from_core(NOW, message))
                 case ToShell(request):
                     self.shell.append(request)
+                case Exit(reason):
+                    self.exits.append(reason)
+                case Log(_, text):
+                    self.logs.append(text)
                 case ReadOutput() as read:
                     waiting.extend(self.core.turn(NOW, [self._read(read)]))
 
     def _carry(self, sent: Any) -> None:
         self.logs += [text for _, text in sent.logs]
+        self.end = sent.end
+        if sent.to_core:
+            self.core_takes(*sent.to_core)
         for message in sent.to_broker:
-            if isinstance(message, Request) and message.topic in KNOWN:
+            if isinstance(message, Request) and message.topic in KNOWN and self.held is not None:
+                self.held.append(message)
+            elif isinstance(message, Request) and message.topic in KNOWN:
                 self._carry(self.bridge.from_broker(NOW, self.kvs.answer(message)))
             elif isinstance(message, Response) and message.topic == START:
                 assert (message.routes, message.errnum, message.matchtag) == (MANAGER, 0, 0)
                 self.told.append(message)
             else:
                 self.sent.append(message)
-        if sent.to_core:
-            self.core_takes(*sent.to_core)
 
     def _read(self, read: ReadOutput) -> OutputRead:
         chunks = []

@@ -21,12 +21,15 @@ import msgspec
 
 from flux_trio.attach.exec.inputs import Inputs
 from flux_trio.attach.exec.jobspecs import with_input
+from flux_trio.attach.exec.journal import Journal
+from flux_trio.attach.exec.leftovers import Leftovers
 from flux_trio.attach.exec.lookups import Lookups
 from flux_trio.attach.exec.mail import (
     GUEST,
     Forwarded,
     InputOf,
     Mail,
+    NamespacesListed,
     OneValueRead,
     OutputOf,
     Passed,
@@ -37,9 +40,8 @@ from flux_trio.attach.exec.mail import (
 )
 from flux_trio.attach.exec.rooms import Rooms
 from flux_trio.cores.exec.calls import StoredKey
-from flux_trio.editions import CURRENT, journal, rfc32
+from flux_trio.editions import CURRENT, rfc32
 from flux_trio.editions import kvs as our_kvs
-from flux_trio.formats import Event as JobEvent
 from flux_trio.formats import FluidForm, job_directory_of, parse_fluid
 from flux_trio.messages import (
     ROLE_OWNER,
@@ -72,13 +74,6 @@ class Instance(NamedTuple):
     id_form: FluidForm
 
 
-class _Entries(msgspec.Struct):
-    """A job-manager.events-journal response of flux-core; id -1: the backlog is over."""
-
-    id: int
-    events: list[JobEvent]
-
-
 class _Kill(msgspec.Struct):
     signum: int
 
@@ -95,9 +90,11 @@ class Bridge:
         self._instance = instance
         self._mail = mail = Mail(instance.owner)
         self._rooms = rooms = Rooms(mail, service, instance.empty_root, instance.rank)
-        self._lookups = Lookups(mail, rooms, instance.jobid_path, instance.id_form)
-        self._inputs = Inputs(mail, service)
         self._start = f"{service}.{topics.START_METHOD}"
+        self._leftovers = Leftovers(mail, rooms, self._start)
+        self._lookups = Lookups(mail, rooms, self._leftovers, instance.jobid_path, instance.id_form)
+        self._inputs = Inputs(mail, service)
+        self._journal = Journal(mail)
         self._from_core = {
             topics.KVS_LOOKUP: self._lookups.look_up,
             topics.KVS_LOOKUP_ALL: self._lookups.look_up_all,
@@ -105,6 +102,7 @@ class Bridge:
             topics.EXEC_SERVICE: self._is_unknown,
             topics.RESOURCE_STATUS: self._answer_empty,
             topics.JOB_HINDRANCE: self._drop,
+            topics.JOB_JOURNAL: self._follow,
         }
 
     def from_core(self, now: float, message: Passed) -> Sent:
@@ -152,6 +150,7 @@ class Bridge:
             pass  # the core says what is wrong with it
         else:
             self._rooms.open(start)
+            self._journal.asked(start.id)
             assert isinstance(request.payload, dict)
             payload = request.payload | {"jobspec": with_input(start.jobspec)}
             request = msgspec.structs.replace(request, payload=payload)
@@ -186,6 +185,9 @@ class Bridge:
         else:
             self._mail.to_broker.append(request)
 
+    def _follow(self, request: Request) -> None:
+        self._forward(self._journal.widened(request))
+
     def _is_unknown(self, request: Request) -> None:
         self._mail.answer_core(request, None, Errno.ENOSYS)
 
@@ -210,10 +212,10 @@ class Bridge:
     # The core answers
 
     def _core_answers(self, response: Response) -> None:
-        if response.routes == (GUEST,):
-            self._answers_bridge(response)
-        elif response.topic == self._start:
+        if response.topic == self._start:
             self._answers_start(response)
+        elif response.routes == (GUEST,):
+            self._answers_bridge(response)
         else:
             self._mail.to_broker.append(response)
 
@@ -235,7 +237,8 @@ class Bridge:
             return
         if room is not None and kind != rfc32.StartType.EXCEPTION:
             self._rooms.began(room)
-        self._mail.to_broker.append(response)
+        if response.routes != (GUEST,):
+            self._mail.to_broker.append(response)
 
     # The broker answers
 
@@ -250,6 +253,8 @@ class Bridge:
                 self._lookups.value_read(call, response)
             case OneValueRead() as call:
                 self._lookups.one_value_read(call, response)
+            case NamespacesListed():
+                self._leftovers.listed(response)
             case Told(what) if what and response.errnum:
                 text = response.error_text or FluxError(response.errnum).text
                 self._mail.log(Level.ERR, f"{response.topic}: {what}: {text}")
@@ -259,26 +264,16 @@ class Bridge:
     def _pass_answer(self, request: Request, response: Response) -> None:
         payload, errnum = response.payload, response.errnum
         if request.topic == topics.JOB_JOURNAL and not errnum:
-            try:
-                payload = _entries(response)
-            except FluxError as error:
-                self._mail.log(Level.ERR, error.text)
+            payload = self._journal.entries(response)
+            if payload is None:
                 return
-        if request.topic == topics.EXEC_HELLO and not errnum:
-            self._on_ready()
-        elif request.topic == topics.EXEC_HELLO:
+        if request.topic == topics.EXEC_HELLO and errnum:
             payload = response.error_text or _REFUSALS.get(errnum, FluxError(errnum).text)
             errnum = Errno.EPERM  # whatever the reason, the service ends: no other hello helps
         self._mail.answer_core(request, payload, errnum, response.flags)
-
-
-def _entries(response: Response) -> dict[str, Any]:
-    """Return a journal response in our own shape. Raises FluxError."""
-    read = expect_payload(response, _Entries)
-    entries = [[read.id, 0, journal.event_object(event)] for event in read.events]
-    payload = journal.write(entries)
-    assert isinstance(payload, dict)
-    return payload
+        if request.topic == topics.EXEC_HELLO and not errnum:
+            self._leftovers.seek()
+            self._on_ready()
 
 
 _REFUSALS: Final[Mapping[int, str]] = {

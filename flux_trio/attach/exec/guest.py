@@ -49,7 +49,7 @@ class Contents(msgspec.Struct):
     dropped: int = 0  # bytes beyond the limit
     events: list[Event] = []
     output: list[Event] = []
-    is_over: bool = False  # with the next commit nothing more comes
+    is_over: bool = False  # after the next commit nothing more comes
 
     def read_log(self, exec_log: str) -> None:
         """Take the events that an earlier program has left. Raises FormatError."""
@@ -68,7 +68,7 @@ class Contents(msgspec.Struct):
             return
         self._add(now, "init")
         self._add(now, "starting")
-        self.output.append(log_begins(now, ntasks))
+        self.output.append(log_begins(now, ntasks))  # and with it PLACES: the room is ours
 
     def started(self, now: float, shell: Shell) -> None:
         init = {"service": shell.service, "leader-rank": shell.leader_rank, "size": shell.size}
@@ -119,8 +119,8 @@ class Contents(msgspec.Struct):
         if self.output:
             ops.append(trees.append(OUTPUT, format_eventlog(self.output)))
             ops.append(trees.put(PLACES, msgspec.json.encode(self.places).decode()))
-        if self.is_over and self.places:
-            self.places = {}
+        if self.is_over:
+            self.is_over = False
             ops.append(trees.unlink(PLACES))
         self.events, self.output = [], []
         return ops

@@ -8,7 +8,7 @@ from flux_trio.attach.every_module import answer_of_module
 from flux_trio.attach.exec.bridge import Bridge
 from flux_trio.attach.exec.mail import Sent
 from flux_trio.attach.handle import FluxHandle
-from flux_trio.broker import Handle
+from flux_trio.broker import Handle, ServiceExit
 from flux_trio.messages import Event, Message, Request, Response
 
 
@@ -36,7 +36,7 @@ class BridgedHandle(Handle):
         """Do nothing: flux-core has no trace for it."""
 
     async def carry(self) -> None:
-        """Take in messages until cancelled."""
+        """Take in messages until cancelled. Raises ServiceExit if flux-core has another service."""
         while True:
             for message in await self._flux.receive():
                 if (answer := answer_of_module(message, self._flux.rank)) is not None:
@@ -51,6 +51,8 @@ class BridgedHandle(Handle):
             self._flux.log(level, text)
         for message in sent.to_core:
             self._take_in(-1, message)
+        if sent.end:
+            raise ServiceExit(sent.end)
 
     def _trace_received(self, ref: int, message: Message) -> None:
         """Do nothing: there is no trace."""

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from flux_trio.attach.exec import trees
 from flux_trio.attach.exec.jobspecs import jobspec_in
-from flux_trio.attach.exec.mail import Mail, OneValueRead, Reads, ValueRead
+from flux_trio.attach.exec.leftovers import Leftovers
+from flux_trio.attach.exec.mail import Leftover, Mail, OneValueRead, Reads, ValueRead
 from flux_trio.attach.exec.rooms import Rooms
 from flux_trio.cores.exec.calls import StoredKey
 from flux_trio.editions import kvs as our_kvs
@@ -18,15 +19,18 @@ from flux_trio.formats import (
     job_key,
     parse_fluid,
 )
-from flux_trio.messages import Errno, FluxError, Request, Response
+from flux_trio.messages import Errno, FluxError, Level, Request, Response
 
 
 class Lookups:
     """Passes lookups on once the job's room is open; `jobid_path` is the instance's."""
 
-    def __init__(self, mail: Mail, rooms: Rooms, jobid_path: str, id_form: FluidForm) -> None:
+    def __init__(
+        self, mail: Mail, rooms: Rooms, leftovers: Leftovers, jobid_path: str, id_form: FluidForm
+    ) -> None:
         self._mail = mail
         self._rooms = rooms
+        self._leftovers = leftovers
         self._jobid_path = jobid_path.rstrip("/")
         self._id_form: FluidForm = id_form
 
@@ -59,7 +63,7 @@ class Lookups:
                 self._mail.answer_core(request, our_kvs.VALUE.write(our_kvs.Value(text)))
 
     def one_value_read(self, call: OneValueRead, response: Response) -> None:
-        """Answer when all keys are read, or with the first error."""
+        """Pass on all values when they are read, or the first error."""
         reads = call.reads
         if reads.values is None:
             return
@@ -67,11 +71,21 @@ class Lookups:
             reads.values[call.key] = trees.text_in(response, call.key)
         except FluxError as error:
             reads.values = None
-            self._mail.answer_core(reads.request, error.text, error.errnum)
+            self._all_read(reads, error)
             return
         if len(reads.values) == len(reads.keys):
-            values = our_kvs.Values([reads.values[each] for each in reads.keys])
-            self._mail.answer_core(reads.request, our_kvs.VALUES.write(values))
+            self._all_read(reads, [reads.values[each] for each in reads.keys])
+
+    def _all_read(self, reads: Reads, read: list[str | None] | FluxError) -> None:
+        match reads.to, read:
+            case Request() as request, FluxError() as error:
+                self._mail.answer_core(request, error.text, error.errnum)
+            case Request() as request, list() as values:
+                self._mail.answer_core(request, our_kvs.VALUES.write(our_kvs.Values(values)))
+            case Leftover(jobid), FluxError() as error:
+                self._mail.log(Level.ERR, f"job {jobid}, which is over: {error.text}")
+            case Leftover(jobid), list() as values:
+                self._leftovers.read(jobid, values)
 
     def _variables(self, key: str) -> Mapping[str, str]:
         """Return the variables that say to the tasks of a job where it is in flux-core."""

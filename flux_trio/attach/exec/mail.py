@@ -64,15 +64,25 @@ class OneValueRead(msgspec.Struct, frozen=True):
     key: str
 
 
-class Reads(msgspec.Struct, eq=False):
-    """A request of the core about several keys; `values` has those that were read.
+class Leftover(msgspec.Struct, frozen=True):
+    """A job whose room an earlier program has left."""
 
-    It is None after an error, which was the answer.
+    id: JobId
+
+
+class Reads(msgspec.Struct, eq=False):
+    """Several keys that are read; `values` has those that were read.
+
+    It is None after an error, which was the answer. `to` is a request of the core, or a job.
     """
 
-    request: Request
+    to: Request | Leftover
     keys: list[str]
     values: dict[str, str | None] | None = msgspec.field(default_factory=dict)
+
+
+class NamespacesListed(msgspec.Struct, frozen=True):
+    """Answers the question for all namespaces of the kvs."""
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -81,7 +91,7 @@ class Told(msgspec.Struct, frozen=True):
     what: str
 
 
-Call: TypeAlias = RoomCall | Forwarded | ValueRead | OneValueRead | Told
+Call: TypeAlias = RoomCall | Forwarded | ValueRead | OneValueRead | NamespacesListed | Told
 
 
 class OutputOf(msgspec.Struct, frozen=True):
@@ -107,6 +117,7 @@ class Mail:
         self.to_core: list[Passed] = []
         self.to_broker: list[Passed] = []
         self.logs: list[tuple[Level, str]] = []
+        self.end = ""
         self.calls: Calls[Call] = Calls(TAGS_AFTER)
         self.core_calls: Calls[CoreCall] = Calls()
         self._owner = owner
@@ -118,23 +129,17 @@ class Mail:
     def ask_core(self, topic: str, payload: Payload, call: CoreCall, flags: int = 0) -> int:
         """Send a request of the instance's owner to the core; return its matchtag."""
         matchtag = self.core_calls.open(call)
-        self._to_core(topic, payload, matchtag, flags)
+        self.request_core(topic, payload, matchtag, flags)
         return matchtag
 
     def tell_core(self, topic: str, payload: Payload) -> None:
         """Send a request to the core that wants no response."""
-        self._to_core(topic, payload, 0, NORESPONSE)
+        self.request_core(topic, payload, flags=NORESPONSE)
 
-    def _to_core(self, topic: str, payload: Payload, matchtag: int, flags: int) -> None:
-        request = Request(
-            topic,
-            payload,
-            matchtag,
-            flags,
-            userid=self._owner,
-            rolemask=ROLE_OWNER,
-            routes=(GUEST,),
-        )
+    def request_core(self, topic: str, payload: Payload, tag: int = 0, flags: int = 0) -> None:
+        """Send a request of the instance's owner to the core, with a matchtag or without."""
+        owner, role = self._owner, ROLE_OWNER
+        request = Request(topic, payload, tag, flags, userid=owner, rolemask=role, routes=(GUEST,))
         self.to_core.append(request)
 
     def answer_core(
@@ -151,7 +156,7 @@ class Mail:
 
     def take(self) -> Sent:
         """Return what was sent since the last call, in order."""
-        sent = Sent(self.to_core, self.to_broker, self.logs)
+        sent = Sent(self.to_core, self.to_broker, self.logs, self.end)
         self.to_core, self.to_broker, self.logs = [], [], []
         return sent
 
@@ -162,6 +167,7 @@ class Sent(NamedTuple):
     to_core: list[Passed]
     to_broker: list[Passed]
     logs: list[tuple[Level, str]]
+    end: str  # why the service has to end; "" if it goes on
 
 
 STREAMING: Final = int(Flag.STREAMING)

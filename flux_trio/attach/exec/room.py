@@ -87,6 +87,7 @@ class Room(msgspec.Struct, eq=False):
     userid: int
     shell: Shell
     contents: Contents
+    wake: bool = False  # flux-core does not ask for the job, and waits for its end
     writing: bool = False  # a WRITE is under way
     refusal: tuple[int, str] = (0, "")  # why it is BROKEN: errnum and text
     held: list[Request] = []  # lookups of the core that wait until the room is OPEN

@@ -8,7 +8,16 @@ import msgspec
 
 from flux_trio.attach.exec import trees
 from flux_trio.attach.exec.guest import EXEC_LOG, PLACES, Contents, Shell
-from flux_trio.attach.exec.mail import STREAMING, Mail, Object, OutputOf, RoomCall, Step, Told
+from flux_trio.attach.exec.mail import (
+    GUEST,
+    STREAMING,
+    Mail,
+    Object,
+    OutputOf,
+    RoomCall,
+    Step,
+    Told,
+)
 from flux_trio.attach.exec.room import Room, RoomEvent, RoomState, RoomStates
 from flux_trio.cores.exec.job import completed_status
 from flux_trio.cores.exec.output import limit_of
@@ -16,10 +25,12 @@ from flux_trio.cores.exec.placement import LayoutError, place_tasks
 from flux_trio.cores.kvs_calls import Ask
 from flux_trio.editions.rfc32 import Start
 from flux_trio.formats import FormatError, ResourceSet, format_fluid, job_key, parse_jobspec
-from flux_trio.messages import Errno, FluxError, Level, Request, Response
+from flux_trio.messages import Errno, FluxError, Level, Request, Response, topics
 
 OUTPUT_BYTES: Final = 1 << 30  # of one job, unless its jobspec says otherwise; as flux-core's shell
 CREDIT: Final = 8  # pieces of one job's output, of 64 KiB at most, on their way to the kvs
+SEVERITY_DEBUG: Final = 7
+WOKEN: Final = "its processes have ended while no execution service was asked for it"
 STREAMS_MAX: Final = 512  # output streams that are open; more jobs wait for one to end
 
 _S, _E = RoomState, RoomEvent
@@ -47,8 +58,8 @@ class Rooms:
 
     # A room is made
 
-    def open(self, start: Start) -> None:
-        """Make the room of a job that is to start, unless it is there."""
+    def open(self, start: Start, *, wake: bool = False) -> None:
+        """Make the room of a job that is to start, unless it is there; see `Room.wake`."""
         room = self._by_id.get(start.id)
         if room is not None:
             room.last.clear()  # the job manager asks again, and gets all answers again
@@ -57,7 +68,9 @@ class Rooms:
         nodes, limit = _laid_out(start)
         size = 0 if start.R is None else start.R.nnodes
         shell = Shell(service, self._rank, size, nodes)
-        self._by_id[start.id] = room = Room(start.id, start.userid, shell, Contents(limit=limit))
+        self._by_id[start.id] = room = Room(
+            start.id, start.userid, shell, Contents(limit=limit), wake
+        )
         self._ask(room, Step.FIND, trees.look_up_tree(_place(room)))
 
     def holds(self, request: Request, jobid: int) -> bool:
@@ -273,9 +286,16 @@ class Rooms:
             self._mail.answer_core(room.end)
             room.end = None
         if room.last:
-            self._mail.to_broker += room.last
+            self._mail.to_broker += [each for each in room.last if each.routes != (GUEST,)]
+            if room.wake:
+                self._wake(room)
             del self._by_id[room.id]
             self._states.forget(room.id)
+
+    def _wake(self, room: Room) -> None:
+        """Raise an exception that changes nothing, so that flux-core looks at the job again."""
+        raised: Object = {"id": room.id, "type": "exec", "severity": SEVERITY_DEBUG, "note": WOKEN}
+        self._mail.ask(topics.JOB_RAISE, raised, Told(format_fluid(room.id, "f58")))
 
     def _ask(self, room: Room, step: Step, ask: Ask) -> None:
         topic, payload = ask

@@ -19,6 +19,7 @@ from flux_trio.messages import Errno, FluxError, Response, expect_payload, topic
 
 NAMESPACE_CREATE: Final = "kvs.namespace-create"
 NAMESPACE_REMOVE: Final = "kvs.namespace-remove"
+NAMESPACE_LIST: Final = "kvs.namespace-list"
 HASHES: Final = ("sha1", "sha256")  # values of the attribute content.hash
 
 _TREEOBJ: Final = 16  # answer with the treeobj as it is stored

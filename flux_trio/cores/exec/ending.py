@@ -22,6 +22,7 @@ from flux_trio.formats import FormatError, format_fluid
 from flux_trio.formats.meanings import JobId
 from flux_trio.messages import FluxError, Level, Response
 from flux_trio.protocols import Job as StoredJob
+from flux_trio.protocols import JobState
 from flux_trio.shell.protocol import Ack
 
 
@@ -130,14 +131,17 @@ class Ends(Part):
         self._outbox.ask(*look_up_jobs([jobid], names), EndRead(jobid))
 
     def end_read(self, jobid: int, response: Response) -> None:
-        """Acknowledge the job if its output, its status and its final release are stored."""
+        """Acknowledge the job if its output, its status and its final release are stored.
+
+        flux-core can end a job without that release; nobody asks for an inactive job again.
+        """
         try:
             exec_log, eventlog = values_in(response)
             status = completed_status(exec_log or "")
             if eventlog is None or status is None:
                 return
             stored, _ = fold_eventlog(StoredJob, jobid, eventlog)
-            if stored.released:
+            if stored.released or stored.state is JobState.INACTIVE:
                 self.confirmed(jobid)
         except (FluxError, FormatError) as error:
             name = format_fluid(jobid, "f58")

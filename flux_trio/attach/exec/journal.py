@@ -1,0 +1,73 @@
+"""The job manager's journal in our own shape, and what it tells of another execution service.
+
+flux-core does not tell a service that another one has taken its place: it is just not asked any
+more. But the journal tells of each job that starts. A job that starts and was not asked for here is
+another service's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from flux_trio.attach.exec.mail import Mail
+from flux_trio.editions import journal, rfc21
+from flux_trio.formats import Event, format_fluid
+from flux_trio.messages import FluxError, Level, Request, Response, expect_payload
+from flux_trio.protocols import JobEvent
+
+BACKLOG_IS_OVER = -1  # in place of a job id
+
+
+class _Entries(msgspec.Struct):
+    """A response of flux-core's journal: events of one job."""
+
+    id: int
+    events: list[Event]
+
+
+class Journal:
+    """The journal that the core follows; `asked` jobs are those of this service."""
+
+    def __init__(self, mail: Mail) -> None:
+        self._mail = mail
+        self._asked: set[int] = set()  # until their final release
+        self._is_live = False  # the backlog is over
+
+    def asked(self, jobid: int) -> None:
+        """Note that flux-core asks for a job here."""
+        self._asked.add(jobid)
+
+    def widened(self, request: Request) -> Request:
+        """Return the core's request for the journal, with the events that are wanted here."""
+        self._is_live = False
+        follow = journal.FOLLOW.read(request)
+        allow = {**(follow.allow or {}), JobEvent.START.value: 1}
+        payload = journal.FOLLOW.write(journal.Follow(allow))
+        return msgspec.structs.replace(request, payload=payload)
+
+    def entries(self, response: Response) -> dict[str, Any] | None:
+        """Return a response in our own shape; None, with a line for the log, if it is malformed."""
+        try:
+            read = expect_payload(response, _Entries)
+        except FluxError as error:
+            self._mail.log(Level.ERR, error.text)
+            return None
+        if read.id == BACKLOG_IS_OVER:
+            self._is_live = True
+        for event in read.events:
+            self._look_at(read.id, event)
+        entries = [
+            [read.id, 0, journal.event_object(event)]
+            for event in read.events
+            if event.name != JobEvent.START
+        ]
+        return {"events": entries}
+
+    def _look_at(self, jobid: int, event: Event) -> None:
+        if rfc21.is_final_release(event.name, event.context):
+            self._asked.discard(jobid)
+        elif event.name == JobEvent.START and self._is_live and jobid not in self._asked:
+            name = format_fluid(jobid, "f58")
+            self._mail.end = f"another execution service has taken over: it has started job {name}"

@@ -1,0 +1,84 @@
+"""Jobs that ended for flux-core while no execution service was there, and whose processes may run.
+
+flux-core asks the next service only for jobs that are in RUN. A job that was canceled meanwhile is
+over for it: it frees the resources and asks nobody to end the processes. A job that was being ended
+when its service left stays in CLEANUP until something happens to it. So when flux-core has accepted
+the service, the rooms that an earlier program has left are looked at. The core gets a start of its
+own for each such job, finds its fatal exception, and ends what runs. Then an exception that changes
+nothing (severity 7) lets flux-core go on with a job in CLEANUP.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+from flux_trio.attach.exec.guest import PLACES
+from flux_trio.attach.exec.mail import Leftover, Mail, NamespacesListed, OneValueRead, Reads
+from flux_trio.attach.exec.rooms import Rooms
+from flux_trio.attach.exec.trees import NAMESPACE_LIST, look_up
+from flux_trio.cores.stored_jobs import fold_eventlog
+from flux_trio.editions import CURRENT, rfc32
+from flux_trio.formats import EVENTLOG, FormatError, job_key, parse_jobspec, parse_r
+from flux_trio.messages import FluxError, Level, Response, expect_payload
+from flux_trio.protocols import Job, JobState
+
+_NAMESPACE: Final = re.compile("job-([0-9]{1,20})", re.ASCII)
+_OVER: Final = (JobState.CLEANUP, JobState.INACTIVE)
+
+
+class _Namespace(msgspec.Struct):
+    namespace: str
+
+
+class _Namespaces(msgspec.Struct):
+    namespaces: list[_Namespace]
+
+
+class Leftovers:
+    """`start` is the topic of start requests."""
+
+    def __init__(self, mail: Mail, rooms: Rooms, start: str) -> None:
+        self._mail = mail
+        self._rooms = rooms
+        self._start = start
+
+    def seek(self) -> None:
+        """Look for the rooms that an earlier program has left."""
+        self._mail.ask(NAMESPACE_LIST, None, NamespacesListed())
+
+    def listed(self, response: Response) -> None:
+        """Read what there is of the jobs whose rooms are there, and that nobody has asked for."""
+        try:
+            if response.errnum:
+                raise FluxError(response.errnum, response.error_text)
+            found = expect_payload(response, _Namespaces).namespaces
+        except FluxError as error:
+            self._mail.log(Level.ERR, f"{NAMESPACE_LIST}: {error.text}")
+            return
+        for each in found:
+            match = _NAMESPACE.fullmatch(each.namespace)
+            if match and self._rooms.get(jobid := int(match[1])) is None:
+                names = (EVENTLOG, "jobspec", "R", f"guest.{PLACES}")
+                reads = Reads(Leftover(jobid), [job_key(jobid, name) for name in names])
+                for key in reads.keys:
+                    self._mail.ask(*look_up(key), OneValueRead(reads, key))
+
+    def read(self, jobid: int, values: list[str | None]) -> None:
+        """Let the core end a job that is over for flux-core; it must be one of ours."""
+        eventlog, jobspec, r, _ = values
+        if None in values or self._rooms.get(jobid) is not None:
+            return
+        try:
+            job, _ = fold_eventlog(Job, jobid, eventlog or "")
+            if job.state not in _OVER or job.released:
+                return
+            spec = parse_jobspec((jobspec or "").encode()).to_json()
+            start = rfc32.Start(jobid, job.userid, spec, reattach=True, R=parse_r(r or ""))
+        except (FluxError, FormatError) as error:
+            self._mail.log(Level.ERR, f"job {jobid}, which is over, cannot be ended: {error}")
+            return
+        self._rooms.open(start, wake=job.state is JobState.CLEANUP)
+        self._mail.request_core(self._start, CURRENT.start.write(start))
