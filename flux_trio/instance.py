@@ -238,7 +238,7 @@ class Instance:
 
     async def serve(self, connection: Connection, credentials: Credentials) -> None:
         """Serve a connection from outside until it ends."""
-        if await self.processes.take(connection, credentials):
+        if await self.processes.serve(connection, credentials):
             return
         if self.tokens.are_valid(credentials):
             await serve_connection(self.router, self.write_log, connection, credentials)
@@ -322,7 +322,7 @@ async def open_instance(config: Config, given: Surroundings) -> AsyncIterator[In
                     yield instance
         finally:
             with trio.move_on_after(TAKE_DOWN_S, shield=True) as limit:
-                await _take_down(instance)
+                await _shut_down(instance)
             if limit.cancelled_caught:
                 instance.name_who_stays()
             nursery.cancel_scope.cancel()
@@ -431,7 +431,7 @@ async def _listen_locally(
         instance.write_log(Level.WARNING, "broker", f"no Unix socket at {path}: {error}")
 
 
-async def _take_down(instance: Instance) -> None:
+async def _shut_down(instance: Instance) -> None:
     instance.trace.note(Kind.INSTANCE, "broker", {"what": "ending"})
     for name in reversed([module.name for module in instance.supervisor.list()]):
         if name in instance.supervisor:  # it may have ended by itself meanwhile

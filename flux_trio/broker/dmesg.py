@@ -63,7 +63,7 @@ class LogService:
     def close(self) -> None:
         self._book.sinks.remove(self._on_entry)
 
-    def take(self, request: Request) -> None:
+    def serve(self, request: Request) -> None:
         try:
             method = self.methods.get(request.topic)
             if method is None:

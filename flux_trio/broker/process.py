@@ -106,7 +106,7 @@ class Processes:
             finally:
                 await _end(process, self._grace_s)
 
-    async def take(self, connection: Connection, credentials: Credentials) -> bool:
+    async def serve(self, connection: Connection, credentials: Credentials) -> bool:
         """Serve `connection` to its end if a module's process made it; else return False."""
         expected = self._expected.pop(credentials, None)
         if expected is None:

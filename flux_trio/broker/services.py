@@ -144,24 +144,24 @@ class BrokerServices:
         logs = LogService(self.log, handle)
         others = (topics.MODULE_TRACE, topics.BROKER_NOTE)
         self._counts.update(dict.fromkeys([*self._methods, *logs.methods, *others], 0))
-        self._take_notes_as_they_are_sent(self.router.peers[handle.name])
+        self._handle_notes_when_sent(self.router.peers[handle.name])
         task_status.started()
         try:
             async with trio.open_nursery() as nursery:
                 while True:
                     for request in await handle.receive():
                         if isinstance(request, Request):
-                            await self._take(nursery, handle, logs, request)
+                            await self._answer(nursery, handle, logs, request)
         finally:
             logs.close()
 
-    async def _take(
+    async def _answer(
         self, nursery: trio.Nursery, handle: Handle, logs: LogService, request: Request
     ) -> None:
         if request.topic in self._counts:
             self._counts[request.topic] += 1
         if service_of(request.topic) == topics.LOG:
-            logs.take(request)
+            logs.serve(request)
         elif request.topic == topics.MODULE_TRACE:
             self._trace(nursery, handle, request)
         elif request.topic == topics.BROKER_BACKUP:
@@ -189,7 +189,7 @@ class BrokerServices:
             finally:
                 self._backups.remove(served)
 
-    def _take_notes_as_they_are_sent(self, broker: Peer) -> None:
+    def _handle_notes_when_sent(self, broker: Peer) -> None:
         """Take each broker.note when it is sent; other messages wait in the broker's inbox.
 
         A module in a process of its own writes a note between two of its messages, and the record

@@ -86,7 +86,7 @@ class TraceStreams:
         try:
             with self._open[key]:
                 while True:
-                    for payload in await queue.take():
+                    for payload in await queue.next_batch():
                         _send(handle, respond_stream(request, payload))
         finally:
             self._trace.remove_sink(queue.put)
@@ -140,7 +140,7 @@ class _Queue:
         self._payloads.append(payload)
         self._bytes += size
 
-    async def take(self) -> list[dict[str, Any]]:
+    async def next_batch(self) -> list[dict[str, Any]]:
         """Wait; return the payloads of all waiting records, at least one."""
         await self._filled.wait()
         payloads, self._payloads, self._bytes = self._payloads, [], 0

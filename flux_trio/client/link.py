@@ -172,7 +172,7 @@ class Link:
             while True:
                 for message in decode_frame(await self._socket.receive()):
                     self._messages_received += 1
-                    await self._take(message)
+                    await self._handle(message)
         except ConnectionLost as lost:
             self._end("this client is closed" if self._closing else str(lost))
         except RemoteProtocolError as error:
@@ -182,18 +182,18 @@ class Link:
     def _end(self, text: str) -> None:
         self._lost = ConnectionLost(text)
         for answer in self._answers:
-            answer.take(self._lost)
+            answer.end(self._lost)
         for queue in self._queues:
             queue.end(ConnectionLost(text))
         self._written.set()
         self._reader_ended.set()
 
-    async def _take(self, message: Message) -> None:
+    async def _handle(self, message: Message) -> None:
         if isinstance(message, Response):
             waiting = self.calls.match(message)
             if isinstance(waiting, Answer):
                 self._answers.discard(waiting)
-                waiting.take(message)
+                waiting.end(message)
             elif waiting is not None:
                 await self._deliver_streamed(waiting, message)
         elif isinstance(message, Event):

@@ -54,7 +54,7 @@ class Answer:
         self._outcome: Response | ConnectionLost | None = None
         self._arrived: anyio.Event | None = None  # set while a task waits
 
-    def take(self, outcome: Response | ConnectionLost) -> None:
+    def end(self, outcome: Response | ConnectionLost) -> None:
         """End the call with a response or with the loss of the connection."""
         self._outcome = outcome
         if self._arrived is not None:

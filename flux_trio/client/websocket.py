@@ -70,7 +70,7 @@ class WebSocket:
         while not self._frames:
             self._feed(await _read(self._stream))
             for event in self._protocol.events():
-                await self._take(event)
+                await self._handle(event)
         return self._frames.popleft()
 
     async def aclose(self) -> None:
@@ -84,7 +84,7 @@ class WebSocket:
         except ProtocolError as error:
             raise ConnectionLost(f"the instance does not speak WebSocket: {error}") from None
 
-    async def _take(self, event: events.Event) -> None:
+    async def _handle(self, event: events.Event) -> None:
         match event:
             case events.BytesMessage():
                 self._parts.append(bytes(event.data))

@@ -73,7 +73,7 @@ class Outbox(Part, Generic[CallT, ActionT, KeyT]):
         """Drop this turn's responses to a peer that is gone (6.disconnect.2)."""
         self.actions = without_responses(self.actions, {sender})
 
-    def take_actions(self) -> list[CommonAction[KeyT] | ActionT]:
+    def pop_actions(self) -> list[CommonAction[KeyT] | ActionT]:
         """Return the actions since the last call, in order."""
         actions, self.actions = self.actions, []
         return actions

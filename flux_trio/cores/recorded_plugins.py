@@ -41,7 +41,7 @@ class RecordedPlugins:
         self._looks = 0
         self._asked: list[str] = []
 
-    def take_said(self) -> dict[str, Plain]:
+    def pop_answers(self) -> dict[str, Plain]:
         """Return what was said since the last call, and a checksum of what was asked."""
         self._count_nothing()
         said, self._said = self._said, []

@@ -96,7 +96,7 @@ class Backlog(Generic[Message]):
         self._guests, self._senders = {}, set()
         return waiting
 
-    def take_about(self, about: Collection[str]) -> list[Message]:
+    def pop_about(self, about: Collection[str]) -> list[Message]:
         """Remove and return the requests with one of these topics."""
 
         def is_meant(message: Message) -> bool:

@@ -203,7 +203,7 @@ class Easy:
         if reservation.ends_in_time(grant.end):
             self._choose_again(reservation)
         elif self._spare is not None:
-            self._spare.take_what_is_free(grant.allocation)
+            self._spare.reserve_free(grant.allocation)
 
     def _choose_again(self, reservation: Reservation) -> None:
         reservation.choose_again()
@@ -228,7 +228,7 @@ class Easy:
         if reservation.kept is None:
             reservation.kept = cores_reserved(self._state, head.shape, reservation.start)
         assert reservation.kept is not None, "jobs started since then end in time or fit beside it"
-        spare.take_what_is_free(reservation.kept)
+        spare.reserve_free(reservation.kept)
         return spare
 
 

@@ -128,7 +128,7 @@ class Pool:
                 new = _minus(Children(group.cores, group.gpus), total)
                 self._index.remove(ranks)
                 self._index.add(ranks, _plus(total, new), _plus(free, new))
-                self._take_held(ranks, new, held)
+                self._mark_held(ranks, new, held)
         self._up = (self._up & ~resources.ranks.bits) | (online & resources.ranks.bits)
 
     def expire(self, expiration: float) -> None:
@@ -176,7 +176,7 @@ class Pool:
             splits.append((fresh, NOTHING, NOTHING))
         return splits
 
-    def _take_held(self, ranks: int, new: Children, held: Iterable[Allocation]) -> None:
+    def _mark_held(self, ranks: int, new: Children, held: Iterable[Allocation]) -> None:
         for allocation in held:
             for group in allocation.groups:
                 mine = Group(group.ranks & ranks, group.cores & new.cores, group.gpus & new.gpus)
@@ -253,7 +253,7 @@ class Pool:
             moves.append((ranks, free, Children(free[0] ^ cores, free[1] ^ gpus)))
         self._move(moves)
 
-    def take_what_is_free(self, allocation: Allocation) -> None:
+    def reserve_free(self, allocation: Allocation) -> None:
         """Mark the free part of `allocation` as not free, to protect it for another job."""
         self._move(
             [

@@ -38,7 +38,7 @@ class Schedule:
     def __setstate__(self, state: tuple[State, Policy, int]) -> None:
         self.state, self.policy, self._leaving = state
         for grant in self.state.grants:
-            self.state.pool.take_what_is_free(grant.allocation)
+            self.state.pool.reserve_free(grant.allocation)
 
     # Requests
 
@@ -114,7 +114,7 @@ class Schedule:
         if given.allocation.groups:
             self.state.pool.give(given.allocation)
             self.policy.freed(given)
-        return self._take_leaving(given.allocation.ranks) if self._leaving else 0
+        return self._pop_leaving(given.allocation.ranks) if self._leaving else 0
 
     def extend(self, id_: int, end: float) -> bool:
         """Move the end of job `id_` to `end`, earlier or later; False if it holds nothing.
@@ -194,11 +194,11 @@ class Schedule:
         """Return the ranks that were shrunk and that a job still holds, as a bit set."""
         return self._leaving
 
-    def take_left(self) -> int:
+    def pop_left(self) -> int:
         """Return the leaving ranks that no job holds; all grants must be known by now."""
-        return self._take_leaving(self._leaving)
+        return self._pop_leaving(self._leaving)
 
-    def _take_leaving(self, ranks: int) -> int:
+    def _pop_leaving(self, ranks: int) -> int:
         """Return the leaving ranks among `ranks` that no job holds, and forget them."""
         gone = self._leaving & ranks
         for grant in self.state.grants:

@@ -154,8 +154,8 @@ class _Machine(Core[JobManagerTimer, JobManagerOwnInput, JobManagerOwnAction]):
         return self._core.start(now)
 
     def turn(self, now: float, inputs: Sequence[JobManagerInput]) -> Sequence[JobManagerAction]:
-        take = self._methods.take
-        rest = [each for each in inputs if not (isinstance(each, Request) and take(each))]
+        serve = self._methods.serve
+        rest = [each for each in inputs if not (isinstance(each, Request) and serve(each))]
         actions = self._core.turn(now, rest) if rest else []
         if not self._is_busy():
             self._host.recount_at_rest()

@@ -73,7 +73,7 @@ class PluginMethods:
             topics.JOB_JOBTAP_QUERY: self._query,
         }
 
-    def take(self, request: Request) -> bool:
+    def serve(self, request: Request) -> bool:
         """Return whether `request` is one of these requests; then it is answered here.
 
         Requests of a peer that is gone get no response (6.disconnect.2).

@@ -96,16 +96,16 @@ class _Recorded(Core[KeyT, InputT, ActionT]):
         self._plugins = plugins
 
     def start(self, now: float) -> Actions[KeyT, ActionT]:
-        return self._take({"now": now, **self._recorder.making}, lambda: self._turns.start(now))
+        return self._recorded({"now": now, **self._recorder.making}, lambda: self._turns.start(now))
 
     def turn(
         self, now: float, inputs: Sequence[CommonInput[KeyT] | InputT]
     ) -> Actions[KeyT, ActionT]:
         written = written_inputs(inputs, self._recorder.handle.places_of_taken())
         taken = list(inputs)
-        return self._take({"now": now, "inputs": written}, lambda: self._turns.turn(now, taken))
+        return self._recorded({"now": now, "inputs": written}, lambda: self._turns.turn(now, taken))
 
-    def _take(
+    def _recorded(
         self, data: dict[str, Any], take: Callable[[], Actions[KeyT, ActionT]]
     ) -> Actions[KeyT, ActionT]:
         actions: Actions[KeyT, ActionT] | None = None
@@ -117,6 +117,6 @@ class _Recorded(Core[KeyT, InputT, ActionT]):
             elif lines := written_actions(actions):
                 data["actions"] = lines
             if self._plugins is not None:
-                data.update(self._plugins.take_said())
+                data.update(self._plugins.pop_answers())
             self._recorder.sink(data)
         return actions

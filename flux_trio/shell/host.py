@@ -138,7 +138,7 @@ class ShellHost:
                 self._busy_at = trio.current_time()
 
     def _clear_left(self, nursery: trio.Nursery) -> None:
-        for job in self._jobs.take_to_clear():
+        for job in self._jobs.pop_to_clear():
             nursery.start_soon(self._clear, job)
 
     async def _clear(self, job: ShellJob) -> None:

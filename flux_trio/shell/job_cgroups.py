@@ -137,7 +137,7 @@ class JobCgroups:
         while self._is_due:
             await self._moved.wait()
 
-    def take(self, jobid: int) -> Place:
+    def assign(self, jobid: int) -> Place:
         """Give the job the cgroup in which its process was launched."""
         if self._free is None:
             return Place("", 0)

@@ -217,7 +217,7 @@ class ShellJobs:
         self._note(job, Ended(process.taskid, status))
         return [job.first_exit] if is_first and job.first_exit and not job.is_over else []
 
-    def take_to_clear(self) -> list[ShellJob]:
+    def pop_to_clear(self) -> list[ShellJob]:
         """Return the jobs to clear since the last call; see `kill_leftovers`."""
         jobs, self._to_clear = self._to_clear, []
         return jobs
@@ -372,7 +372,7 @@ class ShellJobs:
             self._note(job, Failed(task.taskid, STATUS_NOT_EXECUTED, f"{argv[0]}: {error}"))
             return False
         process = Process(job, task.taskid, child.pid, start_time(child.pid) or 0, child)
-        place = self.cgroups.take(job.id)
+        place = self.cgroups.assign(job.id)
         self._note(job, Launched(task.taskid, process.pid, process.starttime, *place))
         job.running[task.taskid] = self._children[child.pid] = process
         self._tasks[child.pid] = job.id

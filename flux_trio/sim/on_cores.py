@@ -197,7 +197,7 @@ class _Workload:
         responses = [each for each in inputs if isinstance(each, Response)]
         if responses:
             self._last_response = now
-            self._replay.take(responses)
+            self._replay.handle(responses)
             if self._replay.is_over:
                 self._world.stop()
         actions = self._submit(now)

@@ -75,7 +75,7 @@ async def _run(replay: Replay, handle: Handle, submitters: Mapping[str | None, H
         messages = await handle.receive_until(silent_at if at is None else at)
         if not messages and at is None:
             return False
-        replay.take(messages)
+        replay.handle(messages)
     return True
 
 

@@ -67,10 +67,10 @@ class Replay:
             self._submitted += 1
             yield job.user, Request(topics.INGEST_SUBMIT, {"jobspec": to_jobspec(job)}, tag)
 
-    def take(self, responses: Iterable[Response]) -> None:
+    def handle(self, responses: Iterable[Response]) -> None:
         """Take the responses, and report how many jobs have ended."""
         for response in responses:
-            self._take(response)
+            self._handle(response)
         if self._progress is not None:
             self._progress(self._ended, len(self._jobs))
 
@@ -105,7 +105,7 @@ class Replay:
             if place not in self._refused and self._ids.get(place) not in over
         ]
 
-    def _take(self, response: Response) -> None:
+    def _handle(self, response: Response) -> None:
         place = self._calls.match(response)
         payload = response.payload
         if response.matchtag == self._journal and isinstance(payload, dict):
@@ -121,7 +121,7 @@ class Replay:
         followed = self._followed.get(jobid)
         if followed is None:
             followed = self._followed[jobid] = FollowedJob()
-        followed.take(event)
+        followed.apply(event)
         self._ended += event["name"] == JobEvent.CLEAN
 
     def _facts(self, place: int, job: WorkloadJob) -> JobFacts:
@@ -153,7 +153,7 @@ EVENTS: Final = (
     JobEvent.EXCEPTION,
     JobEvent.JOBSPEC_UPDATE,
 )
-"""The events that `FollowedJob.take` accepts; only these are requested from the journal."""
+"""The events that `FollowedJob.apply` accepts; only these are requested from the journal."""
 
 
 class FollowedJob:
@@ -169,7 +169,7 @@ class FollowedJob:
         self._exception: dict[str, Any] | None = None  # the first fatal one
         self._status = 0
 
-    def take(self, event: dict[str, Any]) -> None:
+    def apply(self, event: dict[str, Any]) -> None:
         """Fold in one of EVENTS, in the form of RFC 21."""
         match event["name"]:
             case JobEvent.PRIORITY:

@@ -72,7 +72,7 @@ class PluginHarness:
         if text := wrong_text({"config": config, "users": users}):
             raise TypeError(text)
         self._config = parse_config(config) if isinstance(config, str) else config
-        self._stage = Stage([*map(made, plugins)], self._config, users or {}, self._take)
+        self._stage = Stage([*map(made, plugins)], self._config, users or {}, self._keep)
         # Nobody judges it: its scheduler takes shortcuts, for example acquires no resources.
         self._context = Context()
         self._errors = PluginErrors()
@@ -196,7 +196,7 @@ class PluginHarness:
         if not self._may_fail:
             self._errors.raise_news()
 
-    def _take(self, record: Record) -> None:
+    def _keep(self, record: Record) -> None:
         """Keep the hook calls of the trace; a Sink."""
         if record.kind == Kind.HOOK and record.data is not None:
             data = record.data

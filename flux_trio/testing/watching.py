@@ -41,7 +41,7 @@ class _Watcher:
         self._is_ending = False
         self._reported: set[tuple[str, str, str]] = set()
 
-    def take(self, record: Record) -> None:
+    def observe(self, record: Record) -> None:
         """Take the next record; a Sink."""
         self._records.append(record)
         self._batches.append(record)
@@ -157,7 +157,7 @@ class Watched:
 
     def _make_sink(self) -> Sink:
         self._watchers.append(_Watcher())
-        return self._watchers[-1].take
+        return self._watchers[-1].observe
 
     def _raise_news(self) -> None:
         __tracebackhide__ = True

@@ -51,7 +51,7 @@ class _Passing(NamedTuple):
     line: Line
     takers: list[str]
 
-    def take(self, line: Line) -> bool:
+    def receives(self, line: Line) -> bool:
         """Take it that `line` shows a receiver; return False if it cannot be one."""
         many = self.line.type == "event" and line.module not in self.takers
         if self.takers and not many:
@@ -89,9 +89,9 @@ def _is_taken(
 ) -> bool:
     """Whether the line shows who has received a message: the last one, or else the oldest."""
     content = line.content
-    if open_ and open_[-1].line.content == content and open_[-1].take(line):
+    if open_ and open_[-1].line.content == content and open_[-1].receives(line):
         return True
-    return any(passing.take(line) for passing in sent.get(content, ()))
+    return any(passing.receives(line) for passing in sent.get(content, ()))
 
 
 def _oldest(

@@ -73,7 +73,7 @@ async def serve_websocket(
     listeners = await trio.open_tcp_listeners(port, host=host)
     address, taken, *_ = listeners[0].socket.getsockname()
     async with trio.open_nursery() as nursery:
-        await nursery.start(trio.serve_listeners, _Door(identify, on_connection).take, listeners)
+        await nursery.start(trio.serve_listeners, _Door(identify, on_connection).serve, listeners)
         task_status.started(uri_of(address, taken))
 
 
@@ -101,7 +101,7 @@ async def serve_unix(
         listener = trio.SocketListener(trio.socket.from_stdlib_socket(listening))
         async with trio.open_nursery() as nursery:
             door = _Door(identify, on_connection)
-            await nursery.start(trio.serve_listeners, door.take, [listener])
+            await nursery.start(trio.serve_listeners, door.serve, [listener])
             task_status.started(uri_of_socket(str(path)))
 
 
@@ -124,7 +124,7 @@ class _Door:
         self._on_connection = on_connection
         self._gate = Gate()
 
-    async def take(self, stream: trio.SocketStream) -> None:
+    async def serve(self, stream: trio.SocketStream) -> None:
         """Handle one connection from start to end; errors caused by the peer do not leave."""
         with self._gate.place() as there_is_room:
             if not there_is_room:

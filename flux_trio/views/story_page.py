@@ -35,7 +35,7 @@ def story_page(story: Story) -> str:
     earlier = story.trace[: shown.start]
     make = Rows(story.trace[shown.start].n if earlier else 0)
     records = story.trace[: shown.stop]
-    rows = [row for record in records if (row := make.take(record)) is not None]
+    rows = [row for record in records if (row := make.add(record)) is not None]
     changes, left_out = _changes(story)
     found = Broken(story.broken, story.party, spelled(story.found), story.at, sorted(story.because))
     data = Data(

@@ -26,7 +26,7 @@ def view_10k() -> Iterator[Figure]:
     if WHY_NOT:
         return
     make = Rows()
-    rows = [row for record in many_messages(MESSAGES) if (row := make.take(record)) is not None]
+    rows = [row for record in many_messages(MESSAGES) if (row := make.add(record)) is not None]
     nodes = 0
     with tempfile.TemporaryDirectory() as directory, open_browser() as browser:
         page = Path(directory) / "page.html"

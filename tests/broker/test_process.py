@@ -82,7 +82,7 @@ class ProcessWorld(ModuleWorld):
         return module.pid
 
     async def _take(self, connection: Connection, credentials: Credentials) -> None:
-        assert await self.processes.take(connection, credentials)
+        assert await self.processes.serve(connection, credentials)
 
     def write_log(self, level: int, party: str, text: str) -> None:
         self.log.write(LogEntry(self.now(), level, party, text))
@@ -179,7 +179,7 @@ async def test_process_that_reads_slowly_gets_everything_in_order(
         await world.spawn("print('ready', flush=True); import time; time.sleep(1000)")
         who = world.tokens.authenticate("secret")
         assert who is not None
-        nursery.start_soon(world.processes.take, ours, who)
+        nursery.start_soon(world.processes.serve, ours, who)
         theirs.send_nowait(Request("nobody.x", matchtag=1))
         (refusal,) = await theirs.receive()
         assert getattr(refusal, "errnum", 0) == Errno.ENOSYS

@@ -253,7 +253,7 @@ async def test_connection_that_does_not_go_on_ends_alone(
     with to_server, from_server:
         if sent:
             to_server.send_nowait(sent)
-        await server.take(StapledObjectStream(answered, received))
+        await server.serve_one(StapledObjectStream(answered, received))
     assert trio.current_time() == pytest.approx(REQUEST_S_MAX)
 
 
@@ -265,9 +265,9 @@ async def test_lines_for_a_slow_browser_are_bounded_and_counted() -> None:
     count = READER_BYTES_MAX // len(line)
     for _ in range(count + 7):
         feed.put(line)
-    assert await reader.take() == line * count + b'{"lost":7}\n'
+    assert await reader.next_lines() == line * count + b'{"lost":7}\n'
     feed.put(b"next\n")
-    assert await reader.take() == b"next\n"
+    assert await reader.next_lines() == b"next\n"
 
 
 def test_live_rows_are_those_of_a_page() -> None:
@@ -275,12 +275,12 @@ def test_live_rows_are_those_of_a_page() -> None:
     lines: list[bytes] = []
     rows = LiveRows(lines.append, nothing_is_broken)
     for record in trace:
-        rows.take(told(record))
+        rows.add(told(record))
     shown = [json.loads(line)["row"] for line in lines]
     assert [each["n"] for each in shown] == [record.n for record in trace]
     make = Rows()
     assert [each.get("state", "") for each in shown] == [
-        row.state for record in trace if (row := make.take(record))
+        row.state for record in trace if (row := make.add(record))
     ]
     assert any("27.alloc.2" in each.get("clauses", ()) for each in shown)
 
@@ -291,9 +291,9 @@ def test_after_a_gap_rows_begin_anew() -> None:
     rows = LiveRows(lines.append, nothing_is_broken)
     taken = next(at for at, record in enumerate(trace) if record.kind == "recv")
     for record in trace[:taken]:
-        rows.take(told(record))
-    rows.take({"lost": 5})
-    rows.take(told(trace[taken]))
+        rows.add(told(record))
+    rows.add({"lost": 5})
+    rows.add(told(trace[taken]))
     assert json.loads(lines[-2]) == {"lost": 5}
     assert json.loads(lines[-1])["row"]["text"]
 
@@ -305,7 +305,7 @@ def test_clause_that_is_broken_is_told_wherever_the_rows_begin(first: int) -> No
     lines: list[bytes] = []
     rows = LiveRows(lambda _: None, lines.append)
     for record in edit_payload(trace, alloc, id="seven")[first:]:
-        rows.take(told(record))
+        rows.add(told(record))
     found = [json.loads(line)["broken"] for line in lines]
     cause = found[0]
     assert (cause["clause"], cause["n"], cause["party"]) == ("27.alloc.2", alloc.n, "job-manager")
@@ -319,9 +319,9 @@ def test_of_one_clause_a_few_violations_are_told_also_after_a_gap() -> None:
     lines: list[bytes] = []
     rows = LiveRows(lambda _: None, lines.append)
     for n in range(1, 2 * REPORTED_MAX):
-        rows.take(told(msgspec.structs.replace(broken, n=n)))
+        rows.add(told(msgspec.structs.replace(broken, n=n)))
         if n == 2:
-            rows.take({"lost": 5})
+            rows.add({"lost": 5})
     found = [json.loads(line)["broken"] for line in lines]
     of_clause = [each for each in found if each["clause"] == "27.alloc.2"]
     assert [each["n"] for each in of_clause] == list(range(1, REPORTED_MAX + 1))
@@ -341,10 +341,10 @@ def test_what_is_broken_is_kept_for_each_reader() -> None:
     feed.keep(b"broken again\n")
     new = feed.open()
     assert new is not None
-    for lines in (trio.run(slow.take), trio.run(new.take)):
+    for lines in (trio.run(slow.next_lines), trio.run(new.next_lines)):
         assert b"broken\n" in lines
         assert b"broken again\n" in lines
-    assert trio.run(feed_reader(feed).take).startswith(b"broken\nbroken again\n" + line)
+    assert trio.run(feed_reader(feed).next_lines).startswith(b"broken\nbroken again\n" + line)
 
 
 def feed_reader(feed: Feed) -> Reader:

@@ -149,7 +149,7 @@ def core_with(ids: list[int], shift: float = 0.0, tags: int = 0) -> Core:
         core.jobs.by_id[jobid] = Job(jobid, now - 30 + n, now + 0.1)
         core.outbox.ask("ask", None, Call(jobid))
         core.outbox.set_timer(("kill", jobid), now + 30)
-    core.outbox.take_actions()
+    core.outbox.pop_actions()
     core.jobs.by_id[first].after = [third, second]
     core.jobs.known = set(ids)
     core.jobs.streams = {"alice": {tags + 1: "a", tags + 9: "b"}, "bob": {2 * tags + 1: "c"}}
@@ -253,9 +253,9 @@ class TestEqual:
     def test_state_is_readable(self) -> None:
         core = Core()
         core.outbox.ask("ask", None, Call(77))
-        core.outbox.take_actions()
+        core.outbox.pop_actions()
         core.outbox.set_timer(("kill", 78), NOW + 0.1)
-        core.outbox.take_actions()
+        core.outbox.pop_actions()
         assert core.normalised()["core.outbox"] == {
             "calls": [
                 "Calls",

@@ -267,7 +267,7 @@ def test_what_plugins_said_in_a_turn_is_said_again(
     repeated = RepeatedPlugins()
     for calls in (first, second):
         answers = asked(recorded, calls)
-        turn = through_json(recorded.take_said())
+        turn = through_json(recorded.pop_answers())
         repeated.begin(turn.get("said", []))
         assert asked(repeated, calls) == answers
         assert checksum(repeated.asked) == turn.get("asked", checksum(()))
@@ -277,7 +277,7 @@ def test_priority_that_is_unavailable_is_said_again() -> None:
     recorded = RecordedPlugins(Script([HookAnswer(UNAVAILABLE)]))
     recorded.ask(AskHook(1, "job.priority.get", None))
     repeated = RepeatedPlugins()
-    repeated.begin(through_json(recorded.take_said())["said"])
+    repeated.begin(through_json(recorded.pop_answers())["said"])
     answer = repeated.ask(AskHook(1, "job.priority.get", None))
     assert answer is not None
     assert type(answer.priority) is type(UNAVAILABLE)

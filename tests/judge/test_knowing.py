@@ -51,7 +51,7 @@ def knows(*steps: Trace, is_routed: bool = False) -> bool:
     """Whether y must have handled what it received at record 2."""
     known = Knowledge(is_routed=is_routed)
     for record in hand_made(*steps):
-        known.take(record)
+        known.observe(record)
     return known.knew("y", 2)
 
 
@@ -67,9 +67,9 @@ def test_an_answer_to_an_earlier_request_is_none():
     trace = hand_made(of_z, second, answer(matchtag=1))
     known = Knowledge()
     for record in trace:
-        known.take(record)
+        known.observe(record)
     assert not known.knew("y", 4)
-    known.take(msgspec.structs.replace(answer(matchtag=2)[0], n=9))
+    known.observe(msgspec.structs.replace(answer(matchtag=2)[0], n=9))
     assert known.knew("y", 4)
 
 
@@ -98,14 +98,14 @@ def test_of_two_requests_that_look_alike_the_answer_may_be_that_of_the_first():
     told = [*alike, *[msgspec.structs.replace(each, n=each.n + 2) for each in TOLD]]
     known = Knowledge(is_routed=True)
     for record in hand_made(told, alike, answer(matchtag=0, id=7)):
-        known.take(record)
+        known.observe(record)
     assert not known.knew("y", 4)
 
 
 def test_a_request_that_wants_no_answer_is_not_kept_and_of_others_a_bounded_number():
     known = Knowledge()
     for record in hand_made(ask(flags=NORESPONSE), *(ask(matchtag=n) for n in range(1, 2000))):
-        known.take(record)
+        known.observe(record)
     _, _, asked = known.state()
     assert len(asked) == ASKED_MAX
     assert asked[-1][0] == ("y", "x", 1999)

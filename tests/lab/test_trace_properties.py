@@ -180,7 +180,7 @@ def test_greatest_id_that_is_too_small_is_found() -> None:
 
 @pytest.mark.parametrize("lost", ["down", "shrink"])
 def test_grant_of_lost_nodes_is_found(monkeypatch: pytest.MonkeyPatch, lost: str) -> None:
-    monkeypatch.setattr(SchedCore, "_take_back", lambda *_: None)
+    monkeypatch.setattr(SchedCore, "_revoke", lambda *_: None)
     nodes = NodesDown((0,), R_STORED) if lost == "down" else Shrink((0,), R_STORED)
     faults = (Linger("sched", R_STORED, 0.5), nodes)
     found = [

@@ -149,7 +149,7 @@ class TestShrink:
         made.mark(2, machine(2, 2).difference(machine(1, 1)))
         made.shrink(0b111)
         assert made.holders(0b111) == [1, 2]
-        assert made.take_left() == 0b100
+        assert made.pop_left() == 0b100
         assert made.free(1) == 0
         assert made.free(2) == 0b011
         assert made.leaving == 0

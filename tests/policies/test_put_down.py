@@ -216,7 +216,7 @@ class PutDown(RuleBasedStateMachine):
     def inventory_changes(self, rank: int, shrinks: bool) -> None:
         if shrinks:
             self.both("shrink", 1 << rank)
-            self.both("take_left")
+            self.both("pop_left")
         else:
             self.both("grow", grown(rank), -1)
 

@@ -207,7 +207,7 @@ def _plant_sent(operator: Operator, name: str) -> None:
         later = delayed.setdefault(id(outbox), [])
         return _changed_all(operator, name, function(outbox), later)
 
-    wrap(function_at("cores.outbox.Outbox.take_actions"), wrapper)
+    wrap(function_at("cores.outbox.Outbox.pop_actions"), wrapper)
 
 
 def _plant_heard(operator: Operator, name: str) -> None:

@@ -197,7 +197,7 @@ async def test_cgroup_that_the_kernel_still_holds_is_removed_later(
         groups = JobCgroups("test")
         nursery.start_soon(groups.run)
         await groups.ready()
-        cgroup = Path(groups.take(1).cgroup)
+        cgroup = Path(groups.assign(1).cgroup)
         await groups.ready()
         (cgroup / "inner").mkdir()
         monkeypatch.setattr(Path, "rmdir", busy_at_first)
@@ -219,7 +219,7 @@ async def test_each_job_has_a_cgroup_whether_the_host_moves_at_once_or_in_a_thre
         monkeypatch.setattr(job_cgroups, "AT_ONCE_S", at_once_s)
         taken = []
         for jobid in range(1, 6):
-            taken.append(groups.take(jobid).cgroup)
+            taken.append(groups.assign(jobid).cgroup)
             groups.move_on()
             if at_once_s < 0:
                 await groups.ready()
@@ -245,12 +245,12 @@ async def open_groups(home: Path) -> AsyncIterator[JobCgroups]:
 
 async def test_cgroup_of_a_job_that_is_over_serves_a_later_one(home: Path) -> None:
     async with open_groups(home) as groups:
-        first = groups.take(1)
+        first = groups.assign(1)
         await groups.ready()
         groups.release(1)
-        second = groups.take(2)
+        second = groups.assign(2)
         await groups.ready()
-        third = groups.take(3)
+        third = groups.assign(3)
         await groups.ready()
         assert second.cgroup != first.cgroup == third.cgroup
         assert first.use < second.use < third.use
@@ -260,7 +260,7 @@ async def test_host_keeps_so_many_cgroups_of_ended_jobs_and_no_more(home: Path) 
     async with open_groups(home) as groups:
         jobs = range(SPARE_MAX + 3)
         for jobid in jobs:
-            groups.take(jobid)
+            groups.assign(jobid)
             await groups.ready()
         for jobid in jobs:
             groups.release(jobid)
@@ -269,13 +269,13 @@ async def test_host_keeps_so_many_cgroups_of_ended_jobs_and_no_more(home: Path) 
 
 async def test_host_makes_a_cgroup_if_that_of_an_ended_job_is_gone(home: Path) -> None:
     async with open_groups(home) as groups:
-        gone = Path(groups.take(1).cgroup)
+        gone = Path(groups.assign(1).cgroup)
         await groups.ready()
         groups.release(1)
         gone.rmdir()  # noqa: ASYNC240
-        groups.take(2)
+        groups.assign(2)
         await groups.ready()
-        after = Path(groups.take(3).cgroup)
+        after = Path(groups.assign(3).cgroup)
         assert cgroup_of("self").endswith(f"/{after.name}")
         await groups.ready()
 
@@ -309,7 +309,7 @@ def changed(cgroup: Path, change: str) -> None:
 )
 async def test_cgroup_that_a_job_has_changed_serves_no_other(home: Path, change: str) -> None:
     async with open_groups(home) as groups:
-        cgroup = Path(groups.take(1).cgroup)
+        cgroup = Path(groups.assign(1).cgroup)
         await groups.ready()
         assert cgroups.is_as_new(cgroup)
         try:
@@ -319,9 +319,9 @@ async def test_cgroup_that_a_job_has_changed_serves_no_other(home: Path, change:
         assert not cgroups.is_as_new(cgroup)
         groups.release(1)
         await until(lambda: not cgroup.exists())
-        groups.take(2)
+        groups.assign(2)
         await groups.ready()
-        assert groups.take(3).cgroup != str(cgroup)
+        assert groups.assign(3).cgroup != str(cgroup)
         await groups.ready()
 
 

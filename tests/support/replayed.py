@@ -26,7 +26,7 @@ def replayed(lines: Iterable[str]) -> tuple[Difference | None, RecordedInstance]
     """Replay a trace to its end or its first difference."""
     instance = RecordedInstance()
     for record in read_trace(lines, turns=True).records:
-        difference = instance.take(record)
+        difference = instance.observe(record)
         if difference is not None:
             return difference, instance
     return None, instance

@@ -64,7 +64,7 @@ class Whole(msgspec.Struct, frozen=True):
 class Lines(Protocol):
     """An answer that goes on, as lines of JSON, until the client goes; then `close` is called."""
 
-    async def take(self) -> bytes:
+    async def next_lines(self) -> bytes:
         """Wait; return what is to be sent."""
 
     def close(self) -> None: ...
@@ -93,9 +93,9 @@ class LoopbackServer:
         async with listener:
             self.port = listener.extra(anyio.abc.SocketAttribute.local_port)
             task_status.started()
-            await listener.serve(self.take)
+            await listener.serve(self.serve_one)
 
-    async def take(self, stream: anyio.abc.ByteStream) -> None:
+    async def serve_one(self, stream: anyio.abc.ByteStream) -> None:
         """Handle one connection with one request; errors of the peer end only this connection."""
         async with stream:
             exchange = _Exchange(stream, self._headers)
@@ -171,7 +171,7 @@ class _Exchange:
                 tasks.start_soon(self._wait_for_end, tasks.cancel_scope)
                 await self._send(h11.Response(status_code=200, headers=headers))
                 while True:
-                    await self._send(h11.Data(data=await lines.take()))
+                    await self._send(h11.Data(data=await lines.next_lines()))
         except* _PEER_ERRORS:
             pass
         finally:

@@ -106,8 +106,8 @@ class _Attachment:
             async for response in events:
                 event = parse_event(response["event"])
                 if waits is not None:
-                    waits.take(event.name)
-                self._take(event, response["event"])
+                    waits.show(event.name)
+                self._handle_event(event, response["event"])
                 if event.name == self._until:
                     outputs.cancel_scope.cancel()
                     return
@@ -124,7 +124,7 @@ class _Attachment:
         if not self._shown:
             self.exit_code = self.exit_code or NOT_SHOWN
 
-    def _take(self, event: Event, line: str) -> None:
+    def _handle_event(self, event: Event, line: str) -> None:
         if self._begun is None:
             self._begun = event.timestamp
         context = event.context or {}

@@ -50,7 +50,7 @@ class StatusLine:
         self._shown = False
         self._over = False
 
-    def take(self, event: str) -> None:
+    def show(self, event: str) -> None:
         """Take an event of the job; the line is cleared, so that other output can follow."""
         self._clear()
         self._what = _WAITS.get(event, self._what)

@@ -71,7 +71,7 @@ class Watcher:
         ):
             async for response in events:
                 event = parse_event(response["event"])
-                job.take(event, response["event"])
+                job.show(event, response["event"])
                 if event.name == JobEvent.START and self._output:
                     tasks.start_soon(self._show_output, job, jobid, outputs)
                 if event.name == self._until:
@@ -126,7 +126,7 @@ class _Watched:
         self._becomes("failed")
         self._outputs.remark(f"{command_name()}: ERROR: {self.name}: {text}")
 
-    def take(self, event: Event, line: str) -> None:
+    def show(self, event: Event, line: str) -> None:
         """Take one event, and print it if the user wants to see it."""
         self._begun = self._begun or event.timestamp
         if self._watcher.verbose > 1:

@@ -54,7 +54,7 @@ class LiveRows:
         self._rows = Rows()
         self._monitor = Monitor(self._rules, self._clauses, self._note, begins=False)
 
-    def take(self, payload: dict[str, Any]) -> None:
+    def add(self, payload: dict[str, Any]) -> None:
         """Take the payload of a response."""
         if "lost" in payload:
             self._put(lost_line(payload["lost"]))
@@ -73,7 +73,7 @@ class LiveRows:
             self._keep(_encode({"broken": broken}) + b"\n")
 
     def _note(self, record: Record, clauses: frozenset[str]) -> None:
-        row = self._rows.take(record, clauses)
+        row = self._rows.add(record, clauses)
         if row is not None:
             self._put(_encode({"row": row}) + b"\n")
 
@@ -101,5 +101,5 @@ async def serve_live(
         async with client.stream(topics.MODULE_TRACE, wanted, cancel_topic=cancel) as responses:
             show(server.url)
             async for payload in responses:
-                rows.take(payload)
+                rows.add(payload)
         tasks.cancel_scope.cancel()

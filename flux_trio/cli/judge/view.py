@@ -138,7 +138,7 @@ def _page(trace: Path, span: tuple[int, int | None] | None, *, is_classic: bool)
 
     def note(record: Record, judged: frozenset[str]) -> None:
         is_in = len(rows) < RECORDS_MAX if span is None else last is None or record.n <= last
-        row = make.take(record, judged) if is_in else None
+        row = make.add(record, judged) if is_in else None
         if row is not None:
             rows.append(row)
 

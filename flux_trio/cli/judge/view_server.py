@@ -51,7 +51,7 @@ class Reader:
             self._size += len(line)
         self._wake.set()
 
-    async def take(self) -> bytes:
+    async def next_lines(self) -> bytes:
         """Wait; return all waiting lines, with the number of those that were left out."""
         await self._wake.wait()
         self._wake = anyio.Event()
@@ -124,7 +124,7 @@ class ViewServer:
                 ("Cache-Control", "no-store"),
             ],
         )
-        self.serve, self.take = self._server.serve, self._server.take
+        self.serve, self.serve_one = self._server.serve, self._server.serve_one
 
     @property
     def url(self) -> str:

@@ -124,7 +124,7 @@ class TraceReplay:
                 self._monitor.observe(record)
             before = self._state_of(record) if is_turn else {}
             try:
-                difference = self.instance.take(record)
+                difference = self.instance.observe(record)
             except CoreNotMade as error:
                 raise NoPlan(f"{self._file.name}: {error}") from None
             except (FormatError, UnicodeError, Unreplayable) as error:

@@ -237,7 +237,7 @@ def simulate(
                     config=each.config,
                     progress=progress,
                     sinks=sinks,
-                    log_sinks=[problems.take],
+                    log_sinks=[problems.write],
                     depth=depth,
                 )
         except NO_RESULT as error:

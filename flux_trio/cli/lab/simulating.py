@@ -52,7 +52,7 @@ class Problems:
         self._shown: list[str] = []
         self._count = 0
 
-    def take(self, entry: LogEntry) -> None:
+    def write(self, entry: LogEntry) -> None:
         """Take an entry of the log (a log sink)."""
         if entry.level <= Level.WARNING:
             self._count += 1

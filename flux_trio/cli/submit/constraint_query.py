@@ -45,25 +45,25 @@ class _Query:
     def either(self, depth: int) -> Constraint:
         """Parse terms joined by OR."""
         found = [self._all(depth)]
-        while self._take("or"):
+        while self._accept("or"):
             found.append(self._all(depth))
         return found[0] if len(found) == 1 else {"or": found}
 
     def _all(self, depth: int) -> Constraint:
         """Parse terms joined by AND or by blanks."""
         found = [self._negated(depth)]
-        while self._take("and") or self._kind in ("not", "minus", "open", "term"):
+        while self._accept("and") or self._kind in ("not", "minus", "open", "term"):
             _join(found, self._negated(depth))
         return found[0] if len(found) == 1 else {"and": found}
 
     def _negated(self, depth: int) -> Constraint:
         if depth == 0:
             raise ValueError(f"more than {_DEPTH_MAX} levels in {self._text:.40}...")
-        if self._take("not"):
+        if self._accept("not"):
             return {"not": [self._negated(depth - 1)]}
-        if self._take("minus"):
+        if self._accept("minus"):
             return {"not": [_term(self.expect("term", "a term after '-'"))]}
-        if self._take("open"):
+        if self._accept("open"):
             constraint = self.either(depth - 1)
             self.expect("close", "')'")
             return constraint
@@ -73,7 +73,7 @@ class _Query:
     def _kind(self) -> str:
         return self._tokens[self._next][0]
 
-    def _take(self, kind: str) -> bool:
+    def _accept(self, kind: str) -> bool:
         taken = self._kind == kind
         self._next += taken
         return taken

@@ -71,7 +71,7 @@ class Attachments(Part):
         self._late = {}
         self.left = []
 
-    def take_left(self) -> list[int]:
+    def pop_left(self) -> list[int]:
         """Return the jobs of the streams that have ended since the last call."""
         left, self.left = self.left, []
         return left

@@ -221,7 +221,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         """Say hello (32.hello.1), or first wait for the shell host if jobs need it."""
         self._outbox.now = now
         self._manager.hello_if_able()
-        return self._outbox.take_actions()
+        return self._outbox.pop_actions()
 
     def turn(self, now: float, inputs: Sequence[ExecInput]) -> list[ExecAction]:
         """Take the inputs in order; then read more of the output that is to be stored."""
@@ -246,7 +246,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
         self._storing.read_on()
         self._ends.settle_ended()
         self._manager.end_turn()
-        return self._outbox.take_actions()
+        return self._outbox.pop_actions()
 
     def _answered(self, call: ExecCall | None, response: Response) -> None:
         match call:
@@ -257,7 +257,7 @@ class ExecCore(CorePart, Core[TimerKey, ExecOwnInput, ExecOwnAction]):
             case ServiceAsked():
                 self._manager.service_known(response)
             case JournalFollowed():
-                self._journal.take_response(response)
+                self._journal.handle_response(response)
             case TargetsAsked():
                 if self._targets.is_answer(response):
                     self._runs.targets_changed(response)

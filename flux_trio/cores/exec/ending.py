@@ -55,13 +55,13 @@ class Ends(Part):
     def settle_ended(self) -> None:
         """Forget, at the end of a turn, jobs that have ended or lost their last reader."""
         if self._starts.over:
-            for jobid in self._starts.take_over():
+            for jobid in self._starts.pop_ended():
                 job = self._jobs.get(jobid)
                 if job is not None:
                     self._attachments.job_changed(job)
                     self.settle(jobid)
         if self._attachments.left:
-            for jobid in self._attachments.take_left():
+            for jobid in self._attachments.pop_left():
                 self.settle(jobid)
 
     def settle(self, jobid: int) -> None:

@@ -78,7 +78,7 @@ class Journal(Part):
         wanted = journal.FOLLOW.write(journal.Follow({name.value: 1 for name in self._names}))
         self._outbox.ask(topics.JOB_JOURNAL, wanted, JournalFollowed(), Flag.STREAMING)
 
-    def take_response(self, response: Response) -> None:
+    def handle_response(self, response: Response) -> None:
         """Take events, or the end of the stream: then the job manager is gone."""
         if response.errnum:
             if self._follows:
@@ -105,7 +105,7 @@ class Journal(Part):
             except FormatError as error:
                 self._outbox.send(Log(Level.ERR, f"{response.topic}: job {jobid}: {error}"))
             else:
-                self._take_event(jobid, event)
+                self._handle_event(jobid, event)
 
     def ask_again(self) -> None:
         """Send the request again that a full inbox has refused, if the job manager is there."""
@@ -146,11 +146,11 @@ class Journal(Part):
             *look_up(job_key(job.id, StoredKey.EVENTLOG.value)), ExpirationRead(job.id)
         )
 
-    def take_expiration(self, jobid: int) -> float | None:
+    def pop_expiration(self, jobid: int) -> float | None:
         """Return the new expiration of a job that starts now; None if it has not changed."""
         return self._updates.pop(jobid, None)
 
-    def _take_event(self, jobid: int, event: Event) -> None:
+    def _handle_event(self, jobid: int, event: Event) -> None:
         if event.name == JobEvent.RESOURCE_UPDATE:
             self.expiration_changed(jobid, rfc21.expiration_in(event.context or {}, 0.0))
         elif rfc21.is_final_release(event.name, event.context):

@@ -82,7 +82,7 @@ class Preparing(Part):
         except FormatError as error:
             self._starts.fail(job, str(error))
             return
-        update = self._journal.take_expiration(job.id)
+        update = self._journal.pop_expiration(job.id)
         job.expiration = job.resources.expiration if update is None else update
         job.is_new = not job.reattach and self._manager.is_later(job.resources.starttime)
         if job.simulation is None:

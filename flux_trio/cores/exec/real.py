@@ -78,7 +78,7 @@ class Postponements(Part):
         """Remove a job; return whether it was waiting."""
         return self._retry_at.pop(jobid, None) is not None
 
-    def take_due(self, count: int, now: float) -> list[int]:
+    def pop_due(self, count: int, now: float) -> list[int]:
         """Return up to `count` jobs to ask for now."""
         due: list[int] = []
         for jobid, at in self._retry_at.items():
@@ -211,7 +211,7 @@ class RealJobs(Part):
             self._hand_over(job)
 
     def _ask_again(self, count: int) -> None:
-        for jobid in self.postponements.take_due(count, self._outbox.now):
+        for jobid in self.postponements.pop_due(count, self._outbox.now):
             self._hand_over(self._jobs.by_id[jobid])
 
     def _set_retry(self) -> None:

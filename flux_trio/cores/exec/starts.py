@@ -70,7 +70,7 @@ class Starts(Part):
         self.over = []
         self._requests = {}  # by job, of its open stream
 
-    def take_over(self) -> list[int]:
+    def pop_ended(self) -> list[int]:
         """Return the jobs whose final release was due or sent since the last call."""
         over, self.over = self.over, []
         return over

@@ -151,7 +151,7 @@ class IngestCore(CorePart, Core[IngestTimer, Never, Never]):
         """Ask for the last job id so far; submissions wait for it."""
         self._outbox.now = now
         self._ask_last_id()
-        return self._outbox.take_actions()
+        return self._outbox.pop_actions()
 
     def turn(self, now: float, inputs: Sequence[IngestInput]) -> list[IngestAction]:
         """Check submissions, and take the batches one step further."""
@@ -160,21 +160,21 @@ class IngestCore(CorePart, Core[IngestTimer, Never, Never]):
         for message in inputs:
             # isinstance of a Struct costs several times as much
             if type(message) is Response:
-                self._take_response(now, message)
+                self._handle_response(now, message)
             elif type(message) is Request and self._ids is not None:
                 requests.append(message)
             elif type(message) is Request:
                 self._outbox.send(self._put_off(message))
             else:
-                self._take_rare(message)
+                self._handle_rare(message)
         if self._ids is not None:
             for request in [*self._backlog.remove_all(), *requests]:
                 self._outbox.send(self._methods.call(request))
             self._check_room()
             self._store()
-        return self._outbox.take_actions()
+        return self._outbox.pop_actions()
 
-    def _take_rare(self, message: Event | TimerFired[IngestTimer] | ClockStepped) -> None:
+    def _handle_rare(self, message: Event | TimerFired[IngestTimer] | ClockStepped) -> None:
         match message:
             case Event():
                 self._event(message)
@@ -243,7 +243,7 @@ class IngestCore(CorePart, Core[IngestTimer, Never, Never]):
         if request.userid in self._full:
             self._unchecked.setdefault(request.userid, []).append(request)
         else:
-            self._take_in(request, new, text)
+            self._add_to_batch(request, new, text)
 
     def _check_room(self) -> None:
         """Ask about submissions of users who have met a limit, before they are stored."""
@@ -266,11 +266,11 @@ class IngestCore(CorePart, Core[IngestTimer, Never, Never]):
             self._full.discard(check.userid)
         for request, refusal in zip(check.requests, refusals, strict=True):
             if refusal is None:
-                self._take_in(request, *_read(request))
+                self._add_to_batch(request, *_read(request))
             else:
                 self._outbox.send(respond_error(request, Errno.EINVAL, refusal))
 
-    def _take_in(self, request: Request, new: submission.Submit, text: bytes) -> None:
+    def _add_to_batch(self, request: Request, new: submission.Submit, text: bytes) -> None:
         """Put a job into the batch of this turn."""
         assert self._ids is not None  # submissions wait for it
         now = self._outbox.now
@@ -293,7 +293,7 @@ class IngestCore(CorePart, Core[IngestTimer, Never, Never]):
             # while the disk is full, a submit is refused at once
             self._outbox.ask(*commit_ops(batch.ops, wait=False), BatchStored(batch))
 
-    def _take_response(self, now: float, response: Response) -> None:
+    def _handle_response(self, now: float, response: Response) -> None:
         call = self._outbox.calls.match(response)
         match call:  # the most frequent ones first
             case BatchStored(batch):

@@ -134,7 +134,7 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
         """Follow the jobs from here on."""
         self._exchange.now = now
         self._follower.open()
-        return self._exchange.take_actions()
+        return self._exchange.pop_actions()
 
     def turn(self, now: float, inputs: Sequence[JobListInput]) -> list[JobListAction]:
         """Take answers first, so that requests see the newest state; then answer requests."""
@@ -168,7 +168,7 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
             self._listings.chooser.ended(record.id)
             self._watches.ended(record.id)
         self._answer(requests)
-        return self._exchange.take_actions()
+        return self._exchange.pop_actions()
 
     def _fired(self, key: JobListTimer) -> None:
         match key:
@@ -212,15 +212,15 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
         call = self._exchange.calls.match(response)
         match call:
             case JournalFollowed():
-                self._follower.take_response(response)
+                self._follower.handle_response(response)
             case ActiveListed() | ActiveLogs() | EndedPage() | StrayLog() as step:
                 self._follower.scan.step_answered(step, response)
                 self._listings.filled()
             case SliceRead() as read:
-                self._listings.take_slice(read, response)
+                self._listings.add_slice(read, response)
             case IdRead(request) as read:
                 self._asked.ended(request, response.matchtag)
-                self._listings.take_id(read, response)
+                self._listings.answer_id(read, response)
             case RecordRead(request, jobid):
                 self._asked.ended(request, response.matchtag)
                 self._call_about(request, jobid, response)

@@ -75,7 +75,7 @@ class Follower(Part):
             self._exchange.clear_timer(RETRY_TIMER)
             self.open()
 
-    def take_response(self, response: Response) -> None:
+    def handle_response(self, response: Response) -> None:
         """Take a response of the journal: events, or its end."""
         if not self.catch_up():
             return
@@ -83,11 +83,11 @@ class Follower(Part):
             self._lost(FluxError(response.errnum, response.error_text))
             return
         try:
-            self._take(journal.BATCH.read(response))
+            self._add_batch(journal.BATCH.read(response))
         except FluxError as error:
             self._lost(error)
 
-    def _take(self, batch: journal.Batch) -> None:
+    def _add_batch(self, batch: journal.Batch) -> None:
         if not self._begun:  # from here on no event is missed
             self._begun = True
             self.hindrance = None

@@ -45,7 +45,7 @@ class Line(Part):
             del self.of_user[userid]
         return bool(lists)
 
-    def take_turns(self, userid: int) -> None:
+    def end_turn(self, userid: int) -> None:
         """End the turn of a list that has had a slice."""
         lists = self.of_user[userid]
         first = lists.popleft()

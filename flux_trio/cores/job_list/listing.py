@@ -176,7 +176,7 @@ class Listings(Part):
             for request in counting:
                 self.stats(request)
 
-    def take_slice(self, read: SliceRead, response: Response) -> None:
+    def add_slice(self, read: SliceRead, response: Response) -> None:
         """Take the values of the jobs of a slice."""
         listing = self._open.get(read.list)
         assert listing is not None, "a list was closed without the read of its slice"
@@ -186,10 +186,10 @@ class Listings(Part):
         except FluxError as error:
             self._unread(listing, read, error)
         else:
-            self._take_values(listing, read, values)
+            self._add_values(listing, read, values)
         self._next(listing)
 
-    def _take_values(self, listing: Listing, read: SliceRead, values: list[str | None]) -> None:
+    def _add_values(self, listing: Listing, read: SliceRead, values: list[str | None]) -> None:
         """Add the jobs whose values have come; the kvs may have left out the last ones."""
         self._taken += sum(len(text) for text in values if text) // JOB_CHARS
         unread = {jobid for jobid, _ in read.keys[len(values) :]}
@@ -201,7 +201,7 @@ class Listings(Part):
         known = self._details.known(jobs, read.keys[: len(values)], values)
         self._add(listing, known)
 
-    def take_id(self, read: IdRead, response: Response) -> None:
+    def answer_id(self, read: IdRead, response: Response) -> None:
         """Take the values of one job, and answer list-id."""
         try:
             known = self._details.known([read.job], read.keys, values_in(response))
@@ -265,7 +265,7 @@ class Listings(Part):
         elif listing.is_over:
             self.go_on(userid)
         elif is_filled:  # it has looked at many jobs
-            self._line.take_turns(userid)
+            self._line.end_turn(userid)
             self._exchange.set_timer(userid, self._exchange.now)
         else:
             self._line.leave(userid)
@@ -313,7 +313,7 @@ class Listings(Part):
         """Go on after a slice of `listing`: end it, or let the next list have its turn."""
         userid = listing.request.userid
         if not listing.is_over:
-            self._line.take_turns(userid)
+            self._line.end_turn(userid)
         self._go_on_soon(userid)
 
     def _go_on_soon(self, userid: int) -> None:

@@ -75,13 +75,13 @@ class Scan(Part):
         try:
             match step:
                 case ActiveListed():
-                    self._take_active(active_in(response))
+                    self._add_active(active_in(response))
                 case ActiveLogs():
-                    self._take_logs(step, values_in(response))
+                    self._add_logs(step, values_in(response))
                 case EndedPage():
-                    self._take_ended(response)
+                    self._add_ended(response)
                 case StrayLog(_, jobid):
-                    self._take_stray(jobid, value_in(response))
+                    self._add_stray(jobid, value_in(response))
         except FluxError as error:
             self._failed(step, error)
 
@@ -102,14 +102,14 @@ class Scan(Part):
     def _ask_active(self, after: str) -> None:
         self._exchange.ask(*read_active(after), ActiveListed(self._number))
 
-    def _take_active(self, page: ActivePage) -> None:
+    def _add_active(self, page: ActivePage) -> None:
         if not page.jobids:
             self._end_active()
             return
         read = ActiveLogs(self._number, page.jobids, page.after)
         self._exchange.ask(*look_up_jobs(page.jobids, [EVENTLOG]), read)
 
-    def _take_logs(self, read: ActiveLogs, values: list[str | None]) -> None:
+    def _add_logs(self, read: ActiveLogs, values: list[str | None]) -> None:
         for jobid, text in zip(read.jobids, values, strict=True):
             if text is not None:  # else the job was refused meanwhile
                 self._fold(jobid, text)
@@ -135,7 +135,7 @@ class Scan(Part):
     def _leave_out(self, error: FluxError) -> None:
         self._exchange.send(Log(Level.ERR, f"{error.text}; the job is left out"))
 
-    def _take_stray(self, jobid: int, text: str | None) -> None:
+    def _add_stray(self, jobid: int, text: str | None) -> None:
         if text is None:
             return
         self.over.discard(jobid)
@@ -155,7 +155,7 @@ class Scan(Part):
         page = read_page(ENDED, PAGE_JOBS, before, reverse=True)
         self._exchange.ask(*page, EndedPage(self._number))
 
-    def _take_ended(self, response: Response) -> None:
+    def _add_ended(self, response: Response) -> None:
         page = page_in(response)
         jobs = [read_ended(key, value) for key, value in page.items]
         is_last = page.is_last(PAGE_JOBS)

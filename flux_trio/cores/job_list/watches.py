@@ -62,7 +62,7 @@ class _Watch(JobStream):
         name = output_key(self.piece) if self.path == OUTPUT else self.path
         return job_key(self.jobid, name)
 
-    def take_lines(self) -> list[str]:
+    def pop_lines(self) -> list[str]:
         """Remove and return the next whole lines, as many as there is credit for."""
         lines = []
         end = self.held.find("\n", self.at) + 1
@@ -203,7 +203,7 @@ class Watches(Part):
 
     def _send_lines(self, watch: _Watch) -> None:
         """Send as many lines as there is credit for; then read on, or end the stream."""
-        for line in watch.take_lines():
+        for line in watch.pop_lines():
             payload = job_list.WATCHED_LINE.write(job_list.WatchedLine(line))
             self._exchange.send(respond_stream(watch.request, payload))
         if watch.asked or watch.has_line:  # without credit

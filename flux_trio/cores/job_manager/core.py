@@ -169,7 +169,7 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
         self._parts.queue_methods.start()
         self._parts.replay.start()
         self._parts.ledger.end_turn()
-        return self._outbox.take_actions()
+        return self._outbox.pop_actions()
 
     def turn(self, now: float, inputs: Sequence[JobManagerInput]) -> list[JobManagerAction]:
         """Begin a turn with the inputs, and go on with it: see `go_on`."""
@@ -202,17 +202,17 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
                     self._parts.ledger.notes += notes
                 case _:
                     self._parts.hooks.replied(each)
-        return self._parts.hooks.take_actions()
+        return self._parts.hooks.pop_actions()
 
     def _until_plugins_act(self) -> list[JobManagerAction]:
         hooks = self._parts.hooks
         waiting, unreplied = self._inputs, hooks.unreplied
         while not unreplied:
             if waiting:
-                self._take(waiting.popleft())
+                self._handle(waiting.popleft())
             elif not self._do_next():
-                return list(hooks.take_actions()) if hooks.actions else self._end_turn()
-        return list(hooks.take_actions())
+                return list(hooks.pop_actions()) if hooks.actions else self._end_turn()
+        return list(hooks.pop_actions())
 
     def _do_next(self) -> bool:
         """Resume, or do what is due for jobs; return False at the end of the turn."""
@@ -256,11 +256,11 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
         parts.journal.end_turn()
         self.is_turning = False
         parts.ledger.end_turn()
-        self._outbox.send_all(parts.admissions.take_actions())
+        self._outbox.send_all(parts.admissions.pop_actions())
         parts.sweeps.end_turn()
         if not parts.sweeps.is_open and not parts.admissions.is_asking:
             parts.quiescence.end_turn()
-        return self._outbox.take_actions()
+        return self._outbox.pop_actions()
 
     def _resume(self) -> None:
         """The stored state is read: present the active jobs to plugins."""
@@ -283,27 +283,27 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
 
     # --- inputs
 
-    def _take(self, message: JobManagerInput) -> None:
+    def _handle(self, message: JobManagerInput) -> None:
         # the most frequent ones first
         if type(message) is Response:
             if self._resumed or message.matchtag:
                 self._replies.pass_on(message)
             else:
-                self._take_early(message)
+                self._keep_until_read(message)
         elif type(message) is ClockStepped:
             self._clock_stepped(message.by)
         elif not self._resumed:
-            self._take_early(message)
+            self._keep_until_read(message)
         elif type(message) is Request:
             self._parts.ledger.send(self._methods.call(message))
         else:
-            self._take_rare(message)
+            self._handle_rare(message)
 
-    def _take_rare(self, message: _RareInput) -> None:
+    def _handle_rare(self, message: _RareInput) -> None:
         parts = self._parts
         match message:
             case Event():
-                self._take_event(message)
+                self._handle_event(message)
             case HookAnswered() | HookPostponed() | JobsAnswered():
                 parts.hooks.replied(message)
             case PostEvent() | SetPriority() | Annotate() | Reprioritize():
@@ -321,7 +321,7 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
                 assert_never(message)
 
     def _heed(self, interests: PluginInterests) -> None:
-        self._parts.ledger.take_interest(interests.notes)
+        self._parts.ledger.set_noted(interests.notes)
         self._parts.hooks.interests.update(interests)
 
     def _fired(self, key: JobManagerTimer) -> None:
@@ -335,7 +335,7 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
             case _:
                 assert_never(key)
 
-    def _take_early(self, message: JobManagerInput) -> None:
+    def _keep_until_read(self, message: JobManagerInput) -> None:
         """Keep inputs until the stored state is read.
 
         Requests about queues are answered with EAGAIN and the reason, if a service has sent a
@@ -350,16 +350,16 @@ class JobManagerCore(CorePart, Core[JobManagerTimer, JobManagerOwnInput, JobMana
             self._backlog.put(message, parts.ledger.forget)
         elif message.topic == topics.JOB_HINDRANCE:
             parts.ledger.answer_at_once(self._methods.call(message))
-            early = self._backlog.take_about(_ABOUT_QUEUES) if parts.hindrances.texts else []
+            early = self._backlog.pop_about(_ABOUT_QUEUES) if parts.hindrances.texts else []
             for request in early:
-                self._take_early(request)
+                self._keep_until_read(request)
         elif message.topic in _ABOUT_QUEUES and parts.hindrances.texts:
             text = f"the job manager is reading its state: {'; '.join(parts.hindrances.texts)}"
             parts.ledger.answer_at_once(respond_error(message, Errno.EAGAIN, text))
         else:
             parts.ledger.answer_at_once(self._backlog.put(message, parts.ledger.forget))
 
-    def _take_event(self, event: Event) -> None:
+    def _handle_event(self, event: Event) -> None:
         if event.topic == topics.KVS_DAMAGED_EVENT:
             self._parts.lost_found.event(event)
         else:

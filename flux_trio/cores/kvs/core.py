@@ -187,7 +187,7 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
                     assert_never(item)
         if self._round is None and (self._queue or self._room.held.is_due):
             self._begin_round()
-        return self._outbox.take_actions()
+        return self._outbox.pop_actions()
 
     # Requests
 
@@ -267,7 +267,7 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
         work = self._round = Round()
         if self._room.held.is_due:
             self._room.held.move_into(work)
-        work.take_from(self._queue, ROUND_OPS_MAX)
+        work.fill_from(self._queue, ROUND_OPS_MAX)
         if work.commits or work.is_probe:
             self._outbox.send(StoreOps(work.ops))
         if work.has_reads:
@@ -311,7 +311,7 @@ class KvsCore(CorePart, Core[KvsTimer, StoreInput, StoreAction]):
         text = f"kvs store failed, commits are refused: {done.text}"
         self._failed = Stored(done.errnum, text)
         self._outbox.send(Log(Level.CRIT, text))
-        held, queue = self._room.take_all(), [*self._queue]
+        held, queue = self._room.pop_all(), [*self._queue]
         reads = [each for each in [*queue, *held] if not isinstance(each, Commit)]
         self._queue = deque(reads)
         waiting = [each for each in [*held, *queue] if isinstance(each, Commit)]

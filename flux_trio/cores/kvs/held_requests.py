@@ -81,7 +81,7 @@ class Round(msgspec.Struct):
     gone: set[str] = set()  # senders that have left since it began
     is_probe: bool = False  # it writes PROBE instead of commits
 
-    def take_from(self, queue: deque[Waiting], ops_max: int) -> None:
+    def fill_from(self, queue: deque[Waiting], ops_max: int) -> None:
         """Take requests; those that must wait for the next round stay first in `queue`, in order.
 
         A commit waits if its sender has a read before it, which must not see the commit, or if
@@ -106,26 +106,26 @@ class Round(msgspec.Struct):
                 later.append(waiting)
                 behind.add(sender)
             elif isinstance(waiting, Commit):
-                self._take_commit(waiting)
+                self._add_commit(waiting)
             else:
                 keys[sender] = keys.get(sender, 0) + _nkeys(waiting)
-                self._take_reading(waiting)
+                self._add_reading(waiting)
         queue.extendleft(reversed(later))
 
-    def _take_commit(self, commit: Commit) -> None:
+    def _add_commit(self, commit: Commit) -> None:
         self.commits.append(commit)
         self.n_ops += len(commit.ops)
         self.nbytes += commit.nbytes
 
-    def _take_reading(self, reading: Reading) -> None:
+    def _add_reading(self, reading: Reading) -> None:
         if isinstance(reading, Read):  # the most frequent one
-            self._take_read(reading)
+            self._add_read(reading)
         elif isinstance(reading, Watch):
             self.watches.append(reading)
         else:
             self.pages.append(reading)
 
-    def _take_read(self, read: Read) -> None:
+    def _add_read(self, read: Read) -> None:
         if read.request.topic == topics.KVS_DIR:
             self.listings.append(read)
         elif read.request.topic == topics.KVS_COUNT:
@@ -219,7 +219,7 @@ class Held:
     def move_into(self, work: Round) -> None:
         """Move into `work` the requests that are to be tried now."""
         work.is_probe = not self.queue
-        work.take_from(self.queue, self.ops_max)
+        work.fill_from(self.queue, self.ops_max)
         self.nbytes -= sum(commit.nbytes for commit in work.commits)
         self.is_due = not (work.commits or work.is_probe)  # reads alone do not show room
 

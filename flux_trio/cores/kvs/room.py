@@ -88,7 +88,7 @@ class Room(Part):
         self.held = Held()
         self.report_hindrance()
 
-    def take_all(self) -> list[Waiting]:
+    def pop_all(self) -> list[Waiting]:
         """Return everything that is held; from then on no commit is held."""
         held, self.held = [*self.held.queue], Held()
         return held

@@ -160,7 +160,7 @@ class Administration(Part):
             self.downs.up(now, targets, "check")
             if problem is None
             else self.downs.down(now, targets, "check", problem)
-            for problem, targets in checks.take_found()
+            for problem, targets in checks.pop_found()
         ]
         return [event for event in events if event is not None]
 

@@ -50,7 +50,7 @@ class Checks(Part):
         self._began_at = 0.0
         self._running = set()  # targets of this sweep without a result
         self._complained = False  # a check that could not be run was logged in this sweep
-        self._found = {}  # problems by target, until `take_found`
+        self._found = {}  # problems by target, until `pop_found`
 
     def begin(self, now: float) -> list[RunCheck]:
         """Begin a sweep; the last one must be over."""
@@ -74,7 +74,7 @@ class Checks(Part):
         """Return when the next sweep begins; None while this one goes on."""
         return None if self._running else self._began_at + self._interval_s
 
-    def take_found(self) -> Iterator[tuple[str | None, Idset]]:
+    def pop_found(self) -> Iterator[tuple[str | None, Idset]]:
         """Yield the results since the last call: targets by problem, None for no problem."""
         found, self._found = self._found, {}
         alike: dict[str | None, list[int]] = {}

@@ -152,7 +152,7 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
         """Ask for the eventlog that earlier runs have written."""
         self._outbox.now = now
         self._outbox.ask(*look_up(EVENTLOG_KEY), EventlogRead())
-        return self._outbox.take_actions()
+        return self._outbox.pop_actions()
 
     def turn(self, now: float, inputs: Sequence[ResourceInput]) -> list[ResourceAction]:
         """Take requests, checks and the kvs's answers; tell the holders of groups what changed."""
@@ -176,7 +176,7 @@ class ResourceCore(CorePart, Core[ResourceTimer, Checked | NotChecked, RunCheck]
                     assert_never(item)
         self._commit_next(now)
         self._notify()
-        return self._outbox.take_actions()
+        return self._outbox.pop_actions()
 
     def _notify(self) -> None:
         """Send the holders of groups the changes that they do not know yet."""

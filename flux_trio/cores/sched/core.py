@@ -30,7 +30,7 @@ from flux_trio.cores.sched.context import (
     SchedInput,
     SchedTimer,
 )
-from flux_trio.cores.sched.freeing import take_back
+from flux_trio.cores.sched.freeing import give_back
 from flux_trio.cores.sched.granting import Granting, Grantings
 from flux_trio.cores.sched.greeting import Greeter
 from flux_trio.cores.sched.queue_position import explain
@@ -150,7 +150,7 @@ class SchedCore(CorePart, Core[SchedTimer, Never, Never]):
         """Acquire resources."""
         self._context.now = now
         self._acquisition.start()
-        return self._context.take_actions()
+        return self._context.pop_actions()
 
     def turn(self, now: float, inputs: Sequence[SchedInput]) -> list[SchedAction]:
         """Take the inputs, then let the policy decide once."""
@@ -178,7 +178,7 @@ class SchedCore(CorePart, Core[SchedTimer, Never, Never]):
             self._decide()
         self._granting.commit()
         self._note_rest()
-        return self._context.take_actions()
+        return self._context.pop_actions()
 
     def _answered(self, response: Response) -> None:
         call = self._context.calls.match(response)
@@ -232,7 +232,7 @@ class SchedCore(CorePart, Core[SchedTimer, Never, Never]):
             case Online(targets):
                 self._context.schedule.online(targets.bits)
             case Offline(targets):
-                self._take_back(targets.bits)
+                self._revoke(targets.bits)
                 self._context.schedule.offline(targets.bits)
             case Shrunk(targets):
                 self._shrink(targets.bits)
@@ -247,12 +247,12 @@ class SchedCore(CorePart, Core[SchedTimer, Never, Never]):
 
     def _shrink(self, ranks: int) -> None:
         """Lose `ranks` (28.shrink). Before hello lists the holders, no rank is known as free."""
-        self._take_back(ranks)
+        self._revoke(ranks)
         self._context.schedule.shrink(ranks)
         if self._greeter.is_ready:
             self._lose(ranks)
 
-    def _take_back(self, ranks: int) -> None:
+    def _revoke(self, ranks: int) -> None:
         """Revoke grants of `ranks` before SUCCESS; the jobs wait (28.shrink.3, 28.offline.3)."""
         for one in self._granting:
             if one.grant.allocation.ranks & ranks:
@@ -265,7 +265,7 @@ class SchedCore(CorePart, Core[SchedTimer, Never, Never]):
         After hello, `ranks` are all shrunk ranks: an earlier job manager may have ended before it
         took up an exception. A second exception does a job no harm.
         """
-        self._acquisition.release(self._context.schedule.take_left())
+        self._acquisition.release(self._context.schedule.pop_left())
         holders = self._context.schedule.holders(ranks) if self._edition.shrink_ends_jobs else ()
         for jobid in holders:
             note = f"its nodes of rank {Idset.from_bits(ranks)} were removed from the instance"
@@ -345,7 +345,7 @@ class SchedCore(CorePart, Core[SchedTimer, Never, Never]):
             # 27.impl.11: the answer is not an error, which cannot name the job
             self._context.log_error(str(error))
         else:
-            self._acquisition.release(take_back(self._context, freed))
+            self._acquisition.release(give_back(self._context, freed))
             if freed.final:
                 self._context.allocs.step(jobid, AllocEvent.FREED)
         if (answer := self._edition.free_answer) is not None:

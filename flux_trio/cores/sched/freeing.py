@@ -12,7 +12,7 @@ from flux_trio.formats import Idset
 from flux_trio.policies import Allocation
 
 
-def take_back(context: Context, freed: Free) -> int:
+def give_back(context: Context, freed: Free) -> int:
     """Give the resources back to the pool; log ranks of R that are wrong.
 
     Returns the ranks, as a bit set, that were shrunk before and that no job holds any more.

@@ -16,7 +16,7 @@ class AllocCheck(jobtap.Plugin):
         self._held: dict[int, ResourceSet] = {}
 
     @jobtap.enter(jobtap.State.RUN)
-    def take(self, job: jobtap.Job) -> None:
+    def claim(self, job: jobtap.Job) -> None:
         """Keep the resources of the job, or end the job if another one holds some of them."""
         resources = ResourceSet.parse(job.R)
         if all(resources.is_disjoint(held) for held in self._held.values()):

@@ -57,7 +57,7 @@ class Knowledge:
         self._answered: dict[str, int] = {}
         self._asked: dict[Key, int] = {}
 
-    def take(self, record: Record) -> None:
+    def observe(self, record: Record) -> None:
         """Take the next record of the trace."""
         kind, party = record.kind, record.party
         if kind == RECV:

@@ -104,10 +104,10 @@ class Monitor:
 
     def observe(self, record: Record) -> list[Violation]:
         """Take the next record of the trace, and return its violations."""
-        self._known.take(record)
+        self._known.observe(record)
         t = record.t - self._ahead
         if t >= self._clock.next_t or record.kind in _OF_TIME:
-            self._take_time(record)
+            self._advance_clock(record)
         else:
             self._t = t
         readers = self._readers.of(record, self)
@@ -256,7 +256,7 @@ class Monitor:
 
     # --- implementation
 
-    def _take_time(self, record: Record) -> None:
+    def _advance_clock(self, record: Record) -> None:
         """Tell the clock what time has passed.
 
         No time passes when the wall clock is set, nor while the machine sleeps.

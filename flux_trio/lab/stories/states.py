@@ -155,7 +155,7 @@ class Watch:
         ]
         self._since = self.last
 
-    def take(self, record: Record) -> None:
+    def observe(self, record: Record) -> None:
         """Take the next record of the trace: its party may have changed."""
         self.last = record.n
         self._acted.add(record.party)
@@ -217,7 +217,7 @@ class WatchedRun(PlanRun):
         self.states = self._watch.states
         self.right_after = 0
         """The place of the last record before everything was put right."""
-        super().__init__(plan, [*sinks, self._watch.take], properties, judge=judge)
+        super().__init__(plan, [*sinks, self._watch.observe], properties, judge=judge)
         self._watch.begin(self.world)
 
     def step(self) -> bool:

@@ -124,12 +124,14 @@ class DrawnOrder(Order[Station]):
         if not station.has_message or (is_due and self._draw.random() < 0.5):
             return []
         count = self.batch(BATCHES)
-        return self.take(station, count if self.pause_of(station.name, passed) is None else 1)
+        return self.pop_messages(
+            station, count if self.pause_of(station.name, passed) is None else 1
+        )
 
     def batch(self, sizes: Sequence[int]) -> int:
         """Draw one of `sizes`: how many messages a party takes at most."""
         return self._draw.choice(sizes)
 
-    def take(self, station: Station, count: int) -> list[Waiting]:
+    def pop_messages(self, station: Station, count: int) -> list[Waiting]:
         """Take at most `count` of the messages that wait for a party; senders are drawn."""
-        return station.take_drawn(count, self._draw)
+        return station.pop_drawn(count, self._draw)

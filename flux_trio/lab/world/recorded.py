@@ -137,7 +137,7 @@ class RecordedInstance:
         self._unrecorded: dict[str, Unrecorded] = {}  # by module, until its core is replayed again
         self._version = ""  # of the flux-trio that wrote the trace
 
-    def take(self, record: Record) -> Difference | None:
+    def observe(self, record: Record) -> Difference | None:
         """Take the next record of the trace; return how a core differs from it, or None.
 
         Raises Unreplayable or CoreNotMade.

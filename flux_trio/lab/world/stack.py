@@ -283,7 +283,7 @@ class StackWorld(WorldOfServices):
             return
         pause = self.order.pause_of(station.name, self.passed)
         count = self.order.batch((*BATCHES, _ALL, _ALL)) if pause is None else 1
-        for ref, message in self.order.take(station, count):
+        for ref, message in self.order.pop_messages(station, count):
             station.handle.pass_in(ref, message)
         if pause is not None:
             self._run_tasks()

@@ -36,14 +36,14 @@ class Station(Party):
         """Whether a message waits that is not held."""
         return bool(self._open_links() if self._held else self.nwaiting)
 
-    def take_drawn(self, count: int, draw: random.Random) -> list[Waiting]:
+    def pop_drawn(self, count: int, draw: random.Random) -> list[Waiting]:
         """Remove at most `count` messages and return them, each the first of a drawn sender."""
         taken: list[Waiting] = []
         for _ in range(min(count, self.nwaiting)):
             senders = self._open_links() if self._held else list(self._links)
             if not senders:
                 break
-            taken.append(self.take_from(draw.choice(senders)))
+            taken.append(self.pop_from(draw.choice(senders)))
             if self._held:
                 self._count_down()
         return taken

@@ -91,10 +91,10 @@ class JobManagerAtOnce:
         """Return the actions of the core, with what plugins say before them and after them."""
         self._now = now
         inputs = self.beside.begin_turn(now, inputs)
-        before = self._take_said()
+        before = self._pop_said()
         actions = self._settled(now, inputs)
         more = self.beside.end_turn()
-        return [*before, *actions, *more, *self._take_said()]
+        return [*before, *actions, *more, *self._pop_said()]
 
     def end(self, now: float) -> list[Any]:
         """Tell the plugins of the host that they are removed; return what they said meanwhile."""
@@ -102,7 +102,7 @@ class JobManagerAtOnce:
             return []
         self._now = now
         self._host.call_removed()
-        return self._take_said()
+        return self._pop_said()
 
     def _settled(self, now: float, inputs: Sequence[JobManagerInput]) -> list[JobManagerAction]:
         """Take a turn; return the core's actions when all that it asked for is answered."""
@@ -118,7 +118,7 @@ class JobManagerAtOnce:
             self._posted.clear()
         return actions
 
-    def _take_said(self) -> list[JobManagerAction]:
+    def _pop_said(self) -> list[JobManagerAction]:
         """Return what plugins have said, records and lines of the log, since the last call."""
         said, self._said = self._said, []
         return said

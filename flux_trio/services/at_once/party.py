@@ -69,7 +69,7 @@ class Party:
         self.nwaiting += 1
         self._notify(self)
 
-    def take_from(self, sender: str) -> Waiting:
+    def pop_from(self, sender: str) -> Waiting:
         """Remove the first message of `sender` and return it."""
         link = self._links[sender]
         taken = link.popleft()
@@ -78,12 +78,12 @@ class Party:
         self.nwaiting -= 1
         return taken
 
-    def take_oldest(self) -> Waiting:
+    def pop_oldest(self) -> Waiting:
         """Remove the message that was sent first and return it."""
         links = self._links
         if len(links) == 1:
-            return self.take_from(next(iter(links)))
-        return self.take_from(min(links, key=lambda sender: links[sender][0][0]))
+            return self.pop_from(next(iter(links)))
+        return self.pop_from(min(links, key=lambda sender: links[sender][0][0]))
 
     def undelivered(self) -> list[Waiting]:
         """Remove all messages that wait, and return them in the order in which they were sent."""

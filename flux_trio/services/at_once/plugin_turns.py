@@ -56,7 +56,7 @@ class PluginNotes:
         finally:
             self._within = None
 
-    def take(self) -> list[NoteAll]:
+    def pop(self) -> list[NoteAll]:
         """Return the records of this turn since the last call."""
         if not self._within:
             return []
@@ -94,7 +94,7 @@ class PluginTurns(Core[JobManagerTimer, JobManagerOwnInput, JobManagerOwnAction]
                     if not isinstance(action, _FOR_PLUGINS):
                         raise TypeError(f"expected an action for plugins, got {action!r}")
                     reply = self._do(action)
-                    said = [*self._news(), *self._notes.take(), *([] if reply is None else [reply])]
+                    said = [*self._news(), *self._notes.pop(), *([] if reply is None else [reply])]
                     if said:
                         todo += reversed(core.plugins_replied(said))
                 actions = core.go_on()

@@ -122,7 +122,7 @@ class InLine:
         if party is self._fires:
             self._fires = None
             return []
-        taken = [party.take_oldest() for _ in range(min(party.nwaiting, BATCH_MAX))]
+        taken = [party.pop_oldest() for _ in range(min(party.nwaiting, BATCH_MAX))]
         if party.nwaiting:
             self._line.setdefault(party)
         self._fires = party if taken else None

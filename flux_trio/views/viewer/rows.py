@@ -82,7 +82,7 @@ class Rows:
         self._calls: dict[tuple[str, str, object], tuple[int, tuple[str, ...]]] = {}
         self._received: dict[str, int] = {}
 
-    def take(self, record: Record, clauses: Iterable[str] = ()) -> Row | None:
+    def add(self, record: Record, clauses: Iterable[str] = ()) -> Row | None:
         """Return the row of the next record; None if it has none, as records of unknown kinds."""
         if record.kind not in _KINDS:
             return None

@@ -176,7 +176,7 @@ class SmallWorld(CoresWorld):
         while waiting := [each for each in self.stations.values() if each.has_message]:
             for station in waiting:
                 while station.has_message:
-                    self._take(station, station.take_oldest())
+                    self._take(station, station.pop_oldest())
 
     def _start_client(self, name: str, jobs: tuple[JobPlan, ...], group: tuple[Do, ...]) -> None:
         ids = {} if name == OWNER else self._ids()
@@ -238,7 +238,7 @@ class SmallWorld(CoresWorld):
         match choice:
             case Take(name, sender):
                 station = self.stations[name]
-                self._take(station, station.take_from(sender))
+                self._take(station, station.pop_from(sender))
             case Fire(name, place):
                 station = self.stations[name]
                 key = station.timers_at(math.inf)[place]
@@ -288,9 +288,9 @@ class SmallWorld(CoresWorld):
 
     def _oldest(self, station: SmallStation) -> list[Waiting]:
         """Return the oldest message; for job-ingest all: submissions of one turn are one batch."""
-        taken = [station.take_oldest()]
+        taken = [station.pop_oldest()]
         while station.name == INGEST and station.has_message:
-            taken.append(station.take_oldest())
+            taken.append(station.pop_oldest())
         return taken
 
     def _due(self, station: SmallStation) -> list[Any]:

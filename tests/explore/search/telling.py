@@ -19,7 +19,7 @@ def tell_path(plan: Plan, broken: Broken) -> Story:
     """Follow the path of `broken` once more, and return how it comes about."""
     trace: list[Record] = []
     judge, watch = Judge(), Watch()
-    world = SmallWorld(plan, [trace.append, judge.observe, watch.take])
+    world = SmallWorld(plan, [trace.append, judge.observe, watch.observe])
     watch.begin(world)
     steps: list[str] = []
 

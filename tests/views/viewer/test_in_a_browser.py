@@ -40,7 +40,7 @@ def judged(trace: Iterable[Record]) -> tuple[Judgement, list[Row]]:
     make, rows = Rows(), list[Row]()
 
     def note(record: Record, clauses: frozenset[str]) -> None:
-        row = make.take(record, clauses)
+        row = make.add(record, clauses)
         assert row is not None
         rows.append(row)
 
@@ -240,7 +240,7 @@ def test_what_a_trace_says_is_text(browser: Browser, tmp_path: Path) -> None:
              "reason": EVIL, "context": {"note": EVIL}}  # fmt: skip
     trace += [Record(n, 0.0, kind, EVIL, data=datas) for n, kind in enumerate(Kind, 4)]
     make = Rows()
-    rows = [row for record in trace if (row := make.take(record, {EVIL})) is not None]
+    rows = [row for record in trace if (row := make.add(record, {EVIL})) is not None]
     judgement, _ = judged([])
     change = Change(2, 3, EVIL, (EVIL,), EVIL)
     story = Story(EVIL, EVIL, trace, EVIL, EVIL, at=3, played=(EVIL,), changes=[change])

@@ -78,7 +78,7 @@ def test_broken_clause_is_listed_and_leads_to_its_record(browser: Browser) -> No
     feed = Feed()
     rows = LiveRows(feed.put, feed.keep)
     for record in edit_payload(trace, alloc, id="seven")[60:]:
-        rows.take({"record": record_to_json(record).decode()})
+        rows.add({"record": record_to_json(record).decode()})
     with serving(feed) as url:
         browser.open(url)
         comes(browser, "document.querySelector('#broken li b')")

@@ -28,7 +28,7 @@ def traced(*faults: Any, jobs: int = 1) -> list[Record]:
 
 def rows_of(trace: list[Record], first: int = 0) -> dict[int, Row]:
     make = Rows(first)
-    return {row.n: row for record in trace if (row := make.take(record)) is not None}
+    return {row.n: row for record in trace if (row := make.add(record)) is not None}
 
 
 def event(n: int, name: str, jobid: Any = 7, **context: Any) -> Record:
@@ -77,12 +77,12 @@ def test_what_is_kept_of_ended_jobs_and_gone_parties_is_bounded(
     for n in range(0, 400, 4):
         party = f"client-{n}"
         asked = Request("a.b", {"id": n}, n + 1, routes=(party,))
-        make.take(Record(n, 0.0, Kind.SEND, party, "y", 0, asked))
-        make.take(Record(n + 1, 0.0, Kind.RECV, party, "y", 0, asked))
-        make.take(event(n + 2, "alloc", n))
+        make.add(Record(n, 0.0, Kind.SEND, party, "y", 0, asked))
+        make.add(Record(n + 1, 0.0, Kind.RECV, party, "y", 0, asked))
+        make.add(event(n + 2, "alloc", n))
         if n:
-            make.take(event(n + 3, "finish", n))
-            make.take(event(n + 3, "clean", n))
+            make.add(event(n + 3, "finish", n))
+            make.add(event(n + 3, "clean", n))
     kept = [value for value in vars(make).values() if isinstance(value, dict)]
     assert [len(each) for each in kept if each] == [1, 10, 10, 10]  # one job is active
 
@@ -153,7 +153,7 @@ def test_rows_begin_with_the_states_of_active_jobs() -> None:
         event(4, "clean", 1),
     ]
     make = Rows(4)
-    assert [make.take(record) is None for record in trace] == [True, True, True, False]
+    assert [make.add(record) is None for record in trace] == [True, True, True, False]
     assert make.begun == {"\u01922": "CLEANUP", "\u01923": "RUN"}
 
 
@@ -236,5 +236,5 @@ OBJECTS = st.dictionaries(KEYS, VALUES)
 
 @given(st.sampled_from(sorted({*Kind} - {Kind.TURN})), OBJECTS)
 def test_any_data_and_payload_has_a_row(kind: Kind, held: dict[str, Any]) -> None:
-    assert Rows().take(Record(1, 0.0, kind, "x", data=held)) is not None
-    assert Rows().take(Record(1, 0.0, kind, "x", message=Request("a", held))) is not None
+    assert Rows().add(Record(1, 0.0, kind, "x", data=held)) is not None
+    assert Rows().add(Record(1, 0.0, kind, "x", message=Request("a", held))) is not None

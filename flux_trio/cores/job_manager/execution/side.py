@@ -26,7 +26,7 @@ from flux_trio.protocols import (
 )
 
 
-def take_release(job: ActiveJob, released: Released) -> None:
+def note_release(job: ActiveJob, released: Released) -> None:
     """Note the ranks that the service releases (readings: Release ranks).
 
     A service that gets the start again may tell all releases again, or only those that are left.
@@ -224,7 +224,7 @@ class ExecSide(Part):
 
     def _release(self, job: ActiveJob, released: Released) -> None:
         before = job.start
-        take_release(job, released)
+        note_release(job, released)
         self._step(job, ExecEvent.RELEASE_FINAL if released.final else ExecEvent.RELEASE)
         if released.final and before != ExecState.FINISHED:
             self._omitted(job, "execution service released all resources before finish")

@@ -275,7 +275,7 @@ class Hooks(Part):
         self._ledger.step_hook(job, HookEvent.ABANDON)
         self._go_on(job, then, ABANDONED)
 
-    def take_actions(self) -> list[PluginAction]:
+    def pop_actions(self) -> list[PluginAction]:
         """Return the actions for plugins, in order."""
         actions, self.actions = self.actions, []
         return actions

@@ -118,7 +118,7 @@ class Commits(Part):
         """Put `ops` into one commit of this turn, whose messages wait for it."""
         self.ops.append(list(ops))
 
-    def take_interest(self, is_noted: bool | None) -> None:
+    def set_noted(self, is_noted: bool | None) -> None:
         """Note events in the trace from now on, or no longer; None leaves it as it is."""
         if is_noted is not None:
             self.is_noted = is_noted
@@ -220,14 +220,14 @@ class Commits(Part):
     def _commit_all(self) -> None:
         """Store what this turn has of each job in one commit, whole, whatever is killed then."""
         commit: list[list[str]] = []
-        for unit in self._take_units():
+        for unit in self._pop_units():
             if commit and len(commit) + len(unit) > COMMIT_OPS_MAX:
                 self._commit(commit)
                 commit = []
             commit += unit
         self._commit(commit)
 
-    def _take_units(self) -> list[list[list[str]]]:
+    def _pop_units(self) -> list[list[list[str]]]:
         """Return the ops of this turn, those in one list that must not be torn apart."""
         by_job: dict[int, list[list[str]]] = {}
         texts: dict[tuple[int, ...], str] = {}  # often many jobs have the same events

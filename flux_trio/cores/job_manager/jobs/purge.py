@@ -173,13 +173,13 @@ class Purge(Part):
         try:
             match step:
                 case RunRead():
-                    self._take_page(step, response)
+                    self._handle_page(step, response)
                 case RunSized():
-                    self._take_sizes(step, response)
+                    self._handle_sizes(step, response)
                 case RunStored():
-                    self._take_purged(step, response)
+                    self._handle_purged(step, response)
                 case NamedRead():
-                    self._take_named(step, response)
+                    self._handle_named(step, response)
                 case NamedStored():
                     check(response)
                     self._announce([step.job])
@@ -216,7 +216,7 @@ class Purge(Part):
 
     # --- by age and number
 
-    def _take_page(self, read: RunRead, response: Response) -> None:
+    def _handle_page(self, read: RunRead, response: Response) -> None:
         run, page = read.run, page_in(response)
         jobs = [read_ended(key, value) for key, value in page.items]
         before, num_limit = self._limits(run)
@@ -241,7 +241,7 @@ class Purge(Part):
         else:
             self._end(run.count)
 
-    def _take_sizes(self, sized: RunSized, response: Response) -> None:
+    def _handle_sizes(self, sized: RunSized, response: Response) -> None:
         # job by job if a value is damaged
         number = 1 if response.errnum else len(values_in(response))
         jobs = sized.jobs[:number]
@@ -254,7 +254,7 @@ class Purge(Part):
             return self._before(self.age_limit), self.num_limit
         return run.before, run.num_limit
 
-    def _take_purged(self, stored: RunStored, response: Response) -> None:
+    def _handle_purged(self, stored: RunStored, response: Response) -> None:
         check(response)
         self._announce(stored.jobs)
         if stored.goes_on:
@@ -264,7 +264,7 @@ class Purge(Part):
 
     # --- by id
 
-    def _take_named(self, read: NamedRead, response: Response) -> None:
+    def _handle_named(self, read: NamedRead, response: Response) -> None:
         eventlog = value_in(response)
         named, jobid = read.named, read.named.jobid
         if eventlog is None:

@@ -76,13 +76,13 @@ class Replay(Part):
             match step:
                 case MarkRead():
                     (purged,) = values_in(response)
-                    self._take_mark(purged)
+                    self._handle_mark(purged)
                 case LastRead():
-                    self._take_last(page_in(response).keys)
+                    self._handle_last(page_in(response).keys)
                 case ActiveRead():
-                    self._take_active(active_in(response))
+                    self._handle_active(active_in(response))
                 case JobsRead():
-                    self._take_jobs(step, values_in(response))
+                    self._handle_jobs(step, values_in(response))
                 case EndedCount():
                     self._ledger.ninactive = count_in(response)
                     self.done = True
@@ -94,30 +94,30 @@ class Replay(Part):
 
     # --- the steps, in order
 
-    def _take_mark(self, purged: str | None) -> None:
+    def _handle_mark(self, purged: str | None) -> None:
         self._ledger.used(int(purged or 0))
         self._ledger.ask(*read_last_jobs(), LastRead())
 
     def _go_on_without_mark(self, error: FluxError) -> None:
         """Go on without the mark if it is damaged; few state directories have one."""
-        self._take_mark(None)
+        self._handle_mark(None)
         text = f"the greatest id of a purged job is not known, it may be used again: {error.text}"
         self._ledger.outbox.send(Log(Level.CRIT, text))
 
-    def _take_last(self, keys: list[str]) -> None:
+    def _handle_last(self, keys: list[str]) -> None:
         jobid = last_job_in(keys)
         if jobid is not None:
             self._ledger.used(jobid)
         self._ask_active("")
 
-    def _take_active(self, page: ActivePage) -> None:
+    def _handle_active(self, page: ActivePage) -> None:
         if not page.jobids:
             self._ledger.ask(*count_below(ENDED), EndedCount())
             return
         read = JobsRead(page.jobids, page.after)
         self._ledger.ask(*look_up_jobs(page.jobids, _PARTS), read)
 
-    def _take_jobs(self, read: JobsRead, values: list[str | None]) -> None:
+    def _handle_jobs(self, read: JobsRead, values: list[str | None]) -> None:
         for jobid, (eventlog, jobspec, r) in values_by_job(read.jobids, values, len(_PARTS)):
             if jobid <= self._ledger.last_stored:  # ingest submits jobs that it has stored since
                 self._fold(jobid, eventlog, jobspec, r)
@@ -160,12 +160,12 @@ class Replay(Part):
             self._ledger.asked_bytes.put(job.userid, jobid, size)
             self._ledger.posted_bytes.put(job.userid, jobid, size)
         if job.has_resources:
-            self._take_resources(active, r)
+            self._grant_resources(active, r)
             for event in events:
                 if event.name in BEGINNINGS:
                     active.note_begin(event)
 
-    def _take_resources(self, job: ActiveJob, r: str | None) -> None:
+    def _grant_resources(self, job: ActiveJob, r: str | None) -> None:
         """Take R of a job with resources, so that a second grant of them is detected."""
         try:
             job.granted = read_r(job.id, r)

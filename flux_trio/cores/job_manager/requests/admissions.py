@@ -74,7 +74,7 @@ class Admissions(Part, Generic[CandidateT]):
         waiting = self.waiting.pop(message.userid, [])
         return [(each.candidate, self._decide_for(message, each.system)) for each in waiting]
 
-    def take_actions(self) -> list[FindUser]:
+    def pop_actions(self) -> list[FindUser]:
         """Return the questions of this turn."""
         actions, self.actions = self.actions, []
         return actions

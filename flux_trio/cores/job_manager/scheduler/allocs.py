@@ -143,7 +143,7 @@ class Requests(Part):
             if self._lowest is not None and self._lowest[-1] == jobid:
                 self._lowest = None
 
-    def take_step(self, jobid: int, event: AllocEvent) -> None:
+    def advance(self, jobid: int, event: AllocEvent) -> None:
         """Take a step that the scheduler makes. Raises FluxError(EPROTO) that names the job."""
         was_canceled = self.allocs.of(jobid) is _CANCELING
         try:

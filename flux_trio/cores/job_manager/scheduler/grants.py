@@ -155,12 +155,12 @@ class Grants(Part):
         self.open = {}
         self.asked = []
         self.last_number = 0
-        self._take_inventory(None)
+        self._set_inventory(None)
 
     def begin(self, jobs: Iterable[ActiveJob]) -> None:
         """At sched-hello, take the resources of `jobs` and ask for the inventory."""
         self.allocated.refill([(job.id, job.granted) for job in jobs if job.granted is not None])
-        self._take_inventory(None)
+        self._set_inventory(None)
         self._ledger.ask(topics.RESOURCE_STATUS, None, InventoryRead())
 
     def judge(self, jobid: int, annotations: dict[str, Any], granted: ResourceSet | None) -> None:
@@ -201,9 +201,9 @@ class Grants(Part):
 
     def inventory_read(self, response: Response) -> None:
         """Take the answer to resource.status; an error leaves the inventory unknown."""
-        self._take_inventory(_inventory_in(response))
+        self._set_inventory(_inventory_in(response))
 
-    def _take_inventory(self, inventory: ResourceSet | None) -> None:
+    def _set_inventory(self, inventory: ResourceSet | None) -> None:
         self.inventory = inventory
         self._hosts: dict[int, str] | None = None  # derived: of the inventory, by rank
 

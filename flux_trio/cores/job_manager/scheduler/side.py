@@ -320,7 +320,7 @@ class SchedulerSide(Part):
 
     def _freed(self, jobid: int) -> None:
         """Take resources as freed by the scheduler. Raises FluxError if no free was sent."""
-        self.requests.take_step(jobid, AllocEvent.FREED)
+        self.requests.advance(jobid, AllocEvent.FREED)
         job = self._ledger.jobs.get(jobid)
         if job is not None and job.state == JobState.CLEANUP and not job.bypassed:
             if job.has_resources:
@@ -332,7 +332,7 @@ class SchedulerSide(Part):
         job = self._ledger.jobs.get(answer.id)
         denies = kind is _DENY and self.requests.allocs.of(answer.id) is _PENDING
         try:
-            self.requests.take_step(answer.id, ALLOC_ANSWERS[kind])
+            self.requests.advance(answer.id, ALLOC_ANSWERS[kind])
         except FluxError:
             if kind is not _SUCCESS and self.requests.may_say_more(answer.id):
                 return
