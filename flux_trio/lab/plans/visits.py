@@ -194,6 +194,19 @@ def _cancel_and_go_on(visits: _Visits) -> None:
         visits.ask(Do(round(ends + draw.choice((0.5, 5.0)), 1), "up", rank=rank))
 
 
+def _lose_a_grant_that_was_awaited(visits: _Visits) -> None:
+    """A job gets the nodes whose release was foreseen, and loses one while its R is stored."""
+    draw, nnodes = visits.draw, visits.plan.nnodes
+    queue, ncores = visits.queue(), nnodes * visits.plan.cores
+    before = JobPlan(ntasks=ncores, run=5.0, limit=10.0, urgency=20, queue=queue)
+    visits.submit(before, replace(before, at=0.1, run=0.5, urgency=19))
+    stored = When(topics.KVS_COMMIT, draw.choice((2, 2, 2, 3, 4)), "send", party="sched")
+    ranks, back = (draw.randrange(nnodes),), draw.choice((5.0, 60.0))
+    gone = draw.choice((c.NodesDown, c.Drain, c.Shrink))(ranks, stored, back)
+    faults = (c.SlowDisk(stored, 0.5, 2.0), gone)
+    visits.plan = replace(visits.plan, faults=(*visits.plan.faults, *faults))
+
+
 _WHILE_JOBS_RUN: Final[tuple[tuple[str, Type], ...]] = (
     ("job-exec.start", "request"),
     ("job-exec.start", "response"),
@@ -206,4 +219,5 @@ _SELDOM: Final[tuple[Callable[[_Visits], None], ...]] = (
     _wait_for_nodes_that_go,
     _release_two,
     _cancel_and_go_on,
+    _lose_a_grant_that_was_awaited,
 )
