@@ -24,6 +24,7 @@ CONTEXTS: Final[dict[str, dict[str, Any]]] = {
     "exception": {"type": "cancel", "severity": 0},
     "finish": {"status": 0},
     "release": {"ranks": "all", "final": True},
+    "jobspec-update": {"attributes.system.queue": "other"},
 }
 TO_SCHED: Final = ("submit", "validate", "depend", "priority")
 TO_RUN: Final = (*TO_SCHED, "alloc")
@@ -34,6 +35,7 @@ CLAUSES: Final = [
     "21.events.31",
     "21.criteria.3",
     "21.exceptions.2",
+    "33.assignment.3",
     "33.validation.4",
 ]
 
@@ -185,3 +187,16 @@ def test_refused_job_that_was_not_removed_may_be_submitted_again(
     trace.put(Kind.MODULE, data=ended)
     trace.log("submit", "invalidate")
     assert [each for each in trace.named if each == "33.validation.4"] == named
+
+
+@pytest.mark.parametrize(
+    ("before", "named"), [((), []), (("submit",), ["33.assignment.3"]), (TO_SCHED[:2], [])]
+)
+def test_a_job_of_before_the_trace_may_be_moved_after_plugins_were_asked(
+    before: tuple[str, ...], named: list[str]
+) -> None:
+    trace = Trace()
+    trace.log(*before)
+    trace.put(Kind.HOOK, data={"plugin": "p", "hook": "job.validate", "id": JOB, "error": None})
+    trace.log("jobspec-update")
+    assert trace.named == named

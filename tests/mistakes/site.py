@@ -89,6 +89,9 @@ class limit_is_kept(_Events):  # noqa: N801 - read as a sentence
 
     def pause(self) -> None:
         states = self._states_now()
+        counted = sum(states[each] for each in COUNTED)
+        if counted > RUNNING_MAX:
+            self.found(f"{counted} jobs count, and {RUNNING_MAX} may")
         if states[JobState.DEPEND] and not any(states[each] for each in COUNTED):
             self.found(f"{states[JobState.DEPEND]} jobs wait for a limit, and no job counts")
 

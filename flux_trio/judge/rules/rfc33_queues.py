@@ -90,19 +90,19 @@ def every_change_is_in_the_eventlog(record: Record, seen: Seen) -> Finding:
 @RULES.rule(
     "33.assignment.3",
     called("job.validate"),
-    logged("jobspec-update", "validate", "invalidate", "clean"),
+    logged("submit", "jobspec-update", "validate", "invalidate", "clean"),
     key=job_id,
     state=Place | str,
 )
 def assigned_before_plugins_are_asked(state: State, record: Record, _facts: Facts) -> Step:
     if record.kind == HOOK:
-        if type(state) is str:
-            return Step(state, kept=state == "assigned")
-        return Step(record.n)
+        if state is None:  # the job was accepted before the trace, and is to be moved
+            return Step(None)
+        return Step(record.n if state == "new" else state, kept=state == "assigned")
     name = payload(record).get("name")
     if name != "jobspec-update":
-        return Step("accepted" if name == "validate" else None)
-    if QUEUE not in context_of(record) or state == "accepted":
+        return Step({"submit": "new", "validate": "accepted"}.get(str(name)))
+    if QUEUE not in context_of(record) or state in (None, "accepted"):
         return Step(state)  # an accepted job may be moved to another queue
     if type(state) is not int:
         return Step("assigned")
