@@ -1,4 +1,4 @@
-"""Converts what `flux module trace --full` prints to records (flux-module(1), TRACE).
+"""Converts what `flux module trace --full` prints, or tells, to records (flux-module(1), TRACE).
 
 Eventlogs come from the job manager's journal, if a client follows it. Memory does not grow with the
 trace: a number of messages is kept back (`pairing`), and the first ones until they show whether
@@ -14,9 +14,17 @@ from typing import Any, Final, NamedTuple
 
 from flux_trio.messages import Request, topics
 from flux_trio.trace.pairing import paired
-from flux_trio.trace.printed import parse_lines
+from flux_trio.trace.printed import Line, parse_lines
 from flux_trio.trace.record import Record
-from flux_trio.trace.routed import STAMP_LAG_S, Logged, Routed, is_about, records_of
+from flux_trio.trace.routed import (
+    STAMP_LAG_S,
+    Logged,
+    Moment,
+    Records,
+    Routed,
+    is_about,
+    records_of,
+)
 
 HEAD_MAX: Final = 4096
 """So many messages are read before the first is passed on, until one is an event of a job."""
@@ -43,7 +51,7 @@ def read_module_trace(
 
     A last message that is incomplete is left out, and `cut` is called with the number of its line.
     """
-    passed = _in_order(_with_events(paired(parse_lines(lines, cut))))
+    passed = (each for each in _passed(parse_lines(lines, cut)) if not isinstance(each, Moment))
     head: list[Routed | Logged] = []
     for each in itertools.islice(passed, HEAD_MAX):
         head.append(each)
@@ -58,7 +66,39 @@ def read_module_trace(
     return ModuleTrace(records_of(itertools.chain(head, rest)), has_payloads, has_events)
 
 
-def _with_events(routed: Iterable[Routed]) -> Iterator[Routed | Logged]:
+class LiveModuleTrace:
+    """The records of a trace that goes on, as they become known, with numbers after `n`."""
+
+    def __init__(self, n: int = 0) -> None:
+        self._waiting: deque[Line | Moment] = deque()
+        self._passed = _passed(self._lines())
+        self._records = Records(n)
+
+    def put(self, line: Line) -> None:
+        """Take the next message."""
+        self._waiting.append(line)
+
+    def records(self, now: float) -> Iterator[Record]:
+        """Yield the records that are complete when it is `now`, by the clock of the trace.
+
+        FormatError says which payload is no JSON object.
+        """
+        self._waiting.append(Moment(now))
+        for each in self._passed:
+            if isinstance(each, Moment):
+                return
+            yield from self._records.of(each)
+
+    def _lines(self) -> Iterator[Line | Moment]:
+        while True:  # `records` reads no further than to the moment that it has put
+            yield self._waiting.popleft()
+
+
+def _passed(lines: Iterable[Line | Moment]) -> Iterator[Routed | Logged | Moment]:
+    return _in_order(_with_events(paired(lines)))
+
+
+def _with_events(routed: Iterable[Routed | Moment]) -> Iterator[Routed | Logged | Moment]:
     """Add each event once, where the journal first has it.
 
     An event that happens is alone in its response; a response with several, or without one, is of
@@ -67,7 +107,7 @@ def _with_events(routed: Iterable[Routed]) -> Iterator[Routed | Logged]:
     seen: set[tuple[int, float, str]] = set()
     order: deque[tuple[int, float, str]] = deque()
     for each in routed:
-        event = _event(each)
+        event = _event(each) if isinstance(each, Routed) else None
         if event is not None and event[:3] not in seen:
             if len(order) == SEEN_MAX:
                 seen.remove(order.popleft())
@@ -77,13 +117,18 @@ def _with_events(routed: Iterable[Routed]) -> Iterator[Routed | Logged]:
         yield each
 
 
-def _in_order(passed: Iterable[Routed | Logged]) -> Iterator[Routed | Logged]:
+def _in_order(passed: Iterable[Routed | Logged | Moment]) -> Iterator[Routed | Logged | Moment]:
     """Put each event before what the job manager sent because of it.
 
     flux-core acts on an event before it tells the followers of the journal.
     """
     held: deque[Routed | Logged] = deque()
     for each in passed:
+        if isinstance(each, Moment):
+            while held and each.settles(held[0].t):
+                yield held.popleft()
+            yield each
+            continue
         if len(held) == HELD_MAX:
             yield held.popleft()
         if isinstance(each, Logged):

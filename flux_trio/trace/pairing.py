@@ -16,7 +16,7 @@ import msgspec
 
 from flux_trio.messages import Message, service_of, topics
 from flux_trio.trace.printed import Line
-from flux_trio.trace.routed import BROKER, CLIENT, Routed, make_message
+from flux_trio.trace.routed import BROKER, CLIENT, MODULE_STATUS, Moment, Routed, make_message
 
 OPEN_MAX: Final = 1024
 """So many messages are kept back, since a later line may show who has received one of them."""
@@ -37,7 +37,6 @@ _CALLERS_BY_METHOD: Final = {
 _DISCONNECT: Final = f".{topics.DISCONNECT}"
 _FOR_CLIENTS: Final = "connector-local"
 """The module of flux-core that passes messages on from and to programs that are no modules."""
-_MODULE_STATUS: Final = "module.status"
 _RUNNING: Final = 1
 _EXITED: Final = 3
 """The status that a module of flux-core sends when it ends, also after an error."""
@@ -60,12 +59,17 @@ class _Passing(NamedTuple):
         return True
 
 
-def paired(lines: Iterable[Line]) -> Iterator[Routed]:
-    """Yield each message once, in the order in which they were sent."""
+def paired(lines: Iterable[Line | Moment]) -> Iterator[Routed | Moment]:
+    """Yield each message once, in the order in which they were sent, and each moment."""
     open_: deque[_Passing] = deque()
     sent: dict[tuple[str, str, int, str], deque[_Passing]] = {}
     ends = _Ends()
     for line in itertools.dropwhile(_may_be_half, lines):
+        if isinstance(line, Moment):
+            while open_ and line.settles(open_[0].line.t):
+                yield ends.routed(_oldest(open_, sent))
+            yield line
+            continue
         ends.traced.add(line.module)
         if line.type == "control" or (not line.is_sent and _is_taken(line, open_, sent)):
             continue  # between the broker and its module, or the other end
@@ -79,9 +83,9 @@ def paired(lines: Iterable[Line]) -> Iterator[Routed]:
         yield ends.routed(_oldest(open_, sent))
 
 
-def _may_be_half(line: Line) -> bool:
+def _may_be_half(line: Line | Moment) -> bool:
     """Whether a trace that begins with this line may have begun between the ends of its message."""
-    return not line.is_sent and line.type != "response"
+    return isinstance(line, Line) and not line.is_sent and line.type != "response"
 
 
 def _is_taken(
@@ -106,7 +110,7 @@ def _oldest(
     return passing
 
 
-def _named(module: str) -> str:
+def party_of(module: str) -> str:
     """Return the party that a module stands for."""
     return CLIENT if module == _FOR_CLIENTS else module
 
@@ -130,10 +134,10 @@ class _Ends:
     def routed(self, passing: _Passing) -> Routed:
         """Return a message with its sender and receivers."""
         line, takers = passing
-        sender = _named(line.module) if line.is_sent else self._sender(line)
+        sender = party_of(line.module) if line.is_sent else self._sender(line)
         if sender == CLIENT and line.topic.endswith(_DISCONNECT):
             sender = BROKER  # a client's: which one is not known
-        receivers = tuple(map(_named, takers)) or self._receivers(line)
+        receivers = tuple(map(party_of, takers)) or self._receivers(line)
         payload, to = line.payload, "".join(receivers[:1])
         if line.type == "request":
             self._note_request(line.topic, sender, to, payload)
@@ -171,7 +175,7 @@ class _Ends:
             self._holders[str(payload.get("service"))] = sender
         if sender not in self.traced:
             return
-        content = payload if isinstance(payload, dict) and topic == _MODULE_STATUS else {}
+        content = payload if isinstance(payload, dict) and topic == MODULE_STATUS else {}
         status = content.get("status")
         if status == _EXITED:
             self._note_end(sender)

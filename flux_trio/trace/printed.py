@@ -25,7 +25,7 @@ FORM: Final = "YYYY-MM-DDTHH:MM:SS.mmm MODULE tx|rx >|<|e|c TOPIC [SIZE]"
 HUMAN: Final = re.compile(r"(?:\x1b|\[).* (?:tx|rx) [><ec] .*", re.DOTALL)
 """A line that `--human` or `--color` has changed."""
 _GAP: Final = re.compile(r"\(\d+ messages are missing here: .*\)")
-_TYPES: Final = {">": "request", "<": "response", "e": "event", "c": "control"}
+TYPES: Final = {">": "request", "<": "response", "e": "event", "c": "control"}
 
 
 class Line(NamedTuple):
@@ -107,7 +107,7 @@ def _line(minutes: _Minutes, head: re.Match[str], body: Sequence[str], number: i
     t = minutes.of(minute) + float(second)
     errnum = 0 if result is None or result == "success" else _errnum(result, number)
     text = "".join(body).strip()
-    return Line(t, module, way == "tx", _TYPES[mark], topic, size == "0", errnum, text, number)
+    return Line(t, module, way == "tx", TYPES[mark], topic, size == "0", errnum, text, number)
 
 
 def _payload(text: str, number: int) -> Any:
@@ -153,3 +153,19 @@ def _days(year: int, month: int, day: int) -> int:
     return (
         365 * year + year // 4 - year // 100 + year // 400 + (153 * month + 2) // 5 + day - 719469
     )
+
+
+def date_of(t: float) -> str:
+    """Return a time in the form that these lines have."""
+    ms = round(t * 1000)
+    days, ms = divmod(ms, 86_400_000)
+    year = 1970 + days // 366  # no later than it is
+    while _days(year + 1, 1, 1) <= days:
+        year += 1
+    month = 12
+    while _days(year, month, 1) > days:
+        month -= 1
+    day = days - _days(year, month, 1) + 1
+    seconds, ms = divmod(ms, 1000)
+    hour, second = divmod(seconds, 3600)
+    return f"{year:04}-{month:02}-{day:02}T{hour:02}:{second // 60:02}:{second % 60:02}.{ms:03}"

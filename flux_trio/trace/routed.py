@@ -21,6 +21,9 @@ from flux_trio.trace.record import Kind, Record
 CLIENT: Final = "client"  # any program that is not a module
 BROKER: Final = "broker"
 
+MODULE_STATUS: Final = "module.status"
+"""How a module of flux-core tells its broker that it has begun, and that it ends."""
+
 _ANSWERED_IN_ORDER: Final = {topics.KVS_COMMIT, topics.KVS_LOOKUP, topics.JOB_SUBMIT}
 """Requests whose answers come in their order, so that each answer has its request."""
 _UNANSWERED_MAX: Final = 1024
@@ -52,6 +55,22 @@ class Logged(NamedTuple):
     context: dict[str, Any]
 
 
+class Moment(NamedTuple):
+    """In a trace that is still going on: it is `t`, and nothing more has come so far.
+
+    What is SETTLED_S old is passed on then, since nothing that comes belongs before it.
+    """
+
+    t: float
+
+    def settles(self, t: float) -> bool:
+        return t <= self.t - SETTLED_S
+
+
+SETTLED_S: Final = 0.5
+"""Both ends of a message and its events are traced sooner than this after one another."""
+
+
 class _Matchtags:
     """Numbers requests that are answered in order, and their responses, for each sender."""
 
@@ -60,8 +79,14 @@ class _Matchtags:
         self._unanswered: dict[tuple[str, str], deque[int]] = {}
 
     def numbered(self, each: Routed) -> Message:
-        """Return the message with its matchtag; as it is if answers may come in another order."""
+        """Return the message with its matchtag; as it is if answers may come in another order.
+
+        A module that begins or ends has no open requests, whatever was sent under its name.
+        """
         message = each.message
+        if isinstance(message, Request) and message.topic == MODULE_STATUS:
+            for topic in _ANSWERED_IN_ORDER:
+                self._unanswered.pop((each.sender, topic), None)
         if isinstance(message, Request) and message.topic in _ANSWERED_IN_ORDER:
             self._last += 1
             key = (each.sender, message.topic)
@@ -73,21 +98,33 @@ class _Matchtags:
         return message
 
 
-def records_of(passed: Iterable[Routed | Logged]) -> Iterator[Record]:
-    """Yield the records of forwarded messages and logged events in order, numbered from 1."""
-    n, matchtags = 0, _Matchtags()
-    for each in passed:
-        n += 1
+class Records:
+    """Numbers messages and events after `n`, in the order in which they are taken."""
+
+    def __init__(self, n: int = 0) -> None:
+        self._n = n
+        self._matchtags = _Matchtags()
+
+    def of(self, each: Routed | Logged) -> Iterator[Record]:
+        """Yield the records of a forwarded message or a logged event."""
+        self._n = n = self._n + 1
         if isinstance(each, Logged):
             data = {"id": each.jobid, "name": each.name, "context": each.context}
             yield Record(n, each.t, Kind.EVENT.value, topics.JOB_MANAGER, data=data)
-            continue
-        ref, message = n, matchtags.numbered(each)
+            return
+        self._n += len(each.receivers)
+        ref, message = n, self._matchtags.numbered(each)
         to = each.receivers[0] if len(each.receivers) == 1 else ""
         yield Record(n, each.t, Kind.SEND.value, each.sender, to, 0, message)
-        for receiver in each.receivers:
-            n += 1
-            yield Record(n, each.t, Kind.RECV.value, receiver, each.sender, ref, message)
+        for place, receiver in enumerate(each.receivers, n + 1):
+            yield Record(place, each.t, Kind.RECV.value, receiver, each.sender, ref, message)
+
+
+def records_of(passed: Iterable[Routed | Logged]) -> Iterator[Record]:
+    """Yield the records of forwarded messages and logged events in order, numbered from 1."""
+    records = Records()
+    for each in passed:
+        yield from records.of(each)
 
 
 def make_message(

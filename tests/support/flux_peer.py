@@ -35,25 +35,26 @@ class Broker:
     uri: str
     answers: dict[str, Any] = field(default_factory=dict)
     came: list[Message] = field(default_factory=list)
-    connection: NativeConnection | None = None
+    connection: NativeConnection | None = None  # the last one
     arrived: trio.Event = field(default_factory=trio.Event)
     welcome: bytes = WELCOME
 
     async def serve(self, stream: trio.SocketStream) -> None:
         await stream.send_all(self.welcome)
-        async with open_native(stream) as self.connection:
+        async with open_native(stream) as connection:
+            self.connection = connection
             with suppress(TransportError):
                 while True:
-                    for message in await self.connection.receive():
-                        self.take(message)
+                    for message in await connection.receive():
+                        self.take(message, connection)
 
-    def take(self, message: Message) -> None:
+    def take(self, message: Message, connection: NativeConnection) -> None:
         self.came.append(message)
         self.arrived.set()
         self.arrived = trio.Event()
         if isinstance(message, Request) and message.wants_response:
             for response in self.responses(message):
-                self.send(response)
+                connection.send_nowait(response)
 
     def responses(self, request: Request) -> Iterator[Response]:
         answer = self.answers.get(request.topic, (38, f"No service matching {request.topic}"))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -73,8 +71,9 @@ async def _show_live(client: Client, console: Console, view: View) -> None:
     from rich.live import Live
 
     from flux_trio.cli.jobs.top_screen import screen
+    from flux_trio.cli.terminal.keys import keys
 
-    with _keys(), Live(console=console, screen=True, auto_refresh=False) as screen_of:
+    with keys(), Live(console=console, screen=True, auto_refresh=False) as screen_of:
         snapshot = await _snapshot(client, view)
         while not view.ended:
             shown = screen(snapshot, view, console.height, console.width)
@@ -87,21 +86,6 @@ async def _show_live(client: Client, console: Console, view: View) -> None:
             if not key or changed.queue != view.queue:
                 snapshot = await _snapshot(client, changed)
             view = changed
-
-
-@contextmanager
-def _keys() -> Iterator[None]:
-    """Set the terminal so that each key is read at once and is not echoed."""
-    import termios
-    import tty
-
-    terminal = sys.stdin.fileno()
-    before = termios.tcgetattr(terminal)
-    tty.setcbreak(terminal)
-    try:
-        yield
-    finally:
-        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
 
 
 async def _snapshot(client: Client, view: View) -> Snapshot:

@@ -36,6 +36,10 @@ EXAMPLES: Final[dict[str, dict[str, str]]] = {
         "-a -c 20": "list the last 20 jobs, those that ended too",
         "-A -f failed --since=-1h -o '{id} {username} {returncode}'": "failed jobs of all users",
     },
+    "attach monitor": {
+        "": "judge the instance that FLUX_URI names until ctrl-C",
+        "--to local:///run/flux/local --audit --json verdicts.json": "compare who holds what, too",
+    },
     "job attach": {
         "f2Z4": "show a job's output until it ends, and pass on what is typed",
         "--show-events f2Z4": "show the events, too",

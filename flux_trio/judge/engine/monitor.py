@@ -7,6 +7,7 @@ trace as it happens, or read one afterwards.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -122,6 +123,14 @@ class Monitor:
             self.violations += found
         self._last = record
         return found
+
+    def learn(self, record: Record, views: Iterable[View]) -> None:
+        """Fold a record of what was before the trace into `views` alone; no rule is asked."""
+        slots = {self._readers.slots[each] for each in views}
+        readers = self._readers.of(record, self)
+        parted = tuple(each for each in readers.parted if each.slot in slots)
+        keyed = tuple(each for each in readers.keyed if each.slot in slots)
+        self._fold(record, replace(readers, parted=parted, keyed=keyed))
 
     def _ask(self, record: Record, readers: Readers) -> list[Violation]:
         """Ask the rules about a record; return the violations, and add what is kept."""

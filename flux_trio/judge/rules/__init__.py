@@ -16,7 +16,9 @@ from flux_trio.judge.engine.rule import INSTANCE, Rule
 _SCHEDULER: Final = "scheduler"
 _EXEC: Final = "exec"
 NEED_THE_BEGINNING: Final = {
+    "27.background.1": _SCHEDULER,  # which requests are open
     "27.background.2": _SCHEDULER,  # who said sched-hello and sched-ready
+    "27.cancel.6": _SCHEDULER,
     "27.deny.1": _SCHEDULER,  # what it has acquired
     "27.hello.1": _SCHEDULER,
     "27.hello.4": _SCHEDULER,  # of which jobs hello has told
@@ -24,11 +26,13 @@ NEED_THE_BEGINNING: Final = {
     "27.ready.2": _SCHEDULER,
     "28.impl.1": _SCHEDULER,  # who acquires resources
     "28.impl.2": _SCHEDULER,
+    "32.background.1": _EXEC,  # which starts are open
     "32.hello.1": _EXEC,  # who said exec-hello
     "32.hello.2": _EXEC,  # which starts are outstanding
     "32.hello.5": _EXEC,
     "32.impl.8": _EXEC,
     "32.start.2": _EXEC,
+    "32.start.3": _EXEC,
     "6.matchtag.1": INSTANCE,  # which requests are open
     "6.response.1": INSTANCE,
     "21.events.3": INSTANCE,  # which jobs there are

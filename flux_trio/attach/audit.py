@@ -1,0 +1,125 @@
+"""Who holds which resources: the job manager, the scheduler and the resource module are compared.
+
+A node that only one of them holds is a leak: it is free for nobody, or given twice. While jobs come
+and go the answers differ for a moment, because they are of different moments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from flux_trio.attach.handle import FluxHandle
+from flux_trio.formats import FormatError, Idset, ResourceSet
+from flux_trio.messages import Errno, FluxError, topics
+
+RANK_0: Final = 0
+"""The ranks' resource modules do not all know the whole."""
+SCHED_RESOURCE_STATUS: Final = "sched.resource-status"
+RESOURCE_SCHED_STATUS: Final = "resource.sched-status"
+
+ASKED: Final = {
+    "job manager": topics.JOB_RESOURCE_STATUS,
+    "scheduler": SCHED_RESOURCE_STATUS,
+    "resource module": RESOURCE_SCHED_STATUS,
+}
+"""The three parties, and what each is asked."""
+
+
+class Allocated(msgspec.Struct):
+    """What the answers have in common: an R, of which there may be nothing."""
+
+    allocated: dict[str, Any] | None = None
+
+
+class Difference(NamedTuple):
+    """Resources of a node that some parties hold and others do not."""
+
+    host: str
+    rank: int
+    type: str
+    """core or gpu."""
+    ids: Idset
+    held_by: tuple[str, ...]
+    free_for: tuple[str, ...]
+
+    def __str__(self) -> str:
+        holders, others = " and ".join(self.held_by), " and ".join(self.free_for)
+        what = f"{self.host} (rank {self.rank}): {self.type} {self.ids}"
+        return f"{what}: held by the {holders}, and not by the {others}"
+
+
+async def ask_all(flux: FluxHandle) -> dict[str, ResourceSet | None]:
+    """Return what each party says is allocated, None for nothing. FluxError if one does not say.
+
+    A scheduler need not know the method: then it is not compared.
+    """
+    said = {}
+    for party, topic in ASKED.items():
+        try:
+            answer = await flux.ask(topic, Allocated, None, RANK_0)
+        except FluxError as error:
+            if error.errnum == Errno.ENOSYS and topic == SCHED_RESOURCE_STATUS:
+                continue
+            raise
+        said[party] = parse_allocated(topic, answer.allocated)
+    return said
+
+
+def parse_allocated(topic: str, value: dict[str, Any] | None) -> ResourceSet | None:
+    """Return the R of an answer. FluxError(EPROTO) names topic and key."""
+    if value is None or _names_nothing(value):
+        return None
+    try:
+        return ResourceSet.parse(value, "allocated")
+    except FormatError as error:
+        raise FluxError(Errno.EPROTO, f"{topic}: payload: {error}") from None
+
+
+def _names_nothing(value: dict[str, Any]) -> bool:
+    """Whether it is an R as flux-core writes it of nothing, which RFC 20 does not allow."""
+    execution = value.get("execution")
+    return isinstance(execution, dict) and execution.get("R_lite") == []
+
+
+def compare(said: Mapping[str, ResourceSet | None]) -> list[Difference]:
+    """Return what not all parties hold, by rank."""
+    found: list[Difference] = []
+    parties = {party: held for party, held in said.items() if held is not None}
+    ranks = sorted({rank for held in parties.values() for rank in held.ranks})
+    for rank in ranks:
+        host = next(held.hostname(rank) for held in parties.values() if rank in held.ranks)
+        for type_ in ("core", "gpu"):
+            by_party = {party: _ids(said[party], rank, type_) for party in said}
+            found += _differences(host, rank, type_, by_party)
+    return found
+
+
+def _ids(held: ResourceSet | None, rank: int, type_: str) -> Idset:
+    if held is None or rank not in held.ranks:
+        return Idset()
+    return held.cores(rank) if type_ == "core" else held.gpus(rank)
+
+
+def _differences(
+    host: str, rank: int, type_: str, by_party: Mapping[str, Idset]
+) -> list[Difference]:
+    """Return the resources of one node by who holds them, unless all do."""
+    by_holders: dict[tuple[str, ...], list[int]] = {}
+    for id_ in sorted({id_ for ids in by_party.values() for id_ in ids}):
+        holders = tuple(party for party, ids in by_party.items() if id_ in ids)
+        by_holders.setdefault(holders, []).append(id_)
+    return [
+        Difference(
+            host,
+            rank,
+            type_,
+            Idset.of(ids),
+            holders,
+            tuple(party for party in by_party if party not in holders),
+        )
+        for holders, ids in by_holders.items()
+        if len(holders) < len(by_party)
+    ]

@@ -1,0 +1,236 @@
+"""Judges a live flux-core, from what its `module.trace` tells; what is kept is bounded.
+
+The judge has not seen the beginning. What it needs to know of before it learns from the broker: the
+configuration, and what running jobs hold, from the backlog of a journal, which is in the trace at
+the place where it was sent. When messages are lost it begins anew, as one that joins.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from flux_trio.judge import Clause, Expected, Judgement, Monitor, Verdict, Violation, load_clauses
+from flux_trio.judge.judgement import applicable
+from flux_trio.judge.known import Departure
+from flux_trio.judge.rules import CURRENT_RULES, ROUTED_RULES
+from flux_trio.judge.views.holding import GRANTS, IN_USE
+from flux_trio.messages import Request, Response, topics
+from flux_trio.trace import Kind, Record, Shown
+from flux_trio.trace.module_trace import LiveModuleTrace
+from flux_trio.trace.told import Told
+
+FORM: Final = "module.trace of a live flux-core"
+SHOWN: Final = Shown(crossings=False, headers=False)
+
+AUDITED: Final = "audit.allocated"
+"""In place of a clause: that all parties hold the same resources (`audit`)."""
+_AUDITED_SENTENCE: Final = (
+    "The job manager, the scheduler and the resource module hold the same resources for allocated."
+)
+
+KEPT_MAX: Final = 10
+"""Violations of one clause that are kept; later ones are counted."""
+RECENT: Final = 4096
+"""Records that are kept, for the violations that refer to them."""
+RECORDS_MAX: Final = 4_000_000
+"""After so many records the judge begins anew: something of every job stays with it."""
+DUE_S: Final = 1.0
+"""What is due is not worth a word before."""
+
+
+_START: Final = f".{topics.START_METHOD}"
+
+
+@dataclass(slots=True)
+class _Departed:
+    """A departure that is known, and how often it has occurred."""
+
+    of: Departure
+    count: int = 0
+    first: Violation | None = None
+
+
+class LiveJudge:
+    """The verdicts so far on an instance with the configuration `config`.
+
+    `scheduler` is the party that schedules there, "" if nobody does; `t` is the time.
+    """
+
+    def __init__(
+        self, config: Mapping[str, Any], scheduler: str, known: Iterable[Departure], t: float
+    ) -> None:
+        self.clauses: Mapping[str, Clause] = load_clauses()
+        self.counts: Counter[str] = Counter()
+        """Violations by clause, without the known ones."""
+        self.records: dict[int, Record] = {}
+        """The records that show the violations that are kept."""
+        self.nrecords = 0
+        self.nlost = 0
+        self.t = t
+        self._known = [_Departed(each) for each in known]
+        self._violations: list[Violation] = []
+        self._kept: set[str] = set()
+        rules = (*CURRENT_RULES, *ROUTED_RULES)
+        self._rules, self._left_out = applicable(rules, SHOWN, self.clauses, classic=False)
+        self._recent: dict[int, Record] = {}
+        self._config = dict(config)
+        self._scheduler = scheduler
+        self._begin()
+
+    def put(self, told: Told) -> None:
+        """Take the next message."""
+        self._ntold += 1
+        self._trace.put(told.line(self._ntold))
+
+    def judge(self, now: float) -> Iterator[Violation]:
+        """Yield what is broken, and not known, by the messages that are complete when it is `now`.
+
+        FormatError names a message whose payload is no object.
+        """
+        for record in self._trace.records(now):
+            yield from self._observe(record)
+        if self.nrecords - self._began > RECORDS_MAX:
+            self._begin_anew()
+
+    def lose(self, count: int) -> None:
+        """Take it that `count` messages were not seen."""
+        self.nlost += count
+        self._begin_anew()
+
+    def audited(self, differences: Iterable[str]) -> None:
+        """Take the result of an audit."""
+        last = self._recent[self.nrecords]
+        self._kept.add(AUDITED)
+        for each in differences:
+            self._keep(Violation(AUDITED, _AUDITED_SENTENCE, "", each, last, ()))
+
+    def due(self) -> list[tuple[Violation, float]]:
+        """Return what is due for DUE_S seconds or more and must not wait, each with how long."""
+        debts = [each for each in self._monitor.debts() if each.cause is None and not each.may_wait]
+        aged = [(each, self._age_of(each)) for each in debts]
+        return [(each, age) for each, age in aged if age >= DUE_S]
+
+    def judgement(self) -> Judgement:
+        """Return the verdicts, with the violations that are kept and what is due."""
+        judged = {rule.clause for rule in self._rules} | set(self._left_out)
+        verdicts = dict.fromkeys(
+            (id_ for id_ in self.clauses if id_ in judged), Verdict.NOT_EXERCISED
+        )
+        verdicts |= dict.fromkeys(sorted(judged - verdicts.keys()), Verdict.NOT_EXERCISED)
+        verdicts |= dict.fromkeys(self._all_kept(), Verdict.KEPT)
+        verdicts |= {each.of.clause: Verdict.KNOWN for each in self._known if each.count}
+        verdicts |= dict.fromkeys(self.counts, Verdict.BROKEN)
+        due = tuple(each for each, _ in self.due())
+        return Judgement(
+            FORM,
+            self.nrecords,
+            verdicts,
+            tuple(self._violations),
+            self._left_out,
+            known=tuple(_expected(each) for each in self._known),
+            debts=due,
+            t_end=self.t,
+        )
+
+    def shown(self) -> Mapping[int, Record]:
+        """Return the records for a report on `judgement`."""
+        return self._recent | self.records
+
+    def _begin(self) -> None:
+        """Take it that nothing was seen before."""
+        self._began = self.nrecords + 1
+        self._ntold = 0
+        self._trace = LiveModuleTrace(self._began)
+        self._monitor = Monitor(self._rules, self.clauses, is_routed=True, begins=False)
+        self._assume(manager=topics.JOB_MANAGER, scheduler=self._scheduler, is_ready=True)
+        config = Record(self._began, self.t, Kind.CONFIG.value, "broker", data=self._config)
+        for _ in self._observe(config):
+            pass  # nothing has happened yet
+
+    def _begin_anew(self) -> None:
+        self._kept |= self._all_kept()
+        self._begin()
+
+    def _all_kept(self) -> set[str]:
+        verdicts = self._monitor.verdicts().items()
+        return self._kept | {id_ for id_, verdict in verdicts if verdict is Verdict.KEPT}
+
+    def _observe(self, record: Record) -> Iterator[Violation]:
+        self.nrecords, self.t = record.n, max(self.t, record.t)
+        self._recent[record.n] = record
+        if len(self._recent) > RECENT:
+            del self._recent[next(iter(self._recent))]
+        self._note_exec(record)
+        found = self._monitor.observe(record)
+        self._scheduler = self._monitor.facts.scheduler
+        self._monitor.violations.clear()
+        grant = _grant_of_before(record)
+        if grant is not None and self._monitor.at(GRANTS, grant[0]) is None:
+            self._monitor.learn(grant[1], (GRANTS, IN_USE))
+        for each in found:
+            if not self._is_known(each):
+                self._keep(each)
+                yield each
+
+    def _assume(self, **roles: Any) -> None:
+        """Take it that parties have these roles, though what gave it to them was not seen."""
+        self._monitor.facts = replace(self._monitor.facts, **roles)
+
+    def _note_exec(self, record: Record) -> None:
+        """The first start says which execution service there is."""
+        message = record.message
+        if not isinstance(message, Request) or not message.topic.endswith(_START):
+            return
+        if record.party != topics.JOB_MANAGER or self._monitor.facts.exec_service:
+            return
+        self._assume(exec_peer=record.peer, exec_service=message.topic.removesuffix(_START))
+
+    def _is_known(self, violation: Violation) -> bool:
+        for each in self._known:
+            if each.of.is_of(violation):
+                each.count += 1
+                each.first = each.first or violation
+                return True
+        return False
+
+    def _keep(self, violation: Violation) -> None:
+        self.counts[violation.clause] += 1
+        if self.counts[violation.clause] > KEPT_MAX:
+            return
+        self._violations.append(violation)
+        for n in (*violation.because, violation.record.n):
+            if n in self._recent:
+                self.records[n] = self._recent[n]
+
+    def _age_of(self, debt: Violation) -> float:
+        since = next((self._recent[n] for n in debt.because if n in self._recent), None)
+        return self.t - (debt.record.t if since is None else since.t)
+
+
+def _expected(departed: _Departed) -> Expected:
+    violations = () if departed.first is None else (departed.first,) * departed.count
+    return Expected(departed.of.clause, departed.of.why, violations)
+
+
+def _grant_of_before(record: Record) -> tuple[int, Record] | None:
+    """Return a job that holds resources, and its SUCCESS, as the backlog of a journal tells of it.
+
+    A response with several events is of the past.
+    """
+    message = record.message
+    if record.kind != Kind.SEND or not isinstance(message, Response):
+        return None
+    if message.topic != topics.JOB_JOURNAL or not isinstance(message.payload, dict):
+        return None
+    jobid, events, resources = map(message.payload.get, ("id", "events", "R"))
+    if type(jobid) is not int or not isinstance(events, list) or len(events) < 2:
+        return None
+    names = {each.get("name") for each in events if isinstance(each, dict)}
+    if resources is None or "alloc" not in names or "free" in names:
+        return None
+    success = Response(topics.SCHED_ALLOC, {"id": jobid, "type": 0, "R": resources})
+    n, t = record.n, record.t
+    return jobid, Record(n, t, Kind.SEND.value, topics.SCHED, topics.JOB_MANAGER, 0, success)

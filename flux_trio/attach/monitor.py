@@ -1,0 +1,265 @@
+"""Watches a live flux-core: what `module.trace` tells is judged, and who holds what is compared.
+
+One connection has the trace and a journal, whose responses are in the trace; it is read at once
+whatever the judge does, so that the broker keeps nothing for us. With too much waiting, the rest is
+given up and counted. The other connection asks.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Final
+
+import msgspec
+import trio
+
+from flux_trio.attach.audit import RANK_0, Difference, ask_all, compare
+from flux_trio.attach.handle import FluxHandle, open_flux
+from flux_trio.attach.judging import LiveJudge
+from flux_trio.formats import FormatError
+from flux_trio.judge import Violation
+from flux_trio.judge.known import load_shipped
+from flux_trio.messages import (
+    Errno,
+    FluxError,
+    Message,
+    Request,
+    Response,
+    expect_payload,
+    service_of,
+    topics,
+)
+from flux_trio.messages.types import STREAMING
+from flux_trio.process.groups import unwrapping
+from flux_trio.trace.pairing import party_of
+from flux_trio.trace.told import Told
+from flux_trio.transports import Connection, TransportError, connect_native
+
+KNOWN_VERSION: Final = "0.88"
+"""The version of flux-core whose departures are known."""
+KNOWN: Final = "flux-core-0.88"
+
+MODULES: Final = (
+    "job-manager",
+    "resource",
+    "job-exec",
+    "sched-simple",
+    "sched-fifo",
+    "sched-backfill",
+    "sched-fluxion-qmanager",
+    "sched-fluxion-resource",
+)
+"""The modules that are traced, also those that are loaded later."""
+SERVICES: Final = frozenset({topics.SCHED, "feasibility"})
+"""A module that has one of these services is traced whatever its name is."""
+
+WAITING_MAX: Final = 200_000
+"""Messages that may wait for the judge: some seconds of a busy instance, about 400 MB."""
+SLICE: Final = 64
+"""Messages that are judged at once; then others have their turn."""
+LOOK_S: Final = 0.25
+"""How often what is complete is judged when nothing comes."""
+REST_S: Final = 2.0
+"""An instance in which no job has gone on for so long is at rest."""
+AGAIN_S: Final = 1.0
+"""A difference that is still there after this is no moment of a change."""
+
+_TRACE, _JOURNAL = 1, 2  # matchtags
+_ALL_TYPES: Final = 15
+
+
+class _Module(msgspec.Struct):
+    name: str
+    services: list[str] = []
+
+
+class _Modules(msgspec.Struct):
+    """The answer to module.list."""
+
+    mods: list[_Module]
+
+
+class Monitor:
+    """What is seen and judged so far."""
+
+    def __init__(self, flux: FluxHandle, uri: str, version: str, judge: LiveJudge) -> None:
+        self.uri = uri
+        self.version = version
+        self.judge = judge
+        self.began = flux.now()
+        self.now = flux.now
+        self.audited_at: float | None = None
+        self.not_audited = ""
+        """Why the last audit could not be made."""
+        self._flux = flux
+        self._waiting: deque[Told] = deque()
+        self._nlost = 0
+        self._came = trio.Event()
+        self._active_at: float | None = self.began
+        """When a job last went on; None once that was audited."""
+
+    @property
+    def warning(self) -> str:
+        """Return what to say about the version; "" if it is the known one."""
+        if self.version.startswith(f"{KNOWN_VERSION}.") or self.version == KNOWN_VERSION:
+            return ""
+        return (
+            f"this is flux-core {self.version}; the departures that are known are those of "
+            f"flux-core {KNOWN_VERSION}"
+        )
+
+    @property
+    def nwaiting(self) -> int:
+        """Return how many messages are not judged yet."""
+        return len(self._waiting)
+
+    async def read(self, connection: Connection, keep: Callable[[Told], object]) -> None:
+        """Take what the broker tells, until the connection ends; `keep` gets each message.
+
+        FluxError if it refuses, or tells what is no message.
+        """
+        while True:
+            for message in await connection.receive():
+                told = _told(message)
+                if told is None:
+                    continue
+                keep(told)
+                if len(self._waiting) >= WAITING_MAX:
+                    self._nlost += len(self._waiting)
+                    self._waiting.clear()
+                self._waiting.append(told)
+                self._came.set()
+
+    async def judge_all(self, report: Callable[[Violation], object]) -> None:
+        """Judge what has come, for ever; `report` gets what is broken."""
+        while True:
+            self._judge_slice(report)
+            await trio.lowlevel.checkpoint()
+            if not self._waiting:
+                self._came = trio.Event()
+                with trio.move_on_after(LOOK_S):
+                    await self._came.wait()
+
+    def judge_rest(self, report: Callable[[Violation], object]) -> None:
+        """Judge all that has come; nothing more will."""
+        while self._waiting:
+            self._judge_slice(report)
+        _report(self.judge.judge(float("inf")), report)
+
+    def _judge_slice(self, report: Callable[[Violation], object]) -> None:
+        lost, self._nlost = self._nlost, 0
+        if lost:
+            self.judge.lose(lost)
+        for _ in range(min(SLICE, len(self._waiting))):
+            told = self._waiting.popleft()
+            if _is_of_a_job(told):
+                self._active_at = self.now()
+            self.judge.put(told)
+            t = told.timestamp
+        if not self._waiting:
+            t = self.now()
+        _report(self.judge.judge(t), report)
+
+    async def audit_at_rest(self, report: Callable[[str], object]) -> None:
+        """Audit each time that the instance has come to rest; `report` gets the differences."""
+        while True:
+            at = self._active_at
+            if at is not None and self.now() - at >= REST_S and not self._waiting:
+                self._active_at = None
+                await self.audit(report)
+            await trio.sleep(LOOK_S)
+
+    async def audit(self, report: Callable[[str], object]) -> None:
+        """Compare who holds what; a difference counts if it is there twice.
+
+        A party that is not there at the moment is no error.
+        """
+        try:
+            found = await self._differences()
+        except FluxError as error:
+            if error.errnum == Errno.EPROTO:
+                raise
+            self.not_audited = str(error)
+            return
+        self.audited_at, self.not_audited = self.now(), ""
+        self.judge.audited(map(str, found))
+        for each in found:
+            report(str(each))
+
+    async def _differences(self) -> list[Difference]:
+        found = compare(await ask_all(self._flux))
+        if found:
+            await trio.sleep(AGAIN_S)
+            again = compare(await ask_all(self._flux))
+            found = [each for each in found if each in again]
+        return found
+
+
+@asynccontextmanager
+async def open_monitor(uri: str) -> AsyncIterator[tuple[Monitor, Connection]]:
+    """Join the instance at `uri`; yield the monitor, and the connection that it reads.
+
+    Raises the errors of `open_flux`, and FluxError for a user who may not trace.
+    """
+    with unwrapping(TransportError, FluxError):
+        async with open_flux(uri, "flux-trio-monitor") as flux, connect_native(uri) as connection:
+            version = await flux.attribute("version") or "unknown"
+            config = await flux.call(topics.CONFIG_GET, None, RANK_0)
+            modules = await flux.ask(topics.MODULE_LIST, _Modules, None, RANK_0)
+            scheduler = _holder(modules, topics.SCHED)
+            judge = LiveJudge(config, scheduler, load_shipped(KNOWN), flux.now())
+            _follow(connection, _names(modules))
+            yield Monitor(flux, uri, version, judge), connection
+
+
+def _holder(modules: _Modules, service: str) -> str:
+    """Return the party that has a service, as the trace names it; "" for nobody."""
+    module = next((each.name for each in modules.mods if service in each.services), "")
+    return party_of(module)
+
+
+def _names(modules: _Modules) -> list[str]:
+    found = (each.name for each in modules.mods if not SERVICES.isdisjoint(each.services))
+    return list(dict.fromkeys((*MODULES, *found)))
+
+
+def _follow(connection: Connection, names: list[str]) -> None:
+    """Ask for the trace first: the backlog of the journal shall be in it."""
+    wanted = {"typemask": _ALL_TYPES, "topic_glob": "*", "names": names, "full": True}
+    connection.send_nowait(Request(topics.MODULE_TRACE, wanted, _TRACE, STREAMING, RANK_0))
+    connection.send_nowait(Request(topics.JOB_JOURNAL, {"full": False}, _JOURNAL, STREAMING))
+
+
+def _told(message: Message) -> Told | None:
+    """Return what the trace tells; None for a response of the journal. FluxError."""
+    if not isinstance(message, Response):
+        return None
+    if message.errnum == Errno.EPERM:
+        raise FluxError(
+            Errno.EPERM,
+            f"{message.topic}: {message.error_text or 'not permitted'}: only the owner of the "
+            "instance may follow the messages of its modules",
+        )
+    if message.errnum:
+        raise FluxError(message.errnum, f"{message.topic}: {message.error_text}")
+    if message.matchtag != _TRACE:
+        return None
+    return expect_payload(message, Told)
+
+
+def _is_of_a_job(told: Told) -> bool:
+    """Whether a message shows that a job goes on, and is not one of our own."""
+    if told.topic == topics.JOB_JOURNAL:
+        return True
+    is_of_sched = service_of(told.topic) == topics.SCHED
+    return is_of_sched and not told.topic.endswith("resource-status")
+
+
+def _report(found: Iterable[Violation], report: Callable[[Violation], object]) -> None:
+    try:
+        for each in found:
+            report(each)
+    except FormatError as error:
+        raise FluxError(Errno.EPROTO, f"{topics.MODULE_TRACE}: payload: {error}") from None

@@ -1,0 +1,187 @@
+"""The judge of a live flux-core: what it knows when it joins, and that what it keeps is bounded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flux_trio.attach import judging
+from flux_trio.attach.judging import AUDITED, KEPT_MAX, LiveJudge
+from flux_trio.judge import Verdict
+from flux_trio.judge.known import load_shipped
+from flux_trio.trace.told import Told
+from tests.trace.test_live_module_trace import told
+
+FIRST, SECOND = 1000, 1001
+DOUBLE = "invariant.no-double-allocation"
+R = {
+    "version": 1,
+    "execution": {
+        "R_lite": [{"rank": "0", "children": {"core": "0"}}],
+        "starttime": 100.0,
+        "expiration": 0.0,
+        "nodelist": ["n0"],
+    },
+}
+JOBSPEC = {
+    "version": 1,
+    "resources": [
+        {"type": "slot", "count": 1, "label": "task", "with": [{"type": "core", "count": 1}]}
+    ],
+    "tasks": [{"command": ["true"], "slot": "task", "count": {"per_slot": 1}}],
+    "attributes": {"system": {"duration": 0}},
+}
+HELD = ("submit", "validate", "depend", "priority", "alloc", "start")
+
+
+def new_judge(scheduler: str = "sched-simple") -> LiveJudge:
+    return LiveJudge({}, scheduler, load_shipped("flux-core-0.88"), 100.0)
+
+
+def message(
+    t: float, sender: str, receiver: str, type_: int, topic: str, payload: Any = None
+) -> list[Told]:
+    """A message as both of its ends show it."""
+    sides = (("tx", sender), ("rx", receiver))
+    return [Told(t, way, name, type_, topic, 9, payload) for way, name in sides]  # type: ignore[arg-type]
+
+
+def backlog(*names: str) -> list[Told]:
+    """What the job manager tells a new follower of its journal about the first job."""
+    events = [{"timestamp": 90.0, "name": name, "context": {}} for name in names]
+    payload = {"id": FIRST, "events": events, "R": R}
+    return [Told(101.0, "tx", "job-manager", 2, "job-manager.events-journal", 9, payload)]
+
+
+def granted(t: float = 102.0, jobid: int = SECOND) -> list[Told]:
+    """The second job is granted what the first one may hold."""
+    ask = {"id": jobid, "priority": 16, "userid": 0, "t_submit": 101.0, "jobspec": JOBSPEC}
+    success = {"id": jobid, "type": 0, "R": R}
+    return [
+        *message(t, "job-manager", "sched-simple", 1, "sched.alloc", ask),
+        *message(t + 0.01, "sched-simple", "job-manager", 2, "sched.alloc", success),
+    ]
+
+
+def judged(judge: LiveJudge, *messages: Told) -> list[str]:
+    """The clauses that are broken by messages that come at once."""
+    for each in messages:
+        judge.put(each)
+    return [found.clause for found in judge.judge(float("inf"))]
+
+
+def test_what_a_healthy_flux_core_told_breaks_nothing() -> None:
+    judge = new_judge()
+    assert judged(judge, *told()) == []
+    judgement = judge.judgement()
+    kept = [id_ for id_, verdict in judgement.verdicts.items() if verdict is Verdict.KEPT]
+    assert len(kept) > 80
+    assert judgement.is_kept
+
+
+@pytest.mark.parametrize("scheduler", ["sched-simple", ""])
+def test_what_a_job_held_when_the_judge_joined_is_not_given_again(scheduler: str) -> None:
+    judge = new_judge(scheduler)
+    assert judged(judge, *backlog(*HELD), *granted()) == [DOUBLE]
+
+
+@pytest.mark.parametrize("names", [(*HELD, "free"), ("submit", "validate")])
+def test_a_job_that_held_nothing_then_is_no_reason(names: tuple[str, ...]) -> None:
+    judge = new_judge()
+    assert judged(judge, *backlog(*names), *granted()) == []
+
+
+def test_the_parties_are_known_though_their_hellos_were_not_seen() -> None:
+    judge = new_judge("sched-fifo")
+    start = {"id": FIRST, "userid": 0, "jobspec": {}, "reattach": False, "R": R}
+    judged(judge, *message(101.0, "job-manager", "job-exec", 1, "job-exec.start", start))
+    facts = judge._monitor.facts
+    assert (facts.scheduler, facts.exec_peer, facts.exec_service) == (
+        "sched-fifo",
+        "job-exec",
+        "job-exec",
+    )
+
+
+def test_of_a_clause_that_is_broken_often_some_are_kept_and_all_are_counted() -> None:
+    judge = new_judge()
+    judged(judge, *backlog(*HELD))
+    for n in range(KEPT_MAX + 5):
+        judged(judge, *granted(102.0 + n, SECOND + n))
+    judgement = judge.judgement()
+    of_it = [each for each in judgement.violations if each.clause == DOUBLE]
+    assert len(of_it) == KEPT_MAX
+    assert judge.counts[DOUBLE] >= KEPT_MAX + 5
+    assert judgement.verdicts[DOUBLE] is Verdict.BROKEN
+    assert all(each.record.n in judge.shown() for each in of_it)
+
+
+def test_known_departures_are_counted_apart() -> None:
+    judge = new_judge()
+    start = {"id": FIRST, "userid": 0, "jobspec": {}, "reattach": False, "R": R}
+    release = {"id": FIRST, "type": "release", "data": {"ranks": "all", "final": True}}
+    judged(judge, *message(101.0, "job-manager", "job-exec", 1, "job-exec.start", start))
+    broken = judged(judge, *message(102.0, "job-exec", "job-manager", 2, "job-exec.start", release))
+    assert "32.start.20" not in broken
+    judgement = judge.judgement()
+    assert judgement.verdicts["32.start.20"] is Verdict.KNOWN
+    assert {each.clause: len(each.violations) for each in judgement.known}["32.start.20"] == 1
+
+
+def test_after_lost_messages_nothing_is_owed_and_what_was_kept_stays() -> None:
+    judge, messages = new_judge(), until_success()
+    judged(judge, *messages)
+    kept = {id_ for id_, verdict in judge.judgement().verdicts.items() if verdict is Verdict.KEPT}
+    n = judge.nrecords
+    judge.lose(17)
+    assert judge.nlost == 17
+    later = messages[-1].timestamp + 5.0
+    assert judged(judge, Told(later, "rx", "job-manager", 4, "heartbeat.pulse", 0)) == []
+    assert judge.due() == []
+    assert judge.nrecords > n
+    now = {id_ for id_, verdict in judge.judgement().verdicts.items() if verdict is Verdict.KEPT}
+    assert kept <= now
+
+
+def test_a_long_run_begins_anew_and_keeps_few_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judging, "RECORDS_MAX", 30)
+    monkeypatch.setattr(judging, "RECENT", 10)
+    judge = new_judge()
+    monitors = set()
+    for each in told():
+        judged(judge, each)
+        monitors.add(id(judge._monitor))
+        assert len(judge.shown()) <= 10
+    assert len(monitors) > 1
+    assert judge.judgement().is_kept
+
+
+def until_success() -> list[Told]:
+    """What was told up to the first SUCCESS, after which the job manager logs alloc."""
+    messages = list(told())
+    places = (n for n, each in enumerate(messages) if (each.topic, each.type) == ("sched.alloc", 2))
+    return messages[: next(places) + 1]
+
+
+def test_what_is_due_says_for_how_long() -> None:
+    judge, messages = new_judge(), until_success()
+    assert judged(judge, *messages) == []
+    assert judge.due() == []
+    later = messages[-1].timestamp + 5.0
+    judged(judge, Told(later, "rx", "job-manager", 4, "heartbeat.pulse", 0))
+    ages = {each.clause: age for each, age in judge.due()}
+    assert ages["27.success.6"] == pytest.approx(5.0)
+    assert judge.judgement().debts
+
+
+def test_an_audit_is_a_verdict_like_others() -> None:
+    judge = new_judge()
+    judge.audited([])
+    assert judge.judgement().verdicts[AUDITED] is Verdict.KEPT
+    judge.audited(["n0 (rank 0): core 0: held by the scheduler"])
+    judgement = judge.judgement()
+    assert judgement.verdicts[AUDITED] is Verdict.BROKEN
+    assert [each.text for each in judgement.violations] == [
+        "n0 (rank 0): core 0: held by the scheduler"
+    ]
