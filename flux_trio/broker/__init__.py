@@ -6,13 +6,10 @@ runs; `Processes` runs modules in other processes, which use `open_remote`. Othe
 through `serve_connection`. The broker never reads a payload.
 """
 
-from flux_trio.broker.access import local_user
 from flux_trio.broker.configuration import ConfigRefused, Configuration
 from flux_trio.broker.connections import serve_connection
 from flux_trio.broker.handle import Clock, Handle, LocalHandle
-from flux_trio.broker.log import LogBook
-from flux_trio.broker.log_entry import LogEntry
-from flux_trio.broker.log_file import LOG_FILE, OLDER_LOG_FILE, LogFile
+from flux_trio.broker.log import LOG_FILE, OLDER_LOG_FILE, LogBook, LogEntry, LogFile
 from flux_trio.broker.process import READY, ProcessEnded, Processes
 from flux_trio.broker.remote import RemoteHandle, open_remote, taking_in
 from flux_trio.broker.router import Peer, Router
@@ -28,7 +25,7 @@ from flux_trio.broker.supervisor import (
     ServiceExit,
     Supervisor,
 )
-from flux_trio.broker.tokens import TOKEN_REVOKED, TokenEntry, Tokens
+from flux_trio.broker.tokens import TOKEN_REVOKED, TokenEntry, Tokens, local_user
 
 __all__ = [
     "LOG_FILE",

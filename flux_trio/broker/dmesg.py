@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 
 from flux_trio.broker.handle import Handle
-from flux_trio.broker.log import LogBook
-from flux_trio.broker.log_entry import LogEntry
+from flux_trio.broker.log import LogBook, LogEntry
 from flux_trio.messages import (
     Errno,
     FluxError,

@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from flux_trio.broker.log import LogBook
-from flux_trio.broker.log_entry import LogEntry
+from flux_trio.broker.log import LogBook, LogEntry
 from flux_trio.broker.router import BATCH_MAX, Peer, Router
 from flux_trio.clock import Now, passing
 from flux_trio.messages import (

@@ -1,7 +1,9 @@
-"""Tokens identify connections. Each token has a userid and a role; only digests are stored.
+"""Who may come in: users of this machine, and tokens, which identify connections.
 
-Tokens do not expire. A token is valid until it is revoked; a token lent to a module's process is
-valid as long as the module runs. Whoever revokes tokens ends the connections that came with them.
+The rights of a user of this machine are those of flux-config-access(5), without its roles. A token
+has a userid and a role; only digests are stored. Tokens do not expire. A token is valid until it is
+revoked; a token lent to a module's process is valid as long as the module runs. Whoever revokes
+tokens ends the connections that came with them.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from flux_trio.config import AccessConfig
 from flux_trio.messages import ROLE_LOCAL, ROLE_OWNER, ROLE_USER
 from flux_trio.transports import Credentials
 
@@ -101,3 +104,17 @@ class Tokens:
 
 def _digest(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
+
+
+OWNER_NAME: Final = "owner"
+
+
+def local_user(userid: int, owner: int, access: AccessConfig) -> Credentials | None:
+    """Return the credentials of `userid` in an instance of `owner`; None without access."""
+    if userid == owner:
+        return Credentials(userid, ROLE_OWNER | ROLE_LOCAL, OWNER_NAME)
+    if userid == 0 and access.allow_root_owner:
+        return Credentials(userid, ROLE_OWNER | ROLE_LOCAL, "root")
+    if access.allow_guest_user:
+        return Credentials(userid, ROLE_USER | ROLE_LOCAL, f"user{userid}")
+    return None

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeAlias
 
+from flux_trio.config import Config, read_config
 from flux_trio.cores.state import Part
 from flux_trio.editions import flux
 from flux_trio.formats import FormatError
@@ -91,3 +92,11 @@ class Methods(Part):
         self.counts[request.topic] += 1
         counts = flux.RequestCounts(dict(self.counts))
         return respond(request, flux.stats(counts) | self._stats())
+
+
+def configuration_in(request: Request) -> Config:
+    """Return the new configuration. FluxError(EINVAL) names the field that cannot be read."""
+    try:
+        return read_config(flux.CONFIG_RELOAD.read(request).config)
+    except FormatError as error:
+        raise FluxError(Errno.EINVAL, str(error)) from None

@@ -14,7 +14,7 @@ from typing import Final
 
 import trio
 
-from flux_trio.cores.configuring import configuration_in
+from flux_trio.cores.methods import configuration_in
 from flux_trio.editions import flux, plugin_requests
 from flux_trio.formats import FormatError
 from flux_trio.jobtap import (

@@ -7,7 +7,6 @@ nothing is stored. Times come with the records: two runs from the same seed give
 `JsonLines` writes a trace; `read_trace` reads it, and also reads traces of other implementations.
 """
 
-from flux_trio.trace.batches import Batches
 from flux_trio.trace.reading import Shown, Source, read_trace, text_lines
 from flux_trio.trace.record import (
     KILLED,
@@ -24,7 +23,7 @@ from flux_trio.trace.record import (
     record_to_json,
     records_to_json,
 )
-from flux_trio.trace.writing import JsonLines
+from flux_trio.trace.writing import Batches, JsonLines
 
 __all__ = [
     "KILLED",

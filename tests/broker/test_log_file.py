@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flux_trio.broker import LogBook, LogEntry, LogFile
-from flux_trio.broker.log_entry import LOG_RING_SIZE, TEXT_CHARS_MAX
-from flux_trio.broker.log_file import FILE_BYTES_MAX
+from flux_trio.broker.log import FILE_BYTES_MAX, LOG_RING_SIZE, TEXT_CHARS_MAX
 from flux_trio.messages import Level
 
 

@@ -17,8 +17,7 @@ PAGES: Final[dict[str, tuple[str, ...]]] = pages.PAGES | {
     "flux_trio.cli.jobs.explanation": ("_ASKED_AT_ONCE",),
     "flux_trio.cli.jobs.job_purge": ("BATCH",),
     "flux_trio.cli.judge.monitoring": ("BATCH",),
-    "flux_trio.trace.batches": ("BATCH",),
-    "flux_trio.trace.writing": ("BATCH",),
+    "flux_trio.trace.writing": ("BATCH", "WAITING_MAX"),
     "flux_trio.transports.share": ("SLICE_MESSAGES_MAX",),
 }
 """The names of the sizes, by the module that defines them."""

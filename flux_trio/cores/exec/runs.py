@@ -7,10 +7,10 @@ from typing import Final
 from flux_trio.cores.exec.job import Job, Jobs, Phase
 from flux_trio.cores.exec.manager import Manager
 from flux_trio.cores.exec.real import RealJobs
-from flux_trio.cores.exec.signals import SIGTERM
 from flux_trio.cores.exec.simulated import SimulatedJobs
 from flux_trio.cores.exec.starts import Starts
 from flux_trio.cores.exec.targets import Targets
+from flux_trio.cores.exec.vocabulary import SIGTERM
 from flux_trio.cores.state import Part
 from flux_trio.messages import Event, Response
 

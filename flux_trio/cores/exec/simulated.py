@@ -11,9 +11,9 @@ from math import inf
 
 from flux_trio.cores.exec.calls import ExecOutbox, TimerKey, TimerKind
 from flux_trio.cores.exec.job import Job
-from flux_trio.cores.exec.signals import SIGALRM, SIGTERM
 from flux_trio.cores.exec.simulation import MOCK_TEXTS, Simulation
 from flux_trio.cores.exec.starts import Starts
+from flux_trio.cores.exec.vocabulary import SIGALRM, SIGTERM
 from flux_trio.cores.state import Part
 
 TIME_LIMIT_NOTE = "resource allocation expired"

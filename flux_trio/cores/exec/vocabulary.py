@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
 from flux_trio.cores.streams import StreamKey
 from flux_trio.formats.meanings import JobId
 from flux_trio.shell.protocol import ShellNotice, ShellRequest
+
+SIGKILL: Final = 9
+SIGUSR1: Final = 10
+SIGALRM: Final = 14  # at the time limit, as flux-core does
+SIGTERM: Final = 15
 
 
 class ToShell(msgspec.Struct, frozen=True):

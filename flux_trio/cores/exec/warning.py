@@ -10,7 +10,7 @@ from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
-from flux_trio.cores.exec.signals import SIGUSR1
+from flux_trio.cores.exec.vocabulary import SIGUSR1
 from flux_trio.editions.job_requests import SIGNUM_MAX
 from flux_trio.formats import FormatError, Jobspec, parse_duration
 

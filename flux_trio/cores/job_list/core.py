@@ -13,14 +13,13 @@ from contextlib import suppress
 from typing import Any, Final, Never, assert_never
 
 from flux_trio.config import Config
-from flux_trio.cores.configuring import configuration_in
 from flux_trio.cores.fingerprint import PayloadTypes
 from flux_trio.cores.job_list import exchange
-from flux_trio.cores.job_list.asked import Asked
 from flux_trio.cores.job_list.details import Details
 from flux_trio.cores.job_list.exchange import (
     ActiveListed,
     ActiveLogs,
+    Asked,
     EndedPage,
     Exchange,
     IdRead,
@@ -43,7 +42,7 @@ from flux_trio.cores.job_list.listing import Listings
 from flux_trio.cores.job_list.records import Records, folded
 from flux_trio.cores.job_list.watches import Watches
 from flux_trio.cores.kvs_calls import look_up, value_in
-from flux_trio.cores.methods import Methods
+from flux_trio.cores.methods import Methods, configuration_in
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.sharing import Backlog
 from flux_trio.cores.state import CorePart

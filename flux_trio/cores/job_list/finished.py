@@ -16,8 +16,10 @@ from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from flux_trio.cores.state import Part
+from flux_trio.editions.job_list import JobStats
 from flux_trio.editions.journal import Ended
 from flux_trio.formats.meanings import JobId, JobIds, Numbers, Usec, Usecs
+from flux_trio.protocols import JobResult, JobState
 
 BLOCK_MAX: Final = 2048  # jobs in a block; a full one becomes two
 
@@ -198,3 +200,22 @@ class Finished(Part):
         at = bisect_left(self._firsts, place)
         is_first = at < len(self._firsts) and self._firsts[at] == place
         return at if is_first else max(0, at - 1)
+
+
+_STATES: Final = tuple(state for state in JobState if state is not JobState.NEW)
+
+
+def job_stats(counts: Counter[int], finished: Finished) -> JobStats:
+    """Return the response; `counts` are numbers of active jobs by state."""
+    results = {result: finished.counts[result] for result in JobResult}
+    states = {state.name.lower(): counts[state] for state in _STATES}
+    states["inactive"] = sum(results.values())
+    states["total"] = sum(states.values())
+    return JobStats(
+        job_states=states,
+        successful=results[JobResult.COMPLETED],
+        failed=results[JobResult.FAILED],
+        canceled=results[JobResult.CANCELED],
+        timeout=results[JobResult.TIMEOUT],
+        inactive_purged=finished.npurged,
+    )

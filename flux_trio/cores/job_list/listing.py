@@ -18,16 +18,14 @@ from typing import Final
 import msgspec
 
 from flux_trio.config import Config
-from flux_trio.cores.job_list.asked import Asked
 from flux_trio.cores.job_list.choosing import SLICE_JOBS, Chooser
 from flux_trio.cores.job_list.details import Details
-from flux_trio.cores.job_list.exchange import Exchange, IdRead, SliceRead
-from flux_trio.cores.job_list.finished import Finished
+from flux_trio.cores.job_list.exchange import Asked, Exchange, IdRead, SliceRead
+from flux_trio.cores.job_list.finished import Finished, job_stats
 from flux_trio.cores.job_list.line import Line
 from flux_trio.cores.job_list.one_list import Listing
 from flux_trio.cores.job_list.records import Record, Records
 from flux_trio.cores.job_list.rows import Sized, in_pages, row_of
-from flux_trio.cores.job_list.stats import job_stats
 from flux_trio.cores.kvs_calls import values_in
 from flux_trio.cores.sharing import Allowance
 from flux_trio.cores.state import Part

@@ -5,13 +5,12 @@ exercise is a list of acts: it is started, gets work, is killed, comes back. The
 binds the program is kept, broken or not exercised.
 """
 
-from flux_trio.lab.exercise.acts import Act
 from flux_trio.lab.exercise.execution import EXEC_ACTS
 from flux_trio.lab.exercise.findings import Findings
 from flux_trio.lab.exercise.program import Program, ProgramNotStarted
 from flux_trio.lab.exercise.run import EXEC_KIT, SCHED_KIT, Kit, ReportAct, exercise
 from flux_trio.lab.exercise.scheduling import SCHED_ACTS, SCHED_LIMITED_ACTS
-from flux_trio.lab.exercise.stage import Stuck
+from flux_trio.lab.exercise.stage import Act, Stuck
 
 __all__ = [
     "EXEC_ACTS",

@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from flux_trio.editions.rfc32 import StartType
-from flux_trio.lab.exercise.acts import Act, many
-from flux_trio.lab.exercise.stage import Stage
+from flux_trio.lab.exercise.stage import Act, Stage, many
 from flux_trio.messages import respond_stream, topics
 
 NNODES: Final = 2

@@ -18,10 +18,9 @@ from flux_trio.instance import MODULES, Instance, Surroundings, open_instance
 from flux_trio.judge import Clause, Judgement, Verdict, judge_trace, load_clauses
 from flux_trio.judge.rules import ALL_RULES
 from flux_trio.lab.exercise import execution, scheduling
-from flux_trio.lab.exercise.acts import Act
 from flux_trio.lab.exercise.findings import Findings
 from flux_trio.lab.exercise.program import Program
-from flux_trio.lab.exercise.stage import Stage, Stuck
+from flux_trio.lab.exercise.stage import Act, Stage, Stuck
 from flux_trio.messages import FluxError, topics
 from flux_trio.services.module_process import system_clock
 from flux_trio.sim import make_machine

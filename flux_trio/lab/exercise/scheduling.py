@@ -10,9 +10,8 @@ from typing import Final
 
 from flux_trio.config import DURATION_KEY
 from flux_trio.editions.rfc28 import DEFAULT_GROUP
-from flux_trio.lab.exercise.acts import Act, all_have, many
 from flux_trio.lab.exercise.refusing import hello_refused, ready_refused, release_refused
-from flux_trio.lab.exercise.stage import Stage
+from flux_trio.lab.exercise.stage import Act, Stage, all_have, many
 from flux_trio.messages import FluxError, topics
 
 NNODES: Final = 4

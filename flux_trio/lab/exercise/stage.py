@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
 
 import trio
 
@@ -218,3 +219,28 @@ class Stage:
         with trio.move_on_after(self.deadline_s):
             return await self._handle.call(topic, payload)
         raise Stuck(f"no answer to {topic} within {self.deadline_s:g} s")
+
+
+Play: TypeAlias = Callable[[Stage], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """One thing that happens to the program: a title, and the function that does it.
+
+    The function raises Stuck or FluxError. When it has returned, every job must come to its end.
+    """
+
+    title: str
+    play: Play
+
+
+async def many(stage: Stage, count: int, **shape: Any) -> list[int]:
+    """Submit `count` jobs of the same `shape`, as in `Stage.submit`, and return their ids."""
+    return [await stage.submit(**shape) for _ in range(count)]
+
+
+async def all_have(stage: Stage, jobids: Iterable[int], event: str) -> None:
+    """Wait until each job has the event."""
+    for jobid in jobids:
+        await stage.event(jobid, event)

@@ -10,7 +10,6 @@ from collections.abc import Callable
 import msgspec
 
 from flux_trio.config import Config
-from flux_trio.cores.configuring import configuration_in
 from flux_trio.cores.job_manager.calls import QueuesNoted, QueuesRead, QueuesStored
 from flux_trio.cores.job_manager.execution.side import ExecSide
 from flux_trio.cores.job_manager.hooks.hooks import Hooks
@@ -22,6 +21,7 @@ from flux_trio.cores.job_manager.queues.silence import Silence
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
 from flux_trio.cores.job_manager.waiting import Configured, ConfiguredAgain
 from flux_trio.cores.kvs_calls import cannot_read, commit_ops, look_up, value_in
+from flux_trio.cores.methods import configuration_in
 from flux_trio.cores.state import Part
 from flux_trio.cores.turns import Log
 from flux_trio.editions import flux, rfc33
