@@ -35,6 +35,7 @@ from flux_trio.messages import (
     Response,
     expect_payload,
     native,
+    topics,
 )
 from flux_trio.messages.address import FLUX_URI_DEFAULT
 from flux_trio.messages.types import NORESPONSE
@@ -48,7 +49,6 @@ RETRIES_VARIABLE: Final = "FLUX_LOCAL_CONNECTOR_RETRY_COUNT"
 
 ATTR_GET: Final = "attr.get"
 EVENT_SUBSCRIBE: Final = "event.subscribe"
-LOG_APPEND: Final = "log.append"
 SERVICE_ADD: Final = "service.add"
 
 
@@ -76,7 +76,7 @@ class FluxHandle(RemoteHandle):
         entry = LogEntry(self.now(), level, self.name, text)
         time = datetime.fromtimestamp(entry.t, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         head = f"<{level << 3}>1 {time} {self.rank} {entry.party} {os.getpid()} - - "
-        request = native.to_frame(Request(LOG_APPEND, flags=NORESPONSE))
+        request = native.to_frame(Request(topics.LOG_APPEND, flags=NORESPONSE))
         line = (head + entry.text).encode(errors="replace")
         with suppress(ConnectionClosed):  # `take_in` is about to raise the error
             self._native.send_frame_nowait(structs.replace(request, payload=line))

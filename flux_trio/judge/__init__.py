@@ -3,8 +3,9 @@
 `load_clauses` reads the registry; a `Clause` is one entry of it. `judge` says for each clause
 whether it is proven, a test names it, a written reason says why no test does, or it is open.
 `judge_trace` applies the rules (`rules.ALL_RULES`) to a whole trace, a `Monitor` to a trace as it
-happens. This package must not import `protocols`: the judge reads the RFCs, so that a wrong row in
-a state table cannot excuse itself.
+happens. A suspension, a lost service or an error response that no broken clause explains is
+reported too (`UNEXPLAINED`). This package must not import `protocols`: the judge reads the RFCs, so
+that a wrong row in a state table cannot excuse itself.
 """
 
 from flux_trio.judge.clauses.registry import (
@@ -19,11 +20,12 @@ from flux_trio.judge.clauses.registry import (
     select,
 )
 from flux_trio.judge.clauses.status import ClauseStatus, Word, contradictions, counts, judge, report
-from flux_trio.judge.engine.causes import Violation
+from flux_trio.judge.engine.causes import UNEXPLAINED, Violation
 from flux_trio.judge.engine.monitor import Monitor, MonitorState, Verdict
 from flux_trio.judge.judgement import Expected, Judgement, judge_trace, pick_records
 
 __all__ = [
+    "UNEXPLAINED",
     "Clause",
     "ClauseStatus",
     "Expected",

@@ -42,7 +42,8 @@ class Judgement:
     for each clause that could not be exercised. `nrecords` is the number of records of the trace.
     `known` has the departures that were known, whose violations are not in `violations`. `debts` is
     what was due at the end of the trace and not done, of which only a trace at rest makes
-    violations; `t_end` is the time of the last record.
+    violations; `t_end` is the time of the last record. `unexplained` has what happened and breaks
+    no clause: a suspension, a lost service, an error response.
     """
 
     form: str
@@ -53,6 +54,7 @@ class Judgement:
     known: tuple[Expected, ...] = ()
     debts: tuple[Violation, ...] = ()
     t_end: float = 0.0
+    unexplained: tuple[Violation, ...] = ()
 
     @property
     def is_kept(self) -> bool:
@@ -73,7 +75,7 @@ class Judgement:
 
     def wanted(self) -> set[int]:
         """Return the numbers of the records that show the violations and since when debts are."""
-        shown = (*self.violations, *self.debts)
+        shown = (*self.violations, *self.debts, *self.unexplained)
         return {n for each in shown for n in (*each.because, each.record.n)}
 
     def broken_things(self) -> list[tuple[Violation, list[Violation]]]:
@@ -111,6 +113,8 @@ def judge_trace(
         monitor.observe(record)
         nrecords, t_end = nrecords + 1, record.t
     debts = monitor.debts()
+    unexplained = [*monitor.unexplained, *(each for each in debts if each.is_unexplained)]
+    debts = [each for each in debts if not each.is_unexplained]
     if at_rest:
         monitor.finish()
         debts = [each for each in debts if each.may_wait]
@@ -130,6 +134,7 @@ def judge_trace(
         left_out,
         debts=tuple(each for each in debts if each.cause is None),
         t_end=t_end,
+        unexplained=tuple(unexplained),
     )
 
 
@@ -163,7 +168,7 @@ def pick_records(source: Source, wanted: set[int]) -> dict[int, Record]:
 
 def _in_order(rules: Iterable[Rule], clauses: Mapping[str, Clause]) -> list[str]:
     """Return the clauses with a rule in the registry's order, then those not in the registry."""
-    judged = dict.fromkeys(rule.clause for rule in rules)
+    judged = dict.fromkeys(rule.clause for rule in rules if rule.is_of_clause)
     return [id_ for id_ in clauses if id_ in judged] + [id_ for id_ in judged if id_ not in clauses]
 
 

@@ -18,10 +18,12 @@ from flux_trio.views.spelling import spelled
 from flux_trio.views.svg import element, escape
 from flux_trio.views.verdicts import (
     SHOWN_MAX,
+    UNEXPLAINED_MAX,
     Thing,
     first_of_each,
     group_of,
     in_groups,
+    kind_of,
     occurred,
     only_following,
     story,
@@ -103,6 +105,7 @@ def verdict_page(
         _sums(judgement),
         element("h2", verdict),
         *_stories(judgement, clauses, records),
+        *_unexplained(judgement),
         *_known(judgement),
         element(
             "details",
@@ -120,6 +123,22 @@ def verdict_page(
     ]
     page = element("html", element("head", *head), element("body", "\n".join(body)), lang="en")
     return f"<!DOCTYPE html>\n{page}\n"
+
+
+def _unexplained(judgement: Judgement) -> Iterator[str]:
+    if judgement.unexplained:
+        yield element("h2", "Unexplained")
+        yield element("p", "This happened, and no clause is broken that says why.", class_="aside")
+        rows = [
+            element(
+                "tr",
+                element("td", kind_of(each)),
+                element("td", f"record {each.record.n}"),
+                element("td", escape(spelled(each.text))),
+            )
+            for each in judgement.unexplained[:UNEXPLAINED_MAX]
+        ]
+        yield element("table", *rows)
 
 
 def _known(judgement: Judgement) -> Iterator[str]:

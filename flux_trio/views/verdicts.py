@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from flux_trio.judge import Clause, Expected, Judgement, Verdict, Violation
+from flux_trio.judge import UNEXPLAINED, Clause, Expected, Judgement, Verdict, Violation
 from flux_trio.trace import Record, record_to_json
 from flux_trio.views.arrows import tell
 from flux_trio.views.spelling import spelled
@@ -17,6 +17,9 @@ from flux_trio.views.svg import element, escape
 
 SHOWN_MAX: Final = 5
 """Violations of one clause that are shown in full in texts and pages."""
+
+UNEXPLAINED_MAX: Final = 20
+"""Things that no clause explains which are shown in texts and pages."""
 
 INVARIANTS: Final = "invariants"
 
@@ -90,7 +93,11 @@ def verdict_text(judgement: Judgement, records: Mapping[int, Record]) -> str:
         more = len(alike) - SHOWN_MAX
         if more > 0:
             lines += [f"{clause}: broken {more} times more", ""]
-    for section in (_debt_lines(judgement, records), _known_lines(judgement)):
+    for section in (
+        _unexplained_lines(judgement),
+        _debt_lines(judgement, records),
+        _known_lines(judgement),
+    ):
         shown = list(section)
         lines += [*shown, ""] if shown else []
     return "\n".join([*lines, *count_lines(judgement), ""])
@@ -102,6 +109,23 @@ def _following_lines(following: list[Violation]) -> Iterator[str]:
         yield f"  consequences ({len(following)}):"
     for clause, each in first_of_each(following).items():
         yield f"    {clause:16} {spelled(each.text)}"
+
+
+def kind_of(unexplained: Violation) -> str:
+    """Return what happened, in words: `lost service`."""
+    return unexplained.clause.removeprefix(UNEXPLAINED).replace("-", " ")
+
+
+def _unexplained_lines(judgement: Judgement) -> Iterator[str]:
+    """Yield two lines for each thing that happened and breaks no clause: what, and its record."""
+    if judgement.unexplained:
+        yield "unexplained: no clause is broken that says why"
+    for each in judgement.unexplained[:UNEXPLAINED_MAX]:
+        yield f"  {kind_of(each):16} {spelled(each.text)}"
+        yield f"  {tell(each.record, each.record.t)}"
+    more = len(judgement.unexplained) - UNEXPLAINED_MAX
+    if more > 0:
+        yield f"  and {more} more"
 
 
 def _debt_lines(judgement: Judgement, records: Mapping[int, Record]) -> Iterator[str]:
@@ -196,6 +220,7 @@ def verdict_json(
             for id_, verdict in judgement.verdicts.items()
         ],
         "violations": [_violation_json(each, records) for each in judgement.violations],
+        "unexplained": [_violation_json(each, records) for each in judgement.unexplained],
         "debts": [
             {**_violation_json(each, records), "age": age_of(each, judgement, records)}
             for each in judgement.debts
@@ -229,7 +254,8 @@ def verdict_junit(
     """Return a test case for each clause.
 
     A clause fails with what follows from it. It is skipped if it is not exercised, or if it is
-    broken as a consequence alone: `skipped` counts both, and the reason names the cause.
+    broken as a consequence alone: `skipped` counts both, and the reason names the cause. So is what
+    no clause explains, which fails nothing and is to be seen.
     """
     broken, skipped = things_by_clause(judgement), _skipped(judgement, clauses)
     suites = []
@@ -246,8 +272,34 @@ def verdict_junit(
                 errors="0",
             )
         )
+    if judgement.unexplained:
+        suites.append(_unexplained_suite(judgement))
     body = element("testsuites", *suites, name=name)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{body}\n'
+
+
+def _unexplained_suite(judgement: Judgement) -> str:
+    """Return a suite with a test case for each of the first things that no clause explains."""
+    shown = judgement.unexplained[:UNEXPLAINED_MAX]
+    cases = [
+        element(
+            "testcase",
+            element("skipped", message=_printable(spelled(each.text))),
+            classname="unexplained",
+            name=f"{kind_of(each)} at record {each.record.n}",
+        )
+        for each in shown
+    ]
+    count = str(len(cases))
+    return element(
+        "testsuite",
+        *cases,
+        name="unexplained",
+        tests=count,
+        failures="0",
+        skipped=count,
+        errors="0",
+    )
 
 
 def _skipped(judgement: Judgement, clauses: Mapping[str, Clause]) -> dict[str, str]:

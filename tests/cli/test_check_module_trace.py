@@ -15,7 +15,7 @@ from flux_trio.judge import Verdict, judge_trace, load_clauses
 from flux_trio.judge.rules import ALL_RULES, ROUTED_RULES
 from flux_trio.trace import Record, read_trace
 from tests.support import recorded
-from tests.support.scenarios import trace_of
+from tests.support.scenarios import breaks_of, trace_of
 
 TRACE = "live.sched-simple.trace"
 
@@ -68,5 +68,6 @@ def test_module_trace_of_ours_has_the_same_form(name: str) -> None:
     judgement = judge_trace(source, rules, load_clauses(), at_rest=True)
     assert source.form == "flux module trace"
     assert judgement.violations == ()
+    assert {each.clause for each in judgement.unexplained} <= breaks_of(name)
     assert judgement.nrecords > 90
     assert sum(verdict is Verdict.KEPT for verdict in judgement.verdicts.values()) > 50

@@ -17,7 +17,7 @@ from flux_trio.sim import make_machine
 from flux_trio.testing import EPOCH, USERID
 from flux_trio.trace import Record
 from flux_trio.trace.record import NEAR
-from tests.support.judged import edit_payload, find_all
+from tests.support.judged import edit_payload, find_all, insert, made_note
 from tests.support.scenarios import trace_of
 
 Entry = tuple[int, str, str]
@@ -80,6 +80,14 @@ def test_violation_is_told_with_clause_party_text_and_place() -> None:
     (line,) = [line for line in lines if line.startswith("27.alloc.2 ")]
     assert line.startswith("27.alloc.2 broken by job-manager: sched.alloc")
     assert line.endswith(f"(record {alloc.n})")
+
+
+def test_lost_service_that_breaks_no_clause_is_told() -> None:
+    note = {"module": "kvs", "what": "crashed", "reason": "OSError()"}
+    trace = trace_of("everyday")
+    assert told(insert(trace, trace[-1], made_note("module", "broker", **note))) == [
+        f"unexplained.lost-service: kvs has crashed: OSError() (record {len(trace) + 1})"
+    ]
 
 
 def test_clause_that_is_broken_again_and_again_does_not_flood_the_log() -> None:

@@ -27,7 +27,7 @@ def results(monitor: Monitor) -> tuple[object, ...]:
     """All that a monitor says at the end of a trace."""
     debts = monitor.debts()
     monitor.finish()
-    return monitor.violations, monitor.verdicts(), debts
+    return monitor.violations, monitor.unexplained, monitor.verdicts(), debts
 
 
 def follow(trace: Iterable[Record], rules=ALL_RULES, **how: bool) -> Monitor:

@@ -36,9 +36,10 @@ class Violation:
     cut: bool = False
 
     def fires(self) -> tuple[str, ...]:
-        """The clauses that the rules find broken."""
+        """The clauses that the rules find broken, and what is unexplained."""
         trace = self.change(trace_of(self.scenario))
-        found = judge(trace, ALL_RULES, cut=self.cut).violations
+        monitor = judge(trace, ALL_RULES, cut=self.cut)
+        found = (*monitor.violations, *monitor.unexplained)
         return tuple(sorted({violation.clause for violation in found}))
 
 

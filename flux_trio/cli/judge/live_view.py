@@ -61,7 +61,10 @@ class LiveRows:
             self._begin()
             return
         found = self._monitor.observe(record_from_json(payload["record"]))
-        self._monitor.violations.clear()  # they are told, and an instance may run for months
+        found += self._monitor.unexplained
+        # they are told, and an instance may run for months
+        self._monitor.violations.clear()
+        self._monitor.unexplained.clear()
         for broken in broken_at(found):
             self._report(broken)
 

@@ -113,16 +113,19 @@ def watch(records: Iterable[Record], out: TextIO) -> None:
     monitor = Monitor(ALL_RULES, load_clauses())
     reported: Counter[str] = Counter()
     for record in records:
-        for found in monitor.observe(record):
+        for found in (*monitor.observe(record), *monitor.unexplained):
             reported[found.clause] += 1
             if reported[found.clause] <= REPORTED_MAX:
                 by = printable(found.party or "an unknown party")
                 text = printable(" ".join(found.text.split()))
-                print(f"{found.clause} broken by {by}: {text} (record {record.n})", file=out)
+                what = found.clause if found.is_unexplained else f"{found.clause} broken by {by}"
+                print(f"{what}: {text} (record {record.n})", file=out)
             if reported[found.clause] == REPORTED_MAX:
                 print(f"{found.clause}: further violations are not logged", file=out)
             out.flush()
-        monitor.violations.clear()  # they are reported, and an instance may run for months
+        # they are reported, and an instance may run for months
+        monitor.violations.clear()
+        monitor.unexplained.clear()
 
 
 def main() -> None:

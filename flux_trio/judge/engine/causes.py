@@ -24,6 +24,12 @@ from flux_trio.trace import Record
 JOBS_MAX: Final = 4096
 """Jobs whose first violation is kept; the oldest are forgotten."""
 
+UNEXPLAINED: Final = "unexplained."
+"""With this the names of the rules begin that break no clause: what they report is dropped if
+something that is broken may be why."""
+PLACES_MAX: Final = 4096
+"""Places of violations that may explain what comes; the oldest are forgotten."""
+
 _BREADTHS: Final[tuple[Breadth, ...]] = ("form", "act", "general", "sum")
 """The narrowest first. What does not have its form means nothing, so the form comes before all."""
 
@@ -47,6 +53,11 @@ class Violation(msgspec.Struct, frozen=True, gc=False):
     """It says that an event or a message is missing, so what comes next may seem wrong too."""
     may_wait: bool = False
     """A debt that is no violation at the end of a trace at rest."""
+
+    @property
+    def is_unexplained(self) -> bool:
+        """Whether this breaks no clause, and nothing else says why it happened."""
+        return self.clause.startswith(UNEXPLAINED)
 
 
 class Causes:

@@ -14,13 +14,14 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from flux_trio.judge.clauses.registry import Clause
 from flux_trio.judge.engine.causes import Causes, Violation
 from flux_trio.judge.engine.clock import Clock, ClockState, slept_of, step_of
+from flux_trio.judge.engine.explaining import Explanations
 from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.knowing import Knowledge, Known
 from flux_trio.judge.engine.packed import Packed
 from flux_trio.judge.engine.readers import Readers, all_readers
 from flux_trio.judge.engine.rule import Broken, Rule, State
 from flux_trio.judge.engine.selector import CLOCK, FAULT, Key, job_id
-from flux_trio.judge.engine.view import View, put
+from flux_trio.judge.engine.view import Place, View, put
 from flux_trio.trace import Record
 
 States: TypeAlias = dict[Key, State]
@@ -58,6 +59,9 @@ class MonitorState(NamedTuple):
     first: tuple[Violation, ...]
     kept: frozenset[str]
     violations: tuple[Violation, ...]
+    unexplained: tuple[Violation, ...]
+    broken: tuple[Place, ...]
+    """What may explain what comes; as `Explanations`."""
 
 
 class Monitor:
@@ -68,6 +72,9 @@ class Monitor:
     PROMPT_S ago. If it `is_routed`, its receipts say only when a router forwarded a message. Unless
     it `begins` with the instance, rules wait for what they need to know (`Rule.since`). `note` is
     called with each record and the clauses that it kept or broke.
+
+    `violations` and `unexplained` are all so far: clauses that were broken, and what happened and
+    breaks none (`UNEXPLAINED`). Who watches for long takes what is there, and clears both.
     """
 
     _is_packing = True
@@ -102,6 +109,8 @@ class Monitor:
         self._left: list[Violation] = []
         self.facts = Facts(begins=begins)
         self.violations: list[Violation] = []
+        self.unexplained: list[Violation] = []
+        self._explanations = Explanations()
 
     def observe(self, record: Record) -> list[Violation]:
         """Take the next record of the trace, and return its violations."""
@@ -119,8 +128,7 @@ class Monitor:
         if readers.is_of_parties:
             self._change_parties(record, readers)
         if found:
-            found = self._causes.of_record(found)
-            self.violations += found
+            found = self._take_found(found)
         self._last = record
         return found
 
@@ -131,6 +139,17 @@ class Monitor:
         parted = tuple(each for each in readers.parted if each.slot in slots)
         keyed = tuple(each for each in readers.keyed if each.slot in slots)
         self._fold(record, replace(readers, parted=parted, keyed=keyed))
+
+    def _take_found(self, found: list[Violation]) -> list[Violation]:
+        """Keep what was found in a record; return the violations of clauses."""
+        broken = [each for each in found if not each.is_unexplained]
+        if broken:
+            broken = self._causes.of_record(broken)
+            self.violations += broken
+            self._explanations.note(broken)
+            return broken
+        self.unexplained += [each for each in found if not self._explanations.explains(each)]
+        return []
 
     def _ask(self, record: Record, readers: Readers) -> list[Violation]:
         """Ask the rules about a record; return the violations, and add what is kept."""
@@ -145,7 +164,8 @@ class Monitor:
                     broken.append((rule, said))
         self._kept.update(kept)
         if self._note is not None:
-            self._note(record, frozenset([*kept, *(rule.clause for rule, _ in broken)]))
+            told = [rule.clause for rule, _ in broken if rule.is_of_clause]
+            self._note(record, frozenset([*kept, *told]))
         return [self._found(rule, record, said) for rule, said in broken]
 
     def _fold(self, record: Record, readers: Readers) -> None:
@@ -182,14 +202,17 @@ class Monitor:
 
         Do not call it for a trace that was cut short: a party may have been about to act.
         """
-        found = self._causes.of_debts([each for each in self._due() if not each.may_wait])
+        due = self._due()
+        broken = [each for each in due if not each.may_wait and not each.is_unexplained]
+        found = self._causes.of_debts(broken)
         self.violations += found
+        self.unexplained += [each for each in due if each.is_unexplained]
         return found
 
     def verdicts(self) -> dict[str, Verdict]:
         """Return the verdict of every clause that has a rule here."""
         broken = {violation.clause for violation in self.violations}
-        judged = {rule.clause for rule in self._rules}
+        judged = {rule.clause for rule in self._rules if rule.is_of_clause}
         kept = dict.fromkeys(judged & self._kept, Verdict.KEPT)
         return (
             dict.fromkeys(judged, Verdict.NOT_EXERCISED)
@@ -215,6 +238,8 @@ class Monitor:
             first=self._causes.state(),
             kept=frozenset(self._kept),
             violations=tuple(self.violations),
+            unexplained=tuple(self.unexplained),
+            broken=self._explanations.state(),
         )
 
     def take_up(self, standing: MonitorState) -> None:
@@ -233,6 +258,8 @@ class Monitor:
         self._kept.clear()
         self._kept |= standing.kept
         self.violations = list(standing.violations)
+        self.unexplained = list(standing.unexplained)
+        self._explanations.take_up(standing.broken)
 
     # --- the interface for rules (Seen)
 
@@ -319,9 +346,12 @@ class Monitor:
 
     def _due(self) -> list[Violation]:
         """Return the debts of now, and those that were overdue when the parties left."""
-        found = self._debts()
+        found = [each for each in self._debts() if not self._is_explained(each)]
         known = {(each.clause, each.jobid) for each in found}
         return found + [each for each in self._left if (each.clause, each.jobid) not in known]
+
+    def _is_explained(self, violation: Violation) -> bool:
+        return violation.is_unexplained and self._explanations.explains(violation)
 
     def _debts(self, *, is_leaving: bool = False) -> list[Violation]:
         last = self._last

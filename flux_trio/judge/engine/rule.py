@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
+from flux_trio.judge.engine.causes import UNEXPLAINED
 from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.selector import (
     ANY_TOPIC,
@@ -174,6 +175,11 @@ class Rule:
     is_routed: bool = False
     since: str = ""
     needs_payloads: bool = True
+
+    @property
+    def is_of_clause(self) -> bool:
+        """Whether the rule is of a clause or an invariant; others report what breaks none."""
+        return not self.clause.startswith(UNEXPLAINED)
 
     def asking(self, value: Value) -> Ask:
         """Return the function that judges records whose trait, if the rule has one, is `value`."""

@@ -176,8 +176,9 @@ def _invalid_parts(record: Record, _seen: Seen) -> Iterable[tuple[int, bool]]:
 
 def unlinked(record: Record) -> list[int]:
     """Return the jobs that a commit removes as a whole."""
-    keys = [key for how, key, _ in commit_ops(record) if how == "unlink"]
-    return [int(key[4:].replace(".", ""), 16) for key in keys if _JOB.fullmatch(key)]
+    unlinks = [key for how, key, _ in commit_ops(record) if how == "unlink"]
+    keys = [key for key in unlinks if isinstance(key, str) and _JOB.fullmatch(key)]
+    return [int(key[4:].replace(".", ""), 16) for key in keys]
 
 
 _JOB: Final = re.compile(r"job(\.[0-9a-f]{4}){4}")

@@ -46,7 +46,7 @@ from flux_trio.judge.views.calls import (
     is_disconnect,
     silent_at,
 )
-from flux_trio.messages import Errno, Event, Request, Response, service_of
+from flux_trio.messages import Errno, Event, Request, Response, service_of, topics
 from flux_trio.messages.types import NORESPONSE
 from flux_trio.trace import Record
 
@@ -84,7 +84,7 @@ def payloads_are_objects(asking: Asking | None, record: Record, _seen: Seen) -> 
         return True
     found = message(record)
     assert isinstance(found, (Request, Event))
-    if found.payload is None:
+    if found.payload is None or found.topic == topics.LOG_APPEND:
         return None
     return isinstance(found.payload, dict) or Broken(
         f"{found.topic}: expected an object as payload, got {found.payload!r:.80}"

@@ -25,7 +25,7 @@ from flux_trio.messages import topics
 from flux_trio.trace import Record
 
 
-def _is_wrong(record: Record, seen: Seen) -> bool:
+def is_wrong_answer(record: Record, seen: Seen) -> bool:
     """Whether RFC 27 has no place for an answer without errnum (readings: Late and stray answers).
 
     After the final answer, others but SUCCESS may still come if the request was canceled.
@@ -49,7 +49,7 @@ def _is_wrong(record: Record, seen: Seen) -> bool:
 _WRONG: Final = Trait(
     "wrong answer",
     tuple(received("response", topics.SCHED_ALLOC, topics.SCHED_FREE)),
-    _is_wrong,
+    is_wrong_answer,
     lambda: (ASKED, LINK),
 )
 WRONG_ANSWERED: Final = view(

@@ -11,7 +11,7 @@ import trio
 from flux_trio.broker import Handle
 from flux_trio.instance import MODULES
 from flux_trio.messages import Errno, FluxError, Request, respond, topics
-from tests.support.scenarios import Stage, scenario
+from tests.support.scenarios import Stage, breaking, scenario
 
 BY_HAND = tuple(name for name in MODULES if name != "job-exec")
 
@@ -111,6 +111,7 @@ async def execution_taken_over(stage: Stage) -> None:
 
 
 @scenario(modules=BY_HAND)
+@breaking("unexplained.error-response")
 async def execution_fatality(stage: Stage) -> None:
     """The service goes with a start request that it had not taken up: the broker answers it."""
     async with executor(stage, "sim-exec") as hand:

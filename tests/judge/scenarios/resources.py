@@ -104,6 +104,7 @@ async def excludes(stage: Stage) -> None:
 
 
 @scenario(exclude="1")
+@breaking("unexplained.error-response")
 async def two_groups(stage: Stage) -> None:
     """A client acquires the group that the scheduler has not, and one that it has."""
     async with stage.instance.connect("other") as other:
@@ -116,6 +117,7 @@ async def two_groups(stage: Stage) -> None:
 
 
 @scenario()
+@breaking("unexplained.error-response")
 async def nothing_to_acquire(stage: Stage) -> None:
     """A scheduler that is given an error leaves."""
     await stage.call(topics.RESOURCE_EXCLUDE, targets="0-1")

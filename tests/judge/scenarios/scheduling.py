@@ -191,6 +191,7 @@ async def cancels_that_cross(stage: Stage) -> None:
 
 
 @scenario(modules=BY_HAND)
+@breaking("unexplained.error-response")
 async def requests_never_taken_up(stage: Stage) -> None:
     """A scheduler goes without having taken up an alloc, and the next without a free."""
     job = await stage.submit(5.0)
@@ -276,6 +277,7 @@ _GOES = made("by-hand", "job-manager", Request(topics.JOB_MANAGER_DISCONNECT, fl
 
 
 @made_scenario
+@breaking("unexplained.error-response")
 def refused_hello() -> list[Record]:
     """A job manager that refuses hello for a reason of its own."""
     hello = _asks(topics.SCHED_HELLO, flags=Flag.STREAMING)
