@@ -128,7 +128,7 @@ class Monitor:
         if readers.is_of_parties:
             self._change_parties(record, readers)
         if found:
-            found = self._take_found(found)
+            found = self._keep_found(found)
         self._last = record
         return found
 
@@ -140,7 +140,7 @@ class Monitor:
         keyed = tuple(each for each in readers.keyed if each.slot in slots)
         self._fold(record, replace(readers, parted=parted, keyed=keyed))
 
-    def _take_found(self, found: list[Violation]) -> list[Violation]:
+    def _keep_found(self, found: list[Violation]) -> list[Violation]:
         """Keep what was found in a record; return the violations of clauses."""
         broken = [each for each in found if not each.is_unexplained]
         if broken:

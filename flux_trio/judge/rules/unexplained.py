@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from flux_trio.judge.engine.rule import (
     Broken,
     Rules,
-    Said,
+    Finding,
     Seen,
     errnum,
     job_id,
@@ -173,7 +173,7 @@ def _gone(seen: Seen) -> Iterable[Broken]:
     views=[LEAVING, LAST_LINES],
     debts=_gone,
 )
-def services_leave_when_they_are_asked_to(record: Record, seen: Seen) -> Said:
+def services_leave_when_they_are_asked_to(record: Record, seen: Seen) -> Finding:
     """A module that came back is one that had left."""
     if record.message is not None:
         leaving: Leaving | None = seen.at(LEAVING, record.party)
@@ -234,7 +234,7 @@ def _is_due(record: Record, seen: Seen) -> bool:
     sent("response", *BETWEEN_SERVICES, mark=ERROR),
     views=[LAST_ASKED, LEAVING, EXEC_LINK, LAST_LINES],
 )
-def services_get_no_errors_from_each_other(record: Record, seen: Seen) -> Said:
+def services_get_no_errors_from_each_other(record: Record, seen: Seen) -> Finding:
     """Left out are refusals that clauses foresee: of expirations, infeasible jobs, submissions."""
     found = message(record)
     if not isinstance(found, Response) or errnum(record) in NO_FAILURES or _is_due(record, seen):
@@ -279,7 +279,7 @@ ANSWERED: Final = view(
 
 
 @RULES.judge("unexplained.suspension", LINES, views=[LINK, EXEC_LINK, ANSWERED])
-def a_service_is_taken_for_lost_when_it_is(record: Record, seen: Seen) -> Said:
+def a_service_is_taken_for_lost_when_it_is(record: Record, seen: Seen) -> Finding:
     """A disconnect or an error response shows in the trace; anything else is said in the log."""
     found = STOPPED.search(line_in(record))
     if found is None or record.party != seen.facts.manager:
