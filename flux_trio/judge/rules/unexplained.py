@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 
 from flux_trio.judge.engine.rule import (
     Broken,
-    Rules,
     Finding,
+    Rules,
     Seen,
     errnum,
     job_id,
