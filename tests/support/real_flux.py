@@ -20,9 +20,20 @@ NEEDS_FLUX: Final = [
 
 def played(story: str, *args: str, brokers: int = 2, config: Path | None = None) -> str:
     """Play a script of tests/real in an instance of its own; return what it prints."""
+    return told([str(REAL / story), *args], brokers=brokers, config=config)
+
+
+def told(command: list[str], *, brokers: int, config: Path | None = None) -> str:
+    """Run a program in an instance of its own; return what it prints."""
     hosts = f"--test-hosts=node[0-{brokers - 1}]"
     options = [] if config is None else [f"--config-path={config}"]
-    command = ["flux", "start", "-s", str(brokers), hosts, *options, str(REAL / story), *args]
-    done = subprocess.run(command, capture_output=True, timeout=STORY_S_MAX, check=False, text=True)
+    done = subprocess.run(
+        ["flux", "start", "-s", str(brokers), hosts, *options, *command],
+        cwd=REAL.parents[1],
+        capture_output=True,
+        timeout=STORY_S_MAX,
+        check=False,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
