@@ -50,17 +50,17 @@ def held_cores(
 def booked_twice(holds: Iterable[Mapping[Core, Held]]) -> list[str]:
     """Return what two jobs held at one time, in words."""
     by_core: dict[Core, list[Held]] = {}
-    for held in holds:
-        for core, one in held.items():
-            by_core.setdefault(core, []).append(one)
+    for cores in holds:
+        for core, held in cores.items():
+            by_core.setdefault(core, []).append(held)
     found = []
-    for (rank, core), all_held in sorted(by_core.items()):
+    for (rank, number), all_held in sorted(by_core.items()):
         last = Held(-math.inf, -math.inf, 0)
         for held in sorted(all_held):
             if held.begin < last.end:
                 when = f"at {held.begin:.6f} until {last.end:.6f}"
-                found.append(f"rank{rank}/core{core}: jobs {last.jobid} and {held.jobid}, {when}")
-            last = max(last, held, key=lambda each: each.end)
+                found.append(f"rank{rank}/core{number}: jobs {last.jobid} and {held.jobid}, {when}")
+            last = held if held.end > last.end else last
     return found
 
 
