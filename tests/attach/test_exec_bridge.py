@@ -55,7 +55,7 @@ def test_service_says_hello_with_its_name_and_is_ready_when_accepted() -> None:
     [
         (22, None, "refused: jobs of the execution service that flux-core has are under way"),
         (1, "not you", "not you"),
-        (38, None, "Function not implemented"),
+        (38, None, "there is no job manager, or it has left"),
     ],
 )
 def test_refused_hello_ends_the_service_with_the_reason(errnum: int, said: Any, text: str) -> None:

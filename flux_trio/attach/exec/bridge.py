@@ -268,7 +268,8 @@ class Bridge:
             if payload is None:
                 return
         if request.topic == topics.EXEC_HELLO and errnum:
-            payload = response.error_text or _REFUSALS.get(errnum, FluxError(errnum).text)
+            text = FluxError(errnum, response.error_text).text
+            payload = _REFUSALS.get(errnum, text)
             errnum = Errno.EPERM  # whatever the reason, the service ends: no other hello helps
         self._mail.answer_core(request, payload, errnum, response.flags)
         if request.topic == topics.EXEC_HELLO and not errnum:
@@ -277,5 +278,6 @@ class Bridge:
 
 
 _REFUSALS: Final[Mapping[int, str]] = {
+    Errno.ENOSYS: "there is no job manager, or it has left",
     Errno.EINVAL: "refused: jobs of the execution service that flux-core has are under way"
 }
