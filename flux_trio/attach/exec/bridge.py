@@ -279,5 +279,5 @@ class Bridge:
 
 _REFUSALS: Final[Mapping[int, str]] = {
     Errno.ENOSYS: "there is no job manager, or it has left",
-    Errno.EINVAL: "refused: jobs of the execution service that flux-core has are under way"
+    Errno.EINVAL: "refused: jobs of the execution service that flux-core has are under way",
 }
