@@ -13,6 +13,7 @@ import msgspec
 
 from flux_trio.attach.handle import FluxHandle
 from flux_trio.formats import FormatError, Idset, ResourceSet
+from flux_trio.judge.views.resource_sets import booked_in
 from flux_trio.messages import Errno, FluxError, topics
 
 RANK_0: Final = 0
@@ -70,18 +71,18 @@ async def ask_all(flux: FluxHandle) -> dict[str, ResourceSet | None]:
 
 def parse_allocated(topic: str, value: dict[str, Any] | None) -> ResourceSet | None:
     """Return the R of an answer. FluxError(EPROTO) names topic and key."""
-    if value is None or _names_nothing(value):
-        return None
+    execution = None if value is None else value.get("execution")
+    if value is None or (isinstance(execution, dict) and execution.get("R_lite") == []):
+        return None  # RFC 20 has no R of nothing, and flux-core writes it so
+    if isinstance(execution, dict) and "nodelist" not in execution:
+        # as flux-core's schedulers write what they hold
+        resources = booked_in(value)
+        if resources is not None:
+            return resources
     try:
         return ResourceSet.parse(value, "allocated")
     except FormatError as error:
         raise FluxError(Errno.EPROTO, f"{topic}: payload: {error}") from None
-
-
-def _names_nothing(value: dict[str, Any]) -> bool:
-    """Whether it is an R as flux-core writes it of nothing, which RFC 20 does not allow."""
-    execution = value.get("execution")
-    return isinstance(execution, dict) and execution.get("R_lite") == []
 
 
 def compare(said: Mapping[str, ResourceSet | None]) -> list[Difference]:
@@ -90,7 +91,8 @@ def compare(said: Mapping[str, ResourceSet | None]) -> list[Difference]:
     parties = {party: held for party, held in said.items() if held is not None}
     ranks = sorted({rank for held in parties.values() for rank in held.ranks})
     for rank in ranks:
-        host = next(held.hostname(rank) for held in parties.values() if rank in held.ranks)
+        names = (held.hostname(rank) for held in parties.values() if rank in held.ranks)
+        host = next(filter(None, names), "a node")
         for type_ in ("core", "gpu"):
             by_party = {party: _ids(said[party], rank, type_) for party in said}
             found += _differences(host, rank, type_, by_party)

@@ -108,8 +108,10 @@ async def connect_native(uri: str, retries: int = RETRIES) -> AsyncIterator[Nati
     """
     try:
         stream = await _open_stream(flux_address(uri), retries)
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         raise ConnectionRefused(f"{uri}: {error}") from None
+    except OSError as error:
+        raise ConnectionRefused(f"{uri}: {error.strerror or error}") from None
     try:
         await _be_let_in(stream, uri)
         async with open_native(stream) as connection:

@@ -54,6 +54,16 @@ def test_the_same_written_otherwise_is_the_same() -> None:
     assert differences(whole, parts, whole) == []
 
 
+def test_an_r_without_hosts_is_that_of_the_ranks() -> None:
+    """As flux-core's schedulers write what they hold."""
+    named, nameless = holding("0-1", "node[0-1]", core="0-3"), holding("0-2", "", core="0-3")
+    del nameless["execution"]["nodelist"]
+    assert differences(named, nameless, named) == [
+        "a node (rank 2): core 0-3: held by the scheduler, and not by the job manager and resource "
+        "module"
+    ]
+
+
 def test_a_node_that_one_of_them_holds_alone_is_named() -> None:
     both = holding("0-1", "node[0-1]", core="0-3", gpu="0")
     one = holding("0", "node0", core="0-3", gpu="0")
