@@ -64,7 +64,7 @@ class LiveJudge:
     ) -> None:
         self.clauses: Mapping[str, Clause] = load_clauses()
         self.counts: Counter[str] = Counter()
-        """Violations by clause, without the known ones."""
+        """Violations by clause, without the known ones, and what is unexplained by its kind."""
         self.records: dict[int, Record] = {}
         """The records that show the violations that are kept."""
         self.nrecords = 0
@@ -72,6 +72,7 @@ class LiveJudge:
         self.t = t
         self._known = [_Departed(each) for each in known]
         self._violations: list[Violation] = []
+        self._unexplained: list[Violation] = []
         self._kept: set[str] = set()
         rules = (*CURRENT_RULES, *ROUTED_RULES)
         self._rules, self._left_out = applicable(rules, SHOWN, self.clauses, classic=False)
@@ -86,7 +87,7 @@ class LiveJudge:
         self._trace.put(told.line(self._ntold))
 
     def judge(self, now: float) -> Iterator[Violation]:
-        """Yield what is broken, and not known, by the messages that are complete when it is `now`.
+        """Yield what is broken or unexplained by the messages that are complete when it is `now`.
 
         FormatError names a message whose payload is no object.
         """
@@ -109,20 +110,29 @@ class LiveJudge:
 
     def due(self) -> list[tuple[Violation, float]]:
         """Return what is due for DUE_S seconds or more and must not wait, each with how long."""
+        return [each for each in self._aged_debts() if not each[0].is_unexplained]
+
+    def unexplained(self) -> list[Violation]:
+        """Return what happened, or is still so, and no clause is broken that says why."""
+        debts = self._aged_debts()
+        return [*self._unexplained, *(each for each, _ in debts if each.is_unexplained)]
+
+    def _aged_debts(self) -> list[tuple[Violation, float]]:
         debts = [each for each in self._monitor.debts() if each.cause is None and not each.may_wait]
         aged = [(each, self._age_of(each)) for each in debts]
         return [(each, age) for each, age in aged if age >= DUE_S]
 
     def judgement(self) -> Judgement:
         """Return the verdicts, with the violations that are kept and what is due."""
-        judged = {rule.clause for rule in self._rules} | set(self._left_out)
+        of_clauses = {rule.clause for rule in self._rules if rule.is_of_clause}
+        judged = of_clauses | set(self._left_out)
         verdicts = dict.fromkeys(
             (id_ for id_ in self.clauses if id_ in judged), Verdict.NOT_EXERCISED
         )
         verdicts |= dict.fromkeys(sorted(judged - verdicts.keys()), Verdict.NOT_EXERCISED)
         verdicts |= dict.fromkeys(self._all_kept(), Verdict.KEPT)
         verdicts |= {each.of.clause: Verdict.KNOWN for each in self._known if each.count}
-        verdicts |= dict.fromkeys(self.counts, Verdict.BROKEN)
+        verdicts |= {each.clause: Verdict.BROKEN for each in self._violations}
         due = tuple(each for each, _ in self.due())
         return Judgement(
             FORM,
@@ -133,6 +143,7 @@ class LiveJudge:
             known=tuple(_expected(each) for each in self._known),
             debts=due,
             t_end=self.t,
+            unexplained=tuple(self.unexplained()),
         )
 
     def shown(self) -> Mapping[int, Record]:
@@ -164,12 +175,14 @@ class LiveJudge:
         if len(self._recent) > RECENT:
             del self._recent[next(iter(self._recent))]
         self._note_exec(record)
-        found = self._monitor.observe(record)
-        self._scheduler = self._monitor.facts.scheduler
-        self._monitor.violations.clear()
+        monitor = self._monitor
+        found = [*monitor.observe(record), *monitor.unexplained]
+        self._scheduler = monitor.facts.scheduler
+        monitor.violations.clear()
+        monitor.unexplained.clear()
         grant = _grant_of_before(record)
-        if grant is not None and self._monitor.at(GRANTS, grant[0]) is None:
-            self._monitor.learn(grant[1], (GRANTS, IN_USE))
+        if grant is not None and monitor.at(GRANTS, grant[0]) is None:
+            monitor.learn(grant[1], (GRANTS, IN_USE))
         for each in found:
             if not self._is_known(each):
                 self._keep(each)
@@ -200,7 +213,8 @@ class LiveJudge:
         self.counts[violation.clause] += 1
         if self.counts[violation.clause] > KEPT_MAX:
             return
-        self._violations.append(violation)
+        kept = self._unexplained if violation.is_unexplained else self._violations
+        kept.append(violation)
         for n in (*violation.because, violation.record.n):
             if n in self._recent:
                 self.records[n] = self._recent[n]

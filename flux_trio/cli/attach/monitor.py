@@ -179,6 +179,7 @@ def _print_violation(found: Violation) -> None:
 
     if found.cause is None:
         who = f" broken by {printable(found.party)}" if found.party else ""
+        who = "" if found.is_unexplained else who
         click.echo(f"{found.clause}{who}: {printable(spelled(found.text))}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from time import localtime, strftime
 from typing import TYPE_CHECKING, Final
@@ -23,7 +23,7 @@ from flux_trio.views.spelling import spelled
 
 if TYPE_CHECKING:
     from flux_trio.attach.monitor import Monitor
-    from flux_trio.judge import Judgement
+    from flux_trio.judge import Judgement, Violation
 
 KEY_BYTES_MAX: Final = 16
 _STYLES: Final = {Verdict.KEPT: "green", Verdict.BROKEN: "bold red", Verdict.KNOWN: "yellow"}
@@ -82,14 +82,10 @@ def _audit_line(watched: Monitor) -> str:
 
 
 def _found(watched: Monitor, judgement: Judgement) -> Iterator[Text]:
-    counts, due = watched.judge.counts, watched.judge.due()
     causes = [each for each in judgement.violations if each.cause is None]
-    if causes:
-        yield Text("\nbroken".strip("\n"), style="bold red")
-    last = {each.clause: each for each in causes}
-    for clause, each in last.items():
-        who = f"{each.party}: " if each.party else ""
-        yield Text(f"  {clause:16} {counts[clause]:5}  {printable(who + spelled(each.text))}")
+    yield from _section("broken", "bold red", causes, watched.judge.counts)
+    yield from _section("unexplained", "bold magenta", judgement.unexplained, watched.judge.counts)
+    due = watched.judge.due()
     if due:
         yield Text("due", style="bold")
     for debt, age in sorted(due, key=lambda each: -each[1]):
@@ -99,3 +95,16 @@ def _found(watched: Monitor, judgement: Judgement) -> Iterator[Text]:
         yield Text("known departures", style="yellow")
     for departure in occurred:
         yield Text(f"  {departure.clause:16} {len(departure.violations):5}  {departure.why}")
+
+
+def _section(
+    title: str, style: str, found: Iterable[Violation], counts: Mapping[str, int]
+) -> Iterator[Text]:
+    """Yield a line for each clause: how often it was broken, and how last."""
+    last = {each.clause: each for each in found}
+    if last:
+        yield Text(title, style=style)
+    for clause, each in last.items():
+        who = f"{each.party}: " if each.party else ""
+        count = max(counts.get(clause, 0), 1)
+        yield Text(f"  {clause:16} {count:5}  {printable(who + spelled(each.text))}")
