@@ -25,9 +25,8 @@ from flux_trio.trace.routed import (
     is_about,
     records_of,
 )
+from flux_trio.trace.zones import HEAD_MAX, in_utc
 
-HEAD_MAX: Final = 4096
-"""So many messages are read before the first is passed on, until one is an event of a job."""
 HELD_MAX: Final = 64
 """So many messages and events are kept back, since an event may belong before some of them."""
 SEEN_MAX: Final = 65536
@@ -51,7 +50,8 @@ def read_module_trace(
 
     A last message that is incomplete is left out, and `cut` is called with the number of its line.
     """
-    passed = (each for each in _passed(parse_lines(lines, cut)) if not isinstance(each, Moment))
+    told = _passed(in_utc(parse_lines(lines, cut)))
+    passed = (each for each in told if not isinstance(each, Moment))
     head: list[Routed | Logged] = []
     for each in itertools.islice(passed, HEAD_MAX):
         head.append(each)

@@ -2,7 +2,7 @@
 
 For each message that a module sent to the broker (`tx`) or received from it (`rx`) there is a line,
 then its payload as indented JSON, or the text of its error. A payload that is no JSON object is not
-printed. Times are wall-clock times without a zone and are taken as UTC.
+printed. Times are local times without a zone (`zones`).
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ async def _run(*sinks: Sink, turn_sinks: Iterable[TurnSink] = ()) -> float:
 async def _run_monitored() -> tuple[float, float]:
     """The same with the monitor on, and the seconds until the monitor has seen all of it."""
     started = time.perf_counter()
-    async with open_monitor() as monitor:
+    async with open_monitor("classic") as monitor:
         monitor.report_to(lambda _level, _party, text: print(text))
         seconds = await _run(monitor.append)
     return seconds, time.perf_counter() - started

@@ -205,11 +205,11 @@ def _explain(error: BaseException) -> str:
 
 
 @asynccontextmanager
-async def _monitoring(wanted: bool) -> AsyncIterator[Monitoring | None]:
-    if not wanted:
+async def _monitoring(startup: Startup) -> AsyncIterator[Monitoring | None]:
+    if not startup.monitor:
         yield None
         return
-    async with open_monitor() as monitoring:
+    async with open_monitor(startup.config.edition) as monitoring:
         yield monitoring
 
 
@@ -220,7 +220,7 @@ async def _run(startup: Startup) -> int:
             written_trace(startup.trace, environments=startup.trace_environments) as turn_sinks,
             open_log_sink(startup.log, os.environ) as log,
         ):
-            async with _monitoring(startup.monitor) as monitoring:
+            async with _monitoring(startup) as monitoring:
                 code = await _run_instance(startup, turn_sinks, log, monitoring)
                 startup.ending.step(lambda: "the judge and the trace", RECORDED_S_MAX)
     except BaseException as raised:

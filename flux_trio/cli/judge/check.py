@@ -80,12 +80,11 @@ def check(
     """
     from flux_trio.judge import judge_trace, load_clauses, pick_records
     from flux_trio.judge.known import sort_known
-    from flux_trio.judge.rules import ALL_RULES, CURRENT_RULES, ROUTED_RULES
+    from flux_trio.judge.rules import CLASSIC, rules_of
 
     refuse_to_overwrite(trace, output)
-    clauses, is_classic = load_clauses(), edition == "classic"
+    clauses, rules, is_classic = load_clauses(), rules_of(edition), edition == CLASSIC
     departures = [each for name in known for each in _departures(name)]
-    rules = (*(ALL_RULES if is_classic else CURRENT_RULES), *ROUTED_RULES)
     cuts: list[int] = []
     with opened_twice(trace, cuts.append) as (source, read_again):
         judgement = judge_trace(source, rules, clauses, classic=is_classic, at_rest=at_rest)

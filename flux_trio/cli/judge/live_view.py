@@ -13,10 +13,9 @@ import msgspec
 from flux_trio.cli.judge.monitor_process import REPORTED_MAX
 from flux_trio.cli.judge.view_server import Feed, ViewServer, lost_line
 from flux_trio.judge import Monitor, load_clauses
-from flux_trio.judge.judgement import applicable
-from flux_trio.judge.rules import ALL_RULES, CURRENT_RULES, NEED_THE_BEGINNING
+from flux_trio.judge.rules import CLASSIC, NEED_THE_BEGINNING, rules_of_instance
 from flux_trio.messages import topics
-from flux_trio.trace import Record, Shown, record_from_json
+from flux_trio.trace import Record, record_from_json
 from flux_trio.views.viewer import Broken, Rows, broken_at, live_page
 
 if TYPE_CHECKING:
@@ -39,13 +38,12 @@ class LiveRows:
         put: Callable[[bytes], object],
         keep: Callable[[bytes], object],
         *,
-        classic: bool = True,
+        edition: str = CLASSIC,
     ) -> None:
         self._put = put
         self._keep = keep
         self._clauses = load_clauses()
-        rules = ALL_RULES if classic else CURRENT_RULES
-        self._rules, _ = applicable(rules, Shown(), self._clauses, classic=classic)
+        self._rules = rules_of_instance(edition, self._clauses)
         self._reported: Counter[str] = Counter()
         self._begin()
 
@@ -82,11 +80,11 @@ class LiveRows:
 
 
 async def serve_live(
-    client: Client, port: int, show: Callable[[str], object], *, classic: bool
+    client: Client, port: int, show: Callable[[str], object], *, edition: str
 ) -> None:
     """Show the instance's records until it ends or this is cancelled; `show` gets the address.
 
-    They are judged by the classic edition or the current one.
+    They are judged by the clauses of the edition.
 
     Raises OSError if the port is in use.
     """
@@ -96,7 +94,7 @@ async def serve_live(
     left_out = sorted(NEED_THE_BEGINNING)
     page, policy = live_page("a running instance", load_clauses(), names, left_out)
     server = ViewServer(page, policy, feed)
-    rows = LiveRows(feed.put, feed.keep, classic=classic)
+    rows = LiveRows(feed.put, feed.keep, edition=edition)
     async with anyio.create_task_group() as tasks:
         await tasks.start(partial(server.serve, port))
         wanted = {"records": True}

@@ -104,13 +104,14 @@ def _record(row: _Row, sent: SentMessages) -> Record:
     return Record(row.n, row.t, row.kind, row.party, row.peer, row.ref, message, row.data)
 
 
-def watch(records: Iterable[Record], out: TextIO) -> None:
-    """Judge records as they come, and print each violation at once."""
+def watch(records: Iterable[Record], out: TextIO, edition: str) -> None:
+    """Judge records as they come, by the rules of an edition, and print each violation at once."""
     from flux_trio.formats import printable
     from flux_trio.judge import Monitor, load_clauses
-    from flux_trio.judge.rules import ALL_RULES
+    from flux_trio.judge.rules import rules_of_instance
 
-    monitor = Monitor(ALL_RULES, load_clauses())
+    clauses = load_clauses()
+    monitor = Monitor(rules_of_instance(edition, clauses), clauses)
     reported: Counter[str] = Counter()
     for record in records:
         for found in (*monitor.observe(record), *monitor.unexplained):
@@ -129,11 +130,11 @@ def watch(records: Iterable[Record], out: TextIO) -> None:
 
 
 def main() -> None:
-    """Judge the records on standard input until it ends."""
+    """Judge the records on standard input until it ends; the argument is the edition."""
     gc.set_threshold(YOUNG_OBJECTS)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the instance handles it and closes the pipe
     with open(sys.stdin.fileno(), "rb", buffering=_READ_BYTES, closefd=False) as records:
-        watch(decode_records(records), sys.stdout)
+        watch(decode_records(records), sys.stdout, sys.argv[1])
 
 
 if __name__ == "__main__":

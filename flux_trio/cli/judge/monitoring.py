@@ -145,10 +145,13 @@ def _enlarge(pipe: trio.abc.SendStream) -> None:
 
 
 @asynccontextmanager
-async def open_monitor() -> AsyncIterator[Monitoring]:
-    """Run a monitor in this block; then wait at most FINISH_S_MAX until it has judged the rest."""
+async def open_monitor(edition: str) -> AsyncIterator[Monitoring]:
+    """Run a monitor in this block; then wait at most FINISH_S_MAX until it has judged the rest.
+
+    The instance speaks `edition`.
+    """
     monitoring = Monitoring()
-    process = await trio.lowlevel.open_process(COMMAND, stdin=PIPE, stdout=PIPE)
+    process = await trio.lowlevel.open_process([*COMMAND, edition], stdin=PIPE, stdout=PIPE)
     assert process.stdin is not None
     _enlarge(process.stdin)
     assert process.stdout is not None

@@ -95,11 +95,11 @@ def view(
         raise click.UsageError("expected either TRACE or --live")
     _refuse_what_has_no_effect(ctx, live=live)
     if trace is None:
-        _show_live(port, is_classic=edition == "classic")
+        _show_live(port, edition)
         return
     output = output or Path(f"{trace.name}.html")
     refuse_to_overwrite(trace, output)
-    write_report(output, _page(trace, span, is_classic=edition == "classic"))
+    write_report(output, _page(trace, span, edition))
     click.echo(f"wrote {output}")
 
 
@@ -111,7 +111,7 @@ def _refuse_what_has_no_effect(ctx: click.Context, *, live: bool) -> None:
             raise click.UsageError(f"{param.opts[-1]} has an effect only {place}")
 
 
-def _show_live(port: int, *, is_classic: bool) -> None:
+def _show_live(port: int, edition: str) -> None:
     from flux_trio.cli.connection.session import with_client
     from flux_trio.cli.judge.live_view import serve_live
 
@@ -120,16 +120,16 @@ def _show_live(port: int, *, is_classic: bool) -> None:
         sys.stdout.flush()
 
     try:
-        with_client(lambda client: serve_live(client, port, show, classic=is_classic))
+        with_client(lambda client: serve_live(client, port, show, edition=edition))
     except OSError as error:
         raise CommandError(f"port {port}: {error.strerror}") from None
 
 
-def _page(trace: Path, span: tuple[int, int | None] | None, *, is_classic: bool) -> str:
+def _page(trace: Path, span: tuple[int, int | None] | None, edition: str) -> str:
     from flux_trio.cli.judge.traces import opened
     from flux_trio.cli.terminal.errors import remark
     from flux_trio.judge import judge_trace, load_clauses
-    from flux_trio.judge.rules import ALL_RULES, CURRENT_RULES, ROUTED_RULES
+    from flux_trio.judge.rules import CLASSIC, rules_of
     from flux_trio.views.viewer import Row, Rows, trace_page
 
     clauses = load_clauses()
@@ -142,7 +142,7 @@ def _page(trace: Path, span: tuple[int, int | None] | None, *, is_classic: bool)
         if row is not None:
             rows.append(row)
 
-    rules = (*(ALL_RULES if is_classic else CURRENT_RULES), *ROUTED_RULES)
+    rules, is_classic = rules_of(edition), edition == CLASSIC
     with opened(trace) as source:
         judgement = judge_trace(source, rules, clauses, classic=is_classic, note=note)
     if span is None and len(rows) == RECORDS_MAX < judgement.nrecords:

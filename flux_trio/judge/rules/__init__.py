@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from flux_trio.judge.clauses.registry import Clause
 from flux_trio.judge.engine.rule import INSTANCE, Rule
+from flux_trio.judge.judgement import applicable
+from flux_trio.trace import Shown
 
+CLASSIC: Final = "classic"
 _SCHEDULER: Final = "scheduler"
 _EXEC: Final = "exec"
 NEED_THE_BEGINNING: Final = {
@@ -94,4 +99,23 @@ CURRENT_RULES: Final = tuple(
 """Every rule for traces of the current edition. A clause that this edition states otherwise has a
 rule of its own here, or is left out (`judge_trace`)."""
 
-__all__ = ["ALL_RULES", "CURRENT_RULES", "NEED_THE_BEGINNING", "ROUTED_RULES"]
+
+def rules_of(edition: str) -> tuple[Rule, ...]:
+    """Return every rule for traces of an edition, those of routers too; `applicable` chooses."""
+    return (*(ALL_RULES if edition == CLASSIC else CURRENT_RULES), *ROUTED_RULES)
+
+
+def rules_of_instance(edition: str, clauses: Mapping[str, Clause]) -> list[Rule]:
+    """Return the rules for what an instance that speaks an edition records itself."""
+    rules, _ = applicable(rules_of(edition), Shown(), clauses, classic=edition == CLASSIC)
+    return rules
+
+
+__all__ = [
+    "ALL_RULES",
+    "CURRENT_RULES",
+    "NEED_THE_BEGINNING",
+    "ROUTED_RULES",
+    "rules_of",
+    "rules_of_instance",
+]
