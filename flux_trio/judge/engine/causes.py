@@ -50,9 +50,11 @@ class Violation(msgspec.Struct, frozen=True, gc=False):
     jobid: int | None = None
     cause: Violation | None = None
     is_missing: bool = False
-    """It says that an event or a message is missing, so what comes next may seem wrong too."""
+    """Whether it says that an event or a message is missing, so that later records may seem wrong,
+    too."""
     may_wait: bool = False
-    """A debt that is no violation at the end of a trace at rest."""
+    """Whether it is an action that is due, and that may still be due at the end of a trace at rest
+    without being a violation."""
 
     @property
     def is_unexplained(self) -> bool:
@@ -80,7 +82,9 @@ class Causes:
         return linked
 
     def of_debts(self, found: Iterable[Violation]) -> list[Violation]:
-        """Return debts with their causes; those of one job, or since one record, are together."""
+        """Return the debts (actions that are due and not done) with their causes. Those of one job,
+        or since one record, have one cause.
+        """
         groups: dict[object, list[Violation]] = {}
         for each in found:
             since = each.because[:1] or (each.clause,)
@@ -93,7 +97,7 @@ class Causes:
         return tuple(self._first.values())
 
     def take_up(self, first: Iterable[Violation]) -> None:
-        """Go on from a state."""
+        """Replace the state by one that `state` has returned."""
         self._first = {each.jobid: each for each in first if each.jobid is not None}
 
     def _linked(self, found: list[Violation]) -> tuple[Violation, list[Violation]]:

@@ -1,4 +1,6 @@
-"""How old records are: a monitor needs no more than whether a record is older than some seconds."""
+"""The age of records: tells whether a record is older than some seconds, from a few samples of the
+time.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +12,16 @@ from flux_trio.judge.engine.selector import payload
 from flux_trio.trace import SLEEP, Record
 
 TICKS: Final = 8
-"""Samples for each span of `after_s`: the answer is late by one sample at most."""
+"""The number of samples in each span of `after_s` seconds: an answer is late by one sample at
+most."""
 
 
 Samples: TypeAlias = tuple[tuple[float, int], ...]
-"""Times and the numbers of the last records by then, in order."""
+"""Times, each with the number of the last record by then, in order."""
 
 
 class ClockState(NamedTuple):
-    """A clock that is put down: its samples, the last old record, the next sample's time."""
+    """The state of a `Clock`: its samples, the last old record, and the time of the next sample."""
 
     samples: Samples
     old: int
@@ -36,7 +39,7 @@ class Clock:
         """The time of the next sample."""
 
     def sample(self, t: float, last: tuple[float, int] | None) -> None:
-        """Take the time `t` of a record, which is not before `next_t`.
+        """Note the time `t` of a record, which is not before `next_t`.
 
         `last` has the time and the number of the record before it.
         """
@@ -45,7 +48,9 @@ class Clock:
         self.next_t = t + self._after_s / TICKS
 
     def old(self, now: float) -> int:
-        """Return the number of the last record that was there `after_s` before `now`; 0 if none."""
+        """Return the number of the last record that was there `after_s` seconds before `now`; 0 if
+        none was.
+        """
         samples = self._samples
         while samples and samples[0][0] <= now - self._after_s:
             self._old = samples.popleft()[1]
@@ -56,18 +61,18 @@ class Clock:
         return ClockState(tuple(self._samples), self._old, self.next_t)
 
     def take_up(self, state: ClockState) -> None:
-        """Go on from a state."""
+        """Replace the state by one that `state` has returned."""
         samples, self._old, self.next_t = state
         self._samples = deque(samples)
 
 
 def step_of(record: Record) -> float:
-    """Return by how many seconds the wall clock was set."""
+    """Return by how many seconds the wall clock was set, as a record says."""
     return _seconds(payload(record).get("by"))
 
 
 def slept_of(record: Record) -> float:
-    """Return for how many seconds nobody acts after a fault."""
+    """Return for how many seconds no party acts after a fault, as the fault's record says."""
     fault = payload(record)
     return _seconds(fault.get("seconds")) if fault.get("type") == SLEEP else 0.0
 

@@ -21,12 +21,12 @@ HELLOS: Final = {
     "scheduler": (topics.RESOURCE_ACQUIRE, topics.SCHED_HELLO),
     "exec": (topics.EXEC_HELLO,),
 }
-"""The first messages of the peers with these roles."""
+"""By role: the topics of the messages by which a peer begins to play the role."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The roles after a record; hashable, and replaced when a role changes."""
+    """The roles of the parties after a record. It is hashable, and replaced when a role changes."""
 
     scheduler: str = ""  # the last peer that sent sched-hello, "" if it has gone
     is_ready: bool = False  # its sched-ready was received, and no fatal error since

@@ -1,4 +1,4 @@
-"""What a party must have taken up by the time it acts: what proves that a message was handled.
+"""Which messages a party has surely handled by the time it acts, and what proves it.
 
 A party handles its messages in the order in which it receives them. So these prove that it has
 handled a message:
@@ -7,8 +7,9 @@ handled a message:
 - it begins another turn. A turn is receipts, then sends: of several messages that it received
   before it sent anything, it may have handled the first one only.
 
-The receipts of a router's trace say only when a message was forwarded. It may have waited in the
-inbox of its receiver while that sent other messages. There only an answer proves anything.
+The receipts of a router's trace say only when a message was forwarded. The message may have waited
+in the receiver's inbox while the receiver sent other messages. There only an answer proves
+anything.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ Known: TypeAlias = tuple[
     tuple[tuple[str, Place], ...],
     tuple[tuple[Key, Place], ...],
 ]
-"""By party: where its turn began, whether it has sent in it, and where it last got an answer in it
-(0: nowhere); the last request that it has answered. By RPC: the request that it has not answered.
-"""
+"""The state of `Knowledge`. By party: the record at which its turn began, whether it has sent
+anything in it, the last answer that it got in it (0 for none), and the last request that it has
+answered. By RPC: the request that it has not answered."""
 
 
 def _is_disconnect(request: Request) -> bool:
@@ -44,12 +45,14 @@ def _is_disconnect(request: Request) -> bool:
 
 
 class Knowledge:
-    """The proofs so far; `is_routed` says that the trace is a router's, which has no matchtags."""
+    """The proofs so far. `is_routed` says that a router wrote the trace, which has no matchtags
+    then.
+    """
 
     def __init__(self, *, is_routed: bool = False) -> None:
         self._is_routed = is_routed
         self._began: dict[str, int] = {}
-        """By party: where its turn began."""
+        """By party: the record at which its turn began."""
         self._taking: set[str] = set()
         """The parties that have sent nothing in their turn yet."""
         self._last_answer: dict[str, int] = {}
@@ -58,7 +61,7 @@ class Knowledge:
         self._asked: dict[Key, int] = {}
 
     def observe(self, record: Record) -> None:
-        """Take the next record of the trace."""
+        """Note the next record of the trace."""
         kind, party = record.kind, record.party
         if kind == RECV:
             message = record.message
@@ -86,9 +89,10 @@ class Knowledge:
         return not self._is_routed and n < self._began.get(party, 0)
 
     def requests_of(self, party: str) -> Iterator[tuple[tuple[str, int], int]]:
-        """Yield client, matchtag and receipt of each request that `party` has not answered.
+        """Yield client, matchtag and record of each request that `party` has received and not
+        answered.
 
-        There is none in the trace of a router.
+        A router's trace yields none.
         """
         asked: Any = () if self._is_routed else self._asked.items()
         for (owner, client, matchtag), n in asked:
@@ -96,10 +100,11 @@ class Knowledge:
                 yield (client, matchtag), n
 
     def may_act_on(self, party: str) -> int:
-        """Return the receipt on which `party` may still act in its turn; 0 if there is none.
+        """Return the record of the message that `party` may still be handling in its turn; 0 if
+        there is none.
 
         It is the last answer, which the party may have waited for. If the party got no answer and
-        has sent nothing, it is the first receipt of the turn.
+        has sent nothing, it is the first message that it received in the turn.
         """
         answer = self._last_answer.get(party, 0)
         return answer or (self._began[party] if party in self._taking else 0)
@@ -112,7 +117,7 @@ class Knowledge:
         return (turns, tuple(answered), tuple(self._asked.items()))
 
     def take_up(self, state: Known) -> None:
-        """Go on from a state."""
+        """Replace the state by one that `state` has returned."""
         turns, answered, asked = state
         self._began = {party: n for party, (n, _, _) in turns}
         self._taking = {party for party, (_, has_sent, _) in turns if not has_sent}

@@ -26,7 +26,7 @@ from flux_trio.trace import Record
 
 States: TypeAlias = dict[Key, State]
 Note: TypeAlias = Callable[[Record, frozenset[str]], object]
-"""Takes a record, and the clauses that it kept or broke."""
+"""A function that is called with a record, and the clauses that it kept or broke."""
 
 _OF_TIME: Final = frozenset({CLOCK, FAULT})
 
@@ -40,16 +40,16 @@ class Verdict(StrEnum):
 
 
 PROMPT_S: Final = 1.0
-"""A party that is idle acts on a message sooner than this; in simulated time every party does. What
-has been due for so long when a party leaves, would have been done if it was to be done at all."""
+"""Seconds within which an idle party acts on a message; in simulated time every party does. An
+action that was due for longer when its party leaves counts as left out."""
 
 
 class MonitorState(NamedTuple):
-    """A monitor that is put down. Records and states are shared with it: they do not change."""
+    """The whole state of a `Monitor` as values, from which another monitor goes on."""
 
     facts: Facts
     states: tuple[tuple[tuple[Key, State], ...], ...]
-    """By slot: the states with their keys."""
+    """The states of each view and rule with their keys, by slot."""
     known: Known
     clock: ClockState
     t: float
@@ -133,7 +133,7 @@ class Monitor:
         return found
 
     def learn(self, record: Record, views: Iterable[View]) -> None:
-        """Fold a record of what was before the trace into `views` alone; no rule is asked."""
+        """Pass a record from before the trace to `views` alone; no rule judges it."""
         slots = {self._readers.slots[each] for each in views}
         readers = self._readers.of(record, self)
         parted = tuple(each for each in readers.parted if each.slot in slots)
@@ -243,7 +243,7 @@ class Monitor:
         )
 
     def take_up(self, standing: MonitorState) -> None:
-        """Go on in place of a monitor with the same rules that was put down."""
+        """Go on from the state of another monitor with the same rules."""
         for slot, states in zip(self.slots, standing.states, strict=True):
             if slot:
                 slot.clear()
@@ -283,11 +283,13 @@ class Monitor:
         return self._known.requests_of(party)
 
     def may_act_on(self, party: str) -> int:
-        """Return the receipt on which `party` may still act in its turn; 0 if there is none."""
+        """Return the record of the message that `party` may still be handling in its turn; 0 if
+        there is none.
+        """
         return self._known.may_act_on(party)
 
     def is_old(self, n: int) -> bool:
-        """Whether record `n` is PROMPT_S old, by the time in which parties could act."""
+        """Whether record `n` is PROMPT_S seconds old, in time during which parties could act."""
         return n <= self._old()
 
     # --- implementation

@@ -20,14 +20,18 @@ _set: Final = dict[Any, Any].__setitem__
 
 
 class Packing(NamedTuple):
-    """How a view packs states: `pack` returns a number or None, `unpack` the state of a number."""
+    """How a view packs its states: `pack` returns a number for a state, or None if it cannot;
+    `unpack` returns the state of a number.
+    """
 
     pack: Callable[[Any], int | None]
     unpack: Callable[[int], Hashable]
 
 
 class Packed(dict[Any, Any]):
-    """The states of a view by key; those that its packing takes are in arrays, by integer key."""
+    """The states of a view by key. A state that its packing can turn into a number is in an array,
+    if its key is an integer.
+    """
 
     def __init__(self, packing: Packing) -> None:
         super().__init__()

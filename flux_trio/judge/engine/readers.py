@@ -32,7 +32,8 @@ from flux_trio.trace import Record
 KINDS_MAX: Final = 4096  # cached kinds of records; peers may send any number of topics
 RULE_SETS_MAX: Final = 16  # rule sets with cached readers; usually there is one
 ALWAYS: Final = 0
-"""The slot that is never empty, for rules and views that read all records of a kind."""
+"""The number of a slot that is never empty, for rules and views that read a kind of record at all
+times."""
 
 _TYPES: Final[dict[type, str]] = {Request: "request", Response: "response", Event: "event"}
 
@@ -74,12 +75,12 @@ class Readers:
     may_leave: bool
     may_return: bool
     is_of_parties: bool
-    """Whether one of these four is so."""
+    """Whether records of this kind may change the facts, or be a leaving, a return or an ending."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Family:
-    """Records that differ only in the values of their `traits`."""
+    """The kinds of records that differ only in the values of their `traits`."""
 
     here: Here
     traits: tuple[Trait, ...]
@@ -99,7 +100,7 @@ class AllReaders:
         keeping += [rule for rule in self.rules if rule.apply is not None]
         self.slots = {each: slot for slot, each in enumerate(keeping, ALWAYS + 1)}
         self.with_debts = tuple(rule for rule in self.rules if rule.debt or rule.debts)
-        """The rules that know of debts."""
+        """The rules that can say what is due and not done."""
         self._traits = tuple(dict.fromkeys(self._declared_traits()))
         self._families: dict[Hashable, Family] = {}
         self._nkinds = 0
@@ -211,7 +212,7 @@ class Here(NamedTuple):
         return any(map(self.is_covered, selectors))
 
     def is_covered(self, selector: Selector) -> bool:
-        """Whether a selector selects these records."""
+        """Whether a selector selects all of these records."""
         if self.kind != selector.kind or self.type != selector.type:
             return False
         before, star, after = selector.topic.partition(ANY_TOPIC)

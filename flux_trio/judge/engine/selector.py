@@ -104,7 +104,7 @@ def called(*hooks: str) -> list[Selector]:
 
 
 def no_key(_record: Record) -> Key:
-    """Return the same key for all records: for rules with one state, or without a state."""
+    """Return the same key for all records: for rules and views with a single state."""
     return ()
 
 
@@ -148,7 +148,9 @@ def job_id(record: Record) -> int | None:
 
 
 def payload(record: Record) -> dict[str, Any]:
-    """Return the payload object of a message, or the data of another record, or {}."""
+    """Return the payload object of a message, or the data of another record; {} if there is
+    none.
+    """
     return (_latest if _latest.record is record else _latest.read(record)).payload
 
 
@@ -206,4 +208,4 @@ ERRNUM: Final = Trait(
     "errnum", (*sent("response", ANY_TOPIC), *received("response", ANY_TOPIC)), _errnum
 )
 ERROR: Final = Mark(ERRNUM, bool)
-"""Responses with an errnum."""
+"""Marks responses with an error number."""

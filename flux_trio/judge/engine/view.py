@@ -63,7 +63,7 @@ class Trait:
 
 
 class Mark(NamedTuple):
-    """The values of a trait for which `holds` returns True."""
+    """Selects the records whose trait has a value for which `holds` returns True."""
 
     trait: Trait
     holds: Callable[[Any], bool]
@@ -97,17 +97,22 @@ class Seen(Protocol):
         """
 
     def requests_of(self, party: str) -> Iterable[tuple[tuple[str, int], int]]:
-        """Yield the requests that `party` has received and not answered.
+        """Yield the requests that `party` has received and not answered: client, matchtag and
+        record.
 
-        Each has client and matchtag, and the record at which it was received. Of very many only the
-        latest are known. Only for rare records, and for traces with matchtags.
+        Of very many only the latest are known. Only for rare records, and for traces with
+        matchtags.
         """
 
     def may_act_on(self, party: str) -> int:
-        """Return the receipt on which `party` may still act in its turn; 0 if there is none."""
+        """Return the record of the message that `party` may still be handling in its turn; 0 if
+        there is none.
+        """
 
     def is_old(self, n: int) -> bool:
-        """Whether record `n` is a second old: what a party does about it is surely done."""
+        """Whether record `n` is a second old, so that a party that acts on it has surely done
+        so.
+        """
 
 
 KeyOf: TypeAlias = Callable[[Record], Key | None]

@@ -15,24 +15,25 @@ NONE: Final = Idset()
 
 
 class Change(NamedTuple):
-    """What has changed for the peer that acquires."""
+    """What a response to resource.acquire changes for the peer that acquires."""
 
     resources: Any = None
-    """An R that is added, or the whole inventory; None if there is none."""
+    """The R (RFC 20) that is added, or the whole inventory; None if the response has no R."""
     up: Idset = NONE
     down: Idset = NONE
     shrunk: Idset = NONE
     expiration: float | None = None
-    """Of the inventory, seconds since the Unix epoch; None if it stays."""
+    """The new expiration of the inventory, in seconds since the Unix epoch; None if it stays."""
     is_whole: bool = False
-    """Its resources are all that there are, as in the first response of the current edition."""
+    """Whether `resources` are the whole inventory, as in the first response of the current
+    edition."""
 
 
 NO_CHANGE: Final = Change()
 
 
 def change_of(content: dict[str, Any]) -> Change:
-    """Return what a response says; what cannot be read is empty."""
+    """Return what a response to resource.acquire says. What cannot be read of it is left empty."""
     match content.get("type"):
         case None:
             return Change(

@@ -1,4 +1,4 @@
-"""What was done to targets, by the operator or by what happened to them (RFC 28)."""
+"""What the operator did to targets, and what happened to them (RFC 28)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from flux_trio.trace import Kind, Record
 
 
 class Drain(NamedTuple):
-    """A drain or undrain that is not answered."""
+    """A request to drain or undrain targets that is not answered."""
 
     client: str
     topic: str
@@ -34,20 +34,22 @@ class Drain(NamedTuple):
 
 
 class Administered(Live, frozen=True, gc=False):
-    """What was done to targets by the operator, or happened to them."""
+    """The targets that are drained, excluded or down, as the resource service has said."""
 
     down: Idset = NONE
     drained: Idset = NONE
     excluded: Idset = NONE
     undraining: Idset = NONE
-    """Drained, then excluded, which undrains them; the service has not said that it did so."""
+    """Drained targets that were excluded later, which undrains them; the service has not said so
+    yet."""
     unsure: Idset = NONE
-    """Drained or not: the service has ended before it told what it did, or was asked to do."""
+    """Targets that may be drained or not: the service ended before it said what it did with a
+    request."""
     n: Place = 0
     party: str = ""
-    """Who says so."""
+    """The name of the resource service in the trace."""
     is_noted: bool = False
-    """The resource service notes what happens to targets."""
+    """Whether the resource service writes records of what happens to targets."""
     asked: tuple[Drain, ...] = ()
 
 
@@ -144,8 +146,8 @@ ADMINISTERED: Final = view(
     key=no_key,
     fold=_fold_administered,
 )
-"""One state, from the resource service's own notes, the drains that it has answered, and what it
-says in resource.status."""
+"""A single state, made from the resource service's own records, from the drains that it has
+answered, and from its responses to resource.status."""
 
 
 def administered(seen: Seen) -> Administered:

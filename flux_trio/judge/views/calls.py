@@ -41,19 +41,20 @@ DROPPED: Final = [Selector(DROP, "response", ANY_TOPIC)]
 
 
 class Call(Live, frozen=True, gc=False):
-    """An open RPC."""
+    """An RPC whose client waits for a response."""
 
     n: Place
     topic: str
     is_streaming: bool
     is_anywhere: bool
-    """It may be served on any node."""
+    """Whether the request may be served on any node."""
     asked: int = 1
-    """The number of requests with this matchtag."""
+    """The number of requests that the client has sent with this matchtag."""
     routes: tuple[str, ...] = ()
-    """Of the request. A second hop tells its client from those that had the name before."""
+    """The routes of the request. If there is a second hop, it distinguishes the client from earlier
+    clients with the same name."""
     is_begun: bool = False
-    """Of a stream: its first response was sent."""
+    """For a stream: whether its first response was sent."""
 
     @property
     def is_awaited(self) -> bool:
@@ -61,7 +62,9 @@ class Call(Live, frozen=True, gc=False):
         return not (self.is_streaming and self.is_begun)
 
     def is_answered_by(self, response: Response) -> bool:
-        """Whether `response` has its topic, and does not answer one that had the client's name."""
+        """Whether `response` has the topic of this call, and is for this client and not for an
+        earlier one of its name.
+        """
         is_of_another = len(self.routes) > 1 and response.routes != self.routes
         return response.topic == self.topic and not is_of_another
 
@@ -137,7 +140,7 @@ OPEN: Final = view(
     many=sent("request", ANY_DISCONNECT),
     fold=_fold_call,
 )
-"""By client and matchtag."""
+"""The open calls (`Call`), by client and matchtag."""
 
 
 def call_of(record: Record, seen: Seen) -> Call | None:
@@ -176,8 +179,8 @@ ENDED: Final = view(
     state=tuple[tuple[int, str, Place, Place], ...],
     reads=(OPEN,),
 )
-"""By client: matchtag, topic and end of the last streams that ended with an error; and up to which
-record responses were rightly sent that come later, 0 if none may come."""
+"""By client: matchtag, topic and end of the last streams that ended with an error. Beside them, the
+record up to which responses that arrive later were sent in order; 0 if none may arrive."""
 
 
 def ended_at(record: Record, seen: Seen) -> int:
@@ -202,19 +205,19 @@ def _end(record: Record, seen: Seen) -> tuple[int, str, Place, Place] | None:
 
 
 class Asking(Live, frozen=True, gc=False):
-    """Properties of a request when it is sent."""
+    """The properties of a request at its send."""
 
     topic: str
     payload: type
     has_matchtag: bool
     is_reusing: bool
-    """Its matchtag is that of an open call of the same client."""
+    """Whether its matchtag is that of an open call of the same client."""
     is_silent: bool
-    """It wants no response."""
+    """Whether it wants no response."""
     is_served: bool
-    """There is a service for it."""
+    """Whether a service of its name is there."""
     role: str
-    """Of the party that sends it: exec, scheduler or any other, which is ""."""
+    """The role of the party that sends it: exec, scheduler, or "" for any other party."""
 
 
 def _asking(record: Record, seen: Seen) -> Asking:
@@ -238,30 +241,32 @@ IN_VAIN: Final = Mark(ASKING, lambda asking: not asking.is_served)
 
 
 class Answer(Live, frozen=True, gc=False):
-    """Properties of a response when a client receives it, and of the call with its matchtag."""
+    """The properties of a response when a client receives it, and those of the client's call with
+    the same matchtag.
+    """
 
     errnum: int
     has_matchtag: bool
     has_flag: bool
-    """Of a stream."""
+    """Whether the response has the streaming flag."""
     is_addressed: bool
-    """It says for whom it is."""
+    """Whether the response has routes, which say to whom it goes."""
     is_here: bool
-    """It comes to that client."""
+    """Whether the routes lead to the client that receives it."""
     is_late: bool
-    """There is no such call: it is that of a stream that has ended."""
+    """Whether there is no such call any more, since it was a stream that has ended."""
     is_asked: bool = False
-    """There is such a call."""
+    """Whether the client has an open call with this matchtag."""
     is_of_topic: bool = False
-    """It has the topic of that call."""
+    """Whether the response has the topic of the call."""
     is_asked_once: bool = False
-    """One request alone has that matchtag."""
+    """Whether only one request has this matchtag."""
     is_anywhere: bool = False
-    """That call may be served on any node."""
+    """Whether the call may be served on any node."""
     is_streaming: bool = False
-    """That call is for a stream."""
+    """Whether the call is a streaming RPC."""
     is_crossing: bool = False
-    """Its client has ended the stream by its own disconnect after this was sent."""
+    """Whether the client ended the stream by its own disconnect after the response was sent."""
 
 
 def _answer(record: Record, seen: Seen) -> Answer:
@@ -295,7 +300,7 @@ ANSWER: Final = Trait("answer", tuple(ANSWERS), _answer, lambda: (OPEN, ENDED))
 
 
 class Outcome(Live, frozen=True, gc=False):
-    """Properties of a response when it is sent."""
+    """The properties of a response at its send."""
 
     topic: str
     errnum: int
@@ -361,7 +366,7 @@ UNSERVED: Final = view(
     fold=lambda _n, _part, record, _seen: record.n if isinstance(record.message, Request) else None,
     state=Place,
 )
-"""By client, topic and matchtag: an open request without a service."""
+"""The record of each open request for which no service was there, by client, topic and matchtag."""
 
 
 # --- cancels
@@ -404,14 +409,14 @@ CANCELS: Final = view(
 
 
 class Arrival(Live, frozen=True, gc=False):
-    """Properties of a request when a service receives it."""
+    """The properties of a request when a service receives it."""
 
     is_served: bool
-    """Somebody has taken up requests to this service."""
+    """Whether a peer has received requests to this service before."""
     is_here: bool
-    """The same has this one."""
+    """Whether the peer that receives this request is the one that received the earlier ones."""
     is_of_gone: bool
-    """It comes from the client of which the service last heard that it is gone."""
+    """Whether the request comes from the client whose disconnect the service received last."""
 
 
 def _arrival(record: Record, seen: Seen) -> Arrival:

@@ -66,15 +66,15 @@ class Entry(msgspec.Struct, gc=False):
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):
-    """What a commit writes to one eventlog."""
+    """The lines that one kvs.commit appends to one eventlog."""
 
     op: Stored
     log: int | str
-    """The job of the eventlog; of another one, its key."""
+    """The job id of the eventlog; for an eventlog that is no job's, its key in the KVS."""
     names: tuple[str, ...]
-    """The names of the events, of lines that are objects."""
+    """The names of the events, from the lines that are JSON objects."""
     is_regular: bool
-    """It is one event or more, each a terminated line, and each an `Entry`."""
+    """Whether there is at least one line, every line is terminated, and each one is an `Entry`."""
 
     @property
     def lines(self) -> list[Any]:
@@ -103,7 +103,8 @@ def _appended(op: Stored) -> Appended:
 
 
 NOT_JSON: Final = (msgspec.MsgspecError, UnicodeError, RecursionError)
-"""Also read texts that are not UTF-8, or that are nested too deeply for msgspec."""
+"""The exceptions for texts that are not JSON: also for bytes that are not UTF-8, and for values
+that are nested too deeply for msgspec."""
 
 _entries: Final = msgspec.json.Decoder(Entry)
 
@@ -135,14 +136,14 @@ def stored_events(record: Record) -> dict[int, tuple[str, ...]]:
 
 
 class Storing(Live, frozen=True, gc=False):
-    """The eventlogs that a commit writes to."""
+    """The eventlogs that one kvs.commit writes to."""
 
     is_regular: bool
-    """All that it writes there is regular."""
+    """Whether everything that it writes to eventlogs is regular (`Appended.is_regular`)."""
     has_put: bool
-    """One is replaced, or created by a put."""
+    """Whether it replaces an eventlog, or creates one by a put instead of an append."""
     has_submit: bool
-    """A submit event is among the events."""
+    """Whether it writes a submit event."""
 
 
 def _storing(record: Record, _seen: Seen) -> Storing | None:

@@ -27,26 +27,29 @@ from flux_trio.trace import Kind, Record
 
 
 class Durable(Live, frozen=True, gc=False):
-    """What of a party's events is surely stored."""
+    """Which events of a party are surely stored in the KVS, as far as the trace shows it."""
 
     until: Place = 0
-    """Events noted before this place."""
+    """The events that were logged before this record are stored."""
     known_at: Place = 0
-    """Where the last answer to a commit was received, which says so."""
+    """The record at which the party received the last answer to a commit, so that it knows
+    `until`."""
     sample: tuple[Place, Place] = (0, 0)
-    """`until` and `known_at` as they were some time ago."""
+    """The values of `until` and `known_at` of an earlier moment, which becomes `settled` a second
+    later."""
     settled: Place = 0
-    """`until` as it was a second ago or before."""
+    """The value of `until` a second ago or earlier."""
     commits: tuple[tuple[int, Place], ...] = ()
-    """Matchtag and place of each commit that was not answered."""
+    """The matchtag and the record of each commit that was not answered."""
     answered: tuple[Place, ...] = ()
-    """Places of the commits that were answered in this turn.
+    """The records of the commits that were answered in this turn of the party.
 
-    Their answers may have been taken up together. Then what waited for the first of them, and was
-    decided before it, is sent after all of them, and after the next commit.
+    The party may have received the answers together. Then it sends what waited for the first commit
+    only after all of these answers, and after its next commit.
     """
     has_sent: bool = False
-    """A commit was sent since: the next answer comes in another turn."""
+    """Whether the party has sent a commit since the last answer: then the next answer begins
+    another turn."""
 
 
 def _fold_durable(durable: Durable | None, _part: None, record: Record, seen: Seen) -> Durable:
@@ -77,7 +80,7 @@ DURABLE: Final = view(
     key=operator.attrgetter("party"),
     fold=_fold_durable,
 )
-"""By party that commits to the KVS."""
+"""A `Durable` for each party that commits to the KVS, by its name."""
 
 
 def is_durable(seen: Seen, party: str, n: int) -> bool:
@@ -109,11 +112,13 @@ def is_overdue(seen: Seen, party: str, n: int) -> bool:
 
 
 class Doubt(NamedTuple):
-    """Events that are not known to be stored, since a job manager ended before it knew that."""
+    """The events that a job manager logged before it ended, without knowing that they were
+    stored.
+    """
 
     since: Place
     end: Place
-    """Where it ended."""
+    """The record at which the job manager ended."""
 
 
 def _fold_doubts(
@@ -134,7 +139,7 @@ DOUBTS: Final = view(
     fold=_fold_doubts,
     reads=(DURABLE,),
 )
-"""One state: what each job manager that has ended may have logged in vain."""
+"""A single state: a `Doubt` for each job manager that has ended."""
 
 
 def is_doubtful(seen: Seen, n: int) -> bool:
@@ -173,16 +178,16 @@ READING: Final = view(
     fold=_fold_reading,
     reads=(DOUBTS,),
 )
-"""By matchtag of a job manager's lookup, after another one has ended: the job of each eventlog that
-it asks for, None for another key."""
+"""By matchtag of a lookup that a job manager sends after another one has ended: the job of each
+eventlog that it reads; None for another key."""
 READ: Final = while_live(READING, received("response", *LOOKUP_TOPICS))
-"""The responses to these."""
+"""The selectors of the responses to the lookups in READING."""
 
 
 def eventlogs_read(record: Record, seen: Seen) -> Iterable[tuple[int, list[Entry]]]:
-    """Return the jobs whose eventlogs a record of READ has, with their events.
+    """Return the events of each job whose eventlog is in a response that READ selects.
 
-    A job of which only the submit event is stored has none: job-ingest submits it again.
+    A job of which only the submit event is stored is left out: job-ingest submits it again.
     """
     for matchtag, _ in _reading(record, seen):
         texts = values_answered(record)

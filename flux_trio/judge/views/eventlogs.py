@@ -1,6 +1,7 @@
-"""Views of eventlogs beyond the states of RFC 21: open items of a log, and its stored events.
+"""Views of eventlogs, beyond the state of a job: open dependencies, prologs and epilogs, and stored
+events.
 
-Left out: the state of a job, which is in `jobs.py`.
+The state of a job by RFC 21 is in `jobs.py`.
 """
 
 from __future__ import annotations
@@ -41,28 +42,30 @@ Open = tuple[tuple[str, Place], ...]
 
 
 class Log(Live, frozen=True, gc=False):
-    """A job's eventlog so far, from its submit event on. A record number of 0 means no record."""
+    """What a job's eventlog has had so far, from its submit event on. A record number of 0 means
+    that there was no such event.
+    """
 
     submitted: Place
     validated: Place = 0
     started: Place = 0
     finished: Place = 0
     status: int = 0
-    """Of its finish event."""
+    """The status in its finish event."""
     released: Place = 0
-    """Its final release."""
+    """The record of its final release event."""
     freed: Place = 0
     excepted: Place = 0
-    """Its first exception, of any severity."""
+    """The record of its first exception event, of any severity."""
     fatal: Place = 0
-    """Its first exception of severity 0."""
+    """The record of its first exception event of severity 0."""
     dependencies: Open = ()
     satisfied: tuple[str, ...] = ()
-    """Descriptions of dependencies that were removed."""
+    """The descriptions of the dependencies that were removed."""
     prologs: Open = ()
     epilogs: Open = ()
     ended: Place = 0
-    """Its clean event: kept, since nothing may follow."""
+    """The record of its clean event. It is kept, because no event may follow."""
 
 
 def broken_event(record: Record, text: str, *because: int, is_missing: bool = False) -> Broken:
@@ -132,10 +135,11 @@ def is_open_at_its_end(jobid: Any, seen: Seen) -> bool:
 
 
 def is_told_again(log: Log, seen: Seen) -> bool:
-    """Whether the submit event of a job may be told a second time, by the next job manager.
+    """Whether the next job manager may log the submit event of a job a second time.
 
-    Ingest has stored it. If nothing is known to be stored that the job manager logged with it, the
-    next one finds the job in NEW, as one that it has not heard of, and ingest submits it again.
+    Ingest has stored the event. If no later event of the job is known to be stored, the next job
+    manager finds the job in NEW, as one that was never submitted to it, and ingest submits it
+    again.
     """
     return is_doubtful(seen, log.submitted)
 
@@ -224,44 +228,47 @@ LOG: Final = view(
     reads=(DOUBTS, READING),
     packing=Packing(_pack_log, _unpack_log),
 )
-"""By job id, including ended jobs, for jobs whose submit event is in the trace.
+"""A `Log` for each job whose submit event is in the trace, by job id; those of ended jobs are kept.
 
-A job manager that reads back a job tells which of the last events of the one before it are stored.
+A job manager that reads a job back from the KVS shows which of its predecessor's last events are
+stored.
 """
 
 
 class Logging(Live, frozen=True, gc=False):
-    """An event, and what is known of its job before it. For an unknown job all of that is False."""
+    """The properties of an event when it is logged, and what is known of its job before it. For an
+    unknown job all of them are False.
+    """
 
     name: str
     is_managed: bool
-    """It is known who the job manager is."""
+    """Whether the trace has shown which party is the job manager."""
     is_managers: bool
-    """The job manager logs it."""
+    """Whether the job manager logs the event."""
     has_annotations: bool
-    """Its context has this key."""
+    """Whether the context of the event has the key `annotations`."""
     state: str = ""
-    """The state of the job; "" if it is not active."""
+    """The state of the job before the event; "" if it is not active."""
     is_held: bool = False
-    """It holds resources."""
+    """Whether the job holds resources."""
     is_freed: bool = False
-    """It has held some and freed them."""
+    """Whether the job held resources and has freed them."""
     is_prioritized: bool = False
     is_owned: bool = False
-    """Its user is known."""
+    """Whether the user of the job is known."""
     is_fatal: bool = False
-    """The active job had a fatal exception."""
+    """Whether the job is active and had a fatal exception."""
     has_log: bool = False
-    """Its submit event came before, as all that follows here."""
+    """Whether the submit event of the job came before. Only then are the fields below known."""
     is_waiting: bool = False
-    """Dependencies are left."""
+    """Whether the job has dependencies that were not removed."""
     has_started: bool = False
     has_finished: bool = False
     has_released: bool = False
-    """Finally."""
+    """Whether the job had its final release event."""
     has_excepted: bool = False
     has_failed: bool = False
-    """It had a fatal exception."""
+    """Whether the job had a fatal exception."""
     has_ended: bool = False
 
 
@@ -320,8 +327,8 @@ def _unstored_parts(record: Record, _seen: Seen) -> Iterable[tuple[int, tuple[st
 
 
 SUBMIT: Final = "submit"
-"""The ingest of flux-trio stores this event before the job manager knows of it; in flux-core the
-job manager stores it."""
+"""The name of the submit event: flux-trio's ingest stores it before the job manager knows of the
+job; in flux-core the job manager stores it."""
 _NEVER_STORED: Final = "invalidate"
 
 Unstored = tuple[tuple[str, Place], ...]
@@ -353,16 +360,16 @@ UNSTORED: Final = view(
     many=sent("request", topics.KVS_COMMIT, mark=WITH_EVENTS),
     fold=_fold_unstored,
 )
-"""By job id: logged events that no commit has yet, oldest first."""
+"""The names of the logged events that are in no commit yet, oldest first, by job id."""
 
 
 class Resources(NamedTuple):
-    """The R of a job."""
+    """The resources (R) of a job, as the trace shows them."""
 
     n: Place
-    """Where it was stored, or told to the execution service."""
+    """The record at which R was stored, or sent to the execution service."""
     ranks: int
-    """Execution targets, as a bit set."""
+    """The execution targets of R as a bit set."""
 
 
 def _resource_parts(record: Record, _seen: Seen) -> Iterable[tuple[int, Any]]:
@@ -390,8 +397,8 @@ RESOURCES: Final = view(
     parts=_resource_parts,
     fold=_fold_resources,
 )
-"""By job id, for active jobs whose R is in the trace: in a commit, or in the start request of the
-current edition."""
+"""The `Resources` of each active job whose R is in the trace, by job id: in a commit or, in the
+current edition, in the start request."""
 
 
 @seen_once

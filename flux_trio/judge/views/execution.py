@@ -49,43 +49,46 @@ class Hello(NamedTuple):
     n: Place
     peer: str
     busy: int
-    """A job with an outstanding start request at that time, or 0."""
+    """The id of a job that had an outstanding start request at that time; 0 if there was none."""
     is_readable: bool
-    """It names a service; the job manager may refuse any other."""
+    """Whether it names a service; the job manager may refuse one that does not."""
 
 
 class ExecLink(Live, frozen=True, gc=False):
-    """The number of the last record of each kind, 0 for no record."""
+    """The relation between the job manager and the execution service: for each kind of event the
+    record at which it happened last; 0 if it never did.
+    """
 
     accepted: Place = 0
     """The job manager answered exec-hello with success."""
     lost: Place = 0
-    """The job manager took up the service's disconnect or an error in answer to start, accepted
-    the same service again, or is gone itself."""
+    """The job manager received the service's disconnect or an error in answer to start, accepted
+    the same service again, or ended itself."""
     doubtful: Place = 0
-    """The job manager took up an answer to start that means nothing (`is_senseless`). The starts
-    before it are over (readings: Exec override); a job manager may still log what else is said."""
+    """The job manager received an answer to start that makes no sense (`is_senseless`). The earlier
+    starts are over then (readings: Exec override); a job manager may still log what else is
+    said."""
     disconnected: Place = 0
-    """The former."""
+    """The job manager received the disconnect of the service."""
     departed: str = ""
-    """The peer that has disconnected."""
+    """The name of the peer that has disconnected."""
     unanswered: Place = 0
-    """A peer has disconnected whose hello was not answered yet: the job manager may have taken it
-    for its service, and the answer may have waited for a commit."""
+    """A peer disconnected before its hello was answered: the job manager may have accepted it as
+    its service, and the answer may have waited for a commit."""
     gone: Place = 0
-    """The job manager is gone itself."""
+    """The job manager itself has ended."""
     fatal: Place = 0
-    """The error; 0 again after the next hello."""
+    """The job manager received an error in answer to start; 0 again after the next hello."""
     hellos: tuple[Hello, ...] = ()
 
     @property
     def is_up(self) -> bool:
-        """Whether the job manager may send requests."""
+        """Whether the job manager may send start requests."""
         return self.accepted > self.lost
 
     @property
     def ended(self) -> Place:
-        """Where all starts that were sent before have ended."""
+        """The record at which all start requests before it have ended."""
         return max(self.lost, self.doubtful)
 
 
@@ -140,23 +143,26 @@ def answered_hello(link: ExecLink, response: Response) -> Hello | None:
 
 
 class Start(Live, frozen=True, gc=False):
-    """A job's latest start request; record numbers, 0 for no record."""
+    """The latest start request of a job. The fields with places are record numbers, 0 for what has
+    not happened.
+    """
 
     sent: Place
     taken: Place = 0
-    """The service took it up."""
+    """The record at which the execution service received the request."""
     reattach: bool = False
     said: tuple[tuple[str, Place], ...] = ()
-    """The service's responses: the type, or "fatal" or "final" for such ones."""
+    """The responses that the service has sent, each with its record: its type, or "fatal" for a
+    fatal exception and "final" for the final release."""
     received: tuple[tuple[str, Place], ...] = ()
-    """The responses that the job manager has received."""
+    """The responses that the job manager has received, in the form of `said`."""
     released: int = 0
-    """Ranks that the service has released, as a bit set."""
+    """The ranks that the service has released, as a bit set."""
     earlier: int = 0
-    """Ranks that were released in answer to earlier requests of the job."""
+    """The ranks that were released in answer to earlier start requests of the job, as a bit set."""
     misfit: Place = 0
-    """A release whose ranks are not those that the job holds: the job manager may take the service
-    for lost (readings: Release ranks)."""
+    """The record of a release whose ranks are not ranks of the job: the job manager may then take
+    the service for lost (readings: Release ranks)."""
 
     def place(self, what: str, *, received: bool = False) -> int:
         """Return the record at which the service sent this, or the manager received it; else 0."""
@@ -234,7 +240,8 @@ _ONCE: Final = {"start": ("start", "finish"), "finish": ("finish",)}
 
 
 def is_senseless(record: Record, seen: Seen) -> bool:
-    """Whether a start response, which is no error, is none that RFC 32 has at its place.
+    """Whether a start response without an error is one that RFC 32 does not have at this place of
+    the conversation.
 
     RFC 32 does not say what the job manager does about it.
     """
@@ -292,7 +299,7 @@ STARTS: Final = view(
     reads=(RESOURCES,),
     packing=Packing(_pack_start, _unpack_start),
 )
-"""By job id; after the final release only that release is kept."""
+"""The latest `Start` of each job, by job id. After the final release only that release is kept."""
 
 SENSELESS: Final = Mark(
     Trait("senseless", tuple(received("response", START)), is_senseless, lambda: (STARTS,)), bool
@@ -310,7 +317,7 @@ LINK: Final = view(
     fold=_fold_link,
     reads=(STARTS,),
 )
-"""One state."""
+"""A single state: the `ExecLink`."""
 
 
 def link_of(seen: Seen) -> ExecLink:
@@ -342,24 +349,25 @@ def outstanding(seen: Seen) -> int:
 
 
 class Saying(Live, frozen=True, gc=False):
-    """A response to a start request when it is sent, and the request."""
+    """The properties of a response to a start request at its send, and of the request."""
 
     kind: str
-    """As `kind_of_answer`; "" for an error, and for a type that RFC 32 does not have."""
+    """The kind of the response, as `kind_of_answer` returns it; "" for an error, and for a type
+    that RFC 32 does not have."""
     is_error: bool
     is_services: bool
-    """The execution service sends it."""
+    """Whether the execution service sends it."""
     is_known: bool = False
-    """A start request of the job was sent."""
+    """Whether a start request of the job was sent before."""
     is_taken: bool = False
-    """The service took it up."""
+    """Whether the service has received that request."""
     is_void: bool = False
-    """The execution service or the job manager was lost since."""
+    """Whether the execution service or the job manager was lost since that request."""
     is_of_departed: bool = False
-    """Who sends it has left since the request was taken up."""
+    """Whether the party that sends it has disconnected since it received the request."""
     is_reattach: bool = False
     said: tuple[str, ...] = ()
-    """The kinds of the responses before it."""
+    """The kinds of the earlier responses to the request."""
 
 
 _KINDS: Final = frozenset(
@@ -396,15 +404,16 @@ SAYING: Final = Trait("saying", tuple(sent("response", START)), _saying, lambda:
 
 
 class Expected(Live, frozen=True, gc=False):
-    """A response that the job manager has received and not logged."""
+    """An event that is due: the job manager has received this response and not logged it."""
 
     n: Place
     context: tuple[tuple[str, Any], ...]
-    """The expected context of the event, without values that are not hashable."""
+    """The expected context of the event, as pairs; values that cannot be hashed are left out."""
     is_early_or_late: bool = False
-    """An exception before start, or after finish."""
+    """Whether the response is an exception before start, or after finish."""
     is_doubtful: bool = False
-    """It means nothing, or came after such an answer: the job manager may ignore it."""
+    """Whether the response makes no sense, or came after such a one: the job manager may ignore
+    it."""
 
 
 EVENTS: Final = ("start", "release", "finish", "exception")
@@ -416,7 +425,8 @@ CONTEXTS: Final[dict[str, tuple[str, ...]]] = {
     "finish": ("status",),
     "exception": ("severity", "type", "note"),
 }
-"""The keys of the data of a response that are in its event; others may be there and say nothing."""
+"""By type of a start response: the keys of its data that its event must have in its context. The
+event may have other keys, which are not checked."""
 _VALUES: Final = (str, int, float)
 
 
@@ -454,7 +464,9 @@ def is_well_formed(kind: Any, data: dict[str, Any]) -> bool:
 
 
 def is_release(ranks: Any) -> bool:
-    """Whether ranks can be released: an idset that is not empty, or RFC 21's "all"."""
+    """Whether a value can be the ranks of a release: an idset that is not empty, or RFC 21's
+    "all".
+    """
     return ranks == "all" or bool(idset_of(ranks))
 
 
@@ -508,4 +520,4 @@ EXPECTED: Final = view(
     fold=_fold_expected,
     reads=(LINK, STARTS, LOG),
 )
-"""By job id and type of the response, oldest first."""
+"""The events that are due (`Expected`), by job id and type of the response, oldest first."""

@@ -53,7 +53,8 @@ def _fold_end(had: End | None, r: Any, record: Record, _seen: Seen) -> End | Non
 END: Final = view(
     "expiration", ALLOCATING, logged("resource-update", "clean"), parts=_ends, fold=_fold_end
 )
-"""By job id: expiration as its R has it, as it is now, where that was said, and where R was."""
+"""By job id: the expiration in its R, the expiration now, the record that said so, and the record
+that has R."""
 
 _STEPS_MAX: Final = 64  # of the clock, that a job is judged by
 
@@ -89,16 +90,17 @@ FOLLOWERS: Final = view(
     key=lambda record: record.party,
     fold=_fold_follower,
 )
-"""By party: where it asked for the job manager's journal. It learns of updates from that alone."""
+"""By party: the record at which it asked for the job manager's journal, by which alone it learns of
+updates."""
 
 
 class Updates(Live, frozen=True, gc=False):
-    """The resource-update events of a job."""
+    """How far the execution service knows of the resource-update events of a job."""
 
     npending: int
-    """How many the execution service has not received in the journal."""
+    """The number of events that the execution service has not received in the journal."""
     received: Place = 0
-    """Where it last received one."""
+    """The record at which it received the last one."""
 
 
 def _updated(record: Record, seen: Seen) -> Iterable[tuple[int, None]]:
@@ -134,20 +136,22 @@ UPDATES: Final = view(
     parts=_updated,
     fold=_fold_updates,
 )
-"""By job id."""
+"""The `Updates` of each job, by job id."""
 
 
 class Raising(Live, frozen=True, gc=False):
-    """An exception that the execution service has sent."""
+    """The last exception that the execution service has sent about a job."""
 
     n: Place
     taken: Place
-    """Where the service took up the start: it knows of no earlier setting of the clock."""
+    """The record at which the service received the start request. It knows of no earlier change of
+    the clock."""
     answered: Place
-    """Where the service first answered the start. It notices by itself that the clock is set, which
-    may be before the step is recorded: a step before this place may have preceded the start."""
+    """The record at which the service first answered the start. The service notices by itself when
+    the clock is set, which may be before that is recorded: so a change before this record may have
+    been made before the start."""
     is_uninformed: bool
-    """It had not heard of the job's last update."""
+    """Whether the service had not received the last resource-update event of the job."""
     is_timeout: bool = False
 
 
@@ -175,7 +179,8 @@ RAISING: Final = view(
     fold=_fold_raising,
     reads=(UPDATES, FOLLOWERS, STARTS),
 )
-"""By job id: the last exception of its execution service; of its timeouts the first one."""
+"""The last exception (`Raising`) of each job's execution service, by job id; of several timeouts
+the first one."""
 
 
 def raised_by(seen: Seen, jobid: int | None) -> Raising:

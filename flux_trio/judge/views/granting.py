@@ -36,11 +36,11 @@ class Inventory(Live, frozen=True, gc=False):
     """The resources that a scheduler has acquired."""
 
     ncores: int = 0
-    """All that it ever had."""
+    """The number of all cores that it ever had."""
     expiration: float = 0.0
-    """Of the instance; 0.0 for none."""
+    """The end of the instance in seconds since the Unix epoch; 0.0 if it has none."""
     lessened: Place = 0
-    """The record at which it last received a shrink, or another end of the instance."""
+    """The record at which the scheduler last received a shrink, or another end of the instance."""
 
 
 def _fold_inventory(had: Inventory | None, _part: None, record: Record, _seen: Seen) -> Inventory:
@@ -70,38 +70,43 @@ INVENTORY: Final = view(
     parts=_to_scheduler,
     fold=_fold_inventory,
 )
-"""One state."""
+"""A single state: the `Inventory` of the scheduler."""
 
 # --- requests to the scheduler, and its responses
 
 
 class SchedJob(Live, frozen=True, gc=False):
-    """A job as the scheduler knows it; record numbers, 0 for no record."""
+    """A job as the scheduler knows it. The fields with places are record numbers, 0 for what has
+    not happened.
+    """
 
     alloc: Place = 0
-    """sched.alloc was taken up; no final answer was sent."""
+    """The record at which the scheduler received the open sched.alloc; 0 once its final answer was
+    sent."""
     cores_min: int = 0
-    """The minimum that it requests."""
+    """The minimum number of cores that the job requests."""
     environment: bool = True
-    """The request has the job's environment."""
+    """Whether the jobspec in the request has the job's environment."""
     is_simple: bool = False
-    """It is for one slot of one core, without constraints: it fits anywhere."""
+    """Whether the job requests one slot of one core without constraints: it fits anywhere."""
     cancel: Place = 0
-    """sched.cancel was taken up since, the request being open."""
+    """The record at which the scheduler received a sched.cancel of the open request."""
     idle_cancel: Place = 0
-    """sched.cancel was taken up and no request was open."""
+    """The record at which it received a sched.cancel when no request was open."""
     ended: Place = 0
-    """The last final answer, and its type."""
+    """The record of the last final answer; `how` has its type."""
     how: int = -1
     canceled: Place = 0
-    """The sched.cancel that the last CANCEL has answered."""
+    """The record of the sched.cancel that the last CANCEL has answered."""
     was_asked: Place = 0
-    """The sched.alloc that this CANCEL has answered."""
+    """The record of the sched.alloc that this CANCEL has answered."""
     held: Place = 0
-    """It has resources: SUCCESS was sent or hello told of it, and no free was answered; in the
-    current edition, no final free was taken up."""
+    """The record since which the job has resources: of SUCCESS, or of the response to hello that
+    names the job. It is 0 again when its free was answered or, in the current edition, its final
+    free received."""
     free: Place = 0
-    """sched.free was taken up and not answered; the current edition has no answer."""
+    """The record at which the scheduler received a sched.free that it has not answered; the current
+    edition has no answer."""
 
 
 UNKNOWN: Final = SchedJob()
@@ -189,7 +194,7 @@ SCHED_JOBS: Final = view(
     fold=_fold_sched_job,
     reads=(LINK, LIFE),
 )
-"""By job id."""
+"""A `SchedJob` for each job that the scheduler knows, by job id."""
 
 
 def sched_job(seen: Seen, jobid: Any) -> SchedJob:
@@ -199,45 +204,48 @@ def sched_job(seen: Seen, jobid: Any) -> SchedJob:
 
 
 class Answering(Live, frozen=True, gc=False):
-    """A response about a job's resources when it is sent, with the job's request and the link."""
+    """The properties of a response about a job's resources at its send, of the job's request, and
+    of the link between the two services.
+    """
 
     topic: str
     type: int
-    """Of the answer to alloc; -1 for an error or another value."""
+    """The type of a response to sched.alloc; -1 for an error, or for a type that RFC 27 does not
+    have."""
     is_error: bool
     has_text: bool
-    """It is an error, or it has a note."""
+    """Whether the response is an error, or has a note."""
     has_id: bool
     is_of_scheduler: bool
-    """The scheduler sends it."""
+    """Whether the scheduler sends it."""
     is_ready: bool
-    """The scheduler is."""
+    """Whether sched-ready of the scheduler was answered."""
     is_departed: bool
-    """The scheduler has left, and no other party sends the answer in its place."""
+    """Whether the scheduler has left, and no other party sends the response in its place."""
     is_refused: bool
-    """sched-ready was refused."""
+    """Whether sched-ready was answered with an error."""
     is_without: bool
     """The resource service has refused what the sender asked."""
     has_offline: bool
-    """The sender has acquired targets that are offline."""
+    """Whether targets that the sender has acquired are offline."""
     is_open: bool
-    """sched.alloc was taken up; no final answer was sent."""
+    """Whether the scheduler has received sched.alloc and has sent no final answer."""
     is_freeing: bool
-    """sched.free was taken up and not answered."""
+    """Whether the scheduler has received sched.free and has not answered it."""
     is_canceled: bool
-    """sched.cancel was taken up since sched.alloc."""
+    """Whether the scheduler has received sched.cancel since sched.alloc."""
     is_idle_canceled: bool
-    """sched.cancel was taken up and no request was open."""
+    """Whether the scheduler received a sched.cancel when no request was open."""
     was_canceled: bool
-    """An earlier request was answered CANCEL."""
+    """Whether an earlier request of the job was answered with CANCEL."""
     has_ended: bool
-    """A final answer was sent, for this request or an earlier one."""
+    """Whether a final answer was sent, to this request or to an earlier one."""
     how: int
     """The type of the last final answer; -1 if there was none."""
     has_environment: bool
-    """The request has the job's environment."""
+    """Whether the jobspec in the request has the job's environment."""
     is_too_large: bool
-    """The request can never be met."""
+    """Whether the request can never be met by the inventory."""
 
     @property
     def is_of_job(self) -> bool:

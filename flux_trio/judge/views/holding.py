@@ -47,13 +47,13 @@ def _rpc(record: Record) -> Rpc:
 
 
 class Written(NamedTuple):
-    """R of a job as it was put into the KVS."""
+    """The R of a job as it was put into the KVS."""
 
     n: Place
-    """The commit that was sent."""
+    """The record of the commit that has it."""
     rpc: Rpc
     resources: ResourceSet | None
-    """None if the value is not an R."""
+    """The resource set; None if the value is not an R."""
 
 
 def _is_schedulers(record: Record, seen: Seen) -> bool:
@@ -134,12 +134,12 @@ COMMITS: Final = view(
     fold=_fold_commits,
     reads=(LINK, SCHED_JOBS),
 )
-"""Open commits in which R is written for the scheduler."""
+"""By RPC: the open commits that write an R for the scheduler."""
 
 
 class Grant(Live, frozen=True, gc=False):
     since: Place
-    """The SUCCESS or hello response that granted it."""
+    """The record of the SUCCESS, or of the response to hello, that granted it."""
     resources: ResourceSet
 
 
@@ -200,7 +200,7 @@ Taken: TypeAlias = frozenset[tuple[int, int]]
 
 
 class InUse(Live, frozen=True, gc=False):
-    """The resources of all grants together."""
+    """All resources that grants hold, as bit sets, to find at once that one is granted twice."""
 
     cores: Taken = frozenset()
     gpus: Taken = frozenset()
@@ -243,7 +243,7 @@ def _fold_in_use(in_use: InUse | None, _part: None, record: Record, seen: Seen) 
 IN_USE: Final = view(
     "in use", GIVEN_OR_TAKEN, key=no_key, fold=_fold_in_use, reads=(GRANTS, WRITTEN, LINK)
 )
-"""One state: all of GRANTS together, for a fast check that no resource is granted twice."""
+"""A single state: the `InUse` of all GRANTS."""
 
 
 def _is_in_use(in_use: InUse, resources: ResourceSet) -> bool:
@@ -270,7 +270,8 @@ LOGGED_FREE: Final = view(
     reads=(GRANTS,),
     clears=scheduler_lost,
 )
-"""By job id: its free event, until a sched.free of it is sent, which may be much later."""
+"""By job id: the record of its free event, until its sched.free is sent, which may be much
+later."""
 
 
 @seen_once
@@ -297,13 +298,15 @@ def overlaps(record: Record, seen: Seen) -> list[tuple[int, Grant]]:
 
 
 class Claim(NamedTuple):
-    """A resource was granted to another job after the free event, without a sched.free."""
+    """Resources of a job that were granted to another job after its free event, before its
+    sched.free.
+    """
 
     n: Place
-    """The SUCCESS of the other job."""
+    """The record of the SUCCESS of the other job."""
     jobid: int | None
     freed: Place
-    """The free event."""
+    """The record of the free event of the first job."""
 
 
 def _claims(record: Record, seen: Seen) -> Iterable[tuple[Any, Claim | None]]:
@@ -323,8 +326,8 @@ CLAIMS: Final = view(
     reads=(LOGGED_FREE, GRANTS, IN_USE, WRITTEN, LINK),
     clears=scheduler_lost,
 )
-"""By the job whose resources were granted to another one; until its sched.free is sent. Then it was
-the scheduler that did not wait; if it never is, the job manager owes it."""
+"""A `Claim` by the job whose resources were granted to another one, until its sched.free is sent.
+If that is sent, the scheduler did not wait for it; if it never is, the job manager owes it."""
 
 OVERLAPS: Final = (WRITTEN, GRANTS, IN_USE, LINK, LOGGED_FREE)
 """The views that `overlaps` reads."""

@@ -16,7 +16,7 @@ _HOOKS: Final = {SCHED: "job.state.sched", RUN: "job.state.run", CLEANUP: "job.s
 
 
 class HookAnswer(NamedTuple):
-    """The last answer of a plugin about a job that has come into its state."""
+    """The last answer of a plugin to the question about a job that has come into a state."""
 
     n: Place
     t: float
@@ -44,7 +44,8 @@ HOOK_ANSWERS: Final = view(
     reads=(LIFE,),
     state=HookAnswer,
 )
-"""By job id: the last answer to the hook of SCHED, RUN or CLEANUP, possibly of an earlier state."""
+"""By job id: the last answer of a plugin to the hook of SCHED, RUN or CLEANUP. It may be about a
+state that the job has left."""
 
 
 def hook_answer(jobid: Any, life: Life, seen: Seen) -> HookAnswer | None:

@@ -39,7 +39,7 @@ from flux_trio.trace import Kind, Record
 
 
 class JobState(StrEnum):
-    """RFC 21, Job States."""
+    """The states of RFC 21, Job States."""
 
     NEW = "NEW"
     DEPEND = "DEPEND"
@@ -90,37 +90,41 @@ _READ_BACK: Final = {"depend": DEPEND, "priority": PRIORITY, "flux-restart": SCH
 
 
 class Life(Live, frozen=True, gc=False):
-    """An active job. Places of records are 0 for what has not happened."""
+    """What is known of an active job from its eventlog. Places of records are 0 for what has not
+    happened.
+    """
 
     state: JobState
     since: Place
-    """Where it entered its state."""
+    """The record at which it entered its state."""
     t: float
-    """When it entered its state or got its priority, the later; seconds since the Unix epoch."""
+    """The time at which it entered its state or got its priority, whichever was later; seconds
+    since the Unix epoch."""
     t_submit: float
-    """0 until it is known: a job manager that was loaded again has read the job back, and acts on
-    it before job-ingest submits it."""
+    """The time of its submission, in seconds since the Unix epoch. It is 0 until it is known: a job
+    manager that was loaded again has read the job back from the KVS, and acts on it before
+    job-ingest submits it."""
     is_logged: bool = True
-    """Its submit event was logged, or the job was read back; until then only the request to submit
-    it is known."""
+    """Whether its submit event was logged, or the job was read back; until then only the request to
+    submit it is known."""
     userid: int = -1
     priority: int = -1
-    """By its last priority event; -1 before the first."""
+    """The priority in its last priority event; -1 before the first."""
     prioritized: Place = 0
     held: Place = 0
-    """Its alloc event; 0 again after its free event."""
+    """The record of its alloc event; 0 again after its free event."""
     bypassed: bool = False
-    """A plugin gave it its resources: no scheduler knows of them."""
+    """Whether a plugin gave it its resources, so that no scheduler knows of them."""
     fatal: Place = 0
-    """Its first exception of severity 0."""
+    """The record of its first exception of severity 0."""
     released: Place = 0
-    """Its final release event."""
+    """The record of its final release event."""
     freed: Place = 0
-    """Its free event."""
+    """The record of its free event."""
 
 
 def context_of(record: Record) -> dict[str, Any]:
-    """The context of an eventlog event; {} when it has none."""
+    """Return the context of an eventlog event; {} when it has none."""
     found = payload(record).get("context")
     return found if isinstance(found, dict) else {}
 
@@ -131,12 +135,12 @@ def is_fatal(record: Record) -> bool:
 
 
 def is_bypass(record: Record) -> bool:
-    """Whether an alloc event is of resources that a plugin gave the job: no scheduler did."""
+    """Whether an alloc event is about resources that a plugin gave the job, and no scheduler."""
     return context_of(record).get("bypass") is True
 
 
 def next_state(state: JobState, record: Record) -> JobState:
-    """The state after an event (RFC 21), also if the event before it is missing."""
+    """Return the state after an event (RFC 21), also if the event before it is missing."""
     if is_fatal(record) and state != INACTIVE:
         return CLEANUP
     name = name_of(record)
@@ -146,7 +150,9 @@ def next_state(state: JobState, record: Record) -> JobState:
 
 
 def is_late(state: JobState, name: str) -> bool:
-    """Whether an event comes in a state before its own: the event between them is missing."""
+    """Whether an event comes while the job is in an earlier state than its own: the event between
+    them is missing.
+    """
     needed = _NEEDS.get(name)
     return needed is not None and ORDER.index(state) < ORDER.index(needed)
 
@@ -183,7 +189,8 @@ SUBMISSIONS: Final = view(
     parts=_submissions,
     fold=_fold_submission,
 )
-"""By peer and matchtag: the ids of the jobs of a job-manager.submit whose answer did not come."""
+"""By peer and matchtag: the ids of the jobs in a job-manager.submit request that was not
+answered."""
 
 
 def _is_stray(record: Record, seen: Seen) -> bool:
@@ -212,9 +219,12 @@ BEGUN: Final = view(
     reads=(SUBMISSIONS,),
     fold=_fold_begun,
 )
-"""By job id: its submit event, or the validate event of a job manager that has read it back before
-it was submitted; until the submission is answered. If the answer is an error, since the job manager
-has ended, the job may be submitted again, when the next one has read it back."""
+"""By job id, until its submission is answered: the record of its submit event, or of the validate
+event of a job manager that has read it back before it was submitted.
+
+If the answer is an error, since the job manager has ended, the job may be submitted again, when the
+next one has read it back.
+"""
 
 
 def _lives(record: Record, seen: Seen) -> Iterable[tuple[int, Any]]:
@@ -259,12 +269,12 @@ def submitted(record: Record) -> list[dict[str, Any]]:
 
 
 def integer(value: Any) -> int:
-    """Return a value that is an integer, -1 for any other value."""
+    """Return `value` if it is an integer; -1 for any other value."""
     return value if type(value) is int else -1
 
 
 def number(value: Any, unless: float) -> float:
-    """Return a value that is a number, `unless` for any other value."""
+    """Return `value` if it is a number; `unless` for any other value."""
     return value if type(value) in (int, float) else unless
 
 
@@ -355,7 +365,7 @@ LIFE: Final = view(
     reads=(SUBMISSIONS, BEGUN, DOUBTS, READING),
     fold=_fold_life,
 )
-"""By job id; jobs that are INACTIVE, or whose first events the trace has not, are left out.
+"""A `Life` for each active job whose first events are in the trace, by job id.
 
-A job manager that reads back a job tells which of the last events of the one before it are stored.
+A job manager that reads back a job shows which of the last events of its predecessor are stored.
 """

@@ -88,6 +88,8 @@ def _listed(content: dict[str, Any], many: str, one: str) -> list[Any]:
 
 
 def written_names(record: Record) -> set[str]:
-    """Return the last part of each key of a commit, and `unlink` if one is removed."""
+    """Return the last part of each key that a commit writes, and `unlink` if the commit removes a
+    key.
+    """
     names = {str(key).rpartition(".")[2] for _, key, _ in commit_ops(record)}
     return names | {"unlink" for how, _, _ in commit_ops(record) if how == "unlink"}

@@ -41,8 +41,9 @@ from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
 
 LATE_S: Final = 1.0
-"""A job that waits this long was surely known when a worse one was asked for: decided before it
-came, and held up by a commit, a request may go out later than that."""
+"""Seconds. A job that has waited this long was surely known to the job manager when it sent the
+request of a less urgent job. With a shorter wait the request may have been decided before the job
+came, and sent later since it waited for a commit."""
 
 SENDS_MAX: Final = 16
 
@@ -72,7 +73,7 @@ OUTSTANDING: Final = view(
     fold=_fold_outstanding,
     reads=(ASKED, LINK),
 )
-"""The number of open sched.alloc requests of all jobs."""
+"""A single number: the open sched.alloc requests of all jobs."""
 
 
 def _fold_newest(newest: int | None, _part: None, record: Record, seen: Seen) -> Place | None:
@@ -89,7 +90,7 @@ NEWEST_ANSWERED: Final = view(
     fold=_fold_newest,
     reads=(ASKED, LINK),
 )
-"""The record of the latest sched.alloc that has its final response."""
+"""A single state: the record of the latest sched.alloc request that has its final response."""
 
 
 def _fold_overtaken(_was: bool | None, _part: None, record: Record, seen: Seen) -> bool | None:
@@ -108,19 +109,21 @@ OVERTAKEN: Final = view(
     fold=_fold_overtaken,
     reads=(ASKED, LINK, NEWEST_ANSWERED),
 )
-"""By job id: its SUCCESS came after the response to a later request."""
+"""The jobs whose SUCCESS came after the response to a later request, by job id."""
 
 
 Rank = tuple[int, float]
-"""The order of requests: less is earlier. Minus the priority, then the time of submission."""
+"""The place of a job in the order of requests: minus its priority, then the time of its submission.
+Less is earlier."""
 
 
 class Sending(NamedTuple):
-    """A sched.alloc that was sent."""
+    """A sched.alloc request that was sent."""
 
     n: Place
     decided: Place
-    """It may have been decided here and waited for a commit since."""
+    """The earliest record at which the job manager may have decided to send it; it may have waited
+    for a commit since."""
     t: float
     rank: Rank
     jobid: int

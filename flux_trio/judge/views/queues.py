@@ -47,11 +47,11 @@ RELOAD: Final = topics.config_reload_of(topics.JOB_MANAGER)
 
 
 class Configured(Live, frozen=True, gc=False):
-    """The configuration that is in force, and one that the job manager has yet to answer."""
+    """The configuration in force, and a new one that the job manager has not answered yet."""
 
     n: Place
     text: str
-    """JSON, or "" if unknown."""
+    """The configuration in force as JSON; "" if it is unknown."""
     asked: str = ""
 
 
@@ -87,11 +87,11 @@ CONFIGURED: Final = view(
     key=no_key,
     fold=_fold_configured,
 )
-"""One state."""
+"""A single state: the `Configured` of the job manager."""
 
 
 def tables_of(seen: Seen) -> tuple[int, Tables] | None:
-    """Return the record and the tables of the configuration in force; None if unsure."""
+    """Return the configuration in force, with the record that has it; None if it is not certain."""
     found: Configured | None = seen.at(CONFIGURED)
     if found is None or found.asked or found.text in ("", NULL):
         return None
@@ -152,7 +152,7 @@ JOB_QUEUES: Final = view(
     many=sent("request", topics.KVS_COMMIT, mark=WITH_JOBSPEC),
     fold=_fold_queue,
 )
-"""By job id, for active jobs in a queue that has a name."""
+"""The name of the queue of each active job, by job id; jobs of the anonymous queue are left out."""
 
 
 def queue_of_job(seen: Seen, jobid: Any) -> str:
@@ -164,7 +164,7 @@ def queue_of_job(seen: Seen, jobid: Any) -> str:
 
 
 class Asking(Live, frozen=True, gc=False):
-    """A request to stop or start queues that was not answered: it may be refused."""
+    """A request to stop or start queues that was not answered; it may still be refused."""
 
     rpc: Rpc
     n: Place
@@ -173,26 +173,30 @@ class Asking(Live, frozen=True, gc=False):
 
 
 class Queues(Live, frozen=True, gc=False):
-    """The stopped and the configured queues."""
+    """Which queues are configured, and which of them are stopped."""
 
     stopped: tuple[tuple[str, Place], ...] = ()
-    """Stopped queues, each with the record that stopped it; 0 if it may have been started since.
+    """The stopped queues, each with the record that stopped it; the record is 0 if the queue may
+    have been started since.
 
-    The RFC does not say how a queue is that leaves the configuration and comes back: from when it
-    leaves, it is uncertain until somebody stops or starts it."""
+    A queue that leaves the configuration and comes back: from when it leaves, it is uncertain until
+    somebody stops or starts it.
+    """
     names: tuple[str, ...] | None = None
-    """The configured queues, ANONYMOUS if none has a name; None if unknown."""
+    """The names of the configured queues, ANONYMOUS if queues have no names; None if they are
+    unknown."""
     t: float = 0.0
-    """When it was last asked that one be stopped or started."""
+    """The time of the last request to stop or start a queue."""
     n: Place = 0
-    """Where that was."""
+    """The record of that request."""
     started: tuple[tuple[str, ...], Place] = ((), 0)
-    """Queues that were certainly stopped until somebody last asked, here, that some be started."""
+    """The queues that were certainly stopped until the last request to start some, and its
+    record."""
     asked: tuple[Asking, ...] = ()
     is_reloading: bool = False
-    """The job manager has yet to answer whether it takes another configuration."""
+    """Whether the job manager has yet to answer a request to take another configuration."""
     parents: tuple[tuple[str, str], ...] = ()
-    """The parents of virtual queues: a job waits for both to be started."""
+    """Pairs of a virtual queue and its parent: a job waits for both to be started."""
 
     def stop_of(self, queue: str) -> int | None:
         """Return the record of the stop, 0 if it is uncertain, None if the queue is not stopped.
@@ -333,7 +337,7 @@ QUEUES: Final = view(
     fold=_fold_queues,
     reads=(CONFIGURED,),
 )
-"""One state; none before the first word."""
+"""A single state: the `Queues`; there is none before the trace says something about queues."""
 
 
 def stop_of(seen: Seen, queue: str) -> int | None:
@@ -346,12 +350,12 @@ def stop_of(seen: Seen, queue: str) -> int | None:
 
 
 class Disabled(Live, frozen=True, gc=False):
-    """Queues that refuse jobs."""
+    """Which queues refuse jobs."""
 
     asked: tuple[tuple[Rpc, tuple[str, ...]], ...] = ()
-    """Requests to disable queues that were not answered."""
+    """The requests to disable queues that were not answered, each with its queues."""
     since: tuple[tuple[str, Place], ...] = ()
-    """Queues that are surely disabled, with the place of the answer that says so."""
+    """The queues that are surely disabled, each with the record of the answer that says so."""
 
 
 def _fold_disabled(
@@ -397,7 +401,7 @@ DISABLED: Final = view(
     fold=_fold_disabled,
     reads=(QUEUES, CONFIGURED),
 )
-"""One state."""
+"""A single state: the `Disabled` queues."""
 
 
 def disabled_at(seen: Seen, queue: str) -> int:

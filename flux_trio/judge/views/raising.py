@@ -27,7 +27,7 @@ from flux_trio.messages import topics
 from flux_trio.trace import Kind, Record
 
 ANY_JOB: Final = "any job"
-"""The key of RAISED for what is not about one job."""
+"""The key of RAISED under which reasons are that are not about one job."""
 
 
 def _omits(record: Record, seen: Seen) -> bool:
@@ -81,9 +81,10 @@ RAISED: Final = view(
     parts=_raised,
     fold=_fold,
 )
-"""By job id: where the job manager was last given a reason for an exception.
+"""By job id: the record at which the job manager last got a reason for an exception of the job.
 
-A user's or service's job-manager.raise, an exception of the execution service, an answer that it
-has left out, a prolog or epilog that has failed; raiseall, errors that name no job, and questions
-to plugins that are not builtin, which may raise what they like, are under ANY_JOB.
+A reason is a job-manager.raise, an exception of the execution service, an answer that it has left
+out, a prolog or epilog that has failed. Reasons that name no job are under ANY_JOB: raiseall,
+errors that name no job, and questions to plugins that are not builtin, which may raise what they
+like.
 """

@@ -37,15 +37,17 @@ LATEST_MAX: Final = 512
 T = TypeVar("T")
 
 RANKS_MAX: Final = 1 << 18
-"""Ranks of an R that is not valid, as far as it is read; a valid one has no more hosts."""
+"""The most ranks that are read of an R that is not valid; a valid one has no more hosts."""
 UNREADABLE: Final = -1
-"""Stands for a job id that is no integer."""
+"""Takes the place of a job id that is not an integer."""
 
 _R_KEY: Final = re.compile(r"job\.([0-9a-f]{4}(?:\.[0-9a-f]{4}){3})\.R")
 
 
 class SeenR(NamedTuple):
-    """An R: in words what it is of, its JSON value, its job (None: an inventory), and when."""
+    """An R as a message has it: a text that says where, its JSON value, its job (None for an
+    inventory), and when.
+    """
 
     what: str
     value: Any
@@ -54,7 +56,7 @@ class SeenR(NamedTuple):
 
 
 def job_of_key(key: Any) -> int | None:
-    """The job whose R a KVS key names (RFC 16, 19); None for another key."""
+    """Return the job whose R a KVS key names (RFC 16, 19); None for another key."""
     found = _R_KEY.fullmatch(key) if isinstance(key, str) and key.endswith(".R") else None
     return int(found[1].replace(".", ""), 16) if found else None
 
@@ -62,7 +64,7 @@ def job_of_key(key: Any) -> int | None:
 @once
 @once
 def committed(record: Record) -> list[tuple[int, SeenR | None]]:
-    """Each job whose R a kvs.commit writes, or removes (None)."""
+    """Return each job whose R a kvs.commit writes, with the R; None for an R that it removes."""
     return [
         (jobid, _of_job(jobid, text, record.t) if op == "put" else None)
         for op, key, text in commit_ops(record)
@@ -92,7 +94,7 @@ def _decoded_slowly(text: str) -> Any:
 
 
 def read_once(read: Callable[[Any], T]) -> Callable[[Any], T]:
-    """Remember what was read of the latest values: many rules ask for the same in turn."""
+    """Cache the results for the latest values, because many rules read the same value in turn."""
     latest: dict[int, tuple[Any, T]] = {}
 
     def cached(value: Any) -> T:
@@ -203,27 +205,27 @@ def found_in(record: Record, seen: Seen) -> list[SeenR]:
 
 
 def execution(r: Any) -> dict[str, Any]:
-    """The execution object; {} when there is none."""
+    """Return the execution object of an R; {} when it has none."""
     found = r.get("execution") if isinstance(r, dict) else None
     return found if isinstance(found, dict) else {}
 
 
 @read_once
 def entries(r: Any) -> list[dict[str, Any]]:
-    """The R_lite entries that are objects."""
+    """Return the entries of R_lite that are objects."""
     found = execution(r).get("R_lite")
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
 def children(entry: dict[str, Any]) -> dict[str, Any]:
-    """The children object of an entry; {} when there is none."""
+    """Return the children object of an entry of R_lite; {} when it has none."""
     found = entry.get("children")
     return found if isinstance(found, dict) else {}
 
 
 @read_once
 def targets_of(r: Any) -> Idset | None:
-    """All targets of R_lite; None when some cannot be read."""
+    """Return all targets in R_lite; None when some cannot be read."""
     found = Idset()
     for entry in entries(r):
         ranks = idset_of(entry.get("rank"))
@@ -234,7 +236,7 @@ def targets_of(r: Any) -> Idset | None:
 
 
 class Piece(NamedTuple):
-    """One R_lite entry: of each of these targets, these cores and gpus."""
+    """One entry of R_lite: these targets, and these cores and gpus of each of them."""
 
     ranks: Idset
     cores: Idset
@@ -243,7 +245,7 @@ class Piece(NamedTuple):
 
 @read_once
 def pieces_of(r: Any) -> tuple[Piece, ...]:
-    """The entries of R_lite; what cannot be read of them is empty."""
+    """Return the entries of R_lite. What cannot be read of an entry is empty."""
     empty = Idset()
     return tuple(
         Piece(
@@ -257,7 +259,7 @@ def pieces_of(r: Any) -> tuple[Piece, ...]:
 
 @read_once
 def hosts_of(r: Any) -> list[str] | None:
-    """The hosts of nodelist in order; None when it cannot be read."""
+    """Return the hosts of nodelist in order; None when it cannot be read."""
     found = execution(r).get("nodelist")
     if not isinstance(found, list):
         return None
@@ -266,7 +268,7 @@ def hosts_of(r: Any) -> list[str] | None:
 
 
 def hostlist_of(value: Any) -> Hostlist | None:
-    """The hostlist that a string is; None for anything else."""
+    """Return the hostlist in a string; None for any other value."""
     return _parsed_hostlist(value) if isinstance(value, str) else None
 
 
@@ -274,7 +276,9 @@ _ONE: Final = re.compile(r"[!-+\--Z\\^-~]+(?:\[([0-9,-]+)\])?")
 
 
 def is_hostlist(text: str) -> bool:
-    """Whether a text is a hostlist; one name, or one with an idset in brackets, at once."""
+    """Whether a text is a hostlist. Usual texts, one name or one name with an idset in brackets,
+    are checked without parsing.
+    """
     found = _ONE.fullmatch(text)
     if found is not None and (found[1] is None or idset_of(found[1])):
         return True
@@ -290,13 +294,15 @@ def _parsed_hostlist(text: str) -> Hostlist | None:
 
 
 def number_of(r: Any, key: str) -> float:
-    """A time of the execution object; 0, which means unset, when it is absent or no number."""
+    """Return a time of the execution object; 0, which means unset, when it is absent or not a
+    number.
+    """
     found = execution(r).get(key)
     return found if isinstance(found, (int, float)) and not isinstance(found, bool) else 0
 
 
 def properties_of(r: Any) -> dict[str, Idset]:
-    """The properties whose targets can be read."""
+    """Return the properties of an R whose targets can be read."""
     found = execution(r).get("properties")
     pairs = found.items() if isinstance(found, dict) else ()
     sets = ((name, idset_of(text)) for name, text in pairs)
@@ -334,7 +340,9 @@ def booked_in(r: Any) -> ResourceSet | None:
 
 
 def inventory_in(record: Record) -> Any:
-    """The R of a resource.status or grow response; None for another."""
+    """Return the R in a response to resource.status, or in one to resource.acquire that grows; None
+    for another record.
+    """
     content = payload(record)
     return (
         content.get("R") if topic_of(record) == topics.RESOURCE_STATUS else content.get("resources")
@@ -357,7 +365,7 @@ HOSTS: Final = view(
     parts=lambda record, _seen: [((), inventory_in(record))],
     fold=_fold_hosts,
 )
-"""One state: target and host of the inventory, in pairs."""
+"""A single state: the pairs of target and host of the inventory."""
 
 
 @read_once
@@ -366,7 +374,7 @@ def _by_target(pairs: Any) -> dict[int, str]:
 
 
 def hosts_by_target(seen: Seen) -> dict[int, str]:
-    """HOSTS as a mapping."""
+    """Return the host of each target of the inventory, as HOSTS has it."""
     return _by_target(seen.at(HOSTS) or ())
 
 

@@ -53,78 +53,85 @@ ENDS: Final = ("removed", "crashed", "returned")  # what happened to a module th
 
 
 class Acquiring(NamedTuple):
-    """An acquire of a peer."""
+    """A request resource.acquire of a peer."""
 
     n: Place
     matchtag: int
-    """0 in a trace without headers."""
+    """The matchtag of the request; 0 in a trace without headers."""
     group: str
     is_streaming: bool
 
 
 class Acquired(Live, frozen=True, gc=False):
-    """What a peer has acquired. Places of records are 0 for what has not happened."""
+    """The targets that a peer has acquired, by one or more resource.acquire. Places of records are
+    0 for what has not happened.
+    """
 
     first: Acquiring
     more: tuple[Acquiring, ...] = ()
-    """Its other acquires that were granted."""
+    """The other acquires of the peer that were granted, beside `first`."""
     asked: tuple[Acquiring, ...] = ()
-    """Those that were not answered; `first` is not among them."""
+    """The acquires of the peer that were not answered; `first` is not among them."""
     granted: Idset = NONE
-    """Grown, or of the first response, and not shrunk."""
+    """The targets that the peer has: those of the first response and of later grows, without those
+    that were shrunk."""
     online: Idset = NONE
     taken: Idset = NONE
-    """Shrunk and not grown again."""
+    """The targets that were shrunk and not grown again."""
     unreleased: Idset = NONE
-    """Of these, what was not released."""
+    """Those of the `taken` targets that the peer has not released."""
     pieces: tuple[Piece, ...] = ()
-    """All that was ever grown."""
+    """The entries of R_lite of all that was ever granted or grown."""
     properties: tuple[tuple[str, Idset], ...] = ()
     expiration: float = 0
-    """The time of the last grow, in seconds since the Unix epoch; 0 if there was no grow."""
+    """The expiration in the last grow, in seconds since the Unix epoch; 0 if there was no grow."""
     traits: frozenset[str] = frozenset()
-    """What was unusual about the first grow; empty when the stream has ended."""
+    """What was unusual about the R of the first grow (`traits_of`); empty when the stream has
+    ended."""
     grown: Place = 0
-    """The first grow."""
+    """The record of the first grow."""
     shrunk: Place = 0
-    """The last shrink."""
+    """The record of the last shrink."""
     changed: Place = 0
-    """The last response of any type."""
+    """The record of the last response of any type."""
     lessened: Place = 0
-    """The last response after which fewer of its targets were available, or other ones."""
+    """The record of the last response after which fewer targets of the peer were available, or
+    other ones."""
     failed: Place = 0
-    """An error response to acquire."""
+    """The record of an error response to resource.acquire."""
     unreadable: Place = 0
-    """A response whose payload is no object."""
+    """The record of a response whose payload is not an object."""
     release_failed: Place = 0
-    """An error response to release."""
+    """The record of an error response to resource.release."""
     said_hello: Place = 0
     gone: Place = 0
-    """Its disconnect was sent."""
+    """The record at which the disconnect of the peer was sent."""
 
     @property
     def n(self) -> Place:
-        """Return its first acquire."""
+        """Return the record of the peer's first acquire."""
         return self.first.n
 
     @property
     def is_streaming(self) -> bool:
-        """Return whether its first acquire asks for a stream."""
+        """Return whether the peer's first acquire asks for a stream."""
         return self.first.is_streaming
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """Return the groups that it has acquired, or has asked for."""
+        """Return the groups that the peer has acquired, or has asked for."""
         return tuple([each.group for each in (self.first, *self.more, *self.asked)])
 
     @property
     def offline(self) -> Idset:
-        """Targets it has that are not available."""
+        """The targets that the peer has and that are not available."""
         return self.granted - self.online
 
     @property
     def missing(self) -> Idset:
-        """Targets it must not allocate: those that are offline, and those that were shrunk."""
+        """The targets that the peer must not allocate: those that are offline, and those that were
+        shrunk.
+        """
         return self.offline | self.taken
 
 
@@ -140,7 +147,7 @@ def _is_valid(grow: Mapping[str, Any]) -> bool:
 
 
 def traits_of(r: Any) -> frozenset[str]:
-    """What about an R a consumer might stumble over, though RFC 20 allows it."""
+    """Return what is unusual about an R: RFC 20 allows it, but a consumer may fail on it."""
     found = execution(r)
     pieces, nodelist = pieces_of(r), found.get("nodelist")
     named = list(properties_of(r).items())
@@ -283,7 +290,8 @@ AS_RECEIVED: Final[View] = view(
     parts=_client,
     fold=_fold,
 )
-"""By peer, from its own side: what it has sent and taken up."""
+"""What each peer has acquired (`Acquired`), by its name, as the peer sees it: by what it has sent
+and received."""
 
 
 def _client_told(record: Record, seen: Seen) -> Iterable[tuple[str, None]]:
@@ -309,25 +317,27 @@ AS_SENT: Final[View] = view(
     parts=_client_told,
     fold=_fold_told,
 )
-"""By peer, from the side of the resource service: what it has taken up and sent."""
+"""What each peer has acquired (`Acquired`), by its name, as the resource service sees it: by what
+the service has received and sent."""
 
 
 def as_received(seen: Seen, peer: str) -> Acquired | None:
-    """What a peer that is still there has acquired."""
+    """Return what a peer has acquired, as the peer sees it; None if it is not there any more."""
     had: Acquired | None = seen.states[AS_RECEIVED].get(peer)
     return None if had is None or had.gone else had
 
 
 class Held(Live, frozen=True, gc=False):
-    """What a job holds, as its scheduler sees it."""
+    """The resources that a job holds, as the scheduler sees it."""
 
     n: Place
-    """Where its R was written, or sent in a hello response."""
+    """The record at which its R was written, or sent in a response to hello."""
     targets: Idset
     is_logged: bool = False
-    """The alloc event has followed."""
+    """Whether the alloc event has followed."""
     is_freed_late: bool = False
-    """Its SUCCESS had R, as in the current edition, whose free comes after the end of the job."""
+    """Whether its SUCCESS had R, as in the current edition, where the free comes after the end of
+    the job."""
 
 
 _SCHED_DISCONNECT: Final = topics.disconnect_of(topics.SCHED)
@@ -387,9 +397,13 @@ HELD: Final = view(
     fold=_fold_held,
     reads=(LOOKUPS,),
 )
-"""By job id, from the commit of its R, or the SUCCESS that has it, until the scheduler takes up
-sched.free. A grant that is not logged when the scheduler denies or cancels the request after all,
-when it goes, when it hears of the job manager's end, or when it says hello, is void."""
+"""What each job holds (`Held`), by job id: from the commit of its R, or the SUCCESS that has it,
+until the scheduler receives sched.free.
+
+A grant whose alloc event is not logged is void when the scheduler denies or cancels the request
+after all, when the scheduler leaves, when it learns of the job manager's end, and when it says
+hello.
+"""
 
 
 __all__ = [

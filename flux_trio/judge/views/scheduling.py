@@ -50,42 +50,48 @@ CANCELS: Final = sent("response", topics.SCHED_ALLOC, mark=says(CANCEL))
 
 
 class Link(Live, frozen=True, gc=False):
-    """The link between job manager and scheduler: places of the last record of each kind."""
+    """The relation between job manager and scheduler: for each kind of event the record at which it
+    happened last; 0 if it never did.
+    """
 
     hello_sent: Place = 0
-    """By the scheduler. What was heard before it is of another hello."""
+    """The scheduler sent sched-hello. What it received before is about an earlier hello."""
     hello: Place = 0
-    """Taken up by the job manager."""
+    """The job manager received sched-hello."""
     hello_tag: int = 0
-    """The matchtag of this hello, which tells its answers from those to an earlier hello."""
+    """The matchtag of the last hello, which distinguishes its answers from those to an earlier
+    hello."""
     hello_routes: tuple[str, ...] = ()
-    """Of this hello. A second hop tells its scheduler from those that had the name before."""
+    """The routes of the last hello. If there is a second hop, it distinguishes the scheduler from
+    earlier ones with the same name."""
     hello_ended: Place = 0
-    """The job manager sent ENODATA."""
+    """The job manager ended the answers to hello with ENODATA."""
     hello_done: Place = 0
-    """The scheduler took up ENODATA."""
+    """The scheduler received that ENODATA."""
     refused: Place = 0
-    """The scheduler took up another error in answer to hello."""
+    """The scheduler received another error in answer to hello."""
     ready_sent: Place = 0
     ready: Place = 0
-    """sched-ready, taken up by the job manager."""
+    """The job manager received sched-ready."""
     answered: Place = 0
-    """The job manager's answer to ready, no error."""
+    """The job manager answered sched-ready without an error."""
     ready_refused: Place = 0
-    """The scheduler took up an error in answer to ready; ENOSYS is no answer, as for hello."""
+    """The scheduler received an error in answer to sched-ready. ENOSYS does not count: nobody was
+    there to answer, as for hello."""
     lost: Place = 0
-    """The job manager took up a disconnect, an error in answer to alloc or free, or a hello; or it
-    is gone itself."""
+    """The job manager received the scheduler's disconnect, an error in answer to alloc or free, or
+    a hello; or the job manager ended itself."""
     fatal: Place = 0
-    """The error among these; 0 again after the next answer to ready."""
+    """The job manager received an error in answer to alloc or free; 0 again after the next answer
+    to sched-ready."""
     fatal_topic: str = ""
     fatal_errnum: int = 0
     gone: Place = 0
-    """The scheduler's disconnect was sent."""
+    """The disconnect of the scheduler was sent."""
 
     @property
     def is_up(self) -> bool:
-        """Whether the job manager may send requests."""
+        """Whether the job manager may send requests to the scheduler."""
         return self.answered > self.lost
 
     def is_answered_by(self, record: Record) -> bool:
@@ -141,7 +147,7 @@ LINK: Final = view(
     key=no_key,
     fold=_fold_link,
 )
-"""One state, of the scheduler that said hello last."""
+"""A single state: the `Link` to the scheduler that said hello last."""
 
 
 def _after_request(link: Link, request: Request, n: int, taken_up: bool, seen: Seen) -> Link:
@@ -173,34 +179,38 @@ def is_refused(link: Link) -> bool:
 
 
 class Asked(Live, frozen=True, gc=False):
-    """What the job manager asked of the scheduler for a job; places, 0 for none."""
+    """What the job manager has asked the scheduler about one job. Places of records are 0 for what
+    has not happened.
+    """
 
     alloc: Place = 0
-    """sched.alloc, no final answer taken up."""
+    """The record of the open sched.alloc; 0 once its final answer was received."""
     first_alloc: Place = 0
-    """Its first of all."""
+    """The record of the job's very first sched.alloc."""
     priority: int = -1
-    """The priority in the last message to the scheduler."""
+    """The priority in the last message about the job to the scheduler."""
     canceled: Place = 0
-    """The last sched.alloc ended here with CANCEL."""
+    """The record at which CANCEL was received, which ended the last sched.alloc."""
     annotated: Place = 0
-    """An ANNOTATE since alloc."""
+    """The record of an ANNOTATE since that sched.alloc."""
     cancel: Place = 0
-    """sched.cancel since alloc."""
+    """The record of a sched.cancel since that sched.alloc."""
     granted: Place = 0
-    """SUCCESS was taken up; neither its alloc event nor a free has followed."""
+    """The record at which SUCCESS was received, as long as neither its alloc event nor a free has
+    followed."""
     crossed: bool = False
-    """That SUCCESS came after a sched.cancel."""
+    """Whether that SUCCESS came after a sched.cancel."""
     has_annotations: bool = False
-    """That SUCCESS had the key."""
+    """Whether that SUCCESS had the key `annotations`."""
     denied: Place = 0
-    """DENY was taken up; its exception has not followed."""
+    """The record at which DENY was received, as long as the job's exception has not followed."""
     note: str | None = None
-    """What it said."""
+    """The note of that DENY."""
     free: Place = 0
-    """sched.free, not answered; the current edition has no answer."""
+    """The record of a sched.free that was not answered; the current edition has no answer."""
     freed: Place = 0
-    """Its answer was taken up; the free event has not followed."""
+    """The record at which the answer to sched.free was received, as long as the free event has not
+    followed."""
 
 
 NOTHING_ASKED = Asked()
@@ -244,7 +254,8 @@ ASKED: Final = view(
     reads=(LINK, LIFE),
     fold=_fold_asked,
 )
-"""By job id; nothing when nothing was asked, or all of it is over and the job inactive."""
+"""What was asked about each job (`Asked`), by job id. A job is left out when it is inactive and
+nothing is open, or when nothing was asked."""
 
 
 def _after_asking(asked: Asked, priority: Any, record: Record, seen: Seen) -> Asked:
@@ -311,18 +322,21 @@ def _after_event(asked: Asked, record: Record, seen: Seen) -> Asked | None:
 
 
 def asked_of(seen: Seen, jobid: Any) -> Asked:
-    """The state of ASKED for a job."""
+    """Return the state of ASKED for a job."""
     asked: Asked | None = seen.states[ASKED].get(jobid)
     return NOTHING_ASKED if asked is None else asked
 
 
 def is_pending(asked: Asked, seen: Seen) -> bool:
-    """Whether a sched.alloc is open: no final answer, and the scheduler not lost since."""
+    """Whether a sched.alloc is open: it has no final answer, and the scheduler was not lost
+    since.
+    """
     return asked.alloc > link_of(seen).lost
 
 
 def has_grant(asked: Asked, seen: Seen) -> bool:
-    """Whether SUCCESS was taken up and the scheduler not lost since: an alloc event must follow.
+    """Whether SUCCESS was received and the scheduler was not lost since: an alloc event must
+    follow.
 
     A job manager that loses the scheduler before it has logged alloc may ask again instead.
     """
@@ -330,9 +344,9 @@ def has_grant(asked: Asked, seen: Seen) -> bool:
 
 
 def has_denial(asked: Asked, seen: Seen) -> bool:
-    """Whether DENY was taken up and the scheduler not lost since: an exception must follow.
+    """Whether DENY was received and the scheduler was not lost since: an exception must follow.
 
-    A job manager that ends, or takes the scheduler for lost, in the turn of the DENY asks again.
+    A job manager that ends, or loses the scheduler, in the turn of the DENY asks again.
     """
     return asked.denied > link_of(seen).lost
 
@@ -347,7 +361,7 @@ def gives_late_grant_back(asked: Asked, life: Life) -> bool:
 
 
 def is_freeing(asked: Asked, seen: Seen) -> bool:
-    """Whether a sched.free is open."""
+    """Whether a sched.free of the job is open."""
     return asked.free > link_of(seen).lost
 
 
@@ -360,36 +374,39 @@ def is_eligible(life: Life | None) -> bool:
 
 
 class Requesting(Live, frozen=True, gc=False):
-    """A request for or of a job's resources when it is sent, with its job and the link."""
+    """The properties of a request about a job's resources at its send, of the job, and of the link
+    to the scheduler.
+    """
 
     topic: str
     is_managers: bool
-    """The job manager sends it."""
+    """Whether the job manager sends it."""
     is_to_scheduler: bool
     is_limited: bool
-    """The scheduler has set a limit."""
+    """Whether the scheduler has set a limit on open requests."""
     is_up: bool
-    """The job manager may send requests, and the scheduler has not left."""
+    """Whether the job manager may send requests, and the scheduler has not left."""
     is_ready: bool
-    """sched-ready was answered, at least once."""
+    """Whether sched-ready was answered at least once."""
     is_greeted: bool
-    """There was a hello since."""
+    """Whether there was a sched-hello since the last answer to sched-ready."""
     has_failed: bool
-    """The scheduler's error was taken up, and no sched-ready since."""
+    """Whether the job manager received an error of the scheduler, and no sched-ready since."""
     has_left: bool
-    """Its disconnect was, and no sched-ready since."""
+    """Whether the job manager received the scheduler's disconnect, and no sched-ready since."""
     state: str
-    """Of the job; "" if it is not active."""
+    """The state of the job; "" if it is not active."""
     is_held: bool
-    """The job holds resources by its eventlog."""
+    """Whether the job holds resources by its eventlog."""
     is_pending: bool
-    """A sched.alloc of the job is open."""
+    """Whether a sched.alloc of the job is open."""
     is_freeing: bool
-    """A sched.free is."""
+    """Whether a sched.free of the job is open."""
     is_again: bool
-    """The same was asked before sched-ready was answered last."""
+    """Whether the same request was already open before sched-ready was answered last."""
     is_crossed: bool
-    """SUCCESS came after a sched.cancel; neither its alloc event nor a free has followed."""
+    """Whether SUCCESS came after a sched.cancel, and neither its alloc event nor a free has
+    followed."""
 
 
 def _requesting(record: Record, seen: Seen) -> Requesting:
@@ -418,7 +435,9 @@ def _requesting(record: Record, seen: Seen) -> Requesting:
 
 
 def has_left(link: Link) -> bool:
-    """Whether the scheduler's disconnect was taken up, and no sched-ready was answered since."""
+    """Whether the job manager received the scheduler's disconnect, and answered no sched-ready
+    since.
+    """
     return link.lost > link.answered and link.lost not in (link.hello, link.fatal)
 
 

@@ -27,7 +27,7 @@ ENDS: Final = ("clean", "invalidate")
 
 
 class Update(NamedTuple):
-    """One entry of a jobspec-update event."""
+    """One key and its new value, from a jobspec-update event."""
 
     path: str
     json: str
@@ -58,7 +58,7 @@ UPDATES: Final = view(
 
 
 def updates_of(seen: Seen, jobid: Any) -> tuple[Update, ...]:
-    """The state of UPDATES for a job."""
+    """Return the entries of a job's jobspec-update events, as UPDATES has them."""
     return seen.at(UPDATES, jobid) or ()
 
 
@@ -85,21 +85,21 @@ ORIGINAL: Final[View] = view(
     ),
     fold=lambda _old, text, _record, _seen: text,
 )
-"""By job id, of active jobs: its jobspec at submission."""
+"""The jobspec of each active job as it was submitted, by job id."""
 
 SUBMITTED: Final = (UPDATES, ORIGINAL)
 """The views that `original_of`, `updates_of` and `updated` read."""
 
 
 def original_of(seen: Seen, jobid: Any) -> dict[str, Any] | None:
-    """An active job's jobspec as it was stored; None when the trace does not show it."""
+    """Return an active job's jobspec as it was stored; None when the trace does not show it."""
     text: str | None = seen.at(ORIGINAL, jobid)
     found = decoded(text) if text is not None else None
     return found if isinstance(found, dict) else None
 
 
 def updated(jobspec: dict[str, Any], updates: Iterable[Update]) -> dict[str, Any] | None:
-    """A jobspec with updates applied; None when they cannot be."""
+    """Return a jobspec with updates applied; None when they cannot be applied."""
     try:
         for update in updates:
             jobspec = apply_update(jobspec, update.path, update.value)

@@ -1,4 +1,6 @@
-"""Views of suspended scheduling: what a scheduler says for which the job manager leaves it."""
+"""Views of suspended scheduling: which answers of a scheduler let the job manager send it no more
+requests.
+"""
 
 from __future__ import annotations
 
@@ -59,15 +61,16 @@ WRONG_ANSWERED: Final = view(
     fold=lambda _n, _part, record, _seen: record.n,
     state=Place,
 )
-"""Where the job manager last took up a wrong answer."""
+"""A single state: the record at which the job manager last received a wrong answer of the
+scheduler."""
 
 
 def may_be_suspended(seen: Seen, *, is_judging_too: bool = False) -> bool:
     """Whether the job manager may have suspended scheduling without an error response.
 
-    It does so when an answer is wrong, and when it refuses a grant, of which it says nothing: there
-    is no alloc event a second after SUCCESS. If it `is_judging_too`, a second need not have passed.
-    Only for rare records.
+    It does so when an answer is wrong, and when it refuses a grant. The trace does not show that it
+    refuses one; there is only no alloc event a second after SUCCESS. With `is_judging_too`, that
+    second need not have passed. Only for rare records.
     """
     if (seen.at(WRONG_ANSWERED) or 0) > link_of(seen).answered:
         return True

@@ -47,7 +47,7 @@ TYPE: Final = Trait(
 
 
 def says(type_: int | str) -> Mark:
-    """Select successful responses of this type."""
+    """Return the selectors of successful responses of this type."""
     return Mark(TYPE, lambda found: found == type_)
 
 
@@ -66,7 +66,7 @@ def _has_r(record: Record, _seen: Seen) -> Value:
 
 CARRYING: Final = Trait("carries R", _WITH_JOB, _has_r)
 CARRIES_R: Final = Mark(CARRYING, bool)
-"""Messages about a job that have its R, as in the current edition."""
+"""The selectors of messages about a job that have its R, as in the current edition."""
 
 
 # --- the keys of a commit
@@ -91,7 +91,7 @@ WITH_R: Final = _writing("R")
 WITH_EVENTS: Final = _writing("eventlog")
 WITH_JOBSPEC: Final = _writing("jobspec")
 WITH_UNLINK: Final = _writing(_UNLINK)
-"""Commits that write or remove such keys, and commits that remove any key."""
+"""The selectors of commits that write or remove such keys, and of commits that remove any key."""
 
 
 # --- lookups of the scheduler
@@ -103,4 +103,4 @@ LOOKUP: Final = Trait(
     lambda record, seen: record.party == seen.facts.scheduler and not errnum(record),
 )
 BY_SCHEDULER: Final = Mark(LOOKUP, bool)
-"""Responses to the scheduler's lookups in the KVS."""
+"""The selectors of responses to the scheduler's lookups in the KVS."""
