@@ -27,7 +27,7 @@ _LATE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A departure from `clause` that is known, its reason, and the violations that are of it."""
+    """A known departure from `clause`: its reason, and the violations that belong to it."""
 
     clause: str
     why: str
@@ -58,13 +58,13 @@ class Judgement:
 
     @property
     def is_kept(self) -> bool:
-        """Whether no clause was broken, except as it is known."""
+        """Whether no clause was broken, other than by known departures."""
         return not self.violations
 
     def narrowed(self, violations: Sequence[Violation], otherwise: Verdict) -> Judgement:
-        """Return the judgement with these violations alone, which it has.
+        """Return the judgement with only `violations`, which are some of its own.
 
-        A clause that was broken, and by none of them, has the verdict `otherwise`.
+        A clause that was broken, but by none of them, has the verdict `otherwise`.
         """
         left = {each.clause for each in violations}
         verdicts = {
@@ -74,7 +74,7 @@ class Judgement:
         return replace(self, verdicts=verdicts, violations=tuple(violations))
 
     def wanted(self) -> set[int]:
-        """Return the numbers of the records that show the violations and since when debts are."""
+        """Return the numbers of all records that explain the violations and the debts."""
         shown = (*self.violations, *self.debts, *self.unexplained)
         return {n for each in shown for n in (*each.because, each.record.n)}
 

@@ -12,24 +12,24 @@ from flux_trio.formats import FormatError, Hostlist, Idset
 from flux_trio.judge.checks.shapes import idset_of
 
 DEPTH_MAX: Final = 64
-"""Operators within each other that are read."""
+"""How deeply operators may be nested to be read."""
 
 
 class Targets(NamedTuple):
-    """Targets, and what is known of them."""
+    """Execution targets, with what is known of their hosts and properties."""
 
     ranks: Idset
     hosts: Mapping[int, str]
-    """Of each target, or of none."""
+    """The host of each target; empty if the hosts are not known."""
     properties: Mapping[str, Idset] | None
-    """None if they are not known."""
+    """By property: the targets that have it; None if that is not known."""
 
 
 Read: TypeAlias = Callable[[list[Any], Targets, int], "Idset | None"]
 
 
 def matching(constraint: Any, targets: Targets, depth: int = DEPTH_MAX) -> Idset | None:
-    """Return the targets that match; None if nobody can tell."""
+    """Return the targets that match a constraint; None if that cannot be told."""
     if constraint == {}:
         return targets.ranks
     if not isinstance(constraint, dict) or len(constraint) != 1 or not depth:
@@ -40,9 +40,11 @@ def matching(constraint: Any, targets: Targets, depth: int = DEPTH_MAX) -> Idset
 
 
 def failing(constraint: Any, targets: Targets) -> Iterator[tuple[str, Any, Idset]]:
-    """Yield what not all targets match: operator, values, and the targets that match.
+    """Yield the parts of a constraint that some targets do not match: operator, values, and the
+    targets that match.
 
-    After an `and` comes what fails in it. Properties that a target must not have are of "^".
+    Of an `and`, what fails in it is yielded as well. Properties that a target must not have are of
+    the operator "^".
     """
     matched = matching(constraint, targets)
     if matched is None or matched == targets.ranks:
@@ -57,7 +59,9 @@ def failing(constraint: Any, targets: Targets) -> Iterator[tuple[str, Any, Idset
 
 
 def operators(constraint: Any, depth: int = DEPTH_MAX) -> set[str]:
-    """Return the operators that all targets of a job have to match, as `failing` names them."""
+    """Return the operators that all targets of a job have to match, named as `failing` names
+    them.
+    """
     found: set[str] = set()
     for operator, values in constraint.items() if isinstance(constraint, dict) and depth else ():
         found.add(operator)

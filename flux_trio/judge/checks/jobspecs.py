@@ -122,13 +122,13 @@ def task(jobspec: Any) -> dict[str, Any]:
 
 
 def is_one_document(jobspec: Any) -> str | None:
-    """25.top.1."""
+    """25.top.1: the jobspec is one object."""
     tasks = part(jobspec, "tasks", list)
     return f"tasks: expected one program, got {len(tasks)}" if len(tasks) > 1 else None
 
 
 def has_its_keys(jobspec: Any) -> str | None:
-    """25.top.2."""
+    """25.top.2: it has the keys version, resources, tasks and attributes, and version is 1."""
     if not isinstance(jobspec, dict):
         return f"expected a dictionary, got {jobspec!r:.80}"
     missing = [key for key in TOP if key not in jobspec]
@@ -139,7 +139,7 @@ def has_its_keys(jobspec: Any) -> str | None:
 
 
 def has_one_node_or_slot(jobspec: Any) -> str | None:
-    """25.resources.1."""
+    """25.resources.1: resources has one vertex, a node or a slot."""
     found = part(jobspec, "resources", list)
     kinds = [each.get("type") if isinstance(each, dict) else each for each in found]
     if len(kinds) == 1 and kinds[0] in ("node", "slot"):
@@ -148,7 +148,7 @@ def has_one_node_or_slot(jobspec: Any) -> str | None:
 
 
 def vertices_have_known_keys(jobspec: Any) -> str | None:
-    """25.resources.2."""
+    """25.resources.2: vertices have only the keys that RFC 25 names."""
     for vertex in vertices(jobspec):
         kind = vertex.get("type")
         keys = (*VERTEX_KEYS, "exclusive") if kind in EXCLUSIVE else VERTEX_KEYS
@@ -163,7 +163,7 @@ def vertices_have_known_keys(jobspec: Any) -> str | None:
 
 
 def types_are_known(jobspec: Any) -> str | None:
-    """25.resources.3."""
+    """25.resources.3: vertices are nodes, slots, cores and gpus."""
     for vertex in vertices(jobspec):
         if vertex.get("type") not in TYPES:
             return f"type: expected one of {', '.join(TYPES)}, got {vertex.get('type')!r}"
@@ -171,7 +171,7 @@ def types_are_known(jobspec: Any) -> str | None:
 
 
 def counts_are_integers(jobspec: Any) -> str | None:
-    """25.resources.4."""
+    """25.resources.4: the count of a vertex is an integer of at least 1."""
     for vertex in vertices(jobspec):
         found = vertex.get("count")
         if not _integer(found) or int(str(found)) < 1:
@@ -180,13 +180,13 @@ def counts_are_integers(jobspec: Any) -> str | None:
 
 
 def has_a_core(jobspec: Any) -> str | None:
-    """25.resources.5."""
+    """25.resources.5: a slot has a core."""
     has = any(vertex.get("type") == "core" for vertex in vertices(jobspec))
     return None if has else "resources: expected a core somewhere"
 
 
 def graph_is_one_of_four(jobspec: Any) -> str | None:
-    """25.resources.6."""
+    """25.resources.6: the graph has one of the four forms of RFC 25."""
     found = _graph(members(part(jobspec, "resources", list)))
     if found.removeprefix("node>") in GRAPHS:
         return None
@@ -202,7 +202,7 @@ def _graph(siblings: list[dict[str, Any]]) -> str:
 
 
 def has_one_task(jobspec: Any) -> str | None:
-    """25.tasks.1."""
+    """25.tasks.1: tasks has one entry."""
     found = part(jobspec, "tasks", list)
     keys = sorted(found[0]) if len(found) == 1 and isinstance(found[0], dict) else None
     if keys == ["command", "count", "slot"]:
@@ -211,7 +211,7 @@ def has_one_task(jobspec: Any) -> str | None:
 
 
 def task_count_is_per_slot_or_total(jobspec: Any) -> str | None:
-    """25.tasks.2."""
+    """25.tasks.2: the count of a task is per_slot or total."""
     found = task(jobspec).get("count")
     if isinstance(found, dict) and len(found) == 1 and set(found) <= {"per_slot", "total"}:
         return None
@@ -219,7 +219,7 @@ def task_count_is_per_slot_or_total(jobspec: Any) -> str | None:
 
 
 def per_slot_is_one(jobspec: Any) -> str | None:
-    """25.tasks.3."""
+    """25.tasks.3: per_slot is 1."""
     found = part(task(jobspec), "count", dict)
     if "per_slot" not in found or (_integer(found["per_slot"]) and found["per_slot"] == 1):
         return None
@@ -227,9 +227,10 @@ def per_slot_is_one(jobspec: Any) -> str | None:
 
 
 def total_is_at_least_nnodes(jobspec: Any) -> str | None:
-    """25.tasks.4, without its upper bound, which its own use case 2.1 goes beyond.
+    """25.tasks.4: total is at least the number of nodes.
 
-    See readings: Schemas and their prose.
+    The upper bound of the clause is left out: the use case 2.1 of RFC 25 goes beyond it. See
+    readings: Schemas and their prose.
     """
     found = part(task(jobspec), "count", dict)
     least = max(totals(jobspec)["node"], 1)
@@ -239,7 +240,7 @@ def total_is_at_least_nnodes(jobspec: Any) -> str | None:
 
 
 def attributes_are_system_and_user(jobspec: Any) -> str | None:
-    """25.attributes.1."""
+    """25.attributes.1: attributes has only the keys system and user."""
     found = part(jobspec, "attributes", dict)
     if "system" not in found:
         return "attributes: expected key system"
@@ -251,7 +252,7 @@ def attributes_are_system_and_user(jobspec: Any) -> str | None:
 
 
 def has_a_duration(jobspec: Any) -> str | None:
-    """25.attributes.2."""
+    """25.attributes.2: attributes.system has a duration, a number of seconds."""
     found = system(jobspec).get("duration")
     if _number(found) and float(str(found)) >= 0:
         return None
@@ -262,7 +263,7 @@ def has_a_duration(jobspec: Any) -> str | None:
 
 
 def with_is_a_list(jobspec: Any) -> str | None:
-    """14.vertex.4."""
+    """14.vertex.4: the key with of a vertex is an array."""
     for vertex in vertices(jobspec):
         found = vertex.get("with")
         if "with" in vertex and (not isinstance(found, list) or not members(found)):
@@ -271,7 +272,7 @@ def with_is_a_list(jobspec: Any) -> str | None:
 
 
 def slots_have_labels(jobspec: Any) -> str | None:
-    """14.vertex.5."""
+    """14.vertex.5: a slot has a label, a string."""
     labels = [vertex["label"] for vertex in vertices(jobspec) if "label" in vertex]
     for vertex in vertices(jobspec):
         if vertex.get("type") == "slot" and "label" not in vertex:
@@ -282,7 +283,7 @@ def slots_have_labels(jobspec: Any) -> str | None:
 
 
 def command_is_strings(jobspec: Any) -> str | None:
-    """14.vertex.7."""
+    """14.vertex.7: the command of a task is an array of strings."""
     found = task(jobspec).get("command")
     if found and _strings(found):
         return None
@@ -290,14 +291,14 @@ def command_is_strings(jobspec: Any) -> str | None:
 
 
 def task_names_a_slot(jobspec: Any) -> str | None:
-    """14.vertex.8."""
+    """14.vertex.8: the slot of a task is the label of a slot."""
     labels = [each.get("label") for each in vertices(jobspec) if each.get("type") == "slot"]
     found = task(jobspec).get("slot")
     return None if found in labels else f"tasks: slot: expected one of {labels!r}, got {found!r}"
 
 
 def dependencies_are_a_list(jobspec: Any) -> str | None:
-    """14.attributes.6 and 26.format.3."""
+    """14.attributes.6 and 26.format.3: dependencies is an array of objects."""
     found = system(jobspec).get("dependencies", [])
     if isinstance(found, list) and len(members(found)) == len(found):
         return None
@@ -305,7 +306,7 @@ def dependencies_are_a_list(jobspec: Any) -> str | None:
 
 
 def constraints_are_an_object(jobspec: Any) -> str | None:
-    """14.attributes.7."""
+    """14.attributes.7: constraints is an object."""
     found = system(jobspec).get("constraints", {})
     if isinstance(found, dict):
         return None
@@ -313,7 +314,7 @@ def constraints_are_an_object(jobspec: Any) -> str | None:
 
 
 def preemptible_after_is_a_number(jobspec: Any) -> str | None:
-    """14.attributes.8."""
+    """14.attributes.8: preemptible-after is a number."""
     found = system(jobspec).get("preemptible-after", 0)
     if _number(found) and float(str(found)) >= 0:
         return None
@@ -324,7 +325,7 @@ def preemptible_after_is_a_number(jobspec: Any) -> str | None:
 
 
 def dependencies_have_scheme_and_value(jobspec: Any) -> str | None:
-    """26.format.1."""
+    """26.format.1: a dependency has a scheme and a value, both strings."""
     for each in members(system(jobspec).get("dependencies")):
         for key in ("scheme", "value"):
             if not isinstance(each.get(key), str):
@@ -333,13 +334,13 @@ def dependencies_have_scheme_and_value(jobspec: Any) -> str | None:
 
 
 def no_empty_dependencies(jobspec: Any) -> str | None:
-    """26.format.4."""
+    """26.format.4: the array of dependencies is not empty."""
     is_empty = system(jobspec).get("dependencies") == []
     return "dependencies: expected no such key when there are none" if is_empty else None
 
 
 def reserved_schemes_have_type_and_scope(jobspec: Any) -> str | None:
-    """26.schemes.8."""
+    """26.schemes.8: a dependency of a reserved scheme has a type and a scope."""
     choices = {"type": ("in", "out", "inout"), "scope": ("user", "global")}
     for each in members(system(jobspec).get("dependencies")):
         if each.get("scheme") not in RESERVED:
@@ -378,7 +379,7 @@ PROBLEMS: Final[dict[str, Problem]] = {
     "26.format.4": no_empty_dependencies,
     "26.schemes.8": reserved_schemes_have_type_and_scope,
 }
-"""By clause."""
+"""By clause: the function that returns what is wrong with a jobspec, or None."""
 
 DURATION: Final = "25.attributes.2"
 _BESIDE_DURATION: Final = {k: v for k, v in PROBLEMS.items() if k != DURATION}
@@ -387,7 +388,7 @@ _BESIDE_DURATION: Final = {k: v for k, v in PROBLEMS.items() if k != DURATION}
 def problems_of(jobspec: Any) -> Mapping[str, str]:
     """Return what is wrong with a jobspec, by clause.
 
-    The result is cached by what jobs seldom differ in.
+    The results are cached for the parts in which most jobs do not differ.
     """
     duration = PROBLEMS[DURATION](jobspec)
     found: Mapping[str, str] = _problems_beside_duration(common_part(jobspec))

@@ -12,7 +12,9 @@ from flux_trio.trace import Record
 
 
 def require_owner(rules: Rules, clause: str, *selectors: Iterable[Selector]) -> None:
-    """Register `clause`: each such message has userid, and it is the job's owner."""
+    """Register `clause`: each of the selected messages has the key userid, whose value is the owner
+    of the job.
+    """
 
     @rules.judge(clause, *selectors, views=[LIFE])
     def judge(record: Record, seen: Seen) -> Finding:

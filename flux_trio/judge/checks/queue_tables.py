@@ -19,10 +19,10 @@ class Limits(NamedTuple):
     """The limits of a job's request; math.inf, or 0, means no limit."""
 
     most: tuple[float, float, float] = (math.inf, math.inf, math.inf)
-    """Nodes, cores and gpus."""
+    """The most nodes, cores and gpus of a job."""
     nnodes_min: float = 0
     duration: float = math.inf
-    """Seconds."""
+    """The longest duration of a job in seconds."""
 
 
 NO_LIMITS: Final = Limits()
@@ -34,7 +34,7 @@ class Tables:
     def __init__(self, tables: Any) -> None:
         self._policy = table(tables, "policy")
         self.stops_on_restart = table(tables, MANAGER).get(STOPS) is True
-        """A restart of the job manager stops every queue (flux-config-job-manager(5))."""
+        """Whether a restart of the job manager stops every queue (flux-config-job-manager(5))."""
         self._queues = table(tables, "queues")
         self._limits: dict[str, Limits] = {}
         self.names = tuple(self._queues)
@@ -48,7 +48,7 @@ class Tables:
         self._closed = frozenset(queue for queue in known if self._lists_nobody(queue))
 
     def starts_stopped(self, name: str) -> bool:
-        """Whether a queue is stopped until it is started."""
+        """Whether a queue is stopped when the instance begins, until somebody starts it."""
         return table(self._queues, name).get("started") is False
 
     def value(self, queue: str, *path: str) -> Any:

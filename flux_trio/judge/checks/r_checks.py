@@ -12,13 +12,15 @@ from flux_trio.judge.engine.rule import Broken, Finding, Rules
 from flux_trio.judge.views.resource_sets import LOOKUPS, R_RECORDS, SeenR, found_in
 
 Found: TypeAlias = str | bool | None
-"""An error text; True: kept; None: nothing to judge."""
+"""What a check finds: the text of an error, True if the clause is kept, None if there is nothing to
+judge."""
 
 Check: TypeAlias = Callable[[Any, float], Found]
-"""Of an R and the time of the record that shows it, in seconds since the Unix epoch."""
+"""A function that checks an R (RFC 20), given with the time of the record that has it, in seconds
+since the Unix epoch."""
 
 CHECKS: Final[list[Check]] = []
-"""The checks of every R."""
+"""The checks that each R has to pass."""
 
 
 # --- checks as rules
@@ -47,12 +49,12 @@ def each_r(
 
 
 def wanted(expected: str, got: Any) -> str:
-    """Return a text with the expected and the actual value."""
+    """Return the text of an error, with the expected and the actual value."""
     return f"expected {expected}, got {got!r:.80}"
 
 
 def optional(found: Any, key: str, shape: type | tuple[type, ...], expected: str) -> Found:
-    """Check that an optional key has a value of a shape."""
+    """Check that a key, if it is there, has a value of a shape."""
     if not isinstance(found, dict) or key not in found:
         return None
     value = found[key]

@@ -20,7 +20,7 @@ from flux_trio.trace import Record
 
 
 class Shape(NamedTuple):
-    """The expected shape of a value: in words, and as a test."""
+    """What a value has to look like: in words, and as a function that tests it."""
 
     words: str
     fits: Callable[[Any], bool]
@@ -78,7 +78,8 @@ USERID: Final = between(0, 2**32 - 1)
 PRIORITY: Final = between(0, 4294967295)
 
 Objects: TypeAlias = Callable[[Record, Seen], Iterable[tuple[str, dict[str, Any]]]]
-"""The objects in a record that are to have the key, each with what it is in words."""
+"""Returns the objects in a record that must have the key, each with words that say which object it
+is."""
 
 _WITH_PAYLOAD: Final = frozenset({Request, Response, Event})
 
@@ -104,7 +105,7 @@ def require_object(
     views: Iterable[View] = (),
     debts: Debts | None = None,
 ) -> None:
-    """`clause`: the payload of each such message that is no error is a JSON object.
+    """Register `clause`: the payload of each selected message that is no error is a JSON object.
 
     `debts` says, of `views`, which of these messages are missing at rest.
     """
@@ -129,7 +130,8 @@ def require_key(
     when: Callable[[dict[str, Any]], bool] | None = None,
     required: bool = True,
 ) -> None:
-    """`clause`: each object has `key`, of `shape`; one that is not `required` may be left out.
+    """Register `clause`: each object has `key`, whose value has the `shape`; one that is not
+    `required` may be left out.
 
     `when` says of an object whether the clause is about it.
     """
@@ -150,9 +152,9 @@ def require_key(
 
 
 def require_silence(rules: Rules, clause: str, topic: str, expected: str) -> None:
-    """`clause`: the scheduler takes such a request and does not answer it.
+    """Register `clause`: the scheduler receives such a request and does not answer it.
 
-    The broker does, for a scheduler that is gone.
+    The broker answers for a scheduler that is gone, which is allowed.
     """
 
     @rules.check(clause, received("request", topic), sent("response", topic))

@@ -34,7 +34,9 @@ Text: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
 
 
 class Departure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Violations of `clause` whose text contains the pattern `found`, and the reason of them."""
+    """A known departure: the violations of `clause` whose text contains the pattern `found`, and
+    the reason why they are known.
+    """
 
     clause: Text
     why: Text
@@ -42,7 +44,7 @@ class Departure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     where: str = ""
 
     def is_of(self, violation: Violation) -> bool:
-        """Whether a violation is one of those."""
+        """Whether a violation belongs to this departure."""
         is_found = re.search(self.found, violation.text) is not None
         return violation.clause == self.clause and is_found
 
@@ -84,10 +86,10 @@ def _check_pattern(pattern: str, where: str) -> None:
 
 
 def sort_known(judgement: Judgement, known: Iterable[Departure]) -> Judgement:
-    """Return the judgement with each known violation at the first departure that it is of.
+    """Return the judgement with each known violation at the first departure that it belongs to.
 
-    A clause that was broken only so has the verdict KNOWN. A departure without violations did not
-    occur.
+    A clause that has only known violations has the verdict KNOWN. A departure without violations
+    did not occur.
     """
     known = list(known)
     if not known:

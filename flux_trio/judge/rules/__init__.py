@@ -45,8 +45,8 @@ NEED_THE_BEGINNING: Final = {
     "invariant.freed-once": INSTANCE,  # which resources they have
     "invariant.nobody-stuck": INSTANCE,  # all of these
 }
-"""Clauses whose rules take it that the trace has all messages since the instance started, or since
-a party came. In a trace that begins later, they are judged when it came in the trace."""
+"""Clauses whose rules need all messages since the instance, or a party, was started. In a trace
+that begins later, they are judged for the parties that come during the trace."""
 
 
 NEED_NO_PAYLOADS: Final = frozenset(
@@ -64,7 +64,8 @@ NEED_NO_PAYLOADS: Final = frozenset(
         "6.request.1",
     }
 )
-"""Clauses whose rules read only who sends which messages, and whether a response is an error."""
+"""Clauses whose rules read only which party sends which message, and whether a response is an
+error."""
 
 
 def _collect() -> tuple[Rule, ...]:

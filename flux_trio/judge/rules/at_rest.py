@@ -59,7 +59,7 @@ _OPENS: Final = {"dependency-add": DEPENDENCY, "prolog-start": PROLOG, "epilog-s
 _CLOSES: Final = {"dependency-remove": DEPENDENCY, "prolog-finish": PROLOG, "epilog-finish": EPILOG}
 
 Obstacle = tuple[str, str]
-"""Its kind and its description."""
+"""What holds a job: the kind (dependency, prolog or epilog) and its description."""
 
 
 def _fold_obstacles(
@@ -83,7 +83,7 @@ OBSTACLES: Final = view(
     key=job_id,
     fold=_fold_obstacles,
 )
-"""By job id: the dependencies, prologs and epilogs that hold it."""
+"""The dependencies, prologs and epilogs that hold each job, by job id."""
 
 
 def _is_the_managers(record: Record, seen: Seen) -> bool:
@@ -242,7 +242,9 @@ def _is_full(seen: Seen) -> bool:
     views=[LIFE, ASKED, QUEUES, JOB_QUEUES, scheduling.LINK],
 )
 def counters_equal_a_recount(record: Record, seen: Seen) -> Finding:
-    """Check the job manager's counters by messages and eventlogs, a plugin's by its own recount."""
+    """The job manager's counters equal a count over the messages and eventlogs; those of a plugin
+    equal its own recount.
+    """
     if record.kind == STATE and not _is_the_managers(record, seen):
         return None
     is_plugins = record.kind == COUNTERS

@@ -156,7 +156,7 @@ def _unfreed(seen: Seen) -> Iterable[Broken]:
     debts=_unfreed,
 )
 def targets_that_are_down_are_freed(record: Record, seen: Seen) -> Finding:
-    """The free comes after the end of the job, when its resources are clean."""
+    """A job on a target that goes down is freed after its end, when its resources are clean."""
     had, held = as_received(seen, record.party), seen.at(HELD, job_id(record))
     return had is not None and held is not None and bool(held.targets & had.offline)
 

@@ -71,7 +71,7 @@ def _fold_unfreed(n: int | None, _part: None, record: Record, seen: Seen) -> Pla
 UNFREED: Final = view(
     "unfreed", logged("free"), FREED, key=job_id, fold=_fold_unfreed, reads=(LIFE, LINK)
 )
-"""By job id: its free event, until all of its resources are freed with sched.free."""
+"""By job id: the record of its free event, until all of its resources are freed with sched.free."""
 
 
 def _unfreed(seen: Seen) -> Iterable[Broken]:
@@ -118,7 +118,9 @@ def an_allocation_is_freed_once(record: Record, seen: Seen) -> Finding:
     "invariant.one-in-flight", sent("request", topics.SCHED_ALLOC, topics.SCHED_FREE), views=[ASKED]
 )
 def a_job_has_one_alloc_in_flight(record: Record, seen: Seen) -> Finding:
-    """Frees are not answered, so that several may follow each other."""
+    """A job has one sched.alloc at a time. Frees are not answered in this edition, so several may
+    follow each other.
+    """
     asked = asked_of(seen, job_id(record))
     if not is_pending(asked, seen):
         return True

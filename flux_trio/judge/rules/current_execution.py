@@ -55,7 +55,9 @@ _SAME: Final = ("groups", "hostnames", "nslots", "starttime")
     "20.overview.4", sent("request", START, topics.SCHED_FREE, mark=CARRIES_R), views=(WRITTEN, END)
 )
 def others_get_the_r_that_was_allocated(record: Record, seen: Seen) -> Finding:
-    """A free may be of a part, which 27.free.1 judges, and its R need not have times."""
+    """The R in a start or a free is that of the allocation. A free may be of a part, which
+    27.free.1 judges, and its R need not have times.
+    """
     jobid = job_id(record)
     written: Written | None = seen.at(WRITTEN, jobid)
     r = carried(record)

@@ -69,7 +69,9 @@ def _granted_unfreed(seen: Seen) -> Iterable[Broken]:
     debts=_granted_unfreed,
 )
 def no_resource_is_in_two_allocations(record: Record, seen: Seen) -> Finding:
-    """An allocation lasts from the scheduler's SUCCESS until it receives the free."""
+    """No core or gpu is in two allocations at once. An allocation lasts from the scheduler's
+    SUCCESS until it receives the free.
+    """
     jobid = job_id(record)
     if topic_of(record) == FREE:
         claim: Claim | None = seen.at(CLAIMS, jobid)
@@ -91,7 +93,9 @@ def no_resource_is_in_two_allocations(record: Record, seen: Seen) -> Finding:
 def an_allocation_is_freed_once(
     requesting: Requesting | None, record: Record, seen: Seen
 ) -> Finding:
-    """A grant that came too late for its job is freed too, without an event."""
+    """An allocation is freed once. A grant that came too late for its job is freed too, without an
+    event.
+    """
     if requesting is not None and requesting.is_held:
         return True
     jobid = job_id(record)
@@ -115,7 +119,7 @@ def a_job_has_one_request_in_flight(requesting: Requesting, record: Record, seen
 
 @RULES.by(REQUESTING, "invariant.held-job-waits", sent("request", ALLOC), views=[LIFE, DURABLE])
 def a_held_job_waits(requesting: Requesting, record: Record, seen: Seen) -> Finding:
-    """No resources are requested for a job of priority 0, which has urgency 0."""
+    """No resources are requested for a job of priority 0; urgency 0 gives this priority."""
     if requesting.state != SCHED:
         return None
     life: Life = seen.states[LIFE][job_id(record)]
@@ -206,7 +210,8 @@ def _allocated(account: Any) -> dict[int, ResourceSet | None]:
     views=[LIFE, ASKED, SCHED_JOBS, WRITTEN, LINK, RAISED],
 )
 def the_scheduler_knows_who_has_what(record: Record, seen: Seen) -> Finding:
-    """Check the scheduler's `state` record, after each ready and at rest.
+    """The jobs that hold resources are the same in the scheduler's `state` record and by its
+    messages; checked after each sched-ready and at rest.
 
     A job whose SUCCESS or free is still on its way is held on one side only.
     """

@@ -27,21 +27,21 @@ from flux_trio.trace import Record
 RULES: Final = Rules()
 
 ROUNDING_S: Final = 1.0
-"""An end may be given in whole seconds."""
+"""Seconds by which an end may be later than the duration says: it may be given in whole seconds."""
 
 
 class Wanted(Live, frozen=True, gc=False):
-    """The request of a job: totals, and how the resources are grouped."""
+    """The resources that a job requests: totals, and how they are grouped."""
 
     n: Place
     nodes: int
-    """0 when it does not say."""
+    """The number of nodes; 0 when the jobspec does not say."""
     slots: int
     cores: int
     cores_per_slot: int
     exclusive: bool
     duration: float
-    """Seconds; 0.0 is unset."""
+    """The duration in seconds; 0.0 when the jobspec sets none."""
 
 
 @known_by_value
@@ -70,14 +70,14 @@ def _fold_wanted(_old: Wanted | None, _part: None, record: Record, _seen: Seen) 
 WANTED: Final = view(
     "wanted", sent("request", topics.SCHED_ALLOC), logged("clean"), key=job_id, fold=_fold_wanted
 )
-"""By job id: the request in its latest sched.alloc."""
+"""The resources (`Wanted`) in the latest sched.alloc of each job, by job id."""
 
 
 class Inventory(Live, frozen=True, gc=False):
     """The inventory that the resource service sent to the scheduler."""
 
     cores: tuple[tuple[int, int], ...] = ()
-    """Rank and number of cores."""
+    """Pairs of a rank and its number of cores."""
     expiration: float = 0.0
 
 
@@ -98,7 +98,7 @@ INVENTORY: Final = view(
 
 
 class Got(NamedTuple):
-    """The R of a job, with its request and the inventory."""
+    """The R that a job got, with its request and the inventory."""
 
     what: str
     jobid: int | None
@@ -138,7 +138,9 @@ def _allocation(clause: str) -> Callable[[Judge], Judge]:
 def as_many_cores_as_the_product(
     wanted: Wanted, got: ResourceSet, _there: Inventory
 ) -> bool | str | None:
-    """Whole nodes may have more; exclusive_nodes_are_whole judges these."""
+    """A job gets as many cores as its jobspec requests. Whole nodes may have more, which
+    `exclusive_nodes_are_whole` judges.
+    """
     if not wanted.cores:
         return None
     is_enough = got.ncores == wanted.cores or (wanted.exclusive and got.ncores > wanted.cores)

@@ -41,12 +41,12 @@ RULES: Final = Rules()
 
 
 class Constrained(NamedTuple):
-    """A job that has constraints."""
+    """A job whose jobspec has constraints."""
 
     n: Place
-    """Its latest sched.alloc."""
+    """The record of its latest sched.alloc."""
     constraint: str
-    """As JSON."""
+    """The constraint as JSON text."""
 
 
 def _fold_constrained(_old: Any, _part: None, record: Record, _seen: Seen) -> State:
@@ -64,11 +64,11 @@ CONSTRAINED: Final = view(
     fold=_fold_constrained,
     state=Constrained,
 )
-"""By job id."""
+"""The jobs with constraints (`Constrained`), by job id."""
 
 
 class Got(NamedTuple):
-    """The targets of a job, and what of its constraints they do not match."""
+    """The targets that a job got, and which parts of its constraints they do not match."""
 
     what: str
     jobid: int | None
@@ -76,7 +76,7 @@ class Got(NamedTuple):
     asked: Place
     operators: set[str]
     failing: dict[str, tuple[Any, Idset]]
-    """By operator: its values, and the targets that match."""
+    """By operator that does not match all targets: its values, and the targets that match it."""
 
 
 def _got(record: Record, seen: Seen) -> Iterable[Got]:

@@ -110,7 +110,8 @@ WRITTEN: Final = view(
     state=Place,
     packing=Packing(lambda n: n, lambda n: n),
 )
-"""By job, or key of another eventlog: the record of its first write."""
+"""The record of the first write of each eventlog, by job id, or by the key of an eventlog that is
+no job's."""
 
 
 @RULES.by(STORING, "18.format.4", COMMIT, views=(WRITTEN,))

@@ -32,7 +32,7 @@ _TARGETS: Final = ("targets", "up", "down", "shrink")
 """The keys of targets in responses to acquire, of either edition."""
 
 Text = tuple[str, str]
-"""What the text is, and the text."""
+"""A text to check, after words that say what it is."""
 
 
 # --- where they are

@@ -73,11 +73,11 @@ ABOUT: Final[dict[str, Callable[[Any], bool]]] = {
 
 
 class Spec(Live, frozen=True, gc=False):
-    """A jobspec by the clauses on jobspecs."""
+    """A jobspec, with what the clauses on jobspecs find wrong in it."""
 
     broken: tuple[str, ...]
     optional: tuple[str, ...]
-    """Of `ABOUT`, those that concern it."""
+    """The clauses of `ABOUT` whose subject this jobspec has."""
 
 
 def _spec(record: Record, _seen: Seen) -> Spec | None:
@@ -154,7 +154,8 @@ FAILED: Final = view(
     fold=_fold_failed,
     reads=(STARTS,),
 )
-"""By job id: the fatal exception of a job that the execution service could not start."""
+"""By job id: the record of the fatal exception of a job that the execution service could not
+start."""
 
 
 def _not_freed(seen: Seen) -> Iterator[Broken]:

@@ -172,7 +172,9 @@ CHECKS.append(has_a_host_for_each_target)
 
 @RULES.judge("20.nodelist.3", R_RECORDS, views=[LOOKUPS, HOSTS])
 def hosts_go_by_ascending_target(record: Record, seen: Seen) -> Finding:
-    """Within one instance a target is always the same host, in the R of every writer."""
+    """The hosts of an R stand in the order of ascending targets. Within one instance a target is
+    always the same host, whoever writes the R.
+    """
     names, kept = hosts_by_target(seen), None
     for r in found_in(record, seen):
         if names_targets(r.value, seen):
@@ -216,12 +218,14 @@ def _counting(record: Record, _seen: Seen) -> list[tuple[str, bool]]:
 COUNTING: Final = view(
     "writes nslots", ALLOCATING, parts=_counting, fold=lambda _old, counts, _record, _seen: counts
 )
-"""By scheduler: whether one of its R had nslots."""
+"""By scheduler: whether any R that it has written had the key nslots."""
 
 
 @RULES.judge("20.nslots.3", ALLOCATING, views=[COUNTING])
 def an_allocation_has_nslots(record: Record, seen: Seen) -> Finding:
-    """Only for schedulers that have written nslots; others may be older (readings: R layout)."""
+    """An R of an allocation has nslots. This is judged of schedulers that have written nslots
+    before; others may follow an older RFC (readings: R layout).
+    """
     kept = None
     for r in allocated(record):
         if not execution(r.value):

@@ -83,7 +83,9 @@ def what_is_allocated_was_acquired(record: Record, seen: Seen) -> Finding:
 
 @RULES.judge("20.goals.3", COMMITS, views=[LIFE])
 def r_stays_when_the_job_ends(record: Record, seen: Seen) -> Finding:
-    """Once a job has its alloc event. A job that is removed as a whole may go."""
+    """The stored R is not removed when its job ends. It is judged from the job's alloc event on; a
+    job that is removed as a whole may take its R with it.
+    """
     kept = None
     for op, key, _ in commit_ops(record):
         jobid = job_of_key(key)
@@ -130,7 +132,7 @@ SUFFIXED: Final = view(
     key=job_id,
     fold=lambda _old, _part, record, _seen: _names_asked(payload(record).get("jobspec")) or None,
 )
-"""By job id: the properties with a suffix that it asks for."""
+"""The properties with a suffix that a job requests, by job id."""
 
 
 @RULES.judge("20.properties.6", ALLOCATING, views=[SUFFIXED, AS_RECEIVED])
@@ -152,7 +154,9 @@ def the_literal_property_applies(record: Record, seen: Seen) -> Finding:
 
 
 def accepts(clause: str, trait: str) -> None:
-    """Register `clause`: a scheduler whose first grow has `trait` goes on to send hello."""
+    """Register `clause`: a scheduler does not fail on an R with this `trait`. If the first grow
+    that it received has the trait, it goes on to send hello.
+    """
 
     @RULES.judge(
         clause, sent("request", topics.SCHED_HELLO), noted(Kind.MODULE), views=[AS_RECEIVED]
@@ -196,7 +200,7 @@ SCHEDULING: Final = view(
     parts=lambda record, _seen: [((), _opaque(inventory_in(record)))],
     fold=lambda old, text, _record, _seen: text or old,
 )
-"""One state: the scheduling key of the inventory, as JSON."""
+"""A single state: the scheduling key of the inventory's R, as JSON text."""
 
 
 @RULES.judge("20.scheduling.6", INVENTORY_RECORDS, views=[SCHEDULING])

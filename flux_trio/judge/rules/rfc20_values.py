@@ -95,7 +95,9 @@ def expiration_is_a_number(r: Any, _t: float) -> Found:
 
 @each_r(RULES, "20.expiration.4")
 def expiration_is_since_the_epoch(r: Any, t: float) -> Found:
-    """One that is so early that it looks like a duration follows an early starttime."""
+    """The expiration is in seconds since the Unix epoch. One that is so early that it looks like a
+    duration is right only after an early starttime.
+    """
     start = number_of(r, "starttime")
     return _since_the_epoch(r, "expiration", t, min(start or _EARLY_S, t, _EARLY_S))
 
@@ -126,7 +128,9 @@ def scheduling_is_an_object(r: Any, _t: float) -> Found:
 
 @each_r(RULES, "20.scheduling.2")
 def writer_is_a_uri(r: Any, _t: float) -> Found:
-    """A text without a colon is a scheme alone, as in the RFC's own `fluxion`."""
+    """The writer is a URI. A text without a colon counts as a scheme alone, as `fluxion` in the
+    RFC's own example.
+    """
     if "writer" not in _scheduling(r):
         return None
     writer = _scheduling(r)["writer"]
@@ -144,7 +148,9 @@ def _keys(found: Any) -> Iterator[str]:
 
 @each_r(RULES, "20.scheduling.7")
 def scheduling_names_hosts(r: Any, _t: float) -> Found:
-    """Ranks are allowed too, as long as the hosts are there to identify them."""
+    """The scheduling key names hosts. It may name ranks as well, as long as the hosts identify
+    them.
+    """
     found = _scheduling(r)
     if not found:
         return None

@@ -146,7 +146,7 @@ COMMITS: Final = view(
     fold=lambda _n, _part, record, _seen: record.n,
     state=Place,
 )
-"""The record of the last commit of events, if commits are in the trace."""
+"""A single state: the record of the last commit that has events, if the trace shows commits."""
 
 
 @RULES.judge("21.criteria.7", WITH_LOGS, views=(UNSTORED, COMMITS, LOG), debts=_owed_events)
@@ -192,7 +192,7 @@ INVALID: Final = view(
     fold=lambda _n, is_invalid, record, _seen: record.n if is_invalid else None,
     state=Place,
 )
-"""By job id: its invalidate event, until its stored data is removed."""
+"""By job id: the record of its invalidate event, until its stored data is removed."""
 
 
 def _owed_removals(seen: Seen) -> Iterable[Broken]:

@@ -80,7 +80,9 @@ _require_state("21.states.4", {"alloc": (SCHED,)}, SCHED)
 
 @RULES.by(LOGGING, "21.states.5", logged("start", "finish"), views=(LIFE, LOG))
 def start_then_finish(logging: Logging, record: Record, seen: Seen) -> Finding:
-    """One of them may be left out after a fatal exception."""
+    """Each of start and finish comes once, in this order. One of them may be left out after a fatal
+    exception.
+    """
     if not logging.state or not logging.has_log:
         return None
     if logging.state not in (RUN, CLEANUP):
@@ -197,7 +199,7 @@ def no_transition_without_an_event(record: Record, seen: Seen) -> Finding:
 # --- exceptions
 
 TO_RUN: Final = ("validate", "depend", "priority", "alloc", "prolog-start")
-"""Events of a job that is on its way to run."""
+"""The events of a job that is on its way to RUN, or in it."""
 
 
 @RULES.by(LOGGING, "21.exceptions.2", logged(*TO_RUN, "exception"), views=(LOG,))

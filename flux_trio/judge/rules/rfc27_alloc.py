@@ -108,7 +108,9 @@ require_key(RULES, "27.alloc.10", ANSWERED, key="type", shape=between(0, 3))
 
 @RULES.by(ANSWERING, "27.alloc.11", ANSWERED, views=[SCHED_JOBS])
 def a_type_means_what_it_says(answering: Answering, record: Record, _seen: Seen) -> Finding:
-    """CANCEL answers a request that was canceled; the meaning of the others is in other clauses."""
+    """CANCEL answers a request that was canceled. Other clauses judge the meaning of the other
+    types.
+    """
     if not answering.is_of_job or not answering.is_open or answering.type < 0:
         return None
     if answering.type != CANCEL or answering.is_canceled:

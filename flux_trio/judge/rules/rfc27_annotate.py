@@ -54,7 +54,9 @@ ANSWERED: Final = sent("response", topics.SCHED_ALLOC)
 
 
 def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """Return the dictionary after a recursive update; null removes (readings: Annotations)."""
+    """Return a dictionary after a recursive update by another; a null removes its key (readings:
+    Annotations).
+    """
     result = dict(old)
     for key, value in new.items():
         if value is None:
@@ -68,7 +70,9 @@ def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 
 
 def pruned(value: Any) -> Any:
-    """Return the value without empty dictionaries, which the RFC neither keeps nor removes."""
+    """Return a value without the empty dictionaries in it; the RFC does not say whether they are
+    kept.
+    """
     if not isinstance(value, dict):
         return value
     return {key: left for key, each in value.items() if (left := pruned(each)) != {}}
@@ -100,7 +104,9 @@ def _fold_annotations(
 
 
 def current(text: tuple[int, str] | None, lost: int) -> dict[str, Any]:
-    """The dictionary; what a scheduler said that was lost since is gone (readings: Annotations)."""
+    """Return the annotations of a job. Those of a scheduler that was lost since are left out
+    (readings: Annotations).
+    """
     if text is None:
         return {}
     n, json = text
@@ -119,7 +125,8 @@ ANNOTATIONS: Final[View] = view(
     fold=_fold_annotations,
     reads=(ASKED, LINK),
 )
-"""By job id: the annotations that a job has by all that its job manager took up."""
+"""By job id: the annotations of a job after all ANNOTATE and SUCCESS that its job manager has
+received."""
 
 
 PLUGINS: Final = view(
@@ -129,7 +136,7 @@ PLUGINS: Final = view(
     fold=lambda first, _part, record, _seen: first or record.n,
     state=Place,
 )
-"""Where a plugin was first asked something."""
+"""A single state: the record at which a plugin was first called."""
 
 
 @RULES.judge("27.success.7", logged("alloc"), views=[ANNOTATIONS, LIFE, PLUGINS])
@@ -184,7 +191,7 @@ def _of_sched(record: Record, seen: Seen) -> Iterable[tuple[str, dict[str, Any]]
 
 
 def or_null(shape: Shape) -> Shape:
-    """The shape, or null to remove the key."""
+    """Return the shape of a value that may also be null, which removes its key."""
     return Shape(f"{shape.words}, or null", lambda value: value is None or shape.fits(value))
 
 
@@ -221,7 +228,7 @@ require_key(
 
 @RULES.by(LOGGING, "27.annotate.19", logged(ANY_TOPIC), views=[ANNOTATIONS])
 def annotations_are_volatile(logging: Logging, record: Record, seen: Seen) -> Finding:
-    """Before the alloc event, no annotation is logged."""
+    """Annotations are not logged before the alloc event."""
     name = logging.name
     if name != "alloc" and not logging.has_annotations:
         return None

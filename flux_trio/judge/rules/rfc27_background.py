@@ -45,7 +45,9 @@ ALLOC, FREE = topics.SCHED_ALLOC, topics.SCHED_FREE
 
 @RULES.by(ANSWERING, "27.background.1", sent("response", ALLOC, FREE), views=[SCHED_JOBS, LINK])
 def scheduler_only_answers(answering: Answering, record: Record, seen: Seen) -> Finding:
-    """A second response breaks other clauses: success.8, deny.6, alloccancel.4."""
+    """The scheduler sends a response only to a request. That it sends a second one is left to
+    27.success.8, 27.deny.6 and 27.alloccancel.4.
+    """
     topic = answering.topic
     if not answering.has_id or answering.is_error:
         return None

@@ -181,7 +181,9 @@ def a_success_that_crosses_is_honoured(
 
 @RULES.by(ANSWERING, "27.cancel.8", ANSWERED, views=[SCHED_JOBS, INVENTORY, UPDATES])
 def a_canceled_request_may_come_again(answering: Answering, record: Record, seen: Seen) -> Finding:
-    """It may be denied for another jobspec, for fewer resources, and for more than there are."""
+    """A request that was canceled may be sent again, and is answered as any other. It may be denied
+    if the jobspec has changed, and if it asks for more than there is.
+    """
     kind = answering.type
     if not answering.is_of_job or not answering.is_open or not answering.was_canceled:
         return None

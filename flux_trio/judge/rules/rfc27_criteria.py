@@ -109,10 +109,11 @@ def running_jobs_outlive_the_scheduler(record: Record, seen: Seen) -> Finding:
     views=[LIFE, ASKED, LINK, QUEUES, JOB_QUEUES, SENDINGS, HOOK_ANSWERS],
 )
 def requests_go_out_in_order(record: Record, seen: Seen) -> Finding:
-    """A job waits for its request from when plugins have answered the hook of SCHED.
+    """Requests are sent in the order of priority. A job waits for its request from when plugins
+    have answered the hook of SCHED.
 
-    One that a plugin has held until that plugin was removed is passed over: the trace does not say
-    since when it waits.
+    A job that a plugin held until the plugin was removed is left out: the trace does not say since
+    when it waits.
     """
     jobid = job_id(record)
     life: Life | None = seen.at(LIFE, jobid)

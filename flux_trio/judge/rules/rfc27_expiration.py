@@ -50,11 +50,14 @@ TIME_LIMIT: Final = ("timeout", "timelimit")
 
 
 VERDICTS_MAX: Final = 16
-"""On one job; the scheduler may refuse any number of changes that no user has asked for."""
+"""The most verdicts that are kept for one job; the scheduler may refuse any number of changes that
+no user has asked for."""
 
 
 class Wish(Live, frozen=True, gc=False):
-    """An open sched.expiration or job-manager.update."""
+    """A request to change an expiration (sched.expiration or job-manager.update) that was not
+    answered.
+    """
 
     n: Place
     jobid: int | None
@@ -81,21 +84,23 @@ WISHES: Final = view(
     parts=_of_rpc,
     fold=_fold_wish,
 )
-"""By RPC."""
+"""The open requests to change an expiration (`Wish`), by RPC."""
 
 
 class Verdict(Live, frozen=True, gc=False):
-    """The scheduler's response to a job's new expiration."""
+    """What the scheduler has answered about a new expiration of a job."""
 
     n: Place
     asked: Place
-    """Where the job manager sent the request."""
+    """The record at which the job manager sent the request."""
     errnum: int
     expiration: Any
 
     @property
     def allows(self) -> bool:
-        """Whether the update must be made: the scheduler agrees, or does not implement it."""
+        """Whether the job's expiration has to be updated: the scheduler agrees, or does not
+        implement the request.
+        """
         return self.errnum in (0, Errno.ENOSYS)
 
 
@@ -110,7 +115,7 @@ IN_FORCE: Final = view(
     key=job_id,
     fold=_fold_in_force,
 )
-"""By job id: the expiration of its last resource-update."""
+"""The expiration in the last resource-update event of each job, by job id."""
 
 
 def _is_told_again(wish: Wish, seen: Seen) -> bool:
@@ -173,7 +178,8 @@ VERDICTS: Final = view(
     fold=_fold_verdicts,
     reads=(WISHES, IN_FORCE, LINK),
 )
-"""By job id, those on which no update was logged and no request for one was answered."""
+"""By job id: the verdicts after which no update was logged and no user's request for one was
+answered."""
 
 
 @RULES.judge("27.expiration.1", UPDATED, views=[LIFE, VERDICTS, *SUSPENDING], needs_headers=True)
@@ -226,7 +232,9 @@ def a_job_without_resources_is_refused(record: Record, seen: Seen) -> Finding:
 
 @RULES.judge("27.expiration.8", ANSWERED, views=[WISHES, INVENTORY])
 def the_instance_must_outlive_the_job(record: Record, seen: Seen) -> Finding:
-    """Whole seconds may be rounded up (readings: sched.expiration)."""
+    """An expiration beyond that of the instance is refused. Whole seconds may be rounded up
+    (readings: sched.expiration).
+    """
     wish = _granted_wish(record, seen)
     inventory: Inventory = seen.at(INVENTORY) or Inventory()
     if wish is None or not inventory.expiration or not INTEGER.fits(wish.expiration):
@@ -338,7 +346,7 @@ def _fold_failure(failed: int | None, _part: None, record: Record, _seen: Seen) 
 
 
 FAILURE: Final = view("failure", received("response", EXPIRATION), key=no_key, fold=_fold_failure)
-"""Where a sched.expiration last failed."""
+"""A single state: the record at which a sched.expiration last failed."""
 
 
 def _suspended(seen: Seen) -> Iterable[Broken]:

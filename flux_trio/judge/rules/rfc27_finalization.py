@@ -173,8 +173,8 @@ OVER: Final = view(
     fold=_fold_over,
     reads=(ASKED, LINK),
 )
-"""By job id: the clean event of a job whose sched.alloc is open. Other jobs without a life may be
-from before the trace."""
+"""By job id: the record of the clean event of a job whose sched.alloc is open. Another job of which
+nothing is known may be from before the trace."""
 
 
 def _request_left(seen: Seen) -> Iterable[Broken]:
@@ -202,7 +202,9 @@ require_freed(RULES, "27.exceptions.3", "had a fatal exception", lambda life: li
 
 @RULES.judge("27.exceptions.4", sent("response", ALLOC), views=[LIFE, SCHED_JOBS, *OVERLAPS])
 def exceptions_are_left_to_the_manager(record: Record, seen: Seen) -> Finding:
-    """A job's failure does not make the scheduler end a request or reuse the resources."""
+    """When a job fails, the scheduler leaves it to the job manager to end the request and to free
+    the resources.
+    """
     jobid, kind = job_id(record), payload(record).get("type")
     if jobid is None or record.party != seen.facts.scheduler:
         return None

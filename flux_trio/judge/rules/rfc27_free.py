@@ -47,7 +47,8 @@ def require_freed(
 ) -> None:
     """Register `clause`: the resources of a job are freed before its clean event.
 
-    `what` says of the jobs that it `concerns` what they are.
+    `concerns` says which jobs the clause is about, and `what` describes them in the text of a
+    violation.
     """
 
     def debts(seen: Seen) -> Iterable[Broken]:

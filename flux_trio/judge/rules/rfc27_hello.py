@@ -60,7 +60,9 @@ def _sender(record: Record) -> Key:
     state=Place,
 )
 def hello_comes_first(state: State, record: Record, _facts: Facts) -> Step:
-    """State, by peer: 0 once it said hello, else where it first asked for something else."""
+    """A scheduler sends sched-hello before other requests. The state by peer is 0 once it has said
+    hello, else the record of its first other request.
+    """
     topic = topic_of(record)
     if topic == topics.JOB_MANAGER_DISCONNECT:
         return Step()
@@ -110,7 +112,7 @@ REPORTED: Final = view(
     reads=(LINK,),
     clears=lambda record, _facts: topic_of(record) == HELLO,
 )
-"""By job id: the record of its last response to this hello."""
+"""By job id: the record of the last response that named it in answer to this hello."""
 
 
 def _unreported(seen: Seen) -> list[tuple[int, Life]]:
@@ -128,7 +130,9 @@ def _unreported(seen: Seen) -> list[tuple[int, Life]]:
 
 @RULES.judge("27.hello.4", ANSWERED, views=[LIFE, LINK, REPORTED])
 def every_job_with_resources_is_told_once(record: Record, seen: Seen) -> Finding:
-    """Complete at ENODATA. After a later hello, answers to the earlier one may still come."""
+    """By ENODATA, the answers to hello have named each job with resources once. After a later
+    hello, answers to the earlier one may still arrive.
+    """
     if not link_of(seen).is_answered_by(record):
         return None
     if errnum(record) == Errno.ENODATA:

@@ -41,7 +41,7 @@ ALLOC, FREE = topics.SCHED_ALLOC, topics.SCHED_FREE
 
 
 def has_no_matchtag(asking: Asking, record: Record, _seen: Seen) -> Finding:
-    """Broken when a request has a matchtag."""
+    """Requests to the scheduler have no matchtag."""
     if not asking.has_matchtag:
         return True
     request = message(record)
@@ -85,7 +85,7 @@ def one_free_at_a_time(requesting: Requesting, record: Record, seen: Seen) -> Fi
 
 
 def has_no_errnum(answering: Answering, record: Record, _seen: Seen) -> Finding:
-    """Broken when the scheduler itself answers with an error."""
+    """The scheduler itself does not answer with an error."""
     if not answering.is_of_scheduler:
         return None
     if not answering.is_error:
@@ -103,7 +103,9 @@ RULES.by(ANSWERING, "27.impl.11", sent("response", FREE))(has_no_errnum)
 def is_fatality_of_a_job(
     topic: str, requesting: Requesting | None, record: Record, seen: Seen
 ) -> Finding:
-    """After an error in answer to `topic`: broken by going on, or by blaming one job."""
+    """An error in answer to `topic` is about the scheduler and not about one job: the job manager
+    sends no further request, and blames no job.
+    """
     if requesting is not None and not requesting.has_failed:
         return None
     link = link_of(seen)

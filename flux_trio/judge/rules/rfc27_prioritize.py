@@ -55,7 +55,9 @@ def _jobs(record: Record) -> list[Any]:
     debts=priorities_untold,
 )
 def new_priorities_are_told(record: Record, seen: Seen) -> Finding:
-    """Within a second: after that, the scheduler's answer does not excuse the job manager."""
+    """A new priority of a job with an open request is sent to the scheduler within a second, even
+    if the scheduler's answer comes meanwhile.
+    """
     if isinstance(record.message, Response):
         return _answered_by_the_old_one(record, seen)
     ids = [each[0] for each in _jobs(record) if isinstance(each, (list, tuple)) and each]

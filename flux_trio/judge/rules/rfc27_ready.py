@@ -135,7 +135,8 @@ VALID: Final = view(
     state=Place,
     reads=(LINK,),
 )
-"""By RPC: the receipt of a valid sched-ready, after the answers to sched-hello."""
+"""The records at which a valid sched-ready was received after the answers to sched-hello, by
+RPC."""
 
 FIRST: Final = view(
     "first ready",
@@ -144,12 +145,14 @@ FIRST: Final = view(
     fold=lambda n, _part, record, _seen: n or record.n if topic_of(record) == READY else None,
     state=Place,
 )
-"""The receipt of the first sched-ready since sched-hello."""
+"""A single state: the record at which the first sched-ready since sched-hello was received."""
 
 
 @RULES.judge("27.ready.11", sent("response", READY), views=[VALID, FIRST])
 def a_valid_ready_is_accepted(record: Record, seen: Seen) -> Finding:
-    """A second one is out of order."""
+    """The first valid sched-ready after hello is answered without an error. A second one is out of
+    order.
+    """
     n = seen.at(VALID, rpc(record))
     if n is None or n != seen.at(FIRST) or record.party != seen.facts.manager:
         return None

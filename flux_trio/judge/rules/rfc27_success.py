@@ -37,7 +37,7 @@ def _fold_commits_shown(_was: bool | None, _part: None, _record: Record, _seen: 
 COMMITS_SHOWN: Final = view(
     "commits shown", sent("request", topics.KVS_COMMIT), key=no_key, fold=_fold_commits_shown
 )
-"""Whether the trace has commits."""
+"""A single state: whether the trace has commits."""
 
 
 @RULES.judge("27.success.1", SUCCESSES, views=[SCHED_JOBS, WRITTEN, COMMITS, COMMITS_SHOWN])
@@ -107,9 +107,9 @@ def nulls_remove_and_are_not_kept(record: Record, _facts: object) -> Finding:
 
 
 def was_granted(record: Record, seen: Seen, unless: str) -> Finding:
-    """Whether an alloc event follows a SUCCESS; `unless` says what it is without one.
+    """Whether an alloc event follows a SUCCESS; `unless` is the text of a violation if it does not.
 
-    A job whose resources a plugin gave, or that came before the scheduler did, is not judged.
+    A job is left out if a plugin gave it its resources, or if it came before the scheduler did.
     """
     jobid = job_id(record)
     if seen.at(LIFE, jobid) is None or is_bypass(record) or not link_of(seen).hello:

@@ -39,7 +39,9 @@ def _released(record: Record) -> Idset:
 
 @RULES.judge("28.shrink.6", RELEASE, views=[AS_RECEIVED, HELD, SCHED_JOBS])
 def release_waits_for_the_jobs(record: Record, seen: Seen) -> Finding:
-    """Jobs whose written R was sent to nobody do not count; such a job may be over, too."""
+    """Targets are released when no job holds them any more. A job whose stored R was sent to no
+    party does not count.
+    """
     for jobid, held in seen.all(HELD).items():
         if sched_job(seen, jobid).alloc:
             continue
@@ -124,7 +126,7 @@ IN_ORDER: Final = view(
     fold=_fold_release,
     reads=(AS_SENT,),
 )
-"""By client and matchtag: a release of what was shrunk."""
+"""By client and matchtag: a resource.release of targets that were shrunk."""
 
 
 @RULES.judge("28.release.4", sent("response", topics.RESOURCE_RELEASE), views=[IN_ORDER])

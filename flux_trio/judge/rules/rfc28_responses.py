@@ -28,18 +28,20 @@ GROUP: Final = "default"
 
 
 def is_of(type_: str) -> Callable[[dict[str, Any]], bool]:
-    """Whether a response has the type."""
+    """Whether a response to resource.acquire has this type."""
     return lambda content: content.get("type") == type_
 
 
 def client_of(record: Record) -> str:
-    """The peer that a response goes to."""
+    """Return the peer to which a response goes."""
     found = record.message
     return found.routes[0] if isinstance(found, Response) and found.routes else record.peer
 
 
 def as_sent(record: Record, seen: Seen) -> Acquired | None:
-    """Return what the receiver of a response was sent before."""
+    """Return what the receiver of a response had acquired by the responses that were sent to it
+    before.
+    """
     found: Acquired | None = seen.at(AS_SENT, client_of(record))
     return found
 
@@ -191,7 +193,9 @@ def _excluded(now: Administered, had: Acquired) -> Idset:
 
 
 def tells(clause: str, *due: tuple[str, Due]) -> None:
-    """`clause`: what the default group's holder does not know is sent, in responses of a type."""
+    """Register `clause`: a change of targets of which the holder of the default group was not told
+    yet is sent to it, in a response of a type.
+    """
 
     def debts(seen: Seen) -> list[Broken]:
         now = administered(seen)

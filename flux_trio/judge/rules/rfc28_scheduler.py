@@ -50,7 +50,9 @@ SUCCESS, DENY = 0, 2
 
 @RULES.judge("28.impl.1", SUCCESSES, views=[AS_RECEIVED], needs_headers=True)
 def acquire_comes_before_allocations(record: Record, seen: Seen) -> Finding:
-    """Of a scheduler whose hello is in the trace, so that its acquire would be."""
+    """A scheduler acquires resources before it allocates any. It is judged of a scheduler whose
+    hello is in the trace, so that its acquire would be, too.
+    """
     if payload(record).get("type") != SUCCESS or record.party != seen.facts.scheduler:
         return None
     had = as_received(seen, record.party)
@@ -74,7 +76,9 @@ def nothing_is_denied_before_the_first_grow(record: Record, seen: Seen) -> Findi
 
 
 def avoided(found: Iterable[SeenR], targets: Idset, what: str, n: int) -> Finding:
-    """Judge that no R has one of these targets, which are `what` since record `n`."""
+    """Judge that no R has one of these targets; `what` describes them, and record `n` is since
+    when.
+    """
     for r in found:
         if both := (targets_of(r.value) or NONE) & targets:
             return Broken(f"{r.what}: targets {both} are {what}", (n,))
@@ -82,7 +86,7 @@ def avoided(found: Iterable[SeenR], targets: Idset, what: str, n: int) -> Findin
 
 
 def granted_after(n: int, record: Record, seen: Seen) -> list[SeenR]:
-    """Return those R for which the scheduler must have handled the message at `n`.
+    """Return those R that a scheduler granted after it must have handled the message at `n`.
 
     It handled it before requests that it received later. A second is long enough for any job.
     """
@@ -138,21 +142,24 @@ RAISING: Final = view(
     key=job_id,
     fold=_fold_raising,
 )
-"""By job id: an exception that the scheduler raises, until the job manager takes it up."""
+"""By job id: the record of an exception that the scheduler raises, until the job manager receives
+it."""
 
 
 class Freeing(Live, frozen=True, gc=False):
-    """A sched.free of a job that held shrunk targets, taken up and not answered."""
+    """A sched.free of a job on shrunk targets, which the scheduler has received and not
+    answered.
+    """
 
     n: Place
     held: Place
-    """Where its R was written, or sent in a hello response."""
+    """The record at which the job's R was written, or sent in a response to hello."""
     shrunk: Place
-    """The last shrink that the scheduler had taken up."""
+    """The record of the last shrink that the scheduler had received."""
     targets: Idset
-    """What it held of the shrunk targets."""
+    """The shrunk targets that the job held."""
     is_raised: bool
-    """The scheduler has raised an exception of the job since that shrink."""
+    """Whether the scheduler has raised an exception of the job since that shrink."""
 
 
 def _fold_freeing(was: Freeing | None, _part: None, record: Record, seen: Seen) -> Freeing | None:
@@ -176,7 +183,7 @@ FREEING: Final = view(
     fold=_fold_freeing,
     reads=(AS_RECEIVED, HELD, RAISING),
 )
-"""By job."""
+"""The open frees of shrunk targets (`Freeing`), by job id."""
 
 
 @RULES.judge(
@@ -187,10 +194,10 @@ FREEING: Final = view(
     debts=_holding_shrunk,
 )
 def holders_of_shrunk_targets_get_an_exception(record: Record, seen: Seen) -> Finding:
-    """Not those that were ending already.
+    """The scheduler raises an exception of each job on shrunk targets, unless the job was ending
+    already.
 
-    A scheduler may raise it in the turn in which it takes up the free, so it is judged when it has
-    answered.
+    It may raise it in the turn in which it receives the free, so it is judged when it has answered.
     """
     if record.kind == EVENT:
         had, held = as_received(seen, seen.facts.scheduler), seen.at(HELD, job_id(record))
@@ -217,7 +224,9 @@ def _unfreed(seen: Seen) -> list[Broken]:
 
 @RULES.judge("28.shrink.5", sent("response", topics.SCHED_FREE), views=[FREEING], debts=_unfreed)
 def free_of_shrunk_targets_is_answered(record: Record, seen: Seen) -> Finding:
-    """The broker answers what a scheduler that is gone has not taken up."""
+    """A sched.free of shrunk targets is answered, by the broker if the scheduler is gone before it
+    receives it.
+    """
     freeing = seen.at(FREEING, job_id(record))
     if freeing is None:
         open_ = list(seen.all(FREEING).values())
@@ -249,7 +258,7 @@ def _unjudged(seen: Seen) -> list[Broken]:
 
 
 def ncores_of(had: Acquired, targets: Idset) -> int:
-    """How many cores these targets have."""
+    """Return how many cores these targets have."""
     return sum(len(piece.ranks & targets) * len(piece.cores) for piece in had.pieces)
 
 
@@ -280,8 +289,8 @@ PENDING: Final = view(
     many=received("request", topics.disconnect_of(topics.SCHED)),
     fold=_fold_pending,
 )
-"""By job: its sched.alloc, not finally answered by the scheduler, which has not heard yet that the
-job manager has ended."""
+"""By job id: the record of its sched.alloc, as long as the scheduler has not answered it finally
+and does not know that the job manager has ended."""
 
 
 @RULES.judge("28.shrink.7", DENIES, views=[AS_RECEIVED, PENDING, LINK], debts=_unjudged)
@@ -312,12 +321,14 @@ CONSTRAINED: Final = view(
     key=job_id,
     fold=lambda _was, _part, record, _seen: _is_constrained(payload(record).get("jobspec")) or None,
 )
-"""Whether a jobspec asks for nodes, names a queue or has constraints."""
+"""Whether a jobspec asks for nodes, names a queue, or has constraints."""
 
 
 @RULES.by(ANSWERING, "28.criteria.3", ALLOC_ANSWER, views=[AS_RECEIVED, PENDING, CONSTRAINED])
 def satisfiability_is_not_availability(answering: Answering, record: Record, seen: Seen) -> Finding:
-    """Of jobs without constraints that fit on one target: these can be satisfied by any rule."""
+    """A job is not denied because targets are offline. It is judged of jobs without constraints
+    that fit on one target, because no scheduling rule can refuse these.
+    """
     if not answering.has_offline:
         return None
     had, asked = as_received(seen, record.party), seen.at(PENDING, job_id(record))
@@ -342,7 +353,9 @@ def satisfiability_is_not_availability(answering: Answering, record: Record, see
     needs_crossing=True,
 )
 def no_exception_for_offline_targets(record: Record, seen: Seen) -> Finding:
-    """What a scheduler raises before it is ready is about the jobs of the hello responses."""
+    """The scheduler raises no exception because a job's targets are offline. What it raises before
+    it is ready is about the jobs of the hello responses, and is not judged here.
+    """
     had, held = as_received(seen, record.party), seen.at(HELD, job_id(record))
     if had is None or held is None or not seen.facts.is_ready:
         return None
@@ -362,7 +375,7 @@ FREED: Final = view(
     fold=lambda _n, _part, record, _seen: None if record.kind == EVENT else record.n,
     state=Place,
 )
-"""By job: its sched.free."""
+"""The record of each job's sched.free, by job id."""
 
 
 @RULES.judge("28.offline.5", logged("clean"), FREE, views=[AS_RECEIVED, HELD, FREED])

@@ -49,18 +49,18 @@ ANSWERED: Final = sent("response", topics.RESOURCE_ACQUIRE)
 
 
 class Stream(Live, frozen=True, gc=False):
-    """An acquire that the resource service has taken up and not refused."""
+    """A resource.acquire that the resource service has received and not refused."""
 
     n: Place
     asked: Place
-    """Where it was sent."""
+    """The record at which it was sent."""
     group: Any
     is_streaming: bool
     is_valid: bool
     service: str
-    """Who took it up."""
+    """The party that received it."""
     served: Place = 0
-    """Its first response that is no error."""
+    """The record of its first response that is no error."""
 
 
 def _key(record: Record) -> tuple[str, int]:
@@ -105,7 +105,7 @@ STREAMS: Final = view(
     parts=_streams,
     fold=_fold,
 )
-"""By client and matchtag."""
+"""The open acquires (`Stream`), by client and matchtag."""
 
 
 def _others(record: Record, seen: Seen) -> list[Stream]:
@@ -140,7 +140,7 @@ LEFT: Final = view(
     fold=_fold_left,
     reads=(STREAMS,),
 )
-"""By client that had acquired: its disconnect, unless it has acquired again."""
+"""By client that had acquired resources: the record of its disconnect, until it acquires again."""
 
 
 def _stream(record: Record, seen: Seen) -> Stream | None:
@@ -301,7 +301,8 @@ REFUSED: Final = view(
     fold=lambda _old, _part, record, _seen: record.n if errnum(record) else None,
     state=Place,
 )
-"""By client: the error that ends its stream, which it may not have taken up."""
+"""By client: the record of the error that ended its stream; the client may not have received it
+yet."""
 
 
 @RULES.judge("28.disconnect.1", noted(Kind.MODULE), views=[AS_RECEIVED, REFUSED])
@@ -338,12 +339,14 @@ HOOKED: Final = view(
     fold=lambda _n, _part, record, _seen: record.n,
     state=Place,
 )
-"""Where a plugin was last asked something while a client was away."""
+"""A single state: the record at which a plugin was last called while a client was away."""
 
 
 @RULES.judge("28.disconnect.4", logged("exception"), views=[LIFE, RAISED, LEFT, HOOKED])
 def running_jobs_are_unaffected(record: Record, seen: Seen) -> Finding:
-    """An exception that nobody, and no plugin, asked for while the scheduler is away."""
+    """While the scheduler is away, no exception of a running job is raised that no user, no service
+    and no plugin has asked for.
+    """
     life = seen.at(LIFE, job_id(record))
     if life is None or not life.held or not is_fatal(record):
         return None

@@ -115,7 +115,9 @@ def problems_are_no_errors(saying: Saying, record: Record, _seen: Seen) -> Findi
 
 @RULES.judge("32.start.20", _said("release"), views=(LINK, STARTS, RESOURCES))
 def releases_what_the_job_has(record: Record, seen: Seen) -> Finding:
-    """See readings: Release ranks."""
+    """The ranks of a release are ranks of the job that were not released before (readings: Release
+    ranks).
+    """
     for what, data in _data("release")(record, seen):
         ranks, resources = data.get("ranks"), seen.at(RESOURCES, job_id(record))
         released = ranks_of(record)

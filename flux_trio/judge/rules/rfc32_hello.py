@@ -60,7 +60,7 @@ def _fold_names(names: tuple[str, ...] | None, _part: None, record: Record, _see
 
 
 NAMES: Final = view("exec names", SAID, key=no_key, fold=_fold_names)
-"""Every service name that was given in an exec-hello."""
+"""A single state: every service name that an exec-hello has had."""
 
 
 @RULES.judge("32.hello.1", sent("response", ANY_START), views=(NAMES,))
@@ -154,7 +154,7 @@ def _must_accept(record: Record, seen: Seen) -> Finding:
 
 
 def payload_text(record: Record) -> str:
-    """What an error response says."""
+    """Return the text of an error response."""
     found = message(record)
     return found.error_text if isinstance(found, Response) else ""
 

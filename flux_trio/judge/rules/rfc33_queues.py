@@ -124,8 +124,8 @@ REJECTED: Final = view(
     fold=_fold_rejected,
     reads=(DOUBTS,),
 )
-"""By job: its invalidate event. If the job manager ends before it knows that the job is removed,
-the next one may be asked for it again."""
+"""By job id: the record of its invalidate event. A job manager that ends before the job is removed
+may let the next one be asked for it again."""
 
 
 @RULES.judge(

@@ -35,23 +35,23 @@ DECIDED: Final = logged("validate", "invalidate")
 
 
 class Decided(NamedTuple):
-    """A job that the job manager accepts or refuses."""
+    """A job that the job manager has accepted or refused, with the configuration at that time."""
 
     jobid: int | None
     accepted: bool
     named: str
-    """The queue that its jobspec names as it was submitted."""
+    """The queue that the submitted jobspec names; "" if it names none."""
     assigned: str
-    """The queue that it was put into first; "" when it was not."""
+    """The queue that the job was first put into; "" if it was put into none."""
     jobspec: dict[str, Any]
-    """With its updates."""
+    """The jobspec with its updates."""
     n: int
     """The record of the configuration."""
     tables: Tables
 
     @property
     def queue(self) -> str:
-        """Its queue, or that which it would have been put into."""
+        """The queue of the job, or the queue that it would have been put into."""
         return queue_of(self.jobspec) or self.tables.default
 
 

@@ -340,7 +340,7 @@ ORDER: Final = view(
     fold=lambda _old, _part, record, _seen: record.ref or None,  # a send has none
     state=Place,
 )
-"""By sender and receiver: where the last message that was taken up was sent."""
+"""By sender and receiver: the record of the send of the last message that was received."""
 
 
 @RULES.judge(

@@ -114,7 +114,9 @@ def responses_of_a_stream_have_the_flag(answer: Answer, record: Record, seen: Se
     needs_crossing=True,
 )
 def enodata_is_no_failure(record: Record, seen: Seen) -> Finding:
-    """Of a scheduler that leaves in the turn that it took ENODATA up in, and nothing wrong."""
+    """A party that receives ENODATA does not fail on it. It is judged of a scheduler that leaves in
+    the turn in which it received only ENODATA.
+    """
     link = link_of(seen)
     if isinstance(record.message, Request):
         return link.hello_done > 0
@@ -156,7 +158,9 @@ def cancels_name_the_request(record: Record, seen: Seen) -> Finding:
 
 @RULES.judge("6.matchtag.2", ERRORS, views=[OPEN, CANCELS], needs_headers=True)
 def a_cancel_is_of_its_sender(record: Record, seen: Seen) -> Finding:
-    """Two clients with the same matchtag, one of which cancels."""
+    """A cancel ends the stream of its sender, and no stream of another client with the same
+    matchtag.
+    """
     call, (client, matchtag) = call_of(record, seen), call_key(record)
     if errnum(record) != Errno.ECANCELED or call is None:
         return None
@@ -212,7 +216,9 @@ def what_is_canceled_ends_with_ecanceled(record: Record, seen: Seen) -> Finding:
     needs_headers=True,
 )
 def services_are_told_of_a_client_that_is_gone(record: Record, seen: Seen) -> Finding:
-    """Before the module's end is in the trace."""
+    """The services that a client has called get its disconnect, before the trace notes the end of
+    the client's module.
+    """
     found = record.message
     if isinstance(found, Request):
         return bool(left_open(seen, found.sender, service_of(found.topic)))

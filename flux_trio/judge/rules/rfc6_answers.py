@@ -33,7 +33,7 @@ RULES: Final = Rules()
 
 SERVICES: Final = (topics.JOB_INGEST, topics.JOB_LIST, topics.JOB_INFO, topics.KVS, topics.RESOURCE)
 MAY_WAIT: Final = (topics.LIST_ID,)
-"""Requests for what may not be there yet."""
+"""The topics of requests that may wait for something that is not there yet."""
 
 COMINGS: Final = view(
     "comings of modules",
@@ -42,7 +42,7 @@ COMINGS: Final = view(
     fold=lambda _old, _part, record, _seen: (payload(record).get("what") in ENDS, record.n),
     state=tuple[bool, Place],
 )
-"""By module: whether it has left, and where it left or was started."""
+"""By module: whether it has left, and the record at which it left or was started."""
 
 
 def _cut_off(record: Record, seen: Seen) -> Iterable[tuple[str, Any]]:
@@ -65,7 +65,7 @@ CUT_OFF: Final = view(
     state=bool,
     reads=(OPEN,),
 )
-"""By module: it waited for an answer when it left."""
+"""By module: the record at which it left while it waited for an answer."""
 
 
 def _unheard(record: Record, _seen: Seen) -> Iterable[tuple[str, str]]:
@@ -83,7 +83,7 @@ UNNOTICED: Final = view(
     fold=lambda old, service, _record, _seen: (*(old or ()), service) if service else None,
     state=tuple[str, ...],
 )
-"""By module that leaves: services that are back, of which it has not heard."""
+"""By module that leaves: the services that are back, of which it may not have received the news."""
 
 HINDERED: Final = view(
     "hindered",
@@ -92,7 +92,8 @@ HINDERED: Final = view(
     fold=lambda _n, _part, record, _seen: record.n,
     state=Place,
 )
-"""Where a service last said that it cannot go on, or can again: the disk is full."""
+"""A single state: the record at which a service last said that its disk is full, or that it is not
+any more."""
 
 
 def _waits(party: str, seen: Seen) -> bool:
@@ -140,7 +141,7 @@ def _owed(seen: Seen) -> Iterable[Broken]:
     debts=_owed,
 )
 def a_request_is_answered(outcome: Outcome | None, record: Record, seen: Seen) -> Finding:
-    """Success has an object or nothing."""
+    """A request that was answered with success has an object as payload, or none."""
     if outcome is None:
         return _left_unanswered(record, seen)
     if outcome.errnum:

@@ -56,7 +56,9 @@ _require_answer("27.cancel.5")
 
 @RULES.judge("27.ready.12", sent("response", topics.SCHED_READY), views=[LIFE])
 def no_more_than_the_jobs_that_wait_are_counted(record: Record, seen: Seen) -> Finding:
-    """Held jobs and those of stopped queues need not be counted."""
+    """The count in the answer to sched-ready is not larger than the number of jobs that wait. Held
+    jobs and those of stopped queues may be left out.
+    """
     count = payload(record).get("count")
     if errnum(record) or type(count) is not int:
         return None
@@ -70,11 +72,11 @@ def no_more_than_the_jobs_that_wait_are_counted(record: Record, seen: Seen) -> F
 
 
 class Asked(NamedTuple):
-    """A sched.expiration without an answer."""
+    """A sched.expiration that was not answered."""
 
     n: Place
     jobid: int | None
-    """None if another answer may have been its own."""
+    """The job; None if an answer to another request may have been the answer to this one."""
     expiration: Any
 
 
@@ -95,11 +97,11 @@ OPEN: Final = view(
     fold=_fold_open,
     clears=scheduler_lost,
 )
-"""One state, the oldest first."""
+"""A single state: the sched.expiration requests that were not answered, oldest first."""
 
 
 class Refusal(NamedTuple):
-    """The scheduler has refused an expiration of a job."""
+    """A refusal of the scheduler to change the expiration of a job."""
 
     n: Place
     expiration: Any
@@ -130,7 +132,7 @@ REFUSED: Final = view(
     state=Refusal,
     reads=(OPEN,),
 )
-"""By job id, until another answer or update."""
+"""By job id: the scheduler's refusal, until another answer or an update follows."""
 
 
 @RULES.judge("27.expiration.10", logged("resource-update"), views=[REFUSED])

@@ -30,7 +30,7 @@ from flux_trio.trace import Record
 RULES: Final = Rules(routed=True)
 
 STREAMS: Final = (topics.SCHED_HELLO, topics.RESOURCE_ACQUIRE)
-"""Requests with several responses: an error is the last one."""
+"""The topics of requests with several responses, of which an error is the last."""
 OTHERS: Final = (
     topics.SCHED_ALLOC,
     topics.SCHED_FREE,
@@ -48,27 +48,30 @@ _NO_CALLS: Final = (topics.START_METHOD, topics.DISCONNECT, "shutdown")
 
 
 class Calls(Live, frozen=True, gc=False):
-    """The open requests of one client with one topic, and whether there were any."""
+    """The open requests of one client with one topic, and whether there ever were any."""
 
     open: tuple[Place, ...] = ()
     had: bool = False
     served: Place = 0
-    """Where a stream last began anew: with all resources, in the current edition."""
+    """The record at which a stream last began anew: in the current edition, with all resources."""
     void: Place = 0
-    """Where the service left: what it was asked before needs no answer, and may get one."""
+    """The record at which the service left. What it was asked before needs no answer, and may get
+    one."""
 
     @property
     def due(self) -> tuple[Place, ...]:
-        """The open requests to a service that is there."""
+        """The number of open requests to a service that is there."""
         return tuple([n for n in self.open if n > self.void])
 
     def answered(self) -> Calls:
-        """Return the calls after a last response, which is the next one's that is due."""
+        """Return the calls after a last response, which counts for the oldest request that is
+        due.
+        """
         done = next(iter(self.due or self.open), 0)
         return self.but(open=tuple([n for n in self.open if n != done]))
 
     def begun_anew(self, n: Place) -> Calls:
-        """Return the calls after a stream has begun: the one before it has ended."""
+        """Return the calls after a stream has begun, by which an earlier one has ended."""
         return self.but(open=tuple([each for each in self.open if each > self.served]), served=n)
 
 
@@ -123,7 +126,7 @@ CALLS: Final[View] = view(
     many=sent("request", ANY_DISCONNECT),
     fold=_fold,
 )
-"""By client and topic."""
+"""The open requests (`Calls`), by client and topic."""
 
 
 def _unanswered(seen: Seen) -> list[Broken]:
@@ -157,7 +160,9 @@ def a_response_is_of_a_request(record: Record, seen: Seen) -> Finding:
     debts=_unanswered,
 )
 def a_request_is_answered(record: Record, seen: Seen) -> Finding:
-    """A service that waits for nobody else answers within a second."""
+    """Each request is answered. A service that does not wait for another party answers within a
+    second.
+    """
     found = message(record)
     if isinstance(found, Request):
         return _left_unanswered(found.sender, seen)

@@ -17,11 +17,11 @@ RULES: Final = Rules(routed=True)
 
 PUBLISHED: Final = sent("event", topics.JOB_EXCEPTION_EVENT)
 What = tuple[Any, Any]
-"""The type and severity of an exception."""
+"""The type and the severity of an exception."""
 
 
 class Raised(Live, frozen=True, gc=False):
-    """The exceptions of a job that are published or logged, and not both."""
+    """The exceptions of a job that were published or logged, but not both yet."""
 
     published: tuple[tuple[What, Place], ...] = ()
     logged: tuple[What, ...] = ()
@@ -65,7 +65,7 @@ RAISED: Final = view(
     many=sent("response", topics.JOB_SUBMIT),
     fold=_fold,
 )
-"""By job id."""
+"""The exceptions (`Raised`) of each job, by job id."""
 
 
 def _unlogged(seen: Seen) -> Iterable[Broken]:

@@ -45,7 +45,7 @@ class Submission(NamedTuple):
     submitted: tuple[tuple[str, str], ...] | None = None
     """The urgency, userid and flags of the request in JSON, as far as it has them."""
     logged: tuple[tuple[str, str], ...] | None = None
-    """Those of the event."""
+    """The urgency, userid and flags in the submit event, in JSON."""
     jobspec: str = ""
 
 
@@ -75,7 +75,7 @@ SUBMISSIONS: Final = view(
     many=received("request", topics.JOB_SUBMIT),
     fold=_fold,
 )
-"""By job id, of active jobs."""
+"""The `Submission` of each active job, by job id."""
 
 
 def _require_same(clause: str, key: str) -> None:
@@ -128,7 +128,8 @@ OPEN: Final = view(
     key=_client,
     fold=_fold_open,
 )
-"""By client: the job ids of each request that is not answered, in their order."""
+"""By client: the job ids of each request to submit that was not answered, in the order of the
+requests."""
 
 
 @RULES.judge("33.validation.4", sent("response", topics.JOB_SUBMIT), views=[OPEN, LIFE])
