@@ -177,7 +177,7 @@ def _reason(rule: Rule, shown: Shown, clauses: Mapping[str, Clause], *, classic:
     clause = clauses.get(rule.clause)
     if not classic and clause is not None and clause.newest is not None and not rule.is_current:
         return f"{clause.newest} in the current edition"
-    if rule.is_routed and shown.headers:
+    if rule.is_routed and shown.crossings:
         return "the trace shows matchtags, by which another rule judges"
     if rule.needs_crossing and not shown.crossings:
         return "the trace does not show what crossed"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -63,7 +63,7 @@ def paired(lines: Iterable[Line | Moment]) -> Iterator[Routed | Moment]:
     """Yield each message once, in the order in which they were sent, and each moment."""
     open_: deque[_Passing] = deque()
     sent: dict[tuple[str, str, int, str], deque[_Passing]] = {}
-    ends = _Ends()
+    ends = Ends()
     for line in itertools.dropwhile(_may_be_half, lines):
         if isinstance(line, Moment):
             while open_ and line.settles(open_[0].line.t):
@@ -115,7 +115,7 @@ def party_of(module: str) -> str:
     return CLIENT if module == _FOR_CLIENTS else module
 
 
-class _Ends:
+class Ends:
     """Names the ends of messages that are not traced."""
 
     def __init__(self) -> None:
@@ -134,36 +134,54 @@ class _Ends:
     def routed(self, passing: _Passing) -> Routed:
         """Return a message with its sender and receivers."""
         line, takers = passing
-        sender = party_of(line.module) if line.is_sent else self._sender(line)
-        if sender == CLIENT and line.topic.endswith(_DISCONNECT):
-            sender = BROKER  # a client's: which one is not known
-        receivers = tuple(map(party_of, takers)) or self._receivers(line)
-        payload, to = line.payload, "".join(receivers[:1])
-        if line.type == "request":
-            self._note_request(line.topic, sender, to, payload)
+        payload = line.payload
+        sender, receivers = self.of(
+            line.module, line.is_sent, line.type, line.topic, payload, takers
+        )
+        to = "".join(receivers[:1])
         message = make_message(line.type, line.topic, payload, line.errnum, sender, to)
         if sender == BROKER and line.topic.endswith(_DISCONNECT):
             message = self._naming_the_peer(message, service_of(line.topic))
         return Routed(line.t, sender, receivers, message)
 
-    def _sender(self, line: Line) -> str:
-        """Return the untraced sender of a message that a traced module received."""
-        if line.type == "event":
-            return BROKER
-        service, _, method = line.topic.rpartition(".")
-        if line.type == "response":
-            service = service_of(line.topic)
-            return self._holders.get(service, service)
-        return _CALLERS.get(line.topic) or _CALLERS_BY_METHOD.get(method, CLIENT)
+    def of(
+        self,
+        module: str,
+        is_sent: bool,
+        type_: str,
+        topic: str,
+        payload: Any,
+        takers: Sequence[str] = (),
+    ) -> tuple[str, tuple[str, ...]]:
+        """Return both ends of the next message, which `module` sent, or is among `takers`."""
+        sender = party_of(module) if is_sent else self._sender(type_, topic)
+        if sender == CLIENT and topic.endswith(_DISCONNECT):
+            sender = BROKER  # a client's: which one is not known
+        receivers = tuple(map(party_of, takers)) or self._receivers(type_, topic)
+        if type_ == "request":
+            self._note_request(topic, sender, "".join(receivers[:1]), payload)
+        return sender, receivers
 
-    def _receivers(self, line: Line) -> tuple[str, ...]:
+    def holder_of(self, service: str) -> str:
+        """Return who takes the requests of a service, as far as is known."""
+        return self._holders.get(service, service)
+
+    def _sender(self, type_: str, topic: str) -> str:
+        """Return the untraced sender of a message that a traced module received."""
+        if type_ == "event":
+            return BROKER
+        method = topic.rpartition(".")[2]
+        if type_ == "response":
+            return self.holder_of(service_of(topic))
+        return _CALLERS.get(topic) or _CALLERS_BY_METHOD.get(method, CLIENT)
+
+    def _receivers(self, type_: str, topic: str) -> tuple[str, ...]:
         """Return the untraced receiver of a message that a traced module sent."""
-        if line.type == "event":
+        if type_ == "event":
             return ()
-        if line.type == "request":
-            service = service_of(line.topic)
-            return (self._holders.get(service, service),)
-        return (self._asked.get(line.topic, CLIENT),)
+        if type_ == "request":
+            return (self.holder_of(service_of(topic)),)
+        return (self._asked.get(topic, CLIENT),)
 
     def _note_request(self, topic: str, sender: str, receiver: str, payload: Any) -> None:
         service = service_of(topic)

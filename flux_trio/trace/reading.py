@@ -14,7 +14,7 @@ import msgspec
 
 from flux_trio.formats import MISSING, FormatError, Words
 from flux_trio.messages import Message
-from flux_trio.trace.module_trace import read_module_trace
+from flux_trio.trace.module_trace import read_beside, read_module_trace
 from flux_trio.trace.printed import is_module_trace
 from flux_trio.trace.record import ENDED, NEAR, Kind, Record, records_from_json
 from flux_trio.trace.recording import read_recording
@@ -123,6 +123,8 @@ def read_trace(
         raise FormatError(EXPECTED, first.rstrip(), "line 1")
     if _is_record(first):
         begins = _begins(first)
+        if (beside := _source(first)) is not None:
+            return _beside(beside, _read_lines(lines, turns, cut))
         return Source("JSON lines", Shown(), _read_lines(lines, turns, cut), begins=begins)
     shown = Shown(crossings=False, headers=False)
     recording = read_recording("".join(lines))
@@ -145,6 +147,25 @@ def _begins(first: str) -> bool:
         return records_from_json(first)[0].n <= 1
     except FormatError:
         return True  # the error is raised when the records are read
+
+
+def _source(first: str) -> Record | None:
+    """Return the first record if it says that a program beside the instance has made the trace."""
+    try:
+        record = records_from_json(first)[0]
+    except FormatError:
+        return None  # the error is raised when the records are read
+    return record if record.kind == Kind.SOURCE else None
+
+
+def _beside(source: Record, records: Iterator[Record]) -> Source:
+    data = source.data or {}
+    has_headers = data.get("headers") is True
+    trace = read_beside(itertools.islice(records, 1, None), has_headers=has_headers)
+    shown = Shown(
+        crossings=False, headers=has_headers, events=trace.has_events, payloads=trace.has_payloads
+    )
+    return Source(f"trace of {data.get('by')}", shown, trace.records, begins=False)
 
 
 def _before_cut(lines: Iterable[str], cut: Callable[[int], object]) -> Iterator[str]:

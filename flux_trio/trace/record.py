@@ -28,6 +28,7 @@ class Kind(StrEnum):
     CLOCK = "clock"  # the wall clock was set
     INSTANCE = "instance"
     FAULT = "fault"  # something was broken on purpose
+    SOURCE = "source"  # the first record of a trace that a program beside the instance has made
     TURN = "turn"  # a core took inputs, and decided: see `flux_trio.cores.turn_records`
 
 
@@ -130,11 +131,11 @@ class Trace:
     once in one piece. Only modules that start later record their turns.
     """
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    def __init__(self, now: Callable[[], float], nbefore: int = 0) -> None:
         self._now = now
         self._sinks: list[Sink] = []
         self._turn_sinks: list[TurnSink] = []
-        self._n = 0
+        self._n = nbefore  # the place of the last record; a trace may go on with another's
         self._sinks_changed()
 
     def _sinks_changed(self) -> None:
@@ -169,8 +170,7 @@ class Trace:
 
     def hand_over(self) -> Trace:
         """Return a trace that goes on with the numbers and sinks; this one has no sink any more."""
-        other = Trace(self._now)
-        other._n = self._n
+        other = Trace(self._now, self._n)
         other._sinks, self._sinks = self._sinks, []
         other._turn_sinks, self._turn_sinks = self._turn_sinks, []
         other._sinks_changed()

@@ -67,6 +67,9 @@ class Moment(NamedTuple):
         return t <= self.t - SETTLED_S
 
 
+Passed = Routed | Logged | Record
+"""A record is a note of something else."""
+
 SETTLED_S: Final = 0.5
 """Both ends of a message and its events are traced sooner than this after one another."""
 
@@ -101,28 +104,32 @@ class _Matchtags:
 class Records:
     """Numbers messages and events after `n`, in the order in which they are taken."""
 
-    def __init__(self, n: int = 0) -> None:
+    def __init__(self, n: int = 0, *, has_headers: bool = False) -> None:
         self._n = n
-        self._matchtags = _Matchtags()
+        self._matchtags = None if has_headers else _Matchtags()
 
-    def of(self, each: Routed | Logged) -> Iterator[Record]:
-        """Yield the records of a forwarded message or a logged event."""
+    def of(self, each: Passed) -> Iterator[Record]:
+        """Yield the records of a forwarded message or a logged event; a note as it is."""
         self._n = n = self._n + 1
+        if isinstance(each, Record):
+            yield msgspec.structs.replace(each, n=n)
+            return
         if isinstance(each, Logged):
             data = {"id": each.jobid, "name": each.name, "context": each.context}
             yield Record(n, each.t, Kind.EVENT.value, topics.JOB_MANAGER, data=data)
             return
         self._n += len(each.receivers)
-        ref, message = n, self._matchtags.numbered(each)
+        matchtags = self._matchtags
+        ref, message = n, each.message if matchtags is None else matchtags.numbered(each)
         to = each.receivers[0] if len(each.receivers) == 1 else ""
         yield Record(n, each.t, Kind.SEND.value, each.sender, to, 0, message)
         for place, receiver in enumerate(each.receivers, n + 1):
             yield Record(place, each.t, Kind.RECV.value, receiver, each.sender, ref, message)
 
 
-def records_of(passed: Iterable[Routed | Logged]) -> Iterator[Record]:
+def records_of(passed: Iterable[Passed], *, has_headers: bool = False) -> Iterator[Record]:
     """Yield the records of forwarded messages and logged events in order, numbered from 1."""
-    records = Records()
+    records = Records(has_headers=has_headers)
     for each in passed:
         yield from records.of(each)
 

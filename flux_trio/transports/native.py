@@ -102,9 +102,20 @@ class NativeConnection(PacedConnection):
 
 @asynccontextmanager
 async def connect_native(uri: str, retries: int = RETRIES) -> AsyncIterator[NativeConnection]:
-    """Connect to the broker at `uri`: local://PATH, or fd://N for an open socket, which is closed.
+    """Connect to the broker at `uri`, as `open_stream` does."""
+    stream = await open_stream(uri, retries)
+    try:
+        async with open_native(stream) as connection:
+            yield connection
+    finally:
+        await trio.aclose_forcefully(stream)
 
-    Raises ConnectionRefused if nobody listens or the broker does not let this user in.
+
+async def open_stream(uri: str, retries: int = RETRIES) -> trio.SocketStream:
+    """Return a stream to the broker at `uri`: local://PATH, or fd://N for an open socket.
+
+    Frames follow on it. Raises ConnectionRefused if nobody listens or the broker does not let this
+    user in.
     """
     try:
         stream = await _open_stream(flux_address(uri), retries)
@@ -114,10 +125,10 @@ async def connect_native(uri: str, retries: int = RETRIES) -> AsyncIterator[Nati
         raise ConnectionRefused(f"{uri}: {error.strerror or error}") from None
     try:
         await _be_let_in(stream, uri)
-        async with open_native(stream) as connection:
-            yield connection
-    finally:
+    except BaseException:
         await trio.aclose_forcefully(stream)
+        raise
+    return stream
 
 
 @asynccontextmanager

@@ -324,9 +324,13 @@ def test_planted_violation_is_named(clause: str, number: str, change: Change, ow
     assert clause in broken(told, at_rest=owed)
 
 
+NEED_HEADERS = {"28.error.3"}
+"""What recordings do not show: `tests/judge/test_tapped.py` has violations of these."""
+
+
 def test_every_rule_of_the_current_edition_has_a_violation() -> None:
     rules = {rule.clause for rule in CURRENT_RULES if rule.is_current}
-    assert sorted(rules - {clause for _, clause, *_ in PLANTED}) == []
+    assert sorted(rules - {clause for _, clause, *_ in PLANTED}) == sorted(NEED_HEADERS)
 
 
 # --- no false alarms

@@ -48,6 +48,8 @@ NEED_THE_BEGINNING: Final = {
 """Clauses whose rules need all messages since the instance, or a party, was started. In a trace
 that begins later, they are judged for the parties that come during the trace."""
 
+NEED_IT_IN_CURRENT: Final = NEED_THE_BEGINNING | {"invariant.freed-once": _SCHEDULER}
+"""The same in the current edition, where the scheduler's messages have each R."""
 
 NEED_NO_PAYLOADS: Final = frozenset(
     {
@@ -75,7 +77,9 @@ def _collect() -> tuple[Rule, ...]:
     return tuple(
         replace(
             rule,
-            since=NEED_THE_BEGINNING.get(rule.clause, ""),
+            since=(NEED_IT_IN_CURRENT if rule.is_current else NEED_THE_BEGINNING).get(
+                rule.clause, ""
+            ),
             needs_payloads=rule.clause not in NEED_NO_PAYLOADS,
         )
         for rule in rules

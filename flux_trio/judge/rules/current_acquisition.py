@@ -26,6 +26,7 @@ from flux_trio.judge.engine.rule import (
 )
 from flux_trio.judge.rules.rfc28_responses import TELL, as_sent
 from flux_trio.judge.rules.rfc28_scheduler import avoided, granted_after
+from flux_trio.judge.rules.rfc28_stream import ANSWERED, STREAMS, stream_of
 from flux_trio.judge.views.acquiring import NONE, change_of
 from flux_trio.judge.views.granting import SCHED_JOBS
 from flux_trio.judge.views.jobs import LIFE
@@ -50,6 +51,16 @@ CHANGES: Final = ("up", "down", "shrink", "expiration", "property-add", "propert
 def acquire_has_no_payload(record: Record, _seen: Seen) -> Finding:
     found = getattr(message(record), "payload", None)
     return not found or Broken(f"resource.acquire: expected no payload, got {found!r:.80}")
+
+
+@RULES.judge("28.error.3", ANSWERED, views=[STREAMS], needs_headers=True)
+def an_acquire_without_a_stream_is_refused(record: Record, seen: Seen) -> Finding:
+    stream = stream_of(record, seen)
+    if stream is None or stream.is_streaming:
+        return None
+    return bool(errnum(record)) or Broken(
+        "resource.acquire has no streaming flag and was served; expected an error", (stream.n,)
+    )
 
 
 def _is_first(record: Record, seen: Seen) -> bool | None:

@@ -23,6 +23,7 @@ from flux_trio.judge.engine.rule import (
 )
 from flux_trio.judge.engine.selector import EVENT
 from flux_trio.judge.engine.view import Place
+from flux_trio.judge.views.granting import SCHED_JOBS, sched_job
 from flux_trio.judge.views.holding import GRANTS, Grant
 from flux_trio.judge.views.jobs import LIFE, Life
 from flux_trio.judge.views.resource_sets import carried, is_part, resources_in
@@ -103,13 +104,15 @@ def what_was_granted_is_freed_in_whole(record: Record, seen: Seen) -> Finding:
     return Broken(text, (grant.since,))
 
 
-@RULES.judge("invariant.freed-once", FREED, views=[GRANTS, LINK])
+@RULES.judge("invariant.freed-once", FREED, views=[GRANTS, LINK, SCHED_JOBS])
 def an_allocation_is_freed_once(record: Record, seen: Seen) -> Finding:
     jobid = job_id(record)
     if not link_of(seen).is_up or jobid is None:
         return None
     if seen.at(GRANTS, jobid) is not None:
         return True
+    if sched_job(seen, jobid).held:
+        return None  # what it holds is not in the trace
     text = f"job {jobid}: sched.free, and by the messages it holds no resources"
     return Broken(text, party=record.party)
 

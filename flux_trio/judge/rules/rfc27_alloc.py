@@ -127,7 +127,8 @@ def _unanswered(seen: Seen) -> Iterable[Broken]:
             known = sched_job(seen, jobid)
             is_due = all_free and known.alloc and known.is_simple and not known.cancel
             text = f"job {jobid}: sched.alloc is not answered"
-            yield Broken(text, (asked.alloc,), job=jobid, may_wait=not is_due)
+            party = seen.facts.scheduler
+            yield Broken(text, (asked.alloc,), job=jobid, party=party, may_wait=not is_due)
     yield from _annotated_and_dropped(seen)
 
 

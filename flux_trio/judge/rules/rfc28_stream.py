@@ -143,7 +143,7 @@ LEFT: Final = view(
 """By client that had acquired resources: the record of its disconnect, until it acquires again."""
 
 
-def _stream(record: Record, seen: Seen) -> Stream | None:
+def stream_of(record: Record, seen: Seen) -> Stream | None:
     found: Stream | None = seen.at(STREAMS, _key(record))
     return found
 
@@ -159,7 +159,7 @@ def _had_holder(record: Record, stream: Stream, seen: Seen) -> bool:
 
 @RULES.judge("28.background.1", ANSWERED, views=[STREAMS], needs_headers=True)
 def a_group_has_one_holder(record: Record, seen: Seen) -> Finding:
-    stream = _stream(record, seen)
+    stream = stream_of(record, seen)
     if stream is None or stream.served:
         return None
     same = [other for other in _others(record, seen) if other.group == stream.group]
@@ -173,7 +173,7 @@ def a_group_has_one_holder(record: Record, seen: Seen) -> Finding:
 
 @RULES.judge("28.impl.2", ANSWERED, views=[STREAMS, LEFT], needs_headers=True)
 def several_groups_may_be_held(record: Record, seen: Seen) -> Finding:
-    stream = _stream(record, seen)
+    stream = stream_of(record, seen)
     if stream is None or stream.served:
         return None
     others = _others(record, seen)
@@ -187,7 +187,7 @@ def several_groups_may_be_held(record: Record, seen: Seen) -> Finding:
 
 @RULES.judge("28.disconnect.3", ANSWERED, views=[STREAMS, LEFT], needs_headers=True)
 def a_group_that_was_left_can_be_acquired(record: Record, seen: Seen) -> Finding:
-    stream = _stream(record, seen)
+    stream = stream_of(record, seen)
     if stream is None or stream.served or _others(record, seen):
         return None
     if errnum(record) == Errno.EBUSY and not _had_holder(record, stream, seen):
@@ -198,7 +198,7 @@ def a_group_that_was_left_can_be_acquired(record: Record, seen: Seen) -> Finding
 
 @RULES.judge("28.background.6", ANSWERED, views=[STREAMS], needs_headers=True)
 def acquire_is_streaming(record: Record, seen: Seen) -> Finding:
-    stream = _stream(record, seen)
+    stream = stream_of(record, seen)
     if stream is None or errnum(record):
         return None
     if not stream.is_streaming:
@@ -237,7 +237,7 @@ def resources_are_told(record: Record, _seen: Seen) -> Finding:
 
 @RULES.judge("28.error.3", ANSWERED, views=[STREAMS], debts=_ignored, needs_headers=True)
 def a_faulty_acquire_is_refused(record: Record, seen: Seen) -> Finding:
-    stream = _stream(record, seen)
+    stream = stream_of(record, seen)
     if stream is None or stream.is_valid:
         return None
     return bool(errnum(record)) or Broken(
@@ -247,7 +247,7 @@ def a_faulty_acquire_is_refused(record: Record, seen: Seen) -> Finding:
 
 @RULES.judge("28.acquire.3", ANSWERED, views=[STREAMS], needs_headers=True)
 def the_example_is_accepted(record: Record, seen: Seen) -> Finding:
-    stream = _stream(record, seen)
+    stream = stream_of(record, seen)
     if stream is None or stream.group != "default" or not stream.is_streaming:
         return None
     if errnum(record) in (Errno.EPROTO, Errno.EINVAL) and not stream.served:

@@ -1,0 +1,163 @@
+"""The protocol between flux-core's broker and a module in a process of its own (RFC 5).
+
+The broker sends `welcome` first. The module says RUNNING when it serves, gets `NAME.shutdown` when
+it is to end, says FINALIZING, after whose answer nothing more comes, and EXITED with an errno.
+Every module answers `NAME.ping` and the like, whatever it serves; `ModuleHandle` does.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import msgspec
+import trio
+
+from flux_trio.attach.every_module import answer_of_module
+from flux_trio.attach.handle import FluxHandle
+from flux_trio.attach.serving import Service
+from flux_trio.broker import Clock, ServiceExit, taking_in
+from flux_trio.messages import (
+    Errno,
+    FluxError,
+    Level,
+    Message,
+    Request,
+    Response,
+    expect_payload,
+    respond_error,
+)
+from flux_trio.messages.types import NORESPONSE
+from flux_trio.process.groups import unwrapping
+from flux_trio.services.module_process import system_clock
+from flux_trio.transports import NativeConnection, TransportError, connect_native
+
+MODULE_URI: Final = "FLUX_MODULE_URI"
+WELCOME: Final = "welcome"
+STATUS: Final = "module.status"
+RUNNING: Final = 1
+FINALIZING: Final = 2
+EXITED: Final = 3
+ANSWER_S: Final = 10.0
+"""So long the broker may take to answer FINALIZING."""
+
+
+_FAILURES: Final = (ValueError, FluxError, ServiceExit, OSError)
+
+
+class Welcome(msgspec.Struct):
+    """The first message: the module's arguments, what the broker is and has, who the module is."""
+
+    args: list[str]
+    attrs: dict[str, str]
+    conf: dict[str, Any]
+    name: str
+    uuid: str
+
+
+def welcome_of(message: Message) -> Welcome:
+    """Return what the first message says. Raises FluxError(EPROTO) if it is another."""
+    if not isinstance(message, Request) or message.topic != WELCOME:
+        topic = getattr(message, "topic", type(message).__name__)
+        raise FluxError(Errno.EPROTO, f"expected the request {WELCOME} first, got {topic}")
+    return expect_payload(message, Welcome)
+
+
+class ModuleHandle(FluxHandle):
+    """A handle that is a module: `welcome`, shutdown, pings and the like do not reach its inbox."""
+
+    def __init__(self, connection: NativeConnection, clock: Clock) -> None:
+        super().__init__("module", os.getuid(), connection, clock)
+        self.welcome: Welcome
+        self.welcomed = trio.Event()
+        self.shutdown = trio.Event()
+
+    def _take_in(self, ref: int, message: Message) -> None:
+        if not self.welcomed.is_set():
+            self._take_welcome(message)
+        elif getattr(message, "topic", "") == f"{self.name}.shutdown":
+            self.shutdown.set()
+        elif (answer := answer_of_module(message, self.rank)) is not None:
+            self.send(answer)
+        else:
+            super()._take_in(ref, message)
+
+    def _take_welcome(self, message: Message) -> None:
+        self.welcome = welcome_of(message)
+        self.name = self.welcome.name
+        self.rank = self.welcome.attrs.get("rank", self.rank)
+        self.welcomed.set()
+
+
+@asynccontextmanager
+async def open_module(uri: str) -> AsyncIterator[ModuleHandle]:
+    """Yield the handle of the module that this process is, once the broker has welcomed it.
+
+    Raises ConnectionRefused; EndOfConnection or ConnectionLost if the broker leaves; FluxError if
+    it refuses a service name, or its first message is another.
+    """
+    with unwrapping(TransportError, FluxError):
+        async with (
+            connect_native(uri, retries=0) as connection,
+            taking_in(ModuleHandle(connection, system_clock())) as handle,
+        ):
+            await handle.welcomed.wait()
+            yield handle
+
+
+async def run_module(handle: ModuleHandle, service: Service) -> int:
+    """Run a service as the module until the broker ends it; return the errno of its failure, or 0.
+
+    The service gets the handle and the arguments of the module, and the module counts as loaded
+    once it has started. What it raises ends the module with an errno; the text is in the log of the
+    broker and on standard error.
+    """
+    errnum = 0
+    try:
+        with unwrapping(*_FAILURES):
+            async with trio.open_nursery() as nursery:
+                await nursery.start(service, handle, *handle.welcome.args)
+                await handle.wait_settled()
+                _tell(handle, RUNNING)
+                await handle.shutdown.wait()
+                nursery.cancel_scope.cancel()
+    except _FAILURES as error:
+        errnum = errno_of(error)
+        explain(handle, str(error))
+    await end_module(handle, errnum)
+    return errnum
+
+
+def errno_of(error: Exception) -> int:
+    """Return the errno of an error that ends a module."""
+    found = error.errnum if isinstance(error, FluxError) else getattr(error, "errno", None)
+    return found or Errno.EINVAL
+
+
+def explain(handle: FluxHandle, text: str) -> None:
+    """Say why the module cannot go on, where `flux module load` and `flux dmesg` show it."""
+    print(f"{handle.name}: {text}", file=sys.stderr)
+    handle.log(Level.ERR, text)
+
+
+async def end_module(handle: FluxHandle, errnum: int) -> None:
+    """Tell the broker that the module ends, with an errno or 0; answer what is in its inbox."""
+    with trio.move_on_after(ANSWER_S):
+        await handle.call(STATUS, {"status": FINALIZING})
+    while handle.waiting():
+        for message in await handle.receive():
+            if isinstance(message, Request):
+                _answer(handle, respond_error(message, Errno.ENOSYS))
+    _tell(handle, EXITED, errnum=errnum)
+
+
+def _answer(handle: FluxHandle, response: Response | None) -> None:
+    if response is not None:  # the request may want none
+        handle.send(response)
+
+
+def _tell(handle: FluxHandle, status: int, **more: int) -> None:
+    handle.send(Request(STATUS, {"status": status, **more}, flags=NORESPONSE))

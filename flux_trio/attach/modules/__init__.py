@@ -1,0 +1,1 @@
+"""Our services as modules of flux-core: files for `flux-trio-module-loader`."""

@@ -1,0 +1,82 @@
+"""The file of a tap's trace: a new one, or that of an earlier load, with which it goes on."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import IO, Final
+
+import trio
+
+from flux_trio.attach.tap.account import PARTY
+from flux_trio.formats import FormatError, Words
+from flux_trio.process.private import FILE_MODE
+from flux_trio.trace import JsonLines, Kind, Trace
+from flux_trio.trace.record import records_from_json
+
+LOCK_TRIES: Final = 50
+"""The tap of the load before may still have the file, until its process has ended."""
+LOCK_WAIT_S: Final = 0.1
+
+_EXPECTED: Final = f"an empty file, or a trace of {PARTY}"
+
+
+@asynccontextmanager
+async def opened_trace(path: Path) -> AsyncIterator[tuple[Trace, JsonLines]]:
+    """Yield a trace that is written to the file, and its sink, which can be flushed.
+
+    Raises OSError; FormatError if the file has something else, or another tap writes it.
+    """
+    with open(path, "a+b", opener=_open_private) as file:  # noqa: ASYNC230 - nothing runs yet
+        await _lock(file, path)
+        trace = Trace(time.time, _last_place(file, path))
+
+        def write(data: bytes) -> None:
+            file.write(data)
+            file.flush()
+
+        with closing(JsonLines(write)) as lines:
+            trace.add_sink(lines.append)
+            yield trace, lines
+
+
+async def _lock(file: IO[bytes], path: Path) -> None:
+    for _ in range(LOCK_TRIES):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            await trio.sleep(LOCK_WAIT_S)
+        else:
+            return
+    raise FormatError(_EXPECTED, Words("one that another process writes"), str(path))
+
+
+def _last_place(file: IO[bytes], path: Path) -> int:
+    """Return the place of the last record in the file, 0 in an empty one.
+
+    What a crash has left of a last line is cut off.
+    """
+    file.seek(0)
+    first = last = file.readline()
+    if not first:
+        return 0
+    end = len(first)
+    for line in file:
+        if line.endswith(b"\n"):
+            last, end = line, end + len(line)
+    try:
+        if records_from_json(first)[0].kind != Kind.SOURCE:
+            raise FormatError(_EXPECTED, first)
+        place = records_from_json(last)[-1].n
+    except FormatError:
+        raise FormatError(_EXPECTED, first, str(path)) from None
+    file.truncate(end)
+    return place
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, FILE_MODE)
