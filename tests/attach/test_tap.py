@@ -90,10 +90,7 @@ async def test_frames_pass_byte_for_byte_in_both_directions() -> None:
     raw = Frame(1, 0xFFFFFFFF, 0, "log.append", b"<7>1 text \xff", (), 4)
     spaced = Frame(2, 0, 3, "a.b", b'{"x": 1.50}\0', ("hop",))
     async with tapping(is_traced=False) as tapped:
-        for source, target in (
-            (tapped.broker, tapped.module),
-            (tapped.module, tapped.broker),
-        ):
+        for source, target in ((tapped.broker, tapped.module), (tapped.module, tapped.broker)):
             await source.send([raw, spaced])
             got = [*await target.receive()]
             if len(got) == 1:
@@ -118,11 +115,7 @@ async def test_the_trace_has_headers_and_the_names_of_both_ends() -> None:
         ("sched-fifo", "job-manager"),
     ]
     routes = [each.message.routes for each in sends if isinstance(each.message, Request | Response)]
-    assert routes == [
-        ("sched-fifo", "5fed"),
-        ("job-manager", *ROUTES),
-        ("job-manager", *ROUTES),
-    ]
+    assert routes == [("sched-fifo", "5fed"), ("job-manager", *ROUTES), ("job-manager", *ROUTES)]
 
 
 async def test_a_client_has_a_name_of_its_own() -> None:

@@ -16,7 +16,7 @@ class Script:
 
     def take(self, topic: str, number: int, t: float = 0.0, direction: Direction = "tx") -> str:
         message = Request(topic, {"id": number})
-        return shown(self.core.take(direction, to_frame(message), message, t))
+        return shown(self.core.handle(direction, to_frame(message), message, t))
 
 
 def shown(actions: list[Action]) -> str:
@@ -51,7 +51,7 @@ def test_a_fault_says_by_which_rule_and_which_message_it_was() -> None:
     script = Script("tap-drop=tx,request,a.b,n=2")
     script.take("a.b", 1)
     message = Request("a.b", {"id": 2})
-    (note,) = script.core.take("tx", to_frame(message), message, 0.0)
+    (note,) = script.core.handle("tx", to_frame(message), message, 0.0)
     assert note == NoteFault("drop", "tx", message, "tap-drop=tx,request,a.b,n=2", 2)
 
 

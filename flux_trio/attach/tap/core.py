@@ -70,7 +70,7 @@ class TapCore:
         """Return when the next message that is delayed goes on; None if none is."""
         return min((each.due for each in self._kept if each.due is not None), default=None)
 
-    def take(
+    def handle(
         self, direction: Direction, frame: Frame, message: Message, now: float
     ) -> list[Action]:
         """Return what becomes of a message, and of those that waited for it."""

@@ -110,17 +110,17 @@ class Tap:
         source = self._sides["rx" if direction == "tx" else "tx"]
         while frames := await source.receive():
             for frame in frames:
-                await self._take(direction, frame, to_message(frame))
+                await self._handle(direction, frame, to_message(frame))
         both.cancel()
 
-    async def _take(self, direction: Direction, frame: Frame, message: Message) -> None:
+    async def _handle(self, direction: Direction, frame: Frame, message: Message) -> None:
         if self._account is not None and direction == "rx" and _is_journals(message):
             self._account.own(message)
             return
         if direction == "rx" and isinstance(message, Request) and message.topic == self._release:
             await self._release_held(message)
             return
-        await self._do(self._core.take(direction, frame, message, trio.current_time()))
+        await self._do(self._core.handle(direction, frame, message, trio.current_time()))
         self._changed.set()
 
     async def _release_held(self, request: Request) -> None:
