@@ -23,7 +23,7 @@ def test_a_planted_fault_is_named_first(name: str) -> None:
 
 
 def test_a_second_success_makes_the_job_manager_free_what_the_job_holds() -> None:
-    """alloc.c:166: a SUCCESS for a job that does not wait for one is answered with a free."""
+    """alloc.c:190: a SUCCESS for a job that does not wait for one is answered with a free."""
     judgement = tapped.judged(tapped.TRACES / "duplicate-success.jsonl")
     causes = [each.clause for each, _ in judgement.broken_things()]
     assert causes == ["27.success.8", "invariant.freed-once"]
