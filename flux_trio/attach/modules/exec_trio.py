@@ -16,9 +16,7 @@ _DIRECTORY: Final = "directory="
 
 
 async def mod_main(
-    flux: ModuleHandle,
-    *args: str,
-    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    flux: ModuleHandle, *args: str, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
     """Run jobs until cancelled. Raises FormatError for other arguments."""
     directory = None
