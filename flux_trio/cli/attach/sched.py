@@ -32,6 +32,6 @@ def sched(to: str | None, policy: str) -> None:
     from flux_trio.attach.sched import run
 
     def tell(held: int) -> None:
-        remark(f"schedules by {policy}; {held} jobs hold resources")
+        remark(f"schedules by {policy}; jobs that hold resources: {held}")
 
     serve_until_signal(to, "sched", partial(run, policy=policy, on_ready=tell))
