@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 from pathlib import Path
 
 import anyio
@@ -54,18 +53,13 @@ def test_long_output_is_read_by_all_commands_piece_by_piece(instance: RunningIns
     assert instance.ok("job", "attach", jobid) == wanted
 
 
-@pytest.mark.parametrize("stopped", [False, True])
-def test_slow_reader_is_waited_for(instance: RunningInstance, stopped: bool) -> None:
-    """Nobody reads what the command writes; or the command itself stands still."""
+def test_slow_reader_is_waited_for(instance: RunningInstance) -> None:
     run = instance.popen("run", "-v", "sh", "-c", WRITE_LONG)
     assert run.stdout is not None
     assert run.stderr is not None
     jobid = run.stderr.readline().split()[-1]
     assert os.read(run.stdout.fileno(), 1) == b"x"
-    if stopped:
-        run.send_signal(signal.SIGSTOP)
     assert ended(instance, jobid) == "INACTIVE COMPLETED"
-    run.send_signal(signal.SIGCONT)
     out, err = run.communicate(timeout=DEADLINE_S)
     assert (len(out), err, run.returncode) == (LONG - 1, "", 0)
 
@@ -132,8 +126,8 @@ def test_what_the_limit_cuts_off_is_noted_and_the_job_is_well(instance: RunningI
 
 
 def test_reader_that_goes_away_ends_the_command(instance: RunningInstance) -> None:
-    with instance.popen("run", "sh", "-c", WRITE_LONG) as run:
+    with instance.popen("run", "sh", "-c", "seq 1000000") as run:
         assert run.stdout is not None
-        assert os.read(run.stdout.fileno(), 4) == b"xxxx"
+        assert os.read(run.stdout.fileno(), 4) == b"1\n2\n"
         run.stdout.close()
         run.wait(DEADLINE_S)

@@ -44,7 +44,7 @@ def start(*words: str | Path, umask: int = 0o022) -> subprocess.CompletedProcess
     )
 
 
-@pytest.mark.parametrize("umask", [0o000, 0o002, 0o022, 0o077, 0o777])
+@pytest.mark.parametrize("umask", [0o000, 0o777])
 def test_modes_of_a_state_directory_do_not_depend_on_the_umask(tmp_path: Path, umask: int) -> None:
     config = tmp_path / "config.toml"
     config.write_text(GUESTS)
@@ -120,19 +120,26 @@ def test_start_refuses_each_of_its_files_in_whose_place_a_link_is(tmp_path: Path
     assert start("--statedir", statedir, "true").returncode == 0
 
 
-@pytest.mark.parametrize(
-    "name", ["shell", "shell/jobs", "jobtap", "jobtap/mine.py", "state.sqlite"]
-)
-def test_start_refuses_a_file_that_others_may_write(tmp_path: Path, name: str) -> None:
+def test_start_refuses_a_file_that_others_may_write(tmp_path: Path) -> None:
     statedir = tmp_path / "state"
-    assert start("--statedir", statedir, "true").returncode == 0
-    (statedir / "jobtap").mkdir(mode=0o700)
-    (statedir / "jobtap" / "mine.py").touch()
-    make_directory(statedir / "shell" / "jobs")
-    (statedir / name).chmod(0o720)
-    done = start("--statedir", statedir, "true")
-    assert done.returncode == 1
-    assert f"{statedir / name}: others may write in it: chmod go-w" in done.stderr
+    make_directory(statedir)
+    for name in ("state.sqlite", "shell/jobs/", "jobtap/mine.py"):
+        if name.endswith("/"):
+            make_directory(statedir / name)
+        else:
+            make_directory((statedir / name).parent)
+            (statedir / name).touch(mode=0o600)
+    for name in ("shell", "shell/jobs", "jobtap", "jobtap/mine.py", "state.sqlite"):
+        path = statedir / name
+        before = mode(path)
+        path.chmod(0o720)
+        said = f"{path}: others may write in it: chmod go-w"
+        assert foreign_file(statedir) == said
+        if name == "jobtap/mine.py":
+            done = start("--statedir", statedir, "true")
+            assert (done.returncode, said in done.stderr) == (1, True)
+        path.chmod(before)
+    assert foreign_file(statedir) == ""
 
 
 def test_file_that_others_may_only_read_is_closed_to_them(tmp_path: Path) -> None:
