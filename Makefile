@@ -36,7 +36,6 @@ reborn: $(READY) ## the tests with every core put down as JSON and taken up afte
 # Two tests are about how much one step takes; the third compares with another process.
 small-pages: $(READY) ## the tests of what works in pages, every page of two (half a minute)
 	$(BIN)/python -m pytest -n2 -p tests.support.small_pages -m "not real and not gate" \
-		--ignore-glob=*_reborn.py \
 		--deselect tests/services/test_runner.py::test_everything_that_waits_is_one_turn_in_order \
 		--deselect tests/store/test_kvs_stores.py::test_damage_that_shows_only_later_is_an_error_of_that_read \
 		--deselect tests/lab/test_seeds.py::test_same_seed_gives_the_same_trace_in_another_process_and_with_another_store \

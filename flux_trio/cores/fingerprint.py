@@ -383,9 +383,14 @@ class _Walk:
         return ["key", ENDED, ended_at, self._number(_JOB, int(found["ended"], 16))]
 
     def _text(self, text: str, key: str) -> Any:
-        """Return a value of the kvs; eventlogs (RFC 18) and R (RFC 20) have times in them."""
+        """Return a value of the kvs.
+
+        Eventlogs (RFC 18) and R (RFC 20) have times in them; `max-jobid` is the id of a job.
+        """
         if key.endswith(".eventlog"):
             return self._eventlog(text)
+        if key.endswith(".max-jobid") and text.isdecimal():
+            return self._number(_JOB, int(text))
         if key.endswith(".R"):
             with suppress(msgspec.MsgspecError):
                 resources = msgspec.json.decode(text, type=_R)

@@ -1,6 +1,6 @@
 """The fingerprint of a core tells states apart, except by how things are numbered.
 
-That the cores themselves have such fingerprints, `support/reborn_twin.py` checks wherever it runs.
+That the cores themselves have such fingerprints, `tests/lab/test_other_numbers.py` checks.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from flux_trio.formats.meanings import (
 from flux_trio.messages import Response
 from flux_trio.protocols import LINK, LinkEvent, Rare, Story
 from tests.support.asking import asked
-from tests.support.reborn_twin import Twins
+from tests.support.renumbered import beside_other_numbers
 from tests.support.sched_script import alloc
 
 NOW = 1_700_000_000.0
@@ -161,6 +161,7 @@ def core_with(ids: list[int], shift: float = 0.0, tags: int = 0) -> Core:
     usec = int((now + 2) * 1e6)
     core.jobs.raw_ops = [["unlink", f"active.{third:016x}"]]
     core.jobs.raw_ops.append(["put", f"ended.{usec:016x}.{third:016x}", "[1,2]"])
+    core.jobs.raw_ops.append(["put", "job-manager.max-jobid", str(third)])
     core.jobs.shown = {"same": [1]}
     return core
 
@@ -376,7 +377,7 @@ def test_number_that_may_mean_two_things_is_refused() -> None:
 
 
 def test_job_id_that_is_not_typed_as_one_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planted violation: the twins of every core's random test would find it."""
+    """The planted violation: worlds with other numbers would find it."""
 
     class Unmarked(SchedCore):
         _last: int
@@ -390,7 +391,9 @@ def test_job_id_that_is_not_typed_as_one_is_found(monkeypatch: pytest.MonkeyPatc
                 self._last = each.payload["id"]
             return super().turn(now, inputs)
 
-    twins = Twins(Unmarked)
-    twins.start(1.0)
-    with pytest.raises(AssertionError, match=r"core\._last: 1 != 4"):
-        twins.turn(1.0, [alloc(1)])
+    monkeypatch.setattr("tests.support.renumbered.EVERY", 1)
+    with beside_other_numbers(Unmarked):
+        core = Unmarked()
+        core.start(1.0)
+        with pytest.raises(AssertionError, match=r"core\._last: 1 != 4"):
+            core.turn(1.0, [alloc(1)])

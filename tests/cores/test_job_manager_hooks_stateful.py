@@ -33,8 +33,7 @@ from flux_trio.protocols import (
     Reprioritize,
 )
 from flux_trio.services.at_once import PluginTurns
-from tests.support.manager_script import PRIORITIZE
-from tests.support.manager_twins import TwinScript
+from tests.support.manager_script import PRIORITIZE, ManagerScript
 
 BASE = "base"  # sets priorities, and is always there
 TOPICS = (
@@ -82,7 +81,6 @@ class Crowd:
         self.asked: set[int] = set()
         self.answered: set[int] = set()
         self.last: dict[int, JobSnapshot] = {}  # by job, as its last hook has shown it
-        self.interrupt: Any = None  # called in the middle of the next question
         self._said: tuple[str, ...] = ()
 
     # --- what the job manager's service calls
@@ -95,9 +93,6 @@ class Crowd:
         return PluginInterests(handled)
 
     def ask(self, question: AskHook) -> HookAnswer | None:
-        if self.interrupt is not None:
-            interrupt, self.interrupt = self.interrupt, None
-            interrupt()
         assert question.ticket not in self.asked
         self.asked.add(question.ticket)
         if question.job is not None:
@@ -171,15 +166,11 @@ class Crowd:
         return HookAnswer()
 
 
-class HookScript(TwinScript):
-    is_numbered = False  # shown for the whole job manager by test_job_manager_reborn.py
-
-
 class HookMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.crowd = Crowd()
-        self.m = HookScript(peers=True)
+        self.m = ManagerScript(peers=True)
         self.m.turns = PluginTurns(self.m.core, self.crowd)
         self.jobids: list[int] = []
         self.seen = 0
@@ -293,19 +284,9 @@ class HookMachine(RuleBasedStateMachine):
             if self.freeing:
                 self.m.freed(self.freeing.pop(0))
 
-    # --- put down and taken up
-
-    @rule()
-    def put_down(self) -> None:
-        self.m.core.put_down_and_take_up()
-
-    @rule()
-    def put_down_in_the_middle_of_a_turn(self) -> None:
-        self.crowd.interrupt = self.m.core.put_down_and_take_up
-
     @invariant()
     def core_and_plugins_agree_on_what_is_open(self) -> None:
-        assert set(self.m.core.core._parts.hooks.open) == set(self.crowd.pending)
+        assert set(self.m.core._parts.hooks.open) == set(self.crowd.pending)
 
     # --- the end
 

@@ -15,7 +15,7 @@ from flux_trio.jobtap import HostServices, Plugin, PluginHost, open_host
 from flux_trio.jobtap.builtins.priority_default import PriorityDefault
 from flux_trio.protocols import JobState, PluginsChanged, Reprioritize
 from flux_trio.services.at_once import PluginTurns
-from tests.support.manager_twins import TwinScript
+from tests.support.manager_script import ManagerScript
 
 TOPICS = ("job.validate", "job.new", "job.state.depend", "job.state.priority", "job.state.sched")
 TOPICS += ("job.priority.get", "job.event.urgency")
@@ -52,22 +52,18 @@ class Moody(Plugin):
         await self.go_on.wait()
 
 
-class PlainScript(TwinScript):
-    is_numbered = False
-
-
 class World:
-    """A job manager with a twin, and the plugin host that it asks."""
+    """A job manager, and the plugin host that it asks."""
 
     def __init__(self, host: PluginHost, inbox: list[Any]) -> None:
         self.host = host
         self.inbox = inbox
-        self.m = PlainScript(peers=True)
+        self.m = ManagerScript(peers=True)
         self.m.turns = PluginTurns(self.m.core, host)
         self.moods: dict[str, dict[str, str]] = {name: {} for name in NAMES}
         self.go_on = trio.Event()
         self.jobids: list[int] = []
-        host.jobs = self.m.core.core
+        host.jobs = self.m.core
 
     async def do(self, step: Sequence[Any]) -> None:
         match step:
@@ -88,8 +84,6 @@ class World:
                 self.m.urgency(self.jobids[place % len(self.jobids)], 3 + place)
             case ("again",):
                 self.inbox.append(Reprioritize("a"))
-            case ("put down",):
-                self.m.core.put_down_and_take_up()
             case ("go on",):
                 await self.let_go()
         await self.settle()
@@ -109,14 +103,14 @@ class World:
             inputs, self.inbox[:] = list(self.inbox), []
             self.m.put(*inputs)
             await wait_all_tasks_blocked()
-        assert set(self.m.core.core._parts.hooks.open) == set(self.host._awaited)
+        assert set(self.m.core._parts.hooks.open) == set(self.host._awaited)
 
 
 NAME = st.sampled_from(NAMES)
 STEPS = st.one_of(
     st.tuples(st.just("mood"), NAME, st.sampled_from(TOPICS), st.sampled_from(MOODS)),
     st.tuples(st.sampled_from(["load", "remove"]), NAME),
-    st.tuples(st.sampled_from(["submit", "again", "put down", "go on"])),
+    st.tuples(st.sampled_from(["submit", "again", "go on"])),
     st.tuples(st.sampled_from(["end", "urgency"]), st.integers(0, 9)),
 )
 
@@ -150,7 +144,7 @@ def test_each_question_is_answered_once_and_no_job_is_stuck(
             inbox.append(PluginsChanged())
             await world.settle()
             assert not host._awaited
-            states = {job.state for job in world.m.core.core.active()}
+            states = {job.state for job in world.m.core.active()}
             assert states <= {JobState.SCHED}, states
 
     trio.run(main, clock=MockClock())

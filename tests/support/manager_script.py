@@ -182,7 +182,7 @@ class ManagerScript:
         self._did: list[str] = []
         self.plugins = ScriptedPlugins(hooks, answers or {}, self._did)
         self.plugins.everything = everything
-        self.core: Any = self._make_core(config)
+        self.core: Any = JobManagerCore(OWNER_USERID, config)
         self.kvs = InstantKvs() if kvs is None else kvs
         self.commits_wait = commits_wait
         self.commits: deque[Request] = deque()  # not answered yet
@@ -202,9 +202,6 @@ class ManagerScript:
         if peers:
             self.attach_exec()
             self.attach_sched()
-
-    def _make_core(self, config: Config | None) -> Any:
-        return JobManagerCore(OWNER_USERID, config)
 
     # --- what happens
 

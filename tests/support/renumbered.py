@@ -1,18 +1,24 @@
 """A core that hears what another one hears, with other job ids, other matchtags, at another time.
 
-It decides what the other one decides, and the fingerprints of both are equal after every turn.
+It decides what the other one decides, and the fingerprints of both are equal after every turn: what
+a search takes for the same state is the same, and nothing depends on a number.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import Enum
+from functools import wraps
 from typing import Any, Final
 
 import msgspec
+import pytest
 from msgspec import structs
 
 from flux_trio.cores.exec.vocabulary import OutputRead
+from flux_trio.cores.fingerprint import differences, digest_of
 from flux_trio.cores.outbox import Outbox
 from flux_trio.cores.turns import SetTimer, TimerFired
 from flux_trio.formats import Event as LogEvent
@@ -32,18 +38,78 @@ _DOTHEX: Final = re.compile(r"(?<=job\.)[0-9a-f]{4}(?:\.[0-9a-f]{4}){3}")
 _HEX: Final = re.compile(r"(?<=active\.)[0-9a-f]{16}")
 _ENDED: Final = re.compile(r"ended\.([0-9a-f]{16})\.([0-9a-f]{16})")
 
+TURNS: Final = ("start", "turn", "plugins_replied", "go_on")
+"""Methods of a core; the last two are those of a turn with plugins."""
+
+
+EVERY: Final = 8
+"""States are compared after each eighth turn, which takes longer than the turns; actions always."""
+
+
+@contextmanager
+def beside_other_numbers(*classes: Any) -> Iterator[None]:
+    """Let each core of these classes that is made in the block be compared with another one."""
+    others: dict[int, tuple[Any, Renumbered]] = {}  # by the id of the core, which is kept
+
+    def let_be_compared(patch: pytest.MonkeyPatch, cls: Any) -> None:
+        init = cls.__init__
+
+        @wraps(init)  # with its signature, which a recorded core is checked against
+        def remember(self: Any, *args: Any, **kwargs: Any) -> None:
+            def make() -> Any:
+                made = cls.__new__(cls)
+                init(made, *args, **kwargs)
+                return made
+
+            init(self, *args, **kwargs)
+            others[id(self)] = self, Renumbered(make)
+
+        patch.setattr(cls, "__init__", remember)
+        for name in TURNS:
+            if hasattr(cls, name):
+                patch.setattr(cls, name, compared(name, getattr(cls, name)))
+
+    def compared(name: str, method: Any) -> Any:
+        @wraps(method)
+        def run(self: Any, *args: Any) -> Any:
+            args = tuple(each if isinstance(each, (int, float)) else tuple(each) for each in args)
+            actions = method(self, *args)
+            if id(self) in others:
+                _, other = others[id(self)]
+                other.call(name, args, actions)
+                if other.nturns % EVERY == 0:
+                    assert_same_state(self, other.core)
+            return actions
+
+        return run
+
+    with pytest.MonkeyPatch.context() as patch:
+        for cls in classes:
+            let_be_compared(patch, cls)
+        yield
+
+
+def assert_same_state(core: Any, other: Any) -> None:
+    """Of two cores, but for their numbers."""
+    state, others = core.normalised(), other.normalised()
+    found = differences(state, others)
+    assert not found, "\n".join(found)
+    assert digest_of(state) == digest_of(others)
+
 
 class Renumbered:
     """Feeds a core of its own with what another core is fed, in other numbers."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self.core = make()
+        self.nturns = 0
         self._tags: dict[int, int] = {}
         self._keys: dict[Any, Any] = {}
         self._made: dict[int, int] = {}  # ids that the cores have made
 
     def call(self, method: str, args: tuple[Any, ...], actions: list[Any]) -> None:
         """Call a method; `args`, a time or inputs each, and `actions` are those of the other."""
+        self.nturns += 1
         self._burn_tags()
         own = [
             each + LATER_S
@@ -112,7 +178,7 @@ class Renumbered:
 
     def _told(self, value: Any, name: str = "") -> Any:
         match value:
-            case bool() | None:
+            case bool() | Enum() | None:
                 return value
             case int() if name in _ID_NAMES:
                 return self.jobid(value)
