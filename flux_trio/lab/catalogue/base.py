@@ -21,13 +21,15 @@ from flux_trio.lab.world.cores_world import CoresWorld
 
 
 class Holds(Enum):
-    """Which properties hold although a fault strikes."""
+    """Which properties still have to hold although a fault strikes."""
 
     EVERYTHING = "every property"
     OTHERS = "every property, except that the liar breaks clauses"
-    """When everything is put right, the liar is reloaded; then all must come to rest."""
+    """All but what the lie breaks. When everything is put right, the party that lied is loaded
+    again; then all must come to rest."""
     NO_ERROR = "no core raises"
-    """The transport or the disk breaks its promise: clauses and being at rest may be broken."""
+    """Only that no core raises. The transport or the disk breaks its promise, so clauses may be
+    broken, and the world may not come to rest."""
 
 
 def _tag(name: str) -> str:
@@ -44,23 +46,29 @@ class BaseFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=_ta
 
     holds: ClassVar[Holds] = Holds.EVERYTHING
     until_then: ClassVar[str] = ""
-    """What is so in the world until the fault strikes."""
+    """What is so in the world until the fault strikes, as words for the page of faults."""
 
     @property
     @abstractmethod
     def place(self) -> When | Which | int | None:
-        """Where it strikes: at a message or a step; None: at a question to a plugin."""
+        """The moment at which it strikes, a message or a step; None if it strikes at a question to
+        a plugin.
+        """
 
     def check(self, machine: Machine) -> None:
-        """Raise FormatError if it says what a world on this machine cannot have."""
+        """Raise FormatError if the fault has a value that is not possible on this machine."""
 
     def on_machine(self, machine: Machine) -> Self:  # noqa: ARG002 - the interface
-        """Return the fault on a smaller machine: its last node and core stand for those gone."""
+        """Return the fault for a smaller machine: nodes and cores that are not there any more are
+        replaced by the last ones.
+        """
         return self
 
     @property
     def clock_moves(self) -> tuple[str, float]:
-        """The field that says by how much the clock moves, and the seconds in either direction."""
+        """The name of the field that says by how much the fault moves the clock, and the seconds
+        that it may move it back and ahead.
+        """
         return "", 0.0
 
     @property
@@ -100,12 +108,12 @@ def fault(kind: type[F]) -> type[F]:
 
 
 class DrawnFault(BaseFault, frozen=True):
-    """A fault that seeds draw as a kind of its own."""
+    """A kind of fault that is drawn from seeds."""
 
     @classmethod
     @abstractmethod
     def drawn(cls, draw: Random, aim: Aim) -> Self:
-        """Return such a fault, at a place of `aim`."""
+        """Return a fault of this kind, at a place that `aim` draws."""
 
 
 class Strike(DrawnFault, frozen=True):
@@ -114,7 +122,7 @@ class Strike(DrawnFault, frozen=True):
     @property
     @abstractmethod
     def when(self) -> Moment:
-        """The moment."""
+        """The moment at which the fault strikes."""
 
     @property
     def place(self) -> Moment:
@@ -122,7 +130,7 @@ class Strike(DrawnFault, frozen=True):
 
     @abstractmethod
     def strike(self, world: CoresWorld) -> None:
-        """Let it happen, now."""
+        """Let the fault happen now."""
 
 
 class Lie(BaseFault, frozen=True):
@@ -130,19 +138,24 @@ class Lie(BaseFault, frozen=True):
 
     holds: ClassVar[Holds] = Holds.OTHERS
     drawn_about: ClassVar[tuple[str, ...]] = ()
-    """The messages in which seeds let a party lie so, see `swarm`; none: no seed draws it."""
+    """The topics of the messages in which seeds let a party lie so (`swarm`); none if no seed draws
+    this lie."""
 
     @property
     @abstractmethod
     def which(self) -> Which:
-        """The message that the party does not send as it is: of those that `fits`, the nth."""
+        """The message that the party does not send as it is: the nth one for which `fits` returns
+        True.
+        """
 
     @property
     def place(self) -> Which:
         return self.which
 
     def fits(self, message: Outgoing) -> bool:  # noqa: ARG002 - the interface
-        """Return whether a message counts that has the topic, the type and the party."""
+        """Return whether a message with this topic, type and party is one of those that `which`
+        counts.
+        """
         return True
 
     @abstractmethod
@@ -151,7 +164,7 @@ class Lie(BaseFault, frozen=True):
 
 
 class LieInPlaceOf(Lie, frozen=True):
-    """A lie in a message that the plan names."""
+    """A lie in place of the message that the plan names."""
 
     which: Which
 
@@ -160,7 +173,7 @@ class LieInPlaceOf(Lie, frozen=True):
 
     @classmethod
     def about(cls, which: Which) -> Self:
-        """Return the lie as seeds draw it."""
+        """Return the lie, with the values that seeds give it, about this message."""
         return cls(which)
 
 

@@ -33,9 +33,10 @@ from flux_trio.messages import topics
 
 @dataclass(frozen=True)
 class Breach:
-    """How a clause is broken: by `lie`, in a message whose payload `has` these keys and values.
+    """How a clause is broken: by `lie`, in place of a message whose payload has the keys and values
+    in `has`.
 
-    `needs` says what else has to be so, if the clause is not broken in every such message.
+    `needs` says in words what else has to be so for the lie to break the clause.
     """
 
     lie: LieInPlaceOf
@@ -43,7 +44,7 @@ class Breach:
     needs: str = ""
 
     def fits(self, message: Outgoing) -> bool:
-        """Return whether the payload has the keys and values."""
+        """Return whether a payload has the keys and values in `has`."""
         found = message.payload if isinstance(message.payload, dict) else {}
         return self.has.items() <= found.items()
 
@@ -286,7 +287,7 @@ _RESOURCE_SETS: Final = {
 }
 
 BREACHES: Final[Mapping[str, Breach]] = _RESOURCE_SETS | _ALLOCATION | _ACQUISITION | _EXECUTION
-"""By clause: how it is broken."""
+"""By clause: how a party breaks it."""
 
 _ENDED: Final = "A party breaks it after an error; then the parties of a world send nothing more."
 _OTHERS: Final = "It allows or shows something, and is broken by who does not accept it."
@@ -334,4 +335,5 @@ UNBREAKABLE: Final[Mapping[str, str]] = {
     "32.hello.9": _ENDED,
     "32.start.17": "The event of the job manager shows it.",
 }
-"""By clause that the judge can find broken: why there is no lie for it."""
+"""By clause that the judge can find broken, but for which there is no lie: the reason why there is
+none."""

@@ -37,7 +37,7 @@ class BrokenClause(Lie, frozen=True):
 
     @property
     def has(self) -> dict[str, object]:
-        """The keys and values that the payload of the message has."""
+        """The keys and values that a message has to have so that the lie can take its place."""
         return dict(BREACHES[self.clause].has)
 
     def fits(self, message: Outgoing) -> bool:

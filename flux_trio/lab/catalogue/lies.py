@@ -34,11 +34,11 @@ def _edited(message: Outgoing, payload: Any) -> Outgoing:
 
 
 REMOVED: Final = object()
-"""In place of a value: what was there is taken away."""
+"""Stands for the value of a key that is taken away."""
 
 
 def changed(found: Any, path: Sequence[str], value: Any) -> Any:
-    """Return `found` with `value` at the end of the path."""
+    """Return a copy of `found` with `value` at the end of the path."""
     match found:
         case str():
             try:

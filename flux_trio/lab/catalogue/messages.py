@@ -32,7 +32,9 @@ class Flight:
     message: Message
 
     def hold(self) -> None:
-        """Let it wait until `release`, and what its sender sends the receiver after it, too."""
+        """Let the message wait until `release`; what its sender sends the receiver after it waits,
+        too.
+        """
         self.station.hold(self.ref)
 
     def release(self) -> None:
@@ -50,12 +52,12 @@ class Flight:
         self.station.hold(self.ref, count)
 
     def drop(self) -> None:
-        """Lose it."""
+        """Let the message be lost."""
         if self.station.remove(self.ref):
             self.world.trace.dropped(self.station.name, self.message, self.ref, "lost on its way")
 
     def duplicate(self) -> None:
-        """Let it arrive twice."""
+        """Let the message arrive twice."""
         self.station.insert_after(self.ref)
 
     def jump_queue(self) -> None:
@@ -81,12 +83,12 @@ class OnTheWay(DrawnFault, frozen=True):
 
     @property
     def until(self) -> When | None:
-        """The message at which this one is released, if it is held until then."""
+        """The moment at which the message is released, if it is held until a moment; else None."""
         return None
 
     @abstractmethod
     def apply(self, flight: Flight) -> None:
-        """Decide when, and whether, the message arrives."""
+        """Hold, delay, drop or duplicate the message."""
 
 
 @fault

@@ -17,7 +17,7 @@ from flux_trio.messages import topics
 
 
 class OfNodes(Strike, frozen=True):
-    """A fault of the nodes `ranks`."""
+    """A fault that strikes the nodes `ranks`."""
 
     @property
     @abstractmethod

@@ -19,18 +19,18 @@ Seconds = Annotated[float, msgspec.Meta(ge=0, le=LONGEST_S)]
 
 
 def check_seconds(seconds: object) -> None:
-    """Raise FormatError if no plan can have such a time."""
+    """Raise FormatError if a time is too long for a plan (LONGEST_S)."""
     if get_seconds({"seconds": seconds}, "seconds") > LONGEST_S:
         raise FormatError(f"float <= {LONGEST_S}", seconds, "seconds")  # as msgspec says it
 
 
 BUSY_S: Final = 600.0
-"""No fault lasts longer during which others ask again and again, twice a second each: a play that
-has not come to rest after 50,000 steps has failed.
-"""
+"""The longest that a fault may last during which others repeat their requests, twice a second each:
+a play that has not come to rest after 50,000 steps has failed."""
 BusySeconds = Annotated[float, msgspec.Meta(ge=0, le=BUSY_S)]
 TIMES_MAX: Final = 1000
-"""So many jobs or settings of the clock a world can have and come to rest in useful time."""
+"""The most jobs of a world, and the most settings of its clock, with which it comes to rest in
+useful time."""
 Times = Annotated[int, msgspec.Meta(ge=1, le=TIMES_MAX)]
 ClockChange = Annotated[float, msgspec.Meta(ge=-LONGEST_S, le=LONGEST_S)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
@@ -41,7 +41,7 @@ Type = Literal["request", "response", "event"]
 Module = Literal["resource", "job-manager", "job-exec", "sched", "job-ingest", "job-list"]
 AnyModule = Literal["kvs", "resource", "job-manager", "job-exec", "sched", "job-ingest", "job-list"]
 Crowded = Literal["resource", "job-manager", "job-ingest", "job-list"]
-"""The modules that clients send requests to, so that too many may wait there."""
+"""A module that clients send requests to, so that too many requests may wait there."""
 
 
 class When(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

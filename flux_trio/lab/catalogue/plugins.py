@@ -59,7 +59,9 @@ class PluginFault(DrawnFault, frozen=True):
 
     @abstractmethod
     def act(self) -> Any:
-        """Do as a handler of a real plugin what the fault says: return, raise, or be awaited."""
+        """Do what the handler of a real plugin with this fault does: return, raise, or be
+        awaited.
+        """
 
     @property
     def late_s(self) -> float:

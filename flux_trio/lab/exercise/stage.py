@@ -25,11 +25,11 @@ RUN: Final = "system.exec.test.run_duration"
 _NAMED_MAX: Final = 3  # jobs that a cause names
 
 LOOK_S: Final = 0.2
-"""Seconds after which a waiting act looks whether the program still runs."""
+"""How often, in seconds, an act that waits looks whether the program still runs."""
 
 
 Visit = Callable[[str], AbstractAsyncContextManager[Handle]]
-"""Opens a further client of the instance."""
+"""A function that opens a further client of the instance."""
 
 _LAST: Final[Mapping[str, Callable[[Mapping[str, Any]], bool]]] = {
     topics.SCHED_ALLOC: lambda answer: answer.get("type") != AllocType.ANNOTATE,

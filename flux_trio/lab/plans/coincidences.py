@@ -44,7 +44,7 @@ class Table:
         return (0,) if self.draw.random() < 0.5 else self.aim.ranks()
 
     def some(self) -> int:
-        """Draw a small number, from 1 to the number of jobs."""
+        """Draw a number from 1 to the number of jobs."""
         return min(1 + int(self.draw.expovariate(2 / len(self.jobs))), len(self.jobs))
 
     def asked(self, when: When | None, what: Action) -> Iterator[Do]:

@@ -68,13 +68,13 @@ class Noted:
         """By fault that struck: the transitions that were taken afterwards."""
 
     def observe(self, record: Record) -> None:
-        """Take the next record of the trace."""
+        """Note the fault that the next record of the trace tells of, if it does."""
         if record.kind == Kind.FAULT and record.data is not None:
             name = f"{record.data['type']} {record.data.get('module', '')}".rstrip()
             self.after.setdefault(name, set())
 
     def note(self, transition: str) -> None:
-        """Note a transition, by its name."""
+        """Note a transition that was taken, by its name."""
         self.taken.add(transition)
         for each in self.after.values():
             each.add(transition)

@@ -94,7 +94,7 @@ class NotedSituations:
         self._full: set[str] = set()  # who has got a full page
 
     def observe(self, record: Record) -> None:
-        """Take the next record of the trace."""
+        """Note which situations the next record of the trace shows."""
         kind, message = record.kind, record.message
         if kind == _SEND and message is not None:
             if type(message) is Request and message.topic == topics.KVS_PAGE:

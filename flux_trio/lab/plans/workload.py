@@ -85,7 +85,7 @@ class Do(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
 
 
 def meant_by(action: Action) -> tuple[str, ...]:
-    """Return the fields of a request that say what it asks for."""
+    """Return the fields that matter for a request of this kind."""
     job = ("job",) if action in JOB_ACTIONS else ()
     node = ("rank",) if action in NODE_ACTIONS else ()
     return (*job, *node, *_VALUES.get(action, ()), "queue")

@@ -39,7 +39,8 @@ _TOPICS: Final = (*_NODES, topics.RESOURCE_EXCLUDE, topics.JOB_QUEUE_START, topi
 
 @watching("promised")
 class Promises(Watcher):
-    """A queue or a node is as the last request about it was answered, whoever was started again.
+    """A queue or a node stays as the last request about it said, if that was answered, whichever
+    module ends and starts again.
 
     A request that is not answered, or that crosses another one, leaves open what holds. A restore
     stops all queues.
@@ -51,7 +52,7 @@ class Promises(Watcher):
         self._open: dict[Call, tuple[dict[Fact, bool | None], set[Fact]]] = {}
 
     def observe(self, record: Record) -> None:
-        """Note what clients ask for about queues and nodes, and what they are answered."""
+        """Note the requests of clients about queues and nodes, and their answers."""
         message = record.message
         if record.kind == Kind.FAULT and (record.data or {}).get("tool") == "restore":
             self._sure = {fact: held for fact, held in self._sure.items() if fact[0] != "started"}
@@ -101,7 +102,7 @@ class Promises(Watcher):
             yield (what, each), held
 
     def pause(self) -> None:
-        """Compare what was answered with what the job manager and the resource service know."""
+        """Compare the answered requests with what the job manager and the resource service know."""
         queues = core_of(self.world, "job-manager", JobManagerCore).queue_states
         resource = core_of(self.world, "resource", ResourceCore)
         known: dict[Fact, bool] = {}
@@ -194,7 +195,9 @@ class Refusals(Watcher):
 
 @watching("known", "job-exec")
 class Unfinished(Watcher):
-    """The execution service knows each job that it has started, until it has told of its end."""
+    """The execution service knows each job that it has started, until it has reported the end of
+    the job.
+    """
 
     def __init__(self, world: CoresWorld) -> None:
         super().__init__(world)

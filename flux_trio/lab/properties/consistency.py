@@ -35,9 +35,9 @@ from flux_trio.protocols import InvalidTransition, JobEvent, JobState, replay
 from flux_trio.trace import SLEEP, Kind, Record
 
 STEPS_MAX: Final = 2000
-"""A list is answered within them, also if the service has to read its state first."""
+"""The number of steps within which job-list answers, even if it has to read its state first."""
 LATE_S: Final = 30.0
-"""Seconds in which a job ends after its fatal exception, whatever is slow or away meanwhile."""
+"""Seconds within which a job ends after its fatal exception, whichever module is slow or away."""
 _ALL: Final = sum(JobState)
 _SLOW: Final = (SLEEP, "held-until", "overtaken", "delay", "plugin-hangs")
 _EVENTLOG: Final = f".{EVENTLOG}"
@@ -183,4 +183,4 @@ OURS: Final = (
     Requested,
     Recovered,
 )
-"""The properties that every world keeps, beside the judge's."""
+"""The properties that are checked in every world, beside those of the judge."""

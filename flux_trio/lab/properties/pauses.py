@@ -26,11 +26,13 @@ from flux_trio.services.policy_files import scheduler_policies
 CoreT = TypeVar("CoreT")
 
 ROUNDED_S: Final = 1.001
-"""An expiration that was changed is in whole seconds, rounded up."""
+"""By how many seconds an expiration may be later than expected: one that was changed is rounded up
+to whole seconds."""
 LATE_S: Final = 1.0
-"""At a pause nobody has had anything to do for so long."""
+"""The number of seconds during which no party had anything to do when a pause begins."""
 EQUAL_S: Final = 0.001
-"""Ends that differ by less are equal: sums of seconds since the Unix epoch are not exact."""
+"""Seconds. Two ends that differ by less are equal: sums of seconds since the Unix epoch are not
+exact."""
 
 
 def core_of(world: CoresWorld, name: str, kind: type[CoreT]) -> CoreT:

@@ -72,7 +72,7 @@ class Watcher:
         self.problem = ""
 
     def observe(self, record: Record) -> None:
-        """Take the next record of the trace."""
+        """Look at the next record of the trace."""
 
     def pause(self) -> None:
         """Look at the world while nobody acts for a second and the property's modules are well."""
@@ -86,7 +86,9 @@ class Watcher:
 
 
 def sentence(name: str, said: object) -> str:
-    """Return what `said` of the property `name` means; TypeError if it is neither text nor None."""
+    """Return the text in which the property `name` says what is wrong. `said` is its result: a
+    text, or None for nothing. Raises TypeError for another value.
+    """
     if said is None:
         return ""
     if not isinstance(said, str):

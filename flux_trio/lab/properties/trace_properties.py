@@ -31,11 +31,11 @@ SERVICES: Final = (
     topics.JOB_LIST,
 )
 Line = tuple[str, str, float]
-"""An event: the key of its eventlog, its name and its timestamp."""
+"""One event of an eventlog: the key of the eventlog, the name of the event and its timestamp."""
 
 
 def ends(record: Record, module: str) -> bool:
-    """Return whether a record is of the start or the end of a module, or the instance starts."""
+    """Return whether a record says that a module started or ended, or that the instance starts."""
     data = record.data or {}
     is_of_module = record.kind == Kind.MODULE and data["module"] == module
     return record.kind == Kind.CONFIG or is_of_module

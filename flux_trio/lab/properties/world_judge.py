@@ -24,7 +24,8 @@ class WorldJudge:
     def __init__(self) -> None:
         self._earlier: list[Violation] = []
         self.owed: tuple[Violation, ...] = ()
-        """What parties that lie owed when everything was put right, and were reloaded."""
+        """The actions that were due from parties that lie, at the moment when everything was put
+        right and they were loaded again."""
         self._is_over = False
         self._is_broken = False
         self._begin()
@@ -34,7 +35,7 @@ class WorldJudge:
         self._batches = Batches(self._monitor.observe)
 
     def observe(self, record: Record) -> None:
-        """Take the next record of the trace; after `finish` nothing is judged any more."""
+        """Judge the next record of the trace; after `finish` nothing is judged any more."""
         if self._is_over:
             return
         if record.kind == _CONFIG:  # the first record of a life
@@ -53,7 +54,9 @@ class WorldJudge:
             self._is_broken = bool(self._monitor.finish())
 
     def note_debts_of_liars(self, world: CoresWorld) -> None:
-        """Keep in `owed` what is due from parties that lie, before they are loaded again."""
+        """Keep in `owed` the actions that are due from parties that lie, since these are about to
+        be loaded again.
+        """
         if world.liars and world.life == 0:
             self._batches.flush()
             due = [each for each in self._monitor.debts() if not each.may_wait]
@@ -67,7 +70,7 @@ class WorldJudge:
 
     @property
     def violations(self) -> list[Violation]:
-        """The violations in all lives."""
+        """The violations in all lives of the instance."""
         self._batches.flush()
         found = [*self._earlier, *self._monitor.violations]
         return [each for each in found if each.clause != LONG_TEXT]
@@ -80,12 +83,15 @@ def all_clauses() -> dict[str, Clause]:
 
 
 def described(violation: Violation) -> str:
-    """Return a violation as a line of `Outcome.problems`: its clause, its place and its text."""
+    """Return a line about a violation, as in `Outcome.problems`: its clause, its record and its
+    text.
+    """
     return f"{violation.clause}: record {violation.record.n}: {violation.text}"
 
 
 def violator(violation: Violation) -> str:
-    """Return the party that broke a clause; of a message that is its sender.
+    """Return the party that broke a clause; for a violation in a message, the sender of the
+    message.
 
     If the violation follows from another one, it is the party of that one.
     """

@@ -78,7 +78,8 @@ class At:
 
 
 Until: TypeAlias = When | Logged | InState | At | Callable[["ByHand"], bool]
-"""What to stop at; a function is asked after each step."""
+"""A moment at which to stop: a message, an event, a state, a time, or a function that is asked
+after each step."""
 
 
 def _check_moment(until: object) -> None:
@@ -88,7 +89,7 @@ def _check_moment(until: object) -> None:
 
 
 class NeverReached(Exception):
-    """The moment did not come: all is at rest, or too many steps were made.
+    """Raised when the moment to stop at did not come: all is at rest, or too many steps were made.
 
     `why` says which of the two.
     """
@@ -112,7 +113,7 @@ class Stopped:
 
     @property
     def flights(self) -> list[Flight]:
-        """The message on its way to each receiver that has not taken it."""
+        """The message that has stopped the world, once for each receiver that has not taken it."""
         return [] if self.record is None else flights_of(self.hand.world, self.record)
 
     def hold(self) -> None:
@@ -131,7 +132,7 @@ class Stopped:
             flight.delay(seconds)
 
     def drop(self) -> None:
-        """Lose the message."""
+        """Let the message be lost."""
         for flight in self._on_its_way():
             flight.drop()
 

@@ -84,7 +84,7 @@ class Setup:
     depth: Depth = "cores"
     store: StoreKind = "memory"
     policy: str | None = None
-    """The policy of every world; else each seed draws one of ours."""
+    """The scheduling policy of every world; "" or None lets each seed draw one of ours."""
 
     def all_properties(self) -> tuple[Property, ...]:
         """Return the properties of a campaign: ours and those of the user.

@@ -71,14 +71,15 @@ class Moments:
         self._at_step: dict[int, list[Fault]] = {}
         self._awaited: list[_Awaited] = []
         self._found: dict[tuple[str, type, str], list[_Awaited]] = {}
-        """Those that such a message may be, by kind, type and topic; computed from `_awaited`."""
+        """The moments that a message of this kind, type and topic may be; computed from
+        `_awaited`."""
         self._lies: list[tuple[Nth, Lie]] = []
         self._plugin: list[tuple[PluginFault, int]] = []  # and how often it is asked before
         self.struck: list[Fault] = []
         for fault in faults:
             self._expect(fault)
         self.prompted: set[int] = set()
-        """The places of the requests whose message has come."""
+        """The places of the owner's requests whose message has come, so that they are made now."""
         for place, when in prompts.items():
             self._await(when, self._prompting(place))
         world.trace.add_sink(self.observe)
@@ -116,7 +117,9 @@ class Moments:
             self._strike(fault)
 
     def observe(self, record: Record) -> None:
-        """Take the next record of the trace."""
+        """Look whether the next record of the trace is a moment that a fault or a request waits
+        for.
+        """
         message = record.message
         if message is None:
             return

@@ -19,7 +19,7 @@ from flux_trio.protocols import Job
 from flux_trio.store.stores import Store
 
 ERROR: Final = "error"
-"""The property that no core raises."""
+"""The name of the property that no core raises an exception."""
 
 
 @dataclass(frozen=True)

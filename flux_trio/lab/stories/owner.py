@@ -38,7 +38,7 @@ class Owner(Client):
         self._matchtag = 0
 
     def start(self, now: float) -> list[Any]:
-        """Return timers for the jobs, and for the requests that have a time."""
+        """Return the timers for the jobs, and for the requests that have a time."""
         return [
             SetTimer(place, now + each.at)
             for place, each in self._todo.items()

@@ -20,8 +20,8 @@ from flux_trio.protocols import JobState
 from flux_trio.protocols.hooks import STATE_TOPICS
 
 URGENCY: Final = 17
-"""Jobs get it when everything is put right. No plan draws it: an urgency that is not new lets no
-plugin be asked again."""
+"""The urgency that jobs get when everything is put right. No plan draws it, because plugins are
+asked again only about an urgency that has changed."""
 
 _HOLDING_RESOURCES: Final = (STATE_TOPICS[JobState.RUN], STATE_TOPICS[JobState.CLEANUP])
 """Hooks about jobs that may have resources. No new urgency lets a job go on that a plugin holds

@@ -37,11 +37,12 @@ from flux_trio.trace import Kind, Record, Sink
 
 STEPS_MAX: Final = 50_000  # a world of 20 jobs takes about 1,000
 RECORDS_MAX: Final = (200_000, 2_000)
-"""A world that has more, and more for each job, does not come to rest: a job takes about 80. A
-plugin that lets its own jobs be asked about again and again needs hardly a step for thousands."""
+"""A world with more records than this, and so many more for each job, will not come to rest: a job
+takes about 80. A plugin that lets its own jobs be asked about again and again needs hardly a step
+for thousands."""
 FAULTS_STEPS_MAX: Final = 5_000
-"""Then everything is put right, at rest or not: if a module has left by itself, the owner asks it
-for something again and again."""
+"""The number of steps after which everything is put right, at rest or not: if a module has left by
+itself, the owner repeats its requests for ever."""
 QUIET_S: Final = 3_600.0
 WAITING_S: Final = 86_400.0
 """Plugins may act every few seconds for ever. Beside them a world counts as at rest when no job has

@@ -21,17 +21,19 @@ from flux_trio.lab.stories.running import run_plan
 
 RUNS_MAX: Final = 150
 SECONDS_MAX: Final = 60.0
-"""Shrinking ends after so many seconds: a plan with an endless loop takes several by itself."""
+"""The most seconds of a search for a smaller plan: a plan with an endless loop takes several by
+itself."""
 COARSE: Final = 4
-"""Groups of so many faults, jobs or requests are left out before single ones are."""
+"""The size of the groups of faults, jobs or requests that are left out first, before single ones
+are."""
 SEEDS: Final = 4
-"""A plan that stays large is tried with so many seeds."""
+"""The number of other seeds with which a plan that stays large is tried."""
 _MOMENTS: Final = ("when", "which", "until")
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 Edit: TypeAlias = Callable[[Plan], Iterator[Plan]]
-"""Yields plans that have less of one thing; the smallest plan comes first."""
+"""A function that yields smaller plans, each with less of one thing; the smallest comes first."""
 
 
 class Shrunk(NamedTuple):

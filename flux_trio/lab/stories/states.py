@@ -23,10 +23,10 @@ from flux_trio.trace import Kind, Record, Sink
 from flux_trio.views import Change
 
 CHARS_MAX: Final = 160
-"""A longer value is cut."""
+"""The most characters of a value; a longer one is cut."""
 
 DEPTH_MAX: Final = 4
-"""Mappings in mappings that have lines of their own; deeper ones are one line."""
+"""How deep mappings in mappings have lines of their own; what is deeper is one line."""
 
 _COUNTED: Final = re.compile(r"(\bnow|\blast\w*|\bcounts\[.*|story\.events)$")
 """Places that count what has happened: they change in every turn and decide nothing."""
@@ -156,7 +156,7 @@ class Watch:
         self._since = self.last
 
     def observe(self, record: Record) -> None:
-        """Take the next record of the trace: its party may have changed."""
+        """Note that the party of the next record may have changed."""
         self.last = record.n
         self._acted.add(record.party)
         if record.kind == Kind.MODULE and record.data is not None:
@@ -216,7 +216,7 @@ class WatchedRun(PlanRun):
         self.changes = self._watch.changes
         self.states = self._watch.states
         self.right_after = 0
-        """The place of the last record before everything was put right."""
+        """The number of the last record before everything was put right."""
         super().__init__(plan, [*sinks, self._watch.observe], properties, judge=judge)
         self._watch.begin(self.world)
 

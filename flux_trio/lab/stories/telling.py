@@ -38,7 +38,7 @@ PROPERTIES: Final = {
     "plugin": "No handler of a plugin fails.",
     "kept": "A job that was accepted is stored, whatever ends the instance.",
 }
-"""The sentences of the properties that are no clause, by name."""
+"""By name of a property that is not a clause: a sentence that says what it asks for."""
 
 
 def clause_names() -> frozenset[str]:
@@ -134,7 +134,9 @@ def story_of(
 
 
 def sentence_of(name: str, properties: Iterable[Property]) -> str:
-    """Return what a property asks for: the first line of its docstring, if it is a `Property`."""
+    """Return a sentence that says what a property asks for; for a `Property` it is the first line
+    of its docstring.
+    """
     docs = [each.check.__doc__ for each in properties if each.name == name and each.check.__doc__]
     return docs[0].splitlines()[0] if docs else PROPERTIES.get(name, "")
 

@@ -12,8 +12,9 @@ from flux_trio.messages import Request, Response
 from flux_trio.trace import Record
 
 IN_VAIN_S: Final = 100.0
-"""Longer than the modules wait for anything but a job or a request of the plan. At depth `stack`
-nobody sees their timers."""
+"""Seconds without anything but repeated requests, after which a world has come to its end: modules
+wait longer only for jobs and for requests of the plan. At depth `stack` the timers of modules are
+not known, so time decides."""
 
 
 class Tries:
@@ -29,13 +30,13 @@ class Tries:
         self.begin()
 
     def begin(self) -> None:
-        """Begin to wait anew."""
+        """Begin to count the time anew."""
         self._is_other = True  # something else has happened since the last step
         self._end = inf  # when the time is over
         self._are_timers_known = False  # whether `end` is that of all timers
 
     def observe(self, record: Record) -> None:
-        """Take the next record of the trace."""
+        """Note whether the next record of the trace is more than a repeated request."""
         match record.message:
             case Request():
                 pass

@@ -12,7 +12,7 @@ from flux_trio.messages import Errno, Request, Response
 GUEST: Final = 1001
 RETRY_S: Final = 0.5
 LATER: Final = (Errno.ENOSYS, Errno.EAGAIN)
-"""Answers after which a client asks again: a service is not there, or is not ready."""
+"""The error numbers after which a client asks again: a service is not there, or is not ready."""
 
 
 @dataclass(frozen=True)

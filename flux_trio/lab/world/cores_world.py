@@ -68,11 +68,12 @@ class CoresWorld(World[Station]):
         for sink in sinks:
             self.trace.add_sink(sink)
         self.in_place_of: Callable[[str, Outgoing], list[Outgoing] | None] | None = None
-        """Returns what a party sends in place of a message; None: the message itself."""
+        """A function that returns the messages which a party sends in place of a message, or None
+        for the message itself."""
         self.answers: Callable[[AskHook], Answering | None] = lambda _: None
         self.began: Callable[[], None] = lambda: None  # called when the instance begins anew
         self.pauses: Callable[[], None] = lambda: None
-        """Called when nobody has anything to do for a while."""
+        """A function that is called when no party has anything to do for a while."""
         self.inventory = given.inventory
         self.excluded = given.exclude  # the targets that are excluded from the start of each life
         self.missing = given.missing or {}  # those that are down from the start of each, and why
@@ -211,7 +212,7 @@ class CoresWorld(World[Station]):
         return self._taken[1] if self._taken is not None and self._taken[0] is station else []
 
     def sender_of(self, message: Message) -> str:
-        """Return the party whose place in the order a message has.
+        """Return the sender whose messages a message keeps its order with.
 
         The broker may answer in place of a service that is gone; its answer counts as the
         service's.
@@ -296,7 +297,7 @@ class CoresWorld(World[Station]):
         self._strikes.append(do)
 
     def strike(self) -> None:
-        """Do what is to happen at once."""
+        """Call what was given to `at_once` since the last time."""
         while self._strikes:
             self._strikes.popleft()()
 

@@ -24,7 +24,8 @@ StoreKind: TypeAlias = Literal["memory", "sqlite"]
 
 DISK_TIMER: Final = ("disk",)
 SETTLED_EVERY: Final = 3
-"""After so many commits a slice of the changes is settled, so that a kill comes amidst others."""
+"""The number of commits after which a slice of the changes is written to the tables, so that a kill
+may come between two slices."""
 _TEXTS: Final[dict[int, str]] = {
     Errno.ENOSPC: "the disk is full: No space left on device",
     Errno.EIO: "the disk fails: Input/output error",
@@ -89,7 +90,9 @@ class Disk:
         return bool(self.errnum or self.delay_s or self.damaged)
 
     def write(self, action: StoreOps) -> Stored | None:
-        """Do a transaction; None if the instance ends meanwhile."""
+        """Perform a transaction and return its result; None if a fault ends the instance
+        meanwhile.
+        """
         if self.errnum:
             return Stored(self.errnum, _TEXTS[self.errnum])
         if self.torn is None:
@@ -110,7 +113,7 @@ class Disk:
         self.damaged.update(keys[nth - 1 : nth])
 
     def read(self, action: Fetch) -> Stored | Fetched:
-        """Read values and keys."""
+        """Return the values and keys that are asked for, damaged ones as such."""
         found = execute(self.store, action)
         if not self.damaged or not isinstance(found, Fetched):
             return found
@@ -145,7 +148,7 @@ class KvsOnDisk:
 
     @property
     def part(self) -> CorePart:
-        """The core itself, which has the state."""
+        """The core itself, without the disk."""
         return self._core
 
     def dump(self) -> Plain:

@@ -30,7 +30,7 @@ class Jobs:
         self._is_purging = False  # finished jobs may be removed
 
     def observe(self, record: Record) -> None:
-        """Take the next record of the trace."""
+        """Note what the next record of the trace says about jobs."""
         kind = record.kind
         if kind == _SEND and getattr(record.message, "topic", "") == topics.JOB_PURGE:
             self._is_purging = True
@@ -80,12 +80,12 @@ class States:
         self._unread: set[int] = set()  # those of which the present job manager has told no event
 
     def state_of(self, jobid: int) -> JobState | None:
-        """Return the state of a job; None if nothing was told of it."""
+        """Return the state of a job; None if the trace has no event of it."""
         found = self._jobs.get(jobid)
         return None if found is None else found.state
 
     def observe(self, record: Record) -> None:
-        """Take the next record of the trace."""
+        """Note the event that the next record of the trace tells of, if it does."""
         data = record.data
         if data is None:
             return

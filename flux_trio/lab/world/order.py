@@ -16,7 +16,8 @@ LATE_S_MAX: Final = 2.0  # how much time passes at most while messages wait
 
 
 class Agenda:
-    """What is to be called at later times, which are in seconds since the Unix epoch.
+    """The functions that are to be called at later times, which are in seconds since the Unix
+    epoch.
 
     Calls of one time are made in the order in which they were added.
     """
@@ -61,7 +62,7 @@ class DrawnOrder(Order[Station]):
         self._hung[name] = until
 
     def slow_down(self, name: str, pause: float, until: float) -> None:
-        """Until then let a module take one message a turn, and pause so many seconds after it."""
+        """Until then, give a module one message a turn, and a pause of so many seconds after it."""
         self._slow[name] = (pause, until)
 
     def forget(self, party: Station) -> None:
@@ -90,12 +91,12 @@ class DrawnOrder(Order[Station]):
     # --- the next turn
 
     def waits(self, party: Party, at: float | None = None) -> None:
-        """Note nothing: `look` looks at all parties."""
+        """Do nothing: `look` looks at all parties anyway."""
 
     def look(
         self, parties: Mapping[str, Station], passed: float, moment: float | None
     ) -> tuple[list[Station], float | None]:
-        """See `Order`."""
+        """Return the parties that can have a turn, and the next moment (see `Order`)."""
         hung = self._hung
         ready: list[Station] = []
         for name, station in parties.items():
@@ -111,14 +112,14 @@ class DrawnOrder(Order[Station]):
         return ready, moment
 
     def next_of(self, ready: Sequence[Station], at: float | None, passed: float) -> Station | None:
-        """See `Order`."""
+        """Draw which of the `ready` parties acts next, or that time passes (see `Order`)."""
         is_near = at is not None and at <= passed + LATE_S_MAX
         if not ready or (self._late and is_near and self._draw.random() < self._late):
             return None
         return self._draw.choice(ready)
 
     def messages_for(self, station: Station, passed: float) -> list[Waiting]:
-        """See `Order`."""
+        """Draw the messages that a party takes in its turn (see `Order`)."""
         at = station.next_timer
         is_due = at is not None and at <= passed
         if not station.has_message or (is_due and self._draw.random() < 0.5):
@@ -129,9 +130,11 @@ class DrawnOrder(Order[Station]):
         )
 
     def batch(self, sizes: Sequence[int]) -> int:
-        """Draw one of `sizes`: how many messages a party takes at most."""
+        """Draw the greatest number of messages of a turn, one of `sizes`."""
         return self._draw.choice(sizes)
 
     def pop_messages(self, station: Station, count: int) -> list[Waiting]:
-        """Take at most `count` of the messages that wait for a party; senders are drawn."""
+        """Remove at most `count` of the messages that wait for a party and return them; the senders
+        are drawn.
+        """
         return station.pop_drawn(count, self._draw)

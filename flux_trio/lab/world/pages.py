@@ -45,7 +45,8 @@ PAGES: Final[dict[str, tuple[str, ...]]] = {
 """The names of the sizes in an instance, by the module that defines them."""
 
 Place = tuple[dict[str, Any], str, int]
-"""The names of a module, one of these, and the size that an instance has."""
+"""The namespace of a module, the name of a size in it, and the value that the size has in an
+instance."""
 
 
 def places_of(pages: Mapping[str, tuple[str, ...]]) -> list[Place]:

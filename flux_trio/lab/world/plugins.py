@@ -34,12 +34,12 @@ from flux_trio.services.at_once import Beside
 from flux_trio.trace import Kind
 
 FAULTY: Final = "faulty"
-"""The name of the plugin that has the faults of a plan."""
+"""The name of the plugin that does what the faults of a plan say."""
 PRIORITIZE: Final = STATE_TOPICS[JobState.PRIORITY]
 UPDATE_DURATION: Final = UPDATE_PREFIX + DURATION_KEY
 UPDATE_QUEUE: Final = UPDATE_PREFIX + QUEUE_KEY
 USUAL: Final = (PRIORITIZE, UPDATE_DURATION, UPDATE_QUEUE)
-"""The topics that a plugin answers in each world."""
+"""The topics of the questions that a plugin answers in each world."""
 
 
 class Answering(Protocol):
@@ -57,7 +57,8 @@ class Answering(Protocol):
 
 
 LATE: Final = "plugin"
-"""With the ticket of its question, the key of the timer at which a plugin that hangs answers."""
+"""The first part of the key of a timer, at which a plugin that hangs answers; the second part is
+the ticket of the question."""
 
 
 LateKey: TypeAlias = tuple[str, int]
@@ -102,7 +103,9 @@ class PluginsOfWorld(Beside):
         """Whether a plugin of a file has set the priority of a job, other than by an answer."""
 
     def begin_turn(self, now: float, inputs: Sequence[Any]) -> list[Any]:
-        """Return the inputs of a turn; in place of timers of late answers the answers."""
+        """Return the inputs of a turn, with the late answers of plugins in place of their
+        timers.
+        """
         self._now = now
         return [self._in_place_of(each) for each in inputs]
 

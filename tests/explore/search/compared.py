@@ -84,7 +84,8 @@ COMPARED: Final[dict[tuple[str, str], str]] = {
     ("link.hello", "link.lost"): "same",
     ("link.hello_sent", "link.ready_sent"): "same",
 }
-"""The names of two spots whose places are compared, with the keys that they have (`order`)."""
+"""Pairs of spots whose places rules compare: whatever their keys are (ALL), or if they have the
+same key (SAME); see `order`."""
 
 READ: Final = ("answers job-ingest", "answers kvs", "answers resource")
-"""The parts of what the parties have taken up that are read (`settling`)."""
+"""What rules read of the messages that the parties have surely handled; see `settling`."""

@@ -19,7 +19,8 @@ from tests.explore.search.small_world import MORTAL, PartyState, WorldState
 _encode = msgspec.msgpack.encode
 
 RANKED: Final = ("job-manager", "kvs", "job-ingest")
-"""Whose matchtags are replaced by places: the others may be reloaded, and begin again at 1."""
+"""The modules whose matchtags are replaced by their ranks. Others may be loaded again, and begin
+again at 1."""
 
 
 class _Party(NamedTuple):
@@ -31,7 +32,7 @@ class _Party(NamedTuple):
 
 
 def identity(state: WorldState, machines: dict[str, Machine]) -> bytes:
-    """Return the digest of a state."""
+    """Return the digest of a state of the world: states with the same digest go on alike."""
     parties = sorted([_party(each, machines) for each in state.parties])
     known: dict[str, set[int]] = {name: set() for name in RANKED}
     for party in parties:

@@ -1,4 +1,4 @@
-"""The judge of a search: a monitor that is carried along each path."""
+"""The judge of a search: a monitor that is taken along each path of the search."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from tests.explore.search.small_world import MORTAL, PartyState, WorldState
 
 
 class Stood(NamedTuple):
-    """A judge that is put down in a state of a world."""
+    """The state of a judge as values, at a state of the world."""
 
     standing: MonitorState
     slots: tuple[Settled, ...] = ()
 
 
 class Judge:
-    """All clauses and invariants. `observe` is a Sink."""
+    """Judges all clauses and invariants along a path. `observe` is a sink of the world's trace."""
 
     def __init__(self) -> None:
         self._monitor = self._make()
@@ -52,25 +52,29 @@ class Judge:
 
     @property
     def violations(self) -> list[Violation]:
-        """What was broken on this path."""
+        """The violations on this path so far."""
         return [each for each in self._monitor.violations if each.clause != LONG_TEXT]
 
     def finish(self) -> list[Violation]:
-        """The path ends at rest: return what was broken, and what is due now."""
+        """End the path, whose world is at rest; return the violations, and the actions that are due
+        and not done."""
         self._monitor.finish()
         return self.violations
 
     def put_down(self, world: WorldState) -> tuple[Stood, bytes]:
-        """Return all that the judge has in this state of the world, and a digest of it: none."""
+        """Return the state of the judge, and a digest of what in it decides later verdicts; here
+        the digest is empty."""
         return Stood(self._monitor.put_down()), b""
 
     def take_up(self, stood: Stood, world: WorldState) -> None:
-        """Go on from what was put down in this state of the world."""
+        """Replace the state of the judge by one that `put_down` has returned for this state of the
+        world."""
         self._monitor.take_up(stood.standing)
 
 
 class JudgeInOrder(Judge):
-    """A judge whose states have digests, with the order of all records that a rule may compare."""
+    """A judge whose states have digests, which include the order of all records that a rule may
+    compare."""
 
     def __init__(self, order: Order) -> None:
         self.order = order
@@ -181,7 +185,8 @@ def _has_moved(origins: Origins) -> bool:
 
 
 def inboxes(world: WorldState) -> tuple[tuple[str, ...], ...]:
-    """Return whose messages wait at the modules that may end, in the order of the messages.
+    """Return for the modules that may end the senders of the messages that wait there, in their
+    order.
 
     When a module ends, the broker answers for it in this order.
     """

@@ -1,8 +1,8 @@
-"""Which order of records is part of a state: that which a rule may ask for.
+"""Which part of the order of records belongs to a state: the part that a rule may ask for.
 
 `Order` has the pairs of spots whose places are compared. It learns a pair when a rule compares two
 places that stand there, or when a place moves to where it is compared. What was explored before may
-have taken two states for one; so a search that has learned a pair begins again.
+have taken two states for one that differ in this order, so that the search has to begin again.
 """
 
 from __future__ import annotations
@@ -13,26 +13,28 @@ from typing import Final
 from tests.explore.search.placed import Placed, Spot
 
 ALL: Final = "all"
-"""Places of the two spots are compared whatever their keys are."""
+"""Places of the two spots are compared, whatever the keys of their states are."""
 SAME: Final = "same"
-"""Places of the two spots are compared if they have the same key."""
+"""Places of the two spots are compared if their states have the same key."""
 
 Present = Mapping[Spot, Sequence[int]]
-"""The places that stand at each spot, in order."""
+"""By spot: the places that stand there, in order."""
 
 
 class Order:
-    """What is compared and read, as far as it is known."""
+    """The pairs of spots that rules compare, and what they read of handled messages, as far as the
+    search has learned it."""
 
     def __init__(
         self, pairs: Mapping[tuple[str, str], str] | None = None, parts: Iterable[str] = ()
     ) -> None:
         self.pairs = dict(pairs or {})
-        """The names of two spots whose places are compared: ALL or SAME."""
+        """By the names of two spots: whether their places are compared always (ALL) or for the same
+        key (SAME)."""
         self.parts = set(parts)
-        """The parts of what the parties have taken up (`knowing`) that are read."""
+        """Which parts of `knowing`, the messages that parties have surely handled, rules read."""
         self.nlearned = 0
-        """How often something was learned."""
+        """How many pairs and parts were learned."""
         self._spots: dict[tuple[str, Hashable], Spot] = {}
         self._of_name: dict[str, list[Spot]] = {}
         self._met: dict[frozenset[Spot], list[tuple[Spot, Spot]]] = {}
@@ -52,7 +54,7 @@ class Order:
     # --- learning
 
     def note(self, one: Spot, other: Spot) -> None:
-        """Places of these two spots are compared: learn the pair, if it is not known."""
+        """Learn that rules compare the places of these two spots, if that is not known."""
         if other in one.others:
             return
         pair = min((one.name, other.name), (other.name, one.name))
@@ -62,15 +64,16 @@ class Order:
         self._join(pair)
 
     def read(self, part: str) -> None:
-        """A rule reads a part of what the parties have taken up."""
+        """Learn that a rule reads this part of `knowing`, if that is not known."""
         if part not in self.parts:
             self.parts.add(part)
             self.nlearned += 1
 
     def moved(self, now: Mapping[Spot, Sequence[Placed]]) -> None:
-        """Learn what a transition asks for: `now` has the places as they stood before it.
+        """Learn which comparisons follow from a transition: `now` has by spot the places as they
+        stood before it.
 
-        Two places that are compared where they stand now must have been told apart before.
+        Two places that are compared where they stand now must have been distinguished before.
         """
         for spot, places in now.items():
             for place in places:
@@ -93,7 +96,7 @@ class Order:
     # --- the order of a state
 
     def signs(self, present: Present) -> tuple[int, ...]:
-        """Return of each two places that may be compared which one is older: -1, 0 or 1."""
+        """Return for each two places that may be compared which one is older: -1, 0 or 1."""
         spots = frozenset([spot for spot in present if spot.others])
         pairs = self._met.get(spots)
         if pairs is None:

@@ -16,7 +16,8 @@ from typing import Any, Final
 Note = Callable[["Spot", "Spot"], None]
 
 TEXT: Final = "(a record)"
-"""The text of a place, for the sentence of a violation: it is the same for every number."""
+"""The text that every `Placed` number has in the sentence of a violation, so that sentences do not
+differ by numbers."""
 
 
 class NumberUsed(Exception):
@@ -27,7 +28,8 @@ class NumberUsed(Exception):
 
 
 class Spot:
-    """Where places stand: a field of the state of a view or rule under a key, or a link.
+    """A field in the states of a view or rule, in which numbers of records stand; or a link between
+    two parties.
 
     `name` has the view and the field, and the key if it has only names of parties. `others` are the
     spots with which a comparison is expected; `note` is called with the spots of all others.
@@ -79,7 +81,7 @@ class Placed:
 
 
 def number_of(place: Any) -> int:
-    """Return the number of a place; of a number itself."""
+    """Return the number in a `Placed`; a plain number itself."""
     number: int = place._number if type(place) is Placed else place
     return number
 

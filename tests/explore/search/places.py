@@ -22,18 +22,19 @@ from flux_trio.judge.engine.view import PLACE, Place
 
 At: TypeAlias = Callable[[int], int]
 Move: TypeAlias = Callable[[Any, At], Any]
-"""A function that replaces the places in a value."""
+"""A function that returns a value with other places in it."""
 
 
 def renumbered(states: Iterable[tuple[Any, Any]]) -> list[Any]:
-    """Return the states of pairs (type, state), with places 1, 2, ... in the same order."""
+    """Return states with their places replaced by 1, 2, ... in the same order. States come as pairs
+    (type, state)."""
     pairs = [(mover(type_), state) for type_, state in states]
     at = {place: number for number, place in enumerate(_places_in(pairs))}.__getitem__
     return [state if move is None else move(state, at) for move, state in pairs]
 
 
 def places_of(states: Iterable[tuple[Any, Any]]) -> list[int]:
-    """Return the places in the states of pairs (type, state) in order, and 0."""
+    """Return the places in states in order, and 0. States come as pairs (type, state)."""
     return _places_in([(mover(type_), state) for type_, state in states])
 
 
@@ -52,7 +53,8 @@ def _places_in(pairs: Iterable[tuple[Move | None, Any]]) -> list[int]:
 
 @functools.cache
 def mover(type_: Any) -> Move | None:
-    """Return a function that replaces the places in values of a type; None without places."""
+    """Return a function that replaces the places in values of a type; None if such values have no
+    places."""
     origin, args = typing.get_origin(type_), typing.get_args(type_)
     if origin is Annotated:
         return _move_place if PLACE in args[1:] else mover(args[0])

@@ -26,7 +26,7 @@ _encode_in_order = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
 class Mark(NamedTuple):
-    """What tells the state of a core from others, without the matchtags in it.
+    """The digest of a core's state, without the matchtags in it, and these matchtags.
 
     `matchtags` has them in the order in which they stand in the state: the sender ("" for the core
     itself) and the matchtag. `lasts` says how far the core's own numberings have got.
@@ -38,16 +38,16 @@ class Mark(NamedTuple):
 
 
 class Keeper(Protocol):
-    """How the state of a kind of core is written, taken up again and told from others."""
+    """How the state of a kind of core is written, loaded again and compared with others."""
 
     def write(self, core: Any) -> bytes:
-        """Return the state of `core`."""
+        """Return the state of `core` as bytes."""
 
     def load(self, core: Any, state: bytes) -> None:
-        """Give `core` the state."""
+        """Replace the state of `core` by one that `write` has returned."""
 
     def mark(self, core: Any, state: bytes) -> Mark:
-        """Return the mark of the state that `core` is in."""
+        """Return the mark of the present state of `core`."""
 
 
 class OfModule:
@@ -138,7 +138,7 @@ class OfClient:
 
 
 def part_of(core: Any) -> CorePart:
-    """Return the core that has the state, of a module of a world."""
+    """Return the core of a module without what a world has around it."""
     return core if isinstance(core, CorePart) else core.part
 
 
@@ -155,7 +155,8 @@ def digest(text: bytes) -> bytes:
 
 
 class Machine:
-    """The core of one kind of party, the states that it was in, and its turns in them."""
+    """The core of one kind of party, with the states that it has been in and the turns that it has
+    taken in them."""
 
     def __init__(self, make: Callable[[], Core[Any, Any, Any]], keeper: Keeper) -> None:
         self._make = make
@@ -169,13 +170,13 @@ class Machine:
         self.marks: list[Mark] = []
 
     def start(self, now: float) -> tuple[int, Sequence[Any]]:
-        """Start another core; return its state and its actions."""
+        """Start a new core; return the number of its state, and its actions."""
         self._core = self._make()
         actions = self._core.start(now)
         return self._keep(), actions
 
     def turn(self, state: int, now: float, inputs: Sequence[Any]) -> tuple[int, Sequence[Any]]:
-        """Return the state and the actions after a turn."""
+        """Return the number of the state after a turn, and the actions of the turn."""
         key = (state, now, *map(_key_of, inputs))
         found = self._turns.get(key)
         if found is None:
@@ -187,7 +188,7 @@ class Machine:
         return found
 
     def core_in(self, state: int) -> Any:
-        """Return the core, in this state, until the next call."""
+        """Return the core with this state. It has it until the next call."""
         if self._at != state:
             self._keeper.load(self._core, self._states[state])
             self._at = state
@@ -218,7 +219,7 @@ def _key_of(item: Any) -> Any:
 
 
 class Remembered:
-    """A core whose state is the number of one of its machine's; see `Core`."""
+    """A core whose state is a number in its `Machine`; it takes turns as a `Core` does."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -233,5 +234,5 @@ class Remembered:
         return actions
 
     def dump(self) -> Any:
-        """Return the state, as plain data."""
+        """Return the state of the core as plain data."""
         return self.machine.core_in(self.state).dump()

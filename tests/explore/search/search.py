@@ -28,59 +28,61 @@ from tests.explore.search.order import Order
 from tests.explore.search.small_world import Choice, SmallWorld, Strike, WorldState
 
 TOLD_EVERY: Final = 2_000
-"""Transitions after which the progress is told."""
+"""The number of transitions after which the progress is printed."""
 
 REHEARSED: Final = 2_000
-"""A search that has learned something begins again when it has met so many states; then, when it
-has met eight times as many. So it learns the most of what there is to learn from few states."""
+"""A search that has learned something begins again when it has met so many states, and then again
+at eight times as many. So it learns most of what there is to learn from few states."""
 
 AT_REST: Final = (no_job_runs_twice, eventlogs_are_whole)
-"""The properties of worlds of seeds that are asked for at rest; those of job-list are left out."""
+"""The properties that are checked in each world at rest, as in worlds of seeds; those of job-list
+are left out."""
 
 Path: TypeAlias = tuple[int, ...]
-"""By step, the place of what happens among the choices of the world."""
+"""By step: the place of the chosen one among the choices of the world."""
 
 _Met: TypeAlias = tuple[int, WorldState, Stood]
 
 
 @dataclass
 class Broken:
-    """What is wrong, and the shortest way there."""
+    """What is broken, with a shortest path to it."""
 
     name: str
-    """The clause, or `error`, `answered`, `once`, `inactive` or `stored`."""
+    """The id of the clause, or the name of the property: `error`, `answered`, `once`, `inactive` or
+    `stored`."""
     found: str
     path: Path
 
 
 @dataclass
 class Report:
-    """What a search has met so far."""
+    """How much a search has met so far."""
 
     plan: Plan
     nstates: int = 1
     ntransitions: int = 0
     depth: int = 0
     nrest: int = 0
-    """States at rest: no message waits, no timer is set, and no module is missing."""
+    """The number of states at rest: no message waits, no timer is set, and no module is missing."""
     nwaiting: int = 0
-    """States that are met and not yet followed."""
+    """The number of states that were met, and whose choices were not tried yet."""
     seconds: float = 0.0
-    """Of the processor."""
+    """The time in seconds of the processor."""
     is_complete: bool = False
     broken: Broken | None = None
     nbegun: int = 1
-    """How often the search began; the other counts, but for `seconds`, are of the last time."""
+    """How often the search began. The other counts, apart from `seconds`, are of the last time."""
     nlost: int = 0
-    """Transitions of the times before."""
+    """The number of transitions before the search began for the last time."""
 
     @property
     def rate(self) -> float:
-        """Transitions in a second of the processor."""
+        """The number of transitions in a second of the processor."""
         return (self.ntransitions + self.nlost) / self.seconds if self.seconds else 0.0
 
     def begin_again(self) -> None:
-        """Count from the start."""
+        """Reset the counts: the search begins again."""
         self.nbegun += 1
         self.nlost += self.ntransitions
         self.nstates, self.ntransitions, self.depth, self.nrest, self.nwaiting = 1, 0, 0, 0, 0
@@ -88,7 +90,7 @@ class Report:
 
     @property
     def memory(self) -> int:
-        """The most that this process has used, in bytes."""
+        """The most memory that this process has used, in bytes."""
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
@@ -114,7 +116,8 @@ class Search:
     def run(
         self, states_max: int | None = None, tell: Callable[[Report], object] = lambda _: None
     ) -> Report:
-        """Go on until all states are met, one breaks a property, or so many states are met.
+        """Try all choices in all states, until all were tried, a property is broken, or
+        `states_max` states were met.
 
         KeyboardInterrupt ends the search, too: the report is of what was met by then.
         """
@@ -235,7 +238,7 @@ def _is_full(report: Report, states_max: int | None) -> bool:
 
 
 def at_rest(world: SmallWorld, judge: Judge) -> tuple[str, str] | None:
-    """Return what is wrong in a world at rest: the property, and how."""
+    """Return which property a world at rest breaks and how; None if none."""
     for violation in judge.finish():
         return violation.clause, violation.text
     waiting = world.unanswered()
@@ -263,7 +266,7 @@ def _may_wait(plan: Plan) -> bool:
 
 
 def follow(world: SmallWorld, path: Path, after: Callable[[Choice], object]) -> None:
-    """Let happen in a world that has begun what a path says; call `after` with each step."""
+    """Repeat the choices of a path in a world that has begun; call `after` after each step."""
     for place in path:
         choice = world.choices()[place]
         world.do(choice)

@@ -1,4 +1,4 @@
-"""Lets the places in the states of the judge stand in their spots, after each transition.
+"""Puts the places in the states of the judge into their spots, after each transition.
 
 What a transition has not changed was settled before, and is shared with the state before it.
 """
@@ -18,11 +18,11 @@ from tests.explore.search.placed import Placed, Spot, number_of
 from tests.explore.search.places import Move, mover
 
 Places = dict[Spot, tuple[Placed, ...]]
-"""The places that stand at each spot."""
+"""By spot: the places that stand there."""
 Numbers = dict[Spot, tuple[int, ...]]
-"""Their numbers, which are compared without a note."""
+"""By spot: the numbers of the places there; comparing these notes nothing."""
 Origins = dict[Spot, list[Placed]]
-"""By spot: the places that stand there now, as they stood before the transition."""
+"""By spot: the places that stand there now, each as it stood before the transition."""
 
 
 class Numbering(dict[Hashable, int]):
@@ -45,10 +45,11 @@ class _One(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """All states of one view or rule, in the order of their keys."""
+    """All states of one view or rule, in the order of their keys, with their places in their
+    spots."""
 
     held: tuple[tuple[Hashable, Any], ...]
-    """The keys and states, as a monitor takes them up."""
+    """The keys with their states, in the form in which a monitor takes them."""
     keys: tuple[Hashable, ...]
     states: tuple[Any, ...]
     ones: tuple[_One, ...]
@@ -61,7 +62,8 @@ NOTHING: Final = Settled((), (), (), (), 0, {}, {})
 
 
 class Settler:
-    """Settles the states of one view or rule; `name` is its own."""
+    """Puts the places in the states of one view or rule into spots, whose names begin with
+    `name`."""
 
     def __init__(self, name: str, type_: Any, order: Order) -> None:
         self._name = name
@@ -73,7 +75,8 @@ class Settler:
     def settle(
         self, held: Sequence[tuple[Hashable, Any]], before: Settled, origins: Origins
     ) -> Settled:
-        """Return what the monitor holds; `origins` gets the places of the states that changed."""
+        """Return the states with their places in spots; note in `origins` the places of the states
+        that have changed."""
         keys = tuple([key for key, _ in held])
         if keys == before.keys:
             if all(map(is_, [state for _, state in held], before.states)):
@@ -131,7 +134,7 @@ class Settler:
 
 
 def numbers_of(places: Places) -> Numbers:
-    """Return the numbers of places."""
+    """Return the numbers of `Placed` values."""
     return {spot: tuple(map(number_of, stand)) for spot, stand in places.items()}
 
 
@@ -171,7 +174,8 @@ def _text_of_key(held: tuple[Hashable, Any]) -> str:
 
 
 class KnowledgeRead(Knowledge):
-    """Tells `order` which parts of what the parties have taken up are read."""
+    """Notes which parts of `knowing`, the messages that parties have surely handled, are read by
+    rules."""
 
     def __init__(self, order: Order) -> None:
         super().__init__()
@@ -192,7 +196,8 @@ class KnowledgeRead(Knowledge):
 
 
 class SettledKnown(NamedTuple):
-    """What the parties have taken up; of the parts that are read what tells it from others."""
+    """The state of `knowing` with its places in spots, and what of the parts that rules read
+    distinguishes it from others."""
 
     known: Known
     shape: Hashable
@@ -200,7 +205,7 @@ class SettledKnown(NamedTuple):
 
 
 def settle_known(known: Known, order: Order, origins: Origins) -> SettledKnown:
-    """Return what the parties have taken up, with its places in their spots."""
+    """Return the state of `knowing` with its places in spots."""
     turns, answered, asked = known
     places: Places = {}
 

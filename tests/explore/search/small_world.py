@@ -39,9 +39,10 @@ LEFT_OUT: Final = ("job-list",)
 _OF_LEFT_OUT: Final = ("watch",)
 """Requests that a module which is left out answers: a client would ask again without end."""
 UNEXPLORED_TIMERS: Final = ("sign-of-life",)
-"""Timers that never fire, since no job depends on them: one is set while any request waits."""
+"""The keys of timers that never fire, since no job depends on them: one is set while any request
+waits."""
 MORTAL: Final = ("sched", "job-exec", "resource")
-"""Modules that faults may end: the cores of the others live as long as the world."""
+"""The modules that faults may end. The cores of the others live as long as the world."""
 
 _PAIRS: Final = {
     "queue-stop": "queue",
@@ -56,27 +57,27 @@ _PAIRS: Final = {
 
 
 class Take(NamedTuple):
-    """A module takes the next message of a sender."""
+    """A choice: a module takes the next message of a sender."""
 
     module: str
     sender: str
 
 
 class Fire(NamedTuple):
-    """A timer of a module fires: the one at `place`, in the order of their times."""
+    """A choice: the timer at `place` of a module fires; timers are in the order of their times."""
 
     module: str
     place: int
 
 
 class Strike(NamedTuple):
-    """A fault of the plan strikes, by its place."""
+    """A choice: the fault at this place of the plan strikes."""
 
     fault: int
 
 
 class Load(NamedTuple):
-    """A module that has ended is loaded again."""
+    """A choice: a module that has ended is loaded again."""
 
     module: str
 
@@ -86,33 +87,33 @@ Choice: TypeAlias = Take | Fire | Strike | Load
 
 @dataclass(slots=True)
 class PartyState:
-    """A party that is put down: the number of its core's state, and its station."""
+    """The state of a party: the number of its core's state, and the state of its station."""
 
     name: str
     nbefore: int
     core: int
     station: StationState
     identity: Any = field(default=None, compare=False)
-    """What `identity` knows of it."""
+    """What the module `identity` has computed from this state."""
 
 
 class WorldState(NamedTuple):
-    """A world that is put down. What did not change is shared with the states before it."""
+    """The state of a world. What has not changed is shared with earlier states."""
 
     parties: tuple[PartyState, ...]
     ended: tuple[tuple[str, str], ...]
     nbefore: tuple[tuple[str, int], ...]
     left: tuple[int, ...]
-    """The places of the faults that have not struck."""
+    """The places in the plan of the faults that have not struck."""
     tried: str
     """The module that was loaded last, while another one was missing."""
     active: frozenset[int]
     sequence: int
-    """Of the last event: it decides nothing."""
+    """The sequence number of the last event, on which nothing depends."""
 
 
 class UnsuitablePlan(ValueError):
-    """A plan has something that is not explored."""
+    """Raised for a plan with something that cannot be explored."""
 
 
 class SmallWorld(CoresWorld):
@@ -190,7 +191,7 @@ class SmallWorld(CoresWorld):
         return dict(ids)
 
     def read_store(self) -> None:
-        """Let the store have what is stored in this state."""
+        """Let the store have the values of this state."""
         core: Any = self.stations[KVS_MODULE].core
         core.machine.core_in(core.state)
 
@@ -215,7 +216,7 @@ class SmallWorld(CoresWorld):
     # --- choices
 
     def choices(self) -> list[Choice]:
-        """Return what may happen next, always in the same order."""
+        """Return what may happen next, in an order that is always the same."""
         found: list[Choice] = []
         for name, station in sorted(self.stations.items()):
             if name not in self._within:
@@ -233,7 +234,7 @@ class SmallWorld(CoresWorld):
         return [name for name in self.modules if name not in self.stations and name not in LEFT_OUT]
 
     def do(self, choice: Choice) -> None:
-        """Let it happen."""
+        """Let the choice happen."""
         self._is_put_down = False
         match choice:
             case Take(name, sender):
@@ -328,7 +329,7 @@ class SmallWorld(CoresWorld):
         )
 
     def take_up(self, state: WorldState) -> None:
-        """Go on from a state of this world."""
+        """Replace the state by one that `put_down` has returned."""
         self.left = state.left
         self._tried = state.tried
         self.jobs.active = set(state.active)

@@ -12,7 +12,7 @@ from flux_trio.services.at_once import Waiting
 
 
 class StationState(NamedTuple):
-    """What a station has beside its core, as plain values: see `Station.put_down`."""
+    """The state of a station without its core, as plain values: see `SmallStation.put_down`."""
 
     links: tuple[tuple[str, tuple[Waiting, ...]], ...]
     timers: tuple[tuple[Hashable, tuple[float, int]], ...]
@@ -34,7 +34,7 @@ class SmallStation(Station):
         return [key for key, order in sorted(self._timers.items(), key=_time_of) if order[0] <= at]
 
     def put_down(self) -> StationState:
-        """Return the messages, the timers and what the peer knows; no message may be held."""
+        """Return the messages, the timers and what the peer has called; no message may be held."""
         peer = self.peer
         return StationState(
             tuple([(sender, tuple(link)) for sender, link in sorted(self._links.items())]),
@@ -45,7 +45,7 @@ class SmallStation(Station):
         )
 
     def take_up(self, state: StationState) -> None:
-        """Take the messages, the timers and what the peer knows from `put_down`."""
+        """Replace the state by one that `put_down` has returned."""
         links, timers, called, called_in_vain, inflight = state
         self._links = {sender: deque(waiting) for sender, waiting in links}
         self.nwaiting = sum([len(waiting) for _, waiting in links])

@@ -16,7 +16,7 @@ from tests.explore.search.small_world import Choice, Fire, Load, SmallWorld, Str
 
 
 def tell_path(plan: Plan, broken: Broken) -> Story:
-    """Follow the path of `broken` once more, and return how it comes about."""
+    """Repeat the path of `broken`, and return its story."""
     trace: list[Record] = []
     judge, watch = Judge(), Watch()
     world = SmallWorld(plan, [trace.append, judge.observe, watch.observe])
@@ -48,7 +48,7 @@ def tell_path(plan: Plan, broken: Broken) -> Story:
 
 
 def step_line(choice: Choice, plan: Plan) -> str:
-    """Return what a step lets happen."""
+    """Return a line that says what a choice lets happen."""
     match choice:
         case Take(module, sender):
             return f"{module} takes the next message of {sender}"
