@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -19,6 +20,16 @@ def test_site_configuration_is_one() -> None:
     assert not warnings
     assert set(config.queues) == {"debug", "batch"}
     assert config.access.allow_guest_user
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_the_unit_takes_away_what_neither_instance_nor_jobs_need() -> None:
+    """The unit itself says what is left to jobs."""
+    command = ["systemd-analyze", "security", "--offline=true", str(OPERATE / "flux-trio.service")]
+    told = subprocess.run(command, capture_output=True, text=True, check=False)
+    exposure = re.search(r"Overall exposure level for flux-trio.service: ([0-9.]+)", told.stdout)
+    assert exposure is not None, told.stderr
+    assert float(exposure[1]) <= 4
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
 import trio
 
+from flux_trio.broker.administration import Changes, WriteLog
 from flux_trio.broker.guests import GuestRequests
 from flux_trio.broker.router import Peer, Router
 from flux_trio.messages import (
@@ -35,8 +36,6 @@ CALLS_AHEAD: Final = 256  # with more unanswered calls, the broker stops reading
 PAUSE_S: Final = 0.05  # at most this long, since some calls are answered late by nature
 BEHIND_S_MAX: Final = 10.0  # a peer that sends must read its answers within this time
 
-WriteLog = Callable[[int, str, str], None]  # level, party, text
-
 
 async def serve_connection(
     router: Router, write_log: WriteLog, connection: Connection, credentials: Credentials
@@ -50,7 +49,8 @@ async def serve_connection(
     with _requests_of(router, credentials) as guest:
         open_rpcs = _OpenRpcs(guest)
         try:
-            outgoing = _Outgoing(name, router.trace, write_log, connection, open_rpcs)
+            changes = Changes(credentials, write_log)
+            outgoing = _Outgoing(name, router.trace, write_log, connection, open_rpcs, changes)
             await _serve(router, connection, credentials, outgoing)
         finally:
             open_rpcs.forget()
@@ -109,6 +109,7 @@ class _Outgoing:
         write_log: WriteLog,
         connection: Connection,
         open_rpcs: _OpenRpcs,
+        changes: Changes,
     ) -> None:
         self.name = name
         self._trace = trace
@@ -117,11 +118,13 @@ class _Outgoing:
         self.scope = trio.CancelScope()  # around the reader of the connection
         self.dropped = ""  # the reason, after the peer has been dropped
         self._open = open_rpcs
+        self._changes = changes
 
     def refusal(self, request: Request) -> str:
         """Count `request` and return why it is refused, or ""; it gets an answer either way."""
         if request.matchtag and request.wants_response:
             self._open.begin(request)
+            self._changes.begin(request)
         return self._open.refusal()
 
     async def catch_up(self) -> None:
@@ -142,6 +145,7 @@ class _Outgoing:
         """Queue `message`; if it cannot be sent, it is lost, and its sender is not affected."""
         if isinstance(message, Response) and message.ends_rpc:
             self._open.end(message)
+            self._changes.end(message)
         if self.dropped:
             self._trace.dropped(self.name, message, ref, self.dropped)
             return

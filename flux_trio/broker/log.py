@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 
 from flux_trio.formats import printable, shortened
+from flux_trio.formats.spelling import spelled
 from flux_trio.messages import Level
 from flux_trio.process.private import open_private, read_private
 
@@ -30,7 +31,8 @@ class LogEntry(msgspec.Struct, frozen=True):
     """One line: time (seconds since the Unix epoch), severity (0-7), party, text.
 
     Party and text may come from other users. The entry makes them printable, so that each entry
-    stays on one line wherever it is shown, and limits their length.
+    stays on one line wherever it is shown, and limits their length. It names jobs as people type
+    them.
     """
 
     t: float
@@ -40,7 +42,8 @@ class LogEntry(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "party", printable(self.party))
-        msgspec.structs.force_setattr(self, "text", printable(shortened(self.text, TEXT_CHARS_MAX)))
+        text = shortened(spelled(self.text), TEXT_CHARS_MAX)
+        msgspec.structs.force_setattr(self, "text", printable(text))
 
     def __str__(self) -> str:
         return f"{self.party}.{Level(self.level).name.lower()}: {self.text}"

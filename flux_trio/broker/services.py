@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 import trio
 
-from flux_trio.broker.connections import WriteLog
+from flux_trio.broker.administration import WriteLog
 from flux_trio.broker.dmesg import LogService
 from flux_trio.broker.handle import Handle
 from flux_trio.broker.log import LogBook

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import msgspec
 
+from flux_trio.formats.spelling import spelled, spelled_id
 from flux_trio.messages import Control, Errno, Event, Message, Request, Response, service_of
 from flux_trio.trace import Kind, Record
-from flux_trio.views.spelling import spelled, spelled_id
 
 VALUE_CHARS_MAX: Final = 40
 """A longer value is cut: nobody reads a jobspec or R in one line."""

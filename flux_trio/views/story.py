@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from flux_trio.editions.rfc27 import AllocType
+from flux_trio.formats.spelling import spelled
 from flux_trio.messages import Control, Request, topics
 from flux_trio.trace import Kind, Record
 from flux_trio.views.arrows import content, headline, sender_of
-from flux_trio.views.spelling import spelled
 
 LINES_MAX: Final = 12
 """Records that a story tells: those that say most about what was broken."""

@@ -10,8 +10,8 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from flux_trio.formats.spelling import spelled
 from flux_trio.trace import Kind, Record
-from flux_trio.views.spelling import spelled
 from flux_trio.views.story import Change, Story, last_of, shown_beats, story_lines
 from flux_trio.views.svg import element, escape
 from flux_trio.views.viewer import Broken, Data, Rows, viewer_page

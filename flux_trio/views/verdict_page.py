@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from flux_trio.formats.spelling import spelled
 from flux_trio.judge import Clause, Judgement, Verdict, Violation
 from flux_trio.trace import Record
 from flux_trio.views.sequence import draw_sequence
-from flux_trio.views.spelling import spelled
 from flux_trio.views.svg import element, escape
 from flux_trio.views.verdicts import (
     SHOWN_MAX,

@@ -9,10 +9,10 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from flux_trio.formats.spelling import spelled
 from flux_trio.judge import UNEXPLAINED, Clause, Expected, Judgement, Verdict, Violation
 from flux_trio.trace import Record, record_to_json
 from flux_trio.views.arrows import tell
-from flux_trio.views.spelling import spelled
 from flux_trio.views.svg import element, escape
 
 SHOWN_MAX: Final = 5

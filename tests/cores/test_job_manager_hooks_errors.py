@@ -73,9 +73,10 @@ def test_held_job_is_asked_about_again_with_another_jobspec() -> None:
     assert "sched.alloc 1" in m.post(1, "jobspec-update", **{"attributes.system.bank": "b"})
 
 
-def test_failure_says_what_failed_in_the_log_and_other_jobs_go_on() -> None:
+def test_failure_holds_the_job_and_other_jobs_go_on() -> None:
+    """The host has logged it, with the line of the plugin: it is not logged twice."""
     m = ManagerScript(answers={DEPEND: FAILED}, peers=True)
-    assert f"log 3: job ƒ2 in DEPEND: {FAILED.error}" in m.submit(1)
+    assert [each for each in m.submit(1) if each.startswith("log")] == []
     m.plugins.answers[DEPEND] = HookAnswer()
     assert "sched.alloc 2" in m.submit(2)
     assert m.state(1) == JobState.DEPEND

@@ -250,17 +250,16 @@ def test_refusal_stops_the_chain_and_destroys_the_job(topic: str, what: str) -> 
     assert m.stats()["states"]["new"] == 0
 
 
-def test_plugin_that_fails_in_new_is_logged_and_the_job_goes_on() -> None:
+def test_job_goes_on_if_a_plugin_fails_in_new() -> None:
     m = everything(answers={"job.new": HookAnswer(error="plugin x failed")})
-    assert "log 3: job ƒ2: plugin x failed" in m.submit(1)
+    m.submit(1)
     assert m.state(1) == JobState.SCHED
 
 
-def test_plugin_that_fails_in_update_is_logged_and_the_job_goes_on() -> None:
+def test_job_goes_on_if_a_plugin_fails_in_update() -> None:
     m = everything(answers={"job.update": HookAnswer(error="plugin x failed")})
     m.submit(1)
-    did = m.post(1, "jobspec-update", **{DURATION: 9})
-    assert "log 3: job ƒ2: plugin x failed" in did
+    m.post(1, "jobspec-update", **{DURATION: 9})
     assert m.names(1)[-2:] == ["jobspec-update", "priority"]
 
 

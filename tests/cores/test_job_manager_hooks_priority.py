@@ -270,7 +270,6 @@ def test_each_job_of_a_batch_goes_by_its_own_answer_in_order() -> None:
     m.plugins.waiting.add(GET)
     m.plugins.ask = ask  # type: ignore[method-assign]
     assert m.put(AGAIN) == [
-        "log 3: job ƒ4: plugin x failed",
         "log 3: job ƒ5: priority unavailable, but it had one: kept",
         "sched.prioritize [[1, 7], [6, 8]]",
     ]

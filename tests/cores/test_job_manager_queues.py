@@ -9,7 +9,7 @@ import pytest
 from flux_trio.config import CONSTRAINTS_KEY, DURATION_KEY, QUEUE_KEY, Config, parse_config
 from flux_trio.cores.job_manager.calls import User, UserFound
 from flux_trio.cores.job_manager.queues.queues import CHECKPOINT_KEY
-from flux_trio.messages import topics
+from flux_trio.messages import Errno, Response, topics
 from flux_trio.protocols import CONF_UPDATE, VALIDATE, AskHook, HookAnswer, JobState
 from flux_trio.store.backup.restoring import stopped_checkpoint
 from tests.support.asking import asked, asked_by_guest, gone
@@ -342,6 +342,17 @@ def test_queue_without_a_scheduler_says_so() -> None:
     assert status(m, "batch") == {**offline, "blocked": "scheduler"}
     m.queue("batch", start=False, reason="why")
     assert status(m, "batch") == offline
+
+
+def test_queue_says_what_a_scheduler_did_that_was_dropped() -> None:
+    m = ManagerScript(peers=True)
+    m.submit(1)
+    m.put(Response("sched.alloc", "no", int(Errno.EPROTO)))
+    assert status(m, None)["stop_reason"] == ("Scheduler has broken the protocol: sched.alloc: no")
+    m.gone("sched")
+    m.hello()
+    m.ready()
+    assert "stop_reason" not in status(m, None)
 
 
 # --- what is asked

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from flux_trio.formats.spelling import spelled
 from flux_trio.judge import Judgement, judge_trace, load_clauses, pick_records
 from flux_trio.judge.engine.rule import Broken, Rules, received, sent
 from flux_trio.judge.known import parse_known, sort_known
@@ -22,7 +23,6 @@ from flux_trio.views import (
     verdict_page,
     verdict_text,
 )
-from flux_trio.views.spelling import spelled
 
 CLAUSES = load_clauses()
 RULES = Rules()

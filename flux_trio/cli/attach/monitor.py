@@ -175,7 +175,7 @@ def _signals() -> AbstractContextManager[AsyncIterator[int]]:
 
 def _print_violation(found: Violation) -> None:
     from flux_trio.formats import printable
-    from flux_trio.views.spelling import spelled
+    from flux_trio.formats.spelling import spelled
 
     if found.cause is None:
         who = f" broken by {printable(found.party)}" if found.party else ""

@@ -18,8 +18,8 @@ from rich.text import Text
 from flux_trio.cli.terminal.columns import short_duration
 from flux_trio.cli.terminal.keys import keys
 from flux_trio.formats import printable
+from flux_trio.formats.spelling import spelled
 from flux_trio.judge import Verdict
-from flux_trio.views.spelling import spelled
 
 if TYPE_CHECKING:
     from flux_trio.attach.monitor import Monitor

@@ -145,8 +145,8 @@ def outcome_lines(
 
     `program` is the version that wrote the plan, if it is another one.
     """
+    from flux_trio.formats.spelling import spelled
     from flux_trio.lab.stories.campaign import in_order
-    from flux_trio.views.spelling import spelled
 
     yield from map(spelled, in_order(outcome))
     for said in dict.fromkeys(outcome.excused):

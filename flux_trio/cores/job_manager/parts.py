@@ -240,7 +240,7 @@ class Continuations:
             case StepAnswered(chain):
                 parts.presentation.answered(job, chain, answer)
             case UpdateAnswered(event):
-                parts.hooks.update_answered(job, event, answer)
+                parts.hooks.update_answered(job, event)
             case KeyAnswered(updating):
                 parts.updates.key_answered(job, updating, answer)
             case UpdateValidated(updating):

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
+from flux_trio.formats.spelling import spelled
 from flux_trio.judge import Clause, Judgement, Verdict, Violation
-from flux_trio.views.spelling import spelled
 from flux_trio.views.story import Change
 from flux_trio.views.svg import element, escape, script_json
 from flux_trio.views.viewer.rows import Row

@@ -351,7 +351,7 @@ class Hooks(Part):
         try:
             self._ledger.log(job, name, context)
         except InvalidTransition as error:
-            self._ledger.send(Log(Level.ERR, f"cannot post {name} to {job.id}: {error}"))
+            self.log_error(job, f"cannot post {name}: {error}")
 
     # --- after an event
 
@@ -366,15 +366,14 @@ class Hooks(Part):
                 job, UPDATED, UpdateAnswered(event), UpdateApplied(event.context or {})
             )
             if answer is not None:
-                self.update_answered(job, event, answer)
+                self.update_answered(job, event)
         elif job.state is not job.asked:
             self._enter(job, event)
         elif event.name in _ASK_AGAIN:
             self._reconsider(job, event)
 
-    def update_answered(self, job: ActiveJob, event: Event, answer: HookAnswer) -> None:
+    def update_answered(self, job: ActiveJob, event: Event) -> None:
         """Continue after job.update about `event`, which changed the jobspec."""
-        self.log_error(job, answer)
         if job.state != job.asked:
             self._enter(job, event)
         else:
@@ -386,10 +385,12 @@ class Hooks(Part):
         if previous is _SCHED and job.state is _PRIORITY:
             sent = self.sent_back.get(job.id)
             if sent is not None and sent.times > BACK_MAX:
-                text = f"plugins sent the job back from SCHED more than {BACK_MAX} times at once"
-                self.continuation.entered(
-                    job, HookAnswer(error=f"{text}, the last time plugin {sent.plugin}")
+                text = (
+                    f"plugins sent the job back from SCHED more than {BACK_MAX} times at once, "
+                    f"the last time plugin {sent.plugin}"
                 )
+                self.log_error(job, text)
+                self.continuation.entered(job, HookAnswer(error=text))
                 return
         self.ask_state(job, event, previous)
 
@@ -398,10 +399,10 @@ class Hooks(Part):
         if job.state == JobState.PRIORITY or job.is_held:
             self.ask_state(job, event, job.state)
 
-    def log_error(self, job: ActiveJob, answer: HookAnswer) -> None:
-        """Log the failure of a hook for which no job has to wait."""
-        if answer.error is not None and answer != ABANDONED:
-            self._ledger.send(Log(Level.ERR, f"job {format_fluid(job.id, 'f58')}: {answer.error}"))
+    def log_error(self, job: ActiveJob, text: str) -> None:
+        """Log what went wrong with the plugins of a job; the host logs what a plugin raises."""
+        name = format_fluid(job.id, "f58")
+        self._ledger.send(Log(Level.ERR, f"job {name} in {job.state.name}: {text}"))
 
 
 def _queue(job: ActiveJob) -> deque[Deferred]:

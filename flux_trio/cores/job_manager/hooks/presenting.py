@@ -106,7 +106,8 @@ class JobPresentation(Part):
             case Resume() | Present() if topic.startswith(DEPENDENCY_PREFIX):
                 self._warn(job, reason)
             case Admit() | Readmit() | Resume() | Present():
-                self._hooks.log_error(job, HookAnswer(error=reason))
+                if answer.reject is not None:
+                    self._hooks.log_error(job, answer.reject)
             case _:
                 assert_never(chain.purpose)
         return True

@@ -17,10 +17,8 @@ from flux_trio.cores.job_manager.scheduler.priorities import Priorities, hold
 from flux_trio.cores.job_manager.scheduler.side import SchedulerSide
 from flux_trio.cores.job_manager.waiting import AskState
 from flux_trio.cores.state import Part
-from flux_trio.cores.turns import Log
-from flux_trio.formats import FormatError, format_fluid
+from flux_trio.formats import FormatError
 from flux_trio.formats.meanings import JobId
-from flux_trio.messages import Level
 from flux_trio.protocols import HookAnswer, JobState
 
 _PRIORITY: Final = JobState.PRIORITY  # looked up once, since all jobs pass here
@@ -52,7 +50,7 @@ class StateAnswers(Part):
         if job.allocating is not None:
             job.allocating = None
         if answer.error is not None:
-            self._fail(job, answer.error)
+            self._hold(job, answer.error)  # whoever made the error has logged it
             return
         if job.is_held:
             self.held.pop(job.id, None)
@@ -74,11 +72,11 @@ class StateAnswers(Part):
         try:
             self._bypass.allocate(job, answer.resource_set)
         except FormatError as error:
-            self._fail(job, f"a plugin gave the job an R that cannot be read: {error}")
+            reason = f"a plugin gave the job an R that cannot be read: {error}"
+            self._hooks.log_error(job, reason)
+            self._hold(job, reason)
 
-    def _fail(self, job: ActiveJob, reason: str) -> None:
-        name = format_fluid(job.id, "f58")
-        self._ledger.send(Log(Level.ERR, f"job {name} in {job.state.name}: {reason}"))
+    def _hold(self, job: ActiveJob, reason: str) -> None:
         if job.is_active:
             hold(self._ledger, self._scheduler, job, reason)
             self.held[job.id] = job

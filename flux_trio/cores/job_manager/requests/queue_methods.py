@@ -112,7 +112,7 @@ class QueueMethods(Part):
             enable=queue.state.is_enabled,
             start=online and stopped is None,
             disable_reason=queue.disable_reason,
-            stop_reason=stop_reason if online else "Scheduler is offline",
+            stop_reason=stop_reason if online else self._offline_reason(),
             blocked=blocker if queue.state.is_started else None,
             silent=waits or None,
             held=self._ledger.tally.reasons(queue.name) or None,
@@ -120,6 +120,11 @@ class QueueMethods(Part):
         )
         payload = self._ledger.edition.queue_status.write(status)
         self._ledger.answer_at_once(respond(request, payload))
+
+    def _offline_reason(self) -> str:
+        """Return why no queue is served: flux-core's words, and what ended the scheduling."""
+        reason = self._scheduler.suspended
+        return f"Scheduler has broken the protocol: {reason}" if reason else "Scheduler is offline"
 
     def enable(self, request: Request) -> None:
         """job-manager.queue-enable: accept jobs, or refuse them with a reason."""

@@ -125,9 +125,7 @@ class Priorities(Part):
 
     def got(self, job: ActiveJob, answer: HookAnswer) -> None:
         """Take the answer to job.priority.get."""
-        if answer.error is not None:
-            self._hooks.log_error(job, answer)
-        elif answer.priority is not None:
+        if answer.error is None and answer.priority is not None:
             self.set(job, answer.priority)
 
     def _miss(self, job: ActiveJob) -> None:

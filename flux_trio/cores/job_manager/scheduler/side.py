@@ -86,6 +86,7 @@ class SchedulerSide(Part):
     granted_annotations: dict[JobId, dict[str, Any]]  # of jobs with a hook under way
     _link: Link
     sender: str  # the peer that said hello
+    suspended: str  # what was wrong with the scheduler, until another one is ready
     limit: int | None  # None: no limit
     outdated: list[JobId]  # jobs that may have got resources for an older jobspec
     unasked: list[Proposal]  # new expirations that a lost scheduler was not asked about
@@ -101,6 +102,7 @@ class SchedulerSide(Part):
         self.latency = Durations(LONG_S)  # of allocations, from submit to alloc
         self._link = Link()
         self.sender = ""
+        self.suspended = ""
         self.limit = None
         self.outdated = []
         self.unasked = []
@@ -245,6 +247,7 @@ class SchedulerSide(Part):
             raise FluxError(
                 Errno.EPROTO, f"{HELLO_FIRST}, got it in state {error.state.name}"
             ) from None
+        self.suspended = ""
         self.limit = payload.limit if is_limited else None
         waiting = self._ledger.edition.waiting.write(Waiting(self.waiting()))
         self._ledger.send(respond(request, waiting))
@@ -267,6 +270,7 @@ class SchedulerSide(Part):
     def _end_conversation(self, reason: str, level: Level, *, is_gone: bool) -> None:
         """Step the alloc state of every job by the loss; the table has the next state."""
         self._ledger.send(Log(level, f"scheduling suspended: {reason}"))
+        self.suspended = "" if is_gone else reason
         self._ledger.unsend(topics.SCHED)
         for call in self._ledger.close_calls(_QUESTIONS, is_gone=is_gone):
             if isinstance(call, UpdateProposed | LifetimeProposed):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from flux_trio.formats import format_fluid
+from flux_trio.formats.fluid import format_fluid
 
 JOB_ID_MAX: Final = 2**64 - 1
 
