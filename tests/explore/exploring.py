@@ -14,7 +14,7 @@ from tests.explore.search import Broken, Report, Search, tell_path
 from tests.planter.findings import Finding, Findings
 
 SECONDS_MAX: Final = 600.0
-"""A world that comes with flux-trio is small enough to be explored in this time of a processor."""
+"""The most seconds of a processor in which a world that comes with flux-trio is explored."""
 MEMORY_MAX: Final = 4 << 30
 TOLD_EVERY_S: Final = 10.0
 MIB: Final = 1 << 20
@@ -23,7 +23,8 @@ MIB: Final = 1 << 20
 def explore_all(
     plans: Mapping[str, Plan], findings: Findings, processes: int, say: Callable[[str], None]
 ) -> list[Finding]:
-    """Explore the worlds of `plans` that `findings` has not; return what was found of all.
+    """Explore the worlds of `plans` that `findings` does not have yet; return what was found in all
+    of them.
 
     `by` of a finding is what is wrong with the world, empty if nothing is; `ran` counts its states.
     """
@@ -77,7 +78,7 @@ def explore_one(name: str, plan: Plan) -> Finding | None:
 
 
 def wrong_with(report: Report) -> str:
-    """Return what is wrong with a world that was explored; "" if nothing is."""
+    """Return what an exploration has found to be wrong with a world; "" if nothing."""
     if report.broken is not None:
         return f"{report.broken.name} is broken: {report.broken.found}"
     if report.seconds > SECONDS_MAX:
@@ -88,14 +89,14 @@ def wrong_with(report: Report) -> str:
 
 
 def broken_text(plan: Plan, broken: Broken) -> str:
-    """Return what is broken, with the story of the shortest way there."""
+    """Return the name of what is broken, with the story of a shortest path to it."""
     steps = f"{len(broken.path)} steps" if len(broken.path) != 1 else "1 step"
     story = story_text(tell_path(plan, broken))
     return f"{broken.name} is broken after {steps}: {broken.found}\n\n{story}"
 
 
 def count_lines(report: Report) -> Iterator[str]:
-    """Yield how much was met, and what that took."""
+    """Yield lines about how many states and transitions were met, and in which time."""
     yield (
         f"{report.nstates:,} states, {report.ntransitions:,} transitions, depth {report.depth}, "
         f"{report.nrest:,} states at rest"

@@ -26,7 +26,8 @@ _TYPES: Final = {slot: each.type for each, slot in Monitor(ALL_RULES, {}).kept()
 
 
 class Noting(Search):
-    """A search with the states of the rules that notes the states of the cores that it meets."""
+    """A search that also notes each state of the cores that it meets, with the states of the
+    rules."""
 
     def __init__(self, plan: Plan) -> None:
         self.of_cores: set[bytes] = set()
@@ -38,7 +39,8 @@ class Noting(Search):
 
 
 class InOrder(Noting):
-    """A search that keeps the order of all records that the states of rules refer to."""
+    """A search in which two states also differ if the order of any records differs to which states
+    of rules refer."""
 
     def __init__(self, plan: Plan) -> None:
         self._met: set[Hashable] = set()
@@ -59,7 +61,8 @@ class InOrder(Noting):
 
 
 def in_order(standing: MonitorState, world: WorldState) -> Hashable:
-    """Return all that rules may read, with the places of records as their ranks among all."""
+    """Return everything that rules may read in a state, with each record replaced by its rank among
+    all."""
     held = [
         (slot, key, state) for slot, states in enumerate(standing.states) for key, state in states
     ]

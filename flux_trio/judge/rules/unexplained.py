@@ -61,7 +61,7 @@ LAST_LINES: Final = view(
     fold=lambda _had, _part, record, _seen: Line(record.n, line_in(record)),
     state=Line,
 )
-"""By party."""
+"""The last `Line` of each party in the log, by its name."""
 
 
 def _with_line(text: str, party: str, seen: Seen) -> str:
@@ -103,15 +103,17 @@ TOLD: Final = view(
     fold=_fold_told,
     state=tuple[Place, ...],
 )
-"""By party: the last messages to it, of which one may be why it leaves."""
+"""By party: the records of the last messages that were sent to it; one of them may be why it
+leaves."""
 
 
 class Leaving(Live, frozen=True, gc=False):
-    """A party that was asked to leave, or is gone."""
+    """A party that was asked to leave, or that is gone."""
 
     how: str
     n: Place = 0
-    """Where the broker disconnected it, as a router shows, and nobody had asked it to leave."""
+    """In a router's trace: the record at which the broker disconnected it, if it had not been asked
+    to leave."""
     told: tuple[Place, ...] = ()
 
 
@@ -152,7 +154,7 @@ LEAVING: Final = view(
     fold=_fold_leaving,
     reads=(TOLD, AS_RECEIVED, LINK),
 )
-"""By party, since it came."""
+"""The parties that were asked to leave or are gone (`Leaving`), by name, until they come again."""
 
 
 def _lost(party: str, leaving: Leaving) -> Broken:
@@ -174,7 +176,9 @@ def _gone(seen: Seen) -> Iterable[Broken]:
     debts=_gone,
 )
 def services_leave_when_they_are_asked_to(record: Record, seen: Seen) -> Finding:
-    """A module that came back is one that had left."""
+    """A service leaves only when it is asked to. A module that came back had left before, which the
+    trace may not show.
+    """
     if record.message is not None:
         leaving: Leaving | None = seen.at(LEAVING, record.party)
         return None if leaving is None or not leaving.n else _lost(record.party, leaving)
@@ -190,7 +194,7 @@ def services_leave_when_they_are_asked_to(record: Record, seen: Seen) -> Finding
 # --- errors
 
 NO_FAILURES: Final = (Errno.ENODATA, Errno.ECANCELED)
-"""With these a stream ends."""
+"""The error numbers with which a stream ends without a failure."""
 
 LAST_ASKED: Final = view(
     "last asked",
@@ -199,7 +203,7 @@ LAST_ASKED: Final = view(
     fold=lambda _had, _part, record, _seen: record.n,
     state=Place,
 )
-"""By party and topic: its last such request."""
+"""The record of the last request of each party with each topic."""
 
 
 def _server_of(topic: str, seen: Seen) -> str:
@@ -235,7 +239,9 @@ def _is_due(record: Record, seen: Seen) -> bool:
     views=[LAST_ASKED, LEAVING, EXEC_LINK, LAST_LINES],
 )
 def services_get_no_errors_from_each_other(record: Record, seen: Seen) -> Finding:
-    """Left out are refusals that clauses foresee: of expirations, infeasible jobs, submissions."""
+    """Services get no error responses from each other. Errors that clauses foresee are left out:
+    refused expirations, infeasible jobs, refused submissions.
+    """
     found = message(record)
     if not isinstance(found, Response) or errnum(record) in NO_FAILURES or _is_due(record, seen):
         return None
@@ -250,16 +256,19 @@ def services_get_no_errors_from_each_other(record: Record, seen: Seen) -> Findin
 # --- suspensions
 
 STOPPED: Final = re.compile(r"(alloc|start): stop due to .*|scheduling suspended: .*")
-"""What the job manager logs, of flux-core and of flux-trio, when it takes a service for lost."""
+"""The lines that the job manager logs, of flux-core and of flux-trio, when it takes a service for
+lost."""
 ANSWERS: Final = received("response", topics.SCHED_ALLOC, topics.SCHED_FREE, START)
 
 
 class Answered(NamedTuple):
-    """What the job manager has taken up of a service last; where it was sent."""
+    """The records of the sends of the last responses that the job manager has received from a
+    service.
+    """
 
     last: Place
     wrong: Place = 0
-    """The last one that has no place in the conversation."""
+    """The last of them that has no place in the conversation."""
 
 
 def _fold_answered(had: Answered | None, _part: None, record: Record, seen: Seen) -> Answered:
@@ -275,12 +284,14 @@ ANSWERED: Final = view(
     fold=_fold_answered,
     reads=(ASKED, LINK, STARTS),
 )
-"""By service."""
+"""The last responses (`Answered`) of each service, by its name."""
 
 
 @RULES.judge("unexplained.suspension", LINES, views=[LINK, EXEC_LINK, ANSWERED])
 def a_service_is_taken_for_lost_when_it_is(record: Record, seen: Seen) -> Finding:
-    """A disconnect or an error response shows in the trace; anything else is said in the log."""
+    """The job manager takes a service for lost only when it is lost: by a disconnect or an error
+    response, which the trace shows, or for a reason that it writes to the log.
+    """
     found = STOPPED.search(line_in(record))
     if found is None or record.party != seen.facts.manager:
         return None

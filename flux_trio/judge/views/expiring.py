@@ -190,6 +190,8 @@ def raised_by(seen: Seen, jobid: int | None) -> Raising:
 
 
 def has_crossed(seen: Seen, jobid: int | None, said: int) -> bool:
-    """Whether the last exception crossed the expiration that was said at record `said`."""
+    """Whether the execution service sent the last exception before it knew of the expiration in
+    record `said`.
+    """
     raising = raised_by(seen, jobid)
     return 0 < raising.n < said or raising.is_uninformed

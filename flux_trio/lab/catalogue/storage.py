@@ -13,7 +13,7 @@ from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.messages import Errno
 
 Stored = Literal["eventlog", "jobspec", "R"]
-"""What the kvs has of a job."""
+"""Which value of a stored job is damaged."""
 
 
 @fault

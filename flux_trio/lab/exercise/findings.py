@@ -17,7 +17,7 @@ _NOT_TRACED: Final = "not judged"
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """The end of an exercise.
+    """The result of an exercise.
 
     `stuck` has what was waited for in vain, by the title of the act. `clauses` are those that bind
     the program; `judgement` is of the whole instance.

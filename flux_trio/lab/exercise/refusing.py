@@ -44,16 +44,16 @@ class StandIn:
         raise Stuck(f"{topic} of the program: not within {self._stage.deadline_s:g} s")
 
     def answer(self, response: Response | None) -> None:
-        """Send a response; its request wants one."""
+        """Send the response to a request that wants one."""
         assert response is not None
         self._handle.send(response)
 
     def change(self, acquire: Request, change: Change) -> None:
-        """Tell of a change of the resources."""
+        """Send a change of the resources to the program, as the resource service would."""
         self.answer(respond_stream(acquire, CLASSIC.changes.write((change,))))
 
     def end(self, request: Request) -> None:
-        """End the stream of responses to `request`."""
+        """End the stream of responses to `request` with ENODATA."""
         self.answer(respond_error(request, Errno.ENODATA))
 
     async def refuse(self, request: Request) -> None:

@@ -37,7 +37,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 AHEAD: Final = 4
-"""Seeds for each worker that are submitted before their results are taken; more wait."""
+"""The number of seeds for each worker that are submitted before their results are read."""
 
 _OURS: Final = f"{__name__.partition('.')[0]}."
 _FIRST: Final = ("error", no_plugin_fails.name)
@@ -61,7 +61,7 @@ class SeedResult:
     drawn: frozenset[str] = frozenset()
     """The situations that the plan draws."""
     occurred: frozenset[str] = frozenset()
-    """Those that occurred."""
+    """The situations of the plan that occurred in the world."""
     raised: str = ""
     """The text of PropertyRaised if a property raised: then the world was not judged."""
 
@@ -196,7 +196,9 @@ def plan_breaks(plan: Plan, broken: str, properties: Iterable[Property]) -> bool
 
 
 def in_order(outcome: Outcome) -> list[str]:
-    """Return the problems, each once: those of the property that is the cause come first."""
+    """Return the problems without repetitions; those of the property that is the cause come
+    first.
+    """
     cause = main_property(outcome)
     return sorted(dict.fromkeys(outcome.problems), key=lambda each: property_of(each) != cause)
 
@@ -245,10 +247,11 @@ def play_seeds(
 def submitted(
     executor: Executor, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
 ) -> Future[T]:
-    """Submit a call. Raises BrokenExecutor if the executor raises instead of taking it.
+    """Submit a call to an executor. Raises BrokenExecutor if the executor raises instead of
+    accepting it.
 
-    Python's executors raise RuntimeError when they were shut down, those of others whatever they
-    like. What `function` raises in an executor that calls it at once is no matter of the workers.
+    Python's executors raise RuntimeError when they were shut down; executors of others may raise
+    any error. An executor may also call `function` at once: what it raises then is not caught here.
     """
     try:
         return executor.submit(function, *args, **kwargs)

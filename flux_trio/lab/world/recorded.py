@@ -41,10 +41,10 @@ from flux_trio.trace import Kind, Record
 from flux_trio.trace.secrets import value_without_environments
 
 WITHOUT_CORE: Final = ("broker", "config")
-"""Modules that decide nothing about jobs and have no core."""
+"""The names of modules that decide nothing about jobs and have no core."""
 
 TEXT_MAX: Final = 500
-"""Characters of an action that are shown."""
+"""The most characters of an action that are shown."""
 
 _PACKAGE: Final = Path(flux_trio.__file__).parent
 _LIBRARIES: Final = tuple(
@@ -94,7 +94,9 @@ class Difference:
 
 @dataclass(frozen=True)
 class Raised:
-    """A core has raised the same as the recorded one, in the turn after the record `n`."""
+    """A core that has raised the same exception as the recorded one, in the turn after the record
+    `n`.
+    """
 
     party: str
     n: int
@@ -131,14 +133,16 @@ class RecordedInstance:
         """The cores of the modules that run now, by module."""
         self.nturns = 0
         self.raised: list[Raised] = []
-        """The cores that raised as recorded."""
+        """The cores that have raised an exception where the recorded core had raised the same."""
         self.unrecorded: list[Unrecorded] = []
-        """What is not replayed. A module that ends and starts again meanwhile is named once."""
+        """The modules that cannot be replayed, since the trace has not their turns. A module that
+        ends and starts again meanwhile is named once."""
         self._unrecorded: dict[str, Unrecorded] = {}  # by module, until its core is replayed again
         self._version = ""  # of the flux-trio that wrote the trace
 
     def observe(self, record: Record) -> Difference | None:
-        """Take the next record of the trace; return how a core differs from it, or None.
+        """Let the cores do what the next record of the trace says; return how a core differs from
+        it, or None.
 
         Raises Unreplayable or CoreNotMade.
         """
@@ -198,7 +202,8 @@ class RecordedInstance:
 
 
 class RecordedCore:
-    """A core that takes the recorded turns again; `start` says how the recorded one was made.
+    """A core that takes the recorded turns again; `start` has the arguments with which the recorded
+    one was made.
 
     Raises StateError or CoreNotMade.
     """
@@ -306,7 +311,9 @@ class RecordedCore:
         return shown
 
     def end(self, n: int) -> Difference | None:
-        """Return what this core did in its last turn and the recorded one did not, if anything."""
+        """Return an action of this core in its last turn that the recorded one did not take; None
+        if there is none.
+        """
         if not self._due:
             return None
         return self._differs(n, "", _NOTHING, _text(self._due[0]))

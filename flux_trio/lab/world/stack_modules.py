@@ -1,7 +1,7 @@
 """The modules of a world of the whole stack: real services under the real supervisor.
 
-A module's handle gives the world its say: which messages have reached the module, how long the
-module hangs, what it says, and whether it lives to act on what it has taken.
+The handle of each module asks the world which messages have reached the module, how long it hangs,
+what it sends in place of its messages, and whether it is still there to act.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from flux_trio.trace import KILLED, Kind
 
 
 class WorldOfServices(CoresWorld):
-    """A world of the whole stack, as far as its modules need it."""
+    """A world of the whole stack: the part that its modules use."""
 
     def __init__(self, *given: Any, **more: Any) -> None:
         self.is_falling = False  # whether the instance ends: nothing is loaded any more
@@ -51,7 +51,7 @@ class WorldOfServices(CoresWorld):
             self.order.forget(station)
 
     async def back(self, name: str) -> None:
-        """Wait until a module may go on that a fault lets hang."""
+        """Wait until a module that a fault lets hang may go on."""
         at = self.order.hangs_until(name)
         if at > self.passed:
             await trio.sleep_until(at)

@@ -13,7 +13,9 @@ _UNTIL_RELEASED = -1
 
 
 class Station(Party):
-    """A party whose messages faults reach while they wait."""
+    """A party of a world. While messages wait for it, faults may hold, lose, double or reorder
+    them.
+    """
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)

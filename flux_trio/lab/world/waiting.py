@@ -28,7 +28,9 @@ class Waiting:
         self._held: set[int] = set()
 
     def observe(self, record: Record) -> None:
-        """Take the next record of the trace."""
+        """Note the answer of a plugin about a priority that the next record of the trace tells of,
+        if it does.
+        """
         if record.kind != _HOOK or record.data is None or record.data["result"] is None:
             return
         if not is_about_priority(record.data["hook"]):
@@ -39,10 +41,10 @@ class Waiting:
             self._held.discard(record.data["id"])
 
     def rightly(self, active: Iterable[int], store: Store) -> set[int]:
-        """Return those of the active jobs that may be so at rest, by their stored eventlogs.
+        """Return those of the active jobs that may stay active at rest, by their stored eventlogs.
 
-        They are in PRIORITY or SCHED and a plugin holds them, or they are in DEPEND and wait for
-        a dependency on such a job. A dependency that names no job may be on any job.
+        They are in PRIORITY or SCHED and a plugin holds them, or they are in DEPEND and wait for a
+        dependency on such a job. A dependency that names no job may be on any job.
         """
         depending: dict[int, frozenset[str]] = {}
         waiting: set[int] = set()
