@@ -45,8 +45,8 @@ def _is_disconnect(request: Request) -> bool:
 
 
 class Knowledge:
-    """The proofs so far. `is_routed` says that a router wrote the trace, which has no matchtags
-    then.
+    """Collects from a trace the proofs that a party has handled a message. `is_routed` says that a
+    router wrote the trace, which has no matchtags then.
     """
 
     def __init__(self, *, is_routed: bool = False) -> None:

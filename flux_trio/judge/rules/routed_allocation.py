@@ -1,6 +1,8 @@
-"""RFC 27 in the trace of a router: a cancel is answered, whatever crossed it; the queue's depth; an
-expiration that was refused. An answer to sched.expiration is known to be of a job if no other was
-asked for at the time.
+"""RFC 27 in the trace of a router, which shows no matchtags.
+
+The rules: a cancel is answered, whatever message crossed it; the answer to sched-ready counts the
+jobs that wait; an expiration that was refused is not logged. Which job an answer to
+sched.expiration is about is known only if no other request was open.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class SchedJob(Live, frozen=True, gc=False):
     canceled: Place = 0
     """The record of the sched.cancel that the last CANCEL has answered."""
     was_asked: Place = 0
-    """The record of the sched.alloc that this CANCEL has answered."""
+    """The record of the sched.alloc that the last CANCEL has answered."""
     held: Place = 0
     """The record since which the job has resources: of SUCCESS, or of the response to hello that
     names the job. It is 0 again when its free was answered or, in the current edition, its final

@@ -270,8 +270,8 @@ LOGGED_FREE: Final = view(
     reads=(GRANTS,),
     clears=scheduler_lost,
 )
-"""By job id: the record of its free event, until its sched.free is sent, which may be much
-later."""
+"""By job id: the record of the job's free event, until a sched.free of the job is sent, which may
+be much later."""
 
 
 @seen_once

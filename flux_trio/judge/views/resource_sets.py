@@ -1,6 +1,7 @@
 """Resource sets (RFC 20) as a trace shows them: in commits of job.<id>.R, in lookups of it by the
-scheduler, in responses to acquire, and, in the current edition, in SUCCESS, start and free. Read by
-hand, since a parser of ours would excuse what it takes.
+scheduler, in responses to acquire, and, in the current edition, in SUCCESS, start and free.
+
+They are read by code of their own: our parser would accept its own mistakes.
 """
 
 from __future__ import annotations
@@ -170,7 +171,9 @@ def allocated(record: Record) -> list[SeenR]:
 
 
 def carried_by(record: Record) -> list[SeenR]:
-    """Return the R of the job in a message that has one and is not about another answer."""
+    """Return the R in a message about a job, with its job. The list is empty if there is none, or
+    if the message is an answer to sched.alloc other than SUCCESS.
+    """
     r, jobid = carried(record), payload(record).get("id")
     if r is None or (payload(record).get("type") and topic_of(record) == topics.SCHED_ALLOC):
         return []

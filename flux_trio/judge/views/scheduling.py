@@ -192,20 +192,20 @@ class Asked(Live, frozen=True, gc=False):
     canceled: Place = 0
     """The record at which CANCEL was received, which ended the last sched.alloc."""
     annotated: Place = 0
-    """The record of an ANNOTATE since that sched.alloc."""
+    """The record of an ANNOTATE since the last sched.alloc."""
     cancel: Place = 0
-    """The record of a sched.cancel since that sched.alloc."""
+    """The record of a sched.cancel since the last sched.alloc."""
     granted: Place = 0
     """The record at which SUCCESS was received, as long as neither its alloc event nor a free has
     followed."""
     crossed: bool = False
-    """Whether that SUCCESS came after a sched.cancel."""
+    """Whether the SUCCESS in `granted` came after a sched.cancel."""
     has_annotations: bool = False
-    """Whether that SUCCESS had the key `annotations`."""
+    """Whether the SUCCESS in `granted` had the key `annotations`."""
     denied: Place = 0
     """The record at which DENY was received, as long as the job's exception has not followed."""
     note: str | None = None
-    """The note of that DENY."""
+    """The note in the DENY that was received last; None if it had none."""
     free: Place = 0
     """The record of a sched.free that was not answered; the current edition has no answer."""
     freed: Place = 0

@@ -91,7 +91,8 @@ WITH_R: Final = _writing("R")
 WITH_EVENTS: Final = _writing("eventlog")
 WITH_JOBSPEC: Final = _writing("jobspec")
 WITH_UNLINK: Final = _writing(_UNLINK)
-"""The selectors of commits that write or remove such keys, and of commits that remove any key."""
+"""These four mark commits that write or remove an R, events, or a jobspec, and commits that remove
+any key."""
 
 
 # --- lookups of the scheduler

@@ -46,13 +46,13 @@ class Spot:
 
 
 class Placed:
-    """The number of a record. `spot` is None while its transition goes on: it is a new one.
+    """The number of a record, as the search gives it to the judge. `spot` is None during its
+    transition, since it is new then.
 
-    A new record comes after all old ones, on each way to a state, so that comparison is not noted.
-
-    It is no `int`, since much of Python reads the value of an int without asking it: a list for an
-    index, `range`, or an encoder. It says that its class is int, so that what asks for the class is
-    told what it is told of a number in a trace. There is a record, so it is always true.
+    A new record comes after all old ones, on each way to a state, so that comparing it is not
+    noted. It is not an `int`, since much of Python reads the value of an int without calling a
+    method: an index of a list, `range`, an encoder. But `__class__` says int, so that code which
+    looks at the class treats it as a number. It is always true, because there is a record.
     """
 
     __slots__ = ("_number", "spot")

@@ -51,7 +51,7 @@ class Keeper(Protocol):
 
 
 class OfModule:
-    """The keeper of a module's core.
+    """Writes, loads and compares the states of a module's core (see `Keeper`).
 
     Of the parts of the core, what `Methods` counts for statistics decides nothing. A part that was
     marked before with the same state is not looked into again.
@@ -105,7 +105,8 @@ class OfModule:
 
 
 class OfKvs(OfModule):
-    """The keeper of the kvs, whose state has what is stored."""
+    """Writes, loads and compares the states of the kvs, which include what is stored (see
+    `Keeper`)."""
 
     def __init__(self, store: MemoryStore) -> None:
         super().__init__()
@@ -125,7 +126,8 @@ class OfKvs(OfModule):
 
 
 class OfClient:
-    """The keeper of a client: a small object whose attributes are plain values."""
+    """Writes, loads and compares the states of a client, a small object whose attributes are plain
+    values (see `Keeper`)."""
 
     def write(self, core: Any) -> bytes:
         return _pickled(vars(core))
