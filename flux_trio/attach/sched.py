@@ -13,10 +13,9 @@ from typing import Any, Final
 import msgspec
 import trio
 
-from flux_trio.attach.every_module import answer_of_module
+from flux_trio.attach.bridged import BridgedHandle
 from flux_trio.attach.handle import FluxHandle
 from flux_trio.attach.sched_bridge import SchedBridge
-from flux_trio.broker import Handle
 from flux_trio.config import Config, QueueTable
 from flux_trio.editions import CURRENT
 from flux_trio.messages import Errno, Event, FluxError, Message, Request, Response, topics
@@ -55,18 +54,14 @@ class Queues(msgspec.Struct):
     queues: dict[str, Queue] = {}
 
 
-class BridgedHandle(Handle):
-    """The handle of the service; `carry` takes in what comes from the broker."""
+class SchedHandle(BridgedHandle):
+    """Its messages go over a `SchedBridge`; `on_ready` is called as `run` says."""
 
     def __init__(self, flux: FluxHandle, on_ready: Callable[[int], None]) -> None:
-        super().__init__(flux.name, flux.userid, flux.now)
-        self._flux = flux
+        super().__init__(flux)
         self._bridge = SchedBridge()
         self._on_ready = on_ready
         self._has_said_ready = False  # and the core has not noted yet who holds resources
-
-    def register(self, service: str) -> None:
-        self._flux.register(service)
 
     def subscribe(self, pattern: str) -> None:
         """Do nothing: the bridge makes the only event that the service subscribes to."""
@@ -79,25 +74,16 @@ class BridgedHandle(Handle):
         assert isinstance(message, (Request, Response, Event))
         self._flux.send(message)
 
-    def log(self, level: int, text: str) -> None:
-        self._flux.log(level, text)
-
     def note(self, _kind: str, data: dict[str, Any]) -> None:
         """Take the first note after sched-ready, on the jobs that hold resources."""
         if self._has_said_ready:
             self._has_said_ready = False
             self._on_ready(len(data["allocated"]))
 
-    async def carry(self) -> None:
-        """Take in messages until cancelled."""
-        while True:
-            for message in await self._flux.receive():
-                if (answer := answer_of_module(message, self._flux.rank)) is not None:
-                    self._flux.send(answer)
-                    continue
-                for each in self._bridge.from_broker(message):
-                    self._has_said_ready |= _says_ready(each)
-                    self._take_in(-1, each)
+    def _from_broker(self, message: Message) -> None:
+        for each in self._bridge.from_broker(message):
+            self._has_said_ready |= _says_ready(each)
+            self._take_in(-1, each)
 
     async def seek_manager(self) -> None:
         """Ask for a job manager at times, while there is none."""
@@ -105,12 +91,6 @@ class BridgedHandle(Handle):
             await trio.sleep(SEEK_MANAGER_S)
             for each in self._bridge.seek_manager():
                 self._send(each)
-
-    def _trace_received(self, ref: int, message: Message) -> None:
-        """Do nothing: there is no trace."""
-
-    def _trace_dropped(self, ref: int, message: Message, reason: str) -> None:
-        """Do nothing: there is no trace."""
 
 
 def _says_ready(message: Message) -> bool:
@@ -134,7 +114,7 @@ async def run(
     """
     await _refuse_second(flux)
     config = await _config(flux)
-    handle = BridgedHandle(flux, on_ready)
+    handle = SchedHandle(flux, on_ready)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(handle.carry)
         nursery.start_soon(handle.seek_manager)

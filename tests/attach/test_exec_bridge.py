@@ -161,7 +161,7 @@ def test_input_is_answered_when_the_tasks_have_taken_it(script: BridgeScript) ->
     stdin(script, "hi", eof=True)
     assert script.shell[-1] == Feed(7, b"hi", True)
     assert input_answers(script) == []
-    script.core_takes(Fed(7, open=False))
+    script.core_gets(Fed(7, open=False))
     assert input_answers(script) == [(3, 0, None)]
 
 
@@ -181,7 +181,7 @@ def test_input_goes_in_pieces_one_after_the_other(script: BridgeScript) -> None:
     fed: list[Any] = []
     while isinstance(script.shell[-1], Feed) and script.shell[-1] not in fed:
         fed.append(script.shell[-1])
-        script.core_takes(Fed(7, open=True))
+        script.core_gets(Fed(7, open=True))
     assert [(len(each.data), each.eof) for each in fed] == [
         (INPUT_BYTES_MAX, False),
         (1, False),
@@ -202,7 +202,7 @@ def test_input_that_waits_has_a_bound(script: BridgeScript) -> None:
 def test_input_that_the_tasks_refuse_is_a_broken_pipe(script: BridgeScript) -> None:
     stdin(script, "a", tag=3)
     stdin(script, "b", tag=4)
-    script.core_takes(Fed(7, open=False, refusal="no pipes"))
+    script.core_gets(Fed(7, open=False, refusal="no pipes"))
     assert input_answers(script) == [(3, EPIPE, "no pipes"), (4, EPIPE, "no pipes")]
     stdin(script, "c", tag=5)
     assert script.shell[-1] == Feed(7, b"c", False)
@@ -227,7 +227,7 @@ def test_wrong_input_is_refused_and_named(script: BridgeScript, wrong: dict[str,
 
 def test_other_methods_of_a_shell_are_not_there(script: BridgeScript) -> None:
     script.broker_says(Request("1000-shell-f8.proctable", None, 3, routes=ROUTES))
-    answer = script.take("1000-shell-f8.proctable")
+    answer = script.pop("1000-shell-f8.proctable")
     assert (answer.errnum, answer.payload) == (38, "no method proctable in 1000-shell-f8")
 
 
@@ -249,7 +249,7 @@ def test_expiration_is_taken_and_answered(script: BridgeScript) -> None:
         Request(f"{SERVICE}.expiration", payload, 9, userid=1000, rolemask=1, routes=MANAGER)
     )
     assert [each.at for each in timers] == [500.0]
-    answer = script.take(f"{SERVICE}.expiration")
+    answer = script.pop(f"{SERVICE}.expiration")
     assert (answer.errnum, answer.matchtag, answer.routes) == (0, 9, MANAGER)
 
 

@@ -52,14 +52,14 @@ def test_job_that_was_being_ended_goes_on_in_flux_core() -> None:
     assert "job-manager.raise" not in [each.topic for each in script.sent]
     script.ended()
     assert script.told == []
-    wake = script.take("job-manager.raise").payload
+    wake = script.pop("job-manager.raise").payload
     assert (wake["id"], wake["type"], wake["severity"]) == (7, "exec", 7)
 
 
 def test_job_that_has_no_process_any_more_is_not_kept_either() -> None:
     script = left(raised("cancel"))
     script.unknown()
-    assert script.take("job-manager.raise").payload["id"] == 7
+    assert script.pop("job-manager.raise").payload["id"] == 7
     assert list(script.kvs.spaces) == ["primary"]
 
 

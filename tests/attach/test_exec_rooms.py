@@ -42,7 +42,7 @@ def test_those_who_follow_a_job_find_its_service_and_its_tasks(script: BridgeScr
     script.start()
     script.launched()
     assert script.answers() == [("start", {})]
-    assert script.take("service.add").payload == {"service": "1000-shell-f8"}
+    assert script.pop("service.add").payload == {"service": "1000-shell-f8"}
     assert script.events() == STARTED
     lines = script.text("exec.eventlog").splitlines()
     assert '{"service":"1000-shell-f8","leader-rank":0,"size":1}' in lines[2]
@@ -72,7 +72,7 @@ def test_end_is_told_when_the_room_is_at_its_place(script: BridgeScript) -> None
     assert script.events() == ENDED
     assert script.output() == {"stdout": "hello\n", "stderr": "", "eof": "stdoutstderr"}
     assert not script.text(PLACES)
-    assert script.take("service.remove").payload == {"service": "1000-shell-f8"}
+    assert script.pop("service.remove").payload == {"service": "1000-shell-f8"}
 
 
 def test_end_waits_for_output_that_is_not_stored(script: BridgeScript) -> None:

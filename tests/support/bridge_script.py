@@ -49,8 +49,8 @@ class BridgeScript:
 
     def __init__(self, kvs: FluxKvs | None = None, *, backlog_first: bool = False) -> None:
         self._begin(kvs)
-        self.answer(self.take(topics.EXEC_HELLO))
-        self.journal = self.take(topics.JOB_JOURNAL)
+        self.answer(self.pop(topics.EXEC_HELLO))
+        self.journal = self.pop(topics.JOB_JOURNAL)
         if not backlog_first:
             self.tell_journal(-1)
         self.kvs.requests.clear()
@@ -60,7 +60,7 @@ class BridgeScript:
         """A script whose hello flux-core refuses."""
         script = cls.__new__(cls)
         script._begin(None)
-        script.answer(script.take(topics.EXEC_HELLO), text, errnum)
+        script.answer(script.pop(topics.EXEC_HELLO), text, errnum)
         return script
 
     def _begin(self, kvs: FluxKvs | None) -> None:
@@ -78,7 +78,7 @@ class BridgeScript:
         self.is_ready = False
         self.bridge = Bridge(SERVICE, INSTANCE, self._ready)
         self._actions(self.core.start(NOW))
-        self.core_takes(ShellConnected())
+        self.core_gets(ShellConnected())
 
     def _ready(self) -> None:
         self.is_ready = True
@@ -112,7 +112,7 @@ class BridgeScript:
     def launched(self, jobid: int = 7) -> None:
         """The shell host has launched what it was asked for."""
         assert isinstance(self.shell[-1], Start | Attach)
-        self.core_takes(Started(jobid))
+        self.core_gets(Started(jobid))
 
     def ended(self, status: int = 0, jobid: int = 7) -> None:
         """All tasks have ended."""
@@ -121,15 +121,15 @@ class BridgeScript:
             if job == jobid:
                 sizes.setdefault(task, {"stdout": 0, "stderr": 0})[stream] = len(data)
         tasks = [TaskSize(task, **size) for task, size in sizes.items()]
-        self.core_takes(Done(jobid, status, 1, sizes=tasks))
+        self.core_gets(Done(jobid, status, 1, sizes=tasks))
 
     def unknown(self, jobid: int = 7) -> None:
         """The shell host does not know the job."""
-        self.core_takes(Unknown(jobid))
+        self.core_gets(Unknown(jobid))
 
     def poll(self) -> None:
         """The time has come to look for more output."""
-        self.core_takes(TimerFired(POLL))
+        self.core_gets(TimerFired(POLL))
 
     def broker_says(self, message: Any) -> None:
         self._carry(self.bridge.from_broker(NOW, message))
@@ -156,7 +156,7 @@ class BridgeScript:
 
     # What is there
 
-    def take(self, topic: str) -> Any:
+    def pop(self, topic: str) -> Any:
         """The first message of `topic` that was sent; it is forgotten."""
         found = next(each for each in self.sent if each.topic == topic)
         self.sent.remove(found)
@@ -188,7 +188,7 @@ class BridgeScript:
 
     # Carrying
 
-    def core_takes(self, *inputs: Any) -> None:
+    def core_gets(self, *inputs: Any) -> None:
         self._actions(self.core.turn(NOW, list(inputs)))
 
     def _actions(self, actions: Any) -> None:
@@ -210,7 +210,7 @@ class BridgeScript:
         self.logs += [text for _, text in sent.logs]
         self.end = sent.end
         if sent.to_core:
-            self.core_takes(*sent.to_core)
+            self.core_gets(*sent.to_core)
         for message in sent.to_broker:
             if isinstance(message, Request) and message.topic in KNOWN and self.held is not None:
                 self.held.append(message)

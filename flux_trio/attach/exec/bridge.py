@@ -116,7 +116,7 @@ class Bridge:
             case Event():
                 self._mail.to_broker.append(message)
         self._rooms.settle()
-        return self._mail.take()
+        return self._mail.pop_sent()
 
     def from_broker(self, now: float, message: Message) -> Sent:
         """Take a message of the broker."""
@@ -131,7 +131,7 @@ class Bridge:
             case Control():
                 pass
         self._rooms.settle()
-        return self._mail.take()
+        return self._mail.pop_sent()
 
     # The broker asks
 

@@ -76,7 +76,7 @@ class Contents(msgspec.Struct):
         taskmap = {"version": 1, "map": taskmap_blocks(shell.nodes)}
         self._add(now, "shell.start", {"taskmap": taskmap})
 
-    def take_piece(self, now: float, piece: dict[str, Any]) -> None:
+    def add_piece(self, now: float, piece: dict[str, Any]) -> None:
         """Write a piece of output (RFC 24), without what is in the room already.
 
         Pieces of a stream come in order and from its beginning. Raises ValueError for what is no
@@ -111,7 +111,7 @@ class Contents(msgspec.Struct):
         self._add(now, "done")
         self.is_over = True
 
-    def take_ops(self) -> list[trees.Op]:
+    def pop_ops(self) -> list[trees.Op]:
         """Return what waits to be written, as operations of one commit in the room's namespace."""
         ops = []
         if self.events:

@@ -1,50 +1,29 @@
-"""The handle of our execution service at flux-core: its messages go over a bridge."""
+"""The handle of our execution service at flux-core."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from flux_trio.attach.every_module import answer_of_module
+from flux_trio.attach.bridged import BridgedHandle
 from flux_trio.attach.exec.bridge import Bridge
 from flux_trio.attach.exec.mail import Sent
 from flux_trio.attach.handle import FluxHandle
-from flux_trio.broker import Handle, ServiceExit
+from flux_trio.broker import ServiceExit
 from flux_trio.messages import Event, Message, Request, Response
 
 
-class BridgedHandle(Handle):
-    """The handle of the service; `carry` takes in what comes from the broker."""
+class ExecHandle(BridgedHandle):
+    """Its messages go over `bridge`. Raises ServiceExit if flux-core has another service."""
 
     def __init__(self, flux: FluxHandle, bridge: Bridge) -> None:
-        super().__init__(flux.name, flux.userid, flux.now)
-        self._flux = flux
+        super().__init__(flux)
         self._bridge = bridge
 
-    def register(self, service: str) -> None:
-        self._flux.register(service)
-
-    def subscribe(self, pattern: str) -> None:
-        self._flux.subscribe(pattern)
-
     def send(self, message: Request | Response | Event) -> None:
-        self._carry(self._bridge.from_core(self.now(), message))
+        self._carry_out(self._bridge.from_core(self.now(), message))
 
-    def log(self, level: int, text: str) -> None:
-        self._flux.log(level, text)
+    def _from_broker(self, message: Message) -> None:
+        self._carry_out(self._bridge.from_broker(self.now(), message))
 
-    def note(self, kind: str, data: dict[str, Any]) -> None:
-        """Do nothing: flux-core has no trace for it."""
-
-    async def carry(self) -> None:
-        """Take in messages until cancelled. Raises ServiceExit if flux-core has another service."""
-        while True:
-            for message in await self._flux.receive():
-                if (answer := answer_of_module(message, self._flux.rank)) is not None:
-                    self._flux.send(answer)
-                else:
-                    self._carry(self._bridge.from_broker(self.now(), message))
-
-    def _carry(self, sent: Sent) -> None:
+    def _carry_out(self, sent: Sent) -> None:
         for message in sent.to_broker:
             self._flux.send(message)
         for level, text in sent.logs:
@@ -53,9 +32,3 @@ class BridgedHandle(Handle):
             self._take_in(-1, message)
         if sent.end:
             raise ServiceExit(sent.end)
-
-    def _trace_received(self, ref: int, message: Message) -> None:
-        """Do nothing: there is no trace."""
-
-    def _trace_dropped(self, ref: int, message: Message, reason: str) -> None:
-        """Do nothing: there is no trace."""

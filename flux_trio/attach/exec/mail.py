@@ -154,7 +154,7 @@ class Mail:
         """Write to the log of the instance."""
         self.logs.append((level, text))
 
-    def take(self) -> Sent:
+    def pop_sent(self) -> Sent:
         """Return what was sent since the last call, in order."""
         sent = Sent(self.to_core, self.to_broker, self.logs, self.end)
         self.to_core, self.to_broker, self.logs = [], [], []

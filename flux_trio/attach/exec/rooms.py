@@ -95,7 +95,7 @@ class Rooms:
         if room is None:
             return []
         try:
-            self._take(room, call, response)
+            self._handle(room, call, response)
         except (FluxError, FormatError, msgspec.MsgspecError) as error:
             self._failed(room, call, error)
         self._changed[room.id] = None
@@ -104,7 +104,7 @@ class Rooms:
             return held
         return []
 
-    def _take(self, room: Room, call: RoomCall, response: Response) -> None:
+    def _handle(self, room: Room, call: RoomCall, response: Response) -> None:
         match call.step:
             case Step.FIND:
                 self._found(room, trees.tree_in(response, _place(room)))
@@ -188,7 +188,7 @@ class Rooms:
             if response.errnum != Errno.ENODATA:
                 self._mail.log(Level.ERR, f"output of job {jobid}: {response.error_text}")
         elif isinstance(response.payload, dict):
-            room.contents.take_piece(self._mail.now, response.payload)
+            room.contents.add_piece(self._mail.now, response.payload)
             room.npieces += 1
 
     def end(self, room: Room, request: Request, exec_log: str) -> None:
@@ -257,7 +257,7 @@ class Rooms:
 
     def _write(self, room: Room) -> bool:
         """Write what waits; return whether there was anything."""
-        ops = room.contents.take_ops()
+        ops = room.contents.pop_ops()
         if not ops:
             return False
         room.writing = True

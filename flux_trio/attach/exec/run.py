@@ -7,21 +7,37 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import trio
 
 from flux_trio.attach.exec.bridge import SHELL_EVENTS, Bridge, Instance
-from flux_trio.attach.exec.handle import BridgedHandle
+from flux_trio.attach.exec.handle import ExecHandle
 from flux_trio.attach.exec.trees import empty_root
 from flux_trio.attach.handle import URI_VARIABLE, FluxHandle
 from flux_trio.broker import ServiceExit
 from flux_trio.config import ExecConfig
 from flux_trio.editions import CURRENT
+from flux_trio.formats import FormatError, parse_duration
+from flux_trio.messages import Errno, FluxError
 from flux_trio.process.console import id_form
 from flux_trio.services import exec as exec_service
 
+CONFIG_GET: Final = "config.get"
 SERVICE: Final = "flux-trio-exec"
 DIRECTORY: Final = "flux-trio-exec"  # in the broker's state directory
 NO_COPY: Final = 0  # bytes of output that the core stores: the rooms have all of it
+
+
+class _Exec(msgspec.Struct, frozen=True, rename="kebab"):
+    """The part of flux-core's table `exec` that the service follows; see flux-config-exec(5)."""
+
+    kill_timeout: str | float = ExecConfig().kill_timeout
+
+
+class _Config(msgspec.Struct):
+    """The part of the answer to config.get that the service follows."""
+
+    exec: _Exec = _Exec()
 
 
 async def run(
@@ -42,20 +58,30 @@ async def run(
         directory = Path(await _attribute(flux, "statedir"), DIRECTORY)
     environment = {URI_VARIABLE: await _attribute(flux, "local-uri")}
     bridge = Bridge(SERVICE, instance, lambda: on_ready(directory))
-    handle = BridgedHandle(flux, bridge)
+    handle = ExecHandle(flux, bridge)
     handle.subscribe(SHELL_EVENTS)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(handle.carry)
         await exec_service.run(
             handle,
             directory=directory,
-            config=ExecConfig(output_limit=NO_COPY),
+            config=await _ask_config(flux),
             environment=environment,
             id_form=instance.id_form,
             service=SERVICE,
             edition=CURRENT,
             task_status=task_status,
         )
+
+
+async def _ask_config(flux: FluxHandle) -> ExecConfig:
+    grace = (await flux.ask(CONFIG_GET, _Config)).exec.kill_timeout
+    try:
+        parse_duration(grace)
+    except FormatError as error:
+        text = f"{CONFIG_GET}: {error.at('exec.kill-timeout')}"
+        raise FluxError(Errno.EPROTO, text) from None
+    return ExecConfig(kill_timeout=str(grace), output_limit=NO_COPY)
 
 
 async def _ask_instance(flux: FluxHandle) -> Instance:
