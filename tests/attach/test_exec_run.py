@@ -72,5 +72,5 @@ async def test_wrong_configuration_is_named(tmp_path: Path, config: Any, text: s
 
 
 async def test_second_service_is_refused_by_its_name(tmp_path: Path) -> None:
-    with pytest.raises(FluxError, match="service.add: flux-trio-exec: File exists"):
+    with pytest.raises(FluxError, match=r"service\.add: flux-trio-exec: File exists"):
         await joined(tmp_path, {"service.add": (17, None)})
