@@ -97,6 +97,11 @@ class Monitor:
         self._waiting: deque[Told] = deque()
         self._nlost = 0
         self._came = trio.Event()
+        self._came_at = self._told_at = self.began
+        """When something came last, and what the broker said was the time then.
+
+        A busy broker stamps what it tells with an earlier time.
+        """
         self._active_at: float | None = self.began
         """When a job last went on; None once that was audited."""
 
@@ -130,7 +135,8 @@ class Monitor:
                     self._nlost += len(self._waiting)
                     self._waiting.clear()
                 self._waiting.append(told)
-                self._came.set()
+            self._came_at = self.now()
+            self._came.set()
 
     async def judge_all(self, report: Callable[[Violation], object]) -> None:
         """Judge what has come, for ever; `report` gets what is broken."""
@@ -157,10 +163,9 @@ class Monitor:
             if _is_of_a_job(told):
                 self._active_at = self.now()
             self.judge.put(told)
-            t = told.timestamp
-        if not self._waiting:
-            t = self.now()
-        _report(self.judge.judge(t), report)
+            self._told_at = told.timestamp
+        quiet_s = 0.0 if self._waiting else self.now() - self._came_at
+        _report(self.judge.judge(self._told_at + quiet_s), report)
 
     async def audit_at_rest(self, report: Callable[[str], object]) -> None:
         """Audit each time that the instance has come to rest; `report` gets the differences."""

@@ -68,7 +68,7 @@ def paired(lines: Iterable[Line | Moment]) -> Iterator[Routed | Moment]:
         if isinstance(line, Moment):
             while open_ and line.settles(open_[0].line.t):
                 yield ends.routed(_oldest(open_, sent))
-            yield line
+            yield line.settled()
             continue
         ends.traced.add(line.module)
         if line.type == "control" or (not line.is_sent and _is_taken(line, open_, sent)):

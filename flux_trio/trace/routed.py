@@ -66,11 +66,15 @@ class Moment(NamedTuple):
     def settles(self, t: float) -> bool:
         return t <= self.t - SETTLED_S
 
+    def settled(self) -> Moment:
+        """Return the moment for a later stage, which has only got what is settled here."""
+        return Moment(self.t - SETTLED_S)
+
 
 Passed = Routed | Logged | Record
 """A record is a note of something else."""
 
-SETTLED_S: Final = 0.5
+SETTLED_S: Final = 1.0
 """Both ends of a message and its events are traced sooner than this after one another."""
 
 
