@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 import trio
 
-from flux_trio.attach.tap.account import Account
-from flux_trio.attach.tap.core import TapCore
+from flux_trio.attach.tap.account import NOTHING_LEFT, Account, Left
+from flux_trio.attach.tap.core import PassOn, TapCore
 from flux_trio.attach.tap.rules import parse_orders
 from flux_trio.attach.tap.tapping import JOURNAL_TAG, Side, Tap, loader_command
 from flux_trio.attach.tap.trace_file import opened_trace
 from flux_trio.formats import FormatError
 from flux_trio.messages import Message, Request, Response, topics
 from flux_trio.messages.native import Frame, encode, to_frame, to_message
-from flux_trio.trace import Kind, Record, Trace
+from flux_trio.trace import Kind, Record, Trace, record_from_json
 
 JOB_MANAGER = "1b4f-job-manager"
 ROUTES = (JOB_MANAGER, "0d0d-broker")
@@ -191,10 +191,10 @@ async def test_what_is_kept_back_when_the_module_ends_is_lost_and_noted() -> Non
 async def test_a_trace_goes_on_with_that_of_the_load_before(tmp_path: Path) -> None:
     path = tmp_path / "trace.jsonl"
     for load in range(2):
-        async with opened_trace(path) as (trace, lines):
+        async with opened_trace(path) as (trace, lines, left):
             account = Account(trace, "sched-fifo", f"uuid-{load}", lines.flush)
-            assert account.goes_on is bool(load)
-            account.begin()
+            assert (account.goes_on, left) == (bool(load), NOTHING_LEFT)
+            account.begin(left)
             account.end()
         with path.open("ab") as file:
             file.write(b'{"n":9,"t":0.0,"ki')  # a crash cuts a line
@@ -204,13 +204,33 @@ async def test_a_trace_goes_on_with_that_of_the_load_before(tmp_path: Path) -> N
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-async def test_a_file_with_something_else_is_left_as_it_is(tmp_path: Path) -> None:
+async def test_the_end_of_a_load_whose_tap_was_killed_is_added(tmp_path: Path) -> None:
     path = tmp_path / "trace.jsonl"
-    path.write_text("precious\n")
+    hello = Request("job-manager.sched-hello", {}, 2)
+    async with opened_trace(path) as (trace, lines, left):
+        account = Account(trace, "sched-fifo", "uuid-0", lines.flush)
+        account.begin(left)
+        account.note(PassOn("tx", to_frame(hello), hello))
+    async with opened_trace(path) as (trace, lines, left):
+        assert left == Left("sched-fifo", frozenset({("sched-fifo", "job-manager")}))
+        Account(trace, "sched-fifo", "uuid-1", lines.flush).begin(left)
+    with path.open() as file:
+        records = [record_from_json(line) for line in file][-4:]
+    assert [getattr(each.message, "topic", "") or _type(each) for each in records[::2]] == [
+        "job-manager.disconnect",
+        "crashed",
+    ]
+    assert _type(records[-1]) == "started"
+
+
+@pytest.mark.parametrize("text", ["precious\n", "precious"])
+async def test_a_file_with_something_else_is_left_as_it_is(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "trace.jsonl"
+    path.write_text(text)
     with pytest.raises(FormatError, match="expected an empty file, or a trace of flux-trio-tap"):
         async with opened_trace(path):
             pass
-    assert path.read_text() == "precious\n"
+    assert path.read_text() == text
 
 
 @pytest.mark.parametrize(

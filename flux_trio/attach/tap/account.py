@@ -11,8 +11,8 @@ record has its name: routes begin with whose request it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -21,7 +21,7 @@ from flux_trio.attach.tap.core import Action, PassOn
 from flux_trio.attach.tap.rules import Direction, type_of
 from flux_trio.messages import Message, Request, Response, service_of, topics
 from flux_trio.messages.types import NORESPONSE
-from flux_trio.trace import Kind, Trace
+from flux_trio.trace import Kind, Record, Trace
 from flux_trio.trace.pairing import Ends
 from flux_trio.trace.routed import BROKER, CLIENT
 
@@ -29,6 +29,31 @@ PARTY: Final = "flux-trio-tap"
 _UUID_CHARS: Final = 8  # as in the answers to ping
 NAMES_MAX: Final = 1024
 """Uuids of modules whose names are remembered."""
+
+
+Call = tuple[str, str]
+"""Who has called which service."""
+
+
+class Left(NamedTuple):
+    """A module that has not ended in a trace, since its tap was killed, and what was called."""
+
+    module: str = ""
+    called: frozenset[Call] = frozenset()
+
+    def after(self, record: Record) -> Left:
+        """Return what is left after another record of the trace."""
+        message, data = record.message, record.data or {}
+        if record.kind == Kind.MODULE:
+            return Left(data.get("module", "")) if data.get("what") == "started" else NOTHING_LEFT
+        if record.kind != Kind.SEND or record.party not in (self.module, PARTY):
+            return self
+        if not isinstance(message, Request) or not message.wants_response:
+            return self
+        return Left(self.module, self.called | {(record.party, service_of(message.topic))})
+
+
+NOTHING_LEFT: Final = Left()
 
 
 class Account:
@@ -42,16 +67,21 @@ class Account:
         self.flush = flush  # writes what has been recorded
         self._module = module
         self._uuid = uuid
-        self._called: set[tuple[str, str]] = set()  # who has called which service
+        self._called: set[Call] = set()
         self._errnum: int | None = None  # what the module said of its end
         self._ends = Ends()
         self._ends.traced.add(module)
         self._names: dict[str, str] = {}
 
-    def begin(self) -> None:
-        """Record that the module starts; before it, in a new trace, where that comes from."""
+    def begin(self, left: Left = NOTHING_LEFT) -> None:
+        """Record that the module starts; before it, in a new trace, where that comes from.
+
+        In one that goes on, the end of a load comes first that was `left` without one.
+        """
         if not self.goes_on:
             self._trace.note(Kind.SOURCE, PARTY, {"by": PARTY, "headers": True})
+        if left.module:
+            self._note_end(left.module, left.called, "crashed")
         self._trace.note(Kind.MODULE, BROKER, {"module": self._module, "what": "started"})
 
     def end(self) -> None:
@@ -60,11 +90,14 @@ class Account:
         The broker has sent disconnects then, in the module's name, to all services that it had
         called. They do not pass here; the record has them, for who reads it must know.
         """
-        for client, service in sorted(self._called):
+        what = "removed" if self._errnum == 0 else "crashed"
+        self._note_end(self._module, self._called, what)
+
+    def _note_end(self, module: str, called: Iterable[Call], what: str) -> None:
+        for client, service in sorted(called):
             gone = Request(topics.disconnect_of(service), flags=NORESPONSE, routes=(client,))
             self._record(BROKER, self._ends.holder_of(service), gone)
-        what = "removed" if self._errnum == 0 else "crashed"
-        self._trace.note(Kind.MODULE, BROKER, {"module": self._module, "what": what})
+        self._trace.note(Kind.MODULE, BROKER, {"module": module, "what": what})
 
     def note(self, action: Action) -> None:
         """Record a message that goes on, or what was done to one."""

@@ -23,7 +23,7 @@ from typing import Any, Final, Literal, cast, get_args
 import msgspec
 
 from flux_trio.formats import FormatError
-from flux_trio.formats.glob import Glob
+from flux_trio.formats.glob import GLOB_CHARS_MAX, glob_matches
 from flux_trio.messages import Message
 
 Direction = Literal["tx", "rx"]
@@ -58,7 +58,7 @@ class Pattern(msgspec.Struct, frozen=True):
         return (
             direction == self.direction
             and type_of(message) == self.type
-            and Glob(self.topic).matches(getattr(message, "topic", ""))
+            and glob_matches(self.topic, getattr(message, "topic", ""))
             and all(_value(message, key) == value for key, value in self.values)
         )
 
@@ -147,9 +147,9 @@ def _pattern(text: str, arg: str) -> tuple[Pattern, float | None]:
             seconds = _seconds(value, arg)
         else:
             values.append((key, _plain(value)))
-    found = Pattern(
-        cast(Direction, direction), cast(Type, type_), Glob(topic).pattern, tuple(values)
-    )
+    if len(topic) > GLOB_CHARS_MAX:
+        raise FormatError(f"a topic of at most {GLOB_CHARS_MAX} characters", arg)
+    found = Pattern(cast(Direction, direction), cast(Type, type_), topic, tuple(values))
     return msgspec.structs.replace(found, first=first, last=last), seconds
 
 

@@ -202,9 +202,9 @@ async def _account(orders: Orders, welcome: Welcome) -> AsyncIterator[Account | 
     if not orders.trace:
         yield None
         return
-    async with opened_trace(Path(orders.trace)) as (trace, lines):
+    async with opened_trace(Path(orders.trace)) as (trace, lines, left):
         account = Account(trace, welcome.name, welcome.uuid, lines.flush)
-        account.begin()
+        account.begin(left)
         yield account
         account.end()
 

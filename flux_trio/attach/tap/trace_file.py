@@ -12,7 +12,7 @@ from typing import IO, Final
 
 import trio
 
-from flux_trio.attach.tap.account import PARTY
+from flux_trio.attach.tap.account import NOTHING_LEFT, PARTY, Left
 from flux_trio.formats import FormatError, Words
 from flux_trio.process.private import FILE_MODE
 from flux_trio.trace import JsonLines, Kind, Trace
@@ -26,14 +26,15 @@ _EXPECTED: Final = f"an empty file, or a trace of {PARTY}"
 
 
 @asynccontextmanager
-async def opened_trace(path: Path) -> AsyncIterator[tuple[Trace, JsonLines]]:
-    """Yield a trace that is written to the file, and its sink, which can be flushed.
+async def opened_trace(path: Path) -> AsyncIterator[tuple[Trace, JsonLines, Left]]:
+    """Yield a trace that is written to the file, its sink, and what a killed tap has left there.
 
     Raises OSError; FormatError if the file has something else, or another tap writes it.
     """
     with open(path, "a+b", opener=_open_private) as file:  # noqa: ASYNC230 - nothing runs yet
         await _lock(file, path)
-        trace = Trace(time.time, _last_place(file, path))
+        place, left = _read(file, path)
+        trace = Trace(time.time, place)
 
         def write(data: bytes) -> None:
             file.write(data)
@@ -41,7 +42,7 @@ async def opened_trace(path: Path) -> AsyncIterator[tuple[Trace, JsonLines]]:
 
         with closing(JsonLines(write)) as lines:
             trace.add_sink(lines.append)
-            yield trace, lines
+            yield trace, lines, left
 
 
 async def _lock(file: IO[bytes], path: Path) -> None:
@@ -55,27 +56,27 @@ async def _lock(file: IO[bytes], path: Path) -> None:
     raise FormatError(_EXPECTED, Words("one that another process writes"), str(path))
 
 
-def _last_place(file: IO[bytes], path: Path) -> int:
-    """Return the place of the last record in the file, 0 in an empty one.
+def _read(file: IO[bytes], path: Path) -> tuple[int, Left]:
+    """Return the place of the last record in the file, 0 in an empty one, and what is left there.
 
     What a crash has left of a last line is cut off.
     """
     file.seek(0)
-    first = last = file.readline()
-    if not first:
-        return 0
-    end = len(first)
+    place, end, left = 0, 0, NOTHING_LEFT
     for line in file:
-        if line.endswith(b"\n"):
-            last, end = line, end + len(line)
-    try:
-        if records_from_json(first)[0].kind != Kind.SOURCE:
-            raise FormatError(_EXPECTED, first)
-        place = records_from_json(last)[-1].n
-    except FormatError:
-        raise FormatError(_EXPECTED, first, str(path)) from None
+        if place and not line.endswith(b"\n"):
+            break
+        try:
+            records = records_from_json(line)
+        except FormatError:
+            raise FormatError(_EXPECTED, line, str(path)) from None
+        if not place and records[0].kind != Kind.SOURCE:
+            raise FormatError(_EXPECTED, line, str(path))
+        for record in records:
+            left = left.after(record)
+        place, end = records[-1].n, end + len(line)
     file.truncate(end)
-    return place
+    return place, left
 
 
 def _open_private(path: str, flags: int) -> int:

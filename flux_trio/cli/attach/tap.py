@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -50,7 +51,8 @@ def tap(path: str | None, name: str | None) -> None:
 
     code = run_loader(run_tap, path)
     if code < 0:
-        signal.signal(-code, signal.SIG_DFL)
+        with suppress(OSError):  # SIGKILL has no other effect
+            signal.signal(-code, signal.SIG_DFL)
         signal.raise_signal(-code)  # so the broker hears what has ended the module
     sys.exit(code)
 
