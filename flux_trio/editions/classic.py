@@ -23,6 +23,7 @@ CLASSIC: Final = Edition(
     free=rfc27.FREE_WHOLE,
     feasibility=None,
     free_answer=rfc27.FREE_ANSWER,
+    grants_local_properties=True,
     acquire=rfc28.ACQUIRE,
     changes=rfc28.TYPED_CHANGES,
     release=rfc28.RELEASE,

@@ -33,6 +33,7 @@ CURRENT: Final = Edition(
     free=rfc27.FREE,
     feasibility=rfc27.FEASIBILITY,
     free_answer=None,
+    grants_local_properties=False,
     acquire=rfc28.ACQUIRE_ALL,
     changes=rfc28.KEYED_CHANGES,
     release=None,

@@ -32,6 +32,9 @@ class Edition(msgspec.Struct, frozen=True):
     feasibility: Codec[rfc27.Feasibility] | None  # None: there is no service `feasibility`
     free_answer: Codec[rfc27.FreeAnswer] | None  # None: sched.free has no response
 
+    # RFC 20
+    grants_local_properties: bool  # an allocated R has properties that begin with +
+
     # RFC 28
     acquire: Codec[rfc28.Acquire]
     changes: Codec[Sequence[rfc28.Change]]

@@ -17,6 +17,7 @@ from flux_trio.attach.handle import open_flux
 from flux_trio.broker import ServiceExit
 from flux_trio.messages import Errno, FluxError, Request, Response, topics
 from flux_trio.process.groups import unwrapping
+from flux_trio.transports import EndOfConnection
 from tests.support.flux_peer import Broker, broker
 from tests.support.sched_script import jobspec, r_key
 from tests.support.scheduling import machine
@@ -64,7 +65,7 @@ class Served:
 @asynccontextmanager
 async def serving(path: Path, answers: dict[str, Any] | None = None) -> AsyncIterator[Served]:
     """A scheduler at a broker that answers as in ANSWERS, or else as in `answers`."""
-    with unwrapping(FluxError, ServiceExit):
+    with unwrapping(FluxError, ServiceExit, EndOfConnection):
         async with (
             broker(path / "local", ANSWERS | (answers or {})) as peer,
             open_flux(peer.uri, "sched") as flux,
@@ -185,14 +186,19 @@ async def test_second_scheduler_is_refused_with_the_way_out(
     assert raised.value.errnum == Errno.EEXIST
 
 
-async def ended(path: Path, answers: dict[str, Any], *told: dict[str, Any]) -> str:
-    """Return why a scheduler ends by itself."""
+async def ended(
+    path: Path, answers: dict[str, Any], *told: dict[str, Any], leaves: bool = False
+) -> str:
+    """Return why a scheduler ends by itself; the broker may leave after hello."""
     try:
         async with serving(path, answers) as served:
             if told:
                 await served.greet(*told)
+            if leaves:
+                assert served.peer.connection is not None
+                await served.peer.connection.aclose()
             await trio.sleep_forever()
-    except (FluxError, ServiceExit) as error:
+    except (FluxError, ServiceExit, EndOfConnection) as error:
         return str(error)
     raise AssertionError("it waits for ever")
 
@@ -204,6 +210,10 @@ async def ended(path: Path, answers: dict[str, Any], *told: dict[str, Any]) -> s
         ({"module.list": {"mods": [{}]}}, "module.list: payload: Object missing required field"),
         ({"config.get": {"queues": []}}, "config.get: payload: Expected `object`, got `array`"),
         ({"resource.acquire": (Errno.EBUSY, "busy")}, "resource.acquire: busy"),
+        (
+            {"resource.acquire": (Errno.ECANCELED, "the resource module was unloaded")},
+            "resource.acquire: the resource module was unloaded",
+        ),
         ({"resource.acquire": ["x"]}, "resource.acquire: resource.acquire: payload: Expected"),
         ({"resource.acquire": [{"up": "0"}]}, "resource.acquire: resource group default: "),
         ({"resource.acquire": [{"resources": R, "up": "0-"}]}, "resource.acquire: up: expected"),
@@ -236,3 +246,7 @@ async def test_wrong_greeting_ends_with_its_topic_and_key(
     tmp_path: Path, answers: dict[str, Any], told: dict[str, Any], text: str
 ) -> None:
     assert (await ended(tmp_path, answers, told)).startswith(text)
+
+
+async def test_end_of_the_broker_ends_the_scheduler(tmp_path: Path) -> None:
+    assert await ended(tmp_path, {}, held(7), leaves=True) == "the connection was closed"

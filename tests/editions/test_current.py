@@ -9,7 +9,7 @@ import pytest
 
 from flux_trio.config import Config
 from flux_trio.cores.resource.core import ResourceCore
-from flux_trio.editions import CLASSIC, CURRENT, EDITIONS, rfc27, rfc28, rfc32
+from flux_trio.editions import CLASSIC, CURRENT, EDITIONS, Edition, rfc27, rfc28, rfc32
 from flux_trio.formats import FormatError, Idset, ResourceSet, format_r
 from flux_trio.messages import Errno, FluxError, Request, topics
 from flux_trio.protocols import JobState
@@ -184,6 +184,24 @@ def test_scheduler_sends_the_resources_and_answers_no_free(sched: SchedScript) -
     assert sent(sched.turn(tell("free", id=1, R=granted["R"], final=True))) == []
     (again,) = answers(sched.turn(alloc(2, jobspec(4))))
     assert again["type"] == 0
+
+
+@pytest.mark.parametrize(("edition", "granted"), [(CLASSIC, {"ssd", "+batch"}), (CURRENT, {"ssd"})])
+def test_r_of_a_job_has_no_properties_of_the_instance_alone(
+    edition: Edition, granted: set[str]
+) -> None:
+    """RFC 20: the names of those begin with +; in the classic text they are as others."""
+    inventory = machine(1, 1, properties={"ssd": ids("0"), "+batch": ids("0")})
+    script = SchedScript(edition=edition)
+    first = {"resources": inventory.to_json(), "up": "0"}
+    if edition is CLASSIC:
+        first = {"resources": inventory.to_json(), "online": "0", "offline": "", "type": "grow"}
+    (hello,) = script.acquired(**first)
+    (ready,) = script.turn(*script.hello_answers(hello, {}))
+    script.turn(
+        answer(ready, {"count": 0}), alloc(1, jobspec(constraints={"properties": ["+batch"]}))
+    )
+    assert set(script.r(1).properties) == granted
 
 
 def test_scheduler_raises_no_exception_for_a_shrink(sched: SchedScript) -> None:

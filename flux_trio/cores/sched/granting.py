@@ -64,6 +64,8 @@ class Grantings(Part):
         """Write R of `grant`; `outdated` are the annotations of the job from when it waited."""
         pool = self._context.schedule.state.pool
         properties = pool.inventory.properties if pool.inventory else {}
+        if not self._context.edition.grants_local_properties:
+            properties = {name: ids for name, ids in properties.items() if name[0] != "+"}
         starttime = _microseconds(self._context.now)
         expiration = grant.end if grant.end < math.inf else 0.0
         if expiration:
