@@ -17,5 +17,6 @@ def test_live_flux_core_breaks_nothing_that_is_not_known(scheduler: str) -> None
     trace = played("story.sh", scheduler).splitlines(keepends=True)
     judgement = recorded.judged_source(read_trace(trace), at_rest=True)
     assert [f"{each.clause}: {each.text}" for each in judgement.violations] == []
+    assert [each.text for each in judgement.unexplained] == []
     kept = {clause for clause, verdict in judgement.verdicts.items() if verdict is Verdict.KEPT}
     assert len(kept) >= 245

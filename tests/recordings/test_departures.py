@@ -97,3 +97,11 @@ def test_page_has_each_entry_with_its_place_and_reason() -> None:
     rows = re.findall(r"^\| `([^`]+)` \| (.+) \| `([^`]+)` \|$", PAGE.read_text(), re.MULTILINE)
     told = [(each.clause, each.why.replace("|", "\\|"), each.where) for each in recorded.KNOWN]
     assert sorted(rows) == sorted(told)
+
+
+def test_page_links_the_script_of_each_entry() -> None:
+    rows = re.findall(r"^\| `([^`]+)` \| \[([^]]+)\]\(([^)]+)\)", PAGE.read_text(), re.MULTILINE)
+    assert [clause for clause, _, _ in rows] == [each.clause for each in recorded.KNOWN]
+    for _, name, path in rows:
+        script = (PAGE.parent / path).resolve()
+        assert (script.name, script.is_file()) == (name, True)

@@ -1,0 +1,49 @@
+"""Each known departure of flux-core 0.88 is shown by a script that its maintainers can run.
+
+A script ends with 1 while flux-core departs; one that ends with 0 says that an entry can go.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+import pytest
+
+from tests.support.real_flux import NEEDS_FLUX, REAL, STORY_S_MAX
+
+pytestmark = NEEDS_FLUX
+
+SHOWN = {
+    "release-names-all-ranks.sh": [r'"ranks":"all"'],
+    "expiration-is-no-integer.sh": [r'"expiration": \d+\.\d+', r'"expiration":\d+\.\d+'],
+    "free-without-release.sh": [r"start exception free clean"],
+    "beyond-the-limit.sh": [r"tx > sched\.cancel tx > sched\.alloc rx < sched\.alloc"],
+    "long-error-text.sh": [r"unsatisfiable request.{60}"],
+    "disconnect-has-a-matchtag.py": [r"matchtag [1-9]"],
+    "epilog-never-finishes.sh": [r"epilog-start exception prolog-finish free clean"],
+}
+"""What each script says that it got."""
+
+
+@pytest.mark.parametrize("script", SHOWN)
+def test_departure_is_shown_by_its_script(script: str) -> None:
+    interpreter = ["flux", "python"] if script.endswith(".py") else []
+    done = subprocess.run(
+        ["flux", "start", *interpreter, str(REAL / "departures" / script)],
+        capture_output=True,
+        timeout=STORY_S_MAX,
+        check=False,
+        text=True,
+    )
+    expected = re.findall(r"^expected: (.+)", done.stdout, re.MULTILINE)
+    got = re.findall(r"^got: +(.+)", done.stdout, re.MULTILINE)
+    assert len(expected) == len(got) == len(SHOWN[script]), done.stdout + done.stderr
+    for said, wanted in zip(got, SHOWN[script], strict=True):
+        assert re.search(wanted, said)
+    assert done.returncode == 1, done.stderr
+
+
+def test_every_script_is_played() -> None:
+    scripts = {path.name for path in (REAL / "departures").glob("*.*")} - {"said.sh"}
+    assert scripts == SHOWN.keys()
