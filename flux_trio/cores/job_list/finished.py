@@ -104,6 +104,7 @@ class Finished(Part):
     counts: Counter[int]
     npurged: int
     _known_from: Place | None
+    _purged: set[Place]
 
     def __init__(self) -> None:
         self._blocks = []  # each has at least one job
@@ -111,6 +112,7 @@ class Finished(Part):
         self.counts = Counter()
         self.npurged = 0  # since the start
         self._known_from = None  # every job from this place on is known; None if every job is
+        self._purged = set()  # since the next page was asked for: it may still have them
 
     @property
     def is_complete(self) -> bool:
@@ -123,11 +125,14 @@ class Finished(Part):
         self._firsts.clear()
         self.counts.clear()
         self._known_from = NEWEST
+        self._purged.clear()
 
     def fill(self, jobs: Sequence[Ended], *, is_last: bool) -> None:
         """Add the next page of the index; its newest job comes first."""
         for job in jobs:
-            self.add(job)
+            if (job.usec, job.id) not in self._purged:
+                self.add(job)
+        self._purged.clear()
         if is_last:
             self._known_from = None
         elif jobs:
@@ -159,6 +164,8 @@ class Finished(Part):
     def purge(self, place: Place) -> None:
         """Remove the job at `place`, which was purged."""
         self.npurged += 1
+        if self._known_from is not None and place < self._known_from:
+            self._purged.add(place)
         if not self._blocks:
             return
         number = self._block_of(place)

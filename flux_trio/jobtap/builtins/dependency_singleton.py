@@ -35,7 +35,7 @@ class DependencySingleton(jobtap.Plugin):
         key = self._count(job)
         if key is None:
             raise jobtap.Reject("singleton jobs require a job name")
-        if job.state is jobtap.State.NEW and len(self._active[key]) > 1:
+        if job.state is jobtap.State.NEW and self._has_others(key, job.id):
             job.add_dependency(DESCRIPTION)
         elif DESCRIPTION not in job.dependencies:
             return  # it is alone, or was when it was submitted
@@ -71,6 +71,13 @@ class DependencySingleton(jobtap.Plugin):
             }
             for (userid, name), jobids in self._active.items()
         }
+
+    def _has_others(self, key: Key, jobid: int) -> bool:
+        """Whether another job goes before this one: not a later one that is to be asked about."""
+        others = self._active[key] - {jobid}
+        later = [self.jobs.get(each) for each in others if each > jobid]
+        new = {each.id for each in later if each is not None and each.state is jobtap.State.NEW}
+        return bool(others - new)
 
     def _count(self, job: jobtap.Job) -> Key | None:
         """Count an active job and return its key; None for a job without a name."""

@@ -22,6 +22,9 @@ def check_names(plan: Plan) -> None:
         raise FormatError(POLICIES_EXPECTED, plan.policy, "policy")
     for place, job in enumerate(plan.jobs):
         _check_queue(plan, job.queue, f"jobs[{place}].queue")
+        if job.after is not None:
+            jobs = "the place of one of the {} jobs"
+            check_number(job.after, jobs, len(plan.jobs), f"jobs[{place}].after")
     for place, asked in enumerate(plan.actions):
         if asked.what in JOB_ACTIONS:
             jobs = "the place of one of the {} jobs"

@@ -14,7 +14,7 @@ from flux_trio.lab.plans.asking import draw_long_requests, draw_new_durations, d
 from flux_trio.lab.plans.coincidences import draw_coincidence, draw_lost_manager
 from flux_trio.lab.plans.plan import Plan
 from flux_trio.lab.plans.swarm import draw_faults
-from flux_trio.lab.plans.visits import with_recovery, with_visits
+from flux_trio.lab.plans.visits import with_visits, with_visits_of_stack
 from flux_trio.lab.plans.workload import Action, Do, JobPlan
 
 SPAN_S: Final = 30.0  # in which jobs are submitted and requests made
@@ -60,9 +60,9 @@ def draw_plan(seed: int, njobs: int | None = None, nfaults: int | None = None) -
     return with_visits(visits, plan, SPAN_S, is_to_grow=has_coincidences)
 
 
-def draw_recovery(plan: Plan) -> Plan:
-    """Return the plan with a recovery after a kill, which a tenth of all seeds draws."""
-    return with_recovery(random.Random(f"recovery {plan.seed}"), plan, SPAN_S)
+def draw_for_stack(plan: Plan) -> Plan:
+    """Return the plan with what only a world of the stack has."""
+    return with_visits_of_stack(random.Random(f"recovery {plan.seed}"), plan, SPAN_S)
 
 
 def _with_coincidence(plan: Plan) -> Plan:

@@ -15,7 +15,7 @@ from flux_trio.formats.idset import IDS_MAX
 from flux_trio.lab.catalogue import Fault
 from flux_trio.lab.plans.workload import Do, JobPlan
 from flux_trio.lab.world.disk import StoreKind
-from flux_trio.lab.world.plugin_files import PluginFile
+from flux_trio.lab.world.plugin_files import Builtin, PluginFile
 
 VERSION: Final = 1
 
@@ -42,5 +42,6 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     store: StoreKind = "memory"
     queues: Annotated[int, msgspec.Meta(ge=0, le=9)] = 0  # named queues; 0: the anonymous one
     plugins: tuple[str | PluginFile, ...] = ()  # behind the builtin ones
+    builtins: tuple[Builtin, ...] = ()  # beside those that each world of its depth has
     pages: Annotated[int, msgspec.Meta(ge=0)] = 0  # entries of each page; 0: as in an instance
     version: int = VERSION

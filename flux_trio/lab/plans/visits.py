@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import Final
+from typing import Final, get_args
 
 from msgspec.structs import replace
 
@@ -18,13 +18,14 @@ from flux_trio.lab.catalogue.places import Type
 from flux_trio.lab.plans.coincidences import Table
 from flux_trio.lab.plans.plan import Plan
 from flux_trio.lab.plans.workload import Action, Do, JobPlan
+from flux_trio.lab.world.plugin_files import Builtin
 from flux_trio.lab.world.recovering import Tool
 from flux_trio.messages import topics
 
 MANY_JOBS: Final = 20
 SMALL: Final = 2
 QUEUES: Final = 2
-RECOVERIES_SHARE: Final = 0.1
+STACK_SHARE: Final = 0.1
 _HELD: Final = 0
 _URGENCY: Final = 16
 
@@ -79,25 +80,74 @@ def with_visits(draw: Random, plan: Plan, span_s: float, *, is_to_grow: bool) ->
         _read_history(visits)
     if has_many:  # when jobs have ended, so that there is more than a page of them
         visits.ask(Do(span_s * 2, "history"), Do(span_s * 4, "purge"), Do(span_s * 4, "history"))
+    if draw.random() < _BUILTINS_SHARE:
+        _load_builtins(visits)
     for visit in _SELDOM if is_to_grow else ():
         if draw.random() < _SELDOM_SHARE:
             visit(visits)
     return visits.plan
 
 
-def with_recovery(draw: Random, plan: Plan, span_s: float) -> Plan:
-    """Return the plan with a kill after which a tool works on the state file, in a tenth of all."""
-    if not plan.jobs or draw.random() >= RECOVERIES_SHARE:
-        return plan
+def with_visits_of_stack(draw: Random, plan: Plan, span_s: float) -> Plan:
+    """Return the plan with what only a world of the stack visits.
+
+    A tenth has a kill, after which a tool works on the state file, and as many jobs that wait for
+    others.
+    """
     visits = _Visits(draw, plan, span_s)
+    if plan.jobs and draw.random() < STACK_SHARE:
+        _recover(visits)
+    if plan.jobs and draw.random() < STACK_SHARE:
+        _wait_for_one_another(visits)
+    return visits.plan
+
+
+def _recover(visits: _Visits) -> None:
+    draw = visits.draw
     for _ in range(draw.choice((1, 1, 2))):
         tool: Tool = draw.choice(("repair", "repair", "restore", "restore", "nothing"))
         topic, type_ = draw.choice(_WHILE_JOBS_RUN)
         when = When(topic, visits.some(), draw.choice(("send", "recv")), type_)
         fault = c.Recover(when, tool, draw.choice((0.0, 0.5, 3.0)))
         visits.plan = replace(visits.plan, faults=(*visits.plan.faults, fault))
-    visits.ask(Do(span_s, "queue-start"))
-    return replace(visits.plan, store="sqlite", pages=SMALL)
+    visits.ask(Do(visits.span_s, "queue-start"))
+    visits.plan = replace(visits.plan, store="sqlite", pages=SMALL)
+
+
+def _load_builtins(visits: _Visits) -> None:
+    """The world loads builtin plugins that not every one has; some jobs may need them."""
+    draw = visits.draw
+    builtins = draw.sample(get_args(Builtin), draw.choice((1, 2, 3)))
+    visits.plan = replace(visits.plan, builtins=tuple(sorted(builtins)))
+    if "dependency-singleton" in builtins:
+        jobs = tuple(replace(job, is_single=draw.random() < 0.4) for job in visits.plan.jobs)
+        visits.plan = replace(visits.plan, jobs=jobs)
+
+
+def _wait_for_one_another(visits: _Visits) -> None:
+    """Some jobs wait for the end of one that comes before them."""
+    draw, jobs = visits.draw, visits.plan.jobs
+    waiting = [
+        replace(job, at=max(job.at, 0.5), after=draw.randrange(place))
+        if place and draw.random() < 0.4
+        else job
+        for place, job in enumerate(jobs)
+    ]
+    visits.plan = replace(visits.plan, jobs=tuple(waiting))
+
+
+def _survive_a_cancel(visits: _Visits) -> None:
+    """A job that is canceled goes on, since job-exec hangs, and the job manager starts again."""
+    draw = visits.draw
+    at, queue = visits.moment(), visits.queue()
+    (place,) = visits.submit(JobPlan(at, run=40.0, queue=queue))
+    visits.ask(Do(round(at + 0.5, 1), "cancel", job=place))
+    canceled = When(topics.JOB_RAISE, 1, "recv")
+    away = c.Linger("job-exec", canceled, draw.choice((2.0, 20.0)))
+    again = When(topics.JOB_RAISE, 1, "send", "response")
+    visits.plan = replace(
+        visits.plan, faults=(*visits.plan.faults, away, c.Reload("job-manager", again))
+    )
 
 
 def _divide_into_queues(visits: _Visits) -> None:
@@ -215,9 +265,11 @@ _WHILE_JOBS_RUN: Final[tuple[tuple[str, Type], ...]] = (
     (topics.SCHED_ALLOC, "response"),
 )
 _SELDOM_SHARE: Final = 0.1
+_BUILTINS_SHARE: Final = 0.15
 _SELDOM: Final[tuple[Callable[[_Visits], None], ...]] = (
     _wait_for_nodes_that_go,
     _release_two,
     _cancel_and_go_on,
     _lose_a_grant_that_was_awaited,
+    _survive_a_cancel,
 )

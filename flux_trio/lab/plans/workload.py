@@ -48,7 +48,9 @@ class JobPlan(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
     """One job: it is submitted at `at`, runs for `run` seconds and is ended after `limit`.
 
     It asks for a core on each of `nnodes` nodes, or if that is 0 for `ntasks` cores anywhere. With
-    `ranks` it may run on these only. `queue` is the number of a named queue.
+    `ranks` it may run on these only. `queue` is the number of a named queue. It waits for the end
+    of the job at the place `after`, if that has an id by then, at depth stack; if it `is_single`
+    for that of all others that are, where there is the plugin dependency-singleton.
     """
 
     at: Seconds = 0.0
@@ -59,6 +61,8 @@ class JobPlan(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
     urgency: Urgency = 16
     ranks: tuple[Rank, ...] = ()
     queue: Place | None = None
+    after: Place | None = None
+    is_single: bool = False
 
 
 class Do(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -20,7 +20,7 @@ import msgspec
 
 from flux_trio.config import is_policy_of_file
 from flux_trio.jobtap.failures import describe
-from flux_trio.lab.plans.drawing import draw_plan, draw_recovery
+from flux_trio.lab.plans.drawing import draw_plan, draw_for_stack
 from flux_trio.lab.plans.plan import Depth, Plan
 from flux_trio.lab.plans.reached import transitions_noted
 from flux_trio.lab.plans.situations import NotedSituations, drawn
@@ -109,7 +109,7 @@ class Setup:
             store=self.store,
             policy=self.policy or plan.policy,
         )
-        return draw_recovery(plan) if self.depth == "stack" else plan
+        return draw_for_stack(plan) if self.depth == "stack" else plan
 
 
 def _imported(path: str) -> Property:

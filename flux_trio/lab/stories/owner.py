@@ -7,12 +7,13 @@ from typing import Any, Final
 
 from flux_trio.config import DURATION_KEY, QUEUE_KEY
 from flux_trio.cores.turns import SetTimer, TimerFired
-from flux_trio.formats import Idset, Jobspec
+from flux_trio.formats import Idset, Jobspec, format_fluid
 from flux_trio.lab.plans.workload import JOB_ACTIONS, Do, JobPlan, queue_name
 from flux_trio.lab.world.clients import LATER, RETRY_S, Client, Subscribe
 from flux_trio.messages import Errno, Flag, Request, Response, topics
 
 PURGED_MAX: Final = 1000  # jobs of one purge: all that a world has
+SINGLE: Final = "single"  # the name of jobs that wait for another one
 EVERY_EVENT: Final = Subscribe("*")
 
 
@@ -94,7 +95,8 @@ class Owner(Client):
 
     def submission(self, job: JobPlan) -> dict[str, Any]:
         """Return the payload of the request that submits a job."""
-        return {"jobspec": jobspec_of(job).to_json(), "urgency": job.urgency}
+        jobid = None if job.after is None else self.ids.get(job.after)
+        return {"jobspec": jobspec_of(job, after=jobid).to_json(), "urgency": job.urgency}
 
     def _answered(self, now: float, response: Response) -> list[Any]:
         if response.matchtag not in self.waiting:
@@ -129,9 +131,17 @@ class Owner(Client):
         return False
 
 
-def jobspec_of(job: JobPlan) -> Jobspec:
-    """Return the jobspec of a job of a plan, whose execution is simulated."""
+def jobspec_of(job: JobPlan, after: int | None = None) -> Jobspec:
+    """Return the jobspec of a job of a plan, whose execution is simulated.
+
+    It waits for the end of the job with the id `after`.
+    """
     attributes: dict[str, Any] = {"system.exec.test.run_duration": job.run}
+    waits = [{"scheme": "singleton", "value": ""}] if job.is_single else []
+    if after is not None:
+        waits.append({"scheme": "afterany", "value": format_fluid(after, "f58")})
+    if waits:
+        attributes |= {"system.dependencies": waits, "system.job.name": SINGLE}
     if job.ranks:
         attributes["system.constraints"] = {"ranks": [str(Idset.of(job.ranks))]}
     if job.queue is not None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from flux_trio.config import Config, ExecConfig, JobManagerConfig, QueueTable, SchedConfig
+from flux_trio.config import Config, ExecConfig, JobManagerConfig, PerilogConfig, QueueTable, SchedConfig
 from flux_trio.formats import Idset, ResourceSet
 from flux_trio.lab.catalogue import PluginFault, When
 from flux_trio.lab.plans.plan import Plan
 from flux_trio.lab.plans.workload import queue_name
 from flux_trio.lab.world.machines import Surroundings
-from flux_trio.lab.world.plugin_files import LOOP_S, plugin_file
+from flux_trio.lab.world.plugin_files import LOOP_S, builtin_files, plugin_file
 
 
 def config_of(plan: Plan) -> Config:
@@ -17,7 +17,10 @@ def config_of(plan: Plan) -> Config:
     if plan.limit:
         sched = SchedConfig(policy=plan.policy, mode="limited", limit=plan.limit)
     queues = {queue_name(number): QueueTable() for number in range(plan.queues)}
-    limited = JobManagerConfig(plugin_loop_limit=f"{LOOP_S}s")
+    command = PerilogConfig(command=["true"]) if "perilog" in plan.builtins else None
+    limited = JobManagerConfig(
+        plugin_loop_limit=f"{LOOP_S}s", prolog=command, epilog=command
+    )
     return Config(exec=ExecConfig(simulate=True), job_manager=limited, sched=sched, queues=queues)
 
 
@@ -42,5 +45,6 @@ def surroundings_of(plan: Plan) -> Surroundings:
         missing={rank: "it is down" for rank in down if rank in ranks},
         hooks=tuple(dict.fromkeys(hooks)),
         plugins=tuple(map(plugin_file, plan.plugins)),
+        builtins=builtin_files(plan.builtins, plan.depth),
         store=plan.store,
     )

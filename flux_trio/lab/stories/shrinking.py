@@ -210,6 +210,8 @@ def _of_machine_plain(plan: Plan) -> Iterator[Plan]:
         yield replace(plan, limit=0)
     if plan.policy != "fifo" and not is_policy_of_file(plan.policy):
         yield replace(plan, policy="fifo")
+    if plan.builtins:
+        yield replace(plan, builtins=())
     if plan.pages:
         yield replace(plan, pages=0)
     if plan.queues:
@@ -283,7 +285,11 @@ def _without(plan: Plan, what: str, first: int, size: int) -> Iterator[Plan]:
         yield smaller
         return
     gone = range(first, min(first + size, len(values)))
-    smaller = msgspec.structs.replace(smaller, actions=tuple(_renumbered(plan.actions, gone)))
+    smaller = msgspec.structs.replace(
+        smaller,
+        jobs=tuple(_behind_another(each, gone) for each in rest),
+        actions=tuple(_renumbered(plan.actions, gone)),
+    )
     yield smaller
     earlier = _earlier(smaller, len(rest) / len(values))
     if earlier != smaller:
@@ -310,6 +316,14 @@ def _moved(value: StructT, share: float) -> StructT:
                 nth = max(1, round(sought.nth * share))
                 changed[name] = msgspec.structs.replace(sought, nth=nth)
     return msgspec.structs.replace(value, **changed) if changed else value
+
+
+def _behind_another(job: JobPlan, gone: range) -> JobPlan:
+    """The job without the one that it waits for if that is gone, or with that one's new place."""
+    if job.after is None:
+        return job
+    place = None if job.after in gone else job.after - sum(each < job.after for each in gone)
+    return msgspec.structs.replace(job, after=place)
 
 
 def _renumbered(actions: tuple[Do, ...], gone: range) -> Iterator[Do]:

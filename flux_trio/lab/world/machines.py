@@ -33,7 +33,7 @@ class Surroundings:
 
     `exclude` and `missing` are the targets that are excluded and down from the start of each life.
     `hooks` are the topics that the plugin handles beside those of each world. `plugins` are files
-    of jobtap plugins. `store` is where the kvs keeps its values.
+    of jobtap plugins, `builtins` those of builtin ones that not every world has. `store` is where the kvs keeps its values.
     """
 
     inventory: ResourceSet
@@ -41,6 +41,7 @@ class Surroundings:
     missing: Mapping[int, str] | None = None
     hooks: tuple[str, ...] = ()
     plugins: tuple[PluginFile, ...] = ()
+    builtins: tuple[PluginFile, ...] = ()
     store: StoreKind = "memory"
 
 
@@ -80,14 +81,14 @@ def job_manager_of_world(
     manager = JobManagerAtOnce(core, lambda userid: User(f"user{userid}"))
     interests = tuple(dict.fromkeys((*USUAL, *given.hooks)))
     plugins = PluginsOfWorld(interests, fault_of, manager.note_all)
-    if given.plugins:
+    if files := (*given.builtins, *given.plugins):
         usual = manager.given(USERID, lambda: True)
         parts = msgspec.structs.replace(
             usual,
             post=lambda operation: plugins.post(operation, usual.post),
             note_all=lambda kind, notes: manager.note_all(kind, _wrong_ones(kind, notes)),
         )
-        plugins.host = host_of(given.plugins, config, parts, watchdog)
+        plugins.host = host_of(files, config, parts, watchdog)
         plugins.host.jobs = core
     manager.use(plugins, plugins.host, plugins)
     return manager

@@ -8,14 +8,15 @@ sends a request, gets an error from that call.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Sequence
 from math import inf
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final, Literal, NoReturn
 
 import msgspec
 
 from flux_trio.config import Config
+from flux_trio.jobtap import builtins
 from flux_trio.jobtap import HostServices, NotAllowed, Plugin, PluginError, PluginHost, load_file
 from flux_trio.jobtap.builtins import PriorityDefault, UpdateDuration
 from flux_trio.jobtap.watchdog import BLOCKED_S, Watchdog
@@ -31,6 +32,25 @@ class PluginFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     load: str
     conf: dict[str, Any] = {}
+
+
+Builtin = Literal["alloc-check", "dependency-singleton", "perilog"]
+
+_AT: Final[dict[str, tuple[Builtin, ...]]] = {
+    "cores": ("alloc-check", "dependency-singleton"),
+    "stack": ("alloc-check", "perilog"),  # the other one is in every instance
+}
+"""By depth: the builtin plugins that a plan may load there. perilog starts tasks."""
+
+
+def builtin_files(names: Sequence[Builtin], depth: str) -> tuple[PluginFile, ...]:
+    """Return the files of these builtin plugins, as far as worlds of this depth load them."""
+    places = [Path(builtins.__file__).with_name(f"{name.replace('-', '_')}.py") for name in names]
+    return tuple(
+        PluginFile(str(place))
+        for name, place in zip(names, places, strict=True)
+        if name in _AT[depth]
+    )
 
 
 def plugin_file(plugin: str | PluginFile) -> PluginFile:

@@ -111,9 +111,10 @@ class StackWorld(WorldOfServices):
 
     def _config_with_plugins(self) -> Config:
         """Return the configuration with the plugins of files; the faulty one is behind them."""
-        if not self._given.plugins:
+        loaded = (*self._given.builtins, *self._given.plugins)
+        if not loaded:
             return self.config
-        files = [PluginDirective(load=file.load, conf=file.conf) for file in self._given.plugins]
+        files = [PluginDirective(load=file.load, conf=file.conf) for file in loaded]
         last = [PluginDirective(remove=FAULTY), PluginDirective(load=FAULTY)]
         changed = msgspec.structs.replace(self.config.job_manager, plugins=[*files, *last])
         return msgspec.structs.replace(self.config, job_manager=changed)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import trio
+
 from flux_trio.messages import topics
 from flux_trio.testing import simulated_instance
 from tests.support.playing import Jobs, context, guest_of, names, when
@@ -72,3 +74,21 @@ async def test_singleton_does_not_wait_for_a_job_that_was_refused(autojump_clock
         assert when(await jobs.events(second), "depend") >= when(await jobs.events(first), "clean")
         found = await client.call(topics.JOB_JOBTAP_QUERY, {"name": ".dependency-singleton"})
         assert not any(key.endswith(":n") for key in found)
+
+
+async def test_singletons_that_are_submitted_together_run_one_after_the_other(autojump_clock):
+    """The first one is asked about while the others are there: it does not wait for them."""
+    async with simulated_instance() as instance, instance.connect() as client:
+        jobs = Jobs(client)
+        ids: list[int] = []
+
+        async def submit() -> None:
+            ids.append(await jobs.submit("singleton", seconds=10, **NAMED))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(submit)
+        first, second, third = [await jobs.events(jobid) for jobid in sorted(ids)]
+        assert "dependency-add" not in names(first)
+        assert when(second, "depend") >= when(first, "clean")
+        assert when(third, "depend") >= when(second, "clean")
