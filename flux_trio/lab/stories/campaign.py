@@ -20,7 +20,7 @@ import msgspec
 
 from flux_trio.config import is_policy_of_file
 from flux_trio.jobtap.failures import describe
-from flux_trio.lab.plans.drawing import draw_plan, draw_for_stack
+from flux_trio.lab.plans.drawing import draw_for_stack, draw_plan
 from flux_trio.lab.plans.plan import Depth, Plan
 from flux_trio.lab.plans.reached import transitions_noted
 from flux_trio.lab.plans.situations import NotedSituations, drawn

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from flux_trio.config import Config, ExecConfig, JobManagerConfig, PerilogConfig, QueueTable, SchedConfig
+from flux_trio.config import (
+    Config,
+    ExecConfig,
+    JobManagerConfig,
+    PerilogConfig,
+    QueueTable,
+    SchedConfig,
+)
 from flux_trio.formats import Idset, ResourceSet
 from flux_trio.lab.catalogue import PluginFault, When
 from flux_trio.lab.plans.plan import Plan
@@ -18,9 +25,7 @@ def config_of(plan: Plan) -> Config:
         sched = SchedConfig(policy=plan.policy, mode="limited", limit=plan.limit)
     queues = {queue_name(number): QueueTable() for number in range(plan.queues)}
     command = PerilogConfig(command=["true"]) if "perilog" in plan.builtins else None
-    limited = JobManagerConfig(
-        plugin_loop_limit=f"{LOOP_S}s", prolog=command, epilog=command
-    )
+    limited = JobManagerConfig(plugin_loop_limit=f"{LOOP_S}s", prolog=command, epilog=command)
     return Config(exec=ExecConfig(simulate=True), job_manager=limited, sched=sched, queues=queues)
 
 

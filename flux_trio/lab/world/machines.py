@@ -33,7 +33,8 @@ class Surroundings:
 
     `exclude` and `missing` are the targets that are excluded and down from the start of each life.
     `hooks` are the topics that the plugin handles beside those of each world. `plugins` are files
-    of jobtap plugins, `builtins` those of builtin ones that not every world has. `store` is where the kvs keeps its values.
+    of jobtap plugins, `builtins` those of builtin ones that not every world has. `store` is where
+    the kvs keeps its values.
     """
 
     inventory: ResourceSet

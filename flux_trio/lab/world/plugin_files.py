@@ -16,8 +16,15 @@ from typing import Any, Final, Literal, NoReturn
 import msgspec
 
 from flux_trio.config import Config
-from flux_trio.jobtap import builtins
-from flux_trio.jobtap import HostServices, NotAllowed, Plugin, PluginError, PluginHost, load_file
+from flux_trio.jobtap import (
+    HostServices,
+    NotAllowed,
+    Plugin,
+    PluginError,
+    PluginHost,
+    builtins,
+    load_file,
+)
 from flux_trio.jobtap.builtins import PriorityDefault, UpdateDuration
 from flux_trio.jobtap.watchdog import BLOCKED_S, Watchdog
 
