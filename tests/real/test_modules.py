@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 
 from tests.support import tapped
@@ -26,3 +27,10 @@ def test_our_services_run_as_modules_and_are_reloaded_under_a_job(tmp_path: Path
     assert [line for line in said if line.startswith("flux-module: ")] == [
         f"flux-module: load {GREETER}: Invalid argument"
     ]
+
+
+def test_no_job_is_lost_or_run_twice_when_our_modules_are_killed(tmp_path: Path) -> None:
+    loader, ran = tapped.executable(tmp_path, "module-loader"), tmp_path / "ran"
+    said = played("killed.sh", str(loader), str(ran), brokers=1).splitlines()
+    assert Counter(said) == {"COMPLETED": 100}
+    assert sorted(map(int, ran.read_text().split())) == list(range(1, 101))
