@@ -1,5 +1,6 @@
 """What every test run knows: rewriting snapshots; instances keep to the RFCs and to the tables."""
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,6 +43,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("gate")
 
 
+def pytest_collection_finish() -> None:
+    """Let no collection look through what was imported, and the tests: they are there to the end.
+
+    A plugin that is removed is collected at once, and many tests remove some.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-snapshots",
@@ -50,7 +60,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption(
         "--administration",
-        default="0:6",
+        default="0:3",
         metavar="FIRST:LAST",
         help="the seeds of the hours of random administration",
     )

@@ -48,10 +48,10 @@ def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=["port", "socket"])
-def run(request: pytest.FixtureRequest, instance: SmallInstance, backend: str) -> Run:
-    """Run an async function with a client of the instance."""
-    at = (instance.local_uri, "") if request.param == "socket" else (instance.uri, TOKEN)
+@pytest.fixture
+def run(instance: SmallInstance, backend: str) -> Run:
+    """Run an async function with a client of the instance; each event loop has its own door."""
+    at = (instance.local_uri, "") if backend == "trio" else (instance.uri, TOKEN)
 
     def run(test: Callable[[Client], Awaitable[None]]) -> None:
         async def main() -> None:

@@ -62,10 +62,10 @@ async def assert_is_served(client: Client) -> None:
 async def test_client_that_submits_and_does_not_read_is_held_up_and_then_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "BEHIND_S_MAX", 1.0)
+    monkeypatch.setattr(connections, "BEHIND_S_MAX", 0.25)
     async with flooded(tmp_path) as (instance, client):
         ended = await flood(tmp_path, "submit")
-        reason = "it sends requests and has not read its answers for 1 s"
+        reason = "it sends requests and has not read its answers for 0.25 s"
         (entry,) = [str(entry) for entry in instance.log if entry.level <= Level.ERR]
         name, _, said = entry.partition(".err: ")
         assert said == f"dropped: {reason}"

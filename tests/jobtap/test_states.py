@@ -262,7 +262,7 @@ ENDS = st.sampled_from([[], [State.INACTIVE]])
 ROADS = st.builds(lambda way, end: way + end, st.lists(st.sampled_from(WAYS), max_size=8), ENDS)
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(roads=st.lists(ROADS, max_size=4), removed_after=st.integers(0, 20))
 def test_whatever_way_jobs_take_pairs_are_pairs_and_a_recount_agrees(
     roads: list[list[JobState]], removed_after: int

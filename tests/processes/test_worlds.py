@@ -14,7 +14,7 @@ from flux_trio.lab.stories.outcome import property_of
 from flux_trio.shell.protocol import Ack, Done
 from tests.processes.worlds import Played, play
 
-SEEDS = range(60)
+SEEDS = range(45)
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +93,7 @@ def _nothing(*_: object) -> None:
     """Do nothing."""
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     ("mistake", "broken"),
     [

@@ -24,7 +24,7 @@ BREAKING: Final = {
     "tests/fuzz/test_wire.py": ANY,
     # judges its scenarios itself, which break clauses on purpose
     "tests/judge/test_planted.py": ANY,
-    "tests/judge/test_snapshot.py": ANY,
+    "tests/explore/test_snapshot.py": ANY,
     "tests/judge/test_readers.py": ANY,
     "tests/judge/test_garbage.py": ANY,
     "tests/judge/test_innocent.py": ANY,
