@@ -50,18 +50,18 @@ def snapshots_differ_at(trace: Trace, every: int) -> list[int]:
 
 
 @pytest.mark.parametrize("name", scenario_names())
-def test_a_snapshot_does_not_depend_on_how_records_are_numbered(name):
+def test_a_snapshot_does_not_depend_on_how_records_are_numbered(name: str) -> None:
     assert snapshots_differ_at(trace_of(name), every=51) == []
 
 
-def test_nor_does_it_in_a_trace_that_breaks_clauses():
+def test_nor_does_it_in_a_trace_that_breaks_clauses() -> None:
     """Planted violations leave states that no clean trace has."""
     for name, planted in [*all_planted().items()][::20]:
         trace = planted.change(trace_of(planted.scenario))
         assert snapshots_differ_at(trace, every=len(trace)) == [], name
 
 
-def test_records_that_leave_nothing_live_leave_no_trace_in_the_snapshot():
+def test_records_that_leave_nothing_live_leave_no_trace_in_the_snapshot() -> None:
     rules = Rules()
     selectors = (sent("request", "*"), received("request", "*"))
     rules.judge("invariant.x", *selectors, views=[OPEN])(lambda _record, _seen: None)
@@ -79,13 +79,13 @@ def test_records_that_leave_nothing_live_leave_no_trace_in_the_snapshot():
     assert after(asked) != after(more)
 
 
-def test_what_came_first_makes_a_difference():
+def test_what_came_first_makes_a_difference() -> None:
     pairs = [((Place, 3), (Place, 5)), ((Place, 30), (Place, 500)), ((Place, 5), (Place, 3))]
     assert [renumbered(pair) for pair in pairs] == [[1, 2], [1, 2], [2, 1]]
     assert renumbered([(Place, 0), (Place, 9)]) == [0, 1]
 
 
-def test_every_type_of_state_says_where_its_places_are():
+def test_every_type_of_state_says_where_its_places_are() -> None:
     """A bare integer is a place or it is not: only what is annotated is renumbered."""
     assert renumbered([(tuple[int, Place], (7, 7)), (Place | str, "7")]) == [(7, 1), "7"]
     assert renumbered([(tuple[tuple[str, Place], ...], (("a", 4), ("b", 2)))]) == [
