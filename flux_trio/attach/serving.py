@@ -14,7 +14,7 @@ from flux_trio.process.groups import unwrapping
 from flux_trio.transports import TransportError
 
 Service = Callable[..., Awaitable[object]]
-"""Serves with the handle that it gets, until cancelled; it says `task_status.started()`."""
+"""Serves with the handle that it gets, until cancelled."""
 
 
 async def serve(uri: str, name: str, service: Service) -> None:
@@ -27,8 +27,13 @@ async def serve(uri: str, name: str, service: Service) -> None:
         trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals,
         unwrapping(TransportError, FluxError, ServiceExit),
     ):
-        async with open_flux(uri, name) as flux, trio.open_nursery() as nursery:
-            await nursery.start(service, flux)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_serve, uri, name, service)
             async for _ in signals:
                 nursery.cancel_scope.cancel()
                 break
+
+
+async def _serve(uri: str, name: str, service: Service) -> None:
+    async with open_flux(uri, name) as flux:
+        await service(flux)
