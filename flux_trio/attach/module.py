@@ -77,7 +77,7 @@ class ModuleHandle(FluxHandle):
 
     def _take_in(self, ref: int, message: Message) -> None:
         if not self.welcomed.is_set():
-            self._take_welcome(message)
+            self._read_welcome(message)
         elif getattr(message, "topic", "") == f"{self.name}.shutdown":
             self.shutdown.set()
         elif (answer := answer_of_module(message, self.rank)) is not None:
@@ -85,7 +85,7 @@ class ModuleHandle(FluxHandle):
         else:
             super()._take_in(ref, message)
 
-    def _take_welcome(self, message: Message) -> None:
+    def _read_welcome(self, message: Message) -> None:
         self.welcome = welcome_of(message)
         self.name = self.welcome.name
         self.rank = self.welcome.attrs.get("rank", self.rank)

@@ -95,6 +95,15 @@ async def test_a_tap_ends_as_the_module_does(tmp_path: Path, loader: str) -> Non
     assert found.code == -9
 
 
+@pytest.mark.real
+async def test_when_the_broker_goes_the_module_ends_by_itself(tmp_path: Path, loader: str) -> None:
+    async with tapping(tmp_path, str(GREETER), f"tap-loader={loader}") as found:
+        await found.status()
+        assert found.peer.connection is not None
+        await found.peer.connection.aclose()
+    assert found.code == 1  # and not killed
+
+
 @pytest.mark.parametrize(
     ("path", "arg", "text", "errnum"),
     [

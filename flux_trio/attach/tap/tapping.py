@@ -2,9 +2,10 @@
 
 The broker starts it in place of a loader, with one end of a socket pair in FLUX_MODULE_URI. It
 takes its orders out of the module's arguments, starts the module's own loader on a socket pair of
-its own, and passes frames on in both directions. Each direction waits only for its own receiver,
-and nothing is read that cannot be passed on: no queue grows. What the rules keep back is bounded
-(`core.HELD_MAX`), and lost when the module ends. The process ends with the module, and as it did.
+its own, and passes frames on in both directions. Each direction waits only for its own receiver
+(or for that of what it lets go), and nothing is read that cannot be passed on: no queue grows. What
+the rules keep back is bounded (`core.HELD_MAX`), and lost when the module ends. The process ends
+with the module, and as it did.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import math
 import os
 import socket
+import sys
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from fnmatch import fnmatch
@@ -121,11 +123,13 @@ class Tap:
             await self._release_held(message)
             return
         await self._do(self._core.handle(direction, frame, message, trio.current_time()))
-        self._changed.set()
+        if self._core.nkept:
+            self._changed.set()
 
     async def _release_held(self, request: Request) -> None:
         released = self._core.release()
-        answer = respond(request, {"released": len(released) // 2})
+        nreleased = sum(isinstance(each, PassOn) for each in released)
+        answer = respond(request, {"released": nreleased})
         if answer is not None:
             await self._sides["tx"].send([to_frame(answer)])
         await self._do(released)
@@ -191,6 +195,7 @@ async def _run(
     async with _account(orders, welcome) as account, _started(command) as (process, module):
         await module.send(first)
         await Tap(broker, module, welcome.name, TapCore(orders.rules), account).run()
+        await module.stream.aclose()  # by this the module learns that the broker has gone
         with trio.move_on_after(ENDING_S):
             return await process.wait()
         process.kill()
@@ -207,6 +212,10 @@ async def _account(orders: Orders, welcome: Welcome) -> AsyncIterator[Account | 
         account.begin(left)
         yield account
         account.end()
+        lines.flush()
+    if lines.error is not None:
+        text = f"the trace is incomplete: {lines.error.strerror}"
+        print(f"{PARTY}: {orders.trace}: {text}", file=sys.stderr)
 
 
 @asynccontextmanager
