@@ -31,6 +31,6 @@ def test_our_services_run_as_modules_and_are_reloaded_under_a_job(tmp_path: Path
 
 def test_no_job_is_lost_or_run_twice_when_our_modules_are_killed(tmp_path: Path) -> None:
     loader, ran = tapped.executable(tmp_path, "module-loader"), tmp_path / "ran"
-    said = played("killed.sh", str(loader), str(ran), brokers=1).splitlines()
+    said = played("killed_modules.sh", str(loader), str(ran), brokers=1).splitlines()
     assert Counter(said) == {"COMPLETED": 100}
     assert sorted(map(int, ran.read_text().split())) == list(range(1, 101))

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Kills our scheduler and our execution service, as modules, while 100 jobs run, and loads them again.
 # Each job writes its number to the file RAN. Usage:
-#     flux start -s 1 tests/real/killed.sh LOADER RAN
+#     flux start -s 1 tests/real/killed_modules.sh LOADER RAN
 loader=$1 ran=$2
 load() { flux module load --loader="$loader" "$("$loader" --path "$1")" || exit 1; }
 
