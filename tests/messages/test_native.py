@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,8 +22,15 @@ from flux_trio.messages import (
     Response,
     native,
 )
-from flux_trio.messages.codec import FRAME_BYTES_MAX, ROUTES_MAX, TOPIC_CHARS_MAX
+from flux_trio.messages.codec import (
+    FRAME_BYTES_MAX,
+    FRAME_ITEMS_MAX,
+    ROUTE_CHARS_MAX,
+    ROUTES_MAX,
+    TOPIC_CHARS_MAX,
+)
 from flux_trio.messages.native import Frame, FrameReader
+from flux_trio.messages.values import DEPTH_MAX
 
 CAPTURES = Path(__file__).parents[1] / "data" / "wire-captures"
 TYPES = {"req": 1, "rsp": 2, "evt": 4, "ctl": 8}
@@ -311,3 +319,16 @@ def test_control_messages_have_no_parts() -> None:
     data = native.encode(native.to_frame(Control(1, 2, userid=0)))
     assert data[8:].hex() == "148e01080000000000000000000000000100000002"
     assert native.to_message(native.decode(data)) == Control(1, 2, userid=0)
+
+
+def test_the_page_has_a_vector_and_the_bounds() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "flux-wire.md").read_text()
+    shown = "".join(re.findall(r"^    ((?:[0-9a-f]{2} ?)+)$", page, re.MULTILINE))
+    assert bytes.fromhex(shown) == bytes.fromhex(VECTORS["attr.get"][0])
+    for row in (
+        f"| bytes in a frame | {FRAME_BYTES_MAX} |",
+        f"| characters in a topic | 1 to {TOPIC_CHARS_MAX} |",
+        f"| routes, and characters in each | {ROUTES_MAX}, 1 to {ROUTE_CHARS_MAX} |",
+    ):
+        assert row in page
+    assert f"more than {FRAME_ITEMS_MAX} values, or nested more than {DEPTH_MAX} deep" in page

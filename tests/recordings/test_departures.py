@@ -68,6 +68,16 @@ def job_that_ran_is_freed_before_its_epilog_is_over(told: Told) -> None:
     job["eventlog"] = [each for each in job["eventlog"] if each["name"] != "epilog-finish"]
 
 
+def start_is_answered_with(told: Told, errnum: int) -> None:
+    (answer,) = messages(told, "job-exec.start", "response", type="start")
+    answer |= {"errnum": errnum, "errstr": ""}
+    del answer["payload"]
+
+
+def start_is_refused(told: Told) -> None:
+    start_is_answered_with(told, 22)
+
+
 PLANTED: dict[str, tuple[str, Callable[[Told], None]]] = {
     "32.start.20": ("01", ranks_are_no_idset),
     "27.expiration.3": ("40", expiration_is_text),
@@ -76,6 +86,7 @@ PLANTED: dict[str, tuple[str, Callable[[Told], None]]] = {
     "27.ready.7": ("n05", more_is_asked_for_than_the_limit),
     "27.criteria.2": ("n05", more_is_asked_for_than_the_limit),
     "6.response.4": ("07", another_text_is_too_long),
+    "32.impl.5": ("01", start_is_refused),
     "21.events.25": ("39", job_that_ran_is_freed_before_its_epilog_is_over),
 }
 
@@ -87,6 +98,13 @@ def test_another_fault_of_a_clause_with_a_known_departure_is_named(clause: str) 
     assert clause not in recorded.broken(told)
     plant(told)
     assert clause in recorded.broken(told)
+
+
+def test_a_module_that_is_unloaded_answers_enosys() -> None:
+    """No recording shows it: job-exec would have to leave within the moment of a start."""
+    told = recording("01")
+    start_is_answered_with(told, 38)
+    assert "32.impl.5" not in recorded.broken(told)
 
 
 def test_each_entry_has_its_test() -> None:

@@ -121,6 +121,7 @@ async def _watch(uri: str, keep: Callable[[Told], object], *, audit: bool, color
     watched: Monitor | None = None
     try:
         async with open_monitor(uri) as (watched, connection):
+            remark(f"watches flux-core {watched.version} at {uri} until ctrl-C")
             if watched.warning:
                 remark(watched.warning)
             await _watch_until_told(watched, connection, keep, audit=audit, color=color)
