@@ -86,6 +86,8 @@ def intersection(a: Groups, b: Groups) -> Groups:
 
 
 def difference(a: Groups, b: Groups) -> Groups:
+    if a == b:
+        return ()  # often: what a job held is free
     return canonical(_without(a, b))
 
 
