@@ -30,9 +30,17 @@ ASKED: Final = {
 
 
 class Allocated(msgspec.Struct):
-    """What the answers have in common: an R, of which there may be nothing."""
+    """What the answers have in common: an R, of which there may be nothing; some have all nodes."""
 
     allocated: dict[str, Any] | None = None
+    all: dict[str, Any] | None = None
+
+
+class Said(NamedTuple):
+    """What each party says is allocated, None for nothing, and the hosts of the ranks."""
+
+    held: dict[str, ResourceSet | None]
+    hosts: dict[int, str]
 
 
 class Difference(NamedTuple):
@@ -52,12 +60,12 @@ class Difference(NamedTuple):
         return f"{what}: held by the {holders}, and not by the {others}"
 
 
-async def ask_all(flux: FluxHandle) -> dict[str, ResourceSet | None]:
-    """Return what each party says is allocated, None for nothing. FluxError if one does not say.
+async def ask_all(flux: FluxHandle) -> Said:
+    """Return what the parties say. FluxError if one does not say it.
 
     A scheduler need not know the method: then it is not compared.
     """
-    said = {}
+    said = Said({}, {})
     for party, topic in ASKED.items():
         try:
             answer = await flux.ask(topic, Allocated, None, RANK_0)
@@ -65,7 +73,10 @@ async def ask_all(flux: FluxHandle) -> dict[str, ResourceSet | None]:
             if error.errnum == Errno.ENOSYS and topic == SCHED_RESOURCE_STATUS:
                 continue
             raise
-        said[party] = parse_allocated(topic, answer.allocated)
+        said.held[party] = parse_allocated(topic, answer.allocated)
+        everything = parse_allocated(topic, answer.all)
+        if everything is not None:
+            said.hosts.update(everything.hosts)
     return said
 
 
@@ -85,16 +96,14 @@ def parse_allocated(topic: str, value: dict[str, Any] | None) -> ResourceSet | N
         raise FluxError(Errno.EPROTO, f"{topic}: payload: {error}") from None
 
 
-def compare(said: Mapping[str, ResourceSet | None]) -> list[Difference]:
+def compare(said: Said) -> list[Difference]:
     """Return what not all parties hold, by rank."""
     found: list[Difference] = []
-    parties = {party: held for party, held in said.items() if held is not None}
-    ranks = sorted({rank for held in parties.values() for rank in held.ranks})
-    for rank in ranks:
-        names = (held.hostname(rank) for held in parties.values() if rank in held.ranks)
-        host = next(filter(None, names), "a node")
+    ranks = {rank for held in said.held.values() if held is not None for rank in held.ranks}
+    for rank in sorted(ranks):
+        host = said.hosts.get(rank) or "a node"
         for type_ in ("core", "gpu"):
-            by_party = {party: _ids(said[party], rank, type_) for party in said}
+            by_party = {party: _ids(held, rank, type_) for party, held in said.held.items()}
             found += _differences(host, rank, type_, by_party)
     return found
 

@@ -106,7 +106,7 @@ class LiveJudge:
         last = self._recent[self.nrecords]
         self._kept.add(AUDITED)
         for each in differences:
-            self._keep(Violation(AUDITED, _AUDITED_SENTENCE, "", each, last, ()))
+            self._keep(Violation(AUDITED, _AUDITED_SENTENCE, "one of them", each, last, ()))
 
     def due(self) -> list[tuple[Violation, float]]:
         """Return what is due for DUE_S seconds or more and must not wait, each with how long."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flux_trio.attach.audit import ask_all, compare, parse_allocated
+from flux_trio.attach.audit import Said, ask_all, compare, parse_allocated
 from flux_trio.attach.handle import open_flux
 from flux_trio.messages import FluxError
 from tests.support.flux_peer import broker
@@ -38,7 +38,9 @@ def holding(ranks: str, hosts: str, **children: str) -> dict[str, Any]:
 
 def differences(manager: Any, scheduler: Any, resource: Any) -> list[str]:
     said = {"job manager": manager, "scheduler": scheduler, "resource module": resource}
-    return [str(each) for each in compare({k: parse_allocated(k, v) for k, v in said.items()})]
+    held = {party: parse_allocated(party, value) for party, value in said.items()}
+    hosts = {0: "node0", 1: "node1", 3: "n3"}
+    return [str(each) for each in compare(Said(held, hosts))]
 
 
 @pytest.mark.parametrize("nothing", NOTHING)
@@ -88,9 +90,11 @@ def test_cores_of_one_node_are_told_apart_by_who_holds_them() -> None:
 async def test_each_party_is_asked_and_a_scheduler_need_not_know(tmp_path: Path) -> None:
     answers = {topic: {"allocated": holding("0", "n0", core="0")} for topic in TOPICS}
     del answers["sched.resource-status"]
+    answers["resource.sched-status"]["all"] = holding("0", "n0", core="0")
     async with broker(tmp_path / "local", answers) as peer, open_flux(peer.uri, "me") as flux:
         said = await ask_all(flux)
-        assert set(said) == {"job manager", "resource module"}
+        assert set(said.held) == {"job manager", "resource module"}
+        assert said.hosts == {0: "n0"}
         assert compare(said) == []
 
 

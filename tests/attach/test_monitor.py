@@ -172,7 +172,7 @@ async def test_an_audit_names_what_stays_different(
     async with broker(tmp_path / "local", told_by) as peer, watching(peer) as (watched, reported):
         await watched.audit(reported.append)
         assert reported == [
-            "n0 (rank 0): core 0: held by the scheduler, and not by the job manager and "
+            "a node (rank 0): core 0: held by the scheduler, and not by the job manager and "
             "resource module"
         ]
         assert watched.judge.judgement().verdicts[AUDITED] is Verdict.BROKEN

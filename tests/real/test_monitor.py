@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.support.real_flux import NEEDS_FLUX, played
 
 pytestmark = NEEDS_FLUX
 
+TAP = Path(sys.executable).with_name("flux-trio-tap")
 MONITOR = [sys.executable, "-m", "flux_trio", "attach", "monitor"]
 
 
@@ -26,6 +28,16 @@ def test_a_monitor_that_joins_finds_what_is_known_and_nothing_else(scheduler: st
     assert list(verdicts.values()).count("kept") > 220
     assert verdicts[AUDITED] == "kept"
     assert {each["clause"] for each in found["known"] if each["occurred"]} >= {"32.start.20"}
+
+
+def test_a_node_that_only_the_scheduler_holds_is_named() -> None:
+    found = json.loads(played("leak.sh", str(TAP), *MONITOR))
+    (violation,) = found["violations"]
+    assert violation["clause"] == AUDITED
+    assert re.search(
+        r"\(rank [01]\): core \d+: held by the scheduler, and not by the job manager and resource",
+        violation["text"],
+    )
 
 
 def test_where_no_broker_is_the_monitor_says_so(tmp_path: Path) -> None:
