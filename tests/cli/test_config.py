@@ -76,12 +76,12 @@ def test_what_has_no_value_is_an_error(
 def test_new_file_is_in_force_at_once(instance: RunningInstance, file: Path) -> None:
     """And what modules read when they are loaded is named."""
     file.write_text(CONFIG.replace("8h", "2h") + "[queues.batch.policy.access]\nallow-user = []\n")
-    assert instance.run("config", "reload").stderr == ""
+    assert instance.call("config", "reload").stderr == ""
     assert instance.invoke("config", "get", "policy.limits.duration").stdout == "2h\n"
-    refused = instance.run("submit", "-q", "batch", "true")
+    refused = instance.call("submit", "-q", "batch", "true")
     assert "has no access to queue batch" in refused.stderr
     file.write_text(CONFIG + "[sched]\npolicy = 'easy'\n")
-    assert instance.run("config", "reload").stderr == (
+    assert instance.call("config", "reload").stderr == (
         "flux-trio config reload: in force when their modules are loaded again: sched\n"
     )
     instance.ok("module", "reload", "sched")
@@ -94,7 +94,7 @@ def test_invalid_file_names_the_key_and_leaves_the_old_one(
 ) -> None:
     before = instance.ok("config", "get")
     file.write_text(CONFIG.replace("8h", "8 h"))
-    result = instance.run("config", "reload")
+    result = instance.call("config", "reload")
     assert result.returncode == 1
     assert f"{file}.policy.limits.duration: expected a duration such as" in result.stderr
     assert instance.ok("config", "get") == before
@@ -108,14 +108,14 @@ def test_plugin_that_cannot_be_loaded_is_refused_before_the_job_manager_needs_it
     broken = tmp_path / "broken.py"
     broken.write_text("def priority(\n")
     file.write_text(f"{CONFIG}[[job-manager.plugins]]\nload = '{broken}'\n")
-    result = instance.run("config", "reload")
+    result = instance.call("config", "reload")
     assert result.returncode == 1
     assert f"job-manager.plugins[0]: {broken}:1: SyntaxError: " in result.stderr
     assert instance.ok("config", "get") == before
     file.write_text(f"{CONFIG}[[job-manager.plugins]]\nload = 'nosuch'\n")
-    assert "job-manager.plugins[0]: no plugin nosuch: " in instance.run("config", "reload").stderr
+    assert "job-manager.plugins[0]: no plugin nosuch: " in instance.call("config", "reload").stderr
     file.write_text(CONFIG)
-    assert instance.run("config", "reload").returncode == 0
+    assert instance.call("config", "reload").returncode == 0
 
 
 @pytest.mark.real
@@ -132,18 +132,18 @@ def test_tools_for_jobs_do_without_the_configuration(instance: RunningInstance, 
     file.unlink()
     jobid = instance.ok("submit", "-q", "batch", "-t1", QUICK, "true").strip()
     assert jobid in instance.ok("jobs", "-a", "-q", "batch")
-    assert instance.run("config", "reload").stderr.endswith(
+    assert instance.call("config", "reload").stderr.endswith(
         "config.toml: No such file or directory\n"
     )
 
 
 @pytest.mark.real
 def test_configuration_may_come_from_anywhere(instance: RunningInstance) -> None:
-    result = instance.run("config", "load", stdin='{"queues": {"a": {"parent": "b"}}}')
+    result = instance.call("config", "load", stdin='{"queues": {"a": {"parent": "b"}}}')
     assert "standard input.queues.a.parent: expected a queue without a parent" in result.stderr
-    two = instance.run("config", "load", stdin='{"queues": {"a": {}, "b": {}}, "tbon": {}}')
+    two = instance.call("config", "load", stdin='{"queues": {"a": {}, "b": {}}, "tbon": {}}')
     assert "standard input: these have no meaning here and are ignored: [tbon] (" in two.stderr
     assert "standard input: no default queue in policy.jobspec" in two.stderr
-    assert instance.run("config", "load", stdin='{"queues": {"a": {}}}').returncode == 0
+    assert instance.call("config", "load", stdin='{"queues": {"a": {}}}').returncode == 0
     assert instance.ok("queue", "status", "a").startswith("a: Job submission is enabled")
-    assert "nosuch.toml: No such file" in instance.run("config", "load", "nosuch.toml").stderr
+    assert "nosuch.toml: No such file" in instance.call("config", "load", "nosuch.toml").stderr

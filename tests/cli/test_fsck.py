@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.instance import flux_trio, running_instance
+from tests.support.instance import invoked, running_instance
 
 SIMULATED = "[exec]\nsimulate = true\n"
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.real
 
 
 def fsck(*args: str | Path) -> tuple[int, str, str]:
-    done: subprocess.CompletedProcess[str] = flux_trio("fsck", *args)
+    done: subprocess.CompletedProcess[str] = invoked("fsck", *args)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -389,7 +389,7 @@ def test_plugins_of_a_configuration_get_their_conf(tmp_path: Path, depth: str) -
     choosy.write_text(CHOOSY)
     directive = '[[job-manager.plugins]]\nload = "{}"\nconf = {{ urgencies = {} }}\n'
     config.write_text(directive.format(choosy, list(range(32))))
-    options = ("--config", config, "--depth", depth, "--seeds", "0:4", *HERE, "-o", tmp_path / "o")
+    options = ("--config", config, "--depth", depth, "--seeds", "0:1", *HERE, "-o", tmp_path / "o")
     assert fuzz(*options).exit_code == 0
     config.write_text(directive.format(choosy, [16]))
     result = fuzz(*options, "--keep-going")
@@ -490,16 +490,14 @@ def test_output_that_cannot_be_made_is_refused_before_the_first_seed(tmp_path: P
     [
         (("--junit", "/dev/full"), "fuzz --seeds 0:1 >/dev/null"),
         ((), "fuzz --seeds 0:1 >/dev/full"),
-        ((), "fuzz --seeds 0:1 >&-"),
         (("--json",), "fuzz --seeds 0:1 >&-"),
-        (("--json",), "fuzz --seeds 0:1 >/dev/full"),
     ],
 )
 def test_report_that_cannot_be_written_is_no_broken_property(
     options: tuple[str, ...], command: str
 ) -> None:
-    line = f"{sys.executable} -m flux_trio {command} --workers 1 {' '.join(options)}"
-    result = subprocess.run(line, shell=True, capture_output=True, text=True, check=False)
+    line = f"{sys.executable} -m flux_trio {command} {' '.join((*HERE, *options))}"
+    result = subprocess.run(line, shell=True, cwd=ROOT, capture_output=True, text=True, check=False)
     where = "/dev/full" if "--junit" in options else "standard output"
     assert result.returncode == 2
     said = [text for text in result.stderr.splitlines() if "ERROR" in text]

@@ -16,6 +16,7 @@ from tests.support.instance import (
     TWO_NODES,
     RunningInstance,
     flux_trio,
+    invoked,
     running_instance,
     until,
 )
@@ -40,39 +41,34 @@ def inside(instance: RunningInstance, script: str, *options: str) -> list[str]:
 
 
 def test_an_instance_in_a_job_has_what_the_job_has_and_runs_jobs(instance: RunningInstance) -> None:
-    "20.rerank.1: its ranks begin at 0, whatever those of the job are."
-    listing = "$F resource list -n -s free -o '{nnodes} {ncores} {nodelist}'"
-    echo = "$F run -n2 sh -c 'echo task $FLUX_TASK_RANK on $FLUX_TRIO_RANK'"
-    free, *tasks = inside(instance, f"{listing}; {echo}", "-n1", "-c2", "--requires=big")
-    assert free == "1 2 node1"
-    assert sorted(tasks) == ["task 0 on 0", "task 1 on 0"]
+    """20.rerank.1: its ranks begin at 0, whatever those of the job are.
 
-
-def test_more_tasks_of_the_job_are_no_more_instances(instance: RunningInstance) -> None:
-    (free,) = inside(instance, "$F resource list -n -s free -o '{nnodes} {nodelist}'", "-N2")
-    assert free == "2 node[0-1]"
-
-
-def test_its_commands_are_its_own_and_the_parent_is_named(instance: RunningInstance) -> None:
+    Its expiration is R's, and so is that of its jobs. Its commands are its own.
+    """
     script = (
         "echo ${FLUX_JOB_ID-none} ${FLUX_TASK_RANK-none} $FLUX_ENCLOSING_ID $FLUX_TRIO_PARENT_URI;"
         " $F jobs -n -a; FLUX_TRIO_URI=$FLUX_TRIO_PARENT_URI $F jobs -n -o {id.f58};"
-        " echo $FLUX_TRIO_STATEDIR"
+        " echo $FLUX_TRIO_STATEDIR;"
+        " $F resource list -n -s free -o '{nnodes} {ncores} {nodelist}';"
+        " $F run -n2 sh -c 'echo task $FLUX_TASK_RANK on $FLUX_TRIO_RANK';"
+        " $F job info $($F job last) R"
     )
-    names, parents_job, statedir = inside(instance, script)
+    found = inside(instance, script, "-n1", "-c2", "--requires=big", "-t", "60s")
+    names, parents_job, statedir, free, *tasks, text = found
     job, task, enclosing, uri = names.split()
     assert (job, task, enclosing) == ("none", "none", parents_job)
     assert uri == f"unix://{instance.statedir}/local"
     assert statedir != str(instance.statedir)
     assert not Path(statedir).exists()
-
-
-def test_it_ends_when_the_job_does(instance: RunningInstance) -> None:
-    """Its expiration is R's, and so is that of its jobs."""
-    script = "id=$($F submit sleep 0); $F job wait-event -q $id clean; $F job info $id R"
-    (text,) = inside(instance, script, "-t", "60s")
+    assert free == "1 2 node1"
+    assert sorted(tasks) == ["task 0 on 0", "task 1 on 0"]
     times = json.loads(text)["execution"]
     assert 0 < times["expiration"] - times["starttime"] <= 60
+
+
+def test_more_tasks_of_the_job_are_no_more_instances(instance: RunningInstance) -> None:
+    (free,) = inside(instance, "$F resource list -n -s free -o '{nnodes} {nodelist}'", "-N2")
+    assert free == "2 node[0-1]"
 
 
 def test_it_ends_later_or_sooner_when_the_job_does(instance: RunningInstance) -> None:
@@ -110,8 +106,8 @@ def test_without_a_command_it_has_a_directory_of_its_own_and_leaves_with_its_job
     statedir = said.rpartition("=")[2].strip()
     assert Path(statedir).parent == tmp_path
     env = instance.env | {"FLUX_TRIO_STATEDIR": statedir}
-    left = flux_trio("submit", "sleep", "1000", env=env).stdout.strip()
-    flux_trio("job", "wait-event", "-q", left, "start", env=env)
+    left = invoked("submit", "sleep", "1000", env=env).stdout.strip()
+    invoked("job", "wait-event", "-q", left, "start", env=env)
     instance.ok("cancel", jobid)
     instance.ok("job", "wait-event", "-q", jobid, "clean")
     log = instance.ok("job", "eventlog", jobid)

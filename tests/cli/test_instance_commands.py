@@ -38,7 +38,7 @@ def over(instance: RunningInstance, jobid: str) -> str:
 
 
 def test_submit_prints_the_id(instance: RunningInstance) -> None:
-    done = instance.run("submit", "--job-name=printed", "true")
+    done = instance.call("submit", "--job-name=printed", "true")
     assert re.fullmatch(r"ƒ[1-9A-HJ-NP-Za-km-z]+\n", done.stdout)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -90,7 +90,7 @@ def test_a_command_that_is_not_there_ends_with_127(instance: RunningInstance) ->
 
 
 def test_run_is_a_process_that_ends_as_the_job(instance: RunningInstance) -> None:
-    done = instance.run("run", "sh", "-c", "echo out; exit 9")
+    done = instance.call("run", "sh", "-c", "echo out; exit 9")
     assert (done.returncode, done.stdout) == (9, "out\n")
 
 

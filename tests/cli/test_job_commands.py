@@ -339,17 +339,17 @@ def test_cancel_by_state_and_without_doing_it(instance: RunningInstance) -> None
 
 
 def test_purge_counts_until_it_is_forced_and_takes_named_jobs(instance: RunningInstance) -> None:
-    done = [instance.run("submit", "--wait", "true").stdout.strip() for _ in range(3)]
-    active = instance.run("submit", "sleep", "300").stdout.strip()
-    assert instance.run("job", "purge", "--num-limit=1").stdout.startswith("use --force to purge ")
-    assert "purged 1 inactive jobs" in instance.run("job", "purge", "-f", done[0]).stdout
-    refused = instance.run("job", "purge", "-f", active)
+    done = [instance.call("submit", "--wait", "true").stdout.strip() for _ in range(3)]
+    active = instance.call("submit", "sleep", "300").stdout.strip()
+    assert instance.call("job", "purge", "--num-limit=1").stdout.startswith("use --force to purge ")
+    assert "purged 1 inactive jobs" in instance.call("job", "purge", "-f", done[0]).stdout
+    refused = instance.call("job", "purge", "-f", active)
     assert (refused.returncode, "cannot purge active job" in refused.stderr) == (1, True)
-    assert "id not found" in instance.run("job", "purge", "-f", done[0]).stderr
+    assert "id not found" in instance.call("job", "purge", "-f", done[0]).stderr
     assert instance.ok("job", "purge", "-f", "--age-limit=inf").startswith("purged 0 ")
-    told = instance.run("job", "purge", "--num-limit=1", "--force").stdout
+    told = instance.call("job", "purge", "--num-limit=1", "--force").stdout
     assert told.endswith("inactive jobs, 1 remaining\n")
-    listed = instance.run("jobs", "-n", "-a", "-o", "{id.f58}").stdout.split()
+    listed = instance.call("jobs", "-n", "-a", "-o", "{id.f58}").stdout.split()
     assert done[1] not in listed
     assert done[2] in listed
-    instance.run("cancel", active)
+    instance.call("cancel", active)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flux_trio.store.state_directory import STATE_FILE
-from tests.support.instance import flux_trio, running_instance
+from tests.support.instance import invoked, running_instance
 
 pytestmark = pytest.mark.real
 
@@ -24,4 +24,4 @@ def test_state_file_shrinks_when_the_jobs_are_gone(tmp_path: Path) -> None:
     assert full > OUTPUT_BYTES
     assert state.stat().st_size < OUTPUT_BYTES / 20
     assert not list((tmp_path / "shell" / "jobs").iterdir())
-    assert "nothing is damaged" in flux_trio("fsck", "--statedir", tmp_path).stdout
+    assert "nothing is damaged" in invoked("fsck", "--statedir", tmp_path).stdout

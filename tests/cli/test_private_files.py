@@ -16,7 +16,7 @@ from flux_trio.cli import main
 from flux_trio.jobtap.loading import load_file
 from flux_trio.process.private import make_directory
 from flux_trio.store.state_directory import foreign_file
-from tests.support.instance import DEADLINE_S, FLUX_TRIO, environment, flux_trio, running_instance
+from tests.support.instance import DEADLINE_S, FLUX_TRIO, environment, invoked, running_instance
 
 pytestmark = pytest.mark.real
 
@@ -208,13 +208,13 @@ def test_what_another_user_has_made_is_refused_and_named(
     done = start("-c", config, "true")
     assert (done.returncode, f"{config}: belongs to another user" in done.stderr) == (1, True)
     backup = within_reach / "backup"
-    assert flux_trio("backup", "--statedir", statedir, backup).returncode == 0
+    assert invoked("backup", "--statedir", statedir, backup).returncode == 0
     foreign(backup / "state.sqlite")
-    done = flux_trio("restore", backup, tmp_path / "restored")
+    done = invoked("restore", backup, tmp_path / "restored")
     assert f"{backup}/state.sqlite: belongs to another user" in done.stderr
     assert not (tmp_path / "restored").exists()
     foreign(statedir)
-    done = flux_trio("fsck", "--repair", "--statedir", statedir)
+    done = invoked("fsck", "--repair", "--statedir", statedir)
     assert f"{statedir}: belongs to another user" in done.stderr
 
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.real
 
 def test_signal_comes_before_the_time_limit(instance: RunningInstance) -> None:
     trap = "trap 'echo warned; exit 3' USR1; while :; do sleep 0.05; done"
-    done = instance.run("run", "--signal=@98.5s", "-t100s", "sh", "-c", trap)
+    done = instance.call("run", "--signal=@98.5s", "-t100s", "sh", "-c", trap)
     assert (done.returncode, done.stdout) == (3, "warned\n")
 
 
@@ -29,7 +29,7 @@ def test_first_exit_ends_the_job(
     instance: RunningInstance, option: str, script: str, code: int, note: str
 ) -> None:
     one = f"if [ $FLUX_TASK_RANK = 0 ]; then {script}; else sleep 1000; fi"
-    done = instance.run("run", "-n2", "-o", option, "sh", "-c", one)
+    done = instance.call("run", "-n2", "-o", option, "sh", "-c", one)
     assert (done.returncode, done.stdout) == (code, "")
     assert f"severity=0 sh: task rank 0 on host node0 {note}\n" in done.stderr
 
@@ -38,7 +38,7 @@ def test_options_without_an_effect_are_told_and_kept(instance: RunningInstance) 
     words = ["-o", "mpi=none", "-o", "exit-on-error", "-o", "verbose", "true"]
     told = "ignored, since they have no effect here: shell options mpi, verbose\n"
     for verb in ("submit", "run"):
-        done = instance.run(verb, *words)
+        done = instance.call(verb, *words)
         assert (done.returncode, done.stderr) == (0, f"flux-trio {verb}: {told}")
         stored = json.loads(
             instance.ok("job", "info", instance.ok("job", "last").strip(), "jobspec")
@@ -46,26 +46,26 @@ def test_options_without_an_effect_are_told_and_kept(instance: RunningInstance) 
         options = stored["attributes"]["system"]["shell"]["options"]
         options.pop("rlimit", None)
         assert options == {"mpi": "none", "exit-on-error": 1, "verbose": 1}
-    bulk = instance.run("bulksubmit", *words[:-1], "{}", ":::", "true", "true")
+    bulk = instance.call("bulksubmit", *words[:-1], "{}", ":::", "true", "true")
     assert bulk.stderr == f"flux-trio bulksubmit: {told}"
-    assert instance.run("run", "-o", "signal=0", "true").stderr == ""
+    assert instance.call("run", "-o", "signal=0", "true").stderr == ""
 
 
 def test_limits_of_the_command_go_along(instance: RunningInstance) -> None:
     script = ["sh", "-c", "ulimit -n"]
-    assert instance.run("run", "--rlimit=nofile=77", *script).stdout == "77\n"
-    assert instance.run("run", "--rlimit=-*", *script).stdout != "77\n"
+    assert instance.call("run", "--rlimit=nofile=77", *script).stdout == "77\n"
+    assert instance.call("run", "--rlimit=-*", *script).stdout != "77\n"
 
 
 def test_tags_are_filled_in_in_command_and_environment(instance: RunningInstance) -> None:
     script = ["sh", "-c", "echo {{task.id}} $B"]
-    done = instance.run("run", "-n2", "-l", "--env=B={{size}}-{{node.name}}", *script)
+    done = instance.call("run", "-n2", "-l", "--env=B={{size}}-{{node.name}}", *script)
     assert sorted(done.stdout.splitlines()) == ["0: 0 2-node0", "1: 1 2-node0"]
 
 
 def test_task_map_is_told_and_kept(instance: RunningInstance) -> None:
     command = ["-N2", "-n4", "--taskmap=cyclic", "-l", "printenv", "FLUX_TRIO_HOST"]
-    done = instance.run("run", *command)
+    done = instance.call("run", *command)
     assert sorted(done.stdout.splitlines()) == [f"{n}: node{n % 2}" for n in range(4)]
     jobid = instance.ok("job", "last").strip()
     shown = {

@@ -30,6 +30,7 @@ from tests.support.instance import (
     OWN_VARIABLES,
     environment,
     flux_trio,
+    invoked,
     running_instance,
 )
 
@@ -120,7 +121,7 @@ def test_the_default_directory_is_where_commands_look(tmp_path: Path) -> None:
     try:
         assert process.stdout is not None
         assert str(tmp_path / "flux-trio") in process.stdout.readline()
-        assert flux_trio("jobs", "-n", env=env).returncode == 0
+        assert invoked("jobs", "-n", env=env).returncode == 0
         process.terminate()
         assert process.wait(DEADLINE_S) == 0
     finally:

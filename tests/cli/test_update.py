@@ -29,7 +29,7 @@ def test_running_job_is_shortened(instance: RunningInstance) -> None:
     # The first duration that is not over yet, however long the machine took to come here.
     shorter = (0.1 * 2**n for n in range(12))
     duration = next(
-        s for s in shorter if not instance.run("update", jobid, f"duration={s}s").returncode
+        s for s in shorter if not instance.call("update", jobid, f"duration={s}s").returncode
     )
     instance.ok("job", "wait-event", "-q", jobid, "clean")
     assert event(instance, jobid, "jobspec-update") == {"attributes.system.duration": duration}

@@ -77,5 +77,7 @@ def test_jobs_whose_constraints_name_many_hosts_end_no_instance(tmp_path: Path) 
             assert memory_mb(instance) - before < 50
             assert instance.stop(signal.SIGKILL) == -signal.SIGKILL
     with limited_instance(tmp_path / "state") as instance:
-        assert f"Canceled {JOBS} jobs" in instance.run("cancel", "--all", "--user", "nobody").stderr
+        assert (
+            f"Canceled {JOBS} jobs" in instance.call("cancel", "--all", "--user", "nobody").stderr
+        )
         assert states(instance) == []

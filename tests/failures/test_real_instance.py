@@ -12,7 +12,7 @@ from typing import IO
 
 import pytest
 
-from tests.support.instance import RunningInstance, flux_trio, running_instance, until
+from tests.support.instance import RunningInstance, invoked, running_instance, until
 from tests.support.shell import hosts
 
 pytestmark = pytest.mark.real
@@ -163,7 +163,7 @@ def test_file_of_a_job_that_is_changed_while_all_is_down_is_named_in_an_exceptio
         (host,) = hosts(statedir / "shell")
         os.kill(host, signal.SIGKILL)
     path.write_bytes(path.read_bytes().replace(old, new))
-    checked = flux_trio("fsck", "--statedir", statedir)
+    checked = invoked("fsck", "--statedir", statedir)
     assert checked.returncode == 1
     (damage,) = checked.stdout.splitlines()
     assert damage.startswith(f"{path}: ")

@@ -73,6 +73,15 @@ def flux_trio(
     )
 
 
+def invoked(
+    *args: str | Path, env: Mapping[str, str] | None = None, stdin: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """The same in this process, which is quicker: no import, no start-up."""
+    runner = click.testing.CliRunner(env=dict.fromkeys(OWN_VARIABLES) | dict(env or {}))
+    done = runner.invoke(main, [str(arg) for arg in args], stdin, prog_name="flux-trio")
+    return subprocess.CompletedProcess(args, done.exit_code, done.stdout, done.stderr)
+
+
 class RunningInstance:
     """`flux-trio start` without a command, for `statedir`."""
 
@@ -86,8 +95,12 @@ class RunningInstance:
         """Run `flux-trio args...` against this instance, as a process of its own."""
         return flux_trio(*args, env=self.env, stdin=stdin)
 
+    def call(self, *args: str | Path, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+        """The same in this process."""
+        return invoked(*args, env=self.env, stdin=stdin)
+
     def invoke(self, *args: str | Path) -> click.testing.Result:
-        """The same in this process, which is quicker: no import, no start-up."""
+        """As `call`, with all that click knows of it."""
         runner = click.testing.CliRunner(env=dict.fromkeys(OWN_VARIABLES) | self.env)
         return runner.invoke(main, [str(arg) for arg in args], prog_name="flux-trio")
 

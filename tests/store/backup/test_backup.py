@@ -18,7 +18,7 @@ from flux_trio.shell.protocol import JOBS_NAME, SHELL_DIRECTORY
 from flux_trio.shell.records import RECORD_SUFFIX, Accepted, Ended, Failed, Launched, Line
 from flux_trio.store.backup import BackupError, Mark, files, restore, take
 from flux_trio.store.backup.taking import without_processes
-from tests.support.instance import RunningInstance, flux_trio, running_instance, until
+from tests.support.instance import RunningInstance, flux_trio, invoked, running_instance, until
 
 pytestmark = pytest.mark.real
 
@@ -58,7 +58,7 @@ def test_copy_that_runs_beside_its_original_starts_no_job_twice(tmp_path: Path) 
         assert (again.exit_code, again.stderr) == (
             1, f"flux-trio backup: ERROR: {backup}: the directory is not empty\n",
         )  # fmt: skip
-        checked = flux_trio("fsck", "--statedir", backup).stdout
+        checked = invoked("fsck", "--statedir", backup).stdout
         whole = (
             rf"{backup}/state.sqlite: \d+ keys, \d+ changes in the journal, "
             r"and \d+ jobs of the shell host; nothing is damaged\n"
@@ -66,7 +66,7 @@ def test_copy_that_runs_beside_its_original_starts_no_job_twice(tmp_path: Path) 
         assert re.fullmatch(whole, checked), checked
         record = backup / SHELL_DIRECTORY / JOBS_NAME / f"{parse_fluid(runs)}{RECORD_SUFFIX}"
         assert record.exists()
-        restored = flux_trio("restore", backup, copy)
+        restored = invoked("restore", backup, copy)
         assert restored.stdout.splitlines() == [
             f"{copy}: a copy of {original.statedir}",
             "1 jobs had resources and end, 1 jobs wait",
@@ -110,14 +110,14 @@ def lines(path: Path) -> int:
 def token_works(instance: RunningInstance, token: str) -> bool:
     env = dict(instance.env)
     env |= {"FLUX_TRIO_URI": (instance.statedir / "uri").read_text(), "FLUX_TRIO_TOKEN": token}
-    return flux_trio("jobs", env=env).returncode == 0
+    return invoked("jobs", env=env).returncode == 0
 
 
 def test_queues_of_a_copy_stay_stopped_when_it_starts_again(tmp_path: Path) -> None:
     simulated = "[exec]\nsimulate = true\n[queues.a]\n[queues.b]\n" + DEFAULT_QUEUE
     with running_instance(tmp_path / "state", simulated) as original:
         original.ok("backup", tmp_path / "backup")
-    flux_trio("restore", tmp_path / "backup", tmp_path / "copy")
+    invoked("restore", tmp_path / "backup", tmp_path / "copy")
     for _ in range(2):
         with running_instance(tmp_path / "copy", simulated) as copy:
             assert copy.ok("queue", "status").count("Scheduling is stopped") == 2
@@ -135,17 +135,17 @@ def test_instance_that_does_not_run_is_copied_by_the_command(tmp_path: Path) -> 
         jobid = submit(instance, "true")
         end(instance, jobid)
         assert instance.stop(signal.SIGKILL) == -signal.SIGKILL  # its socket stays
-    done = flux_trio("backup", "--statedir", statedir, tmp_path / "backup")
+    done = invoked("backup", "--statedir", statedir, tmp_path / "backup")
     assert (done.returncode, done.stderr) == (0, "")
     mark = json.loads((tmp_path / "backup" / "backup.json").read_text())
     assert mark["statedir"] == str(statedir)
-    flux_trio("restore", tmp_path / "backup", tmp_path / "copy")
+    invoked("restore", tmp_path / "backup", tmp_path / "copy")
     with running_instance(tmp_path / "copy") as copy:
         assert value(copy, jobid, "result") == "COMPLETED"
 
 
 def test_without_a_state_there_is_no_backup(tmp_path: Path) -> None:
-    done = flux_trio("backup", "--statedir", tmp_path / "none", tmp_path / "backup")
+    done = invoked("backup", "--statedir", tmp_path / "none", tmp_path / "backup")
     assert done.returncode == 1
     assert f"no instance runs in {tmp_path}/none" in done.stderr
     assert not (tmp_path / "backup").exists()
@@ -202,7 +202,7 @@ def test_directory_that_is_being_filled_is_not_taken_by_another(tmp_path: Path) 
             with pytest.raises(BackupError, match="the directory is not empty"):
                 attempt()
         (target / "backup.json").read_bytes()  # it is still there
-        done = flux_trio("restore", target, tmp_path / "copy")
+        done = invoked("restore", target, tmp_path / "copy")
         assert "not a complete backup: its backup.json is empty" in done.stderr
         assert "is a backup" in flux_trio("start", "--statedir", target, "true").stderr
 
@@ -238,13 +238,13 @@ def test_backup_that_is_interrupted_leaves_nothing(tmp_path: Path, was_there: bo
 def test_directory_is_not_copied_into_itself(backup: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
     for inside in (backup / "new", tmp_path / "link" / "backup" / "new"):
-        done = flux_trio("restore", backup, inside)
+        done = invoked("restore", backup, inside)
         assert (done.returncode, done.stderr) == (
             1,
             f"flux-trio restore: ERROR: {inside}: expected a directory that is not in {backup}\n",
         )
     state = tmp_path / "state"
-    done = flux_trio("backup", "--statedir", state, state / "jobtap")
+    done = invoked("backup", "--statedir", state, state / "jobtap")
     assert done.stderr == (
         f"flux-trio backup: ERROR: {state}/jobtap: expected a directory that is not in {state}\n"
     )
@@ -281,23 +281,23 @@ def test_directories_to_which_nothing_is_restored(backup: Path, tmp_path: Path) 
         (there, "the directory is not empty"),
         (there / "file", "expected a directory"),
     ):
-        done = flux_trio("restore", backup, target)
+        done = invoked("restore", backup, target)
         assert (done.returncode, done.stderr) == (
             1,
             f"flux-trio restore: ERROR: {target}: {text}\n",
         )
     assert [path.name for path in there.iterdir()] == ["file"]
     (there / "file").unlink()
-    assert flux_trio("restore", backup, there).returncode == 0
+    assert invoked("restore", backup, there).returncode == 0
     assert not list(there.glob("*restoring*"))
     assert not (there / "backup.json").exists()
 
 
 def test_what_is_no_backup_is_not_restored(backup: Path, tmp_path: Path) -> None:
-    done = flux_trio("restore", tmp_path / "state", tmp_path / "copy")
+    done = invoked("restore", tmp_path / "state", tmp_path / "copy")
     assert "not a complete backup: there is no backup.json in it" in done.stderr
     (backup / "backup.json").write_text("{")
-    assert f"{backup}/backup.json: expected" in flux_trio("restore", backup, tmp_path / "c").stderr
+    assert f"{backup}/backup.json: expected" in invoked("restore", backup, tmp_path / "c").stderr
     assert not (tmp_path / "copy").exists()
 
 

@@ -10,7 +10,7 @@ import pytest
 from flux_trio.store.fsck import repair_file
 from flux_trio.store.original import inode_path, is_copy, note_inode
 from flux_trio.store.sqlite_store import SqliteStore
-from tests.support.instance import flux_trio, running_instance
+from tests.support.instance import flux_trio, invoked, running_instance
 
 SIMULATED = "[exec]\nsimulate = true\n"
 HELD = "--urgency=hold"
@@ -60,10 +60,10 @@ def test_copy_of_an_instance_that_has_ended_is_made_a_directory_to_start(tmp_pat
         assert original.stop() == 0
     copied(state, copy)
     assert flux_trio("start", "--statedir", copy, "true").returncode == 1
-    saved = flux_trio("backup", "--statedir", copy, tmp_path / "saved")
+    saved = invoked("backup", "--statedir", copy, tmp_path / "saved")
     assert (saved.returncode, saved.stderr) == (0, "")
     assert flux_trio("start", "--statedir", copy, "true").returncode == 1
-    assert flux_trio("restore", tmp_path / "saved", tmp_path / "new").returncode == 0
+    assert invoked("restore", tmp_path / "saved", tmp_path / "new").returncode == 0
     with running_instance(tmp_path / "new", SIMULATED) as new:
         assert new.ok("jobs", "-n", "-o", "{id}").split() == [waits]
         assert "Scheduling is stopped" in new.ok("queue", "status")
