@@ -12,11 +12,10 @@ flux job wait-event --timeout=30 "$running" start >/dev/null
 pending=$(flux submit --cc=1-24 -N1 --exclusive true)
 last=$(echo "$pending" | tail -n 1)
 flux job wait-event --timeout=30 "$last" priority >/dev/null
-flux module trace job-manager >"$trace" &
-sleep 0.5
+begin_trace "$trace" job-manager
 for jobid in $(echo "$pending" | head -n 8); do flux cancel "$jobid"; done
 sleep 1
-kill $!
+kill $tracer
 flux cancel --all
 flux queue drain
 sequence=$(grep -Eo '[rt]x [<>] sched\.(alloc|cancel)' "$trace" | tr '\n' ' ')

@@ -5,15 +5,14 @@
 
 trace=$(mktemp)
 trap 'rm -f "$trace"' EXIT
-flux module trace --full job-manager sched-simple >"$trace" &
-sleep 0.5
+begin_trace "$trace" --full job-manager sched-simple
 jobid=$(flux submit sleep inf)
 flux job wait-event --timeout=30 "$jobid" start >/dev/null
 flux update "$jobid" duration=60
 event=$(flux job eventlog --format=json "$jobid" | grep '"name":"resource-update"')
 flux cancel "$jobid"
 flux job wait-event --timeout=30 "$jobid" clean >/dev/null
-kill $!
+kill $tracer
 request=$(grep -A 4 'tx > sched.expiration' "$trace" | grep '"expiration"')
 said 'a sched.expiration request with an integer' '"expiration": [0-9]+[^.0-9]*$' "$request"
 said 'a resource-update event with an integer' '"expiration":[0-9]+[^.0-9]*$' "$event"
