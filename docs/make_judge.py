@@ -22,7 +22,7 @@ from flux_trio.judge import Clause, load_clauses, load_unjudged, rules
 DIRECTORY = Path(__file__).parent / "reference" / "judge"
 PACKAGE = rules.__package__.rpartition(".")[0]
 _NOT_SHOWN = ("RULES", "__all__")  # names that a rule file sets and that say nothing of a rule
-_KNOWN = {"Broken", "Facts", "Finding", "Seen", "State", "Step"}  # every rule uses some of these
+_KNOWN = {"Broken", "Facts", "Finding", "Seen"}  # every rule uses some of these
 
 
 class RuleFile:

@@ -17,8 +17,17 @@ import msgspec
 import pytest
 
 from flux_trio.judge import Monitor
-from flux_trio.judge.engine.facts import Facts
-from flux_trio.judge.engine.rule import Broken, Rules, Step, job_id, logged, no_key, received
+from flux_trio.judge.engine.rule import (
+    Broken,
+    Finding,
+    Rules,
+    Seen,
+    job_id,
+    logged,
+    no_key,
+    received,
+    view,
+)
 from flux_trio.judge.engine.selector import ANY_TOPIC, topic_of
 from flux_trio.judge.engine.view import Live, Place, View
 from flux_trio.judge.rules import ALL_RULES
@@ -258,16 +267,24 @@ def planted(is_broken: Callable[[int, int], bool]) -> Rules:
     """A rule about the order of two records of which no core knows."""
     rules = Rules()
 
-    @rules.rule("planted", *CONCERNED, key=no_key, state=_Both)
-    def rule(state: Any, record: Record, _facts: Facts) -> Step:
-        both = state or _Both()
+    def fold(was: _Both | None, _part: None, record: Record, _seen: Seen) -> _Both:
+        both = was or _Both()
         match topic_of(record):
-            case topics.JOB_EXCEPTION_EVENT:
-                return Step(both.but(exec=record.n) if record.party == "job-exec" else both)
+            case topics.JOB_EXCEPTION_EVENT if record.party == "job-exec":
+                return both.but(exec=record.n)
             case topics.SCHED_CANCEL:
-                return Step(both.but(sched=record.n))
+                return both.but(sched=record.n)
+        return both
+
+    both_heard = view("planted", *CONCERNED, key=no_key, fold=fold, state=_Both)
+
+    @rules.judge("planted", *CONCERNED, views=[both_heard])
+    def rule(record: Record, seen: Seen) -> Finding:
+        both = seen.at(both_heard) or _Both()
+        if topic_of(record) in (topics.JOB_EXCEPTION_EVENT, topics.SCHED_CANCEL):
+            return None
         is_wrong = both.exec and both.sched and is_broken(both.exec, both.sched)
-        return Step(both, broken=Broken("in the wrong order") if is_wrong else None)
+        return Broken("in the wrong order") if is_wrong else None
 
     return rules
 
@@ -323,18 +340,26 @@ def telling(of_exec: object, of_sched: object, wrong: object) -> Rules:
     """A rule whose state has a value, which decides."""
     rules = Rules()
 
-    @rules.rule("planted", *CONCERNED, key=no_key, state=_First)
-    def rule(state: Any, record: Record, _facts: Facts) -> Step:
-        first = state or _First()
-        topic = topic_of(record)
-        if topic == topics.SCHED_ALLOC:
-            is_wrong = first.heard == "both" and first.value == wrong
-            return Step(first, broken=Broken("in the wrong order") if is_wrong else None)
-        if record.party not in ("job-exec", "sched") or first.heard in ("both", record.party):
-            return Step(first)
+    def fold(was: _First | None, _part: None, record: Record, _seen: Seen) -> _First:
+        first = was or _First()
+        is_others = record.party not in ("job-exec", "sched") or first.heard in (
+            "both",
+            record.party,
+        )
+        if topic_of(record) == topics.SCHED_ALLOC or is_others:
+            return first
         if not first.heard:
-            return Step(_First(record.party))
-        return Step(_First("both", of_exec if first.heard == "job-exec" else of_sched))
+            return _First(record.party)
+        return _First("both", of_exec if first.heard == "job-exec" else of_sched)
+
+    who_was_first = view("planted", *CONCERNED, key=no_key, fold=fold, state=_First)
+
+    @rules.judge("planted", *CONCERNED, views=[who_was_first])
+    def rule(record: Record, seen: Seen) -> Finding:
+        first = seen.at(who_was_first) or _First()
+        is_wrong = first.heard == "both" and first.value == wrong
+        is_broken = topic_of(record) == topics.SCHED_ALLOC and is_wrong
+        return Broken("in the wrong order") if is_broken else None
 
     return rules
 
@@ -364,10 +389,15 @@ def test_values_have_one_number_if_they_are_equal_and_of_one_class() -> None:
 def test_violations_of_one_transition_have_a_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     rules = Rules()
 
-    @rules.rule("planted", logged(ANY_TOPIC), key=job_id, state=Place)
-    def rule(last: Any, record: Record, _facts: Facts) -> Step:
-        is_wrong = last is not None
-        return Step(record.n, broken=Broken("another event", (last,)) if is_wrong else None)
+    def fold(_was: Place | None, _part: None, record: Record, _seen: Seen) -> Place:
+        return record.n
+
+    last_event = view("planted", logged(ANY_TOPIC), key=job_id, fold=fold, state=Place)
+
+    @rules.judge("planted", logged(ANY_TOPIC), views=[last_event])
+    def rule(record: Record, seen: Seen) -> Finding:
+        last = seen.at(last_event, job_id(record))
+        return None if last is None else Broken("another event", (last,))
 
     monkeypatch.setattr(RULES_OF_JUDGE, (*ALL_RULES, *rules.all))
     broken = Search(ONE, with_rules=True).run().broken

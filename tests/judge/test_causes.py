@@ -14,7 +14,7 @@ def breaking(*broken: tuple[str, str, Broken]) -> Rules:
     """Rules that break their clause at each event of a name: (clause, event, violation)."""
     rules = Rules()
     for clause, event, violation in broken:
-        rules.check(clause, logged(event))(lambda _record, _facts, said=violation: said)
+        rules.judge(clause, logged(event))(lambda _record, _facts, said=violation: said)
     return rules
 
 

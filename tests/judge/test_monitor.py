@@ -11,7 +11,6 @@ from flux_trio.judge.engine.readers import all_readers
 from flux_trio.judge.engine.rule import (
     Broken,
     Rules,
-    Step,
     job_id,
     logged,
     received,
@@ -19,7 +18,7 @@ from flux_trio.judge.engine.rule import (
     view,
     while_live,
 )
-from flux_trio.judge.engine.view import Mark, Place
+from flux_trio.judge.engine.view import Mark
 from flux_trio.judge.rules import ALL_RULES
 from flux_trio.judge.views.calls import ANSWER, ANSWERS
 from flux_trio.messages import Event, Request, Response
@@ -58,20 +57,21 @@ COUNT = view(
 )
 
 
-def test_a_rule_keeps_a_state_under_each_key_and_owes_what_is_live_at_rest():
+def test_a_view_keeps_a_state_under_each_key_and_a_rule_owes_what_is_live_at_rest():
     rules = Rules()
-
-    @rules.rule(
-        "invariant.x",
+    started = view(
+        "started",
         logged("start", "finish"),
         key=job_id,
-        state=Place,
-        debt=lambda state, _facts: Broken("no finish", (state,)),
+        fold=lambda _n, _part, record, _seen: record.n if record.data["name"] == "start" else None,
     )
-    def finish_follows_start(state, record, _facts):
-        if record.data["name"] == "start":
-            return Step(record.n)
-        return Step(kept=True)
+
+    def unfinished(seen):
+        return [Broken("no finish", (n,)) for n in seen.all(started).values()]
+
+    @rules.judge("invariant.x", logged("finish"), views=[started], debts=unfinished)
+    def finish_follows_start(_record, _seen):
+        return True
 
     trace = hand_made(made_event(1, "start"), made_event(2, "start"), made_event(1, "finish"))
     monitor = judge(trace, rules.all)
@@ -97,14 +97,14 @@ def test_a_view_is_seen_as_it_was_before_the_record():
 
 def test_a_rule_that_nothing_concerns_is_not_exercised():
     rules = Rules()
-    rules.check("invariant.x", sent("request", "a.b"))(lambda _record, _facts: True)
+    rules.judge("invariant.x", sent("request", "a.b"))(lambda _record, _facts: True)
     assert judge([], rules.all).verdicts() == {"invariant.x": Verdict.NOT_EXERCISED}
 
 
 def test_a_violation_has_the_sentence_and_who_is_bound_by_the_clause():
     rules = Rules()
-    rules.check("27.cancel.4", sent("request", "a.b"))(lambda _record, _facts: Broken("so"))
-    rules.check("27.cancel.4", sent("request", "a.c"))(
+    rules.judge("27.cancel.4", sent("request", "a.b"))(lambda _record, _facts: Broken("so"))
+    rules.judge("27.cancel.4", sent("request", "a.c"))(
         lambda _record, _facts: Broken("so", party="somebody else")
     )
     trace = hand_made(made("x", "y", Request("a.b")), made("x", "y", Request("a.c")))
@@ -157,7 +157,7 @@ def test_equal_pasts_give_equal_snapshots_and_what_is_live_makes_a_difference():
 
 def test_the_execution_service_is_known_by_what_it_calls_itself():
     rules, topics = Rules(), []
-    rules.check("invariant.x", received("request", "<exec>.start"))(
+    rules.judge("invariant.x", received("request", "<exec>.start"))(
         lambda record, _facts: topics.append(record.message.topic)
     )
     hello = Request("job-manager.exec-hello", {"service": "my-exec"}, 1)
@@ -178,7 +178,7 @@ def test_the_execution_service_is_known_by_what_it_calls_itself():
 def test_a_star_stands_for_the_rest_of_a_topic():
     rules, topics = Rules(), []
     for pattern in ("a.*", "*.b"):
-        rules.check("invariant.x", sent("request", pattern))(
+        rules.judge("invariant.x", sent("request", pattern))(
             lambda record, _facts: topics.append(record.message.topic)
         )
     judge(
@@ -229,7 +229,7 @@ def test_readers_are_found_once_for_all_monitors_with_the_same_rules(monkeypatch
 def test_readers_of_topics_that_a_peer_invents_are_forgotten_again(monkeypatch):
     monkeypatch.setattr(readers, "KINDS_MAX", 16)
     rules, topics = Rules(), []
-    rules.check("invariant.x", sent("request", "*"))(
+    rules.judge("invariant.x", sent("request", "*"))(
         lambda record, _facts: topics.append(record.message.topic)
     )
     trace = hand_made(*(made("x", "y", Request(f"a.{n}")) for n in range(50)))

@@ -49,7 +49,7 @@ def test_what_is_printed_is_the_code(made):
     names = {file.name for file in FILES}
     looked_at = 0
     for rule in ALL_RULES:
-        judge = rule.judge or rule.check or rule.by_trait or rule.each or rule.apply
+        judge = rule.judge or rule.by_trait or rule.each
         assert judge is not None
         name = judge.__module__.rpartition(".")[2]
         if name in names and "<locals>" not in judge.__qualname__:

@@ -29,22 +29,22 @@ RULES = Rules()
 SHOWN_ONLY = 5
 
 
-@RULES.check("27.alloc.1", sent("request", "sched.alloc"))
+@RULES.judge("27.alloc.1", sent("request", "sched.alloc"))
 def kept(record: Record, facts: Any) -> Any:
     return True
 
 
-@RULES.check("27.hello.1", sent("response", "sched.alloc"))
+@RULES.judge("27.hello.1", sent("response", "sched.alloc"))
 def broken(record: Record, facts: Any) -> Any:
     return Broken("expected <nothing> & got something", because=(1, 2))
 
 
-@RULES.check("32.start.1", received("request", "job-exec.start"), needs_headers=True)
+@RULES.judge("32.start.1", received("request", "job-exec.start"), needs_headers=True)
 def unseen(record: Record, facts: Any) -> Any:
     return True
 
 
-@RULES.check("invariant.test", received("request", "sched.alloc"))
+@RULES.judge("invariant.test", received("request", "sched.alloc"))
 def nameless(record: Record, facts: Any) -> Any:
     return True
 
@@ -91,7 +91,7 @@ def test_clauses_are_kept_broken_or_not_exercised_with_the_reason() -> None:
 def test_clauses_that_the_current_edition_has_otherwise_are_left_out_of_it() -> None:
     newest = next(clause for clause in CLAUSES.values() if clause.newest == "changed")
     rules = Rules()
-    rules.check(newest.id, sent("request", "sched.alloc"))(lambda _r, _f: Broken("always"))
+    rules.judge(newest.id, sent("request", "sched.alloc"))(lambda _r, _f: Broken("always"))
 
     def source() -> Source:
         return Source("a test", Shown(), iter(records()))
@@ -176,12 +176,12 @@ def test_junit_has_a_case_for_each_clause() -> None:
 def judged_with_consequences() -> tuple[Judgement, dict[int, Record]]:
     """27.alloc.1 is missing in the request; of the answer, 27.hello.1 and 21.sync.1 follow."""
     rules = Rules()
-    rules.check("27.alloc.1", sent("request", "sched.alloc"))(
+    rules.judge("27.alloc.1", sent("request", "sched.alloc"))(
         lambda _r, _f: Broken("no <request>", is_missing=True)
     )
     for clause in ("27.hello.1", "21.sync.1"):
-        rules.check(clause, sent("response", "sched.alloc"))(lambda _r, _f: Broken("so what"))
-    rules.check("27.impl.1", received("request", "sched.alloc"))(
+        rules.judge(clause, sent("response", "sched.alloc"))(lambda _r, _f: Broken("so what"))
+    rules.judge("27.impl.1", received("request", "sched.alloc"))(
         lambda _r, _f: Broken("another", job=9)
     )
     trace = records(answers=2)
@@ -245,7 +245,7 @@ def test_page_is_one_file_that_draws_each_violation() -> None:
 @pytest.mark.parametrize("nothing", ["<script>", "]]>", "\x00\x1b"])
 def test_what_a_peer_says_stays_text(nothing: str) -> None:
     rules = Rules()
-    rules.check("27.alloc.1", sent("request", "x.y"))(lambda _r, _f: Broken(nothing))
+    rules.judge("27.alloc.1", sent("request", "x.y"))(lambda _r, _f: Broken(nothing))
     record = Record(1, 0.0, "send", "a", "b", 0, Request("x.y", {"k": nothing}))
     judgement = judge_trace(Source("a test", Shown(), iter([record])), rules.all, CLAUSES)
     page = verdict_page(nothing, judgement, CLAUSES, {1: record})
@@ -284,8 +284,8 @@ def test_message_whose_ends_are_both_shown_is_one_slanted_arrow() -> None:
 def test_a_clause_that_is_not_exercised_says_why() -> None:
     """In JSON, which has all clauses."""
     rules = Rules()
-    rules.check("27.deny.1", sent("response", "sched.other"))(lambda _r, _f: True)
-    rules.check("invariant.other", sent("response", "sched.other"))(lambda _r, _f: True)
+    rules.judge("27.deny.1", sent("response", "sched.other"))(lambda _r, _f: True)
+    rules.judge("invariant.other", sent("response", "sched.other"))(lambda _r, _f: True)
     judgement = judge_trace(
         Source("a test", Shown(headers=False), iter(records())), [*rules.all, *RULES.all], CLAUSES
     )

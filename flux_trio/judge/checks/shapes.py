@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from flux_trio.formats import FormatError, Idset
-from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.rule import Broken, Debts, Rules
 from flux_trio.judge.engine.selector import Selector, errnum, message, received, sent
 from flux_trio.judge.engine.view import Seen, View
@@ -157,10 +156,10 @@ def require_silence(rules: Rules, clause: str, topic: str, expected: str) -> Non
     The broker answers for a scheduler that is gone, which is allowed.
     """
 
-    @rules.check(clause, received("request", topic), sent("response", topic))
-    def judge(record: Record, facts: Facts) -> Broken | bool | None:
+    @rules.judge(clause, received("request", topic), sent("response", topic))
+    def judge(record: Record, seen: Seen) -> Broken | bool | None:
         if isinstance(record.message, Request):
             return True
-        if record.party != facts.scheduler:
+        if record.party != seen.facts.scheduler:
             return None
         return Broken(f"{topic}: a response to it; expected {expected}")

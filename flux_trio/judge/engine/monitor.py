@@ -6,7 +6,7 @@ trace as it happens, or read one afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -19,12 +19,12 @@ from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.knowing import Knowledge, Known
 from flux_trio.judge.engine.packed import Packed
 from flux_trio.judge.engine.readers import Readers, all_readers
-from flux_trio.judge.engine.rule import Broken, Rule, State
+from flux_trio.judge.engine.rule import Broken, Rule
 from flux_trio.judge.engine.selector import CLOCK, FAULT, Key, job_id
 from flux_trio.judge.engine.view import Place, View, put
 from flux_trio.trace import Record
 
-States: TypeAlias = dict[Key, State]
+States: TypeAlias = dict[Key, Hashable]
 Note: TypeAlias = Callable[[Record, frozenset[str]], object]
 """A function that is called with a record, and the clauses that it kept or broke."""
 
@@ -48,8 +48,8 @@ class MonitorState(NamedTuple):
     """The whole state of a `Monitor` as values, from which another monitor goes on."""
 
     facts: Facts
-    states: tuple[tuple[tuple[Key, State], ...], ...]
-    """The states of each view and rule with their keys, by slot."""
+    states: tuple[tuple[tuple[Key, Hashable], ...], ...]
+    """The states of each view with their keys, by slot."""
     known: Known
     clock: ClockState
     t: float
@@ -96,7 +96,7 @@ class Monitor:
         slots = self._readers.slots
         no_states = _no_states if self._is_packing else _no_states_unpacked
         self.slots: list[States] = [{(): True}, *map(no_states, slots)]  # the first is ALWAYS
-        self.states: Mapping[View | Rule, States] = {
+        self.states: Mapping[View, States] = {
             each: self.slots[slot] for each, slot in slots.items()
         }
         self._known = Knowledge(is_routed=is_routed)
@@ -220,8 +220,8 @@ class Monitor:
             | dict.fromkeys(broken, Verdict.BROKEN)
         )
 
-    def kept(self) -> Iterable[tuple[View | Rule, int]]:
-        """Return the views and rules that keep states, each with its slot in `MonitorState`."""
+    def kept(self) -> Iterable[tuple[View, int]]:
+        """Return the views, each with the slot of its states in `MonitorState`."""
         return self._readers.slots.items()
 
     def put_down(self) -> MonitorState:
@@ -363,17 +363,9 @@ class Monitor:
             self._violation(rule, last, broken, broken.job)
             for rule in self._readers.with_debts
             if not rule.since or self.facts.has_begun(rule.since)
-            for broken in (self._debts_of(rule) if rule.debts is None else rule.debts(self))
+            for broken in (rule.debts(self) if rule.debts is not None else ())
             if not (is_leaving and broken.is_to_leave)
         ]
-
-    def _debts_of(self, rule: Rule) -> Iterator[Broken]:
-        """Yield the debts that a rule finds in its own states."""
-        assert rule.debt is not None
-        for state in self.states[rule].values():
-            broken = rule.debt(state, self.facts)
-            if broken is not None:
-                yield broken
 
     def _found(self, rule: Rule, record: Record, broken: Broken) -> Violation:
         """Return the violation in a record."""
@@ -401,10 +393,10 @@ class Monitor:
         )
 
 
-def _no_states_unpacked(_of: View | Rule) -> States:
+def _no_states_unpacked(_of: View) -> States:
     return {}
 
 
-def _no_states(of: View | Rule) -> States:
-    """Return the place for the states of a view or rule."""
-    return Packed(of.packing) if isinstance(of, View) and of.packing is not None else {}
+def _no_states(of: View) -> States:
+    """Return the place for the states of a view."""
+    return Packed(of.packing) if of.packing is not None else {}

@@ -90,16 +90,14 @@ class Family:
 class AllReaders:
     """The readers of all kinds of records, for one set of rules.
 
-    `slots` has the index of the states of each view, and of each rule that keeps its own.
+    `slots` has for each view the index of its states.
     """
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self.rules = tuple(rules)
         self.views = _with_those_they_read(view for rule in self.rules for view in rule.all_views())
-        keeping: list[View | Rule] = [*self.views]
-        keeping += [rule for rule in self.rules if rule.apply is not None]
-        self.slots = {each: slot for slot, each in enumerate(keeping, ALWAYS + 1)}
-        self.with_debts = tuple(rule for rule in self.rules if rule.debt or rule.debts)
+        self.slots = {view: slot for slot, view in enumerate(self.views, ALWAYS + 1)}
+        self.with_debts = tuple(rule for rule in self.rules if rule.debts)
         """The rules that can say what is due and not done."""
         self._traits = tuple(dict.fromkeys(self._declared_traits()))
         self._families: dict[Hashable, Family] = {}
@@ -175,27 +173,30 @@ class AllReaders:
 
     def _asked(self, here: Here) -> Iterator[Asked]:
         for rule in self.rules:
-            live = self._live(here, rule, rule.selectors)
+            live = self._live(here, rule.selectors)
             if live is not None:
                 value = None if rule.trait is None else here.values.get(rule.trait)
                 yield Asked(live, rule, rule.asking(value))
 
     def _folded(self, here: Here) -> Iterator[tuple[View, Folded]]:
         for view in self.views:
-            live = self._live(here, view, view.selectors)
+            live = self._live(here, view.selectors, view)
             is_parted = view.key is None or here.is_on(view.many)
             if live is not None and (view.parts is not None or not is_parted):
                 parts, key = (view.parts, None) if is_parted else (None, view.key)
                 yield view, Folded(live, self.slots[view], view.fold, parts, key)
 
-    def _live(self, here: Here, of: View | Rule, selectors: Iterable[Selector]) -> int | None:
+    def _live(
+        self, here: Here, selectors: Iterable[Selector], own: View | None = None
+    ) -> int | None:
         """Return the slot that must not be empty for a record to be read; None if never read."""
         slot = None
         for selector in selectors:
             if here.is_covered(selector):
                 if selector.live is None:
                     return ALWAYS
-                slot = self.slots[of if selector.live is OWN else selector.live]
+                live: Any = own if selector.live is OWN else selector.live
+                slot = self.slots[live]
         return slot
 
 

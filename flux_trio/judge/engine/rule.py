@@ -1,16 +1,14 @@
-"""A rule: one clause as a small state machine over the trace.
+"""A rule: one clause, as a question about records of the trace.
 
-A rule declares the records that it reads (`selectors`). A rule of `Rules.rule` keeps its own state
-under a key (a job id, an RPC). A rule of `Rules.check` reads each record alone. A rule of
-`Rules.judge` also reads views, which are states that rules share. A state is hashable, and None if
-there is nothing to keep, so the state of a monitor is small and can be compared. A rule reads only
-the trace, and judges a party by the messages that the party had sent and received by then.
+A rule declares the records that it reads (`selectors`), and the views, which have what is kept of
+earlier records. A rule keeps nothing itself. It reads only the trace, and judges a party by the
+messages that the party had sent and received by then.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -35,18 +33,7 @@ from flux_trio.judge.engine.selector import (
     sent,
     while_live,
 )
-from flux_trio.judge.engine.view import (
-    Clears,
-    KeyOf,
-    Seen,
-    Trait,
-    Value,
-    View,
-    put,
-    seen_once,
-    view,
-    views_marked,
-)
+from flux_trio.judge.engine.view import Seen, Trait, Value, View, seen_once, view, views_marked
 from flux_trio.messages import Request, topics
 from flux_trio.trace import Record
 
@@ -59,12 +46,9 @@ __all__ = [
     "Rules",
     "Seen",
     "Selector",
-    "State",
-    "Step",
     "Subjects",
     "View",
     "errnum",
-    "exec_lost",
     "job_id",
     "logged",
     "message",
@@ -82,7 +66,6 @@ __all__ = [
 INSTANCE: Final = "instance"
 
 T = TypeVar("T")
-State: TypeAlias = Hashable
 
 
 class Broken(msgspec.Struct, frozen=True, gc=False):
@@ -107,60 +90,38 @@ class Broken(msgspec.Struct, frozen=True, gc=False):
     is_to_leave: bool = False
 
 
-class Step(msgspec.Struct, frozen=True, gc=False):
-    """The result of a rule for a record.
-
-    `state` is the new state under the key (None removes it). `kept` means that the clause was
-    exercised and kept; `broken` means that it was broken.
-    """
-
-    state: State = None
-    kept: bool = False
-    broken: Broken | None = None
-
-
 Finding: TypeAlias = Broken | bool | None
 """True: kept. None or False: not exercised."""
 
-Apply: TypeAlias = Callable[[State, Record, Facts], Step]
 Ask: TypeAlias = Callable[[Record, Seen], Finding]
 Judge: TypeAlias = Ask
-Check: TypeAlias = Callable[[Record, Facts], Finding]
 ByTrait: TypeAlias = Callable[[Any, Record, Seen], Finding]
 Subjects: TypeAlias = Callable[[Record, Seen], Iterable[Any]]
 Each: TypeAlias = Callable[[Any], Finding]
-Debt: TypeAlias = Callable[[State, Facts], Broken | None]
 Debts: TypeAlias = Callable[[Seen], Iterable[Broken]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rule:
-    """One clause as a state machine.
+    """A question whether the records of `selectors` keep one clause.
 
-    `clause` is its id in the registry, or the name of an invariant. A record that one of the
-    `selectors` selects is handled in one of five ways. `apply` updates the state under
-    `key(record)`; a key of None skips the record. `judge` judges the record with the states of
-    `views`, `check` judges it alone. `by_trait` judges the value of the record's `trait` (None if
-    it does not have the trait). `each` judges each of the record's `subjects`.
+    `clause` is its id in the registry, or the name of an invariant. A record is judged in one of
+    three ways, with the states of `views`: `judge` judges the record, `by_trait` the value of the
+    record's `trait` (None if it does not have the trait), `each` each of the record's `subjects`.
 
     `needs_crossing` marks a rule that compares sends with receipts, `needs_headers` one about
     matchtags, flags or userids, `needs_payloads` one that reads what is in messages: a trace
-    without these cannot exercise it. `clears` returns True for a record that removes all states of
-    the rule (`scheduler_lost`, `exec_lost`). `debts` yields the actions that are due and not done
-    yet, `debt` returns the one of a state of the rule. At the end of a trace at rest they are
-    violations. A rule that `is_current` reads its clause as the current edition has it, and is
-    applied to traces of that edition alone. A rule that `is_routed` is applied to traces of a
-    router alone, which have no matchtags. In a trace that begins while the instance runs, a rule is
-    asked once a peer has taken the role `since` in the trace; if that is INSTANCE, never.
+    without these cannot exercise it. `debts` yields the actions that are due and not done yet: at
+    the end of a trace at rest they are violations. A rule that `is_current` reads its clause as the
+    current edition has it, and is applied to traces of that edition alone. A rule that `is_routed`
+    is applied to traces of a router alone, which have no matchtags. In a trace that begins while
+    the instance runs, a rule is asked once a peer has taken the role `since` in the trace; if that
+    is INSTANCE, never.
     """
 
     clause: str
     selectors: tuple[Selector, ...]
-    key: KeyOf = no_key
-    apply: Apply | None = None
-    type: Any = None
     judge: Judge | None = None
-    check: Check | None = None
     trait: Trait | None = None
     by_trait: ByTrait | None = None
     subjects: Subjects | None = None
@@ -168,8 +129,6 @@ class Rule:
     views: tuple[View, ...] = ()
     needs_crossing: bool = False
     needs_headers: bool = False
-    clears: Clears | None = None
-    debt: Debt | None = None
     debts: Debts | None = None
     is_current: bool = False
     is_routed: bool = False
@@ -193,23 +152,9 @@ class Rule:
             return self.judge
         if self.by_trait is not None:
             return functools.partial(self.by_trait, value)
-        if self.check is not None:
-            check = self.check
-            return lambda record, seen: check(record, seen.facts)
-        if self.subjects is not None and self.each is not None:
-            return _asking_each(_found_once(self.subjects), self.each)
-        return self._step
-
-    def _step(self, record: Record, seen: Seen) -> Finding:
-        """Apply the rule to its own state."""
-        assert self.apply is not None
-        key = self.key(record)
-        if key is None:
-            return None
-        states = seen.states[self]
-        step = self.apply(states.get(key), record, seen.facts)
-        put(states, key, step.state)
-        return step.broken or step.kept
+        assert self.subjects is not None
+        assert self.each is not None
+        return _asking_each(_found_once(self.subjects), self.each)
 
     def all_views(self) -> Iterator[View]:
         """Yield the views that the rule reads, or its trait, or the traits of its selectors."""
@@ -253,22 +198,10 @@ class Rules:
         self._is_current = current
         self._is_routed = routed
 
-    def rule(
-        self, clause: str, *selectors: Iterable[Selector], key: KeyOf, state: Any, **given: Any
-    ) -> Callable[[Apply], Apply]:
-        """Register a function as the rule of `clause`; `state` is the type of its states."""
-        return self._registering("apply", clause, selectors, key=key, type=state, **given)
-
-    def check(
-        self, clause: str, *selectors: Iterable[Selector], **given: Any
-    ) -> Callable[[Check], Check]:
-        """Register a rule without state."""
-        return self._registering("check", clause, selectors, **given)
-
     def judge(
         self, clause: str, *selectors: Iterable[Selector], views: Iterable[View] = (), **given: Any
     ) -> Callable[[Judge], Judge]:
-        """Register a rule whose state is in `views`."""
+        """Register a rule about each record, with the states of `views`."""
         return self._registering("judge", clause, selectors, views=tuple(views), **given)
 
     def by(
@@ -323,13 +256,3 @@ def scheduler_lost(record: Record, facts: Facts) -> bool:
             return found.sender == facts.scheduler
         return found.topic == topics.SCHED_HELLO
     return bool(errnum(record))  # an error response to alloc or free is fatal
-
-
-def exec_lost(record: Record, facts: Facts) -> bool:
-    """Whether the job manager learns that the execution service has gone, or is new."""
-    found = record.message
-    if not isinstance(found, Request):
-        return False
-    if found.topic == topics.JOB_MANAGER_DISCONNECT:
-        return found.sender == facts.exec_peer
-    return found.topic == topics.EXEC_HELLO

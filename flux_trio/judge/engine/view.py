@@ -39,7 +39,7 @@ class Selector(NamedTuple):
 
     `topic` may have a star for any text; "<exec>" stands for the name of the execution service, as
     in "<exec>.start". `mark` selects only records with some values of a trait. While the view
-    `live` has no state, no record is selected; OWN means the states of the rule or view itself.
+    `live` has no state, no record is selected; OWN means the states of the view itself.
     """
 
     kind: str
@@ -129,9 +129,9 @@ class View:
     `fold` returns the next state (None removes it) from the state, the part (None if there is only
     a key), the record and the monitor's state.
 
-    `packing` says which states are kept as numbers. `clears` is as for rules. `reads` are the views
-    that `parts` and `fold` read. `state` is the type of a state; by default it is the return
-    annotation of `fold`.
+    `packing` says which states are kept as numbers. `clears` returns True for a record that removes
+    all states (`scheduler_lost`). `reads` are the views that `parts` and `fold` read. `state` is
+    the type of a state; by default it is the return annotation of `fold`.
     """
 
     name: str

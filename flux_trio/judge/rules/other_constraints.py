@@ -17,7 +17,6 @@ from flux_trio.judge.engine.rule import (
     Finding,
     Rules,
     Seen,
-    State,
     job_id,
     logged,
     payload,
@@ -49,7 +48,7 @@ class Constrained(NamedTuple):
     """The constraint as JSON text."""
 
 
-def _fold_constrained(_old: Any, _part: None, record: Record, _seen: Seen) -> State:
+def _fold_constrained(_old: Any, _part: None, record: Record, _seen: Seen) -> Constrained | None:
     found = system(payload(record).get("jobspec")).get("constraints")
     if record.kind == EVENT or not isinstance(found, dict):
         return None

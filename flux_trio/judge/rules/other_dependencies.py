@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from flux_trio.formats import FormatError, parse_fluid
-from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.rule import Broken, Finding, Rules, Seen, logged
 from flux_trio.judge.views.eventlogs import LOG, Log, broken_event, log_of
 from flux_trio.judge.views.jobs import DEPEND, LIFE, Life, context_of, is_fatal
@@ -29,14 +28,14 @@ AFTERNOTOK: Final = ("afternotok", "after-failure")
 # --- the events
 
 
-@RULES.check("26.events.1", ADDED, REMOVED)
-def posted_in_the_job_manager(record: Record, facts: Facts) -> Finding:
-    if not facts.manager:
+@RULES.judge("26.events.1", ADDED, REMOVED)
+def posted_in_the_job_manager(record: Record, seen: Seen) -> Finding:
+    if not seen.facts.manager:
         return None
-    if record.party == facts.manager:
+    if record.party == seen.facts.manager:
         return True
     return broken_event(
-        record, f"expected of a plugin of {facts.manager}, came from {record.party}"
+        record, f"expected of a plugin of {seen.facts.manager}, came from {record.party}"
     )
 
 

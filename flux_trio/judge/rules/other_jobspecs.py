@@ -23,15 +23,12 @@ from flux_trio.judge.checks.jobspecs import (
     system,
     task,
 )
-from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.rule import (
     OWN,
     Broken,
     Finding,
     Rules,
     Seen,
-    State,
-    Step,
     errnum,
     job_id,
     logged,
@@ -116,23 +113,34 @@ _require("25.attributes.5", schema_problem)
 # --- what comes in
 
 
-@RULES.rule(
-    "14.submit.1",
+def _fold_malformed(
+    _was: Any, _part: None, record: Record, _seen: Seen
+) -> tuple[Place, str] | None:
+    if not isinstance(record.message, Request):
+        return None
+    found = problem_with(payload(record).get("jobspec"))
+    return None if found is None else (record.n, found)
+
+
+MALFORMED: Final = view(
+    "malformed",
     received("request", topics.INGEST_SUBMIT),
     sent("response", topics.INGEST_SUBMIT),
     key=rpc,
-    state=tuple[Place, str],
+    fold=_fold_malformed,
 )
-def malformed_jobspecs_are_rejected(state: State, record: Record, _facts: Facts) -> Step:
-    if isinstance(record.message, Request):
-        found = problem_with(payload(record).get("jobspec"))
-        return Step((record.n, found) if found is not None else None)
-    if not isinstance(state, tuple):
-        return Step()
+"""By RPC: the record of an open submission of a malformed jobspec, and the first error in it."""
+
+
+@RULES.judge("14.submit.1", sent("response", topics.INGEST_SUBMIT), views=[MALFORMED])
+def malformed_jobspecs_are_rejected(record: Record, seen: Seen) -> Finding:
+    malformed: tuple[Place, str] | None = seen.at(MALFORMED, rpc(record))
+    if malformed is None:
+        return None
     if errnum(record):
-        return Step(kept=True)
-    n, problem = state
-    return Step(broken=Broken(f"job-ingest.submit: expected an error: jobspec: {problem}", (n,)))
+        return True
+    n, problem = malformed
+    return Broken(f"job-ingest.submit: expected an error: jobspec: {problem}", (n,))
 
 
 # --- what cannot be done

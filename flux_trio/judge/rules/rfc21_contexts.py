@@ -17,7 +17,6 @@ from flux_trio.judge.checks.shapes import (
     list_of,
     one_of,
 )
-from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.rule import Broken, Finding, Rules, Seen, job_id, logged, payload
 from flux_trio.judge.engine.selector import name_of
 from flux_trio.judge.views.execution import EVENTS, EXPECTED, Expected, is_told
@@ -86,8 +85,8 @@ _require("21.events.29", "release", ranks=RANKS, final=BOOLEAN)
 def _require_empty(clause: str, event: str) -> None:
     """`clause`: the event has no context."""
 
-    @RULES.check(clause, logged(event))
-    def check(record: Record, _facts: Facts) -> Finding:
+    @RULES.judge(clause, logged(event))
+    def check(record: Record, _seen: Seen) -> Finding:
         found = payload(record).get("context")
         if not found:
             return True
@@ -101,8 +100,8 @@ _require_empty("21.events.27", "free")
 _require_empty("21.events.28", "start")
 
 
-@RULES.check("21.events.8", logged("jobspec-update"))
-def an_update_has_an_entry(record: Record, _facts: Facts) -> Finding:
+@RULES.judge("21.events.8", logged("jobspec-update"))
+def an_update_has_an_entry(record: Record, _seen: Seen) -> Finding:
     context = context_of(record)
     what = f"jobspec-update event of job {job_id(record)}"
     if not context:
@@ -113,16 +112,16 @@ def an_update_has_an_entry(record: Record, _facts: Facts) -> Finding:
     return True
 
 
-@RULES.check("21.events.38", logged("memo"))
-def a_memo_is_keys_and_values(record: Record, _facts: Facts) -> Finding:
+@RULES.judge("21.events.38", logged("memo"))
+def a_memo_is_keys_and_values(record: Record, _seen: Seen) -> Finding:
     found = payload(record).get("context")
     if isinstance(found, dict) and found:
         return True
     return Broken(f"memo event of job {job_id(record)}: expected keys and values, got {found!r}")
 
 
-@RULES.check("21.events.36", logged("exception"))
-def only_a_task_that_ended_has_a_wait_status(record: Record, _facts: Facts) -> Finding:
+@RULES.judge("21.events.36", logged("exception"))
+def only_a_task_that_ended_has_a_wait_status(record: Record, _seen: Seen) -> Finding:
     context = context_of(record)
     if "wait_status" not in context:
         return None

@@ -86,7 +86,7 @@ def cancel_is_answered_cancel(answering: Answering, record: Record, seen: Seen) 
     return Broken(text, (known.cancel,))
 
 
-@RULES.check("27.alloccancel.2", CANCELS)
+@RULES.judge("27.alloccancel.2", CANCELS)
 def cancel_has_only_its_keys(record: Record, _facts: object) -> Finding:
     content = payload(record)
     if content.get("type") != CANCEL:

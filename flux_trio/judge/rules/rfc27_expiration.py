@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from flux_trio.judge.checks.shapes import INTEGER, JOB_ID, require_key
-from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.rule import (
     OWN,
     Broken,
@@ -203,10 +202,10 @@ require_key(RULES, "27.expiration.2", ASKED, key="id", shape=JOB_ID)
 require_key(RULES, "27.expiration.3", ASKED, key="expiration", shape=INTEGER)
 
 
-@RULES.check("27.expiration.5", ANSWERED)
-def success_is_empty(record: Record, facts: Facts) -> Finding:
+@RULES.judge("27.expiration.5", ANSWERED)
+def success_is_empty(record: Record, seen: Seen) -> Finding:
     found = record.message
-    if not isinstance(found, Response) or found.errnum or record.party != facts.scheduler:
+    if not isinstance(found, Response) or found.errnum or record.party != seen.facts.scheduler:
         return None
     if found.payload is None:
         return True
@@ -332,11 +331,11 @@ def an_expiration_can_be_adjusted(record: Record, seen: Seen) -> Finding:
     return Broken(text, (verdict.n,))
 
 
-@RULES.check("27.expiration.13", sent("request", topics.JOB_RAISE), logged("exception"))
-def the_time_limit_is_left_to_exec(record: Record, facts: Facts) -> Finding:
+@RULES.judge("27.expiration.13", sent("request", topics.JOB_RAISE), logged("exception"))
+def the_time_limit_is_left_to_exec(record: Record, seen: Seen) -> Finding:
     if record.message is None:
         return context_of(record).get("type") in TIME_LIMIT
-    if record.party != facts.scheduler or payload(record).get("type") not in TIME_LIMIT:
+    if record.party != seen.facts.scheduler or payload(record).get("type") not in TIME_LIMIT:
         return None
     return Broken(f"job {job_id(record)}: the scheduler raises an exception at its time limit")
 

@@ -13,15 +13,12 @@ from flux_trio.judge.checks.shapes import (
     require_key,
     require_object,
 )
-from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.rule import (
     Broken,
     Finding,
     Key,
     Rules,
     Seen,
-    State,
-    Step,
     errnum,
     job_id,
     message,
@@ -48,37 +45,48 @@ ANSWERED: Final = sent("response", HELLO)
 OTHER_REQUESTS: Final = (READY, topics.JOB_RAISE, topics.JOB_RAISEALL, topics.JOB_URGENCY)
 
 
-def _sender(record: Record) -> Key:
+def _sender(record: Record) -> str:
     found = message(record)
     return found.sender if isinstance(found, Request) else ""
 
 
-@RULES.rule(
-    "27.hello.1",
+def _fold_early(was: Place | None, _part: None, record: Record, seen: Seen) -> Place | None:
+    if not seen.facts.has_begun("scheduler"):
+        return was
+    match topic_of(record):
+        case topics.JOB_MANAGER_DISCONNECT:
+            return None
+        case topics.SCHED_HELLO:
+            return 0
+    return record.n if was is None else was
+
+
+EARLY: Final = view(
+    "early",
     received("request", HELLO, *OTHER_REQUESTS, topics.JOB_MANAGER_DISCONNECT),
     key=_sender,
-    state=Place,
+    fold=_fold_early,
 )
-def hello_comes_first(state: State, record: Record, _facts: Facts) -> Step:
-    """A scheduler sends sched-hello before other requests. The state by peer is 0 once it has said
-    hello, else the record of its first other request.
-    """
-    topic = topic_of(record)
-    if topic == topics.JOB_MANAGER_DISCONNECT:
-        return Step()
-    if topic == HELLO:
-        if not state:
-            return Step(0, kept=True)
-        text = f"{_sender(record)}: expected sched-hello before its first other request"
-        return Step(0, broken=Broken(text, (int(str(state)),), party=str(_sender(record))))
-    if topic == READY and state != 0:
-        text = f"{_sender(record)}: sched-ready, and it has not said sched-hello"
-        return Step(state or record.n, broken=Broken(text, party=str(_sender(record))))
-    return Step(record.n if state is None else state)
+"""By peer: the record of its first request, if that is not hello; 0 once it has said hello."""
 
 
-@RULES.check("27.hello.2", sent("request", HELLO))
-def hello_has_no_payload(record: Record, _facts: Facts) -> Finding:
+@RULES.judge("27.hello.1", received("request", HELLO, READY), views=[EARLY])
+def hello_comes_first(record: Record, seen: Seen) -> Finding:
+    """A scheduler sends sched-hello before other requests."""
+    sender = _sender(record)
+    early: Place | None = seen.at(EARLY, sender)
+    if topic_of(record) == HELLO:
+        if not early:
+            return True
+        text = f"{sender}: expected sched-hello before its first other request"
+        return Broken(text, (early,), party=sender)
+    if early == 0:
+        return None
+    return Broken(f"{sender}: sched-ready, and it has not said sched-hello", party=sender)
+
+
+@RULES.judge("27.hello.2", sent("request", HELLO))
+def hello_has_no_payload(record: Record, _seen: Seen) -> Finding:
     found = message(record)
     assert isinstance(found, Request)
     if found.payload is None:
@@ -86,8 +94,8 @@ def hello_has_no_payload(record: Record, _facts: Facts) -> Finding:
     return Broken(f"sched-hello: expected an empty payload, got {found.payload!r:.80}")
 
 
-@RULES.check("27.hello.3", sent("request", HELLO), needs_headers=True)
-def hello_asks_for_a_stream(record: Record, _facts: Facts) -> Finding:
+@RULES.judge("27.hello.3", sent("request", HELLO), needs_headers=True)
+def hello_asks_for_a_stream(record: Record, _seen: Seen) -> Finding:
     found = message(record)
     assert isinstance(found, Request)
     if found.is_streaming:

@@ -16,7 +16,6 @@ from flux_trio.judge.checks.shapes import (
     require_key,
     require_silence,
 )
-from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.rule import (
     Broken,
     Finding,
@@ -80,8 +79,8 @@ def _answered_by_the_old_one(record: Record, seen: Seen) -> Finding:
 require_key(RULES, "27.prioritize.2", SENT, key="jobs", shape=ARRAY)
 
 
-@RULES.check("27.prioritize.3", SENT)
-def each_is_a_pair(record: Record, _facts: Facts) -> Finding:
+@RULES.judge("27.prioritize.3", SENT)
+def each_is_a_pair(record: Record, _seen: Seen) -> Finding:
     for each in _jobs(record):
         if not isinstance(each, (list, tuple)) or len(each) != 2:
             text = "sched.prioritize: jobs: expected arrays of two elements"
@@ -90,7 +89,7 @@ def each_is_a_pair(record: Record, _facts: Facts) -> Finding:
 
 
 def _element(clause: str, place: int, shape: Shape) -> None:
-    def judge(record: Record, _facts: Facts) -> Finding:
+    def judge(record: Record, _seen: Seen) -> Finding:
         for each in _jobs(record):
             if (
                 isinstance(each, (list, tuple))
@@ -101,7 +100,7 @@ def _element(clause: str, place: int, shape: Shape) -> None:
                 return Broken(f"{text}, got {each[place]!r:.80}")
         return bool(_jobs(record))
 
-    RULES.check(clause, SENT)(judge)
+    RULES.judge(clause, SENT)(judge)
 
 
 _element("27.prioritize.4", 0, JOB_ID)

@@ -95,7 +95,7 @@ def _nulls(value: Any) -> bool:
     return value is None
 
 
-@RULES.check("27.success.5", SUCCESSES, logged("alloc"))
+@RULES.judge("27.success.5", SUCCESSES, logged("alloc"))
 def nulls_remove_and_are_not_kept(record: Record, _facts: object) -> Finding:
     if record.message is not None:
         content = payload(record)

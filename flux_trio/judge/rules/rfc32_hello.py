@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final, cast
+from collections.abc import Iterable
+from typing import Final
 
 from flux_trio.judge.checks.shapes import STRING, require_key, require_object
-from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.rule import (
     ANY_TOPIC,
     OWN,
@@ -14,8 +14,6 @@ from flux_trio.judge.engine.rule import (
     Key,
     Rules,
     Seen,
-    State,
-    Step,
     errnum,
     job_id,
     message,
@@ -54,7 +52,9 @@ require_object(RULES, "32.hello.3", SAID)
 require_key(RULES, "32.hello.4", SAID, key="service", shape=STRING)
 
 
-def _fold_names(names: tuple[str, ...] | None, _part: None, record: Record, _seen: Seen) -> State:
+def _fold_names(
+    names: tuple[str, ...] | None, _part: None, record: Record, _seen: Seen
+) -> tuple[str, ...] | None:
     name = str(payload(record).get("service"))
     return names if names is not None and name in names else (*(names or ()), name)
 
@@ -79,51 +79,58 @@ def _client(record: Record) -> Key | None:
     return getattr(record.message, "routes", ())[:1] or None
 
 
-def _never_answered(state: State, _facts: Facts) -> Broken | None:
-    open_ = cast(_Open, state)
-    if not open_:
-        return None
-    n = open_[0][1]
-    return Broken(f"exec-hello at {n} was never answered", (n,))
-
-
 _Open = tuple[tuple[int, Place, tuple[str, ...]], ...]
 """The hellos of a client that are open: matchtag, receipt, routes."""
 
 
-@RULES.rule(
-    "32.impl.8",
+def _fold_open(was: _Open | None, _part: None, record: Record, seen: Seen) -> _Open | None:
+    if not seen.facts.has_begun("exec"):
+        return was
+    found, open_ = message(record), was or ()
+    matchtag, routes = getattr(found, "matchtag", 0), getattr(found, "routes", ())
+    if isinstance(found, Request):
+        if found.topic == topics.JOB_MANAGER_DISCONNECT:
+            return None  # nobody waits for an answer
+        if not found.wants_response:
+            return open_ or None
+        # nobody waits for an answer to one that had the client's name before
+        of_this = tuple(each for each in open_ if each[2] == routes)
+        return (*of_this, (matchtag, record.n, routes))
+    if record.party != seen.facts.manager:
+        # the broker answers for a job manager that is gone, or whose inbox is full
+        return tuple(each for each in open_ if each[::2] != (matchtag, routes)) or None
+    return tuple(each for each in open_ if each[0] != matchtag) or None
+
+
+OPEN_HELLOS: Final = view(
+    "open exec hellos",
     received("request", topics.EXEC_HELLO, topics.JOB_MANAGER_DISCONNECT),
     ANSWERED,
     key=_client,
-    state=_Open,
-    needs_headers=True,
-    debt=_never_answered,
+    fold=_fold_open,
 )
-def hello_is_an_ordinary_rpc(state: State, record: Record, facts: Facts) -> Step:
-    found, open_ = message(record), cast(_Open, state or ())
-    matchtag = getattr(found, "matchtag", 0)
-    if isinstance(found, Request):
-        if found.topic == topics.JOB_MANAGER_DISCONNECT:
-            return Step()  # nobody waits for an answer
-        if not found.wants_response:
-            return Step(open_ or None)
-        # nobody waits for an answer to one that had the client's name before
-        of_this = tuple(each for each in open_ if each[2] == found.routes)
-        return Step((*of_this, (matchtag, record.n, found.routes)))
-    rest = tuple(each for each in open_ if each[0] != matchtag)
-    if record.party != facts.manager:
-        # the broker answers for a job manager that is gone, or whose inbox is full
-        routes = getattr(found, "routes", ())
-        return Step(tuple(each for each in open_ if each[::2] != (matchtag, routes)) or None)
-    if rest == open_:
-        routes = getattr(found, "routes", ())
-        is_of_another = bool(open_) and all(each[2] != routes for each in open_)
-        if is_of_another or len(routes) > 1:
-            return Step(rest or None)  # of one that had the client's name before
-        text = f"exec-hello: no request is open with matchtag {matchtag}"
-        return Step(rest or None, broken=Broken(text))
-    return Step(rest or None, kept=True)
+"""The hellos that are not answered, by client."""
+
+
+def _never_answered(seen: Seen) -> Iterable[Broken]:
+    for open_ in seen.all(OPEN_HELLOS).values():
+        n = open_[0][1]
+        yield Broken(f"exec-hello at {n} was never answered", (n,))
+
+
+@RULES.judge("32.impl.8", ANSWERED, views=[OPEN_HELLOS], needs_headers=True, debts=_never_answered)
+def hello_is_an_ordinary_rpc(record: Record, seen: Seen) -> Finding:
+    client, found = _client(record), message(record)
+    if client is None or record.party != seen.facts.manager:
+        return None
+    open_: _Open = seen.at(OPEN_HELLOS, client) or ()
+    matchtag, routes = getattr(found, "matchtag", 0), getattr(found, "routes", ())
+    if any(each[0] == matchtag for each in open_):
+        return True
+    is_of_another = bool(open_) and all(each[2] != routes for each in open_)
+    if is_of_another or len(routes) > 1:
+        return None  # of one that had the client's name before
+    return Broken(f"exec-hello: no request is open with matchtag {matchtag}")
 
 
 # --- whether it is accepted
@@ -227,8 +234,8 @@ def none_replaces_one_that_is_busy(record: Record, seen: Seen) -> Finding:
     return Broken(f"exec-hello: {text}: expected an error, got success", (started, hello.n))
 
 
-@RULES.check("32.hello.7", ANSWERED)
-def success_has_no_payload(record: Record, _facts: Facts) -> Finding:
+@RULES.judge("32.hello.7", ANSWERED)
+def success_has_no_payload(record: Record, _seen: Seen) -> Finding:
     found = message(record)
     assert isinstance(found, Response)
     if found.errnum:
@@ -250,27 +257,46 @@ def _party(record: Record) -> Key | None:
     return record.party
 
 
-@RULES.rule(
-    "32.hello.9",
-    received("response", topics.EXEC_HELLO),
-    while_live(OWN, sent("request", ANY_TOPIC), sent("response", ANY_TOPIC), noted(Kind.MODULE)),
-    key=_party,
-    state=Place,
+_ANY_CONDUCT: Final = (
+    *sent("request", ANY_TOPIC),
+    *sent("response", ANY_TOPIC),
+    *noted(Kind.MODULE),
 )
-def a_refused_service_stops(state: State, record: Record, _facts: Facts) -> Step:
+
+
+def _has_ended(record: Record) -> bool:
+    return record.kind == MODULE or topic_of(record).endswith(f".{topics.DISCONNECT}")
+
+
+def _fold_turned_away(was: Place | None, _part: None, record: Record, _seen: Seen) -> Place | None:
     if record.kind == RECV:
         # ENOSYS: there is no job manager, which refuses nobody
-        return Step(record.n if errnum(record) not in (0, Errno.ENOSYS) else None)
-    if state is None:
-        return Step()
-    if record.kind == MODULE or topic_of(record).endswith(f".{topics.DISCONNECT}"):
-        return Step(kept=True)
+        return record.n if errnum(record) not in (0, Errno.ENOSYS) else None
+    return None if _has_ended(record) else was
+
+
+TURNED_AWAY: Final = view(
+    "turned away",
+    received("response", topics.EXEC_HELLO),
+    while_live(OWN, _ANY_CONDUCT),
+    key=_party,
+    fold=_fold_turned_away,
+)
+"""By party: the record at which it received that its exec-hello was refused, until it ends."""
+
+
+@RULES.judge("32.hello.9", while_live(TURNED_AWAY, _ANY_CONDUCT), views=[TURNED_AWAY])
+def a_refused_service_stops(record: Record, seen: Seen) -> Finding:
+    refused: Place | None = seen.at(TURNED_AWAY, _party(record))
+    if refused is None:
+        return None
+    if _has_ended(record):
+        return True
     topic = topic_of(record)
     if topic != topics.EXEC_HELLO and not topic.endswith(f".{topics.START_METHOD}"):
-        return Step(state)  # whatever else it may be
+        return None  # whatever else it may be
     text = f"{record.party} goes on with {topic}"
-    refused = int(str(state))
-    return Step(state, broken=Broken(f"exec-hello was refused and is fatal: {text}", (refused,)))
+    return Broken(f"exec-hello was refused and is fatal: {text}", (refused,))
 
 
 # --- what the job manager does when there is none

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from flux_trio.judge.checks.owners import require_owner
 from flux_trio.judge.checks.shapes import BOOLEAN, JOB_ID, OBJECT, require_key, require_object
-from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.rule import (
     ANY_TOPIC,
     Broken,
@@ -53,16 +52,16 @@ def _is_secret(key: str) -> bool:
     return SECRETS.fullmatch(key) is not None
 
 
-@RULES.check("32.background.4", SENT)
-def nothing_about_acting_as_another_user(record: Record, _facts: Facts) -> Finding:
+@RULES.judge("32.background.4", SENT)
+def nothing_about_acting_as_another_user(record: Record, _seen: Seen) -> Finding:
     found = [key for key in payload(record) if _is_secret(key)]
     if not found:
         return True
     return Broken(f"start request of job {job_id(record)}: expected no {', '.join(found)}")
 
 
-@RULES.check("32.impl.1", SENT, needs_headers=True)
-def matched_by_job_id(record: Record, _facts: Facts) -> Finding:
+@RULES.judge("32.impl.1", SENT, needs_headers=True)
+def matched_by_job_id(record: Record, _seen: Seen) -> Finding:
     found = message(record)
     assert isinstance(found, Request)
     if not found.matchtag:

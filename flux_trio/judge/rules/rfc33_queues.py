@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from flux_trio.formats import apply_update, value_at
 from flux_trio.judge.checks.jobspecs import system
-from flux_trio.judge.engine.facts import Facts
 from flux_trio.judge.engine.rule import (
     ANY_TOPIC,
     OWN,
@@ -18,8 +17,6 @@ from flux_trio.judge.engine.rule import (
     Finding,
     Rules,
     Seen,
-    State,
-    Step,
     errnum,
     job_id,
     logged,
@@ -87,27 +84,39 @@ def every_change_is_in_the_eventlog(record: Record, seen: Seen) -> Finding:
 # --- assignment and validation
 
 
-@RULES.rule(
-    "33.assignment.3",
+def _fold_assigning(
+    was: Place | str | None, _part: None, record: Record, _seen: Seen
+) -> Place | str | None:
+    if record.kind == HOOK:  # of a job that was accepted before the trace, nothing is known
+        return record.n if was == "new" else was
+    name = payload(record).get("name")
+    if name != "jobspec-update":
+        return {"submit": "new", "validate": "accepted"}.get(str(name))
+    if QUEUE not in context_of(record) or was in (None, "accepted"):
+        return was
+    return "assigned" if isinstance(was, str) else None
+
+
+ASSIGNING: Final = view(
+    "assigning",
     called("job.validate"),
     logged("submit", "jobspec-update", "validate", "invalidate", "clean"),
     key=job_id,
-    state=Place | str,
+    fold=_fold_assigning,
 )
-def assigned_before_plugins_are_asked(state: State, record: Record, _facts: Facts) -> Step:
+"""By job id: `new`, then `assigned` once its queue is assigned, or before that the record at which
+job.validate was asked; `accepted` in the end."""
+
+
+@RULES.judge("33.assignment.3", called("job.validate"), logged("jobspec-update"), views=[ASSIGNING])
+def assigned_before_plugins_are_asked(record: Record, seen: Seen) -> Finding:
+    was: Place | str | None = seen.at(ASSIGNING, job_id(record))
     if record.kind == HOOK:
-        if state is None:  # the job was accepted before the trace, and is to be moved
-            return Step(None)
-        return Step(record.n if state == "new" else state, kept=state == "assigned")
-    name = payload(record).get("name")
-    if name != "jobspec-update":
-        return Step({"submit": "new", "validate": "accepted"}.get(str(name)))
-    if QUEUE not in context_of(record) or state in (None, "accepted"):
-        return Step(state)  # an accepted job may be moved to another queue
-    if type(state) is not int:
-        return Step("assigned")
+        return was == "assigned"
+    if QUEUE not in context_of(record) or was is None or isinstance(was, str):
+        return None  # an accepted job may be moved to another queue
     text = f"job {job_id(record)}: expected its queue to be assigned before job.validate was asked"
-    return Step(broken=Broken(text, (state,)))
+    return Broken(text, (was,))
 
 
 def _fold_rejected(rejected: Place | None, _part: None, record: Record, seen: Seen) -> Place | None:
@@ -185,10 +194,10 @@ def nothing_is_asked_for_a_stopped_queue(record: Record, seen: Seen) -> Finding:
     return Broken(f"job {job_id(record)}: {text}", (stopped,))
 
 
-@RULES.check("33.criteria.5", sent("request", f"{topics.SCHED}.*"))
-def queues_are_not_the_schedulers_business(record: Record, facts: Facts) -> Finding:
+@RULES.judge("33.criteria.5", sent("request", f"{topics.SCHED}.*"))
+def queues_are_not_the_schedulers_business(record: Record, seen: Seen) -> Finding:
     topic = getattr(message(record), "topic", "")
-    if record.party != facts.manager:
+    if record.party != seen.facts.manager:
         return None
     found = [key for key in payload(record) if key.startswith("queue")]
     return Broken(f"{topic}: expected no key {found[0]}") if found else True

@@ -15,7 +15,6 @@ from flux_trio.judge.engine.rule import (
     Finding,
     Rules,
     Seen,
-    State,
     errnum,
     job_id,
     logged,
@@ -121,7 +120,9 @@ def _answered(record: Record, seen: Seen) -> Iterable[tuple[int | None, Refusal 
     return [(asked[0].jobid, refusal if is_refused else None)]
 
 
-def _fold_refusal(_had: Any, refusal: Refusal | None, _record: Record, _seen: Seen) -> State:
+def _fold_refusal(
+    _had: Any, refusal: Refusal | None, _record: Record, _seen: Seen
+) -> Refusal | None:
     return refusal
 
 

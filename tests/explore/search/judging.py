@@ -11,7 +11,6 @@ import msgspec
 
 from flux_trio.judge import Monitor, MonitorState, Violation
 from flux_trio.judge.engine.causes import Causes
-from flux_trio.judge.engine.view import View
 from flux_trio.judge.rules import ALL_RULES
 from flux_trio.lab.properties.world_judge import LONG_TEXT, all_clauses
 from flux_trio.trace import Record
@@ -83,7 +82,7 @@ class JudgeInOrder(Judge):
         count: Counter[str] = Counter()
         self._settlers: dict[int, Settler] = {}
         for each, slot in self._monitor.kept():
-            name = each.name if isinstance(each, View) else each.clause
+            name = each.name
             count[name] += 1
             number = f" ({count[name]})" if count[name] > 1 else ""
             self._settlers[slot] = Settler(name + number, each.type, order)

@@ -28,7 +28,7 @@ class NumberUsed(Exception):
 
 
 class Spot:
-    """A field in the states of a view or rule, in which numbers of records stand; or a link between
+    """A field in the states of a view, in which numbers of records stand; or a link between
     two parties.
 
     `name` has the view and the field, and the key if it has only names of parties. `others` are the

@@ -37,7 +37,7 @@ class Numbering(dict[Hashable, int]):
 
 
 class _One(NamedTuple):
-    """A state of a view or rule, the number of it without its places, and these."""
+    """A state of a view, the number of it without its places, and these."""
 
     state: Any
     shape: int
@@ -45,7 +45,7 @@ class _One(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """All states of one view or rule, in the order of their keys, with their places in their
+    """All states of one view, in the order of their keys, with their places in their
     spots."""
 
     held: tuple[tuple[Hashable, Any], ...]
@@ -62,7 +62,7 @@ NOTHING: Final = Settled((), (), (), (), 0, {}, {})
 
 
 class Settler:
-    """Puts the places in the states of one view or rule into spots, whose names begin with
+    """Puts the places in the states of one view into spots, whose names begin with
     `name`."""
 
     def __init__(self, name: str, type_: Any, order: Order) -> None:
