@@ -139,6 +139,27 @@ def test_next_program_tells_an_end_that_was_stored_and_not_told(script: BridgeSc
     assert following.events() == ENDED
 
 
+@pytest.mark.parametrize("topic", ["kvs.lookup", "kvs.commit", "kvs.namespace-remove"])
+def test_next_program_moves_a_room_that_was_not_moved_to_its_end(topic: str) -> None:
+    """The first one was killed when it had asked this, after the last event of the room."""
+    script = BridgeScript()
+    script.start()
+    script.launched()
+    script.files[7, 0, "stdout"] = b"hello\n"
+    script.kvs.dies_at = topic
+    script.ended()
+    assert script.answers() == [("start", {})]
+    script.kvs.dies_at = ""
+    assert script.events()[-1] == "done"
+    following = BridgeScript(script.kvs)
+    following.start(reattach=True)
+    assert following.answers() == [("reattached", {}), ("finish", {"status": 0}), RELEASED]
+    assert list(following.kvs.spaces) == ["primary"]
+    assert following.events() == ENDED
+    assert following.output()["stdout"] == "hello\n"
+    assert following.logs == []
+
+
 def test_start_that_comes_again_without_reattach_launches_nothing_twice() -> None:
     """The first program was killed before it could say that the job has started."""
     script = BridgeScript()

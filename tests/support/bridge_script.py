@@ -148,7 +148,7 @@ class BridgeScript:
     def let_go(self) -> None:
         held, self.held = self.held or [], None
         for request in held:
-            self.broker_says(self.kvs.answer(request))
+            self._ask_kvs(request)
 
     def answer(self, request: Request, payload: Any = None, errnum: int = 0) -> None:
         flags = 0 if errnum else request.flags & STREAMING
@@ -170,7 +170,8 @@ class BridgeScript:
     def text(self, name: str, jobid: int = 7) -> str:
         """What a reader finds in the room of a job, wherever it is."""
         payload = {"key": job_key(jobid, f"guest.{name}"), "namespace": "primary", "flags": 0}
-        found: Any = self.kvs.answer(Request("kvs.lookup", payload)).payload
+        answer = self.kvs.answer(Request("kvs.lookup", payload))
+        found: Any = answer and answer.payload
         return base64.b64decode(found["val"]["data"]).decode() if found else ""
 
     def events(self, jobid: int = 7) -> list[str]:
@@ -215,12 +216,17 @@ class BridgeScript:
             if isinstance(message, Request) and message.topic in KNOWN and self.held is not None:
                 self.held.append(message)
             elif isinstance(message, Request) and message.topic in KNOWN:
-                self._carry(self.bridge.from_broker(NOW, self.kvs.answer(message)))
+                self._ask_kvs(message)
             elif isinstance(message, Response) and message.topic == START:
                 assert (message.routes, message.errnum, message.matchtag) == (MANAGER, 0, 0)
                 self.told.append(message)
             else:
                 self.sent.append(message)
+
+    def _ask_kvs(self, request: Request) -> None:
+        answer = self.kvs.answer(request)
+        if answer is not None:
+            self.broker_says(answer)
 
     def _read(self, read: ReadOutput) -> OutputRead:
         chunks = []

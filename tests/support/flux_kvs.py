@@ -13,7 +13,8 @@ TREEOBJ, APPEND = 16, 32
 class FluxKvs:
     """`spaces` has the text of each key, by namespace; a link is the name of a namespace.
 
-    `errors` makes the next request of a topic fail.
+    `errors` makes the next request of a topic fail. Requests of the topic `dies_at` are done and not
+    answered, once a room has its last event: whoever has asked is dead.
     """
 
     def __init__(self) -> None:
@@ -23,8 +24,9 @@ class FluxKvs:
         self.roots: dict[str, dict[str, str]] = {}
         self.errors: dict[str, tuple[int, str]] = {}
         self.requests: list[tuple[str, Any]] = []
+        self.dies_at = ""
 
-    def answer(self, request: Request) -> Response:
+    def answer(self, request: Request) -> Response | None:
         payload: Any = request.payload
         self.requests.append((request.topic, payload))
         found: Any = {}
@@ -36,6 +38,8 @@ class FluxKvs:
             found = getattr(self, f"_{method}")(**payload or {})
         except _Error as error:
             errnum, found = error.args
+        if request.topic == self.dies_at and '"done"' in str(self.spaces):
+            return None
         return Response(request.topic, found, errnum, request.matchtag)
 
     def _lookup(self, key: str, namespace: str, flags: int) -> Any:

@@ -64,7 +64,8 @@ class Contents(msgspec.Struct):
     def begin(self, now: float, ntasks: int) -> None:
         """Write the first events; in a room that was there before, that we have come to it."""
         if "init" in self.names:
-            self.events.append(Event(now, "reattach"))
+            if "done" not in self.names:
+                self.events.append(Event(now, "reattach"))
             return
         self._add(now, "init")
         self._add(now, "starting")

@@ -15,13 +15,13 @@ from typing import Final
 
 import msgspec
 
-from flux_trio.attach.exec.guest import PLACES
+from flux_trio.attach.exec.guest import EXEC_LOG, PLACES
 from flux_trio.attach.exec.mail import Leftover, Mail, NamespacesListed, OneValueRead, Reads
 from flux_trio.attach.exec.rooms import Rooms
 from flux_trio.attach.exec.trees import NAMESPACE_LIST, look_up
 from flux_trio.cores.stored_jobs import fold_eventlog
 from flux_trio.editions import CURRENT, rfc32
-from flux_trio.formats import EVENTLOG, FormatError, job_key, parse_jobspec, parse_r
+from flux_trio.formats import EVENTLOG, FormatError, job_key, parse_eventlog, parse_jobspec, parse_r
 from flux_trio.messages import FluxError, Level, Response, expect_payload
 from flux_trio.protocols import Job, JobState
 
@@ -61,17 +61,23 @@ class Leftovers:
         for each in found:
             match = _NAMESPACE.fullmatch(each.namespace)
             if match and self._rooms.get(jobid := int(match[1])) is None:
-                names = (EVENTLOG, "jobspec", "R", f"guest.{PLACES}")
+                names = (EVENTLOG, "jobspec", "R", f"guest.{EXEC_LOG}", f"guest.{PLACES}")
                 reads = Reads(Leftover(jobid), [job_key(jobid, name) for name in names])
                 for key in reads.keys:
                     self._mail.ask(*look_up(key), OneValueRead(reads, key))
 
     def read(self, jobid: int, values: list[str | None]) -> None:
-        """Let the core end a job that is over for flux-core; it must be one of ours."""
-        eventlog, jobspec, r, _ = values
-        if None in values or self._rooms.get(jobid) is not None:
+        """Let the core end a job that is over for flux-core.
+
+        It must be one of ours, or one whose room has its last event.
+        """
+        eventlog, jobspec, r, exec_log, places = values
+        if None in (eventlog, jobspec, r) or self._rooms.get(jobid) is not None:
             return
         try:
+            names = {event.name for event in parse_eventlog(exec_log or "")}
+            if places is None and "done" not in names:
+                return
             job, _ = fold_eventlog(Job, jobid, eventlog or "")
             if job.state not in _OVER or job.released:
                 return

@@ -29,6 +29,7 @@ from flux_trio.messages import Errno, FluxError, Level, Request, Response, topic
 
 OUTPUT_BYTES: Final = 1 << 30  # of one job, unless its jobspec says otherwise; as flux-core's shell
 CREDIT: Final = 8  # pieces of one job's output, of 64 KiB at most, on their way to the kvs
+ENOTSUP: Final = 95  # there is no such namespace
 SEVERITY_DEBUG: Final = 7
 WOKEN: Final = "its processes have ended while no execution service was asked for it"
 STREAMS_MAX: Final = 512  # output streams that are open; more jobs wait for one to end
@@ -130,11 +131,13 @@ class Rooms:
                 self._ask(room, Step.REMOVE, trees.remove(room.namespace))
             case Step.REMOVE:
                 self._step(room, _E.REMOVED)
-                trees.check(response, room.namespace)
+                if response.errnum != ENOTSUP:  # an earlier program has removed it
+                    trees.check(response, room.namespace)
 
     def _found(self, room: Room, tree: trees.Tree | None) -> None:
         if tree is not None and tree.type != "symlink":
             self._step(room, _E.MOVED)
+            self._ask(room, Step.REMOVE, trees.remove(room.namespace))
         else:
             self._step(room, _E.NOTHING)
             made = trees.create(room.namespace, room.userid, self._empty_root)
