@@ -10,7 +10,7 @@ from flux_trio.formats import format_eventlog, parse_eventlog
 from flux_trio.shell.protocol import Attach, Signal
 from tests.support.asking import OWNER_USERID
 from tests.support.bridge_script import BridgeScript
-from tests.support.eventlogs import event, raised, running
+from tests.support.eventlogs import ending, event, raised, running
 from tests.support.exec_script import job_key
 
 EVENTLOG = job_key(7, "eventlog")
@@ -68,6 +68,37 @@ def test_job_that_runs_is_left_to_flux_core_to_ask_for(events: list[Any]) -> Non
     script = left(*events)
     assert script.shell == []
     assert "job-7" in script.kvs.spaces
+
+
+def test_namespace_of_a_job_that_is_told_is_removed() -> None:
+    """The first program was killed when it had told the end, before the namespace was gone."""
+    script = BridgeScript()
+    script.start()
+    script.launched()
+    script.kvs.spaces["job-8"] = dict(script.kvs.spaces["job-7"])
+    script.ended()
+    script.kvs.spaces["job-7"] = script.kvs.spaces.pop("job-8")
+    log = [*running(48.0, userid=OWNER_USERID), *ending(48.0)]
+    script.kvs.spaces["primary"][EVENTLOG] = format_eventlog(log)
+    following = BridgeScript(script.kvs)
+    assert list(following.kvs.spaces) == ["primary"]
+    assert following.shell == []
+
+
+def test_job_that_was_moved_and_not_told_goes_on_in_flux_core() -> None:
+    script = BridgeScript()
+    script.start()
+    script.launched()
+    script.kvs.dies_at = "kvs.commit"
+    script.ended(status=143 << 8)
+    assert [kind for kind, _ in script.answers()] == ["start"]
+    script.kvs.dies_at = ""
+    log = [*running(48.0, userid=OWNER_USERID), raised("cancel")]
+    script.kvs.spaces["primary"][EVENTLOG] = format_eventlog(log)
+    following = BridgeScript(script.kvs)
+    assert following.pop("job-manager.raise").payload["id"] == 7
+    assert list(following.kvs.spaces) == ["primary"]
+    assert following.shell == []
 
 
 def test_namespace_of_somebody_else_is_left_alone() -> None:

@@ -139,7 +139,7 @@ def test_next_program_tells_an_end_that_was_stored_and_not_told(script: BridgeSc
     assert following.events() == ENDED
 
 
-@pytest.mark.parametrize("topic", ["kvs.lookup", "kvs.commit", "kvs.namespace-remove"])
+@pytest.mark.parametrize("topic", ["kvs.lookup", "kvs.commit"])
 def test_next_program_moves_a_room_that_was_not_moved_to_its_end(topic: str) -> None:
     """The first one was killed when it had asked this, after the last event of the room."""
     script = BridgeScript()
@@ -158,6 +158,15 @@ def test_next_program_moves_a_room_that_was_not_moved_to_its_end(topic: str) -> 
     assert following.events() == ENDED
     assert following.output()["stdout"] == "hello\n"
     assert following.logs == []
+
+
+def test_namespace_is_removed_when_the_end_is_told(script: BridgeScript) -> None:
+    """While it is there, a successor finds the job, whether flux-core asks again or not."""
+    script.start()
+    script.launched()
+    script.kvs.dies_at = "kvs.namespace-remove"
+    script.ended()
+    assert script.answers()[1:] == [("finish", {"status": 0}), RELEASED]
 
 
 def test_start_that_comes_again_without_reattach_launches_nothing_twice() -> None:

@@ -16,9 +16,9 @@ from typing import Final
 import msgspec
 
 from flux_trio.attach.exec.guest import EXEC_LOG, PLACES
-from flux_trio.attach.exec.mail import Leftover, Mail, NamespacesListed, OneValueRead, Reads
+from flux_trio.attach.exec.mail import Leftover, Mail, NamespacesListed, OneValueRead, Reads, Told
 from flux_trio.attach.exec.rooms import Rooms
-from flux_trio.attach.exec.trees import NAMESPACE_LIST, look_up
+from flux_trio.attach.exec.trees import NAMESPACE_LIST, look_up, remove
 from flux_trio.cores.stored_jobs import fold_eventlog
 from flux_trio.editions import CURRENT, rfc32
 from flux_trio.formats import EVENTLOG, FormatError, job_key, parse_eventlog, parse_jobspec, parse_r
@@ -79,7 +79,10 @@ class Leftovers:
             if places is None and "done" not in names:
                 return
             job, _ = fold_eventlog(Job, jobid, eventlog or "")
-            if job.state not in _OVER or job.released:
+            if job.state is JobState.INACTIVE and job.released:  # only the namespace is left
+                self._mail.ask(*remove(f"job-{jobid}"), Told(""))
+                return
+            if job.state not in _OVER:
                 return
             spec = parse_jobspec((jobspec or "").encode()).to_json()
             start = rfc32.Start(jobid, job.userid, spec, reattach=True, R=parse_r(r or ""))

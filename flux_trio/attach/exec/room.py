@@ -5,7 +5,8 @@ the job. What the core reads of a job waits until then: so nothing of it runs be
 there, and if the room cannot be made, the core fails the job. At the final release the content of
 the namespace is moved to that place, and only then are the last two answers sent: `finish` and
 `release`, in one go. A program that is killed before has told nothing of the end, and the next one
-is asked again.
+is asked again. The namespace is removed last: while it is there, a successor finds it, even for a
+job that flux-core does not ask for again.
 """
 
 from __future__ import annotations
@@ -95,7 +96,8 @@ class Room(msgspec.Struct, eq=False):
     npieces: int = 0  # of output that wait to be written
     end: Request | None = None  # the core's commit of the job's end
     status: int = 0  # wait(2) status, in that commit
-    last: list[Response] = []  # answers that wait until the room is CLOSED
+    last: list[Response] = []  # answers that wait until the room is moved, or CLOSED
+    is_told: bool = False  # they are sent
     inputs: deque[Input] = msgspec.field(default_factory=deque)
     input_bytes: int = 0  # in `inputs`
 

@@ -128,6 +128,7 @@ class Rooms:
             case Step.MOVE:
                 trees.check(response, _place(room))
                 self._step(room, _E.MOVED)
+                self._tell(room)
                 self._ask(room, Step.REMOVE, trees.remove(room.namespace))
             case Step.REMOVE:
                 self._step(room, _E.REMOVED)
@@ -284,21 +285,27 @@ class Rooms:
         self._ask(room, Step.MOVE, trees.commit([graft]))
 
     def _close(self, room: Room) -> None:
-        """Send the last answers of a job, if the core has given them; the room is then gone."""
+        """Answer what waits; forget the room when the end of the job is told."""
         if room.end is not None:
             self._mail.answer_core(room.end)
             room.end = None
         if room.last:
-            self._mail.to_broker += [each for each in room.last if each.routes != (GUEST,)]
-            if room.wake:
-                self._wake(room)
+            self._tell(room)
+        if room.is_told:
             del self._by_id[room.id]
             self._states.forget(room.id)
 
-    def _wake(self, room: Room) -> None:
-        """Raise an exception that changes nothing, so that flux-core looks at the job again."""
-        raised: Object = {"id": room.id, "type": "exec", "severity": SEVERITY_DEBUG, "note": WOKEN}
-        self._mail.ask(topics.JOB_RAISE, raised, Told(format_fluid(room.id, "f58")))
+    def _tell(self, room: Room) -> None:
+        """Send the last answers of a job; a successor is not asked any more for it.
+
+        What the core itself was asked for by a leftover goes nowhere. An exception that changes
+        nothing then makes flux-core look at the job again.
+        """
+        self._mail.to_broker += [each for each in room.last if each.routes != (GUEST,)]
+        room.last, room.is_told = [], True
+        if room.wake:
+            wake: Object = {"severity": SEVERITY_DEBUG, "type": "exec", "note": WOKEN}
+            self._mail.ask(topics.JOB_RAISE, {"id": room.id, **wake}, Told(""))
 
     def _ask(self, room: Room, step: Step, ask: Ask) -> None:
         topic, payload = ask
