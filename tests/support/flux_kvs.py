@@ -13,8 +13,8 @@ TREEOBJ, APPEND = 16, 32
 class FluxKvs:
     """`spaces` has the text of each key, by namespace; a link is the name of a namespace.
 
-    `errors` makes the next request of a topic fail. Requests of the topic `dies_at` are done and not
-    answered, once a room has its last event: whoever has asked is dead.
+    `errors` makes the next request of a topic fail. Once a room has its last event, requests of the
+    topic `dies_at` are done and not answered: whoever has asked is dead.
     """
 
     def __init__(self) -> None:
