@@ -1,8 +1,9 @@
 """Judges a live flux-core, from what its `module.trace` tells; what is kept is bounded.
 
 The judge has not seen the beginning. What it needs to know of before it learns from the broker: the
-configuration, and what running jobs hold, from the backlog of a journal, which is in the trace at
-the place where it was sent. When messages are lost it begins anew, as one that joins.
+configuration, who schedules, and what a monitor asks traced modules when it joins: the inventory,
+and in the backlog of a journal what running jobs hold. The answers are in the trace, each at its
+place. When messages are lost the judge begins anew (`began`), as one that joins.
 """
 
 from __future__ import annotations
@@ -68,6 +69,8 @@ class LiveJudge:
         self.records: dict[int, Record] = {}
         """The records that show the violations that are kept."""
         self.nrecords = 0
+        self.began = 0
+        """The record with which the judge began, the last time."""
         self.nlost = 0
         self.t = t
         self._known = [_Departed(each) for each in known]
@@ -93,7 +96,7 @@ class LiveJudge:
         """
         for record in self._trace.records(now):
             yield from self._observe(record)
-        if self.nrecords - self._began > RECORDS_MAX:
+        if self.nrecords - self.began > RECORDS_MAX:
             self._begin_anew()
 
     def lose(self, count: int) -> None:
@@ -152,12 +155,12 @@ class LiveJudge:
 
     def _begin(self) -> None:
         """Take it that nothing was seen before."""
-        self._began = self.nrecords + 1
+        self.began = self.nrecords + 1
         self._ntold = 0
-        self._trace = LiveModuleTrace(self._began)
+        self._trace = LiveModuleTrace(self.began)
         self._monitor = Monitor(self._rules, self.clauses, is_routed=True, begins=False)
         self._assume(manager=topics.JOB_MANAGER, scheduler=self._scheduler, is_ready=True)
-        config = Record(self._began, self.t, Kind.CONFIG.value, "broker", data=self._config)
+        config = Record(self.began, self.t, Kind.CONFIG.value, "broker", data=self._config)
         for _ in self._observe(config):
             pass  # nothing has happened yet
 

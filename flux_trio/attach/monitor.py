@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 import msgspec
@@ -31,11 +31,11 @@ from flux_trio.messages import (
     service_of,
     topics,
 )
-from flux_trio.messages.types import STREAMING
+from flux_trio.messages.types import NORESPONSE, STREAMING
 from flux_trio.process.groups import unwrapping
 from flux_trio.trace.pairing import party_of
 from flux_trio.trace.told import Told
-from flux_trio.transports import Connection, TransportError, connect_native
+from flux_trio.transports import Connection, ConnectionClosed, TransportError, connect_native
 
 KNOWN_VERSION: Final = "0.88"
 """The version of flux-core whose departures are known."""
@@ -66,7 +66,8 @@ REST_S: Final = 2.0
 AGAIN_S: Final = 1.0
 """A difference that is still there after this is no moment of a change."""
 
-_TRACE, _JOURNAL = 1, 2  # matchtags
+JOURNAL_CANCEL: Final = f"{topics.JOB_JOURNAL}-cancel"
+_TRACE, _JOURNAL, _STATUS = 1, 2, 3  # matchtags
 _ALL_TYPES: Final = 15
 
 
@@ -84,7 +85,9 @@ class _Modules(msgspec.Struct):
 class Monitor:
     """What is seen and judged so far."""
 
-    def __init__(self, flux: FluxHandle, uri: str, version: str, judge: LiveJudge) -> None:
+    def __init__(
+        self, flux: FluxHandle, connection: Connection, uri: str, version: str, judge: LiveJudge
+    ) -> None:
         self.uri = uri
         self.version = version
         self.judge = judge
@@ -94,6 +97,10 @@ class Monitor:
         self.not_audited = ""
         """Why the last audit could not be made."""
         self._flux = flux
+        self._connection = connection
+        self._asked_for = 0
+        """The last of the judge's beginnings for which was asked what was before; 0 for none."""
+        self._ask_at = self.began
         self._waiting: deque[Told] = deque()
         self._nlost = 0
         self._came = trio.Event()
@@ -120,13 +127,33 @@ class Monitor:
         """Return how many messages are not judged yet."""
         return len(self._waiting)
 
-    async def read(self, connection: Connection, keep: Callable[[Told], object]) -> None:
+    def follow(self, names: list[str]) -> None:
+        """Ask for the trace of these modules, then what was before: the answers are in it."""
+        wanted = {"typemask": _ALL_TYPES, "topic_glob": "*", "names": names, "full": True}
+        self._send(Request(topics.MODULE_TRACE, wanted, _TRACE, STREAMING, RANK_0))
+        self._ask_what_was_before()
+
+    def _ask_what_was_before(self) -> None:
+        if self._asked_for:  # a journal begins with a backlog
+            journal = {"matchtag": _JOURNAL}
+            self._send(Request(JOURNAL_CANCEL, journal, flags=NORESPONSE))
+        self._asked_for = self.judge.began
+        self._send(Request(topics.JOB_JOURNAL, {"full": False}, _JOURNAL, STREAMING))
+        self._send(Request(topics.RESOURCE_STATUS, {}, _STATUS, nodeid=RANK_0))
+
+    def _send(self, request: Request) -> None:
+        with suppress(ConnectionClosed):  # `read` is about to raise the error
+            self._connection.send_nowait(request)
+
+    async def read(self, keep: Callable[[Told], object]) -> None:
         """Take what the broker tells, until the connection ends; `keep` gets each message.
 
         FluxError if it refuses, or tells what is no message.
         """
         while True:
-            for message in await connection.receive():
+            for message in await self._connection.receive():
+                if _is_end_of_journal(message):  # the job manager has left, and may come back
+                    self._asked_for, self._ask_at = 0, self.now() + AGAIN_S
                 told = _told(message)
                 if told is None:
                     continue
@@ -166,6 +193,8 @@ class Monitor:
             self._told_at = told.timestamp
         quiet_s = 0.0 if self._waiting else self.now() - self._came_at
         _report(self.judge.judge(self._told_at + quiet_s), report)
+        if self.judge.began != self._asked_for and self.now() >= self._ask_at:
+            self._ask_what_was_before()
 
     async def audit_at_rest(self, report: Callable[[str], object]) -> None:
         """Audit each time that the instance has come to rest; `report` gets the differences."""
@@ -203,8 +232,8 @@ class Monitor:
 
 
 @asynccontextmanager
-async def open_monitor(uri: str) -> AsyncIterator[tuple[Monitor, Connection]]:
-    """Join the instance at `uri`; yield the monitor, and the connection that it reads.
+async def open_monitor(uri: str) -> AsyncIterator[Monitor]:
+    """Join the instance at `uri`.
 
     Raises the errors of `open_flux`, and FluxError for a user who may not trace.
     """
@@ -215,8 +244,9 @@ async def open_monitor(uri: str) -> AsyncIterator[tuple[Monitor, Connection]]:
             modules = await flux.ask(topics.MODULE_LIST, _Modules, None, RANK_0)
             scheduler = _holder(modules, topics.SCHED)
             judge = LiveJudge(config, scheduler, load_shipped(KNOWN), flux.now())
-            _follow(connection, _names(modules))
-            yield Monitor(flux, uri, version, judge), connection
+            monitor = Monitor(flux, connection, uri, version, judge)
+            monitor.follow(_names(modules))
+            yield monitor
 
 
 def _holder(modules: _Modules, service: str) -> str:
@@ -230,16 +260,9 @@ def _names(modules: _Modules) -> list[str]:
     return list(dict.fromkeys((*MODULES, *found)))
 
 
-def _follow(connection: Connection, names: list[str]) -> None:
-    """Ask for the trace first: the backlog of the journal shall be in it."""
-    wanted = {"typemask": _ALL_TYPES, "topic_glob": "*", "names": names, "full": True}
-    connection.send_nowait(Request(topics.MODULE_TRACE, wanted, _TRACE, STREAMING, RANK_0))
-    connection.send_nowait(Request(topics.JOB_JOURNAL, {"full": False}, _JOURNAL, STREAMING))
-
-
 def _told(message: Message) -> Told | None:
-    """Return what the trace tells; None for a response of the journal. FluxError."""
-    if not isinstance(message, Response):
+    """Return what the trace tells; None for another response. FluxError."""
+    if not isinstance(message, Response) or message.matchtag == _STATUS:
         return None
     if message.errnum == Errno.EPERM:
         raise FluxError(
@@ -247,11 +270,18 @@ def _told(message: Message) -> Told | None:
             f"{message.topic}: {message.error_text or 'not permitted'}: only the owner of the "
             "instance may follow the messages of its modules",
         )
-    if message.errnum:
-        raise FluxError(message.errnum, f"{message.topic}: {message.error_text}")
     if message.matchtag != _TRACE:
         return None
+    if message.errnum:
+        raise FluxError(message.errnum, f"{message.topic}: {message.error_text}")
     return expect_payload(message, Told)
+
+
+def _is_end_of_journal(message: Message) -> bool:
+    """Whether the journal has ended, and not because it was canceled."""
+    if not isinstance(message, Response) or message.matchtag != _JOURNAL:
+        return False
+    return message.errnum not in (0, Errno.ENODATA, Errno.EPERM)
 
 
 def _is_of_a_job(told: Told) -> bool:

@@ -17,7 +17,7 @@ from flux_trio.attach.judging import AUDITED
 from flux_trio.attach.monitor import Monitor, open_monitor
 from flux_trio.cli.attach.monitor_screen import screen
 from flux_trio.judge import Verdict
-from flux_trio.messages import FluxError, Response
+from flux_trio.messages import FluxError, Response, respond_error
 from flux_trio.transports import EndOfConnection
 from tests.attach.test_audit import TOPICS, holding
 from tests.attach.test_judging import DOUBLE, HELD, backlog, granted
@@ -47,8 +47,8 @@ def answers(*messages: Any, **others: Any) -> dict[str, Any]:
 async def watching(peer: Broker, audit: bool = False) -> AsyncIterator[tuple[Monitor, list[str]]]:
     """A monitor at work, and what it has reported."""
     reported: list[str] = []
-    async with open_monitor(peer.uri) as (watched, connection), trio.open_nursery() as nursery:
-        nursery.start_soon(watched.read, connection, lambda _told: None)
+    async with open_monitor(peer.uri) as watched, trio.open_nursery() as nursery:
+        nursery.start_soon(watched.read, lambda _told: None)
         nursery.start_soon(watched.judge_all, lambda found: reported.append(found.clause))
         if audit:
             nursery.start_soon(watched.audit_at_rest, reported.append)
@@ -89,6 +89,7 @@ async def test_the_trace_is_asked_for_first_with_the_scheduler_that_is_there(
         assert {"job-manager", "sched-simple", "my-sched"} <= set(request.payload["names"])
         assert request.payload["full"] is True
         await peer.until("job-manager.events-journal")
+        assert (await peer.until("resource.status")).nodeid == 0
 
 
 async def test_another_version_is_named_with_the_known_one(tmp_path: Path) -> None:
@@ -160,7 +161,20 @@ async def test_what_comes_too_fast_is_given_up_and_counted(
     async with broker(tmp_path / "local", told_by) as peer, watching(peer) as (watched, reported):
         await until(lambda: watched.judge.nlost and not watched.nwaiting)
         assert watched.judge.nlost == 25
+        await peer.until("job-manager.events-journal")
+        await peer.until("job-manager.events-journal-cancel")
+        await peer.until("job-manager.events-journal")  # what was before is asked again
         assert reported == []
+
+
+async def test_a_journal_that_ends_with_its_job_manager_is_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(monitor, "AGAIN_S", 0.0)
+    async with broker(tmp_path / "local", answers()) as peer, watching(peer):
+        journal = await peer.until("job-manager.events-journal")
+        peer.send(respond_error(journal, 38, "No service matching job-manager"))
+        assert (await peer.until("job-manager.events-journal")).matchtag == journal.matchtag
 
 
 async def test_an_audit_names_what_stays_different(

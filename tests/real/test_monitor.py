@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from flux_trio.attach.judging import AUDITED
+from tests.support import tapped
 from tests.support.real_flux import NEEDS_FLUX, played
 
 pytestmark = NEEDS_FLUX
 
-TAP = Path(sys.executable).with_name("flux-trio-tap")
 MONITOR = [sys.executable, "-m", "flux_trio", "attach", "monitor"]
 
 
@@ -30,8 +30,9 @@ def test_a_monitor_that_joins_finds_what_is_known_and_nothing_else(scheduler: st
     assert {each["clause"] for each in found["known"] if each["occurred"]} >= {"32.start.20"}
 
 
-def test_a_node_that_only_the_scheduler_holds_is_named() -> None:
-    found = json.loads(played("leak.sh", str(TAP), *MONITOR))
+def test_a_node_that_only_the_scheduler_holds_is_named(tmp_path: Path) -> None:
+    tap = tapped.executable(tmp_path, "tap")
+    found = json.loads(played("leak.sh", str(tap), *MONITOR))
     (violation,) = found["violations"]
     assert violation["clause"] == AUDITED
     assert re.search(

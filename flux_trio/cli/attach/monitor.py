@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from flux_trio.attach.monitor import Monitor
     from flux_trio.judge import Violation
     from flux_trio.trace.told import Told
-    from flux_trio.transports import Connection
 
 BROKEN: Final = 1
 NOT_JOINED: Final = 2
@@ -120,11 +119,11 @@ async def _watch(uri: str, keep: Callable[[Told], object], *, audit: bool, color
 
     watched: Monitor | None = None
     try:
-        async with open_monitor(uri) as (watched, connection):
+        async with open_monitor(uri) as watched:
             remark(f"watches flux-core {watched.version} at {uri} until ctrl-C")
             if watched.warning:
                 remark(watched.warning)
-            await _watch_until_told(watched, connection, keep, audit=audit, color=color)
+            await _watch_until_told(watched, keep, audit=audit, color=color)
     except (EndOfConnection, ConnectionLost) as error:
         if watched is None:
             raise
@@ -134,12 +133,7 @@ async def _watch(uri: str, keep: Callable[[Told], object], *, audit: bool, color
 
 
 async def _watch_until_told(
-    watched: Monitor,
-    connection: Connection,
-    keep: Callable[[Told], object],
-    *,
-    audit: bool,
-    color: bool,
+    watched: Monitor, keep: Callable[[Told], object], *, audit: bool, color: bool
 ) -> None:
     import trio
 
@@ -158,7 +152,7 @@ async def _watch_until_told(
                     await watched.audit(tell)
             nursery.cancel_scope.cancel()
 
-        nursery.start_soon(watched.read, connection, keep)
+        nursery.start_soon(watched.read, keep)
         nursery.start_soon(watched.judge_all, report)
         nursery.start_soon(until_signal)
         if audit:
