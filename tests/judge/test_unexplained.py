@@ -77,6 +77,17 @@ def test_in_the_trace_of_a_router_a_module_is_lost_that_nobody_asked_to_leave() 
     assert found_in(*ATTACHED, ASKED, LEAVES) == []
 
 
+def test_scheduler_may_leave_after_its_acquire_has_failed_also_one_before_the_trace() -> None:
+    error = (Errno.ECANCELED, 5, STREAMING)
+    unloaded = Response(topics.RESOURCE_ACQUIRE, None, *error, routes=(SCHED,))
+    failed = made(topics.RESOURCE, SCHED, unloaded)
+    assert found_in(*ATTACHED, failed, LEAVES) == []
+    again = made(SCHED, topics.RESOURCE, Request(topics.RESOURCE_ACQUIRE, None, 6, STREAMING))
+    assert (LOST, "sched has left, and nobody had asked it to") in found_in(
+        *ATTACHED, failed, again, LEAVES
+    )
+
+
 def test_module_that_is_asked_to_leave_later_has_not_left() -> None:
     """A router does not show of which module a disconnect is."""
     assert found_in(*ATTACHED, LEAVES, ASKED, LEAVES) == []

@@ -138,10 +138,21 @@ def _fold_leaving(had: Leaving | None, how: str, record: Record, seen: Seen) -> 
     return Leaving(how, record.n, seen.at(TOLD, party) or ())
 
 
+UNACQUIRED: Final = view(
+    "unacquired",
+    received("response", topics.RESOURCE_ACQUIRE, mark=ERROR),
+    sent("request", topics.RESOURCE_ACQUIRE),
+    key=lambda record: record.party,
+    fold=lambda _had, _part, record, _seen: record.n if errnum(record) else None,
+    state=Place,
+)
+"""By party: the error that ended its acquire, also of an acquire before the trace."""
+
+
 def _may_leave(party: str, seen: Seen) -> bool:
     """Whether RFC 27, 28 or 32 lets a party leave by itself: it was refused something."""
     had: Acquired | None = seen.at(AS_RECEIVED, party)
-    if had is not None and (had.failed or had.release_failed):
+    if seen.at(UNACQUIRED, party) or (had is not None and had.release_failed):
         return True
     return party == seen.facts.scheduler and is_refused(link_of(seen))
 
@@ -152,7 +163,7 @@ LEAVING: Final = view(
     noted(Kind.MODULE),
     parts=_leaving,
     fold=_fold_leaving,
-    reads=(TOLD, AS_RECEIVED, LINK),
+    reads=(TOLD, AS_RECEIVED, UNACQUIRED, LINK),
 )
 """The parties that were asked to leave or are gone (`Leaving`), by name, until they come again."""
 
