@@ -33,14 +33,10 @@ real: $(READY) ## the tests with a live flux-core; they need `flux` on PATH (5 m
 reborn: $(READY) ## the tests with every core put down as JSON and taken up after each turn
 	$(BIN)/python -m pytest -n2 -p tests.support.reborn $(ARGS)
 
-# Two tests are about how much one step takes; the third compares with another process.
 small-pages: $(READY) ## the tests of what works in pages, every page of two (half a minute)
-	$(BIN)/python -m pytest -n2 -p tests.support.small_pages -m "not real and not gate" \
-		--deselect tests/services/test_runner.py::test_everything_that_waits_is_one_turn_in_order \
-		--deselect tests/store/test_kvs_stores.py::test_damage_that_shows_only_later_is_an_error_of_that_read \
-		--deselect tests/lab/test_seeds.py::test_same_seed_gives_the_same_trace_in_another_process_and_with_another_store \
-		tests/services tests/instance tests/recordings tests/lab/test_seeds.py tests/store/backup \
-		tests/store/test_kvs_journal.py tests/store/test_kvs_stores.py $(ARGS)
+	$(BIN)/python -m pytest -n3 -p tests.support.small_pages -m "not real and not gate" \
+		tests/cores tests/services tests/instance tests/recordings tests/lab/test_seeds.py \
+		tests/store/backup tests/store/test_kvs_journal.py tests/store/test_kvs_stores.py $(ARGS)
 
 check: $(READY) ## formatting, lint, types, layers (half a minute)
 	$(BIN)/ruff format --check .

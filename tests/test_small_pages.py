@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import flux_trio
-from tests.support.small_pages import PAGES
+from tests.support.small_pages import ABOUT_A_STEP, PAGES
 
 ROOT: Final = Path(flux_trio.__file__).parent
 NAME: Final = re.compile(
@@ -36,3 +36,9 @@ def test_every_size_of_a_page_can_be_small() -> None:
     found = set(sizes())
     assert len(found) > 10
     assert found - small == NO_PAGES.keys()
+
+
+def test_each_test_that_is_left_out_is_there() -> None:
+    for name in ABOUT_A_STEP:
+        path, _, function = name.partition("::")
+        assert f"def {function}(" in (ROOT.parent / path).read_text(encoding="utf-8"), name
