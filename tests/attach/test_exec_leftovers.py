@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from flux_trio.attach.exec.guest import PLACES
 from flux_trio.formats import format_eventlog, parse_eventlog
 from flux_trio.shell.protocol import Attach, Signal
 from tests.support.asking import OWNER_USERID
@@ -102,10 +103,12 @@ def test_job_that_was_moved_and_not_told_goes_on_in_flux_core() -> None:
 
 
 def test_namespace_of_somebody_else_is_left_alone() -> None:
+    """It has no key of ours, and its last event is not written."""
     script = left(raised("cancel"))
-    script.kvs.spaces["job-7"].clear()
+    del script.kvs.spaces["job-7"][PLACES]
     following = BridgeScript(script.kvs)
     assert following.shell == []
+    assert "job-7" in following.kvs.spaces
 
 
 def test_damaged_leftover_is_named_in_the_log() -> None:

@@ -26,7 +26,6 @@ from flux_trio.messages import FluxError, Level, Response, expect_payload
 from flux_trio.protocols import Job, JobState
 
 _NAMESPACE: Final = re.compile("job-([0-9]{1,20})", re.ASCII)
-_OVER: Final = (JobState.CLEANUP, JobState.INACTIVE)
 
 
 class _Namespace(msgspec.Struct):
@@ -67,27 +66,37 @@ class Leftovers:
                     self._mail.ask(*look_up(key), OneValueRead(reads, key))
 
     def read(self, jobid: int, values: list[str | None]) -> None:
-        """Let the core end a job that is over for flux-core.
-
-        It must be one of ours, or one whose room has its last event.
-        """
-        eventlog, jobspec, r, exec_log, places = values
-        if None in (eventlog, jobspec, r) or self._rooms.get(jobid) is not None:
+        """End what is left of a job, if it is over for flux-core and its room is ours."""
+        if self._rooms.get(jobid) is not None:
             return
         try:
-            names = {event.name for event in parse_eventlog(exec_log or "")}
-            if places is None and "done" not in names:
-                return
-            job, _ = fold_eventlog(Job, jobid, eventlog or "")
-            if job.state is JobState.INACTIVE and job.released:  # only the namespace is left
-                self._mail.ask(*remove(f"job-{jobid}"), Told(""))
-                return
-            if job.state not in _OVER:
-                return
-            spec = parse_jobspec((jobspec or "").encode()).to_json()
-            start = rfc32.Start(jobid, job.userid, spec, reattach=True, R=parse_r(r or ""))
+            self._look_at(jobid, *values)
         except (FluxError, FormatError) as error:
             self._mail.log(Level.ERR, f"job {jobid}, which is over, cannot be ended: {error}")
+
+    def _look_at(
+        self,
+        jobid: int,
+        eventlog: str | None,
+        jobspec: str | None,
+        r: str | None,
+        exec_log: str | None,
+        places: str | None,
+    ) -> None:
+        if eventlog is None or jobspec is None or r is None:
             return
-        self._rooms.open(start, wake=job.state is JobState.CLEANUP)
-        self._mail.request_core(self._start, CURRENT.start.write(start))
+        job, _ = fold_eventlog(Job, jobid, eventlog)
+        waits = job.state is JobState.CLEANUP
+        if not waits and job.state is not JobState.INACTIVE:
+            return
+        names = {event.name for event in parse_eventlog(exec_log or "")}
+        if job.released or (exec_log is None and places is None):
+            # Its end is told, or its room was not linked yet: the namespace is all that is left.
+            self._mail.ask(*remove(f"job-{jobid}"), Told(""))
+            if waits:
+                self._rooms.wake(jobid)
+        elif places is not None or "done" in names:
+            spec = parse_jobspec(jobspec.encode()).to_json()
+            start = rfc32.Start(jobid, job.userid, spec, reattach=True, R=parse_r(r))
+            self._rooms.open(start, wake=waits)
+            self._mail.request_core(self._start, CURRENT.start.write(start))

@@ -298,14 +298,17 @@ class Rooms:
     def _tell(self, room: Room) -> None:
         """Send the last answers of a job; a successor is not asked any more for it.
 
-        What the core itself was asked for by a leftover goes nowhere. An exception that changes
-        nothing then makes flux-core look at the job again.
+        What the core was asked for a leftover goes nowhere.
         """
         self._mail.to_broker += [each for each in room.last if each.routes != (GUEST,)]
         room.last, room.is_told = [], True
         if room.wake:
-            wake: Object = {"severity": SEVERITY_DEBUG, "type": "exec", "note": WOKEN}
-            self._mail.ask(topics.JOB_RAISE, {"id": room.id, **wake}, Told(""))
+            self.wake(room.id)
+
+    def wake(self, jobid: int) -> None:
+        """Raise an exception that changes nothing, so that flux-core looks at a job again."""
+        raised: Object = {"severity": SEVERITY_DEBUG, "type": "exec", "note": WOKEN}
+        self._mail.ask(topics.JOB_RAISE, {"id": jobid, **raised}, Told(""))
 
     def _ask(self, room: Room, step: Step, ask: Ask) -> None:
         topic, payload = ask
