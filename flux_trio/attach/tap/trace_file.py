@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
@@ -14,7 +13,7 @@ import trio
 
 from flux_trio.attach.tap.account import NOTHING_LEFT, PARTY, Left
 from flux_trio.formats import FormatError, Words
-from flux_trio.process.private import FILE_MODE
+from flux_trio.process.private import making_private
 from flux_trio.trace import JsonLines, Kind, Trace
 from flux_trio.trace.record import records_from_json
 
@@ -31,7 +30,7 @@ async def opened_trace(path: Path) -> AsyncIterator[tuple[Trace, JsonLines, Left
 
     Raises OSError; FormatError if the file has something else, or another tap writes it.
     """
-    with open(path, "a+b", opener=_open_private) as file:  # noqa: ASYNC230 - nothing runs yet
+    with open(path, "a+b", opener=making_private) as file:  # noqa: ASYNC230 - nothing runs yet
         await _lock(file, path)
         place, left = _read(file, path)
         trace = Trace(time.time, place)
@@ -77,7 +76,3 @@ def _read(file: IO[bytes], path: Path) -> tuple[int, Left]:
         place, end = records[-1].n, end + len(line)
     file.truncate(end)
     return place, left
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, FILE_MODE)

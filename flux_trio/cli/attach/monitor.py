@@ -18,6 +18,7 @@ from flux_trio.cli.terminal.errors import CommandError, complain, remark, write_
 from flux_trio.cli.terminal.examples import Command
 from flux_trio.cli.terminal.params import color_option
 from flux_trio.process.groups import unwrapping
+from flux_trio.process.private import making_private
 
 if TYPE_CHECKING:
     from flux_trio.attach.monitor import Monitor
@@ -81,11 +82,12 @@ def monitor(
 
 
 def _kept_in(trace: Path | None, files: ExitStack) -> Callable[[Told], object]:
-    """Return what writes each message to the file; its error ends the command."""
+    """Return what writes each message to the file, which is for its user alone."""
     if trace is None:
         return lambda _told: None
     try:
-        file = files.enter_context(trace.open("w", encoding="utf-8"))
+        file = open(trace, "w", encoding="utf-8", opener=making_private)  # noqa: SIM115
+        files.enter_context(file)
     except OSError as error:
         raise CommandError(f"{trace}: {error.strerror}") from None
     return lambda told: file.write(told.text())

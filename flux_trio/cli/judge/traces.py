@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Final
 import click
 
 from flux_trio.cli.terminal.errors import CommandError, complain, write_text
-from flux_trio.process.private import FILE_MODE
+from flux_trio.process.private import FILE_MODE, making_private
 
 if TYPE_CHECKING:
     from flux_trio.trace import Source, TurnSink
@@ -123,7 +123,7 @@ def written_trace(
     from flux_trio.trace import JsonLines
 
     # unbuffered, so that a full disk shows here and not when the file is closed
-    with open(path, "ab", buffering=0, opener=_open_private) as file:
+    with open(path, "ab", buffering=0, opener=making_private) as file:
         _empty(file, path)
         with closing(JsonLines(_whole(file), environments=environments)) as lines:
             try:
@@ -147,10 +147,6 @@ def _empty(file: FileIO, path: Path) -> None:
         raise CommandError(f"{path}: another process writes its trace to this file") from None
     file.truncate(0)
     os.fchmod(file.fileno(), FILE_MODE)
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, FILE_MODE)
 
 
 def _whole(file: FileIO) -> Callable[[bytes], None]:
