@@ -8,7 +8,8 @@ from typing import Any, Final
 from flux_trio.judge.engine.rule import Broken, Finding, Rules, Seen, job_id, logged, while_live
 from flux_trio.judge.engine.selector import name_of
 from flux_trio.judge.views.eventlogs import LOG, broken_event, log_of
-from flux_trio.judge.views.execution import EXPECTED, LINK, STARTS, Expected, is_told, link_of
+from flux_trio.judge.views.execution import LINK, STARTS, link_of
+from flux_trio.judge.views.expected_events import EXPECTED, Expected, is_told
 from flux_trio.judge.views.jobs import context_of
 from flux_trio.trace import Record
 

@@ -6,32 +6,27 @@ compare its record number with `ExecLink.lost`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from flux_trio.judge.checks.shapes import BOOLEAN, INTEGER, STRING, between, idset_of
 from flux_trio.judge.engine.packed import Packing
 from flux_trio.judge.engine.selector import (
     ERROR,
-    EVENT,
     MODULE,
-    OWN,
     SEND,
     errnum,
     job_id,
-    logged,
     message,
-    name_of,
     no_key,
     noted,
     once,
     payload,
     received,
     sent,
-    while_live,
 )
 from flux_trio.judge.engine.view import Live, Mark, Place, Seen, Trait, view
-from flux_trio.judge.views.eventlogs import LOG, RESOURCES, Log, Resources
+from flux_trio.judge.views.eventlogs import RESOURCES, Resources
 from flux_trio.messages import Request, Response, topics
 from flux_trio.trace import Kind, Record
 
@@ -400,52 +395,7 @@ def _saying(record: Record, seen: Seen) -> Saying:
 SAYING: Final = Trait("saying", tuple(sent("response", START)), _saying, lambda: (STARTS, LINK))
 
 
-# --- events that the job manager has to log
-
-
-class Expected(Live, frozen=True, gc=False):
-    """An event that is due: the job manager has received this response and not logged it."""
-
-    n: Place
-    context: tuple[tuple[str, Any], ...]
-    """The expected context of the event, as pairs; values that cannot be hashed are left out."""
-    is_early_or_late: bool = False
-    """Whether the response is an exception before start, or after finish."""
-    is_doubtful: bool = False
-    """Whether the response makes no sense, or came after such a one: the job manager may ignore
-    it."""
-
-
-EVENTS: Final = ("start", "release", "finish", "exception")
-"""The types of start responses; each is logged as the event of that name."""
-
-
-CONTEXTS: Final[dict[str, tuple[str, ...]]] = {
-    "release": ("ranks", "final"),
-    "finish": ("status",),
-    "exception": ("severity", "type", "note"),
-}
-"""By type of a start response: the keys of its data that its event must have in its context. The
-event may have other keys, which are not checked."""
-_VALUES: Final = (str, int, float)
-
-
-def _expected_parts(record: Record, seen: Seen) -> Iterable[tuple[Any, Expected | None]]:
-    jobid = job_id(record)
-    if record.kind == EVENT:
-        name = name_of(record)
-        return [((jobid, kind), None) for kind in (EVENTS if name == "clean" else (name,))]
-    kind, data = str(payload(record).get("type")), data_of(record)
-    start = start_of(seen, record)
-    if errnum(record) or kind not in EVENTS or not _is_due(kind, start, record, seen):
-        return []
-    received = dict(start.received) if start is not None else {}
-    known = CONTEXTS.get(kind, ())
-    context = tuple([(k, v) for k, v in data.items() if k in known and isinstance(v, _VALUES)])
-    is_early_or_late = "start" not in received or "finish" in received
-    is_late = start is not None and start.sent < link_of(seen).doubtful
-    is_doubtful = is_late or is_senseless(record, seen)
-    return [((jobid, kind), Expected(record.n, context, is_early_or_late, is_doubtful))]
+# --- whether a response can be logged
 
 
 def is_well_formed(kind: Any, data: dict[str, Any]) -> bool:
@@ -468,56 +418,3 @@ def is_release(ranks: Any) -> bool:
     "all".
     """
     return ranks == "all" or bool(idset_of(ranks))
-
-
-def _is_due(kind: str, start: Start | None, record: Record, seen: Seen) -> bool:
-    """Whether the response is in order, so that the job manager has to log it."""
-    log: Log | None = seen.states[LOG].get(job_id(record))
-    if log is None or log.ended or not is_open(start):
-        return False
-    return not ((kind == "start" and log.started) or (kind == "finish" and log.finished))
-
-
-def _fold_expected(
-    left: tuple[Expected, ...] | None, new: Expected | None, record: Record, seen: Seen
-) -> tuple[Expected, ...] | None:
-    if left is None:
-        return None if new is None else (new,)
-    gone = link_of(seen).gone
-    left = tuple([each for each in left if each.n > gone])
-    if new is not None:  # what was said in answer to an earlier request was said in vain
-        asked = seen.states[STARTS][job_id(record)].sent
-        return (*[each for each in left if each.n > asked], new)
-    if name_of(record) == "clean":
-        return None
-    # other parties raise exceptions too, but only the service sends start, release and finish
-    others = payload(record).get("name") == "exception"
-    oldest = left[0] if left and not others else None
-    done = oldest
-    for each in left:
-        if is_told(each, record):
-            done = each
-            break
-    return tuple([each for each in left if each is not done]) or None
-
-
-_NOTHING: Final = object()  # equals no value
-
-
-def is_told(expected: Expected, record: Record) -> bool:
-    """Whether an event has the data of the expected response."""
-    context = payload(record).get("context")
-    context = context if isinstance(context, dict) else {}
-    left = [key for key, value in expected.context if context.get(key, _NOTHING) != value]
-    return not left
-
-
-EXPECTED: Final = view(
-    "expected events",
-    received("response", START),
-    while_live(OWN, logged(*EVENTS, "clean")),
-    parts=_expected_parts,
-    fold=_fold_expected,
-    reads=(LINK, STARTS, LOG),
-)
-"""The events that are due (`Expected`), by job id and type of the response, oldest first."""
