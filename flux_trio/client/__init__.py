@@ -1,10 +1,15 @@
 """The client: connects commands and programs to an instance, under Trio or asyncio.
 
 `find_instance` returns the address of the instance, and `await_instance` waits while it starts.
-`open_client` connects, and a `Client` calls, streams, subscribes and submits. An error answer of
+`open_client` connects, and a `Client` calls, streams, subscribes and submits; a `Job` is followed
+to its end. `connect` is the same for programs without async code, and `FluxTrioExecutor` makes
+futures of jobs. An error answer of
 the instance is a FluxError; every failure to talk to it is a `ClientError`. The package imports
 neither trio nor asyncio: anyio uses the one that runs.
 """
+
+import importlib
+from typing import TYPE_CHECKING, Final
 
 from flux_trio.client.client import Client, open_client
 from flux_trio.client.errors import (
@@ -35,7 +40,12 @@ from flux_trio.client.find import (
     is_further_task,
     is_in_job,
 )
+from flux_trio.client.jobs import Job, JobFailed, Piece, Result, command_jobspec
 from flux_trio.client.link import ClientStatistics
+
+if TYPE_CHECKING:
+    from flux_trio.client.blocking import BlockingClient, BlockingJob, connect
+    from flux_trio.client.executor import FluxTrioExecutor, FluxTrioFuture
 
 __all__ = [
     "BACKUP_FILE",
@@ -52,17 +62,46 @@ __all__ = [
     "URI_VARIABLE",
     "AccessDenied",
     "Address",
+    "BlockingClient",
+    "BlockingJob",
     "Client",
     "ClientError",
     "ClientStatistics",
     "ConnectionLost",
+    "FluxTrioExecutor",
+    "FluxTrioFuture",
     "InstanceStarting",
+    "Job",
+    "JobFailed",
     "MissingKey",
     "NoInstance",
+    "Piece",
+    "Result",
     "await_instance",
+    "command_jobspec",
+    "connect",
     "default_statedir",
     "find_instance",
     "is_further_task",
     "is_in_job",
     "open_client",
 ]
+
+_HOMES: Final = {
+    "BlockingClient": "blocking",
+    "BlockingJob": "blocking",
+    "FluxTrioExecutor": "executor",
+    "FluxTrioFuture": "executor",
+    "connect": "blocking",
+}
+"""The module of each name that commands do not need: it is imported when it is first used."""
+
+if not TYPE_CHECKING:  # a type checker would take any name for one that is there
+
+    def __getattr__(name: str) -> object:
+        """Import a name when it is first used."""
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__} has no attribute {name}")
+        value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value

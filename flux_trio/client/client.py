@@ -16,10 +16,21 @@ import anyio
 import anyio.lowlevel
 
 from flux_trio.client.credit import Granter
+from flux_trio.client.jobs import Job, list_jobs
 from flux_trio.client.link import ClientStatistics, Link
 from flux_trio.client.responses import Answer, Queue
 from flux_trio.client.websocket import open_websocket
-from flux_trio.messages import Event, Flag, FluxError, LocalProtocolError, Payload, Request, topics
+from flux_trio.formats import Jobspec, parse_fluid
+from flux_trio.messages import (
+    USERID_UNKNOWN,
+    Event,
+    Flag,
+    FluxError,
+    LocalProtocolError,
+    Payload,
+    Request,
+    topics,
+)
 from flux_trio.process.groups import error_of_block
 
 CLOSE_S_MAX: Final = 2.0  # to send queued messages and the close frame; then the socket is cut
@@ -136,11 +147,49 @@ class Client:
                     end = {"topic": pattern}
                     link.send(Request(topics.BROKER_UNSUBSCRIBE, end, flags=_NORESPONSE))
 
-    async def submit(self, jobspec: dict[str, Any], urgency: int = 16, flags: int = 0) -> int:
-        """Submit a jobspec (RFC 25 object); return the job's id when the job is durable."""
-        payload = {"jobspec": jobspec, "urgency": urgency, "flags": flags}
+    async def submit(
+        self, jobspec: Jobspec | dict[str, Any], urgency: int = 16, flags: int = 0
+    ) -> Job:
+        """Submit a jobspec, also as the object of RFC 25; return the job when it is durable."""
+        spec = jobspec.to_json() if isinstance(jobspec, Jobspec) else jobspec
+        payload = {"jobspec": spec, "urgency": urgency, "flags": flags}
         answer = self._link.open_call(topics.INGEST_SUBMIT, payload)
-        return _job_id(await self._wait_for_answer(answer))
+        return self.job(_job_id(await self._wait_for_answer(answer)))
+
+    def job(self, jobid: int | str) -> Job:
+        """Return a job by its id, in any form of RFC 19. FormatError for a text that is no id."""
+        return Job(self, parse_fluid(jobid) if isinstance(jobid, str) else jobid)
+
+    async def jobs(
+        self,
+        *,
+        states: int | None = None,
+        results: int = 0,
+        userid: int = USERID_UNKNOWN,
+        queues: Iterable[str] = (),
+        name: str = "",
+        since: float = 0.0,
+        limit: int = 0,
+    ) -> list[dict[str, Any]]:
+        """Return what job-list knows of the jobs in one of `states`, a mask of `JobState`.
+
+        By default these are the active ones. With `results`, a mask of `JobResult`, only those are
+        returned that ended so. The jobs are those of all users and queues, unless `userid` or
+        `queues` select some. Inactive jobs are left out if they ended before `since`, seconds since
+        the Unix epoch. At most `limit` are returned; 0 is all. Raises FluxError.
+        """
+        from flux_trio.protocols import ACTIVE
+
+        wanted = {
+            "max_entries": limit,
+            "states": int(ACTIVE if states is None else states),
+            "results": int(results),
+            "userid": userid,
+            "name": name,
+            "queues": list(queues),
+            "since": since,
+        }
+        return await list_jobs(self, wanted, limit)
 
     async def submit_many(
         self, jobspecs: Iterable[dict[str, Any]], urgency: int = 16, flags: int = 0

@@ -406,7 +406,7 @@ def test_jobs_are_submitted_one_by_one_and_many_at_a_time(
     run: Run, instance: SmallInstance
 ) -> None:
     async def test(client: Client) -> None:
-        first = await client.submit({"version": 1}, urgency=3, flags=1)
+        first = (await client.submit({"version": 1}, urgency=3, flags=1)).id
         ids = await client.submit_many([{"version": 1}] * 3000)
         assert ids == list(range(first + 1, first + 3001))
         with pytest.raises(FluxError, match="no such queue"):

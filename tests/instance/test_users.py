@@ -60,7 +60,7 @@ async def refusal(client: Client, topic: str, payload: Any) -> int:
 
 async def test_the_owner_needs_no_token(tmp_path: Path) -> None:
     async with instance_of(ME, tmp_path), connected(tmp_path) as client:
-        jobid = await client.submit(SPEC)
+        jobid = (await client.submit(SPEC)).id
         assert jobid > 0
         assert (await client.call(topics.KVS_DIR, {"prefix": "job"}))["keys"]
     assert not (tmp_path / "local").exists()
@@ -82,7 +82,7 @@ async def test_a_guest_has_jobs_of_their_own_and_sees_that_there_are_others(tmp_
         answer = await owner.call(topics.INGEST_SUBMIT, {"jobspec": SPEC})
         theirs = int(answer["id"])
         async with connected(tmp_path) as client:
-            mine = await client.submit(SPEC)
+            mine = (await client.submit(SPEC)).id
             jobs = (await client.call(topics.LIST_LIST, {}))["jobs"]
             assert {job["id"]: job["userid"] for job in jobs} == {theirs: SOMEBODY, mine: ME}
             cancel = {"severity": 0, "type": "cancel"}

@@ -41,7 +41,7 @@ async def test_a_guest_hears_of_exceptions_of_own_jobs_only(tmp_path: Path) -> N
         client.subscribe("*") as events,
     ):
         theirs = int((await owner.call(topics.INGEST_SUBMIT, {"jobspec": SPEC}))["id"])
-        mine = await client.submit(SPEC)
+        mine = (await client.submit(SPEC)).id
         for jobid in (theirs, mine):
             await owner.call(topics.JOB_RAISE, {"id": jobid, **cancel})
         with trio.fail_after(DEADLINE_S):
@@ -67,9 +67,7 @@ async def test_a_guest_does_not_hear_of_a_purge(tmp_path: Path) -> None:
             while not count:  # until the job is inactive
                 purge = {"num_limit": 0, "force": True}
                 count = (await owner.call(topics.JOB_PURGE, purge))["count"]
-            await client.call(
-                topics.JOB_RAISE, {"id": await client.submit(SPEC), "severity": 0, "type": "cancel"}
-            )
+            await (await client.submit(SPEC)).cancel()
             heard = []
             async for event in events:
                 heard.append(event.topic)

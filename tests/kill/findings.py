@@ -186,7 +186,7 @@ async def _stored(client: Client) -> set[int]:
 async def _run_on_everything(client: Client) -> ResourceSet:
     """The resources of a job that asks for all there are: they must be free."""
     jobspec = Jobspec.from_command(["true"], ntasks=CORES, cwd="/")
-    jobid = await client.submit(jobspec.to_json())
+    jobid = (await client.submit(jobspec)).id
     while "clean" not in await _lookup(client, jobid, "eventlog"):  # noqa: ASYNC110 - over there
         await trio.sleep(0.02)
     return ResourceSet.parse((await _lookup(client, jobid, "R")).encode())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flux_trio.cli.terminal.errors import complain
 from flux_trio.cli.terminal.shown_values import shown_id
 from flux_trio.cli.terminal.values import STATES
+from flux_trio.client.jobs import list_jobs
 from flux_trio.formats import FormatError, Hostlist, Idset
 from flux_trio.messages import USERID_UNKNOWN, FluxError, topics
 from flux_trio.protocols import JobState
@@ -56,15 +57,7 @@ class JobQuery:
             "queues": None if self.queues is None else list(self.queues),
             "since": self.since,
         }
-        found: list[Record] = []
-        async with client.stream(
-            topics.LIST_LIST, payload, cancel_topic=topics.LIST_CANCEL, credit=True
-        ) as pages:
-            async for page in pages:
-                found += [job for job in page["jobs"] if self._is_listed(job)]
-                if wanted and len(found) >= wanted:
-                    break
-        return found[:wanted] if wanted else found
+        return await list_jobs(client, payload, wanted, self._is_listed)
 
     async def count_elsewhere(
         self, client: Client, jobids: Iterable[int], found: list[Record]

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import stat
 import sys
-from collections import Counter
 from collections.abc import Callable
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any, Final, TypeAlias
+from typing import IO, TYPE_CHECKING, TypeAlias
 
 import anyio
 import anyio.to_thread
 
 from flux_trio.cli.terminal.errors import command_name, complain
+from flux_trio.client.jobs import Piece, read_output
 from flux_trio.formats import printable
-from flux_trio.messages import Errno, FluxError, topics
+from flux_trio.messages import FluxError
 
 if TYPE_CHECKING:
     from flux_trio.client import Client
 
 Sink: TypeAlias = Callable[[bytes], None]
-
-RETRY_S: Final = 0.2  # while there is no execution service
-TRIES_MAX: Final = 25  # tries without output in between
 
 
 @dataclass(frozen=True)
@@ -118,67 +115,29 @@ async def show_output(
     """Show the output of a job to its end, with `labels` if given; print an error that ends it.
 
     Returns whether all output was shown. A slow reader loses nothing: the instance sends more only
-    after the output so far was shown. If the execution service is reloaded, the request is sent
-    again, and the output that was shown already is skipped.
+    after the output so far was shown.
     """
-    showing = _Showing(outputs, labels)
-    tries = 0
     try:
-        while True:
-            try:
-                await showing.attach(client, jobid)
-                return True
-            except FluxError as error:
-                tries = 0 if showing.pieces else tries + 1
-                if error.errnum != Errno.ENOSYS or tries > TRIES_MAX:
-                    complain(f"the output ends here: {error}")
-                    return False
-            await anyio.sleep(RETRY_S)
+        async with aclosing(read_output(client, jobid)) as pieces:
+            async for piece in pieces:
+                await outputs.write(partial(_show, outputs, labels, piece))
+        return True
+    except FluxError as error:
+        complain(f"the output ends here: {error}")
+        return False
     finally:
         if labels is not None:
             labels.finish()
 
 
-class _Showing:
-    """Counts the bytes of a job's output that were shown."""
-
-    def __init__(self, outputs: Outputs, labels: Labels | None) -> None:
-        self._outputs = outputs
-        self._labels = labels
-        self._shown: Counter[tuple[str, str]] = Counter()  # bytes by stream and task
-        self.pieces = 0  # responses of the last request
-
-    async def attach(self, client: Client, jobid: int) -> None:
-        """Show the output that was not shown yet, to the end. Raises FluxError."""
-        self.pieces = 0
-        passed: Counter[tuple[str, str]] = Counter()
-        async with client.stream(
-            topics.EXEC_ATTACH, {"id": jobid}, cancel_topic=topics.EXEC_ATTACH_CANCEL, credit=True
-        ) as pieces:
-            async for piece in pieces:
-                self.pieces += 1
-                key, data = (piece["stream"], piece["rank"]), _data(piece)
-                new = data[max(0, self._shown[key] - passed[key]) :]
-                passed[key] += len(data)
-                self._shown[key] += len(new)
-                await self._outputs.write(partial(self._show, piece, new))
-        if self._labels is not None:
-            await self._outputs.write(self._labels.finish)
-
-    def _show(self, piece: dict[str, Any], data: bytes) -> None:
-        if self._labels is None:
-            _sink(self._outputs, piece["stream"])(data)
-        else:
-            self._labels.write(piece["stream"], piece["rank"], data)
-        if "note" in piece:
-            self._outputs.remark(f"{command_name()}: {piece['note']}")
+def _show(outputs: Outputs, labels: Labels | None, piece: Piece) -> None:
+    if labels is None:
+        _sink(outputs, piece.stream)(piece.data)
+    else:
+        labels.write(piece.stream, piece.rank, piece.data)
+    if piece.note is not None:
+        outputs.remark(f"{command_name()}: {piece.note}")
 
 
 def _sink(outputs: Outputs, stream: str) -> Sink:
     return outputs.stderr if stream == "stderr" else outputs.stdout
-
-
-def _data(piece: dict[str, Any]) -> bytes:
-    """Return the bytes of one RFC 24 data event."""
-    data: str = piece["data"]
-    return base64.b64decode(data) if piece.get("encoding") == "base64" else data.encode()

@@ -192,7 +192,7 @@ class _Bulk:
         for job in left:
             outputs = self._logs.of(job.submission)
             try:
-                jobid = await self._client.submit(**job.request())
+                jobid = (await self._client.submit(**job.request())).id
             except FluxError as error:
                 self._refuse(job, error, outputs)
                 continue

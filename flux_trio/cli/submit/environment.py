@@ -12,15 +12,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from string import Template
-from typing import Final
 
-from flux_trio.client import TOKEN_VARIABLE, URI_VARIABLE
-from flux_trio.formats import is_utf8
-
-# A job does not inherit how this command reached the instance. A token is a secret, and a jobspec
-# is stored and shown to every user who may see the job. A job finds its instance by
-# FLUX_TRIO_STATEDIR.
-PRIVATE: Final = (URI_VARIABLE, TOKEN_VARIABLE)
+from flux_trio.client.jobs import for_jobs
 
 
 def job_environment(
@@ -28,14 +21,9 @@ def job_environment(
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Apply `rules` to `current` in order; return the environment and the values that have tags.
 
-    A variable of `current` that is not UTF-8 is left out, because a jobspec is text. The ValueError
-    names the rule.
+    The ValueError names the rule.
     """
-    current = {
-        name: value
-        for name, value in current.items()
-        if name not in PRIVATE and is_utf8(f"{name}{value}")
-    }
+    current = for_jobs(current)
     environment, templates = dict(current), {}
     for rule in _all_rules(rules):
         name, _, value = rule.partition("=")

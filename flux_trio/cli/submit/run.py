@@ -58,9 +58,10 @@ def run(
 
     async def send_and_follow(client: Client) -> int:
         sent = jobspec if stdin is None else with_input(jobspec)
-        jobid = await client.submit(
-            sent.to_json(), urgency=submission.urgency_number(), flags=submission.flag_mask()
+        job = await client.submit(
+            sent, urgency=submission.urgency_number(), flags=submission.flag_mask()
         )
+        jobid = job.id
         if verbose and not quiet:
             click.echo(f"jobid: {shown_id(jobid)}", err=True)
         return await attach(
