@@ -16,6 +16,7 @@ The command, and what holds up the rest:
 
 What runs:
 
+    embedding       an instance inside another program, under Trio or asyncio
     instance        one instance: broker, services, store, clock, addresses
     services        the Trio shells of the cores, and the same modules without Trio (`at_once`)
     store           the stores of the kvs, the files of an instance, and copies of them

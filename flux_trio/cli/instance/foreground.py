@@ -33,7 +33,6 @@ from flux_trio.cli.instance.enclosing import (
     write_address,
 )
 from flux_trio.cli.instance.ending import FORCED, INSTANCE_S, SPARE_S, Ending
-from flux_trio.cli.instance.ending_jobs import cancel_jobs, end_jobs
 from flux_trio.cli.instance.log_output import LogOptions, open_log_sink
 from flux_trio.cli.instance.reloading import Hangups, open_hangups, reload_at
 from flux_trio.cli.instance.service_manager import ServiceManager
@@ -43,6 +42,7 @@ from flux_trio.cli.judge.traces import written_trace
 from flux_trio.cli.terminal.errors import complain, remark
 from flux_trio.client import STATEDIR_VARIABLE
 from flux_trio.config import Config, parse_config
+from flux_trio.embedding import Step, cancel_jobs, end_jobs
 from flux_trio.formats import FormatError, Idset, parse_duration
 from flux_trio.instance import (
     Enclosing,
@@ -286,9 +286,13 @@ async def _run_instance(
                     "the instance ends; jobs that run go on" if startup.lasting else ""
                 )
                 if not startup.lasting:
-                    await end_jobs(instance, startup.ending)
+                    await end_jobs(instance, _with_spare(startup.ending))
             startup.ending.step(lambda: _modules_left(instance), INSTANCE_S)
     return code
+
+
+def _with_spare(ending: Ending) -> Step:
+    return lambda text, limit_s: ending.step(text, limit_s + SPARE_S)
 
 
 def _modules_left(instance: Instance) -> str:

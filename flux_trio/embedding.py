@@ -1,0 +1,300 @@
+"""An instance inside another program, under Trio or asyncio: `open_instance`.
+
+An instance is a Trio program. In a Trio program it runs in the block itself. In an asyncio program
+it runs in a thread of its own, with its own event loop: guest mode would put each of its turns into
+the host's loop, and a host that blocks for a second would make the instance miss deadlines.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import anyio.to_thread
+import msgspec
+import trio
+
+from flux_trio.broker import ModuleCrashed, ModuleNotStarted
+from flux_trio.client import SOCKET_FILE, Client, open_client
+from flux_trio.config import Config, FakeResourcesConfig, parse_config
+from flux_trio.instance import Instance, Surroundings, durable_store, error_of_start
+from flux_trio.instance import open_instance as run_instance
+from flux_trio.jobtap import Plugin, search_path
+from flux_trio.messages import USERID_UNKNOWN, FluxError, topics
+from flux_trio.process.groups import error_of_block, leaves, sole_error
+from flux_trio.process.private import DIRECTORY_MODE, make_directory
+from flux_trio.protocols import ACTIVE
+from flux_trio.services.inventory import find_inventory
+from flux_trio.services.module_process import system_clock
+from flux_trio.store.living import Living, sole_instance
+from flux_trio.store.original import is_copy
+from flux_trio.store.state_directory import STATE_FILE, foreign_file
+
+IDLE_S_MAX: Final = 30.0  # wait for canceled jobs to end: kill-timeout and a little more
+END_S_MAX: Final = 2 * IDLE_S_MAX  # of the jobs, then of the modules
+SIMULATED_CORES: Final = 4
+
+Step = Callable[[Callable[[], str], float], object]
+
+
+class InstanceFailed(Exception):
+    """The instance could not start, or has ended by itself; the cause is its own error."""
+
+
+class Embedded:
+    """A running instance; `open_instance` yields it.
+
+    Each call of it raises FluxError if the instance refuses.
+    """
+
+    def __init__(self, statedir: Path) -> None:
+        self.statedir = statedir
+        self.uri = f"unix://{statedir / SOCKET_FILE}"
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[Client]:
+        """Yield a client, connected during the block, which is the instance's owner."""
+        async with open_client(self.uri) as client:
+            yield client
+
+    async def crash(self, module: str) -> None:
+        """Let a module end without a farewell: kvs, resource, job-manager, job-exec, sched, ..."""
+        await self._ask(topics.MODULE_KILL, name=module)
+
+    async def unload(self, module: str) -> None:
+        """End a module in order."""
+        await self._ask(topics.MODULE_REMOVE, name=module)
+
+    async def load(self, module: str) -> None:
+        """Start a module that has crashed or was unloaded."""
+        await self._ask(topics.MODULE_LOAD, name=module, exec=False)
+
+    async def reload(self, module: str) -> None:
+        """End a module in order, and start it again."""
+        await self._ask(topics.MODULE_RELOAD, name=module, exec=False)
+
+    async def take_down(self, targets: str, reason: str = "") -> None:
+        """Take nodes, an idset or a hostlist, for lost: their jobs end with an exception."""
+        given = {"reason": reason} if reason else {}
+        await self._ask(topics.RESOURCE_DOWN, targets=targets, **given)
+
+    async def bring_up(self, targets: str) -> None:
+        """Take nodes for working again."""
+        await self._ask(topics.RESOURCE_UP, targets=targets)
+
+    async def _ask(self, topic: str, **payload: Any) -> None:
+        async with self.connect() as client:
+            await client.call(topic, payload)
+
+
+@asynccontextmanager
+async def open_instance(
+    *,
+    nodes: int | None = None,
+    cores: int | None = None,
+    policy: str | None = None,
+    plugins: Iterable[Plugin | Callable[[], Plugin]] = (),
+    simulate: bool = False,
+    statedir: str | os.PathLike[str] | None = None,
+    config: str | Config = "",
+) -> AsyncIterator[Embedded]:
+    """Run an instance during the block.
+
+    This machine acts as `nodes` nodes (1), each with `cores` cores, or with its own. `policy` is
+    fifo, easy, conservative or FILE.py:Class. Each of `plugins` is a jobtap plugin, or makes one.
+    With `simulate` jobs run for their duration without processes, on 4 cores a node. Without
+    `statedir` the state is temporary, and jobs that are active at the end are canceled; else they
+    go on, and the next instance there takes them over. `config` has everything else, as TOML.
+
+    Raises FormatError for a wrong `config`, and InstanceFailed if the instance does not start, and
+    also if it ends by itself, when a service has crashed that it cannot do without: then the block
+    is cancelled. Errors of the block are raised as they are.
+    """
+    wanted = _config(config, nodes, cores, policy, simulate=simulate)
+    with ExitStack() as opened:
+        directory = _directory(opened, statedir)
+        given = _surroundings(wanted, directory, plugins)
+        if _under_trio():
+            async with _running(wanted, given, lasting=statedir is not None):
+                yield Embedded(directory)
+        else:
+            async with _beside(wanted, given, lasting=statedir is not None):
+                yield Embedded(directory)
+
+
+def _config(
+    config: str | Config,
+    nodes: int | None,
+    cores: int | None,
+    policy: str | None,
+    *,
+    simulate: bool,
+) -> Config:
+    """Return `config` with what the other arguments say; what they do not say stays."""
+    read = parse_config(config) if isinstance(config, str) else config
+    replace = msgspec.structs.replace
+    if cores is not None or (simulate and not read.names_resources):
+        machine = FakeResourcesConfig(nodes or 1, cores_per_node=cores or SIMULATED_CORES)
+        read = replace(read, fake_resources=machine)
+    elif nodes is not None:
+        read = replace(read, resource=replace(read.resource, targets=nodes))
+    if simulate:
+        read = replace(read, exec=replace(read.exec, simulate=True))
+    if policy is not None:
+        read = replace(read, sched=replace(read.sched, policy=policy))
+    return read
+
+
+def _directory(opened: ExitStack, statedir: str | os.PathLike[str] | None) -> Path:
+    if statedir is not None:
+        directory = Path(statedir).absolute()
+        try:
+            make_directory(directory)
+            if found := foreign_file(directory):
+                raise InstanceFailed(found)
+            if is_copy(directory / STATE_FILE):
+                raise InstanceFailed(f"{directory} is a copy: `flux-trio restore` makes another")
+            opened.enter_context(sole_instance(directory))
+        except (OSError, Living) as error:
+            raise InstanceFailed(str(error)) from error
+        return directory
+    temporary = tempfile.TemporaryDirectory(prefix="flux-trio-", ignore_cleanup_errors=True)
+    directory = Path(opened.enter_context(temporary))
+    directory.chmod(DIRECTORY_MODE)
+    return directory
+
+
+def _surroundings(
+    config: Config, directory: Path, plugins: Iterable[Plugin | Callable[[], Plugin]]
+) -> Surroundings:
+    try:
+        inventory, exclude = find_inventory(config.resource, config.fake_resources)
+    except FluxError as error:
+        raise InstanceFailed(error.text) from error
+    return Surroundings(
+        inventory=inventory,
+        userid=os.getuid(),
+        epoch=time.time(),
+        clock=system_clock(),
+        exclude=exclude,
+        statedir=directory,
+        listen=True,
+        store=durable_store(config, directory),
+        plugins=plugins,
+        plugin_path=tuple(search_path(os.environ, directory)),
+    )
+
+
+def _under_trio() -> bool:
+    return trio.lowlevel.in_trio_run()
+
+
+@asynccontextmanager
+async def _running(
+    config: Config, given: Surroundings, *, lasting: bool
+) -> AsyncIterator[Instance]:
+    """Run the instance in this Trio run; errors come in no group, unless the block's are one."""
+    has_begun = False
+    try:
+        async with run_instance(config, given) as instance:
+            has_begun = True
+            yield instance
+            if not lasting:
+                await end_jobs(instance)
+    except BaseExceptionGroup as group:
+        crash = next((each for each in leaves(group) if isinstance(each, ModuleCrashed)), None)
+        if crash is None and has_begun:
+            error = sole_error(group)
+            if error is None:
+                raise
+            raise error from error.__cause__
+        failure = crash or error_of_start(group)
+        raise InstanceFailed(str(failure)) from failure
+
+
+@asynccontextmanager
+async def _beside(config: Config, given: Surroundings, *, lasting: bool) -> AsyncIterator[None]:
+    """Run the instance in a thread of its own, while the block runs in this event loop."""
+    started: Future[Callable[[], None]] = Future()
+
+    async def main() -> None:
+        end = trio.Event()
+        token = trio.lowlevel.current_trio_token()
+        async with _running(config, given, lasting=lasting):
+            started.set_result(lambda: trio.from_thread.run_sync(end.set, trio_token=token))
+            await end.wait()
+
+    def run() -> None:
+        try:
+            trio.run(main)
+        finally:
+            if started.cancel():  # it has not started; `ended` has the reason
+                started.set_running_or_notify_cancel()
+
+    with ThreadPoolExecutor(1, thread_name_prefix="flux-trio") as pool:
+        ended = pool.submit(run)
+        try:
+            await anyio.to_thread.run_sync(wait, [started])
+            with error_of_block():
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(_watch, ended)
+                    if not started.cancelled():
+                        yield
+                        tasks.cancel_scope.cancel()
+        finally:
+            with anyio.move_on_after(END_S_MAX, shield=True), suppress(trio.RunFinishedError):
+                if not started.cancelled():
+                    await anyio.to_thread.run_sync(started.result())
+                await anyio.to_thread.run_sync(wait, [ended], abandon_on_cancel=True)
+            if ended.done():
+                ended.result()  # why it has ended is the cause of what the block has met
+
+
+async def _watch(ended: Future[None]) -> None:
+    """Raise what ends the instance by itself, which cancels the block."""
+    await anyio.to_thread.run_sync(ended.result, abandon_on_cancel=True)
+
+
+async def cancel_jobs(instance: Instance) -> int:
+    """Cancel all jobs; return how many there were. Raises FluxError without a job manager."""
+    asked = {
+        "states": ACTIVE,
+        "userid": USERID_UNKNOWN,  # everybody's
+        "severity": 0,
+        "type": "cancel",
+        "note": "the instance ends",
+    }
+    async with instance.connect("start") as handle:
+        return int((await handle.call(topics.JOB_RAISEALL, asked))["count"])
+
+
+async def end_jobs(instance: Instance, step: Step = lambda *_: None) -> None:
+    """Cancel all jobs, and wait until they are gone: a temporary instance has no successor.
+
+    Modules that jobs need to end may have been removed, or a scheduler of the user is gone: these
+    modules are loaded again. `step` is told what is waited for, and how long at most.
+    """
+    with suppress(FluxError), trio.move_on_after(IDLE_S_MAX):
+        step(lambda: "the job manager, which is to cancel the jobs", IDLE_S_MAX)
+        await _load_if_gone(instance, "job-manager")
+        njobs = await cancel_jobs(instance)
+        step(lambda: f"the end of {njobs} jobs, which were canceled", IDLE_S_MAX)
+        if njobs:
+            await _load_if_gone(instance, "resource", "sched", "job-exec")
+        async with instance.connect("start") as handle:
+            await handle.call(topics.JOB_DRAIN, {})
+
+
+async def _load_if_gone(instance: Instance, *names: str) -> None:
+    """Load the modules whose services nobody has, as far as they start."""
+    for name in names:
+        if name not in instance.supervisor and name not in instance.router.services:
+            with suppress(FluxError, ModuleNotStarted):
+                await instance.supervisor.load(name)

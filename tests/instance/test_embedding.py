@@ -1,0 +1,158 @@
+"""An instance in another program: under Trio, and beside asyncio."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from pathlib import Path
+
+import anyio
+import pytest
+
+from docs.make_samples import DOCS
+from flux_trio import jobtap
+from flux_trio.client import command_jobspec
+from flux_trio.embedding import Embedded, InstanceFailed, open_instance
+from flux_trio.formats import FormatError, Jobspec
+from flux_trio.messages import FluxError
+from flux_trio.store.sqlite_store import SqliteStore
+from tests.support.instance import DEADLINE_S
+
+pytestmark = pytest.mark.real
+
+SAMPLES = DOCS / "howto" / "embedding"
+Run = Callable[[Callable[[], Awaitable[None]]], None]
+
+
+@pytest.fixture(params=["trio", "asyncio"])
+def run(request: pytest.FixtureRequest) -> Run:
+    def run(main: Callable[[], Awaitable[None]]) -> None:
+        async def limited() -> None:
+            with anyio.fail_after(DEADLINE_S):
+                await main()
+
+        anyio.run(limited, backend=request.param)
+
+    return run
+
+
+class Refusing(jobtap.Plugin):
+    name = "refusing"
+
+    @jobtap.on("job.validate")
+    def validate(self, job: jobtap.Job) -> None:
+        if job.jobspec.nnodes == 3:
+            raise jobtap.Reject("not three")
+
+
+async def ended(instance: Embedded, **shape: int) -> bool:
+    async with instance.connect() as client:
+        jobspec = Jobspec.from_command(["x"], duration=0.01, **shape)
+        return (await (await client.submit(jobspec)).wait()).success
+
+
+def test_what_is_given_counts(run: Run) -> None:
+    async def main() -> None:
+        async with open_instance(
+            nodes=5, cores=2, policy="easy", plugins=[Refusing], simulate=True
+        ) as instance:
+            assert await ended(instance, nnodes=5, ntasks=10)
+            assert not await ended(instance, nnodes=6)
+            with pytest.raises(FluxError, match="not three"):
+                await ended(instance, nnodes=3)
+            async with instance.connect() as client:
+                config = (await client.call("config.get"))["config"]
+            assert config["sched"]["policy"] == "easy"
+
+    run(main)
+
+
+def test_modules_crash_and_come_back(run: Run) -> None:
+    async def main() -> None:
+        async with open_instance(simulate=True) as instance:
+            for module in ("sched", "job-manager"):
+                await instance.crash(module)
+                await instance.load(module)
+            await instance.unload("job-exec")
+            with pytest.raises(FluxError):
+                await instance.reload("job-exec")
+            await instance.load("job-exec")
+            assert await ended(instance)
+
+    run(main)
+
+
+def test_state_lasts_where_a_directory_is_named(run: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with open_instance(statedir=tmp_path, simulate=True) as instance:
+            assert await ended(instance)
+            with pytest.raises(InstanceFailed, match="an instance runs there"):
+                async with open_instance(statedir=tmp_path):
+                    pass
+        async with (
+            open_instance(statedir=tmp_path, simulate=True) as instance,
+            instance.connect() as client,
+        ):
+            assert len(await client.jobs(states=64)) == 1
+
+    run(main)
+
+
+def test_jobs_of_a_temporary_instance_end_with_it(run: Run, tmp_path: Path) -> None:
+    mark = tmp_path / "ended"
+    script = f"trap 'echo > {mark}; exit' TERM; echo ready; while :; do sleep 0.01; done"
+
+    async def main() -> None:
+        async with open_instance() as instance, instance.connect() as client:
+            job = await client.submit(command_jobspec(["sh", "-c", script]))
+            async with aclosing(job.output()) as pieces:
+                await anext(pieces)  # it has begun
+        assert mark.exists()
+
+    run(main)
+
+
+def test_errors_come_as_they_are(run: Run) -> None:
+    async def main() -> None:
+        with pytest.raises(ZeroDivisionError):
+            async with open_instance(simulate=True):
+                _ = 1 / 0
+        with pytest.raises(FormatError, match=r"sched\.policy"):
+            async with open_instance(config="[sched]\npolicy = 'best'"):
+                pass
+        missing = "[job-manager]\nplugins = [{load = '/nope.py'}]"
+        with pytest.raises(InstanceFailed, match="there is no such file"):
+            async with open_instance(config=missing):
+                pass
+
+    run(main)
+
+
+def test_a_block_is_cancelled_when_the_instance_has_ended_by_itself(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def commit(*_: object) -> None:
+        raise RuntimeError("the disk is on fire")
+
+    async def main() -> None:
+        async with open_instance(simulate=True) as instance, instance.connect() as client:
+            monkeypatch.setattr(SqliteStore, "commit", commit)
+            await client.submit(Jobspec.from_command(["x"]))
+
+    with pytest.raises(InstanceFailed, match="module kvs: RuntimeError: the disk is on fire"):
+        run(main)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("in_trio.py", "exit code 0\nexception exec: "),
+        ("in_asyncio.py", "resource-offline\nsuccess True\n999\n"),
+    ],
+)
+def test_the_samples_do_what_they_say(name: str, said: str) -> None:
+    command = [sys.executable, str(SAMPLES / name)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=True)
+    assert done.stdout.startswith(said)
