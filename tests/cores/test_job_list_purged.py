@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from flux_trio.cores.job_index import ended_at
 from flux_trio.cores.job_list.finished import NEWEST, Finished
+from flux_trio.editions import journal
 from flux_trio.editions.journal import Ended
+from flux_trio.messages import ROLE_OWNER, Event, topics
+from tests.support.eventlogs import inactive, running
+from tests.support.listing import ListedJobs
 
 OLD, NEW = Ended(1, 1_000_000, 0, 1, 0, 0), Ended(2, 2_000_000, 0, 1, 0, 0)
 
@@ -30,3 +36,23 @@ def test_job_that_is_purged_after_its_page_is_gone() -> None:
     finished.purge((NEW.usec, NEW.id))
     finished.fill([OLD], is_last=True)
     assert [job.id for job in finished.before(NEWEST, 9)[0]] == [OLD.id]
+
+
+def test_job_that_ends_and_is_purged_while_eventlogs_are_read_is_not_counted() -> None:
+    """The journal's word of its end waits for the eventlogs, and so does that of its purge."""
+    listed = ListedJobs()
+    listed.store_log(1, running())
+    listed.waits = True
+    listed.start()
+    rest = inactive()[len(running()) :]
+    events = [
+        [1, place, msgspec.to_builtins(event)] for place, event in enumerate(rest, len(running()))
+    ]
+    listed.turn(listed.from_journal({"events": events}))
+    purged = journal.PURGED.write(journal.Purged([1], [ended_at(rest[-1].timestamp)]))
+    listed.turn(Event(topics.JOB_PURGE_EVENT, purged, rolemask=ROLE_OWNER))
+    listed.waits = False
+    while listed.answers:
+        listed.let_kvs_answer()
+    ((_, stats),) = listed.ask(topics.stats_of(topics.JOB_LIST))
+    assert stats["jobs"] == 0

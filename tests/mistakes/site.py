@@ -83,9 +83,10 @@ class limit_is_kept(_Events):  # noqa: N801 - read as a sentence
     def event(self, t: float, jobid: int, name: str, context: Mapping[str, Any]) -> None:
         self._known.add(jobid)
         if name == JobEvent.ALLOC:
-            running = self._states_now()[JobState.RUN]
+            states = self._states_now()
+            running = states[JobState.RUN] + states[JobState.CLEANUP]
             if running > RUNNING_MAX:
-                self.found(f"{running} jobs run, and {RUNNING_MAX} may")
+                self.found(f"{running} jobs run or are being cleaned up, and {RUNNING_MAX} may")
 
     def pause(self) -> None:
         states = self._states_now()

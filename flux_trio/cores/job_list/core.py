@@ -250,9 +250,7 @@ class JobListCore(CorePart, Core[JobListTimer, Never, Never]):
 
     def _purged(self, event: Event) -> None:
         purged = journal.PURGED.read(event)
-        self._follower.catch_up()
-        for place in zip(purged.times, purged.jobs, strict=True):
-            self._finished.purge(place)
+        self._follower.purge(zip(purged.times, purged.jobs, strict=True))
 
     def _configure(self, request: Request) -> None:
         self._listings.config = configuration_in(request)

@@ -12,10 +12,11 @@ the journal comes.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from flux_trio.cores.job_list.exchange import RETRY_TIMER, SLICE_TIMER, Exchange, JournalFollowed
-from flux_trio.cores.job_list.finished import Finished
+from flux_trio.cores.job_list.finished import Finished, Place
 from flux_trio.cores.job_list.records import JournalGap, Records, ended_of
 from flux_trio.cores.job_list.scan import Scan
 from flux_trio.cores.state import Part
@@ -43,6 +44,7 @@ class Follower(Part):
     _held: list[journal.Batch]
     _rest: list[tuple[JobId, int, Event]]
     _ended: dict[JobId, journal.Ended]
+    _purged: list[Place]
     ready: bool
     hindrance: tuple[int, str] | None
 
@@ -57,6 +59,7 @@ class Follower(Part):
         self._held = []  # batches that came while eventlogs are read
         self._rest = []  # events of the last batch that later turns take
         self._ended = {}  # of that batch: the jobs that its events end
+        self._purged = []  # jobs that were purged while eventlogs are read: a batch may end them
         self.ready = False
         self.hindrance = None  # errnum and text, once the journal has ended
 
@@ -145,13 +148,25 @@ class Follower(Part):
             if event.name == _CLEAN:
                 self._finished.add(ended.get(jobid) or ended_of(records.jobs[jobid]))
 
+    def purge(self, places: Iterable[Place]) -> None:
+        """Remove finished jobs, after the events that came before."""
+        if self.scan.running:
+            self._purged += places
+            return
+        self.catch_up()
+        for place in places:
+            self._finished.purge(place)
+
     def _scanned(self) -> None:
         held, self._held = self._held, []
+        purged, self._purged = self._purged, []
         self._records.sort()
         self.ready = True
         for batch in held:
             if not (self.catch_up() and self._apply(batch)):
                 return
+        if purged:
+            self.purge(purged)
 
     def _lost(self, reason: FluxError) -> None:
         if self.hindrance is None:

@@ -153,9 +153,18 @@ class Perilog(jobtap.Plugin):
 
     @jobtap.on("job.destroy")
     def forget(self, job: jobtap.Job) -> None:
-        self._runs.pop(job.id, None)
+        run = self._runs.pop(job.id, None)
+        if run is not None:
+            run.is_known.set()
         self._taken_up.discard(job.id)
         self._awaited.discard(job.id)
+
+    @jobtap.on("job.event.prolog-start", "job.event.epilog-start")
+    def on_start(self, job: jobtap.Job, event: jobtap.Event) -> None:
+        """Let the run begin: its start has been logged."""
+        run = self._runs.get(job.id)
+        if run is not None and (event.context or {}).get("description") == run.what.description:
+            run.is_known.set()
 
     # --- their order
 
@@ -224,9 +233,16 @@ class Perilog(jobtap.Plugin):
         targets = _ranks(job) if what.per_rank else ROOT
         run = self._runs[job.id] = Run(job, what, targets, job.id in self._taken_up)
         run.had_exception = job.exception is not None
+        if what.description in job.prologs | job.epilogs:
+            run.is_known.set()
+        else:  # its start is logged when all plugins have answered: another one may take its time
+            job.subscribe()
         self.start_soon(self._run, run)
 
     async def _run(self, run: Run) -> None:
+        await run.is_known.wait()
+        if self._runs.get(run.job.id) is not run:
+            return  # the job is gone
         environment = os.environ | {
             OWNER: str(os.getpid()),
             JOB_ID: format_fluid(run.job.id, id_form()),

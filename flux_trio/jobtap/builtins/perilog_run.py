@@ -23,6 +23,7 @@ class Run:
     what: Procedure
     targets: Idset  # the ranks it runs on
     is_taken_up: bool  # it was open before the job manager restarted
+    is_known: trio.Event = field(default_factory=trio.Event)  # its start was logged
     canceled: trio.Event = field(default_factory=trio.Event)
     endings: dict[int, Ending] = field(default_factory=dict)  # by rank, of those that have ended
     is_over: bool = False

@@ -91,14 +91,16 @@ def with_visits(draw: Random, plan: Plan, span_s: float, *, is_to_grow: bool) ->
 def with_visits_of_stack(draw: Random, plan: Plan, span_s: float) -> Plan:
     """Return the plan with what only a world of the stack visits.
 
-    A tenth has a kill, after which a tool works on the state file, and as many jobs that wait for
-    others.
+    A tenth has a kill, after which a tool works on the state file, as many have jobs that wait for
+    others, and as many load plugins again.
     """
     visits = _Visits(draw, plan, span_s)
     if plan.jobs and draw.random() < STACK_SHARE:
         _recover(visits)
     if plan.jobs and draw.random() < STACK_SHARE:
         _wait_for_one_another(visits)
+    if plan.jobs and draw.random() < STACK_SHARE:
+        _reload_a_plugin(visits)
     return visits.plan
 
 
@@ -134,6 +136,38 @@ def _wait_for_one_another(visits: _Visits) -> None:
         for place, job in enumerate(jobs)
     ]
     visits.plan = replace(visits.plan, jobs=tuple(waiting))
+
+
+def _reload_a_plugin(visits: _Visits) -> None:
+    """Plugins are loaded again, whatever state their jobs are in; often when one has ended."""
+    draw = visits.draw
+    if not visits.plan.builtins and not visits.plan.plugins:
+        visits.plan = replace(visits.plan, builtins=("alloc-check", "perilog"))
+    held = _hold_in_cleanup(visits) if draw.random() < 0.6 else None
+    for _ in range(draw.choice((1, 2, 3))):
+        number = draw.randrange(len(visits.plan.builtins) + len(visits.plan.plugins))
+        topic, type_ = draw.choice((*_WHILE_JOBS_RUN, (topics.SCHED_FREE, "request")))
+        when = When(topic, visits.some(), draw.choice(("send", "recv")), type_)
+        visits.ask(Do(visits.moment(), "reload-plugin", value=number, when=held or when))
+        held = None
+
+
+def _hold_in_cleanup(visits: _Visits) -> When:
+    """A plugin holds one of the first jobs in CLEANUP; return when that begins, or soon after it.
+
+    Mostly a start has three answers: the job has started, it has finished, it is released.
+    """
+    draw = visits.draw
+    nth = draw.choice((1, 1, 2))
+    holds = c.PluginHangs(nth, "job.state.cleanup", draw.choice((5.0, 20.0)))
+    visits.plan = replace(visits.plan, faults=(*visits.plan.faults, holds))
+    return When("job-exec.start", 3 * nth - draw.choice((0, 0, 1)), "recv", "response")
+
+
+def _start_again_in_cleanup(visits: _Visits) -> None:
+    """The job manager, and its plugins with it, start again while a job is held in CLEANUP."""
+    again = c.Reload("job-manager", _hold_in_cleanup(visits))
+    visits.plan = replace(visits.plan, faults=(*visits.plan.faults, again))
 
 
 def _survive_a_cancel(visits: _Visits) -> None:
@@ -272,4 +306,5 @@ _SELDOM: Final[tuple[Callable[[_Visits], None], ...]] = (
     _cancel_and_go_on,
     _lose_a_grant_that_was_awaited,
     _survive_a_cancel,
+    _start_again_in_cleanup,
 )

@@ -33,6 +33,7 @@ Action = Literal[
     "purge",
     "history",
     "move",
+    "reload-plugin",
     "subscribe",
 ]
 
@@ -75,7 +76,8 @@ class Do(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     subscribe is not answered: from then on the owner gets every event that is published. `queue` is
     the number of a named queue: move brings a job that waits there, and other requests are about
     all queues without one. queue-drain and queue-idle wait until no job is left there, or none
-    runs.
+    runs. reload-plugin loads the plugin number `value` of the world in place of itself, builtin
+    ones of the plan first, at depth stack; without such a plugin nothing is asked.
     """
 
     at: Seconds
@@ -95,7 +97,11 @@ def meant_by(action: Action) -> tuple[str, ...]:
     return (*job, *node, *_VALUES.get(action, ()), "queue")
 
 
-_VALUES: Final[dict[str, tuple[str, ...]]] = {"urgency": ("value",), "duration": ("seconds",)}
+_VALUES: Final[dict[str, tuple[str, ...]]] = {
+    "urgency": ("value",),
+    "reload-plugin": ("value",),
+    "duration": ("seconds",),
+}
 
 
 def queue_name(number: int) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from flux_trio.config import DURATION_KEY, QUEUE_KEY
@@ -10,24 +11,31 @@ from flux_trio.cores.turns import SetTimer, TimerFired
 from flux_trio.formats import Idset, Jobspec, format_fluid
 from flux_trio.lab.plans.workload import JOB_ACTIONS, Do, JobPlan, queue_name
 from flux_trio.lab.world.clients import LATER, RETRY_S, Client, Subscribe
+from flux_trio.lab.world.plugin_files import PluginFile
 from flux_trio.messages import Errno, Flag, Request, Response, topics
 
 PURGED_MAX: Final = 1000  # jobs of one purge: all that a world has
-SINGLE: Final = "single"  # the name of jobs that wait for another one
+SINGLE: Final = "single"  # the name of the jobs of which one at a time goes on
 EVERY_EVENT: Final = Subscribe("*")
 
 
 class Owner(Client):
     """A client that submits the jobs of a plan and makes its requests, as the instance's owner.
 
-    `ids` has the id of each job that was accepted, by the job's place in the plan.
+    `ids` has the id of each job that was accepted, by the job's place in the plan. `plugins` are
+    those that can be loaded again.
     """
 
     comes_back = True
 
     def __init__(
-        self, jobs: tuple[JobPlan, ...], actions: tuple[Do, ...], ids: dict[int, int]
+        self,
+        jobs: tuple[JobPlan, ...],
+        actions: tuple[Do, ...],
+        ids: dict[int, int],
+        plugins: Sequence[PluginFile] = (),
     ) -> None:
+        self._plugins = plugins
         self._todo: dict[int, JobPlan | Do] = dict(enumerate((*jobs, *actions)))
         self.ids = ids
         self.refused: dict[int, str] = {}  # jobs that were refused, by place
@@ -85,6 +93,8 @@ class Owner(Client):
         if asked.what == "subscribe":
             self._has_subscribed = True
             return [EVERY_EVENT]
+        if asked.what == "reload-plugin":
+            return [self._request(place, topics.JOB_JOBTAP, each) for each in self._change(asked)]
         flags = Flag.STREAMING if asked.what == "watch" else 0
         return [self._request(place, *_method(asked, self.ids.get(asked.job, 0)), flags)]
 
@@ -92,6 +102,12 @@ class Owner(Client):
         self._matchtag += 1
         self.waiting[self._matchtag] = place
         return Request(topic, payload, self._matchtag, int(flags))
+
+    def _change(self, asked: Do) -> Iterator[dict[str, Any]]:
+        """Yield the payload of the request that loads a plugin again, if there is such a plugin."""
+        for file in self._plugins[asked.value : asked.value + 1]:
+            name = Path(file.load).stem.replace("_", "-")
+            yield {"remove": name, "load": file.load, "conf": file.conf}
 
     def submission(self, job: JobPlan) -> dict[str, Any]:
         """Return the payload of the request that submits a job."""
@@ -137,11 +153,14 @@ def jobspec_of(job: JobPlan, after: int | None = None) -> Jobspec:
     It waits for the end of the job with the id `after`.
     """
     attributes: dict[str, Any] = {"system.exec.test.run_duration": job.run}
-    waits = [{"scheme": "singleton", "value": ""}] if job.is_single else []
+    waits = []
+    if job.is_single:
+        waits.append({"scheme": "singleton", "value": ""})
+        attributes["system.job.name"] = SINGLE
     if after is not None:
         waits.append({"scheme": "afterany", "value": format_fluid(after, "f58")})
     if waits:
-        attributes |= {"system.dependencies": waits, "system.job.name": SINGLE}
+        attributes["system.dependencies"] = waits
     if job.ranks:
         attributes["system.constraints"] = {"ranks": [str(Idset.of(job.ranks))]}
     if job.queue is not None:

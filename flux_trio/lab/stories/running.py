@@ -24,7 +24,7 @@ from flux_trio.lab.stories.putting_right import (
     owner_who_puts_right,
     owner_who_releases,
 )
-from flux_trio.lab.stories.setting import config_of, prompts_of, surroundings_of
+from flux_trio.lab.stories.setting import config_of, prompts_of, reloadable_of, surroundings_of
 from flux_trio.lab.world.cores_world import CoresWorld
 from flux_trio.lab.world.jobs import Jobs
 from flux_trio.lab.world.pages import set_pages
@@ -134,7 +134,7 @@ class PlanRun:
 
     def make_owner(self) -> Owner:
         """Return the client that submits the jobs of the plan and makes its requests."""
-        return Owner(self.plan.jobs, self.plan.actions, {})
+        return Owner(self.plan.jobs, self.plan.actions, {}, reloadable_of(self.plan))
 
     def __enter__(self) -> Self:
         return self

@@ -10,6 +10,7 @@ import pytest
 import trio
 import trio.testing
 
+from flux_trio import jobtap
 from flux_trio.config import Config, parse_config
 from flux_trio.jobtap.builtins.perilog import Perilog
 from flux_trio.messages import topics
@@ -29,10 +30,12 @@ HOUR = 3600.0
 
 
 @asynccontextmanager
-async def acting(plugin: Acting, config: str = BOTH) -> AsyncIterator[tuple[Any, Jobs]]:
+async def acting(
+    plugin: Acting, config: str = BOTH, *others: jobtap.Plugin
+) -> AsyncIterator[tuple[Any, Jobs]]:
     configured: Config = parse_config(config)
     async with (
-        simulated_instance(config=configured, plugins=[plugin]) as instance,
+        simulated_instance(config=configured, plugins=[plugin, *others]) as instance,
         instance.connect() as client,
     ):
         yield client, Jobs(client)
@@ -317,6 +320,7 @@ async def test_job_waits_no_longer_for_an_epilog_that_is_taken_out_of_the_config
     async with acting(plugin) as (client, jobs):
         job = await jobs.submit(seconds=60)
         await jobs.events(job, "release")
+        await trio.testing.wait_all_tasks_blocked()  # its start is logged, and told to the plugin
         assert [what for what, _, _ in plugin.played] == ["prolog", "epilog"]
         await client.call(topics.CONFIG_LOAD, {"config": WITHOUT_EPILOG})
         removed = trio.current_time()
@@ -380,3 +384,23 @@ async def test_prolog_of_a_plugin_that_was_removed_is_run_again_once_it_is_back(
         waited = when(events, "prolog-finish") - when(begun, "prolog-start")
         assert waited == pytest.approx(1100, abs=0.1)
         assert "finish" in names(events)
+
+
+class Slow(jobtap.Plugin):
+    """A plugin that answers about a job that starts, or ends, a little later."""
+
+    name = "slow"
+
+    @jobtap.on("job.state.run", "job.state.cleanup")
+    async def later(self, _job: jobtap.Job) -> None:
+        await trio.sleep(5)
+
+
+async def test_prolog_and_epilog_begin_when_their_start_is_logged(autojump_clock):
+    """That is when all plugins have answered; before, no epilog could be finished."""
+    plugin = Acting({"seconds": 10}, {"seconds": 20})
+    async with acting(plugin, BOTH, Slow()) as (_, jobs):
+        events = await jobs.events(await jobs.submit(seconds=5))
+        for what, seconds in (("prolog", 10), ("epilog", 20)):
+            start, finish = when(events, f"{what}-start"), when(events, f"{what}-finish")
+            assert finish - start == pytest.approx(seconds, abs=0.1)
