@@ -146,10 +146,10 @@ def applicable(
     left_out: dict[str, str] = {}
     for rule in rules:
         why = _reason(rule, shown, clauses, classic=classic)
-        if why:
-            left_out.setdefault(rule.clause, why)
-        else:
+        if not why:
             used.append(rule)
+        elif rule.is_of_clause:
+            left_out.setdefault(rule.clause, why)
     judged = {rule.clause for rule in used}
     return used, {clause: why for clause, why in left_out.items() if clause not in judged}
 

@@ -101,3 +101,42 @@ def test_what_is_broken_is_one_block_of_who_broke_it(
     change(told)
     causes = [each for each in recorded.judged(told, at_rest=True).violations if not each.cause]
     assert [(each.clause, each.party) for each in causes] == [(clause, party)]
+
+
+# --- named at once, whatever else the edit makes of it
+
+
+def canceled_by_nobody(told: Told) -> None:
+    grant = success(told)
+    grant["payload"] = {"id": grant["payload"]["id"], "type": 3}
+
+
+def answered_with_nothing(told: Told) -> None:
+    success(told)["payload"] = None
+
+
+def finished_without_a_start(told: Told) -> None:
+    start = messages(told, "job-exec.start", "response", type="start")[0]
+    told["messages"].remove(start)
+    without_event(told, start["payload"]["id"], "start")
+
+
+def failed_for_a_reason_that_is_no_text(told: Told) -> None:
+    (answer,) = messages(told, "job-exec.start", "response", type="exception")
+    answer["payload"]["data"]["note"] = 7
+
+
+@pytest.mark.parametrize(
+    ("number", "change", "clause", "party"),
+    [
+        (LIFECYCLE, canceled_by_nobody, "27.alloc.11", SCHED),
+        (LIFECYCLE, answered_with_nothing, "27.alloc.9", SCHED),
+        (LIFECYCLE, finished_without_a_start, "32.start.35", topics.JOB_EXEC),
+        ("24", failed_for_a_reason_that_is_no_text, "32.start.27", topics.JOB_EXEC),
+    ],
+)
+def test_who_breaks_it_is_named(number: str, change: Change, clause: str, party: str) -> None:
+    told = recording(number)
+    change(told)
+    found = recorded.judged(told).violations
+    assert (clause, party) in [(each.clause, each.party) for each in found]

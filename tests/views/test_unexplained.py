@@ -10,6 +10,7 @@ from flux_trio.judge import Judgement, judge_trace, load_clauses
 from flux_trio.judge.rules import ALL_RULES
 from flux_trio.trace import Kind, Record, Shown, Source
 from flux_trio.views import verdict_json, verdict_junit, verdict_page, verdict_text
+from flux_trio.views.viewer import trace_page
 
 CLAUSES = load_clauses()
 TEXT = "kvs has crashed: <OSError>"
@@ -26,6 +27,19 @@ def test_it_is_no_violation_and_no_clause(judgement: Judgement) -> None:
     assert judgement.is_kept
     assert [each for each in judgement.verdicts if each.startswith("unexplained")] == []
     assert judgement.wanted() == {1}
+    assert [each for each in judgement.left_out if each.startswith("unexplained")] == []
+
+
+def test_trace_without_payloads_leaves_no_clause_out_that_there_is_not() -> None:
+    shown = Shown(payloads=False)
+    left_out = judge_trace(Source("a test", shown, iter(())), ALL_RULES, CLAUSES).left_out
+    assert left_out
+    assert [each for each in left_out if each.startswith("unexplained")] == []
+
+
+def test_viewer_shows_it_beside_violations(judgement: Judgement) -> None:
+    page = trace_page("trace", judgement, CLAUSES, [], {})
+    assert "unexplained.lost-service" in page
 
 
 def test_text_has_it_before_the_counts(judgement: Judgement) -> None:

@@ -201,7 +201,8 @@ def trace_page(
     begun: Mapping[str, str],
 ) -> str:
     """Return the page with these rows of a trace; `begun` is as in `Data`."""
-    broken = broken_of(judgement.broken_things())
+    unexplained = [(each, list[Violation]()) for each in judgement.unexplained]
+    broken = broken_of([*judgement.broken_things(), *unexplained])
     named = sentences(clauses, rows, broken)
     data = Data(rows=rows, begun=begun, violations=broken, clauses=named)
     return viewer_page(name, _head(name, judgement, rows), data)
