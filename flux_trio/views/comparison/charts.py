@@ -20,29 +20,55 @@ HUES: Final = (
 )  # fmt: skip
 NAMES_MAX: Final = 20
 """Users or banks in one chart: those with the most jobs. The table has all."""
-LINES_MAX: Final = 4
-"""Users with a line of priorities in each run."""
+USER_HUES: Final = (
+    "#332288", "#88ccee", "#44aa99", "#117733", "#999933", "#ddcc77", "#cc6677", "#882255",
+    "#aa4499",
+)  # fmt: skip
+"""Of lines of users: the muted colours of Paul Tol, none of which a run has."""
+DASHES: Final = ("solid", "dash", "dot", "dashdot")
+"""Patterns of the lines of further users."""
 ROW_PX: Final = 190
 
 
 def over_time(runs: Sequence[ServedRun]) -> Chart:
-    """Utilisation, queue length, and the priorities of each run, on one axis of time."""
+    """Utilisation and queue length of each run, on one axis of time."""
     rows: list[tuple[str, list[Chart]]] = [
         ("cores in use", [_of_run(run, run.utilisation_series, runs) for run in runs]),
         ("jobs that wait", [_of_run(run, run.queue_length_series, runs) for run in runs]),
     ]
     for chart in rows[1][1]:
         chart["showlegend"] = False  # the names are those of the first row
-    busiest = [user.name for user in most_jobs(runs[0].users)[:LINES_MAX]]
+    drawn = _rows(rows)
+    drawn["layout"]["yaxis"]["tickformat"] = ".0%"
+    return drawn
+
+
+def priorities(runs: Sequence[ServedRun]) -> Chart | None:
+    """The mean priority of each user's pending jobs, a row for each run; None without priorities.
+
+    A user has one colour and pattern in all rows, and no colour is that of a run.
+    """
+    users = [user.name for user in most_jobs(runs[0].users)]
+    named: set[str] = set()
+    rows: list[tuple[str, list[Chart]]] = []
     for run in runs:
-        lines = [
-            _steps(user.name, HUES[busiest.index(user.name)], user.priority)
-            | {"legendgroup": user.name, "showlegend": run is runs[0]}
-            for user in run.users
-            if user.name in busiest and user.priority
-        ]
+        lines = []
+        for user in run.users:
+            if user.priority and user.name in users:
+                place = users.index(user.name)
+                line = _steps(user.name, USER_HUES[place % len(USER_HUES)], user.priority)
+                line["line"]["dash"] = DASHES[place // len(USER_HUES) % len(DASHES)]
+                lines.append(
+                    line | {"legendgroup": user.name, "showlegend": user.name not in named}
+                )
+                named.add(user.name)
         if lines:
             rows.append((f"mean priority<br>{run.name}", lines))
+    return _rows(rows) if rows else None
+
+
+def _rows(rows: Sequence[tuple[str, list[Chart]]]) -> Chart:
+    """Return one chart with the lines of each row below each other."""
     data: list[Chart] = []
     layout: Chart = {"height": ROW_PX * len(rows) + 80, "hovermode": "x unified"}
     share = 1 / len(rows)
@@ -52,7 +78,6 @@ def over_time(runs: Sequence[ServedRun]) -> Chart:
         layout[f"yaxis{axis}"] = {"domain": [top - 0.82 * share, top], "title": {"text": title},
                                   "rangemode": "tozero"}  # fmt: skip
         data += [line | {"yaxis": f"y{axis}"} for line in lines]
-    layout["yaxis"]["tickformat"] = ".0%"
     layout["xaxis"] = {"type": "date", "anchor": f"y{len(rows)}"}
     return {"data": data, "layout": layout}
 

@@ -78,6 +78,8 @@ def _charts(runs: Sequence[ServedRun]) -> Iterator[_Drawn]:
     if not runs:
         return
     yield _Drawn("over-time", "Over time", charts.over_time(runs))
+    if (chart := charts.priorities(runs)) is not None:
+        yield _Drawn("priorities", "Priorities of users over time", chart)
     groups: dict[str, charts.GroupsOf] = {"user": lambda run: run.users}
     if any(len(run.banks) > 1 for run in runs):
         groups["bank"] = lambda run: run.banks

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from flux_trio.views import FailedRun, Served, ServedRun, Waited, comparison_page
+from flux_trio.views.comparison.charts import HUES, priorities
 from tests.support.browser import Browser
 
 T = 1_000_000_000.0
@@ -56,13 +58,23 @@ def test_bars_are_the_figures(browser: Browser, page: Path) -> None:
 def test_lines_are_the_figures_on_one_axis_and_have_gaps(browser: Browser, page: Path) -> None:
     browser.open(page)
     lines = browser.run(DRAWN, "over-time")
-    assert [name for name, _ in lines] == ["one", "two", "one", "two", "ann & co", "ann & co"]
+    assert [name for name, _ in lines] == ["one", "two", "one", "two"]
     assert lines[0][1] == [0.5, 1, 0]
-    assert lines[4][1] == [10, 10, None, 4]
-    axes = browser.run(
-        "return document.getElementById('over-time')._fullData.map(each => each.xaxis)"
-    )
-    assert set(axes) == {"x"}
+    users = browser.run(DRAWN, "priorities")
+    assert [name for name, _ in users] == ["ann & co", "ann & co"]
+    assert users[0][1] == [10, 10, None, 4]
+    for chart in ("over-time", "priorities"):
+        axes = f"return document.getElementById('{chart}')._fullData.map(each => each.xaxis)"
+        assert set(browser.run(axes)) == {"x"}
+
+
+def test_every_user_is_drawn_and_none_like_a_run_or_another_user() -> None:
+    users = [Served(f"u{n}", 100 - n, 1.0, 1.0, 0.01, 0.01, ANN.priority) for n in range(30)]
+    chart = priorities([replace(run("one", 1.0), users=users)])
+    assert chart is not None
+    looks = {(line["line"]["color"], line["line"]["dash"]) for line in chart["data"]}
+    assert len(looks) == 30
+    assert not {colour for colour, _ in looks} & set(HUES)
 
 
 def test_zoom_of_one_row_is_that_of_all(browser: Browser, page: Path) -> None:
