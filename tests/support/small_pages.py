@@ -17,6 +17,7 @@ from flux_trio.lab.world import pages
 SMALL: Final = 2
 
 PAGES: Final[dict[str, tuple[str, ...]]] = pages.PAGES | {
+    "flux_trio.attach.monitor": ("SLICE",),
     "flux_trio.cli.follow.watching": ("AT_ONCE",),
     "flux_trio.cli.jobs.explanation": ("_ASKED_AT_ONCE",),
     "flux_trio.cli.jobs.job_purge": ("BATCH",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 
 from flux_trio.judge.engine.causes import PLACES_MAX, Violation
@@ -12,14 +13,12 @@ class Explanations:
     """The records by which clauses were broken; of a receipt, that of the send."""
 
     def __init__(self) -> None:
-        self._places: dict[int, None] = {}
+        self._places = deque[Place](maxlen=PLACES_MAX)  # in a search, places are only compared
 
     def note(self, violations: Iterable[Violation]) -> None:
         """Remember what was broken."""
         for each in violations:
-            if len(self._places) >= PLACES_MAX:
-                del self._places[next(iter(self._places))]
-            self._places[each.record.ref or each.record.n] = None
+            self._places.append(each.record.ref or each.record.n)
 
     def explains(self, found: Violation) -> bool:
         """Whether one of them is in a record that something unexplained points to."""
@@ -31,4 +30,4 @@ class Explanations:
 
     def take_up(self, state: Iterable[Place]) -> None:
         """Go on from a state."""
-        self._places = dict.fromkeys(state)
+        self._places = deque(state, PLACES_MAX)
