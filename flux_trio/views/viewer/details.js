@@ -35,7 +35,7 @@ class Details {
     const from = row.kind === "send" || row.kind === "recv" ? this.ends(row) : row.party;
     this.fill(
       described.text || row.kind,
-      element("p", { className: "aside" }, `record ${row.n}, ${row.kind}, +${since.toFixed(6)} s, ${from}`),
+      element("p", { className: "aside" }, this.addressOf(row), `, ${row.kind}, +${since.toFixed(6)} s, ${from}`),
       row.bad && row.kind === "drop" ? element("p", { className: "broken" }, row.text) : [],
       this.violationsAt(row),
       this.links(row, at),
@@ -44,6 +44,12 @@ class Details {
       this.clausesOf(row),
       this.body(described),
     );
+  }
+
+  // A link that leads to the record when it is opened elsewhere.
+  addressOf(row) {
+    if (this.page.live) return `record ${row.n}`;
+    return element("a", { href: `#${row.n}`, title: "A link to this record" }, `record ${row.n}`);
   }
 
   ends(row) {

@@ -7,7 +7,7 @@ class Viewer {
   constructor(page) {
     this.page = page;
     this.trace = new Trace();
-    this.filter = { job: "", party: "", words: "", story: page.story.length > 0 };
+    this.filter = { job: "", party: "", words: "", story: page.story.length > 0, start: false };
     this.chosen = -1;
     const goTo = (n) => this.goTo(this.trace.places.get(n));
     const follow = (job) => this.followJob(job);
@@ -23,12 +23,26 @@ class Viewer {
     this.trace.begin(page.begun, page.modules);
     for (const row of page.rows) this.trace.add(row);
     for (const violation of page.violations) this.trace.addViolation(violation);
+    this.filter.start = this.foldsStart();
     this.listen();
     this.update();
     this.jobs.update();
     this.details.showNothing();
     const first = Number(location.hash.slice(1)) || page.violations[0]?.n;
     if (this.trace.places.has(first)) this.showAt(this.trace.places.get(first));
+  }
+
+  // The start-up of an instance is folded, unless something is wrong in it. A page that grows has
+  // none, and a story says by itself what is shown.
+  foldsStart() {
+    const first = this.firstOfJob();
+    const isWrong = [...this.trace.marks, ...this.trace.violations.map(({ n }) => this.trace.places.get(n))];
+    return !this.page.live && !this.page.story.length && first > 0 && !isWrong.some((at) => at < first);
+  }
+
+  // Return the index of the first row that is about a job, -1 if there is none.
+  firstOfJob() {
+    return this.trace.rows.findIndex(({ jobs }) => jobs.length > 0);
   }
 
   listen() {
@@ -71,8 +85,9 @@ class Viewer {
     const story = new Set(this.filter.story ? this.page.story : []);
     const lanes = this.trace.lanes();
     const found = [];
+    const first = this.filter.start ? this.firstOfJob() : 0;
     this.trace.rows.forEach((row, at) => {
-      if (this.passes(row, at, story, lanes)) found.push(at);
+      if (at >= first && this.passes(row, at, story, lanes)) found.push(at);
     });
     return found;
   }
@@ -80,16 +95,21 @@ class Viewer {
   passes(row, at, story, lanes) {
     const { job, party, words } = this.filter;
     if (story.size && !story.has(row.n)) return false;
-    if (job && !row.jobs.includes(job) && row.bad !== "gone" && row.bad !== "fault") return false;
+    if (job && !row.jobs.includes(job) && !row.gone && row.bad !== "fault") return false;
     if (party && lanes.get(row.party) !== party && lanes.get(row.peer) !== party) return false;
     return !words || this.trace.described(at).text.includes(words);
   }
 
   showChips() {
-    const { job, party } = this.filter;
-    const chips = [["job", job, `job ${job}`], ["party", party, party]].filter(([, value]) => value);
+    const { job, party, start } = this.filter;
+    const chips = [
+      ["start", start, `start-up: ${this.firstOfJob()} records`],
+      ["job", job, `job ${job}`],
+      ["party", party, party],
+    ].filter(([, value]) => value);
     byId("chips").replaceChildren(...chips.map(([name, , words]) => {
-      const chip = element("button", { type: "button", title: "Show all again" }, `${words} ×`);
+      const title = name === "start" ? "Show the start-up" : "Show all again";
+      const chip = element("button", { type: "button", title }, `${words} ${name === "start" ? "+" : "×"}`);
       chip.addEventListener("click", () => this.narrow({ [name]: "" }));
       return chip;
     }));
@@ -146,7 +166,7 @@ class Viewer {
     byId("words").value = "";
     byId("story").checked = false;
     this.jobs.select("");
-    this.narrow({ job: "", party: "", words: "", story: false });
+    this.narrow({ job: "", party: "", words: "", story: false, start: false });
   }
 
   step(by) {

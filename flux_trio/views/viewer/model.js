@@ -87,7 +87,7 @@ class Trace {
   }
 
   noteLife(row, at) {
-    listIn(this.presence, row.peer).push({ at, isThere: !row.bad });
+    listIn(this.presence, row.peer).push({ at, isThere: !row.gone });
   }
 
   // A call is about the jobs that its last answer names, as a submission is.

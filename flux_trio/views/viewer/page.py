@@ -115,7 +115,7 @@ def viewer_page(title: str, head: Iterable[str], data: Data) -> str:
     ]
     body = [
         f'<header id="head">{"".join(head)}</header>',
-        _BAR,
+        _BAR.format(legend=_file("legend.html")),
         '<section id="jobs" aria-label="Jobs"></section>',
         '<main id="chart" tabindex="0" aria-label="Messages"></main>',
         '<aside id="side"><section id="broken"></section>'
@@ -167,7 +167,7 @@ _BAR: Final = """<div id="bar">
 <input id="words" type="search" placeholder="words of a record" aria-label="words of a record"/>
 <label hidden><input id="story" type="checkbox"/> only what tells the story</label>
 <span id="chips"></span><span id="count"></span>
-<noscript>The drawing needs JavaScript.</noscript>
+{legend}<noscript>The drawing needs JavaScript.</noscript>
 </div>"""
 
 

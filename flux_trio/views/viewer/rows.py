@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from flux_trio.formats import Event, FormatError, format_fluid, job_directory_of, parse_fluid
-from flux_trio.messages import Errno, Message, Request, Response
+from flux_trio.messages import Errno, Message, Request, Response, service_of, topics
 from flux_trio.protocols import JobState
 from flux_trio.protocols.job import JOB, Step, step_of
 from flux_trio.trace import Kind, Record
@@ -56,7 +56,9 @@ class Row(msgspec.Struct, omit_defaults=True, kw_only=True):
     state: str = ""
     """The state that the job enters with this event."""
     bad: str = ""
-    """Why it is marked: error, lost, gone, fault or exception."""
+    """Why it is marked as wrong: error, lost, crashed, fault or exception."""
+    gone: bool = False
+    """Whether the module `peer` is not loaded from here on."""
     request: int = 0
     """Of a response: the place of the request's send."""
     last: bool = False
@@ -76,6 +78,7 @@ class Rows:
     def __init__(self, first: int = 0) -> None:
         self._first = first
         self._is_begun = False
+        self._is_ending = False
         self.begun: dict[str, str] = {}
         self._states: dict[int, JobState] = {}  # of active jobs
         self._ended: dict[int, None] = {}
@@ -86,6 +89,8 @@ class Rows:
         """Return the row of the next record; None if it has none, as records of unknown kinds."""
         if record.kind not in _KINDS:
             return None
+        if record.kind == Kind.INSTANCE:
+            self._is_ending = True  # what waits then is answered by errors, as it should be
         if record.n >= self._first and not self._is_begun:
             self._begin(record.n)
         is_new = record.kind not in (Kind.RECV, Kind.DROP) or not self._first <= record.ref
@@ -100,7 +105,8 @@ class Rows:
             text=_text(record) if is_new or record.kind == Kind.DROP else "",
             body=body[:BODY_CHARS_MAX],
             cut=max(len(body) - BODY_CHARS_MAX, 0),
-            bad=_why_bad(record),
+            bad="" if self._is_ending else _why_bad(record),
+            gone=record.kind == Kind.MODULE and (record.data or {}).get("what") != "started",
             clauses=tuple(sorted(clauses)),
         )
         self._link(record, row)
@@ -222,13 +228,18 @@ def _why_bad(record: Record) -> str:
         case Kind.FAULT | Kind.CLOCK:
             return "fault"
         case Kind.MODULE:
-            return "" if data.get("what") == "started" else "gone"
+            return "crashed" if data.get("what") in ("crashed", "returned") else ""
         case Kind.HOOK:
             return "error" if data.get("error") else ""
         case Kind.EVENT:
             return "exception" if data.get("name") == "exception" else ""
-    is_error = isinstance(message, Response) and message.errnum not in (0, Errno.ENODATA)
-    return "error" if is_error else ""
+    return "error" if isinstance(message, Response) and not _is_expected(message) else ""
+
+
+def _is_expected(response: Response) -> bool:
+    """Return whether an answer is none of an error: a stream ends, or a key is not there yet."""
+    is_read = service_of(response.topic) == topics.KVS
+    return response.errnum in (0, Errno.ENODATA) or (is_read and response.errnum == Errno.ENOENT)
 
 
 def _spelled(jobids: Iterable[int]) -> tuple[str, ...]:

@@ -48,12 +48,21 @@ def judged(trace: Iterable[Record]) -> tuple[Judgement, list[Row]]:
     return judge_trace(source, ALL_RULES, load_clauses(), note=note), rows
 
 
-def show(browser: Browser, path: Path, trace: Iterable[Record], width: int = 1400) -> list[Row]:
-    """Open the page of a trace; its rows."""
+def show(
+    browser: Browser,
+    path: Path,
+    trace: Iterable[Record],
+    width: int = 1400,
+    *,
+    begins_at_job: bool = False,
+) -> list[Row]:
+    """Open the page of a trace, by default with the start-up; its rows."""
     judgement, rows = judged(trace)
     page = path / "page.html"
     page.write_text(trace_page("trace", judgement, load_clauses(), rows, {}))
     browser.open(page, width)
+    if not begins_at_job:
+        browser.run("viewer.narrow({ start: false })")
     return rows
 
 
@@ -76,6 +85,32 @@ def test_every_record_is_drawn_with_its_words(browser: Browser, tmp_path: Path) 
     texts = "[...document.querySelectorAll('.said, .noted')].map(e => e.textContent)"
     words = browser.run(f"return {texts}")
     assert [word for word in words if word in first] == first
+
+
+def test_the_page_begins_at_the_first_job(browser: Browser, tmp_path: Path) -> None:
+    rows = show(browser, tmp_path, traced(), begins_at_job=True)
+    first = next(at for at, row in enumerate(rows) if "job-ingest.submit" in row.text)
+    assert first > 1
+    assert browser.run("return viewer.chart.view[0]") == first
+    assert f"start-up: {first} records" in browser.run(TEXT, "#chips")
+    browser.run("document.querySelector('#chips button').click()")
+    assert browser.run("return viewer.chart.view[0]") == 0
+
+
+def test_a_link_leads_to_a_record(browser: Browser, tmp_path: Path) -> None:
+    rows = show(browser, tmp_path, traced())
+    browser.run("viewer.goTo(arguments[0])", 3)
+    link = browser.run("return document.querySelector('#details a').href")
+    assert link.endswith(f"#{rows[3].n}")
+    browser.run("location.reload()")
+    assert browser.run("return viewer.chosen") == 3  # though it is of the start-up
+
+
+def test_the_legend_shows_what_the_picture_has(browser: Browser, tmp_path: Path) -> None:
+    show(browser, tmp_path, traced())
+    browser.run("document.getElementById('legend').open = true")
+    assert "it was lost" in browser.run(TEXT, "#legend")
+    assert browser.run(COUNT, "#legend svg") == 8
 
 
 def test_arrows_go_from_sender_to_receiver(browser: Browser, tmp_path: Path) -> None:
@@ -200,7 +235,7 @@ def test_failures_and_losses_are_marked(browser: Browser, tmp_path: Path) -> Non
     drop = next(row for row in rows if row.kind == "drop")
     browser.run("viewer.goTo(viewer.trace.places.get(arguments[0]))", drop.n)
     assert browser.run(COUNT, ".arrow.open.bad") >= 1
-    gone = next(at for at, row in enumerate(rows) if row.bad == "gone")
+    gone = next(at for at, row in enumerate(rows) if row.gone)
     back = next(
         at
         for at, row in enumerate(rows)

@@ -169,7 +169,7 @@ def send(message: Any) -> Record:
         (send(Response("a.b", None, Errno.ENODATA)), ""),
         (Record(1, 0.0, Kind.DROP, "x", "", 0, Event("a"), {"reason": "gone"}), "lost"),
         (Record(1, 0.0, Kind.MODULE, "broker", data={"module": "x", "what": "started"}), ""),
-        (Record(1, 0.0, Kind.MODULE, "broker", data={"module": "x", "what": "crashed"}), "gone"),
+        (Record(1, 0.0, Kind.MODULE, "broker", data={"module": "x", "what": "crashed"}), "crashed"),
         (Record(1, 0.0, Kind.FAULT, "x", data={"type": "crash"}), "fault"),
         (Record(1, 0.0, Kind.CLOCK, "broker", data={"by": 3.0}), "fault"),
         (event(1, "exception", severity=0), "exception"),
@@ -238,3 +238,22 @@ OBJECTS = st.dictionaries(KEYS, VALUES)
 def test_any_data_and_payload_has_a_row(kind: Kind, held: dict[str, Any]) -> None:
     assert Rows().add(Record(1, 0.0, kind, "x", data=held)) is not None
     assert Rows().add(Record(1, 0.0, kind, "x", message=Request("a", held))) is not None
+
+
+def test_what_is_as_it_should_be_is_not_marked() -> None:
+    """A key that is not there yet, a module that is removed, and what waits when all ends."""
+    missing = Response("kvs.lookup", "no such key", int(Errno.ENOENT))
+    refused = Response("job-manager.raise", "unknown job", int(Errno.ENOENT))
+    removed = {"module": "x", "what": "removed"}
+    made = rows_of(
+        [
+            Record(1, 0.0, Kind.SEND, "kvs", "x", message=missing),
+            Record(2, 0.0, Kind.MODULE, "broker", data=removed),
+            Record(3, 0.0, Kind.SEND, "job-manager", "x", message=refused),
+            Record(4, 0.0, Kind.INSTANCE, "broker", data={"what": "ending"}),
+            Record(5, 0.0, Kind.SEND, "job-manager", "x", message=refused),
+        ]
+    )
+    assert [(row.bad, row.gone) for row in made.values()] == [
+        ("", False), ("", True), ("error", False), ("", False), ("", False),
+    ]  # fmt: skip
