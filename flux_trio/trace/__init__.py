@@ -23,9 +23,12 @@ from flux_trio.trace.record import (
     record_to_json,
     records_to_json,
 )
+from flux_trio.trace.routed import BROKER, CLIENT
 from flux_trio.trace.writing import Batches, JsonLines
 
 __all__ = [
+    "BROKER",
+    "CLIENT",
     "KILLED",
     "SLEEP",
     "Batches",

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from flux_trio.messages import Message, service_of, topics
+from flux_trio.messages import Errno, Message, service_of, topics
 from flux_trio.trace.printed import Line
 from flux_trio.trace.routed import BROKER, CLIENT, MODULE_STATUS, Moment, Routed, make_message
 
@@ -40,6 +40,7 @@ _FOR_CLIENTS: Final = "connector-local"
 _RUNNING: Final = 1
 _EXITED: Final = 3
 """The status that a module of flux-core sends when it ends, also after an error."""
+_NO_SERVICE: Final = "No service matching "
 _CALLED_BY_SERVICES: Final = {topics.JOB_MANAGER, topics.RESOURCE}
 """Services that schedulers and execution services call."""
 
@@ -110,6 +111,12 @@ def _oldest(
     return passing
 
 
+def _is_of_nobody(line: Line) -> bool:
+    """Whether it is the broker's answer to a request at a program that has gone."""
+    is_nosys = line.type == "response" and line.errnum == Errno.ENOSYS
+    return is_nosys and (not line.body or line.body.startswith(_NO_SERVICE))
+
+
 def party_of(module: str) -> str:
     """Return the party that a module stands for."""
     return CLIENT if module == _FOR_CLIENTS else module
@@ -138,6 +145,8 @@ class Ends:
         sender, receivers = self.of(
             line.module, line.is_sent, line.type, line.topic, payload, takers
         )
+        if sender == CLIENT and _is_of_nobody(line):
+            sender = BROKER
         to = "".join(receivers[:1])
         message = make_message(line.type, line.topic, payload, line.errnum, sender, to)
         if sender == BROKER and line.topic.endswith(_DISCONNECT):

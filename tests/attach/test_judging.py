@@ -54,13 +54,14 @@ def backlog(*names: str) -> list[Told]:
     return [Told(101.0, "tx", "job-manager", 2, "job-manager.events-journal", 9, payload)]
 
 
-def granted(t: float = 102.0, jobid: int = SECOND) -> list[Told]:
+def granted(t: float = 102.0, jobid: int = SECOND, sender: str = "sched-simple") -> list[Told]:
     """The second job is granted what the first one may hold."""
     ask = {"id": jobid, "priority": 16, "userid": 0, "t_submit": 101.0, "jobspec": JOBSPEC}
     success = {"id": jobid, "type": 0, "R": R}
+    module = "connector-local" if sender == "client" else sender
     return [
-        *message(t, "job-manager", "sched-simple", 1, "sched.alloc", ask),
-        *message(t + 0.01, "sched-simple", "job-manager", 2, "sched.alloc", success),
+        *message(t, "job-manager", module, 1, "sched.alloc", ask),
+        *message(t + 0.01, module, "job-manager", 2, "sched.alloc", success),
     ]
 
 
@@ -115,6 +116,16 @@ def test_of_a_clause_that_is_broken_often_some_are_kept_and_all_are_counted() ->
     assert judge.counts[DOUBLE] >= KEPT_MAX + 5
     assert judgement.verdicts[DOUBLE] is Verdict.BROKEN
     assert all(each.record.n in judge.shown() for each in of_it)
+
+
+def test_scheduler_that_is_no_module_is_not_asked_for_commits_that_a_trace_does_not_show() -> None:
+    """The kvs is not traced, so only modules are seen to write to it."""
+    journal = {"id": 7, "events": []}
+    commit = message(100.5, "job-manager", "kvs", 1, "kvs.commit", {"ops": []})[:1]
+    told_by = Told(100.4, "tx", "job-manager", 2, "job-manager.events-journal", 9, journal)
+    for scheduler, broken in (("sched-simple", ["27.success.1"]), ("client", [])):
+        judge = new_judge(scheduler)
+        assert judged(judge, told_by, *commit, *granted(102.0, sender=scheduler)) == broken
 
 
 def test_known_departures_are_counted_apart() -> None:

@@ -10,7 +10,7 @@ from flux_trio.judge import Monitor
 from flux_trio.judge.rules import ALL_RULES
 from flux_trio.messages import Errno, Request, Response, topics
 from flux_trio.messages.types import NORESPONSE, STREAMING
-from flux_trio.trace import KILLED, Kind, Record
+from flux_trio.trace import CLIENT, KILLED, Kind, Record
 from tests.support.judged import CLAUSES, Trace, hand_made, judge, made, made_note
 
 MANAGER, SCHED, KVS = topics.JOB_MANAGER, topics.SCHED, topics.KVS
@@ -42,12 +42,18 @@ def line(text: str) -> dict[str, Any]:
     return {"level": 4, "text": text}
 
 
-ATTACHED = (
-    made(SCHED, MANAGER, Request(topics.SCHED_HELLO, None, 1, STREAMING, routes=(SCHED,))),
-    made(MANAGER, SCHED, Response(topics.SCHED_HELLO, None, Errno.ENODATA, 1, STREAMING)),
-    made(SCHED, MANAGER, Request(topics.SCHED_READY, {"mode": "unlimited"}, 2, routes=(SCHED,))),
-    made(MANAGER, SCHED, Response(topics.SCHED_READY, {"count": 0}, 0, 2, routes=(SCHED,))),
-)
+def attached(name: str) -> tuple[Trace, ...]:
+    """A scheduler comes."""
+    ready = Request(topics.SCHED_READY, {"mode": "unlimited"}, 2, routes=(name,))
+    return (
+        made(name, MANAGER, Request(topics.SCHED_HELLO, None, 1, STREAMING, routes=(name,))),
+        made(MANAGER, name, Response(topics.SCHED_HELLO, None, Errno.ENODATA, 1, STREAMING)),
+        made(name, MANAGER, ready),
+        made(MANAGER, name, Response(topics.SCHED_READY, {"count": 0}, 0, 2, routes=(name,))),
+    )
+
+
+ATTACHED = attached(SCHED)
 LEAVES = made("broker", MANAGER, Request(topics.JOB_MANAGER_DISCONNECT, routes=(SCHED,)))
 ASKED = made("broker", SCHED, Request("sched.shutdown"))
 
@@ -121,6 +127,13 @@ def test_error_between_services_is_told_with_its_text() -> None:
 
 def test_error_that_a_client_gets_is_its_own_matter() -> None:
     assert found_in(fails("client", MANAGER, topics.JOB_RAISE)) == []
+
+
+@pytest.mark.parametrize(("scheduler", "count"), [(SCHED, 1), (CLIENT, 0)])
+def test_program_that_is_no_module_may_be_ended_by_anybody(scheduler: str, count: int) -> None:
+    gone = Response(topics.SCHED_FREE, None, Errno.ENOSYS, 5, routes=(MANAGER,))
+    found = found_in(*attached(scheduler), made("broker", MANAGER, gone))
+    assert [clause for clause, _ in found] == [FAILED] * count
 
 
 def test_error_in_answer_to_what_broke_a_clause_is_explained() -> None:

@@ -101,6 +101,28 @@ def test_message_is_one_also_if_others_pass_before_it_is_taken_up() -> None:
     assert topics.count("sched.free") == 3, "two that were sent, and one of a sender unknown"
 
 
+@pytest.mark.parametrize(
+    ("text", "sender"),
+    [
+        ("", "broker"),
+        ("No service matching sched.alloc is registered\n", "broker"),
+        ("no method nosuch in service sched\n", "client"),
+    ],
+)
+def test_broker_answers_for_a_program_that_has_gone(text: str, sender: str) -> None:
+    lines = (
+        "job-manager rx > job-manager.sched-hello [0]",
+        "job-manager tx > sched.alloc [0]",
+        "job-manager rx < sched.alloc [0] ENOSYS",
+    )
+    first = f"{DAY}00.100 job-manager tx > a.b [0]\n"
+    trace = first + "".join(f"{DAY}00.200 {line}\n" for line in lines) + text
+    answer = next(
+        each for each in read(trace) if each.kind == "send" and isinstance(each.message, Response)
+    )
+    assert answer.party == sender
+
+
 def event(name: str, *more: str) -> str:
     events = ",".join(f'{{"timestamp": 1.5, "name": "{each}"}}' for each in (name, *more))
     head = f"{DAY}01.000 job-manager tx < job-manager.events-journal [80] success\n"

@@ -23,7 +23,7 @@ from flux_trio.judge.views.holding import COMMITS, WRITTEN, Written
 from flux_trio.judge.views.jobs import LIFE, PRIORITY, SCHED, context_of, is_bypass
 from flux_trio.judge.views.scheduling import ASKED, SUCCESS, SUCCESSES, Asked, asked_of, link_of
 from flux_trio.messages import topics
-from flux_trio.trace import Record
+from flux_trio.trace import CLIENT, Record
 
 RULES: Final = Rules()
 
@@ -37,14 +37,18 @@ def _fold_commits_shown(_was: bool | None, _part: None, _record: Record, _seen: 
 COMMITS_SHOWN: Final = view(
     "commits shown", sent("request", topics.KVS_COMMIT), key=no_key, fold=_fold_commits_shown
 )
-"""A single state: whether the trace has commits."""
+"""A single state: whether the trace has commits.
+
+A trace of modules does not have those of a scheduler that is no module: the kvs is not traced.
+"""
 
 
 @RULES.judge("27.success.1", SUCCESSES, views=[SCHED_JOBS, WRITTEN, COMMITS, COMMITS_SHOWN])
 def r_is_stored_first(record: Record, seen: Seen) -> Finding:
     jobid = job_id(record)
     is_success = payload(record).get("type") == SUCCESS and record.party == seen.facts.scheduler
-    if not is_success or not seen.at(COMMITS_SHOWN) or not sched_job(seen, jobid).alloc:
+    shows_commits = seen.at(COMMITS_SHOWN) and record.party != CLIENT
+    if not is_success or not shows_commits or not sched_job(seen, jobid).alloc:
         return None
     written: Written | None = seen.at(WRITTEN, jobid)
     if written is None:

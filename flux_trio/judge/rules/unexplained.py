@@ -32,7 +32,7 @@ from flux_trio.judge.views.resources import AS_RECEIVED, ENDS, Acquired
 from flux_trio.judge.views.scheduling import ASKED, LINK, is_refused, link_of
 from flux_trio.judge.views.suspending import is_wrong_answer
 from flux_trio.messages import Errno, Request, Response, service_of, topics
-from flux_trio.trace import KILLED, Kind, Record
+from flux_trio.trace import CLIENT, KILLED, Kind, Record
 
 RULES: Final = Rules()
 
@@ -233,8 +233,8 @@ def _is_due(record: Record, seen: Seen) -> bool:
     found, topic = message(record), topic_of(record)
     if record.party == BROKER:
         server, service = _server_of(topic, seen), service_of(topic)
-        if not server or seen.at(LEAVING, server) is not None:
-            return True
+        if server in ("", CLIENT) or seen.at(LEAVING, server) is not None:
+            return True  # that somebody ends a program which is no module does not show
         has_come = service in (topics.SCHED, seen.facts.exec_service)
         return errnum(record) == Errno.ENOSYS and not has_come
     if topic != topics.EXEC_HELLO or not isinstance(found, Response):
