@@ -1,13 +1,23 @@
-"""What most tests of the job manager begin with; a module that begins otherwise has its own `m`."""
+"""What most tests of a core begin with; a module that begins otherwise has its own fixture."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.support.manager_script import ManagerScript
+from tests.support.sched_script import SchedScript
+from tests.support.scheduling import machine
 
 
 @pytest.fixture
 def m() -> ManagerScript:
     """A job manager with a scheduler and an execution service."""
     return ManagerScript(peers=True)
+
+
+@pytest.fixture
+def script() -> SchedScript:
+    """A scheduler that is attached, with two nodes of two cores."""
+    script = SchedScript()
+    script.attach(machine(2, 2))
+    return script

@@ -44,14 +44,6 @@ EXAMPLE = {
 }
 
 
-@pytest.fixture
-def script() -> SchedScript:
-    """Attached, with two nodes of two cores."""
-    script = SchedScript()
-    script.attach(machine(2, 2))
-    return script
-
-
 def to_manager(actions: list[Any]) -> list[tuple[str, Any]]:
     """What of it goes to the job manager."""
     return [item for item in sent(actions) if not item[0].startswith("resource.")]

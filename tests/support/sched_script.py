@@ -8,6 +8,7 @@ from typing import Any
 
 from flux_trio.config import SchedConfig
 from flux_trio.cores.sched.core import SchedCore
+from flux_trio.cores.turns import Exit, Log
 from flux_trio.editions import CLASSIC, Edition
 from flux_trio.formats import ResourceSet, format_fluid
 from flux_trio.messages import Errno, Request, Response, topics
@@ -150,6 +151,11 @@ def answers(actions: list[Any]) -> list[Any]:
     payloads: list[Any] = [response.payload for response in found]
     assert all(isinstance(payload.get("id"), int) for payload in payloads), "27.impl.5"
     return payloads
+
+
+def leaves(actions: list[Any]) -> bool:
+    """Whether it was logged and the service leaves."""
+    return [type(action) for action in actions] == [Log, Exit]
 
 
 def only(actions: list[Any]) -> Any:
