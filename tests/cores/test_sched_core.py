@@ -1,4 +1,4 @@
-"""What a scheduler is asked about jobs (RFC 27): grants, cancels, priorities, frees, expirations."""
+"""What a scheduler is asked about jobs (RFC 27): grants, cancels, priorities, frees, durations."""
 
 from __future__ import annotations
 
