@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 
 from flux_trio.judge.rules import ROUTED_RULES
 from flux_trio.trace import read_trace
-from tests.support.recorded import Told, broken, first, messages, recording
+from tests.support.recorded import Told, broken, first, judged_source, messages, recording
+from tests.support.sched_script import jobspec
 
 LIFECYCLE, CANCELED, LIMITED, CANCEL_RUNNING, REFUSED = "01", "05", "16", "06", "41"
 
@@ -119,6 +121,32 @@ def test_calls_of_a_trace_that_begins_in_the_middle_are_not_counted() -> None:
     last = told["messages"].index(messages(told, "job-manager.idle", "response")[0])
     told["messages"] = told["messages"][last:]
     assert broken(told, at_rest=True) & {"6.request.1", "6.response.2"} == set()
+
+
+def updated(seconds: float) -> set[str]:
+    """The clauses that a sched.alloc with the old duration breaks, so long after its update."""
+    t, spec = 1787054400.0, jobspec(duration=5.0)
+    job = {"id": 1, "userid": 0, "urgency": 16, "t_submit": t, "flags": 0, "jobspec": spec}
+    update = {"name": "jobspec-update", "context": {"attributes.system.duration": 30.0}}
+    happens = {"id": 1, "events": [update | {"timestamp": t}]}
+    asked = {"id": 1, "priority": 16, "userid": 0, "t_submit": t, "jobspec": spec}
+    printed = [
+        ("00:00", "tx > kvs.commit [0]", None),
+        ("00:00", "rx > job-manager.submit [9]", {"jobs": [job]}),
+        ("00:00", "tx < job-manager.events-journal [9] success", happens),
+        (f"00:{seconds:02.0f}", "tx > sched.alloc [9]", asked),
+    ]
+    lines: list[str] = []
+    for time, what, payload in printed:
+        lines.append(f"2026-08-18T12:{time}.000 job-manager {what}\n")
+        lines += [] if payload is None else [json.dumps(payload) + "\n"]
+    return {each.clause for each in judged_source(read_trace(lines)).violations}
+
+
+def test_request_may_have_been_sent_before_an_update_that_is_stamped_before_it() -> None:
+    """33.defaults.7: a busy router stamps messages late."""
+    assert "33.defaults.7" not in updated(0)
+    assert "33.defaults.7" in updated(5)
 
 
 # --- a party that has left, and speaks again
